@@ -1,0 +1,75 @@
+// The one description of the parameter buffer (cuDNN's dense layout).
+//
+// With G gates (lstm: i, f, g, o; gru: r, u, n; simple: 1), D directions, H = num_units and
+// I(layer) = input_size for layer 0, D * H above, the buffer is, in this order:
+//   for each layer, for each direction:
+//     W of gate 0..G-1, each [H, I(layer)] row-major (absent in layer 0 with skipped input),
+//     R of gate 0..G-1, each [H, H] row-major;
+//   for each layer, for each direction:
+//     bias of W of gate 0..G-1, each [H],
+//     bias of R of gate 0..G-1, each [H].
+// So W of one (layer, direction) is one matrix [G * H, I], and R one matrix [G * H, H].
+//
+// The canonical form lists the same regions in the same order: 2 * G weights and 2 * G biases for
+// each (layer, direction).
+#ifndef CUDNN_RNN_CC_CORE_PARAM_LAYOUT_H_
+#define CUDNN_RNN_CC_CORE_PARAM_LAYOUT_H_
+
+#include <cstdint>
+
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/status.h"
+
+namespace cudnn_rnn {
+
+// A row-major matrix [rows, columns] within the buffer; a bias has one column.
+struct ParamRegion {
+  int64_t offset;
+  int64_t rows;
+  int64_t columns;
+  int64_t size() const { return rows * columns; }
+};
+
+class ParamLayout {
+ public:
+  // Fails on an invalid config and where the buffer's size does not fit in 64 bits.
+  static Status Create(const RnnConfig& config, ParamLayout* layout);
+
+  // Elements in the whole buffer.
+  int64_t size() const { return size_; }
+
+  // Offset of W of gate 0: [G * H, I(layer)], or empty.
+  int64_t InputWeights(int64_t layer, int64_t direction) const;
+  // Offset of R of gate 0: [G * H, H].
+  int64_t RecurrentWeights(int64_t layer, int64_t direction) const;
+  // Offset of the biases of W: [G * H]; those of R, [G * H], follow.
+  int64_t InputBiases(int64_t layer, int64_t direction) const;
+  int64_t RecurrentBiases(int64_t layer, int64_t direction) const;
+
+  // Columns of W: 0 where the first layer's input is skipped.
+  int64_t InputWeightColumns(int64_t layer) const;
+
+  // Length of the canonical list of weights, and of the list of biases.
+  int64_t num_canonical() const;
+  // The index-th tensor of the canonical lists, 0 <= index < num_canonical().
+  ParamRegion CanonicalWeight(int64_t index) const;
+  ParamRegion CanonicalBias(int64_t index) const;
+
+ private:
+  struct CanonicalIndex;
+  CanonicalIndex Locate(int64_t index) const;
+
+  int64_t gate_rows_ = 0;  // G * H
+  int64_t num_units_ = 0;  // H
+  int64_t num_gates_ = 0;  // G
+  int64_t num_layers_ = 0;
+  int64_t num_directions_ = 0;       // D
+  int64_t first_input_columns_ = 0;  // columns of W in layer 0
+  int64_t upper_input_columns_ = 0;  // columns of W above
+  int64_t biases_ = 0;               // offset of the first bias
+  int64_t size_ = 0;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CORE_PARAM_LAYOUT_H_

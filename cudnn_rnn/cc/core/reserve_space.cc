@@ -1,0 +1,92 @@
+#include "cudnn_rnn/cc/core/reserve_space.h"
+
+#include <cstring>
+
+namespace cudnn_rnn {
+namespace {
+
+constexpr uint64_t kMagic = 0x43524e4e52535631ull;
+
+struct Header {
+  uint64_t magic;
+  ReserveSpaceIdentity identity;
+  int64_t dropout_call;
+};
+static_assert(sizeof(Header) <= kReserveHeaderBytes, "the header must fit its place");
+
+// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+uint64_t Mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start) {
+  const unsigned char* bytes = static_cast<const unsigned char*>(data);
+  uint64_t hash = Mix(start + static_cast<uint64_t>(num_bytes) + 1);
+  while (num_bytes > 0) {
+    uint64_t word = 0;
+    const int64_t count = num_bytes < 8 ? num_bytes : 8;
+    std::memcpy(&word, bytes, static_cast<size_t>(count));
+    hash = Mix(hash ^ word) + 0x9e3779b97f4a7c15ull;
+    bytes += count;
+    num_bytes -= count;
+  }
+  return hash;
+}
+
+uint64_t PlanFingerprint(const RnnConfig& config, int64_t num_steps, int64_t batch_size) {
+  uint32_t dropout_bits;
+  std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
+  const int64_t fields[] = {static_cast<int64_t>(config.mode),
+                            config.skips_input_projection() ? 1 : 0,
+                            static_cast<int64_t>(config.direction),
+                            static_cast<int64_t>(config.data_type),
+                            config.num_layers,
+                            config.num_units,
+                            config.input_size,
+                            static_cast<int64_t>(dropout_bits),
+                            config.seed,
+                            config.seed2,
+                            num_steps,
+                            batch_size};
+  return Fingerprint(fields, sizeof(fields));
+}
+
+void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call,
+                        void* reserve_space) {
+  const Header header = {kMagic, identity, dropout_call};
+  std::memset(reserve_space, 0, kReserveHeaderBytes);
+  std::memcpy(reserve_space, &header, sizeof(header));
+}
+
+Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
+                         const void* reserve_space, int64_t num_bytes, int64_t* dropout_call) {
+  if (num_bytes != expected_bytes) {
+    return InvalidArgument(
+        "reserve_space must have ", expected_bytes, " bytes for this model and input, but has ",
+        num_bytes,
+        "; pass the reserve_space that the forward call with is_training=True returned (it is "
+        "empty with is_training=False).");
+  }
+  Header header;
+  std::memcpy(&header, reserve_space, sizeof(header));
+  if (header.magic != kMagic || header.identity.plan != identity.plan) {
+    return InvalidArgument(
+        "reserve_space was not made for this model and input: its header differs in rnn_mode, "
+        "input_mode, direction, dropout, seeds, dtype or shapes. Pass the reserve_space of the "
+        "forward call that this gradient belongs to.");
+  }
+  if (header.identity.output_h != identity.output_h) {
+    return InvalidArgument(
+        "reserve_space is that of another forward call: output_h is not the one that was "
+        "returned together with it. Pass output, output_h, output_c and reserve_space of one "
+        "forward call.");
+  }
+  *dropout_call = header.dropout_call;
+  return Status();
+}
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,57 @@
+// The one description of a model: what to compute. Everything else derives from it.
+#ifndef CUDNN_RNN_CC_CORE_RNN_CONFIG_H_
+#define CUDNN_RNN_CC_CORE_RNN_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cudnn_rnn/cc/core/status.h"
+
+namespace cudnn_rnn {
+
+enum class RnnMode { kRelu, kTanh, kLstm, kGru };
+enum class InputMode { kLinear, kSkip, kAuto };
+enum class Direction { kUnidirectional, kBidirectional };
+// Of inputs, states, parameters and outputs. Half is stored in 16 bits and computed in float.
+enum class DataType { kHalf, kFloat, kDouble };
+
+struct RnnConfig {
+  RnnMode mode = RnnMode::kLstm;
+  InputMode input_mode = InputMode::kLinear;
+  Direction direction = Direction::kUnidirectional;
+  DataType data_type = DataType::kFloat;
+  int64_t num_layers = 1;
+  int64_t num_units = 1;
+  int64_t input_size = 1;
+  // The share of a layer's inputs that training sets to zero, for every layer but the first.
+  float dropout = 0.0f;
+  int64_t seed = 0;
+  int64_t seed2 = 0;
+
+  int64_t num_directions() const { return direction == Direction::kBidirectional ? 2 : 1; }
+  // LSTM: i, f, g, o. GRU: r, u, n. Simple RNN: its one activation.
+  int64_t num_gates() const;
+  bool has_cell_state() const { return mode == RnnMode::kLstm; }
+  // The first layer adds its input to every gate as it is, without input weights.
+  bool skips_input_projection() const;
+  // Width of what a layer reads: input_size below, both directions' outputs above.
+  int64_t LayerInputSize(int64_t layer) const {
+    return layer == 0 ? input_size : num_directions() * num_units;
+  }
+};
+
+Status ParseRnnMode(const std::string& text, RnnMode* mode);
+Status ParseInputMode(const std::string& text, InputMode* input_mode);
+Status ParseDirection(const std::string& text, Direction* direction);
+
+const char* Name(RnnMode mode);
+const char* Name(Direction direction);
+
+int64_t SizeOf(DataType data_type);
+
+// Checks every field and their agreement.
+Status Validate(const RnnConfig& config);
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CORE_RNN_CONFIG_H_

@@ -1,0 +1,57 @@
+// The result of an operation that can fail: a code and a text for the user.
+#ifndef CUDNN_RNN_CC_CORE_STATUS_H_
+#define CUDNN_RNN_CC_CORE_STATUS_H_
+
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace cudnn_rnn {
+
+enum class StatusCode { kOk, kInvalidArgument };
+
+class Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+inline void AppendTo(std::ostringstream&) {}
+
+template <typename First, typename... Rest>
+void AppendTo(std::ostringstream& stream, const First& first, const Rest&... rest) {
+  stream << first;
+  AppendTo(stream, rest...);
+}
+
+// The arguments written one after the other.
+template <typename... Parts>
+std::string Concatenate(const Parts&... parts) {
+  std::ostringstream stream;
+  AppendTo(stream, parts...);
+  return stream.str();
+}
+
+// A message names the argument, its value, what was expected and what to do.
+template <typename... Parts>
+Status InvalidArgument(const Parts&... parts) {
+  return Status(StatusCode::kInvalidArgument, Concatenate(parts...));
+}
+
+}  // namespace cudnn_rnn
+
+#define CUDNN_RNN_RETURN_IF_ERROR(expression)  \
+  do {                                         \
+    ::cudnn_rnn::Status status = (expression); \
+    if (!status.ok()) return status;           \
+  } while (false)
+
+#endif  // CUDNN_RNN_CC_CORE_STATUS_H_

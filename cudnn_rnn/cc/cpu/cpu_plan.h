@@ -1,0 +1,22 @@
+// RnnPlan on a CPU. cpu/engine.h says how it computes.
+#ifndef CUDNN_RNN_CC_CPU_CPU_PLAN_H_
+#define CUDNN_RNN_CC_CPU_CPU_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/core/status.h"
+
+namespace cudnn_rnn {
+
+// Fails on an invalid config and on buffers larger than 64 bits can count. num_steps and
+// batch_size may be 0: outputs are then empty, states and their gradients pass through unchanged
+// and the gradient of the parameters is 0.
+Status CreateCpuPlan(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
+                     std::unique_ptr<RnnPlan>* plan);
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CPU_CPU_PLAN_H_

@@ -1,0 +1,33 @@
+// Which of a layer's inputs training sets to zero.
+//
+// The pattern is a pure function of (seeds, call, layer, element), computed with the counter-based
+// generator Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+// 1, 2, 3", 2011). So nothing is stored for the backward pass, and the number of threads does not
+// matter.
+#ifndef CUDNN_RNN_CC_CPU_DROPOUT_H_
+#define CUDNN_RNN_CC_CPU_DROPOUT_H_
+
+#include <cstdint>
+
+#include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+
+namespace cudnn_rnn {
+
+struct DropoutPattern {
+  float dropout;
+  int64_t seed;
+  int64_t seed2;
+  int64_t call;
+  int64_t layer;
+};
+
+// target[i] = keep(i) ? source[i] / (1 - dropout) : 0; target may be source. With dropout 1
+// everything is 0.
+template <typename T>
+void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* source, T* target,
+                  ParallelRunner* runner);
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CPU_DROPOUT_H_

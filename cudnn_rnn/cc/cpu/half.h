@@ -1,0 +1,53 @@
+// IEEE 754 binary16 to float and back, in bits; rounding to nearest, ties to even.
+#ifndef CUDNN_RNN_CC_CPU_HALF_H_
+#define CUDNN_RNN_CC_CPU_HALF_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace cudnn_rnn {
+
+inline float FloatFromBits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+inline uint32_t BitsFromFloat(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+inline float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t magnitude = half & 0x7fffu;
+  if (magnitude >= 0x7c00u) {  // infinity and NaN
+    return FloatFromBits(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
+  }
+  if (magnitude < 0x400u) {
+    // Subnormal: a multiple of 2^-24. No float here is subnormal, as threads may flush those.
+    const float value = static_cast<float>(magnitude) * (1.0f / 16777216.0f);
+    return FloatFromBits(BitsFromFloat(value) | sign);
+  }
+  return FloatFromBits(((magnitude << 13) + 0x38000000u) | sign);  // the exponent grows by 112
+}
+
+inline uint16_t FloatToHalf(float value) {
+  const uint32_t bits = BitsFromFloat(value);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;   // NaN
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and more round to infinity
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded, at the end of the sum's.
+    const float sum = FloatFromBits(magnitude) + 0.5f;
+    return sign | static_cast<uint16_t>(BitsFromFloat(sum) - 0x3f000000u);
+  }
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return sign | static_cast<uint16_t>((magnitude - 0x38000000u + 0xfffu + odd) >> 13);
+}
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CPU_HALF_H_

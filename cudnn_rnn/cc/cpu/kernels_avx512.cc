@@ -1,0 +1,40 @@
+// The inner loops for processors with AVX-512 (F, DQ, BW, VL).
+
+#include "cudnn_rnn/cc/cpu/activations.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
+
+namespace cudnn_rnn {
+
+#if defined(__x86_64__)
+
+// Only what stands between push and pop is compiled for these processors, so no function that
+// others share can be.
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,prefer-vector-width=512")
+namespace {
+
+constexpr int kVectorBytes = 64;
+constexpr int kTileRows = 8;
+#include "cudnn_rnn/cc/cpu/kernels.inc"
+
+}  // namespace
+#pragma GCC pop_options
+
+const Kernels<float>* Avx512Kernels(float) {
+  static const Kernels<float> kernels = MakeKernels<float>("avx512");
+  return &kernels;
+}
+
+const Kernels<double>* Avx512Kernels(double) {
+  static const Kernels<double> kernels = MakeKernels<double>("avx512");
+  return &kernels;
+}
+
+#else
+
+const Kernels<float>* Avx512Kernels(float) { return nullptr; }
+const Kernels<double>* Avx512Kernels(double) { return nullptr; }
+
+#endif
+
+}  // namespace cudnn_rnn

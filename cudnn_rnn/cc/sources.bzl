@@ -1,0 +1,64 @@
+"""The C++ files of the op library, named once: BUILD loads this file, setup.py executes it.
+
+Paths are relative to cudnn_rnn/cc. Only plain list literals may stand here, so that it is both
+valid Starlark and valid Python.
+"""
+
+CORE_SOURCES = [
+    "core/param_layout.cc",
+    "core/reserve_space.cc",
+    "core/rnn_config.cc",
+]
+
+CPU_SOURCES = [
+    "cpu/cpu_plan.cc",
+    "cpu/dropout.cc",
+    "cpu/engine.cc",
+    "cpu/engine_backward.cc",
+    "cpu/gemm.cc",
+    "cpu/kernels_avx2.cc",
+    "cpu/kernels_avx512.cc",
+    "cpu/kernels_portable.cc",
+    "cpu/kernels.cc",
+]
+
+TF_SOURCES = [
+    "tf/adapter.cc",
+    "tf/params_kernels.cc",
+    "tf/rnn_kernels.cc",
+]
+
+HEADERS = [
+    "core/checked_math.h",
+    "core/parallel_runner.h",
+    "core/param_layout.h",
+    "core/reserve_space.h",
+    "core/rnn_config.h",
+    "core/rnn_plan.h",
+    "core/status.h",
+    "cpu/activations.h",
+    "cpu/cpu_plan.h",
+    "cpu/dropout.h",
+    "cpu/engine.h",
+    "cpu/engine_layers.h",
+    "cpu/gemm.h",
+    "cpu/half.h",
+    "cpu/kernels.h",
+    "cpu/kernels.inc",
+    "tf/adapter.h",
+    "tf/compat.h",
+]
+
+# Beyond what TensorFlow asks for. The inner loops are plain C++ that the compiler turns into
+# vector code, which needs -O3, fused multiply-add, and leave to ignore floating-point traps;
+# NaN, infinities and the order of additions keep their meaning.
+COMPILE_FLAGS = [
+    "-O3",
+    "-ffp-contract=fast",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+]

@@ -1,0 +1,111 @@
+#include "cudnn_rnn/cc/tf/adapter.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+namespace cudnn_rnn {
+
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+
+TfStatus ToTf(const Status& status) {
+  return status.ok() ? TfStatus() : TfInvalidArgument(status.message());
+}
+
+IntraOpRunner::IntraOpRunner(OpKernelContext* context)
+    : pool_(context->device()->tensorflow_cpu_worker_threads()->workers) {}
+
+void IntraOpRunner::Run(int64_t num_items, int64_t item_cost, const Work& work) {
+  // Below this many cycles, waking a second thread costs more than it saves.
+  constexpr int64_t kSerialCycles = 30000;
+  if (num_items <= 0) return;
+  if (num_items == 1 || item_cost < kSerialCycles / num_items || pool_ == nullptr) {
+    work(0, num_items);
+    return;
+  }
+  // The pool's own estimate keeps work below some 200,000 cycles on one thread; a step of a
+  // recurrent layer is often smaller than that and worth sharing.
+  constexpr int64_t kCostScale = 8;
+  ParallelFor(pool_, num_items, item_cost * kCostScale, work);
+}
+
+TfStatus ReadAttributes(OpKernelConstruction* context, DataType data_type, RnnConfig* config) {
+  std::string rnn_mode, input_mode, direction;
+  TF_RETURN_IF_ERROR(context->GetAttr("rnn_mode", &rnn_mode));
+  TF_RETURN_IF_ERROR(context->GetAttr("input_mode", &input_mode));
+  TF_RETURN_IF_ERROR(context->GetAttr("direction", &direction));
+  TF_RETURN_IF_ERROR(context->GetAttr("dropout", &config->dropout));
+  TfInt64 seed, seed2;
+  TF_RETURN_IF_ERROR(context->GetAttr("seed", &seed));
+  TF_RETURN_IF_ERROR(context->GetAttr("seed2", &seed2));
+  config->seed = seed;
+  config->seed2 = seed2;
+  config->data_type = data_type;
+  TF_RETURN_IF_ERROR(ToTf(ParseRnnMode(rnn_mode, &config->mode)));
+  TF_RETURN_IF_ERROR(ToTf(ParseInputMode(input_mode, &config->input_mode)));
+  return ToTf(ParseDirection(direction, &config->direction));
+}
+
+namespace {
+
+TfStatus ReadSize(OpKernelContext* context, const char* name, int64_t* value) {
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(context->input(name, &tensor));
+  TF_RETURN_IF_ERROR(CheckShape(name, *tensor, {}, "a scalar"));
+  *value = tensor->scalar<int32_t>()();
+  return TfStatus();
+}
+
+}  // namespace
+
+TfStatus ReadSizes(OpKernelContext* context, RnnConfig* config) {
+  TF_RETURN_IF_ERROR(ReadSize(context, "num_layers", &config->num_layers));
+  TF_RETURN_IF_ERROR(ReadSize(context, "num_units", &config->num_units));
+  return ReadSize(context, "input_size", &config->input_size);
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += Concatenate(i == 0 ? "" : ", ", shape[i]);
+  return text + "]";
+}
+
+std::vector<int64_t> ShapeOf(const Tensor& tensor) {
+  std::vector<int64_t> shape;
+  for (int i = 0; i < tensor.dims(); ++i) shape.push_back(tensor.dim_size(i));
+  return shape;
+}
+
+TfStatus CheckShape(const char* name, const Tensor& tensor, const std::vector<int64_t>& expected,
+                    const char* dimensions) {
+  const std::vector<int64_t> shape = ShapeOf(tensor);
+  if (shape == expected) return TfStatus();
+  return ToTf(InvalidArgument(name, " must have shape ", ShapeText(expected), " (", dimensions,
+                              "), but has shape ", ShapeText(shape), "."));
+}
+
+TfStatus CheckRank(const char* name, const Tensor& tensor, int rank, const char* dimensions) {
+  if (tensor.dims() == rank) return TfStatus();
+  return ToTf(InvalidArgument(name, " must have rank ", rank, " (", dimensions, "), but has shape ",
+                              ShapeText(ShapeOf(tensor)), "."));
+}
+
+TfStatus ReadEnvironmentSwitch(const char* name, bool* value) {
+  const char* text = std::getenv(name);
+  std::string lower = text == nullptr ? "" : text;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (lower == "1" || lower == "true") {
+    *value = true;
+  } else if (lower.empty() || lower == "0" || lower == "false") {
+    *value = false;
+  } else {
+    return ToTf(InvalidArgument("The environment variable ", name,
+                                " must be 1, true, 0 or false, but is '", text, "'."));
+  }
+  return TfStatus();
+}
+
+}  // namespace cudnn_rnn

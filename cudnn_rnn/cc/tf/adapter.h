@@ -1,0 +1,67 @@
+// From TensorFlow's tensors, attributes and status to the core's, and back.
+#ifndef CUDNN_RNN_CC_TF_ADAPTER_H_
+#define CUDNN_RNN_CC_TF_ADAPTER_H_
+
+#include <string>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/tf/compat.h"
+
+namespace cudnn_rnn {
+
+TfStatus ToTf(const Status& status);
+
+// TensorFlow's intra-op thread pool.
+class IntraOpRunner : public ParallelRunner {
+ public:
+  explicit IntraOpRunner(::tensorflow::OpKernelContext* context);
+  void Run(int64_t num_items, int64_t item_cost, const Work& work) override;
+
+ private:
+  ::tensorflow::thread::ThreadPool* const pool_;
+};
+
+template <typename T>
+struct DataTypeOf;
+template <>
+struct DataTypeOf<Eigen::half> {
+  static constexpr DataType value = DataType::kHalf;
+};
+template <>
+struct DataTypeOf<float> {
+  static constexpr DataType value = DataType::kFloat;
+};
+template <>
+struct DataTypeOf<double> {
+  static constexpr DataType value = DataType::kDouble;
+};
+
+// The attributes that every op has: rnn_mode, input_mode, direction, dropout, seed, seed2. Sizes
+// stay unset.
+TfStatus ReadAttributes(::tensorflow::OpKernelConstruction* context, DataType data_type,
+                        RnnConfig* config);
+
+// The int32 scalar inputs num_layers, num_units and input_size of the parameter ops.
+TfStatus ReadSizes(::tensorflow::OpKernelContext* context, RnnConfig* config);
+
+// "[2, 3, 5]"
+std::string ShapeText(const std::vector<int64_t>& shape);
+std::vector<int64_t> ShapeOf(const ::tensorflow::Tensor& tensor);
+
+// Fails unless the tensor has this shape; `dimensions` names its axes in the message.
+TfStatus CheckShape(const char* name, const ::tensorflow::Tensor& tensor,
+                    const std::vector<int64_t>& expected, const char* dimensions);
+
+TfStatus CheckRank(const char* name, const ::tensorflow::Tensor& tensor, int rank,
+                   const char* dimensions);
+
+// True for 1 and true, false for unset, empty, 0 and false (any case); else an error that names
+// the variable.
+TfStatus ReadEnvironmentSwitch(const char* name, bool* value);
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_TF_ADAPTER_H_
