@@ -1,0 +1,218 @@
+// The inner loops of every instruction set that this processor runs, half floats and dropout.
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "cudnn_rnn/cc/cpu/activations.h"
+#include "cudnn_rnn/cc/cpu/dropout.h"
+#include "cudnn_rnn/cc/cpu/gemm.h"
+#include "cudnn_rnn/cc/cpu/half.h"
+#include "tests/core/testing.h"
+#include "tests/core/threads.h"
+
+namespace cudnn_rnn {
+namespace {
+
+template <typename T>
+std::vector<T> Random(int64_t size, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  std::vector<T> values(static_cast<size_t>(size));
+  for (T& value : values) value = uniform(generator);
+  return values;
+}
+
+template <typename T>
+void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int64_t depth,
+                  bool transpose_a, bool transpose_b, bool accumulate) {
+  const std::vector<T> a = Random<T>(rows * depth, 1);
+  const std::vector<T> b = Random<T>(depth * columns, 2);
+  const int64_t c_stride = columns + 3;
+  std::vector<T> c = Random<T>(rows * c_stride, 3);
+  const std::vector<T> before = c;
+  const StridedMatrix<T> a_view =
+      transpose_a ? StridedMatrix<T>{a.data(), 1, rows} : StridedMatrix<T>{a.data(), depth, 1};
+  const StridedMatrix<T> b_view =
+      transpose_b ? StridedMatrix<T>{b.data(), 1, depth} : StridedMatrix<T>{b.data(), columns, 1};
+  std::vector<T> packed(PanelShape<T>(kernels, columns).padded_columns() * depth + 1, T(7));
+  SerialRunner runner;
+  // In two parts, as the backward pass packs h'.
+  const int64_t split = depth / 3;
+  PackOperand<T>(kernels, b_view, 0, split, depth, columns, packed.data(), &runner);
+  StridedMatrix<T> rest = b_view;
+  rest.data += split * b_view.row_stride;
+  PackOperand<T>(kernels, rest, split, depth - split, depth, columns, packed.data(), &runner);
+  MatrixProduct<T>(kernels, a_view, packed.data(), rows, columns, depth, c.data(), c_stride,
+                   accumulate, &runner);
+  double worst = 0;
+  bool untouched = packed.back() == T(7);
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int64_t n = 0; n < columns; ++n) {
+      long double sum = accumulate ? before[m * c_stride + n] : T(0);
+      for (int64_t k = 0; k < depth; ++k) {
+        sum += static_cast<long double>(
+                   a_view.data[m * a_view.row_stride + k * a_view.column_stride]) *
+               b_view.data[k * b_view.row_stride + n * b_view.column_stride];
+      }
+      worst = std::max(worst, std::abs(static_cast<double>(c[m * c_stride + n] - sum)));
+    }
+    for (int64_t n = columns; n < c_stride; ++n) {
+      untouched = untouched && c[m * c_stride + n] == before[m * c_stride + n];
+    }
+  }
+  const double tolerance = 4 * std::numeric_limits<T>::epsilon() * (depth + 1);
+  EXPECT(worst <= tolerance, kernels.instruction_set, " ", rows, "x", columns, "x", depth, ": ",
+         worst);
+  EXPECT(untouched, kernels.instruction_set, " wrote beyond its columns");
+}
+
+template <typename T>
+void CheckProducts() {
+  for (const Kernels<T>* kernels : AllKernels<T>()) {
+    for (int64_t rows : {1, 2, 3, 7, 8, 9, 65}) {
+      for (int64_t columns : {1, 3, 15, 16, 17, 33, 47, 48, 49, 97}) {
+        for (int64_t depth : {1, 5, 255, 256, 257}) {
+          const int variant = static_cast<int>(rows + columns + depth);
+          CheckProduct<T>(*kernels, rows, columns, depth, variant & 1, variant & 2, variant & 4);
+        }
+      }
+    }
+    CheckProduct<T>(*kernels, 4, 5, 0, false, false, false);
+    CheckProduct<T>(*kernels, 4, 5, 0, false, false, true);
+  }
+}
+
+TEST(MatrixProductsFloat) { CheckProducts<float>(); }
+TEST(MatrixProductsDouble) { CheckProducts<double>(); }
+
+// In units in the last place of the exact result.
+template <typename T>
+double UnitsInTheLastPlace(T found, long double exact) {
+  const T rounded = static_cast<T>(exact);
+  const T unit =
+      std::nextafter(std::abs(rounded), std::numeric_limits<T>::infinity()) - std::abs(rounded);
+  return static_cast<double>(std::abs(static_cast<long double>(found) - exact) / unit);
+}
+
+template <typename T>
+void CheckActivations(T step) {
+  double worst_sigmoid = 0, worst_tanh = 0;
+  for (T x = T(-30); x < T(30); x += step) {
+    const long double exact = static_cast<long double>(x);
+    worst_sigmoid =
+        std::max(worst_sigmoid, UnitsInTheLastPlace(Sigmoid(x), 1 / (1 + std::exp(-exact))));
+    worst_tanh = std::max(worst_tanh, UnitsInTheLastPlace(Tanh(x), std::tanh(exact)));
+  }
+  for (T x = T(1e-7); x < T(1); x *= T(1.001)) {
+    worst_tanh = std::max(worst_tanh, UnitsInTheLastPlace(Tanh(x), std::tanh((long double)x)));
+  }
+  EXPECT(worst_sigmoid < 4, worst_sigmoid);
+  EXPECT(worst_tanh < 4, worst_tanh);
+  const T infinity = std::numeric_limits<T>::infinity();
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  EXPECT(Tanh(infinity) == T(1) && Tanh(-infinity) == T(-1));
+  EXPECT(Sigmoid(infinity) == T(1) && Sigmoid(-infinity) < T(1e-37));
+  EXPECT(Tanh(T(0)) == T(0) && std::signbit(Tanh(T(-0.0))));
+  EXPECT(Sigmoid(T(0)) == T(0.5));
+  EXPECT(std::isnan(Tanh(nan)) && std::isnan(Sigmoid(nan)) && std::isnan(Relu(nan)));
+  EXPECT(Relu(T(-1)) == T(0) && Relu(T(2)) == T(2) && Relu(infinity) == infinity);
+}
+
+TEST(ActivationsFloat) { CheckActivations<float>(1e-4f); }
+TEST(ActivationsDouble) { CheckActivations<double>(1e-4); }
+
+double ValueOfHalf(int bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  const double sign = bits & 0x8000 ? -1 : 1;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+TEST(EveryHalfThereAndBack) {
+  for (int bits = 0; bits < 65536; ++bits) {
+    const uint16_t half = static_cast<uint16_t>(bits);
+    const float value = HalfToFloat(half);
+    if ((bits & 0x7c00) == 0x7c00) {
+      EXPECT((bits & 1023) == 0 ? std::isinf(value) : std::isnan(value), bits);
+      EXPECT(std::signbit(value) == ((bits & 0x8000) != 0) || std::isnan(value), bits);
+    } else {
+      EXPECT(value == ValueOfHalf(bits), bits);
+    }
+    if (!std::isnan(value)) EXPECT(FloatToHalf(value) == half, bits);
+  }
+  EXPECT((FloatToHalf(std::numeric_limits<float>::quiet_NaN()) & 0x7fff) > 0x7c00);
+}
+
+TEST(HalfRoundsToNearestEven) {
+  std::mt19937 generator(5);
+  for (int i = 0; i < 200000; ++i) {
+    const int bits = static_cast<int>(generator() % 0x7bff);
+    const double low = ValueOfHalf(bits), high = ValueOfHalf(bits + 1);
+    const double fraction = static_cast<double>(generator() % 1001) / 1000;
+    const float between = static_cast<float>(low + (high - low) * fraction);
+    const double middle = (low + high) / 2;
+    const int expected = between < middle || (between == middle && bits % 2 == 0) ? bits : bits + 1;
+    EXPECT(FloatToHalf(between) == expected, between);
+    EXPECT(FloatToHalf(-between) == (expected | 0x8000), between);
+  }
+  EXPECT(FloatToHalf(65519.996f) == 0x7bff);
+  EXPECT(FloatToHalf(65520.0f) == 0x7c00);
+  EXPECT(FloatToHalf(1e30f) == 0x7c00);
+  EXPECT(FloatToHalf(1e-30f) == 0);
+}
+
+std::vector<float> Mask(const DropoutPattern& pattern, int64_t size, ParallelRunner* runner) {
+  const std::vector<float> ones(static_cast<size_t>(size), 1.0f);
+  std::vector<float> mask(ones.size());
+  ApplyDropout(pattern, size, ones.data(), mask.data(), runner);
+  return mask;
+}
+
+TEST(DropoutRateAndScale) {
+  SerialRunner runner;
+  const int64_t size = 1000003;
+  for (float dropout : {0.0f, 0.1f, 0.5f, 0.9f, 1.0f}) {
+    const std::vector<float> mask = Mask({dropout, 1, 2, 3, 4}, size, &runner);
+    int64_t dropped = 0;
+    for (float value : mask) {
+      EXPECT(value == 0.0f || value == 1.0f / (1.0f - dropout), value);
+      dropped += value == 0.0f;
+    }
+    const double rate = static_cast<double>(dropped) / size;
+    const double deviation = std::sqrt(dropout * (1 - dropout) / size);
+    EXPECT(std::abs(rate - dropout) <= 5 * deviation, dropout, " gave ", rate);
+  }
+}
+
+// Every part of the key gives another pattern, which agrees with the first as chance has it.
+TEST(DropoutPatternsAreIndependent) {
+  ThreadRunner runner(3);
+  const int64_t size = 400001;
+  const DropoutPattern pattern = {0.5f, 11, 22, 33, 1};
+  const std::vector<float> mask = Mask(pattern, size, &runner);
+  EXPECT(mask == Mask(pattern, size, &runner));
+  const int64_t high_bit = int64_t(1) << 40;
+  const DropoutPattern others[] = {{0.5f, 12, 22, 33, 1},
+                                   {0.5f, 11, 23, 33, 1},
+                                   {0.5f, 11, 22, 34, 1},
+                                   {0.5f, 11, 22, 33, 2},
+                                   {0.5f, 11 + high_bit, 22, 33, 1},
+                                   {0.5f, 22, 11, 33, 1},
+                                   {0.5f, 11, 22 + high_bit, 33, 1},
+                                   {0.5f, -11, 22, 33, 1}};
+  for (const DropoutPattern& other : others) {
+    const std::vector<float> other_mask = Mask(other, size, &runner);
+    int64_t equal = 0;
+    for (int64_t i = 0; i < size; ++i) equal += mask[i] == other_mask[i];
+    EXPECT(std::abs(equal - size / 2) < 5 * std::sqrt(size) / 2, equal);
+  }
+  int64_t neighbours = 0;
+  for (int64_t i = 1; i < size; ++i) neighbours += mask[i] == mask[i - 1];
+  EXPECT(std::abs(neighbours - size / 2) < 5 * std::sqrt(size) / 2, neighbours);
+}
+
+}  // namespace
+}  // namespace cudnn_rnn

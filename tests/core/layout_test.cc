@@ -1,0 +1,115 @@
+// RnnConfig and ParamLayout.
+
+#include <limits>
+#include <set>
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "tests/core/testing.h"
+
+namespace cudnn_rnn {
+namespace {
+
+RnnConfig MakeConfig(RnnMode mode, Direction direction, int64_t num_layers, int64_t num_units,
+                     int64_t input_size) {
+  RnnConfig config;
+  config.mode = mode;
+  config.direction = direction;
+  config.num_layers = num_layers;
+  config.num_units = num_units;
+  config.input_size = input_size;
+  return config;
+}
+
+TEST(PublishedSizes) {
+  struct Case {
+    RnnConfig config;
+    int64_t size;
+  };
+  const Case cases[] = {
+      {MakeConfig(RnnMode::kLstm, Direction::kUnidirectional, 1, 100, 20), 48800},
+      {MakeConfig(RnnMode::kLstm, Direction::kBidirectional, 1, 100, 20), 97600},
+      {MakeConfig(RnnMode::kLstm, Direction::kBidirectional, 3, 143, 143), 1315600},
+      {MakeConfig(RnnMode::kGru, Direction::kUnidirectional, 1, 76, 300), 86184},
+  };
+  for (const Case& test : cases) {
+    ParamLayout layout;
+    EXPECT(ParamLayout::Create(test.config, &layout).ok());
+    EXPECT(layout.size() == test.size, layout.size(), " != ", test.size);
+  }
+}
+
+// The canonical tensors cover the buffer: every element once, in any mode.
+TEST(CanonicalTensorsCoverTheBuffer) {
+  for (RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+    for (Direction direction : {Direction::kUnidirectional, Direction::kBidirectional}) {
+      for (InputMode input_mode : {InputMode::kLinear, InputMode::kSkip, InputMode::kAuto}) {
+        for (int64_t layers : {1, 2, 3}) {
+          const bool skips = input_mode != InputMode::kLinear;
+          RnnConfig config = MakeConfig(mode, direction, layers, 5, skips ? 5 : 3);
+          config.input_mode = input_mode;
+          ParamLayout layout;
+          EXPECT(ParamLayout::Create(config, &layout).ok());
+          const int64_t expected = layers * config.num_directions() * 2 * config.num_gates();
+          EXPECT(layout.num_canonical() == expected);
+          std::set<int64_t> seen;
+          int64_t next_weight = 0;
+          for (int64_t i = 0; i < layout.num_canonical(); ++i) {
+            const ParamRegion weight = layout.CanonicalWeight(i);
+            const ParamRegion bias = layout.CanonicalBias(i);
+            EXPECT(weight.offset == next_weight, "weights follow one another");
+            next_weight += weight.size();
+            for (int64_t j = 0; j < weight.size(); ++j) seen.insert(weight.offset + j);
+            for (int64_t j = 0; j < bias.size(); ++j) seen.insert(bias.offset + j);
+          }
+          EXPECT(static_cast<int64_t>(seen.size()) == layout.size());
+          EXPECT(*seen.rbegin() == layout.size() - 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(ErrorsNameTheArgument) {
+  const auto lstm = [](int64_t layers, int64_t units, int64_t input_size) {
+    return MakeConfig(RnnMode::kLstm, Direction::kUnidirectional, layers, units, input_size);
+  };
+  EXPECT_ERROR(Validate(lstm(0, 3, 3)), "num_layers", "at least 1", "0");
+  EXPECT_ERROR(Validate(lstm(1, -2, 3)), "num_units", "at least 1", "-2");
+  EXPECT_ERROR(Validate(lstm(1, 3, 0)), "input_size", "at least 1", "0");
+  RnnConfig config = lstm(1, 3, 4);
+  config.input_mode = InputMode::kSkip;
+  EXPECT_ERROR(Validate(config), "skip_input", "input_size is 4", "num_units is 3");
+  config = lstm(1, 3, 3);
+  for (float dropout : {-0.1f, 1.1f, std::numeric_limits<float>::quiet_NaN(),
+                        std::numeric_limits<float>::infinity()}) {
+    config.dropout = dropout;
+    EXPECT_ERROR(Validate(config), "dropout", "between 0 and 1");
+  }
+  RnnMode mode;
+  EXPECT_ERROR(ParseRnnMode("LSTM", &mode), "rnn_mode", "LSTM", "gru");
+  InputMode input_mode;
+  EXPECT_ERROR(ParseInputMode("", &input_mode), "input_mode", "skip_input");
+  Direction direction;
+  EXPECT_ERROR(ParseDirection("both", &direction), "direction", "both", "bidirectional");
+}
+
+TEST(SizesThatOverflowAreRefused) {
+  const int64_t large = std::numeric_limits<int32_t>::max();
+  ParamLayout layout;
+  const auto create = [&](int64_t layers, int64_t units, int64_t input_size) {
+    return ParamLayout::Create(
+        MakeConfig(RnnMode::kLstm, Direction::kBidirectional, layers, units, input_size), &layout);
+  };
+  EXPECT_ERROR(create(large, large, large), "num_layers", "64 bits");
+  EXPECT_ERROR(create(1, large, 1), "num_units", "64 bits");
+  EXPECT_ERROR(create(1, std::numeric_limits<int64_t>::max(), 1), "64 bits");
+  EXPECT_ERROR(create(std::numeric_limits<int64_t>::max(), 1, 1), "64 bits");
+  EXPECT_ERROR(create(1, 1, std::numeric_limits<int64_t>::max()), "64 bits");
+  // Beyond 32 bits but within 64 is fine, and takes no memory.
+  EXPECT(create(1000, 1000, 1000).ok());
+  EXPECT(layout.size() > large);
+}
+
+}  // namespace
+}  // namespace cudnn_rnn

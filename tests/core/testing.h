@@ -1,0 +1,67 @@
+// The little that the core's tests need: named tests, expectations that report and go on.
+#ifndef CUDNN_RNN_TESTS_CORE_TESTING_H_
+#define CUDNN_RNN_TESTS_CORE_TESTING_H_
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cudnn_rnn {
+namespace testing {
+
+struct Test {
+  const char* name;
+  void (*run)();
+};
+
+inline std::vector<Test>& Tests() {
+  static std::vector<Test> tests;
+  return tests;
+}
+
+inline int& Failures() {
+  static int failures = 0;
+  return failures;
+}
+
+inline bool Register(const char* name, void (*run)()) {
+  Tests().push_back({name, run});
+  return true;
+}
+
+inline void Fail(const char* file, int line, const std::string& what) {
+  ++Failures();
+  std::printf("%s:%d: %s\n", file, line, what.c_str());
+}
+
+}  // namespace testing
+}  // namespace cudnn_rnn
+
+#define TEST(name)                                                                   \
+  static void name();                                                                \
+  static const bool name##_registered = ::cudnn_rnn::testing::Register(#name, name); \
+  static void name()
+
+// `...` is a text that says which case failed.
+#define EXPECT(condition, ...)                                                  \
+  do {                                                                          \
+    if (!(condition)) {                                                         \
+      ::cudnn_rnn::testing::Fail(                                               \
+          __FILE__, __LINE__,                                                   \
+          ::cudnn_rnn::Concatenate("expected " #condition " ", ##__VA_ARGS__)); \
+    }                                                                           \
+  } while (false)
+
+// The status is an error whose text contains each of the parts.
+#define EXPECT_ERROR(status, ...)                                        \
+  do {                                                                   \
+    const ::cudnn_rnn::Status error = (status);                          \
+    EXPECT(!error.ok());                                                 \
+    for (const char* part : {__VA_ARGS__}) {                             \
+      EXPECT(error.message().find(part) != std::string::npos, "'", part, \
+             "' in: ", error.message());                                 \
+    }                                                                    \
+  } while (false)
+
+#endif  // CUDNN_RNN_TESTS_CORE_TESTING_H_
