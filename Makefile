@@ -1,0 +1,53 @@
+# `make` alone explains; the work is in scripts/.
+
+PYTHON ?=
+TENSORFLOW ?= tensorflow==2.21.0
+ARGS ?=
+export PYTHON TENSORFLOW
+
+.PHONY: help demo test core-test core-test-sanitized lint format clean
+
+help:
+	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for today's TensorFlow, on a CPU too"
+	@echo
+	@echo "Use it, in an environment that has TensorFlow:"
+	@echo "  pip install --no-build-isolation .     compiles it for that TensorFlow and installs it"
+	@echo
+	@echo "Try it (makes its own environment under .venv, nothing else is touched):"
+	@echo "  make demo                              trains a character language model, saves it, restores"
+	@echo "                                         it twice, plots the loss; a few minutes on two cores"
+	@echo "  make demo ARGS=--help                  what else the demo can do"
+	@echo "  make demo PYTHON=... TENSORFLOW=...    another Python, another TensorFlow ($(TENSORFLOW))"
+	@echo
+	@echo "Work on it:"
+	@echo "  make test                              all tests, in TensorFlow 2.21 and (with a Python 3.7) 1.15.5"
+	@echo "  make test ARGS='-k gradients'          some of the Python tests"
+	@echo "  make core-test                         only the C++ tests, without TensorFlow"
+	@echo "  make core-test-sanitized               the same with the address and undefined behaviour sanitizers"
+	@echo "  make lint, make format                 check, or correct, the style"
+	@echo "  make clean                             removes what these commands built"
+	@echo
+	@echo "With Bazel: python configure.py && bazel build //:cudnn_rnn/_cudnn_rnn_ops.so"
+
+demo:
+	@bash scripts/run_demo.sh $(ARGS)
+
+test:
+	@bash scripts/run_tests.sh $(ARGS)
+
+core-test:
+	@bash scripts/run_core_tests.sh
+
+core-test-sanitized:
+	@bash scripts/run_core_tests.sh --sanitize
+
+lint:
+	@bash scripts/lint.sh
+
+format:
+	@bash scripts/lint.sh --fix
+
+clean:
+	rm -rf .venv .build build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
+	rm -f cudnn_rnn/_cudnn_rnn_ops.so cudnn_rnn/_build_info.json bazel-*
+	find cudnn_rnn tests examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,52 @@
+"""cuDNN's recurrent networks for graph-mode TensorFlow: `tf.contrib.cudnn_rnn` brought back."""
+
+from cudnn_rnn._version import __version__
+from cudnn_rnn.compatible_cells import (
+    CudnnCompatibleGRUCell,
+    CudnnCompatibleLSTMCell,
+    LSTMStateTuple,
+    MultiRNNCell,
+)
+from cudnn_rnn.config import (
+    CUDNN_GRU,
+    CUDNN_GRU_PARAMS_PER_LAYER,
+    CUDNN_INPUT_AUTO_MODE,
+    CUDNN_INPUT_LINEAR_MODE,
+    CUDNN_INPUT_SKIP_MODE,
+    CUDNN_LSTM,
+    CUDNN_LSTM_PARAMS_PER_LAYER,
+    CUDNN_RNN_BIDIRECTION,
+    CUDNN_RNN_RELU,
+    CUDNN_RNN_RELU_PARAMS_PER_LAYER,
+    CUDNN_RNN_TANH,
+    CUDNN_RNN_TANH_PARAMS_PER_LAYER,
+    CUDNN_RNN_UNIDIRECTION,
+)
+from cudnn_rnn.models import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
+from cudnn_rnn.saveable import RNNParamsSaveable
+
+__all__ = [
+    "CUDNN_GRU",
+    "CUDNN_GRU_PARAMS_PER_LAYER",
+    "CUDNN_INPUT_AUTO_MODE",
+    "CUDNN_INPUT_LINEAR_MODE",
+    "CUDNN_INPUT_SKIP_MODE",
+    "CUDNN_LSTM",
+    "CUDNN_LSTM_PARAMS_PER_LAYER",
+    "CUDNN_RNN_BIDIRECTION",
+    "CUDNN_RNN_RELU",
+    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
+    "CUDNN_RNN_TANH",
+    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
+    "CUDNN_RNN_UNIDIRECTION",
+    "CudnnCompatibleGRUCell",
+    "CudnnCompatibleLSTMCell",
+    "CudnnGRU",
+    "CudnnLSTM",
+    "CudnnRNNRelu",
+    "CudnnRNNTanh",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNParamsSaveable",
+    "__version__",
+]

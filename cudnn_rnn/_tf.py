@@ -1,0 +1,76 @@
+"""The one module that knows how TensorFlow versions differ, and the door to its internals.
+
+Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.15 and 2.x both offer as
+`tensorflow.compat.v1`) and the names below.
+"""
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
+from tensorflow.python.ops import (
+    cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
+    gen_cudnn_rnn_ops,
+)
+from tensorflow.python.ops.variables import Variable
+from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
+
+__all__ = [
+    "SaveSpec",
+    "SaveableObject",
+    "Variable",
+    "as_tensor",
+    "assert_when_run",
+    "gen_cudnn_rnn_ops",
+    "register_gradient",
+    "static_value",
+    "tf",
+]
+
+
+def as_tensor(value, dtype):
+    """Converts `value` to a tensor of `dtype`, a variable to one that a feed of the variable sets.
+
+    `session.run(outputs, {variable: array})` feeds the tensor that `session.run(variable)` fetches.
+    A reference variable converts to a copy of it, but a resource variable to a new read that no
+    feed reaches. Where nothing orders the two reads (no control dependency, no enclosing function,
+    branch or loop), the tensor that a feed sets is as good, and feeding works for both.
+    """
+    fed = getattr(value, "_graph_element", None)
+    graph = tf.get_default_graph()
+    if (
+        isinstance(value, Variable)
+        and tf.is_tensor(fed)
+        and not tf.executing_eagerly()
+        and fed.graph is graph
+        and not graph._current_control_dependencies()
+        and graph._get_control_flow_context() is None
+    ):
+        value = fed
+    return tf.convert_to_tensor(value, dtype=dtype)
+
+
+def static_value(tensor):
+    """Returns the NumPy value of `tensor` if it is known without running anything, else None."""
+    return tensor_util.constant_value(tensor)
+
+
+def assert_when_run(condition, *data):
+    """Returns an op that fails with `data`, strings and tensors, unless the bool tensor is true.
+
+    Unlike `tf.Assert`, it makes one node, and raises nothing before it is run.
+    """
+    return tf.raw_ops.Assert(
+        condition=condition, data=[tf.convert_to_tensor(part) for part in data]
+    )
+
+
+def register_gradient(op_type):
+    """Decorates the gradient function of `op_type`; one that is registered already stays."""
+
+    def register(function):
+        try:
+            tf.RegisterGradient(op_type)(function)
+        except KeyError:  # registered already
+            pass
+        return function
+
+    return register

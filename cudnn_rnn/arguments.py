@@ -1,0 +1,115 @@
+"""Turns the arguments of a call into tensors of one dtype, and checks their static shapes."""
+
+import numbers
+
+import numpy as np
+
+from cudnn_rnn._tf import as_tensor, static_value, tf
+from cudnn_rnn.config import DTYPES
+
+
+def as_tensors(values, dtype, default_dtype):
+    """Converts the arguments of one call to tensors of one dtype.
+
+    The tensors among the values say which; Python and NumPy values are converted to it.
+
+    Args:
+      values: a list of pairs (argument name, value). A value may be a list of tensors of one shape,
+        which are stacked along a new first dimension.
+      dtype: the dtype that the tensors must have, or None if they are to decide.
+      default_dtype: the dtype if there is no tensor among the values and `dtype` is None.
+
+    Returns:
+      A list of tensors.
+
+    Raises:
+      TypeError: dtypes that differ, or that no RNN has, or values that are no numbers.
+      ValueError: a list of tensors of different shapes.
+    """
+    dtype = _common_dtype(values, dtype) or default_dtype
+    return [_as_tensor(name, value, dtype) for name, value in values]
+
+
+def check_shape(name, tensor, expected, meaning):
+    """Raises `ValueError` if the static shape contradicts `expected`, a list of int or None."""
+    if not tensor.shape.is_compatible_with(expected):
+        raise ValueError(
+            "%s must have shape %s (%s), but has shape %s."
+            % (name, shape_text(expected), meaning, shape_text(tensor.shape))
+        )
+
+
+def shape_text(shape):
+    """Writes a shape as a list, with a question mark for each unknown dimension."""
+    shape = tf.TensorShape(shape)
+    if shape.rank is None:
+        return "<unknown>"
+    return "[%s]" % ", ".join("?" if size is None else str(size) for size in shape.as_list())
+
+
+def static_bool(name, value):
+    """Returns `value` as a bool, or None if it is a scalar bool tensor known only when it is run.
+
+    Raises:
+      TypeError: anything but a bool, 0, 1 or a bool tensor.
+      ValueError: a bool tensor that is no scalar.
+    """
+    if tf.is_tensor(value):
+        tensor = tf.convert_to_tensor(value)
+        if tensor.dtype.base_dtype != tf.bool:
+            raise TypeError(
+                "%s must be a bool or a bool tensor, but is a tensor of dtype %s. Convert it with "
+                "tf.cast(value, tf.bool)." % (name, tensor.dtype.base_dtype.name)
+            )
+        check_shape(name, tensor, [], "a scalar")
+        known = static_value(tensor)
+        return None if known is None else bool(known)
+    if isinstance(value, (bool, np.bool_)) or (
+        isinstance(value, numbers.Integral) and value in (0, 1)
+    ):
+        return bool(value)
+    raise TypeError(
+        "%s must be a bool or a scalar bool tensor, but is %r of type %s."
+        % (name, value, type(value).__name__)
+    )
+
+
+def _common_dtype(values, dtype):
+    """Returns the dtype of the tensors among the values, `dtype` if there are none."""
+    names = {}  # dtype -> name of the first argument that has it
+    for name, value in values:
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            if tf.is_tensor(part):
+                names.setdefault(part.dtype.base_dtype, name)
+    for found, name in names.items():
+        if found not in DTYPES:
+            raise TypeError(
+                "%s must be of dtype float16, float32 or float64, but is %s." % (name, found.name)
+            )
+    if len(names) > 1:
+        raise TypeError(
+            "All tensors must have one dtype, but %s. Convert with tf.cast."
+            % " and ".join("%s is %s" % (name, found.name) for found, name in names.items())
+        )
+    for found, name in names.items():
+        if dtype is not None and found != dtype:
+            raise TypeError(
+                "%s must be of dtype %s, which this RNN was made with (dtype=), but is %s. Convert "
+                "it with tf.cast, or make the RNN with dtype=tf.%s."
+                % (name, dtype.name, found.name, found.name)
+            )
+        return found
+    return dtype
+
+
+def _as_tensor(name, value, dtype):
+    try:
+        return as_tensor(value, dtype)
+    except TypeError as error:
+        raise TypeError(
+            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
+        )
+    except ValueError as error:
+        raise ValueError(
+            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
+        )

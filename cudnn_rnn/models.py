@@ -1,0 +1,448 @@
+"""The op-level classes `CudnnLSTM`, `CudnnGRU`, `CudnnRNNRelu` and `CudnnRNNTanh`.
+
+Such an object describes an RNN and builds its nodes; it owns no variables. The workflow: make the
+object, ask it for `params_size()`, make a variable of that size, call the object, and save the
+variable through an `RNNParamsSaveable`.
+
+The arithmetic per layer and direction, W on the layer's input x, R on the previous output h':
+
+    LSTM    i, f, o = sigmoid(W x + bW + R h' + bR) each;  g = tanh(W_g x + bW_g + R_g h' + bR_g)
+            c = f * c' + i * g;  h = o * tanh(c)
+    GRU     r, u = sigmoid(W x + bW + R h' + bR) each
+            n = tanh(W_n x + bW_n + r * (R_n h' + bR_n));  h = (1 - u) * n + u * h'
+    ReLU    h = max(0, W x + bW + R h' + bR)
+    Tanh    h = tanh(W x + bW + R h' + bR)
+
+Dropout acts, in training only, on the input of every layer but the first. With `skip_input` the
+first layer has no W and adds its input to every gate as it is.
+"""
+
+import numbers
+import warnings
+
+import numpy as np
+
+from cudnn_rnn import config as config_module
+from cudnn_rnn import ops
+from cudnn_rnn._tf import tf
+from cudnn_rnn.arguments import as_tensors, check_shape, shape_text, static_bool
+from cudnn_rnn.config import RnnConfig
+
+
+class _CudnnRNN:
+    """What the four classes share."""
+
+    _rnn_mode = None
+    _NUM_PARAMS_PER_LAYER = None
+    # Names of the arguments from the sixth on, if the sixth is a dtype.
+    _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed")
+
+    def __init__(
+        self,
+        num_layers,
+        num_units,
+        input_size,
+        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction=config_module.CUDNN_RNN_UNIDIRECTION,
+        *trailing,
+        **named,
+    ):
+        """Describes an RNN.
+
+        The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0`. TensorFlow 1.0
+        to 1.3 had `dropout=0., seed=0` there, so a number in the sixth place is understood as the
+        dropout, with the seed after it. By keyword each name means what it says.
+
+        Args:
+          num_layers: int, at least 1.
+          num_units: int, at least 1, the size of the output of one direction.
+          input_size: int, at least 1, the last dimension of the input.
+          input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
+            it is; `input_size` must equal `num_units`) or "auto_select" (skip_input where the sizes
+            are equal).
+          direction: "unidirectional" or "bidirectional".
+          dtype: tf.float16, tf.float32 or tf.float64, of inputs, states, parameters and outputs. If
+            left out, it is float32 where nothing else says so, and tensors of another of these are
+            taken too.
+          dropout: number between 0 and 1, the share of its inputs that every layer but the first
+            drops in training. Does nothing with one layer, which is warned about.
+          seed: int or None, of the dropout; works together with `tf.set_random_seed` as for any op.
+
+        Raises:
+          TypeError: an argument of the wrong type, or given twice.
+          ValueError: an argument outside of its range.
+        """
+        arguments = _trailing_arguments(self._TRAILING_ARGUMENTS, trailing, named)
+        num_proj = arguments.pop("num_proj", None)
+        if num_proj is not None and num_proj != 0:
+            raise NotImplementedError(
+                "num_proj must be None or 0, but is %r: this release has no projection."
+                % (num_proj,)
+            )
+        dtype = arguments.pop("dtype", None)
+        # The dtype that tensors must have; None lets them choose.
+        self._given_dtype = None if dtype is None else config_module.checked_dtype(dtype)
+        self.config = RnnConfig.checked(
+            self._rnn_mode,
+            num_layers,
+            num_units,
+            input_size,
+            input_mode,
+            direction,
+            self._given_dtype or tf.float32,
+            arguments.pop("dropout", 0.0),
+            arguments.pop("seed", 0),
+        )
+        if self.dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
+                "layer but the first. Use tf.nn.dropout on the input or the output."
+                % (self.dropout, type(self).__name__),
+                stacklevel=2,
+            )
+
+    @property
+    def num_layers(self):
+        """Number of layers, an int."""
+        return self.config.num_layers
+
+    @property
+    def num_units(self):
+        """Size of the output of one direction, an int."""
+        return self.config.num_units
+
+    @property
+    def input_size(self):
+        """Last dimension of the input, an int."""
+        return self.config.input_size
+
+    @property
+    def input_mode(self):
+        """ "linear_input", "skip_input" or "auto_select"."""
+        return self.config.input_mode
+
+    @property
+    def direction(self):
+        """ "unidirectional" or "bidirectional"."""
+        return self.config.direction
+
+    @property
+    def rnn_mode(self):
+        """ "lstm", "gru", "rnn_relu" or "rnn_tanh"."""
+        return self._rnn_mode
+
+    @property
+    def dtype(self):
+        """The `tf.DType` of `params_size` and of values that are not tensors."""
+        return self.config.dtype
+
+    @property
+    def dropout(self):
+        """Share of its inputs that every layer but the first drops in training, a float."""
+        return self.config.dropout
+
+    def params_size(self):
+        """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
+
+        Its value is known when the graph is made: `tf.get_static_value` gives it, and
+        `tf.Variable(tf.random_uniform([rnn.params_size()]))` has a static shape.
+
+        Raises:
+          ValueError: the buffer would have more than 2**31 - 1 elements.
+        """
+        # Not op CudnnRNNParamsSize, whose value Python's side of shape inference does not know. It
+        # gives the same number: the layout is the dense one everywhere.
+        return tf.constant(self._static_params_size(), tf.int32, name="params_size")
+
+    def params_to_canonical(self, params):
+        """Takes the opaque parameter buffer apart. Differentiable.
+
+        Args:
+          params: the opaque buffer, `[params_size]`.
+
+        Returns:
+          `(weights, biases)`, two lists of tensors of equal length: for every layer, for every
+          direction (forward, backward), the input weights `[num_units, width]` of every gate and
+          then the recurrent weights `[num_units, num_units]` of every gate; biases `[num_units]` in
+          the same order. `width` is `input_size` in the first layer (0 with skip_input),
+          `num_directions * num_units` above. Gates of
+          an LSTM: input, forget, new memory, output; of a GRU: reset, update, new memory.
+
+        Raises:
+          TypeError: `params` is not of the right dtype.
+          ValueError: `params` does not have the right shape.
+        """
+        (params,) = as_tensors([("params", params)], self._given_dtype, self.dtype)
+        check_shape("params", params, [self._static_params_size()], "[params_size]")
+        num_params = self.config.num_canonical_weights
+        weights, biases = ops.params_to_canonical(self.config, params, num_params)
+        entries = self.config.canonical_weights() + self.config.canonical_biases()
+        for tensor, entry in zip(weights + biases, entries):
+            tensor.set_shape(entry.shape)
+        return weights, biases
+
+    def canonical_to_params(self, weights, biases):
+        """Puts the opaque parameter buffer together; undoes `params_to_canonical`. Differentiable.
+
+        Args:
+          weights: list as `params_to_canonical` returns it; a tensor may have any shape with the
+            right number of elements, in row-major order.
+          biases: likewise.
+
+        Returns:
+          The opaque buffer, `[params_size]`.
+
+        Raises:
+          TypeError: tensors of different or of wrong dtypes.
+          ValueError: a list of the wrong length, or a tensor with the wrong number of elements.
+        """
+        params_size = self._static_params_size()
+        weights = self._named_canonical("weights", weights, self.config.canonical_weights())
+        biases = self._named_canonical("biases", biases, self.config.canonical_biases())
+        tensors = as_tensors(
+            [(name, value) for name, value, _ in weights + biases], self._given_dtype, self.dtype
+        )
+        for tensor, (name, _, shape) in zip(tensors, weights + biases):
+            _check_num_elements(name, tensor, shape)
+        params = ops.canonical_to_params(
+            self.config, tensors[: len(weights)], tensors[len(weights) :]
+        )
+        params.set_shape([params_size])
+        return params
+
+    def _static_params_size(self):
+        params_size = self.config.params_size()
+        if params_size > config_module.INT32_MAX:
+            raise ValueError(
+                "num_layers %d, num_units %d and input_size %d make a %s of %d parameters, but the "
+                "opaque buffer can have at most %d."
+                % (
+                    self.num_layers,
+                    self.num_units,
+                    self.input_size,
+                    type(self).__name__,
+                    params_size,
+                    config_module.INT32_MAX,
+                )
+            )
+        return params_size
+
+    def _named_canonical(self, name, values, entries):
+        """Returns a list of (name for error messages, value, canonical shape)."""
+        if not isinstance(values, (list, tuple)):
+            raise TypeError(
+                "%s must be a list of %d tensors, but is a %s."
+                % (name, len(entries), type(values).__name__)
+            )
+        if len(values) != len(entries):
+            raise ValueError(
+                "%s must be a list of %d tensors (num_layers %d * directions %d * %d), but has %d."
+                % (
+                    name,
+                    len(entries),
+                    self.num_layers,
+                    self.config.num_directions,
+                    self._NUM_PARAMS_PER_LAYER,
+                    len(values),
+                )
+            )
+        return [
+            ("%s[%d] (%s)" % (name, index, entry.place), value, entry.shape)
+            for index, (value, entry) in enumerate(zip(values, entries))
+        ]
+
+    def _call(self, input_data, input_h, input_c, params, is_training):
+        """Checks the arguments of a call, and builds it. `input_c` is None without an LSTM."""
+        values = [("input_data", input_data), ("input_h", input_h), ("params", params)]
+        if self.config.has_cell_state:
+            values.append(("input_c", input_c))
+        tensors = as_tensors(values, self._given_dtype, self.dtype)
+        named = {name: tensor for (name, _), tensor in zip(values, tensors)}
+        time, batch = self._checked_time_and_batch(named)
+        input_c = named.get("input_c")
+        if input_c is None:
+            input_c = tf.constant([], dtype=named["params"].dtype)
+        outputs = self._build(
+            (named["input_data"], named["input_h"], input_c, named["params"]), is_training
+        )
+        state_shape = [self._num_states, batch, self.num_units]
+        outputs[0].set_shape([time, batch, self.config.num_directions * self.num_units])
+        for state in outputs[1:]:
+            state.set_shape(state_shape)
+        return outputs
+
+    @property
+    def _num_states(self):
+        return self.num_layers * self.config.num_directions
+
+    def _checked_time_and_batch(self, named):
+        """Checks the static shapes; returns number of steps and batch size, None if unknown."""
+        input_data, params = named["input_data"], named["params"]
+        check_shape(
+            "input_data", input_data, [None, None, self.input_size], "[time, batch, input_size]"
+        )
+        check_shape("params", params, [self._static_params_size()], "[params_size]")
+        time, batch, _ = input_data.shape.with_rank(3).as_list()
+        for name in ("input_h", "input_c"):
+            if name in named:
+                check_shape(
+                    name,
+                    named[name],
+                    [self._num_states, batch, self.num_units],
+                    "[num_layers * directions, batch, num_units]",
+                )
+                batch = named[name].shape.with_rank(3).as_list()[1] if batch is None else batch
+        return time, batch
+
+    def _build(self, inputs, is_training):
+        """Builds the node, or two of them where only a run can tell whether to drop anything."""
+        config = self.config
+        training = static_bool("is_training", is_training)
+        num_results = 3 if config.has_cell_state else 2
+
+        def build(config, training):
+            return list(ops.rnn(config, *inputs, is_training=training))[:num_results]
+
+        if training is not None:
+            return build(config, training)
+        # Without dropout, training computes what inference does, and has a gradient either way.
+        without_dropout = config._replace(dropout=0.0)
+        if config.dropout == 0 or config.num_layers == 1:
+            return build(without_dropout, True)
+        return list(
+            tf.cond(is_training, lambda: build(config, True), lambda: build(without_dropout, True))
+        )
+
+
+class CudnnLSTM(_CudnnRNN):
+    """A stack of LSTM layers, the parameters of which are one opaque vector."""
+
+    _rnn_mode = config_module.CUDNN_LSTM
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed", "num_proj")
+
+    def __call__(self, input_data, input_h, input_c, params, is_training=True):
+        """Runs the LSTM. Differentiable in the first four arguments if `is_training`.
+
+        Args:
+          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
+            input_size]`.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h.
+          input_c: the same shape, the initial cell states c.
+          params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
+            With a tensor there is a gradient in both cases, of what was computed.
+
+        Returns:
+          `(output, output_h, output_c)`: `[time, batch, directions * num_units]`, and twice the
+          shape of `input_h`. For no steps at all, the states are those that came in.
+
+        Raises:
+          TypeError: an argument of the wrong type or dtype.
+          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
+            an `InvalidArgumentError` then.
+        """
+        return tuple(self._call(input_data, input_h, input_c, params, is_training))
+
+
+class _CudnnRNNNoInputC(_CudnnRNN):
+    """What the classes without a cell state share."""
+
+    def __call__(self, input_data, input_h, params, is_training=True):
+        """Runs the RNN. Differentiable in the first three arguments if `is_training`.
+
+        Args:
+          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
+            input_size]`.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h.
+          params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
+            With a tensor there is a gradient in both cases, of what was computed.
+
+        Returns:
+          `(output, output_h)`: `[time, batch, directions * num_units]`, and the shape of `input_h`.
+          For no steps at all, the state is the one that came in.
+
+        Raises:
+          TypeError: an argument of the wrong type or dtype.
+          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
+            an `InvalidArgumentError` then.
+        """
+        return tuple(self._call(input_data, input_h, None, params, is_training))
+
+
+class CudnnGRU(_CudnnRNNNoInputC):
+    """A stack of GRU layers, the parameters of which are one opaque vector.
+
+    The reset gate acts after the recurrent product, which has a bias of its own (see the module's
+    formula), so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
+    """
+
+    _rnn_mode = config_module.CUDNN_GRU
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+
+
+class CudnnRNNTanh(_CudnnRNNNoInputC):
+    """A stack of simple RNN layers with tanh, the parameters of which are one opaque vector."""
+
+    _rnn_mode = config_module.CUDNN_RNN_TANH
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+
+
+class CudnnRNNRelu(_CudnnRNNNoInputC):
+    """A stack of simple RNN layers with ReLU, the parameters of which are one opaque vector."""
+
+    _rnn_mode = config_module.CUDNN_RNN_RELU
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _trailing_arguments(names, values, named):
+    """Gives the arguments after `direction` their names (see `_CudnnRNN.__init__`); a dict."""
+    unknown = sorted(set(named) - set(names))
+    if unknown:
+        raise TypeError(
+            "Got an unexpected keyword argument %r; after direction come %s."
+            % (unknown[0], ", ".join(names))
+        )
+    sixth_is_dropout = bool(values) and _is_number(values[0])
+    if values and isinstance(values[0], (bool, np.bool_)):
+        raise TypeError(
+            "The sixth argument must be a dtype (or, as in TensorFlow 1.0 to 1.3, the dropout), "
+            "but is %r." % (values[0],)
+        )
+    places = ("dropout", "seed") if sixth_is_dropout else names
+    if len(values) > len(places):
+        raise TypeError(
+            "Got %d positional arguments, but with a %s in the sixth place there are at most %d."
+            % (5 + len(values), "number" if sixth_is_dropout else "dtype", 5 + len(places))
+        )
+    arguments = dict(zip(places, values))
+    for name in named:
+        if name in arguments:
+            raise TypeError(
+                "Got %s twice: by keyword (%r) and by position (%r). A number in the sixth place "
+                "means the dropout, with the seed after it, as in TensorFlow 1.0 to 1.3; a dtype "
+                "there is followed by dropout and seed, as in 1.4 and later."
+                % (name, named[name], arguments[name])
+            )
+    arguments.update(named)
+    return arguments
+
+
+def _check_num_elements(name, tensor, expected_shape):
+    num_elements = int(np.prod(expected_shape, dtype=np.int64))
+    if tensor.shape.num_elements() not in (None, num_elements):
+        raise ValueError(
+            "%s must have %d elements (shape %s), but has %d (shape %s)."
+            % (
+                name,
+                num_elements,
+                shape_text(expected_shape),
+                tensor.shape.num_elements(),
+                shape_text(tensor.shape),
+            )
+        )

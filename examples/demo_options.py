@@ -1,0 +1,103 @@
+"""The command line of the character language model."""
+
+import argparse
+import collections
+import math
+import os
+
+# What options are when they are not given, and with --quick.
+DEFAULTS = dict(steps=750, units=192, layers=2, batch=32, seq_length=64, learning_rate=0.004)
+QUICK = dict(steps=150, units=32, layers=2, batch=8, seq_length=32, learning_rate=0.01)
+
+
+class UserError(Exception):
+    """What only the user can mend; the message says what it is and what to do."""
+
+
+Paths = collections.namedtuple("Paths", ["checkpoint", "model", "curve", "sample", "results"])
+
+
+def make_output_folder(folder):
+    """Makes the folder if need be; returns the paths of the files that will be in it."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise UserError("cannot make the folder --output %s: %s" % (folder, error.strerror))
+    if not os.access(folder, os.W_OK):
+        raise UserError("cannot write to the folder --output %s" % folder)
+    names = ("model.ckpt", "model.json", "loss_curve.png", "sample.txt", "results.json")
+    return Paths(*(os.path.join(folder, name) for name in names))
+
+
+def number(convert, smallest, largest=math.inf, excluding=None):
+    """Returns a function for argparse that reads a number in a range."""
+    kind = {int: "a whole number", float: "a number"}[convert]
+
+    def read(text):
+        try:
+            value = convert(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError("must be %s, but is %r" % (kind, text))
+        if not smallest <= value <= largest or value == excluding:
+            at_least = "above" if smallest == excluding else "at least"
+            limit = "" if largest == math.inf else " and at most %g" % largest
+            raise argparse.ArgumentTypeError(
+                "must be %s, %s %g%s, but is %s" % (kind, at_least, smallest, limit, text)
+            )
+        return value
+
+    return read
+
+
+def parse_options(arguments, description):
+    """Returns the options of the command line, `arguments` (without the program's name)."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Example, a smaller model on a text of your own:\n"
+        "  python examples/character_language_model.py --corpus novel.txt --units 96 --steps 300",
+    )
+    whole = number(int, 1)
+    model = parser.add_argument_group("the text and the model")
+    model.add_argument(
+        "--corpus",
+        metavar="FILE",
+        help="text to learn, UTF-8 (default: the language reference that every Python carries)",
+    )
+    model.add_argument("--units", type=whole, help="units of each layer (%(default)s)")
+    model.add_argument("--layers", type=whole, help="layers of the LSTM (%(default)s)")
+    training = parser.add_argument_group("training")
+    training.add_argument("--steps", type=whole, help="training steps (%(default)s)")
+    training.add_argument("--batch", type=whole, help="streams read side by side (%(default)s)")
+    training.add_argument(
+        "--seq-length", type=whole, help="characters between two updates (%(default)s)"
+    )
+    training.add_argument(
+        "--learning-rate",
+        type=number(float, 0, 10, excluding=0),
+        help="of Adam at first; it falls to a tenth (%(default)s)",
+    )
+    training.add_argument(
+        "--seed", type=number(int, 0, 2**31 - 1), default=1, help="of all chance (%(default)s)"
+    )
+    training.add_argument(
+        "--quick",
+        action="store_true",
+        help="every step of the program in half a minute, with a tiny model that learns little",
+    )
+    after = parser.add_argument_group("afterwards")
+    after.add_argument(
+        "--temperature",
+        type=number(float, 0.01, 100),
+        default=0.7,
+        help="of the sample: below 1 for likelier, above 1 for wilder text (%(default)s)",
+    )
+    after.add_argument(
+        "--output",
+        metavar="DIR",
+        default="demo_output",
+        help="folder for checkpoint, loss curve, sample and results (%(default)s)",
+    )
+    parser.set_defaults(**(QUICK if "--quick" in arguments else DEFAULTS))
+    return parser.parse_args(arguments)

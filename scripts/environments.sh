@@ -1,0 +1,84 @@
+# Finding Pythons and making virtual environments; sourced by the other scripts.
+# shellcheck shell=bash
+
+TENSORFLOW="${TENSORFLOW:-tensorflow==2.21.0}"
+TENSORFLOW_PYTHONS="3.10 3.11 3.12 3.13"        # what TensorFlow 2.21 has wheels for
+TENSORFLOW_1="tensorflow-gpu==1.15.5"           # the last 1.15; runs on a CPU as well
+TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generated code
+
+say() { printf '\n== %s\n' "$*"; }
+
+fail() {
+    printf '\nError: %s\n' "$*" >&2
+    exit 1
+}
+
+# Prints the version, such as 3.11, of the Python given; fails if it does not run.
+# (It may be there and not run: pyenv puts a stub on PATH for every version it knows.)
+python_version() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
+}
+
+# find_python "3.10 3.11": prints the first Python of these versions that runs (only $PYTHON, if set),
+# or fails.
+find_python() {
+    local version candidate found pyenv_root="${PYENV_ROOT:-${HOME:-}/.pyenv}"
+    local candidates=()
+    if command -v pyenv >/dev/null; then
+        pyenv_root="$(pyenv root)"
+    fi
+    if [ -n "${PYTHON:-}" ]; then
+        candidates=("$PYTHON") # the user's choice, or none
+    else
+        candidates=(python3 python)
+        for version in $1; do
+            candidates+=("python$version" "$pyenv_root/versions/$version".*/bin/"python$version")
+        done
+    fi
+    for candidate in "${candidates[@]}"; do
+        found="$(python_version "$candidate")" || continue
+        for version in $1; do
+            if [ "$found" = "$version" ]; then
+                "$candidate" -c 'import sys; print(sys.executable)'
+                return 0
+            fi
+        done
+    done
+    return 1
+}
+
+# Prints one checksum of everything that decides what gets installed.
+fingerprint() {
+    {
+        printf '%s\n' "$@"
+        find setup.py build_support.py pyproject.toml MANIFEST.in cudnn_rnn -type f \
+            ! -name '*.pyc' ! -name '*.so' ! -name '_build_info.json' -print0 |
+            LC_ALL=C sort -z | xargs -0 sha256sum
+    } | sha256sum
+}
+
+# make_environment FOLDER PYTHON EXTRA REQUIREMENT...
+# Makes a virtual environment with the requirements and this project, compiled for them. Does
+# nothing where the last call did the same: the stamps in FOLDER say so.
+make_environment() {
+    local folder="$1" python="$2" extra="$3"
+    shift 3
+    local wanted built
+    local pip=("$folder/bin/python" -m pip --disable-pip-version-check install --quiet)
+    wanted="$python $*"
+    if [ "$(cat "$folder/requirements.stamp" 2>/dev/null)" != "$wanted" ]; then
+        say "Making $folder with Python $(python_version "$python") and $* (downloads, takes a while)"
+        rm -rf "$folder"
+        "$python" -m venv "$folder" || fail "cannot make a virtual environment with $python" \
+            "(on Debian and Ubuntu: apt-get install python3-venv)"
+        "${pip[@]}" setuptools wheel "$@" || fail "pip cannot install $* for $python"
+        printf '%s\n' "$wanted" >"$folder/requirements.stamp"
+    fi
+    built="$(fingerprint "$extra")"
+    if [ "$(cat "$folder/project.stamp" 2>/dev/null)" != "$built" ]; then
+        say "Compiling cudnn_rnn and installing it into $folder (about a minute)"
+        rm -f "$folder/project.stamp"
+        "${pip[@]}" --no-build-isolation ".[$extra]" || fail "cudnn_rnn cannot be installed; see above"
+        printf '%s\n' "$built" >"$folder/project.stamp"
+    fi
+}

@@ -1,0 +1,55 @@
+#!/bin/bash
+# make test: the C++ tests of the core, then pytest against the installed package in TensorFlow 2.21
+# and, where there is a Python 3.7, in TensorFlow 1.15.5. The arguments go to pytest.
+# REQUIRE_TF115=1 makes a missing Python 3.7 an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset PYTHONPATH
+. scripts/environments.sh
+
+run_pytest() { # NAME FOLDER PYTEST-ARGUMENT...
+    local name="$1" folder="$2"
+    shift 2
+    say "Python tests in $name"
+    # Not `python -m pytest`: that would import the package from the checkout, not the installed one.
+    if "$folder/bin/pytest" --junitxml="$folder/tests.xml" "$@"; then
+        ran+=("$name: passed")
+    else
+        ran+=("$name: FAILED")
+        status=1
+    fi
+}
+
+ran=()
+status=0
+
+say "C++ tests of the core"
+if bash scripts/run_core_tests.sh; then
+    ran+=("C++ core: passed")
+else
+    ran+=("C++ core: FAILED")
+    status=1
+fi
+
+if python="$(find_python "$TENSORFLOW_PYTHONS")"; then
+    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
+    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+    run_pytest "$TENSORFLOW, Python $(python_version "$python")" .venv/test-tf2.21 "$@"
+else
+    ran+=("$TENSORFLOW: NOT RUN, no Python of $TENSORFLOW_PYTHONS was found")
+    status=1
+fi
+
+if python="$(PYTHON='' find_python 3.7)"; then
+    make_environment .venv/test-tf1.15 "$python" test "$TENSORFLOW_1" "$TENSORFLOW_1_REQUIREMENTS"
+    run_pytest "$TENSORFLOW_1, Python 3.7" .venv/test-tf1.15 "$@"
+else
+    ran+=("$TENSORFLOW_1: NOT RUN, it needs a Python 3.7 (python3.7 on PATH, or pyenv's) and none was found")
+    if [ -n "${REQUIRE_TF115:-}" ]; then
+        status=1
+    fi
+fi
+
+say "What was tested"
+printf '  %s\n' "${ran[@]}"
+exit "$status"

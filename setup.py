@@ -1,0 +1,85 @@
+"""Builds and installs cudnn_rnn: `pip install --no-build-isolation .`
+
+The op library is compiled against the TensorFlow that this environment has; `build_support.py`
+says how.
+"""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # pip does not put it there
+
+import build_support  # noqa: E402
+
+try:
+    from setuptools.command.build import build
+except ImportError:  # setuptools before 62.4
+    from distutils.command.build import build
+
+BUILD_INFO = "cudnn_rnn/_build_info.json"
+
+
+class Build(build):
+    """Builds in a temporary folder, so that nothing of an earlier build gets into a wheel."""
+
+    def initialize_options(self):
+        super().initialize_options()
+        self.build_base = tempfile.mkdtemp(prefix="cudnn_rnn_build_")
+        atexit.register(shutil.rmtree, self.build_base, ignore_errors=True)
+
+
+class BuildOpLibrary(build_ext):
+    """Compiles the op library: a TensorFlow plug-in, not a Python extension module."""
+
+    def get_ext_filename(self, fullname):
+        return fullname.replace(".", os.sep) + ".so"  # the same name for every Python
+
+    def build_extension(self, ext):
+        build_support.build_library(
+            os.path.abspath(self.get_ext_fullpath(ext.name)), os.path.abspath(self.build_temp)
+        )
+
+    def copy_extensions_to_source(self):  # pip install -e
+        super().copy_extensions_to_source()
+        self.copy_file(os.path.join(self.build_lib, BUILD_INFO), BUILD_INFO)
+
+
+def read_readme():
+    with open(os.path.join(build_support.ROOT, "README.md"), encoding="utf-8") as file:
+        return file.read()
+
+
+setup(
+    name="cudnn_rnn",
+    version=build_support.package_version(),
+    description="tf.contrib.cudnn_rnn for today's TensorFlow, on CPU too",
+    long_description=read_readme(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["cudnn_rnn", "cudnn_rnn.*"]),
+    include_package_data=False,
+    ext_modules=[Extension("cudnn_rnn._cudnn_rnn_ops", sources=build_support.library_sources())],
+    cmdclass={"build": Build, "build_ext": BuildOpLibrary},
+    zip_safe=False,
+    python_requires=">=3.7",
+    # TensorFlow is needed too, but it has many names (tensorflow, tensorflow-gpu, tensorflow-cpu,
+    # vendors' own builds): naming one here would install a second TensorFlow over the user's. The
+    # build and the import check for it instead.
+    install_requires=["numpy"],
+    extras_require={
+        "demo": ["matplotlib", "tqdm"],
+        "test": ["pytest", "matplotlib", "tqdm"],
+    },
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Programming Language :: C++",
+        "Operating System :: POSIX :: Linux",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

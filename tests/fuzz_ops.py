@@ -1,0 +1,217 @@
+"""Feeds the ops random shapes, attributes and damaged data; the process must survive.
+
+    python tests/fuzz_ops.py --seconds 60 --seed 1
+
+Each round is made from `seed` and its number alone. The number of the round at work is written to
+--progress before anything runs, so that after a crash `--first N --rounds 1` repeats it alone.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np  # noqa: E402
+import reference  # noqa: E402
+import tensorflow.compat.v1 as tf  # noqa: E402
+from cases import COLUMNS, output_shapes  # noqa: E402
+from tensorflow.python.ops import gen_cudnn_rnn_ops  # noqa: E402
+
+from cudnn_rnn import library  # noqa: E402
+
+ALLOWED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError, ValueError, TypeError)
+STRANGE_SIZES = (0, -1, 1, 2, 3, 2**15, 2**16, 2**31 - 1, -(2**31))
+
+
+def chosen(random, values):
+    """One of the values."""
+    return values[random.randint(len(values))]
+
+
+def random_attributes(random):
+    """Attributes that all the ops have; now and then a bad one."""
+    attributes = {
+        name: chosen(random, COLUMNS[name]) for name in ("rnn_mode", "input_mode", "direction")
+    }
+    attributes["dropout"] = chosen(random, (0.0, 0.0, 0.5, 1.0, 1.0, -1.0, 2.0, np.nan))
+    attributes["seed"], attributes["seed2"] = int(random.randint(3)), int(random.randint(3))
+    return attributes
+
+
+def random_configuration(random, attributes):
+    """A small model with these attributes that could exist."""
+    num_units, input_size = random.randint(1, 20), random.randint(1, 20)
+    if attributes["input_mode"] == "skip_input" and random.randint(8):
+        input_size = num_units
+    return reference.Configuration(
+        attributes["rnn_mode"],
+        attributes["input_mode"],
+        attributes["direction"],
+        int(random.randint(1, 4)),
+        int(num_units),
+        int(input_size),
+    )
+
+
+def disturbed_shape(random, shape):
+    """The shape, or one near it."""
+    shape, kind = list(shape), random.randint(6)
+    if kind == 0 and shape:
+        shape.pop(random.randint(len(shape)))
+    elif kind == 1:
+        shape.insert(random.randint(len(shape) + 1), random.randint(3))
+    elif kind == 2 and shape:
+        shape[random.randint(len(shape))] = random.randint(4)
+    elif kind == 3 and shape:
+        index = random.randint(len(shape))
+        shape[index] = max(0, shape[index] + random.randint(-1, 2))
+    elif kind == 4:
+        shape = [random.randint(5) for _ in range(random.randint(5))]
+    else:
+        random.shuffle(shape)
+    return tuple(shape)
+
+
+def random_array(random, shape, dtype):
+    """Mostly plain numbers, sometimes with NaN, infinities and huge values among them."""
+    array = random.standard_normal(shape)
+    if random.randint(4) == 0 and array.size:
+        array = np.where(
+            random.uniform(size=shape) < 0.2, chosen(random, (np.nan, np.inf, -1e30)), array
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(array).astype(dtype)
+
+
+def disturb(random, arrays, probability):
+    """Replaces some arrays (a dict) by ones of other shapes."""
+    for name, array in arrays.items():
+        if random.uniform() < probability:
+            arrays[name] = random_array(random, disturbed_shape(random, array.shape), array.dtype)
+
+
+def run(op, inputs, attributes):
+    """Runs one op on arrays by name; returns its results, or None if it refused."""
+    feeds = {}
+
+    def placeholder(value):
+        tensor = tf.placeholder(tf.as_dtype(np.asarray(value).dtype))
+        feeds[tensor] = value
+        return tensor
+
+    try:
+        with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+            tensors = {
+                name: [placeholder(one) for one in value]
+                if isinstance(value, list)
+                else placeholder(value)
+                for name, value in inputs.items()
+            }
+            return session.run(getattr(gen_cudnn_rnn_ops, op)(**dict(tensors, **attributes)), feeds)
+    except ALLOWED:
+        return None
+
+
+def network_round(random):
+    """Forward, then backward with its results, each with something changed."""
+    attributes = random_attributes(random)
+    configuration = random_configuration(random, attributes)
+    batch, steps = random.randint(0, 9), random.randint(0, 9)
+    dtype = chosen(random, COLUMNS["dtype"])
+    shapes = output_shapes(configuration, batch, steps)
+    inputs = {
+        "input": random_array(random, (steps, batch, configuration.input_size), dtype),
+        "input_h": random_array(random, shapes["output_h"], dtype),
+        "input_c": random_array(random, shapes["output_c"], dtype),
+        "params": random_array(random, (reference.params_size(configuration),), dtype),
+    }
+    disturb(random, inputs, chosen(random, (0.0, 0.0, 0.3)))
+    is_training = bool(random.randint(4))
+    results = run("cudnn_rnn", inputs, dict(attributes, is_training=is_training))
+    if results is None:
+        results = [random_array(random, shapes[name], dtype) for name in shapes]
+        results.append(random_array(random, (random.randint(2000),), dtype))
+    outputs = list(shapes)
+    inputs.update(zip(outputs + ["reserve_space"], results))
+    inputs.update(
+        (name + "_backprop", random_array(random, inputs[name].shape, dtype)) for name in outputs
+    )
+    disturb(random, inputs, chosen(random, (0.0, 0.1, 0.3)))
+    if random.randint(3) == 0:
+        inputs["reserve_space"] = damaged(random, inputs["reserve_space"])
+    if random.randint(4) == 0:
+        attributes.update(random_attributes(random))
+    gradients = run("cudnn_rnn_backprop", inputs, attributes)
+    return (results is not None) + (gradients is not None)
+
+
+def damaged(random, reserve_space):
+    """The same with some bits turned over, near its beginning or anywhere."""
+    data = bytearray(reserve_space.tobytes())
+    limit = min(len(data), chosen(random, (64, 256, len(data))))
+    for _ in range(random.randint(1, 10) if limit else 0):
+        data[random.randint(limit)] ^= 1 << random.randint(8)
+    return np.frombuffer(bytes(data), reserve_space.dtype).reshape(reserve_space.shape)
+
+
+def params_round(random):
+    """The three params ops with sizes, lists and lengths that fit or do not."""
+    attributes = random_attributes(random)
+    configuration = random_configuration(random, attributes)
+    dtype = chosen(random, COLUMNS["dtype"])
+    sizes = {
+        name: np.int32(getattr(configuration, name))
+        for name in ("num_layers", "num_units", "input_size")
+    }
+    for name in sizes:
+        if random.randint(6) == 0:
+            sizes[name] = np.int32(chosen(random, STRANGE_SIZES))
+        if random.randint(20) == 0:
+            sizes[name] = np.full(disturbed_shape(random, ()), sizes[name], np.int32)
+    params = random_array(random, (reference.params_size(configuration),), dtype)
+    weights, biases = reference.params_to_canonical(configuration, params)
+    count = len(weights) if random.randint(4) else random.randint(1, 100)
+    of_size = dict(attributes, T=tf.as_dtype(dtype), S=chosen(random, (tf.int32, tf.int64)))
+    of_size["num_proj"] = int(chosen(random, (0, 0, 0, 1, -1, 2**31 - 1)))
+    worked = run("cudnn_rnn_params_size", sizes, of_size) is not None
+    inputs = dict(sizes, params=params)
+    disturb(random, inputs, chosen(random, (0.0, 0.1)))
+    canonical = run(
+        "cudnn_rnn_params_to_canonical", inputs, dict(attributes, num_params=int(count))
+    )
+    inputs = dict(sizes)
+    for name, tensors in (("weights", weights), ("biases", biases)):
+        tensors = dict(enumerate(tensors[:count] if random.randint(4) else tensors))
+        disturb(random, tensors, chosen(random, (0.0, 0.0, 0.02)))
+        inputs[name] = list(tensors.values())
+    back = run("cudnn_rnn_canonical_to_params", inputs, attributes)
+    return worked + (canonical is not None) + (back is not None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rounds", type=int, default=10**9)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--progress", default=os.devnull)
+    arguments = parser.parse_args()
+    library.load_library()
+    end, worked, done = time.time() + arguments.seconds, 0, 0
+    with open(arguments.progress, "w") as progress:
+        for number in range(arguments.first, arguments.first + arguments.rounds):
+            if time.time() > end:
+                break
+            progress.seek(0)
+            progress.write("%d\n" % number)
+            progress.flush()
+            random = np.random.RandomState([arguments.seed, number])
+            worked += (params_round if number % 3 == 0 else network_round)(random)
+            done += 1
+    print("%d rounds, %d ops accepted their input" % (done, worked))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Builds and runs the ops under test in graphs of their own, and the reference beside them.
+
+Arrays go in and come out as dicts by name.
+In: input, input_h, input_c (LSTM), params, and output_backprop, output_h_backprop,
+output_c_backprop (LSTM).
+Out: output, output_h, output_c (LSTM), d_input, d_input_h, d_input_c (LSTM), d_params.
+"""
+
+import numpy as np
+import pytest
+import reference
+import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_cudnn_rnn_ops
+
+from cudnn_rnn import library
+
+library.load_library()
+
+FORWARD = ("output", "output_h", "output_c")
+
+# The largest int32.
+HUGE = 2**31 - 1
+
+# Largest error allowed, relative to the largest magnitude in the tensor. Half is computed in float,
+# but comes in and goes out as half.
+TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3}
+
+
+def session_config(intra_op_threads=0, inter_op_threads=0):
+    """A ConfigProto with these thread counts; 0 leaves the choice to TensorFlow."""
+    return tf.ConfigProto(
+        intra_op_parallelism_threads=intra_op_threads,
+        inter_op_parallelism_threads=inter_op_threads,
+    )
+
+
+class Network:
+    """CudnnRNN and its gradient in a session of their own, all inputs of unknown shape.
+
+    A new Network means new kernels, with a dropout generator that starts anew.
+    """
+
+    def __init__(
+        self,
+        configuration,
+        dtype,
+        dropout=0.0,
+        seed=0,
+        seed2=0,
+        is_training=True,
+        config=None,
+    ):
+        self.is_lstm = configuration.rnn_mode == "lstm"
+        self.placeholders = {}
+        with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
+            dtype = tf.as_dtype(dtype)
+            inputs = {
+                name: self._placeholder(name, dtype)
+                for name in ("input", "input_h", "input_c", "params")
+                if self.is_lstm or name != "input_c"
+            }
+            node = gen_cudnn_rnn_ops.cudnn_rnn(
+                input=inputs["input"],
+                input_h=inputs["input_h"],
+                input_c=inputs.get("input_c", tf.constant([], dtype)),
+                params=inputs["params"],
+                rnn_mode=configuration.rnn_mode,
+                input_mode=configuration.input_mode,
+                direction=configuration.direction,
+                dropout=dropout,
+                seed=seed,
+                seed2=seed2,
+                is_training=is_training,
+            )
+            self.fetches = dict(zip(FORWARD, node))
+            self.raw_outputs = node
+            if not self.is_lstm:
+                del self.fetches["output_c"]
+            if is_training:
+                self._add_gradients(inputs, dtype)
+        self.session = tf.Session(graph=graph, config=config or session_config())
+
+    def _placeholder(self, name, dtype):
+        self.placeholders[name] = tf.placeholder(dtype, name=name)
+        return self.placeholders[name]
+
+    def _add_gradients(self, inputs, dtype):
+        names = list(self.fetches)
+        backprops = [self._placeholder(name + "_backprop", dtype) for name in names]
+        gradients = tf.gradients(
+            [self.fetches[name] for name in names], list(inputs.values()), backprops
+        )
+        self.fetches.update(zip(["d_" + name for name in inputs], gradients))
+
+    def run(self, arrays, names=None):
+        """The named results (all, unless named) for these arrays, from one session call."""
+        names = list(self.fetches) if names is None else names
+        feeds = {
+            placeholder: arrays[name]
+            for name, placeholder in self.placeholders.items()
+            if name in arrays
+        }
+        values = self.session.run([self.fetches[name] for name in names], feeds)
+        return dict(zip(names, values))
+
+    def forward(self, arrays):
+        """output, output_h, output_c."""
+        return self.run(arrays, [name for name in FORWARD if name in self.fetches])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.session.close()
+
+
+def run_reference(configuration, arrays, masks=None):
+    """What the reference gives for these arrays, gradients included if output_backprop is there."""
+    inputs = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
+    results = reference.forward(configuration, *inputs, masks=masks)
+    found = dict(zip(FORWARD, results))
+    if "output_backprop" in arrays:
+        gradients = reference.backward(results[3], *[arrays.get(n + "_backprop") for n in FORWARD])
+        found.update(("d_" + name, value) for name, value in gradients._asdict().items())
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def relative_error(found, expected):
+    """Largest difference over the largest magnitude expected; infinity where not finite.
+
+    Below the smallest normal number of its dtype a result has no more relative precision to give.
+    """
+    smallest_normal = float(np.finfo(np.asarray(found).dtype).tiny)
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    if not (np.isfinite(found).all() and np.isfinite(expected).all()):
+        return np.inf
+    if not expected.size:
+        return 0.0
+    return np.abs(found - expected).max() / max(np.abs(expected).max(), smallest_normal)
+
+
+def assert_close(found, expected, tolerance, context):
+    """Compares two dicts of arrays: names, shapes, values. `context` goes into the message."""
+    assert sorted(found) == sorted(expected), context
+    for name, value in expected.items():
+        assert found[name].shape == value.shape, (name, found[name].shape, value.shape, context)
+        error = relative_error(found[name], value)
+        assert error <= tolerance, f"{name}: relative error {error:.3g} > {tolerance:g}\n{context}"
+
+
+def assert_same_bits(found, expected, context=""):
+    """Compares two dicts of arrays bit for bit."""
+    assert sorted(found) == sorted(expected), context
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype and found[name].shape == value.shape, (
+            name,
+            context,
+        )
+        assert found[name].tobytes() == value.tobytes(), (
+            f"{name} differs by {np.abs(found[name] - value).max()} at most\n{context}"
+        )
+
+
+def model_attributes(configuration):
+    """rnn_mode, input_mode and direction, as keyword arguments of any of the ops."""
+    return {name: getattr(configuration, name) for name in ("rnn_mode", "input_mode", "direction")}
+
+
+def size_arguments(configuration):
+    """num_layers, num_units and input_size, as keyword arguments of the params ops."""
+    return {
+        name: getattr(configuration, name) for name in ("num_layers", "num_units", "input_size")
+    }
+
+
+def call(op, inputs, **attributes):
+    """Runs one op of gen_cudnn_rnn_ops; `inputs` maps names to arrays, or to lists of arrays."""
+    feeds = {}
+
+    def placeholder(value):
+        feeds[tf.placeholder(tf.as_dtype(np.asarray(value).dtype))] = value
+        return list(feeds)[-1]
+
+    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+        arguments = {
+            name: [placeholder(one) for one in value]
+            if isinstance(value, list)
+            else placeholder(value)
+            for name, value in inputs.items()
+        }
+        return session.run(getattr(gen_cudnn_rnn_ops, op)(**dict(arguments, **attributes)), feeds)
+
+
+def refusal(op, inputs, **attributes):
+    """The text with which the op refuses the inputs, without what TensorFlow puts around it."""
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        call(op, inputs, **attributes)
+    return caught.value.message.split("\n\t [[")[0].splitlines()[-1]
+
+
+def assert_refused(parts, op, inputs, **attributes):
+    """Checks that the op refuses, and that the text has every one of `parts`, spaces aside."""
+    text = refusal(op, inputs, **attributes)
+    for part in parts:
+        assert part.replace(" ", "") in text.replace(" ", ""), (part, text)

@@ -1,0 +1,366 @@
+"""A naive NumPy reference of what the cuDNN recurrent ops compute.
+
+Written from the formulas, for reading and for checking, not for speed: everything is float64 and
+loops over layers, directions and time steps. It shares nothing with the library under test.
+
+Shapes:
+    input      [steps, batch, input_size]
+    input_h    [layers * directions, batch, num_units], likewise input_c (LSTM only, else None)
+    output     [steps, batch, directions * num_units]
+    params     [number of parameters]
+
+Parameter buffer, one vector. First all matrices: for each layer, for each direction (forward,
+backward): W of gate 0..G-1, each [num_units, width] row-major, then R of gate 0..G-1, each
+[num_units, num_units]. Then all biases: for each layer and direction bW of gate 0..G-1, then bR of
+gate 0..G-1. `width` is input_size in the first layer, directions * num_units above; a first layer
+that skips its input matrix (skip_input) stores no W.
+
+Gates, with W on the layer's input x and R on the previous output h':
+    lstm      i, f, g, o:  c = sigmoid(f) c' + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
+    gru       r, u, n:     n = tanh(W_n x + bW_n + r (R_n h' + bR_n));  h = (1 - u) n + u h'
+    rnn_relu  h = relu(W x + bW + R h' + bR)       rnn_tanh  the same with tanh
+"""
+
+import collections
+
+import numpy as np
+
+GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
+
+
+class Configuration(
+    collections.namedtuple(
+        "Configuration", "rnn_mode input_mode direction num_layers num_units input_size"
+    )
+):
+    """What the op's attributes and shapes say about the model."""
+
+    __slots__ = ()
+
+    @property
+    def gates(self):
+        """Gates of one cell."""
+        return GATES[self.rnn_mode]
+
+    @property
+    def directions(self):
+        """1 or 2."""
+        return {"unidirectional": 1, "bidirectional": 2}[self.direction]
+
+    @property
+    def skips_input(self):
+        """Whether the first layer has no W."""
+        if self.input_mode == "auto_select":
+            return self.input_size == self.num_units
+        return {"linear_input": False, "skip_input": True}[self.input_mode]
+
+    def width(self, layer):
+        """Width of the input of `layer`."""
+        return self.input_size if layer == 0 else self.directions * self.num_units
+
+
+# One tensor of the buffer: kind is "W", "R", "bW" or "bR".
+Region = collections.namedtuple("Region", "kind layer direction gate shape offset")
+
+# The parameters of one layer in one direction; W is a list of None where the input is skipped.
+CellParameters = collections.namedtuple("CellParameters", "W R bW bR")
+
+
+def regions(configuration):
+    """All tensors of the buffer in the order in which they lie there: list of Region."""
+    units, gates = configuration.num_units, configuration.gates
+    shapes = []
+    for layer in range(configuration.num_layers):
+        for direction in range(configuration.directions):
+            input_shape = (units, configuration.width(layer))
+            if layer == 0 and configuration.skips_input:
+                input_shape = (units, 0)
+            shapes += [("W", layer, direction, gate, input_shape) for gate in range(gates)]
+            shapes += [("R", layer, direction, gate, (units, units)) for gate in range(gates)]
+    for layer in range(configuration.num_layers):
+        for direction in range(configuration.directions):
+            shapes += [("bW", layer, direction, gate, (units,)) for gate in range(gates)]
+            shapes += [("bR", layer, direction, gate, (units,)) for gate in range(gates)]
+    result, offset = [], 0
+    for kind, layer, direction, gate, shape in shapes:
+        result.append(Region(kind, layer, direction, gate, shape, offset))
+        offset += int(np.prod(shape, dtype=np.int64))
+    return result
+
+
+def params_size(configuration):
+    """Number of elements of the buffer, by formula (not by adding up `regions`)."""
+    units, gates = configuration.num_units, configuration.gates
+    cells = configuration.num_layers * configuration.directions
+    first_width = 0 if configuration.skips_input else configuration.input_size
+    upper_width = configuration.directions * units
+    input_matrices = configuration.directions * gates * units * first_width
+    input_matrices += (cells - configuration.directions) * gates * units * upper_width
+    return input_matrices + cells * gates * units * units + cells * 2 * gates * units
+
+
+def params_to_canonical(configuration, params):
+    """The list of matrices and the list of biases in the buffer `params`."""
+    weights, biases = [], []
+    for region in regions(configuration):
+        size = int(np.prod(region.shape, dtype=np.int64))
+        tensor = params[region.offset : region.offset + size].reshape(region.shape)
+        (weights if region.kind in ("W", "R") else biases).append(tensor)
+    return weights, biases
+
+
+def canonical_to_params(configuration, weights, biases):
+    """The buffer that holds these tensors; each may have any shape of the right size."""
+    every_region = regions(configuration)
+    tensors = list(weights) + list(biases)
+    if len(tensors) != len(every_region):
+        raise ValueError(f"expected {len(every_region)} tensors, not {len(tensors)}")
+    for region, tensor in zip(every_region, tensors):
+        if np.size(tensor) != int(np.prod(region.shape, dtype=np.int64)):
+            raise ValueError(f"{region} does not hold {np.size(tensor)} elements")
+    return np.concatenate([np.ravel(tensor) for tensor in tensors])
+
+
+def cell_parameters(configuration, params, layer, direction):
+    """The parameters of one layer in one direction, as views into `params`."""
+    found = {"W": [], "R": [], "bW": [], "bR": []}
+    for region in regions(configuration):
+        if (region.layer, region.direction) == (layer, direction):
+            size = int(np.prod(region.shape, dtype=np.int64))
+            view = params[region.offset : region.offset + size].reshape(region.shape)
+            skipped = region.kind == "W" and layer == 0 and configuration.skips_input
+            found[region.kind].append(None if skipped else view)
+    return CellParameters(**found)
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow."""
+    return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+
+def from_input(cell, gate, x):
+    """W x + bW of one gate, [batch, units]; a skipped W counts as the identity."""
+    product = x if cell.W[gate] is None else np.dot(x, cell.W[gate].T)
+    return product + cell.bW[gate]
+
+
+def from_state(cell, gate, h):
+    """R h + bR of one gate, [batch, units]."""
+    return np.dot(h, cell.R[gate].T) + cell.bR[gate]
+
+
+# --- one step of each cell ---
+# forward: (cell, x, h_before, c_before) -> (h, c, what the backward step needs).
+# backward: (saved, h_before, c_before, dh, dc) -> (gradients at W x + bW per gate, gradients at
+#           R h' + bR per gate, dh_before beside what goes through R, dc_before).
+
+
+def lstm_forward(cell, x, h_before, c_before):
+    before = [from_input(cell, gate, x) + from_state(cell, gate, h_before) for gate in range(4)]
+    i, f, o = sigmoid(before[0]), sigmoid(before[1]), sigmoid(before[3])
+    g = np.tanh(before[2])
+    c = f * c_before + i * g
+    return o * np.tanh(c), c, (i, f, g, o, c)
+
+
+def lstm_backward(saved, h_before, c_before, dh, dc):
+    i, f, g, o, c = saved
+    dc = dc + dh * o * (1.0 - np.tanh(c) ** 2)
+    d_gates = [
+        dc * g * i * (1.0 - i),
+        dc * c_before * f * (1.0 - f),
+        dc * i * (1.0 - g**2),
+        dh * np.tanh(c) * o * (1.0 - o),
+    ]
+    return d_gates, d_gates, np.zeros_like(h_before), dc * f
+
+
+def gru_forward(cell, x, h_before, c_before):
+    r = sigmoid(from_input(cell, 0, x) + from_state(cell, 0, h_before))
+    u = sigmoid(from_input(cell, 1, x) + from_state(cell, 1, h_before))
+    recurrent = from_state(cell, 2, h_before)
+    n = np.tanh(from_input(cell, 2, x) + r * recurrent)
+    return (1.0 - u) * n + u * h_before, None, (r, u, n, recurrent)
+
+
+def gru_backward(saved, h_before, c_before, dh, dc):
+    r, u, n, recurrent = saved
+    d_n = dh * (1.0 - u) * (1.0 - n**2)
+    d_r = d_n * recurrent * r * (1.0 - r)
+    d_u = dh * (h_before - n) * u * (1.0 - u)
+    return [d_r, d_u, d_n], [d_r, d_u, d_n * r], dh * u, None
+
+
+def relu_forward(cell, x, h_before, c_before):
+    before = from_input(cell, 0, x) + from_state(cell, 0, h_before)
+    return np.maximum(before, 0.0), None, before
+
+
+def relu_backward(saved, h_before, c_before, dh, dc):
+    d_gates = [dh * (saved > 0.0)]
+    return d_gates, d_gates, np.zeros_like(h_before), None
+
+
+def tanh_forward(cell, x, h_before, c_before):
+    h = np.tanh(from_input(cell, 0, x) + from_state(cell, 0, h_before))
+    return h, None, h
+
+
+def tanh_backward(saved, h_before, c_before, dh, dc):
+    d_gates = [dh * (1.0 - saved**2)]
+    return d_gates, d_gates, np.zeros_like(h_before), None
+
+
+CELLS = {
+    "lstm": (lstm_forward, lstm_backward),
+    "gru": (gru_forward, gru_backward),
+    "rnn_relu": (relu_forward, relu_backward),
+    "rnn_tanh": (tanh_forward, tanh_backward),
+}
+
+
+# --- the whole network ---
+
+# What one layer in one direction leaves for the backward pass: lists by time step. h_before[t] and
+# c_before[t] are the states that step t starts from.
+LayerRecord = collections.namedtuple("LayerRecord", "h_before c_before saved")
+
+# What a forward pass leaves: layer_inputs[layer] is [steps, batch, width], after dropout.
+Tape = collections.namedtuple("Tape", "configuration params masks layer_inputs records")
+
+Gradients = collections.namedtuple("Gradients", "input input_h input_c params")
+
+
+def time_order(direction, steps):
+    """The steps in the order in which a direction visits them."""
+    return range(steps) if direction == 0 else range(steps - 1, -1, -1)
+
+
+def run_layer(configuration, cell, direction, x, h, c):
+    """One layer, one direction over x [steps, batch, width]: outputs, last h and c, LayerRecord."""
+    step_forward = CELLS[configuration.rnn_mode][0]
+    steps, batch = x.shape[:2]
+    outputs = np.zeros((steps, batch, configuration.num_units))
+    record = LayerRecord([None] * steps, [None] * steps, [None] * steps)
+    for t in time_order(direction, steps):
+        record.h_before[t], record.c_before[t] = h, c
+        h, c, record.saved[t] = step_forward(cell, x[t], h, c)
+        outputs[t] = h
+    return outputs, h, c, record
+
+
+def forward(configuration, input, input_h, input_c, params, masks=None):
+    """Runs the network.
+
+    Args:
+        configuration: Configuration.
+        input, input_h, input_c, params: arrays, see the module's docstring.
+        masks: None, or a list with one entry for each layer: None, or what the layer's input is
+            multiplied with, [steps, batch, width] (zeros, and 1 / (1 - dropout)).
+
+    Returns:
+        output, output_h, output_c (None unless LSTM), tape for `backward`.
+    """
+    x = np.asarray(input, np.float64)
+    input_h, params = np.asarray(input_h, np.float64), np.asarray(params, np.float64)
+    is_lstm = configuration.rnn_mode == "lstm"
+    input_c = np.asarray(input_c, np.float64) if is_lstm else None
+    masks = masks or [None] * configuration.num_layers
+    tape = Tape(configuration, params, masks, [], {})
+    output_h, output_c = np.zeros_like(input_h), np.zeros_like(input_h)
+    for layer in range(configuration.num_layers):
+        if masks[layer] is not None:
+            x = x * masks[layer]
+        tape.layer_inputs.append(x)
+        both_directions = []
+        for direction in range(configuration.directions):
+            index = layer * configuration.directions + direction
+            cell = cell_parameters(configuration, params, layer, direction)
+            outputs, output_h[index], last_c, tape.records[layer, direction] = run_layer(
+                configuration,
+                cell,
+                direction,
+                x,
+                input_h[index],
+                input_c[index] if is_lstm else None,
+            )
+            if is_lstm:
+                output_c[index] = last_c
+            both_directions.append(outputs)
+        x = np.concatenate(both_directions, axis=2)
+    return x, output_h, output_c if is_lstm else None, tape
+
+
+def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
+    """One layer in one direction, backwards.
+
+    Args:
+        tape: from `forward`.
+        layer, direction: which one.
+        d_outputs: gradient at this direction's outputs, [steps, batch, units].
+        dh, dc: gradient at its last states, [batch, units].
+        d_params: the whole gradient buffer; this layer's part is added to.
+
+    Returns:
+        gradient at the layer's input [steps, batch, width], at its initial h and c.
+    """
+    configuration, x = tape.configuration, tape.layer_inputs[layer]
+    step_backward = CELLS[configuration.rnn_mode][1]
+    cell = cell_parameters(configuration, tape.params, layer, direction)
+    d_cell = cell_parameters(configuration, d_params, layer, direction)
+    record = tape.records[layer, direction]
+    d_x = np.zeros_like(x)
+    for t in reversed(list(time_order(direction, len(x)))):
+        h_before = record.h_before[t]
+        d_input_side, d_state_side, dh, dc = step_backward(
+            record.saved[t], h_before, record.c_before[t], dh + d_outputs[t], dc
+        )
+        for gate in range(configuration.gates):
+            if cell.W[gate] is None:
+                d_x[t] += d_input_side[gate]
+            else:
+                d_x[t] += np.dot(d_input_side[gate], cell.W[gate])
+                d_cell.W[gate][...] += np.dot(d_input_side[gate].T, x[t])
+            d_cell.bW[gate][...] += d_input_side[gate].sum(axis=0)
+            dh = dh + np.dot(d_state_side[gate], cell.R[gate])
+            d_cell.R[gate][...] += np.dot(d_state_side[gate].T, h_before)
+            d_cell.bR[gate][...] += d_state_side[gate].sum(axis=0)
+    return d_x, dh, dc
+
+
+def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
+    """Gradients of sum(output * output_backprop) + the same for output_h and output_c.
+
+    Returns:
+        Gradients(input, input_h, input_c (None unless LSTM), params).
+    """
+    configuration = tape.configuration
+    units, is_lstm = configuration.num_units, configuration.rnn_mode == "lstm"
+    d_params = np.zeros_like(tape.params)
+    d_outputs = np.asarray(output_backprop, np.float64)
+    d_input_h = np.array(output_h_backprop, np.float64)
+    d_input_c = np.array(output_c_backprop, np.float64) if is_lstm else None
+    for layer in reversed(range(configuration.num_layers)):
+        d_layer_input = np.zeros_like(tape.layer_inputs[layer])
+        for direction in range(configuration.directions):
+            index = layer * configuration.directions + direction
+            d_direction = d_outputs[:, :, direction * units : (direction + 1) * units]
+            d_c = d_input_c[index] if is_lstm else None
+            d_x, d_input_h[index], d_c = run_layer_backward(
+                tape, layer, direction, d_direction, d_input_h[index], d_c, d_params
+            )
+            if is_lstm:
+                d_input_c[index] = d_c
+            d_layer_input += d_x
+        if tape.masks[layer] is not None:
+            d_layer_input = d_layer_input * tape.masks[layer]
+        d_outputs = d_layer_input
+    return Gradients(d_outputs, d_input_h, d_input_c, d_params)
+
+
+def smallest_relu_argument(tape):
+    """Distance of the closest argument of any relu from its kink; infinity for other modes."""
+    if tape.configuration.rnn_mode != "rnn_relu":
+        return np.inf
+    arguments = [a for record in tape.records.values() for a in record.saved if np.size(a)]
+    return min([np.inf] + [np.abs(argument).min() for argument in arguments])

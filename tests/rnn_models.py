@@ -1,0 +1,84 @@
+"""The op-level classes as the tests of models, ops and saveables use them."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import cudnn_rnn
+
+CLASSES = {
+    "lstm": cudnn_rnn.CudnnLSTM,
+    "gru": cudnn_rnn.CudnnGRU,
+    "rnn_relu": cudnn_rnn.CudnnRNNRelu,
+    "rnn_tanh": cudnn_rnn.CudnnRNNTanh,
+}
+NUM_GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
+DIRECTIONS = ("unidirectional", "bidirectional")
+
+
+def params_size(rnn_mode, num_layers, num_units, input_size, num_directions=1, skip_input=False):
+    """Counts the parameters, gate by gate."""
+    size = 0
+    for layer in range(num_layers):
+        width = num_directions * num_units if layer else (0 if skip_input else input_size)
+        size += NUM_GATES[rnn_mode] * num_units * (width + num_units + 2)
+    return num_directions * size
+
+
+def opaque_values(size, dtype=np.float32):
+    """Returns values that all differ, so that no two can be mixed up, in any of the dtypes."""
+    return (np.arange(size) / 1024.0 - 0.5).astype(dtype)
+
+
+def initialize(session):
+    session.run(tf.global_variables_initializer())
+
+
+def make_params(model, value=None, name="params", use_resource=None):
+    if value is None:
+        size = model.config.params_size()
+        value = opaque_values(size, model.dtype.as_numpy_dtype)
+    return tf.Variable(value, name=name, dtype=model.dtype, use_resource=use_resource)
+
+
+def saveable_a(model, params, **named):
+    return cudnn_rnn.RNNParamsSaveable(
+        model.params_to_canonical, model.canonical_to_params, [params], **named
+    )
+
+
+def saveable_b(model, params, scope=None, **named):
+    return cudnn_rnn.RNNParamsSaveable(
+        model, model.params_to_canonical, model.canonical_to_params, [params], scope, **named
+    )
+
+
+GENERATIONS = {"a": saveable_a, "b": saveable_b}
+
+
+def save(objects, tmp_path, name="model"):
+    with tf.Session() as session:
+        initialize(session)
+        return tf.train.Saver(objects).save(session, str(tmp_path / name))
+
+
+def restore(session, objects, path):
+    initialize(session)
+    tf.train.Saver(objects).restore(session, path)
+
+
+def keys(saveable):
+    return [spec.name for spec in saveable.specs]
+
+
+def call_arguments(model, batch=2, steps=4, dtype=tf.float32):
+    """Returns the tensors to call `model` with, a dict in the order of its arguments."""
+    num_directions = 2 if model.direction == "bidirectional" else 1
+    state_shape = [model.num_layers * num_directions, batch, model.num_units]
+    arguments = {
+        "input_data": tf.ones([steps, batch, model.input_size], dtype),
+        "input_h": tf.ones(state_shape, dtype),
+    }
+    if model.rnn_mode == "lstm":
+        arguments["input_c"] = tf.ones(state_shape, dtype)
+    arguments["params"] = 0.1 * tf.ones([model.params_size()], dtype)
+    return arguments

@@ -1,0 +1,164 @@
+"""The NumPy reference against another framework's recurrent networks, in double.
+
+Skipped where torch is not installed. Runs without pytest and without TensorFlow as well:
+
+    python tests/test_torch_parity.py
+"""
+
+import itertools
+import sys
+
+import numpy as np
+import reference
+
+try:
+    import torch
+except ImportError:
+    import pytest
+
+    pytest.skip(
+        "torch is not installed: the reference is not compared with it", allow_module_level=True
+    )
+
+TOLERANCE = 1e-10
+
+
+def random_arrays(configuration, batch, steps, seed):
+    """input, input_h, input_c, params and the gradients at the three outputs."""
+    random = np.random.RandomState(seed)
+    states = (configuration.num_layers * configuration.directions, batch, configuration.num_units)
+    outputs = (steps, batch, configuration.directions * configuration.num_units)
+    arrays = [random.standard_normal((steps, batch, configuration.input_size))]
+    arrays += [random.standard_normal(states), random.standard_normal(states)]
+    arrays += [random.uniform(-0.6, 0.6, reference.params_size(configuration))]
+    arrays += [random.standard_normal(outputs)]
+    return arrays + [random.standard_normal(states), random.standard_normal(states)]
+
+
+def stacked_gates(configuration, params, layer, direction):
+    """weight_ih, weight_hh, bias_ih, bias_hh as torch keeps them: the gates below one another."""
+    cell = reference.cell_parameters(configuration, params, layer, direction)
+    eye = np.eye(configuration.num_units)
+    return [
+        np.concatenate([eye if part is None else part for part in parts])
+        for parts in (cell.W, cell.R, cell.bW, cell.bR)
+    ]
+
+
+def torch_layer(configuration, params, layer):
+    """One layer as a torch module with these parameters."""
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(configuration.rnn_mode, torch.nn.RNN)
+    options = {"bidirectional": configuration.directions == 2}
+    if kind is torch.nn.RNN:
+        options["nonlinearity"] = configuration.rnn_mode[len("rnn_") :]
+    module = kind(configuration.width(layer), configuration.num_units, **options).double()
+    for direction in range(configuration.directions):
+        suffix = "_l0" + ("_reverse" if direction else "")
+        values = stacked_gates(configuration, params, layer, direction)
+        for name, value in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), values):
+            getattr(module, name + suffix).data = torch.from_numpy(value.copy())
+    return module
+
+
+def torch_params_gradient(configuration, modules):
+    """The modules' gradients as one buffer in the dense layout."""
+    gradient = np.full(reference.params_size(configuration), np.nan)
+    for layer, module in enumerate(modules):
+        for direction in range(configuration.directions):
+            suffix = "_l0" + ("_reverse" if direction else "")
+            cell = reference.cell_parameters(configuration, gradient, layer, direction)
+            for name, parts in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), cell):
+                whole = getattr(module, name + suffix).grad.numpy()
+                for part, value in zip(parts, np.split(whole, configuration.gates)):
+                    if part is not None:
+                        part[...] = value
+    assert not np.isnan(gradient).any()
+    return gradient
+
+
+def run_torch(configuration, arrays, masks):
+    """Outputs, states and gradients, as a dict of NumPy arrays."""
+    inputs = [torch.from_numpy(array).requires_grad_() for array in arrays[:3]]
+    x, directions = inputs[0], configuration.directions
+    modules, last_h, last_c = [], [], []
+    for layer in range(configuration.num_layers):
+        if masks[layer] is not None:
+            x = x * torch.from_numpy(masks[layer])
+        rows = slice(layer * directions, (layer + 1) * directions)
+        modules.append(torch_layer(configuration, arrays[3], layer))
+        if configuration.rnn_mode == "lstm":
+            x, (h, c) = modules[-1](x, (inputs[1][rows], inputs[2][rows]))
+            last_c.append(c)
+        else:
+            x, h = modules[-1](x, inputs[1][rows])
+        last_h.append(h)
+    found = {"output": x, "output_h": torch.cat(last_h)}
+    if last_c:
+        found["output_c"] = torch.cat(last_c)
+    loss = 0.0
+    for name, gradient in zip(("output", "output_h", "output_c"), arrays[4:]):
+        if name in found:
+            loss = loss + (found[name] * torch.from_numpy(gradient)).sum()
+    loss.backward()
+    found = {name: value.detach().numpy() for name, value in found.items()}
+    found["d_input"], found["d_input_h"] = inputs[0].grad.numpy(), inputs[1].grad.numpy()
+    if last_c:
+        found["d_input_c"] = inputs[2].grad.numpy()
+    found["d_params"] = torch_params_gradient(configuration, modules)
+    return found
+
+
+def run_reference(configuration, arrays, masks):
+    """The same from the reference."""
+    output, output_h, output_c, tape = reference.forward(configuration, *arrays[:4], masks=masks)
+    gradients = reference.backward(tape, *arrays[4:])
+    found = {"output": output, "output_h": output_h, "output_c": output_c}
+    found.update(("d_" + name, value) for name, value in gradients._asdict().items())
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def check(configuration, batch, steps, with_masks, seed):
+    """Compares one configuration; returns the largest relative error."""
+    random = np.random.RandomState(seed + 1000)
+    masks = [None] * configuration.num_layers
+    for layer in range(1, configuration.num_layers) if with_masks else ():
+        kept = random.uniform(size=(steps, batch, configuration.width(layer))) < 0.6
+        masks[layer] = kept / 0.6
+    arrays = random_arrays(configuration, batch, steps, seed)
+    ours = run_reference(configuration, arrays, masks)
+    theirs = run_torch(configuration, arrays, masks)
+    assert sorted(ours) == sorted(theirs)
+    worst = 0.0
+    for name, value in theirs.items():
+        assert ours[name].shape == value.shape, (name, ours[name].shape, value.shape)
+        error = np.abs(ours[name] - value).max() / (np.abs(value).max() or 1.0)
+        assert error < TOLERANCE, (configuration, batch, steps, with_masks, seed, name, error)
+        worst = max(worst, error)
+    return worst
+
+
+def test_reference_agrees_with_torch():
+    """All modes, input modes, directions and 1 to 3 layers, with and without dropout masks."""
+    table = itertools.product(
+        ("lstm", "gru", "rnn_relu", "rnn_tanh"),
+        ("linear_input", "skip_input", "auto_select"),
+        ("unidirectional", "bidirectional"),
+        (1, 2, 3),
+        ((1, 1, 1, 1), (3, 4, 2, 5), (7, 5, 3, 4)),
+        (False, True),
+    )
+    worst, count = 0.0, 0
+    for seed, (mode, input_mode, direction, layers, sizes, with_masks) in enumerate(table):
+        units, input_size, batch, steps = sizes
+        if input_mode == "skip_input" or (input_mode == "auto_select" and with_masks):
+            input_size = units
+        configuration = reference.Configuration(
+            mode, input_mode, direction, layers, units, input_size
+        )
+        worst = max(worst, check(configuration, batch, steps, with_masks, seed))
+        count += 1
+    print(f"{count} configurations, largest relative error {worst:.1e}")
+
+
+if __name__ == "__main__":
+    sys.exit(test_reference_agrees_with_torch())
