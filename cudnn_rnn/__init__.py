@@ -1,6 +1,12 @@
 """cuDNN's recurrent networks for graph-mode TensorFlow: `tf.contrib.cudnn_rnn` brought back."""
 
 from cudnn_rnn._version import __version__
+from cudnn_rnn.library import load_library
+
+# Before anything imports TensorFlow: where something is wrong with it or with the library, this
+# says what and what to do.
+load_library()
+
 from cudnn_rnn.compatible_cells import (
     CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,

@@ -7,9 +7,6 @@ and with them the checkpoint keys of early releases, come out as they always did
 
 from cudnn_rnn._tf import gen_cudnn_rnn_ops, register_gradient, tf
 from cudnn_rnn.config import RnnConfig
-from cudnn_rnn.library import load_library
-
-load_library()
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 

@@ -33,9 +33,9 @@ class RNNParamsSaveable(SaveableObject):
 
         The first, of TensorFlow 1.2, keeps the names of the graph's tensors as keys. So do those of
         1.0, with the variables as separate arguments instead of a list, and of 1.1, with the name
-        in front of them. The second, of TensorFlow 1.3, writes a unidirectional LSTM or GRU as the variables of a
-        `MultiRNNCell` of `CudnnCompatibleLSTMCell` or `CudnnCompatibleGRUCell`, with both summands
-        of each bias besides.
+        in front of them. The second, of TensorFlow 1.3, writes a unidirectional LSTM or GRU as the
+        variables of a `MultiRNNCell` of `CudnnCompatibleLSTMCell` or `CudnnCompatibleGRUCell`, with
+        both summands of each bias besides.
 
         Args:
           cudnn_rnn: the `CudnnLSTM`, `CudnnGRU`, `CudnnRNNRelu` or `CudnnRNNTanh`.
