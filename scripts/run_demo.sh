@@ -19,5 +19,4 @@ or with a Python 3.7 choose TensorFlow 1.15:
 
 # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
 make_environment .venv/demo "$python" demo $TENSORFLOW
-export TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL:-1}" # without TensorFlow's chatter
 exec .venv/demo/bin/python examples/character_language_model.py "$@"
