@@ -5,7 +5,7 @@ TENSORFLOW ?= tensorflow==2.21.0
 ARGS ?=
 export PYTHON TENSORFLOW
 
-.PHONY: help demo test core-test core-test-sanitized lint format clean
+.PHONY: help demo test core-test core-test-sanitized torch-parity lint format clean
 
 help:
 	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for today's TensorFlow, on a CPU too"
@@ -24,6 +24,7 @@ help:
 	@echo "  make test ARGS='-k gradients'          some of the Python tests"
 	@echo "  make core-test                         only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behaviour sanitizers"
+	@echo "  make torch-parity                      the tests' NumPy reference against PyTorch"
 	@echo "  make lint, make format                 check, or correct, the style"
 	@echo "  make clean                             removes what these commands built"
 	@echo
@@ -40,6 +41,9 @@ core-test:
 
 core-test-sanitized:
 	@bash scripts/run_core_tests.sh --sanitize
+
+torch-parity:
+	@bash scripts/run_torch_parity.sh
 
 lint:
 	@bash scripts/lint.sh

@@ -7,7 +7,7 @@ import os
 
 # What options are when they are not given, and with --quick.
 DEFAULTS = dict(steps=750, units=192, layers=2, batch=32, seq_length=64, learning_rate=0.004)
-QUICK = dict(steps=150, units=32, layers=2, batch=8, seq_length=32, learning_rate=0.01)
+QUICK = dict(steps=300, units=48, layers=2, batch=8, seq_length=32, learning_rate=0.01)
 
 
 class UserError(Exception):

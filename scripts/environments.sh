@@ -57,28 +57,41 @@ fingerprint() {
     } | sha256sum
 }
 
-# make_environment FOLDER PYTHON EXTRA REQUIREMENT...
-# Makes a virtual environment with the requirements and this project, compiled for them. Does
-# nothing where the last call did the same: the stamps in FOLDER say so.
-make_environment() {
-    local folder="$1" python="$2" extra="$3"
-    shift 3
-    local wanted built
-    local pip=("$folder/bin/python" -m pip --disable-pip-version-check install --quiet)
-    wanted="$python $*"
+# Runs pip of the environment in FOLDER.
+pip_install() { # FOLDER ARGUMENT...
+    "$1/bin/python" -m pip --disable-pip-version-check install --quiet "${@:2}"
+}
+
+# make_requirements FOLDER PYTHON REQUIREMENT...
+# Makes a virtual environment with the requirements. Does nothing where the last call did the same:
+# a stamp in FOLDER says so.
+make_requirements() {
+    local folder="$1" python="$2"
+    shift 2
+    local wanted="$python $*"
     if [ "$(cat "$folder/requirements.stamp" 2>/dev/null)" != "$wanted" ]; then
         say "Making $folder with Python $(python_version "$python") and $* (downloads, takes a while)"
         rm -rf "$folder"
         "$python" -m venv "$folder" || fail "cannot make a virtual environment with $python" \
             "(on Debian and Ubuntu: apt-get install python3-venv)"
-        "${pip[@]}" setuptools wheel "$@" || fail "pip cannot install $* for $python"
+        pip_install "$folder" "$@" || fail "pip cannot install $* for $python"
         printf '%s\n' "$wanted" >"$folder/requirements.stamp"
     fi
+}
+
+# make_environment FOLDER PYTHON EXTRA REQUIREMENT...
+# The same, with this project, compiled for the requirements; again only where something changed.
+make_environment() {
+    local folder="$1" python="$2" extra="$3"
+    shift 3
+    make_requirements "$folder" "$python" setuptools wheel "$@"
+    local built
     built="$(fingerprint "$extra")"
     if [ "$(cat "$folder/project.stamp" 2>/dev/null)" != "$built" ]; then
         say "Compiling cudnn_rnn and installing it into $folder (about a minute)"
         rm -f "$folder/project.stamp"
-        "${pip[@]}" --no-build-isolation ".[$extra]" || fail "cudnn_rnn cannot be installed; see above"
+        pip_install "$folder" --no-build-isolation ".[$extra]" ||
+            fail "cudnn_rnn cannot be installed; see above"
         printf '%s\n' "$built" >"$folder/project.stamp"
     fi
 }

@@ -2,7 +2,6 @@
 // sets and reserve spaces.
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -88,11 +87,11 @@ class Memory {
 };
 
 template <typename T>
-void RunPlan(const Problem& problem, ParallelRunner* runner, bool is_training,
-             Tensors<T>* tensors) {
+void RunPlan(const Problem& problem, ParallelRunner* runner, bool is_training, Tensors<T>* tensors,
+             const std::string& instruction_set = "") {
   std::unique_ptr<RnnPlan> plan;
   const Status created =
-      CreateCpuPlan(problem.config, problem.num_steps, problem.batch_size, &plan);
+      CreateCpuPlan(problem.config, problem.num_steps, problem.batch_size, instruction_set, &plan);
   EXPECT(created.ok(), created.message());
   if (!created.ok()) return;
   tensors->output.assign(problem.outputs(), T(99));
@@ -378,16 +377,13 @@ TEST(ThreadsDoNotChangeABit) {
 }
 
 TEST(InstructionSetsAgree) {
-  constexpr char kVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
   SerialRunner runner;
   for (const Problem& problem : Problems()) {
-    setenv(kVariable, "portable", 1);
     Tensors<float> expected = MakeTensors<float>(problem);
-    RunPlan(problem, &runner, true, &expected);
+    RunPlan(problem, &runner, true, &expected, "portable");
     for (const Kernels<float>* kernels : AllKernels<float>()) {
-      setenv(kVariable, kernels->instruction_set, 1);
       Tensors<float> found = MakeTensors<float>(problem);
-      RunPlan(problem, &runner, true, &found);
+      RunPlan(problem, &runner, true, &found, kernels->instruction_set);
       const auto compare = [&](const std::vector<float>& a, const std::vector<float>& b) {
         ExpectClose(a, Vector(b.begin(), b.end()), 1e-5,
                     Concatenate(kernels->instruction_set, " ", problem.Text()));
@@ -397,10 +393,9 @@ TEST(InstructionSetsAgree) {
       compare(found.params_backprop, expected.params_backprop);
     }
   }
-  setenv(kVariable, "quantum", 1);
   std::unique_ptr<RnnPlan> plan;
-  EXPECT_ERROR(CreateCpuPlan(RnnConfig(), 1, 1, &plan), kVariable, "quantum", "avx2");
-  unsetenv(kVariable);
+  EXPECT_ERROR(CreateCpuPlan(RnnConfig(), 1, 1, "quantum", &plan), kInstructionSetVariable,
+               "quantum", "avx2");
 }
 
 TEST(EmptyBatchAndNoSteps) {
@@ -459,9 +454,9 @@ TEST(TooLargeForTheInputIsRefused) {
   RnnConfig config;
   config.num_units = 1 << 20;
   std::unique_ptr<RnnPlan> plan;
-  EXPECT_ERROR(CreateCpuPlan(config, int64_t(1) << 40, int64_t(1) << 20, &plan), "num_units",
+  EXPECT_ERROR(CreateCpuPlan(config, int64_t(1) << 40, int64_t(1) << 20, "", &plan), "num_units",
                "64 bits");
-  EXPECT_ERROR(CreateCpuPlan(config, int64_t(1) << 62, 1, &plan), "64 bits");
+  EXPECT_ERROR(CreateCpuPlan(config, int64_t(1) << 62, 1, "", &plan), "64 bits");
 }
 
 }  // namespace

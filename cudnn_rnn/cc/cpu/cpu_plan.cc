@@ -33,11 +33,11 @@ template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:
   static Status Create(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
-                       std::unique_ptr<RnnPlan>* plan) {
+                       const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
     ParamLayout layout;
     CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
     const Kernels<Real>* kernels;
-    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(&kernels));
+    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, &kernels));
     const BufferSizes sizes = SizesOf(config, layout, num_steps, batch_size);
     std::unique_ptr<CpuPlan> created(
         new CpuPlan(config, layout, num_steps, batch_size, sizes, *kernels));
@@ -240,16 +240,16 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers,
 }  // namespace
 
 Status CreateCpuPlan(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
-                     std::unique_ptr<RnnPlan>* plan) {
+                     const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
   switch (config.data_type) {
     case DataType::kHalf:
-      return CpuPlan<uint16_t, float>::Create(config, num_steps, batch_size, plan);
+      return CpuPlan<uint16_t, float>::Create(config, num_steps, batch_size, instruction_set, plan);
     case DataType::kFloat:
-      return CpuPlan<float, float>::Create(config, num_steps, batch_size, plan);
+      return CpuPlan<float, float>::Create(config, num_steps, batch_size, instruction_set, plan);
     case DataType::kDouble:
       break;
   }
-  return CpuPlan<double, double>::Create(config, num_steps, batch_size, plan);
+  return CpuPlan<double, double>::Create(config, num_steps, batch_size, instruction_set, plan);
 }
 
 }  // namespace cudnn_rnn

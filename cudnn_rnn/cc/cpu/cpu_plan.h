@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
@@ -11,11 +12,12 @@
 
 namespace cudnn_rnn {
 
-// Fails on an invalid config and on buffers larger than 64 bits can count. num_steps and
-// batch_size may be 0: outputs are then empty, states and their gradients pass through unchanged
-// and the gradient of the parameters is 0.
+// `instruction_set` is portable, avx2 or avx512, or empty for the best that the processor runs.
+// Fails on one that it does not, on an invalid config and on buffers larger than 64 bits can count.
+// num_steps and batch_size may be 0: outputs are then empty, states and their gradients pass
+// through unchanged and the gradient of the parameters is 0.
 Status CreateCpuPlan(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
-                     std::unique_ptr<RnnPlan>* plan);
+                     const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan);
 
 }  // namespace cudnn_rnn
 

@@ -47,16 +47,16 @@ template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
   Arena arena(nullptr);
   ReserveSpace reserve;
-  Describe(0, &arena, &reserve);
+  DescribeReserveSpace(0, &arena, &reserve);
   const CheckedSize inner = arena.used() * (config_.num_layers - 1);
   Arena last(nullptr);
-  Describe(config_.num_layers - 1, &last, &reserve);
+  DescribeReserveSpace(config_.num_layers - 1, &last, &reserve);
   return inner + last.used();
 }
 
 // All layers but the last have the same size.
 template <typename T>
-void Engine<T>::Describe(int64_t layer, Arena* arena, ReserveSpace* reserve) const {
+void Engine<T>::DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const {
   const CheckedSize rows = CheckedSize(num_steps_) * batch_size_;
   *reserve = ReserveSpace();
   for (int64_t d = 0; d < directions_; ++d) {
@@ -72,11 +72,11 @@ template <typename T>
 typename Engine<T>::ReserveSpace Engine<T>::ReserveOf(int64_t layer, void* reserve_space) const {
   Arena measure(nullptr);
   ReserveSpace reserve;
-  Describe(0, &measure, &reserve);
+  DescribeReserveSpace(0, &measure, &reserve);
   // One layer makes no inner one: its offset is 0.
   Arena arena(static_cast<char*>(reserve_space) +
               (layer == 0 ? 0 : layer * measure.used().value()));
-  Describe(layer, &arena, &reserve);
+  DescribeReserveSpace(layer, &arena, &reserve);
   return reserve;
 }
 
@@ -89,12 +89,13 @@ template <typename T>
 CheckedSize Engine<T>::ForwardWorkspaceBytes(bool is_training) const {
   Arena arena(nullptr);
   ForwardWorkspace workspace;
-  Describe(is_training, &arena, &workspace);
+  DescribeForwardWorkspace(is_training, &arena, &workspace);
   return arena.used();
 }
 
 template <typename T>
-void Engine<T>::Describe(bool is_training, Arena* arena, ForwardWorkspace* workspace) const {
+void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
+                                         ForwardWorkspace* workspace) const {
   const CheckedSize rows = CheckedSize(num_steps_) * batch_size_;
   const bool several = config_.num_layers > 1;
   const int64_t widest = std::max(config_.skips_input_projection() ? 0 : config_.input_size,
@@ -132,7 +133,7 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, bool is_training, int6
   }
   Arena arena(tensors.workspace);
   ForwardWorkspace workspace;
-  Describe(is_training, &arena, &workspace);
+  DescribeForwardWorkspace(is_training, &arena, &workspace);
   const T* input = tensors.input;
   for (int64_t l = 0; l < config_.num_layers; ++l) {
     const bool last = l + 1 == config_.num_layers;
@@ -211,15 +212,28 @@ void Engine<T>::PackRecurrentWeights(int64_t layer, bool transposed, const T* pa
 }
 
 template <typename T>
-typename Engine<T>::StepItem Engine<T>::ItemOf(int64_t item) const {
+typename Engine<T>::StepItem Engine<T>::ItemOf(int64_t layer, int64_t step, int64_t index) const {
   const int64_t panels = unit_panels_.num_panels();
   const int64_t row_blocks = (batch_size_ + kStepRows - 1) / kStepRows;
-  StepItem result;
-  result.panel = item % panels;
-  result.first_row = item / panels % row_blocks * kStepRows;
-  result.num_rows = std::min(kStepRows, batch_size_ - result.first_row);
-  result.direction = item / panels / row_blocks;
-  return result;
+  StepItem item;
+  item.panel = index % panels;
+  item.column = item.panel * unit_panels_.panel_columns;
+  item.columns = unit_panels_.Columns(item.panel);
+  item.first_row = index / panels % row_blocks * kStepRows;
+  item.end_row = std::min(item.first_row + kStepRows, batch_size_);
+  item.direction = index / panels / row_blocks;
+  item.state = (layer * directions_ + item.direction) * state_size_;
+  item.step = step;
+  item.time = TimeOf(item.direction, step);
+  item.previous_time = TimeOf(item.direction, step - 1);
+  item.next_time = TimeOf(item.direction, step + 1);
+  return item;
+}
+
+template <typename T>
+const T* Engine<T>::PackedGate(const T* packed, const StepItem& item, int64_t gate) const {
+  return packed + (item.direction * gates_ + gate) * packed_gate_size() +
+         unit_panels_.Offset(item.panel, units_);
 }
 
 template <typename T>
@@ -240,7 +254,8 @@ void Engine<T>::RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runne
   int64_t step = 0;
   // Made once: captures nothing that would be copied to the heap at every step.
   const ParallelRunner::Work work = [this, &layer, &step](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item) RunForwardItem(layer, step, item);
+    for (int64_t item = begin; item < end; ++item)
+      RunForwardItem(layer, ItemOf(layer.index, step, item));
   };
   for (; step < num_steps_; ++step) runner->Run(NumStepItems(), StepItemCost(), work);
   for (int64_t d = 0; d < directions_; ++d) {
@@ -258,72 +273,66 @@ void Engine<T>::RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runne
 }
 
 template <typename T>
-void Engine<T>::RunForwardItem(const ForwardLayer& layer, int64_t step, int64_t index) const {
-  const StepItem item = ItemOf(index);
-  const int64_t d = item.direction;
-  const int64_t time = TimeOf(d, step);
-  const int64_t previous = step == 0 ? -1 : TimeOf(d, step - 1);
-  const int64_t column = item.panel * unit_panels_.panel_columns;
-  const int64_t state = (layer.index * directions_ + d) * state_size_;
-  const ForwardTensors<T>& tensors = *layer.tensors;
-
-  // Rows of h' are H apart in the initial state, D * H apart in the output.
-  const T* previous_h = step == 0
-                            ? tensors.input_h + state
-                            : layer.output + previous * batch_size_ * output_width_ + d * units_;
-  const int64_t previous_h_stride = step == 0 ? units_ : output_width_;
-
+void Engine<T>::RunForwardItem(const ForwardLayer& layer, const StepItem& item) const {
   alignas(64) T scratch[kMaxGates * kTileRows * kMaxPanelColumns];
-  GemmTile<T> tile;
-  tile.columns = unit_panels_.Columns(item.panel);
-  tile.depth = units_;
-  tile.a_row_stride = previous_h_stride;
-  tile.a_depth_stride = 1;
-  tile.c_row_stride = kMaxPanelColumns;
-  tile.accumulate = false;
-
   ForwardCell<T> cell = ForwardCell<T>();
-  cell.columns = tile.columns;
+  cell.columns = item.columns;
   cell.product = scratch;
   cell.product_gate_stride = kTileRows * kMaxPanelColumns;
   cell.product_row_stride = kMaxPanelColumns;
   cell.gate_stride = units_;
   cell.gate_row_stride = gate_width_;
-  cell.previous_h_row_stride = previous_h_stride;
+  cell.previous_h_row_stride = item.step == 0 ? units_ : output_width_;
   cell.h_row_stride = output_width_;
   cell.unit_row_stride = units_;
-  if (config_.mode == RnnMode::kGru) {
-    cell.candidate_bias =
-        tensors.params + layout_.RecurrentBiases(layer.index, d) + 2 * units_ + column;
-  }
 
-  const int64_t end = item.first_row + item.num_rows;
-  for (int64_t row = item.first_row; row < end; row += kTileRows) {
-    tile.rows = std::min(kTileRows, end - row);
-    tile.a = previous_h + row * previous_h_stride;
+  GemmTile<T> tile;
+  tile.columns = item.columns;
+  tile.depth = units_;
+  tile.a_row_stride = cell.previous_h_row_stride;
+  tile.a_depth_stride = 1;
+  tile.c_row_stride = kMaxPanelColumns;
+  tile.accumulate = false;
+
+  for (int64_t row = item.first_row; row < item.end_row; row += kTileRows) {
+    cell.rows = std::min(kTileRows, item.end_row - row);
+    PointForwardCell(layer, item, row, &cell);
+    tile.rows = cell.rows;
+    tile.a = cell.previous_h - item.column;  // all units of the previous state
     for (int64_t g = 0; g < gates_; ++g) {
-      tile.b = layer.workspace->packed_recurrent + (d * gates_ + g) * packed_gate_size() +
-               unit_panels_.Offset(item.panel, units_);
-      tile.c = scratch + g * kTileRows * kMaxPanelColumns;
+      tile.b = PackedGate(layer.workspace->packed_recurrent, item, g);
+      tile.c = scratch + g * cell.product_gate_stride;
       kernels_.gemm_tile(tile);
     }
-    const int64_t unit = row * units_ + column;
-    cell.rows = tile.rows;
-    cell.gates = layer.gates[d] + (time * batch_size_ + row) * gate_width_ + column;
-    cell.previous_h = previous_h + row * previous_h_stride + column;
-    cell.h = layer.output + (time * batch_size_ + row) * output_width_ + d * units_ + column;
-    if (config_.mode == RnnMode::kGru) {
-      cell.candidate_product = layer.units[d] + unit + (layer.keeps_units ? time * state_size_ : 0);
-    } else if (config_.has_cell_state()) {
-      T* cells = layer.keeps_units ? layer.units[d] : nullptr;
-      T* running = tensors.output_c + state;
-      cell.c = (cells == nullptr ? running : cells + time * state_size_) + unit;
-      cell.previous_c = (step == 0          ? tensors.input_c + state
-                         : cells == nullptr ? running
-                                            : cells + previous * state_size_) +
-                        unit;
-    }
     cell_.forward(cell);
+  }
+}
+
+template <typename T>
+void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepItem& item, int64_t row,
+                                 ForwardCell<T>* cell) const {
+  const ForwardTensors<T>& tensors = *layer.tensors;
+  const int64_t d = item.direction;
+  const int64_t unit = row * units_ + item.column;
+  // Rows of h are H apart in the initial state, D * H apart in the output.
+  T* outputs = layer.output + row * output_width_ + d * units_ + item.column;
+  const int64_t output_step = batch_size_ * output_width_;
+  cell->h = outputs + item.time * output_step;
+  cell->previous_h = item.step == 0 ? tensors.input_h + item.state + unit
+                                    : outputs + item.previous_time * output_step;
+  cell->gates = layer.gates[d] + (item.time * batch_size_ + row) * gate_width_ + item.column;
+  if (config_.mode == RnnMode::kGru) {
+    cell->candidate_bias =
+        tensors.params + layout_.RecurrentBiases(layer.index, d) + 2 * units_ + item.column;
+    cell->candidate_product =
+        layer.units[d] + (layer.keeps_units ? item.time * state_size_ : 0) + unit;
+  } else if (config_.has_cell_state()) {
+    // Inference keeps only the current cell state, in output_c.
+    T* cells = layer.keeps_units ? layer.units[d] + unit : tensors.output_c + item.state + unit;
+    const int64_t cell_step = layer.keeps_units ? state_size_ : 0;
+    cell->c = cells + item.time * cell_step;
+    cell->previous_c = item.step == 0 ? tensors.input_c + item.state + unit
+                                      : cells + item.previous_time * cell_step;
   }
 }
 

@@ -99,9 +99,25 @@ class Engine {
   struct ForwardLayer;
   struct BackwardLayer;
 
-  void Describe(int64_t layer, Arena* arena, ReserveSpace* reserve) const;
-  void Describe(bool is_training, Arena* arena, ForwardWorkspace* workspace) const;
-  void Describe(Arena* arena, BackwardWorkspace* workspace) const;
+  // A panel of units, for some rows of the batch and one direction, at one step.
+  struct StepItem {
+    int64_t direction;
+    int64_t first_row;
+    int64_t end_row;
+    int64_t panel;
+    int64_t column;   // its first unit
+    int64_t columns;  // its units
+    int64_t state;    // offset of this layer's and direction's [B, H] in the states
+    int64_t step;     // counted in the direction's own order; -1 is before the first
+    int64_t time;     // where the step, and its neighbours, are in the sequence
+    int64_t previous_time;
+    int64_t next_time;
+  };
+  StepItem ItemOf(int64_t layer, int64_t step, int64_t index) const;
+
+  void DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const;
+  void DescribeForwardWorkspace(bool is_training, Arena* arena, ForwardWorkspace* workspace) const;
+  void DescribeBackwardWorkspace(Arena* arena, BackwardWorkspace* workspace) const;
   ReserveSpace ReserveOf(int64_t layer, void* reserve_space) const;
 
   // Elements of the largest operand that a layer packs for a product with its inputs or weights.
@@ -113,11 +129,16 @@ class Engine {
   void PackRecurrentWeights(int64_t layer, bool transposed, const T* params, T* packed,
                             ParallelRunner* runner) const;
   void RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runner) const;
-  void RunForwardItem(const ForwardLayer& layer, int64_t step, int64_t item) const;
+  void RunForwardItem(const ForwardLayer& layer, const StepItem& item) const;
+  // Sets the cell's pointers for the rows from `row` on.
+  void PointForwardCell(const ForwardLayer& layer, const StepItem& item, int64_t row,
+                        ForwardCell<T>* cell) const;
 
   // Backward, in order: the steps; gradients of weights and biases; gradient of the input.
   void RunBackwardSteps(const BackwardLayer& layer, ParallelRunner* runner) const;
-  void RunBackwardItem(const BackwardLayer& layer, int64_t step, int64_t item) const;
+  void RunBackwardItem(const BackwardLayer& layer, const StepItem& item) const;
+  void PointBackwardCell(const BackwardLayer& layer, const StepItem& item, int64_t row,
+                         BackwardCell<T>* cell) const;
   void ComputeWeightGradients(const BackwardLayer& layer, int64_t direction,
                               ParallelRunner* runner) const;
   void ComputeBiasGradients(const BackwardLayer& layer, int64_t direction,
@@ -126,14 +147,6 @@ class Engine {
 
   void CopyStates(const T* source, T* target) const;
 
-  // One (direction, rows, panel) of a step.
-  struct StepItem {
-    int64_t direction;
-    int64_t first_row;
-    int64_t num_rows;
-    int64_t panel;
-  };
-  StepItem ItemOf(int64_t item) const;
   int64_t NumStepItems() const;
   int64_t StepItemCost() const;
 
@@ -141,6 +154,8 @@ class Engine {
   int64_t TimeOf(int64_t direction, int64_t step) const {
     return direction == 0 ? step : num_steps_ - 1 - step;
   }
+  // The item's panel of one gate's packed recurrent matrix.
+  const T* PackedGate(const T* packed, const StepItem& item, int64_t gate) const;
   // Elements of a packed recurrent matrix of one gate.
   int64_t packed_gate_size() const { return unit_panels_.padded_columns() * units_; }
   // Where the gradient of the recurrent product of a gate lies: [T, B, ...] with this row stride.

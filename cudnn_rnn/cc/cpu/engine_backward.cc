@@ -11,12 +11,12 @@ template <typename T>
 CheckedSize Engine<T>::BackwardWorkspaceBytes() const {
   Arena arena(nullptr);
   BackwardWorkspace workspace;
-  Describe(&arena, &workspace);
+  DescribeBackwardWorkspace(&arena, &workspace);
   return arena.used();
 }
 
 template <typename T>
-void Engine<T>::Describe(Arena* arena, BackwardWorkspace* workspace) const {
+void Engine<T>::DescribeBackwardWorkspace(Arena* arena, BackwardWorkspace* workspace) const {
   const CheckedSize rows = CheckedSize(num_steps_) * batch_size_;
   const bool several = config_.num_layers > 1;
   const int64_t widest = std::max(config_.input_size, several ? output_width_ : 0);
@@ -54,7 +54,7 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, int64_t dropout_call
   }
   Arena arena(tensors.workspace);
   BackwardWorkspace workspace;
-  Describe(&arena, &workspace);
+  DescribeBackwardWorkspace(&arena, &workspace);
   // Reserve spaces are described as writable; nothing below writes to this one.
   void* reserve_space = const_cast<void*>(tensors.reserve_space);
   const T* output_gradient = tensors.output_backprop;
@@ -105,85 +105,85 @@ template <typename T>
 void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, ParallelRunner* runner) const {
   int64_t step = num_steps_ - 1;
   const ParallelRunner::Work work = [this, &layer, &step](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item) RunBackwardItem(layer, step, item);
+    for (int64_t item = begin; item < end; ++item)
+      RunBackwardItem(layer, ItemOf(layer.index, step, item));
   };
   for (; step >= -1; --step) runner->Run(NumStepItems(), StepItemCost(), work);
 }
 
 template <typename T>
-void Engine<T>::RunBackwardItem(const BackwardLayer& layer, int64_t step, int64_t index) const {
-  const StepItem item = ItemOf(index);
-  const int64_t d = item.direction;
-  const BackwardTensors<T>& tensors = *layer.tensors;
-  const int64_t column = item.panel * unit_panels_.panel_columns;
-  const int64_t columns = unit_panels_.Columns(item.panel);
-  const int64_t state = (layer.index * directions_ + d) * state_size_;
-  const bool first = step == num_steps_ - 1;
-  const int64_t next = first ? -1 : TimeOf(d, step + 1);
-  const int64_t time = step < 0 ? -1 : TimeOf(d, step);
-  const int64_t previous = step <= 0 ? -1 : TimeOf(d, step - 1);
-
+void Engine<T>::RunBackwardItem(const BackwardLayer& layer, const StepItem& item) const {
   alignas(64) T scratch[kTileRows * kMaxPanelColumns];
-  GemmTile<T> tile;
-  tile.columns = columns;
-  tile.depth = units_;
-  tile.a_depth_stride = 1;
-  tile.c = scratch;
-  tile.c_row_stride = kMaxPanelColumns;
-
   BackwardCell<T> cell = BackwardCell<T>();
-  cell.columns = columns;
+  cell.columns = item.columns;
   cell.product = scratch;
   cell.product_row_stride = kMaxPanelColumns;
   cell.output_gradient_row_stride = output_width_;
   cell.gate_stride = units_;
   cell.gate_row_stride = gate_width_;
   cell.h_row_stride = output_width_;
-  cell.previous_h_row_stride = step <= 0 ? units_ : output_width_;
+  cell.previous_h_row_stride = item.step == 0 ? units_ : output_width_;
   cell.unit_row_stride = units_;
 
-  const int64_t end = item.first_row + item.num_rows;
-  for (int64_t row = item.first_row; row < end; row += kTileRows) {
-    tile.rows = std::min(kTileRows, end - row);
-    if (first) std::fill_n(scratch, kTileRows * kMaxPanelColumns, T(0));
-    for (int64_t g = 0; g < gates_ && !first; ++g) {
-      const StridedMatrix<T> gradient = RecurrentGateGradient(layer, d, g);
-      tile.a = gradient.data + (next * batch_size_ + row) * gradient.row_stride;
+  GemmTile<T> tile;
+  tile.columns = item.columns;
+  tile.depth = units_;
+  tile.a_depth_stride = 1;
+  tile.c = scratch;
+  tile.c_row_stride = kMaxPanelColumns;
+
+  const bool is_last = item.step == num_steps_ - 1;
+  for (int64_t row = item.first_row; row < item.end_row; row += kTileRows) {
+    cell.rows = std::min(kTileRows, item.end_row - row);
+    tile.rows = cell.rows;
+    if (is_last) std::fill_n(scratch, kTileRows * kMaxPanelColumns, T(0));
+    for (int64_t g = 0; g < gates_ && !is_last; ++g) {
+      const StridedMatrix<T> gradient = RecurrentGateGradient(layer, item.direction, g);
+      tile.a = gradient.data + (item.next_time * batch_size_ + row) * gradient.row_stride;
       tile.a_row_stride = gradient.row_stride;
-      tile.b = layer.workspace->packed_recurrent + (d * gates_ + g) * packed_gate_size() +
-               unit_panels_.Offset(item.panel, units_);
+      tile.b = PackedGate(layer.workspace->packed_recurrent, item, g);
       tile.accumulate = g > 0;
       kernels_.gemm_tile(tile);
     }
-    const int64_t unit = row * units_ + column;
-    cell.rows = tile.rows;
-    cell.h_gradient = tensors.input_h_backprop + state + unit;
-    if (step < 0) {
-      for (int64_t m = 0; m < cell.rows; ++m) {
-        T* h_gradient = cell.h_gradient + m * units_;
-        for (int64_t j = 0; j < columns; ++j) h_gradient[j] += scratch[m * kMaxPanelColumns + j];
-      }
+    cell.h_gradient = layer.tensors->input_h_backprop + item.state + row * units_ + item.column;
+    if (item.step >= 0) {
+      PointBackwardCell(layer, item, row, &cell);
+      cell_.backward(cell);
       continue;
     }
-    const int64_t at = (time * batch_size_ + row) * output_width_ + d * units_ + column;
-    cell.output_gradient = layer.output_gradient + at;
-    cell.h = layer.output + at;
-    cell.previous_h = step == 0 ? tensors.input_h + state + unit
-                                : layer.output + (previous * batch_size_ + row) * output_width_ +
-                                      d * units_ + column;
-    const int64_t gates_at = (time * batch_size_ + row) * gate_width_ + column;
-    cell.gate_gradients = layer.workspace->gate_gradients[d] + gates_at;
-    if (gates_ > 1) cell.gates = layer.reserve.gates[d] + gates_at;
-    if (config_.has_cell_state()) {
-      cell.c = layer.reserve.units[d] + time * state_size_ + unit;
-      cell.previous_c = step == 0 ? tensors.input_c + state + unit
-                                  : layer.reserve.units[d] + previous * state_size_ + unit;
-      cell.c_gradient = tensors.input_c_backprop + state + unit;
-    } else if (config_.mode == RnnMode::kGru) {
-      cell.candidate_product = layer.reserve.units[d] + time * state_size_ + unit;
-      cell.candidate_gradient = layer.workspace->candidate_gradients[d] + time * state_size_ + unit;
+    for (int64_t m = 0; m < cell.rows; ++m) {
+      T* h_gradient = cell.h_gradient + m * units_;
+      for (int64_t j = 0; j < item.columns; ++j) h_gradient[j] += scratch[m * kMaxPanelColumns + j];
     }
-    cell_.backward(cell);
+  }
+}
+
+template <typename T>
+void Engine<T>::PointBackwardCell(const BackwardLayer& layer, const StepItem& item, int64_t row,
+                                  BackwardCell<T>* cell) const {
+  const BackwardTensors<T>& tensors = *layer.tensors;
+  const int64_t d = item.direction;
+  const int64_t unit = row * units_ + item.column;
+  const int64_t output_step = batch_size_ * output_width_;
+  const int64_t output = row * output_width_ + d * units_ + item.column;
+  cell->output_gradient = layer.output_gradient + item.time * output_step + output;
+  cell->h = layer.output + item.time * output_step + output;
+  cell->previous_h = item.step == 0 ? tensors.input_h + item.state + unit
+                                    : layer.output + item.previous_time * output_step + output;
+  const int64_t gates = (item.time * batch_size_ + row) * gate_width_ + item.column;
+  cell->gate_gradients = layer.workspace->gate_gradients[d] + gates;
+  if (gates_ == 1) return;
+  cell->gates = layer.reserve.gates[d] + gates;
+  const T* kept = layer.reserve.units[d] + unit;
+  if (config_.mode == RnnMode::kGru) {
+    cell->candidate_product = kept + item.time * state_size_;
+    cell->candidate_gradient =
+        layer.workspace->candidate_gradients[d] + item.time * state_size_ + unit;
+  } else {
+    cell->c = kept + item.time * state_size_;
+    cell->previous_c = item.step == 0 ? tensors.input_c + item.state + unit
+                                      : kept + item.previous_time * state_size_;
+    cell->c_gradient = tensors.input_c_backprop + item.state + unit;
   }
 }
 

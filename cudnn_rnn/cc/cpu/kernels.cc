@@ -1,12 +1,7 @@
 #include "cudnn_rnn/cc/cpu/kernels.h"
 
-#include <cstdlib>
-#include <string>
-
 namespace cudnn_rnn {
 namespace {
-
-constexpr char kVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
 
 bool ProcessorHasAvx2() {
 #if defined(__x86_64__)
@@ -29,9 +24,7 @@ bool ProcessorHasAvx512() {
 }  // namespace
 
 template <typename T>
-Status ChooseKernels(const Kernels<T>** kernels) {
-  const char* variable = std::getenv(kVariable);
-  const std::string wanted = variable == nullptr ? "" : variable;
+Status ChooseKernels(const std::string& wanted, const Kernels<T>** kernels) {
   const Kernels<T>* avx512 = ProcessorHasAvx512() ? Avx512Kernels(T()) : nullptr;
   const Kernels<T>* avx2 = ProcessorHasAvx2() ? Avx2Kernels(T()) : nullptr;
   const Kernels<T>* portable = PortableKernels(T());
@@ -40,17 +33,17 @@ Status ChooseKernels(const Kernels<T>** kernels) {
     return Status();
   }
   if (wanted != "avx512" && wanted != "avx2" && wanted != "portable") {
-    return InvalidArgument("The environment variable ", kVariable,
+    return InvalidArgument("The environment variable ", kInstructionSetVariable,
                            " must be portable, avx2 or avx512, but is '", wanted, "'.");
   }
   *kernels = wanted == "avx512" ? avx512 : wanted == "avx2" ? avx2 : portable;
   if (*kernels != nullptr) return Status();
-  return InvalidArgument("The environment variable ", kVariable, " is ", wanted,
+  return InvalidArgument("The environment variable ", kInstructionSetVariable, " is ", wanted,
                          ", which this processor does not run; unset it, or use ",
                          avx2 != nullptr ? "avx2 or portable." : "portable.");
 }
 
-template Status ChooseKernels<float>(const Kernels<float>** kernels);
-template Status ChooseKernels<double>(const Kernels<double>** kernels);
+template Status ChooseKernels<float>(const std::string&, const Kernels<float>** kernels);
+template Status ChooseKernels<double>(const std::string&, const Kernels<double>** kernels);
 
 }  // namespace cudnn_rnn

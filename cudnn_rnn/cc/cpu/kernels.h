@@ -3,6 +3,7 @@
 #define CUDNN_RNN_CC_CPU_KERNELS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "cudnn_rnn/cc/core/status.h"
 
@@ -106,11 +107,13 @@ struct Kernels {
   CellKernels<T> tanh;
 };
 
-// The best kernels that this processor runs, or those that the environment variable
-// CUDNN_RNN_CPU_INSTRUCTION_SET (portable, avx2 or avx512) names. Fails where the processor lacks
-// them or the name is unknown.
+// Where a user names an instruction set; whoever makes a plan reads it.
+constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
+
+// The kernels named portable, avx2 or avx512, or for an empty name the best that this processor
+// runs. Fails where the processor lacks them or the name is unknown.
 template <typename T>
-Status ChooseKernels(const Kernels<T>** kernels);
+Status ChooseKernels(const std::string& instruction_set, const Kernels<T>** kernels);
 
 // One set each; null where the compiler does not build for that processor.
 const Kernels<float>* PortableKernels(float);

@@ -92,9 +92,14 @@ TfStatus CheckRank(const char* name, const Tensor& tensor, int rank, const char*
                               ShapeText(ShapeOf(tensor)), "."));
 }
 
-TfStatus ReadEnvironmentSwitch(const char* name, bool* value) {
+std::string ReadEnvironment(const char* name) {
   const char* text = std::getenv(name);
-  std::string lower = text == nullptr ? "" : text;
+  return text == nullptr ? "" : text;
+}
+
+TfStatus ReadEnvironmentSwitch(const char* name, bool* value) {
+  const std::string text = ReadEnvironment(name);
+  std::string lower = text;
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (lower == "1" || lower == "true") {

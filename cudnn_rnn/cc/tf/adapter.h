@@ -58,6 +58,10 @@ TfStatus CheckShape(const char* name, const ::tensorflow::Tensor& tensor,
 TfStatus CheckRank(const char* name, const ::tensorflow::Tensor& tensor, int rank,
                    const char* dimensions);
 
+// The value of an environment variable, empty where it is unset. For constructors of kernels only:
+// a program may change its environment while kernels run.
+std::string ReadEnvironment(const char* name);
+
 // True for 1 and true, false for unset, empty, 0 and false (any case); else an error that names
 // the variable.
 TfStatus ReadEnvironmentSwitch(const char* name, bool* value);

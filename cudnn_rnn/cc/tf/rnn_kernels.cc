@@ -6,6 +6,7 @@
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
 
 namespace cudnn_rnn {
@@ -104,8 +105,8 @@ class ForwardKernel : public OpKernel {
     Model model;
     OP_REQUIRES_OK(context, ReadModel(context, attributes_, &model));
     std::unique_ptr<RnnPlan> plan;
-    OP_REQUIRES_OK(context,
-                   ToTf(CreateCpuPlan(model.config, model.num_steps, model.batch_size, &plan)));
+    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, model.num_steps, model.batch_size,
+                                               instruction_set_, &plan)));
 
     const bool is_lstm = model.config.has_cell_state();
     const int64_t element_size = static_cast<int64_t>(sizeof(T));
@@ -142,6 +143,7 @@ class ForwardKernel : public OpKernel {
   }
 
  private:
+  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
   RnnConfig attributes_;
   bool is_training_ = true;
   bool repeats_dropout_pattern_ = false;
@@ -161,8 +163,8 @@ class BackwardKernel : public OpKernel {
     BackwardBuffers buffers;
     OP_REQUIRES_OK(context, ReadForwardResults(context, model, &buffers));
     std::unique_ptr<RnnPlan> plan;
-    OP_REQUIRES_OK(context,
-                   ToTf(CreateCpuPlan(model.config, model.num_steps, model.batch_size, &plan)));
+    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, model.num_steps, model.batch_size,
+                                               instruction_set_, &plan)));
 
     const Tensor* reserve_space;
     OP_REQUIRES_OK(context, context->input("reserve_space", &reserve_space));
@@ -242,6 +244,7 @@ class BackwardKernel : public OpKernel {
     return TfStatus();
   }
 
+  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
   RnnConfig attributes_;
 };
 
