@@ -24,6 +24,14 @@ COLUMNS = collections.OrderedDict(
     dtype=("float32", "float64", "float16"),
 )
 
+# Sizes of parameter buffers that cuDNN gave: fields of a reference.Configuration, elements.
+PUBLISHED_SIZES = [
+    (("lstm", "linear_input", "unidirectional", 1, 100, 20), 48800),
+    (("lstm", "linear_input", "bidirectional", 1, 100, 20), 97600),
+    (("lstm", "linear_input", "bidirectional", 3, 143, 143), 1315600),
+    (("gru", "linear_input", "unidirectional", 1, 76, 300), 86184),
+]
+
 
 class Case(
     collections.namedtuple(

@@ -1,8 +1,6 @@
 """Shared by the tests of the platform-independent cells: formulas in NumPy, names and shapes."""
 
 import numpy as np
-import pytest
-import tensorflow.compat.v1 as tf
 
 from cudnn_rnn.compatible_cells import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
 
@@ -10,20 +8,6 @@ CELLS = [CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell]
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS = 3, 5, 4, 6
 # What rounding may cost a short recurrence.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
-
-
-@pytest.fixture(name="control_flow", params=["control_flow_v1", "control_flow_v2"])
-def control_flow_fixture(request):
-    """Loops as TensorFlow 1 makes them (with reference variables), and as TensorFlow 2 does."""
-    before = tf.control_flow_v2_enabled(), tf.resource_variables_enabled()
-    _set_behavior(*([request.param == "control_flow_v2"] * 2))
-    yield request.param
-    _set_behavior(*before)
-
-
-def _set_behavior(control_flow_v2, resource_variables):
-    (tf.enable_control_flow_v2 if control_flow_v2 else tf.disable_control_flow_v2)()
-    (tf.enable_resource_variables if resource_variables else tf.disable_resource_variables)()
 
 
 # The formulas on the variables of a cell, `weights`: name within the cell's scope -> array.

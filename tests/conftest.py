@@ -28,3 +28,18 @@ def end_when_stuck():
 def fixed_dropout_pattern(monkeypatch):
     """Every call of a kernel made from now on starts its dropout from the seed."""
     monkeypatch.setenv("TF_CUDNN_RESET_RND_GEN_STATE", "1")
+
+
+@pytest.fixture(params=["control_flow_v1", "control_flow_v2"])
+def control_flow(request):
+    """Loops as TensorFlow 1 makes them (with reference variables), and as TensorFlow 2 does."""
+    import tensorflow.compat.v1 as tf
+
+    def set_behavior(control_flow_v2, resource_variables):
+        (tf.enable_control_flow_v2 if control_flow_v2 else tf.disable_control_flow_v2)()
+        (tf.enable_resource_variables if resource_variables else tf.disable_resource_variables)()
+
+    before = tf.control_flow_v2_enabled(), tf.resource_variables_enabled()
+    set_behavior(*([request.param == "control_flow_v2"] * 2))
+    yield request.param
+    set_behavior(*before)

@@ -16,7 +16,6 @@ from cell_formulas import (
     SCOPE,
     STEPS,
     TOLERANCE,
-    control_flow_fixture,  # noqa: F401 - tests ask for it as control_flow
     numpy_run,
     random_inputs,
     random_weights,

@@ -78,7 +78,8 @@ def test_a_whole_quick_run(tmp_path):
     # On standard error there is the progress bar and nothing else.
     for line in process.stderr.replace("\r", "\n").splitlines():
         assert not line or line.startswith("Training: "), process.stderr
-    assert "150/150" in process.stderr and "held out" in process.stderr
+    all_steps = "{0}/{0}".format(results["options"]["steps"])
+    assert all_steps in process.stderr and "held out" in process.stderr
 
 
 def check_checkpoint(path, options):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow.compat.v1 as tf
-from cases import output_shapes
+from cases import PUBLISHED_SIZES, output_shapes
 from op_harness import Network, model_attributes, size_arguments
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
@@ -42,16 +42,7 @@ def test_sum_of_outputs_when_all_is_one(row, dtype, dropout):
     assert total == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "configuration, expected",
-    [
-        (("lstm", "linear_input", "unidirectional", 1, 100, 20), 48800),
-        (("lstm", "linear_input", "bidirectional", 1, 100, 20), 97600),
-        (("lstm", "linear_input", "bidirectional", 3, 143, 143), 1315600),
-        (("gru", "linear_input", "unidirectional", 1, 76, 300), 86184),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("configuration, expected", PUBLISHED_SIZES, ids=str)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_size_of_the_parameter_buffer(configuration, expected, dtype):
     configuration = reference.Configuration(*configuration)

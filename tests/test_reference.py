@@ -11,15 +11,7 @@ MODES = cases.COLUMNS["rnn_mode"]
 DIRECTIONS = cases.COLUMNS["direction"]
 
 
-@pytest.mark.parametrize(
-    "configuration, expected",
-    [
-        (("lstm", "linear_input", "unidirectional", 1, 100, 20), 48800),
-        (("lstm", "linear_input", "bidirectional", 1, 100, 20), 97600),
-        (("lstm", "linear_input", "bidirectional", 3, 143, 143), 1315600),
-        (("gru", "linear_input", "unidirectional", 1, 76, 300), 86184),
-    ],
-)
+@pytest.mark.parametrize("configuration, expected", cases.PUBLISHED_SIZES)
 def test_sizes_known_from_cudnn(configuration, expected):
     assert reference.params_size(reference.Configuration(*configuration)) == expected
 
