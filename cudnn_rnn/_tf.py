@@ -20,6 +20,7 @@ __all__ = [
     "as_tensor",
     "assert_when_run",
     "gen_cudnn_rnn_ops",
+    "native_rnn_cell_module",
     "register_gradient",
     "static_value",
     "tf",
@@ -34,17 +35,15 @@ def as_tensor(value, dtype):
     feed reaches. Where nothing orders the two reads (no control dependency, no enclosing function,
     branch or loop), the tensor that a feed sets is as good, and feeding works for both.
     """
-    fed = getattr(value, "_graph_element", None)
-    graph = tf.get_default_graph()
-    if (
-        isinstance(value, Variable)
-        and tf.is_tensor(fed)
-        and not tf.executing_eagerly()
-        and fed.graph is graph
-        and not graph._current_control_dependencies()
-        and graph._get_control_flow_context() is None
-    ):
-        value = fed
+    if isinstance(value, Variable):
+        fed, graph = getattr(value, "_graph_element", None), tf.get_default_graph()
+        nothing_orders_reads = (
+            not tf.executing_eagerly()
+            and not graph._current_control_dependencies()
+            and graph._get_control_flow_context() is None
+        )
+        if tf.is_tensor(fed) and fed.graph is graph and nothing_orders_reads:
+            value = fed
     return tf.convert_to_tensor(value, dtype=dtype)
 
 
@@ -61,6 +60,15 @@ def assert_when_run(condition, *data):
     return tf.raw_ops.Assert(
         condition=condition, data=[tf.convert_to_tensor(part) for part in data]
     )
+
+
+def native_rnn_cell_module():
+    """Returns `tf.nn.rnn_cell` where it can be used, else None (TensorFlow with Keras 3)."""
+    try:
+        tf.nn.rnn_cell.RNNCell  # noqa: B018 - with Keras 3 the module exists, its members raise.
+    except AttributeError:
+        return None
+    return tf.nn.rnn_cell
 
 
 def register_gradient(op_type):

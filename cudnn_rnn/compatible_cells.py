@@ -20,8 +20,7 @@ its `RNNCell`, elsewhere of this library's own: see `cudnn_rnn/rnn_cell_base.py`
 
 import numbers
 
-import tensorflow.compat.v1 as tf
-
+from cudnn_rnn._tf import tf
 from cudnn_rnn.rnn_cell_base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
 
 __all__ = [

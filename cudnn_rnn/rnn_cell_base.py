@@ -11,16 +11,7 @@ import contextlib
 import numbers
 import re
 
-import tensorflow.compat.v1 as tf
-
-
-def _native_rnn_cell_module():
-    """Returns `tf.nn.rnn_cell` where it can be used, else None (TensorFlow with Keras 3)."""
-    try:
-        tf.nn.rnn_cell.RNNCell  # noqa: B018 - with Keras 3 the module exists, its members raise.
-    except AttributeError:
-        return None
-    return tf.nn.rnn_cell
+from cudnn_rnn._tf import native_rnn_cell_module, tf
 
 
 def _snake_case(name):
@@ -266,7 +257,7 @@ def _is_single_size(size):
     return isinstance(size, numbers.Integral)
 
 
-_NATIVE = _native_rnn_cell_module()
+_NATIVE = native_rnn_cell_module()
 if _NATIVE is None:
     RNNCell = _BareRNNCell
     MultiRNNCell = _BareMultiRNNCell
