@@ -9,8 +9,12 @@ namespace cudnn_rnn {
 
 // Only what stands between push and pop is compiled for these processors, so no function that
 // others share can be.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
+#endif
 namespace {
 
 constexpr int kVectorBytes = 32;
@@ -18,7 +22,11 @@ constexpr int kTileRows = 4;
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 
 }  // namespace
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 
 const Kernels<float>* Avx2Kernels(float) {
   static const Kernels<float> kernels = MakeKernels<float>("avx2");

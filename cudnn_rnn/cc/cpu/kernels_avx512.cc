@@ -9,8 +9,13 @@ namespace cudnn_rnn {
 
 // Only what stands between push and pop is compiled for these processors, so no function that
 // others share can be.
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,prefer-vector-width=512")
+#endif
 namespace {
 
 constexpr int kVectorBytes = 64;
@@ -18,7 +23,11 @@ constexpr int kTileRows = 8;
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 
 }  // namespace
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 
 const Kernels<float>* Avx512Kernels(float) {
   static const Kernels<float> kernels = MakeKernels<float>("avx512");
