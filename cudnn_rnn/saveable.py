@@ -50,7 +50,9 @@ class RNNParamsSaveable(SaveableObject):
             A single variable may stand without the list.
           base_variable_scope: str (or `tf.VariableScope`) to put in front of every key, or None.
           name: str, tells several saveables in one Saver apart; it has no influence on the keys. A
-            name that the graph has already gets a number.
+            name that the graph has already gets a number. (Names of the graph's tensors, as keys,
+            count the saveables of a graph in the order they are made in: restore in that order, or
+            make each, when saving and when restoring, in a `tf.name_scope` of its own.)
 
         Raises:
           TypeError: arguments that fit neither list.
