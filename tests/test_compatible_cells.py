@@ -24,6 +24,7 @@ from cell_formulas import (
     within,
 )
 
+import cudnn_rnn
 from cudnn_rnn.compatible_cells import (
     CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,
@@ -262,11 +263,10 @@ def test_golden_checkpoints_of_1_3_restore_into_cells(case_name):
 
 @pytest.mark.parametrize("case_name", GOLDEN_CASES)
 def test_cells_agree_with_the_cudnn_classes(case_name):
-    models = pytest.importorskip("cudnn_rnn.models")
     folder, case, expected = load_case(case_name)
     is_lstm = case["rnn_mode"] == "lstm"
     cell_class = CudnnCompatibleLSTMCell if is_lstm else CudnnCompatibleGRUCell
-    model_class = models.CudnnLSTM if is_lstm else models.CudnnGRU
+    model_class = cudnn_rnn.CudnnLSTM if is_lstm else cudnn_rnn.CudnnGRU
     layers, units = case["num_layers"], case["num_units"]
     random = np.random.RandomState(6)
     inputs = random.uniform(-1, 1, [STEPS, BATCH, case["input_size"]]).astype("float32")
