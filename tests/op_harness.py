@@ -178,8 +178,9 @@ def call(op, inputs, **attributes):
     feeds = {}
 
     def placeholder(value):
-        feeds[tf.placeholder(tf.as_dtype(np.asarray(value).dtype))] = value
-        return list(feeds)[-1]
+        tensor = tf.placeholder(tf.as_dtype(np.asarray(value).dtype))
+        feeds[tensor] = value
+        return tensor
 
     with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
         arguments = {

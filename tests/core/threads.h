@@ -33,15 +33,11 @@ class ThreadRunner : public ParallelRunner {
 // Those that this processor runs.
 template <typename T>
 std::vector<const Kernels<T>*> AllKernels() {
-  std::vector<const Kernels<T>*> all = {PortableKernels(T())};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    all.push_back(Avx2Kernels(T()));
+  std::vector<const Kernels<T>*> all;
+  for (const char* instruction_set : {"portable", "avx2", "avx512"}) {
+    const Kernels<T>* kernels;
+    if (ChooseKernels<T>(instruction_set, &kernels).ok()) all.push_back(kernels);
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
-    all.push_back(Avx512Kernels(T()));
-  }
-#endif
   return all;
 }
 

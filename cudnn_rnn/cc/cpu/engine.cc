@@ -41,7 +41,8 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, int64_t nu
       directions_(config.num_directions()),
       output_width_(directions_ * units_),
       state_size_(batch_size * units_),
-      rows_(num_steps * batch_size) {}
+      rows_(num_steps * batch_size),
+      row_blocks_((batch_size + kStepRows - 1) / kStepRows) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
@@ -73,9 +74,7 @@ typename Engine<T>::ReserveSpace Engine<T>::ReserveOf(int64_t layer, void* reser
   Arena measure(nullptr);
   ReserveSpace reserve;
   DescribeReserveSpace(0, &measure, &reserve);
-  // One layer makes no inner one: its offset is 0.
-  Arena arena(static_cast<char*>(reserve_space) +
-              (layer == 0 ? 0 : layer * measure.used().value()));
+  Arena arena(static_cast<char*>(reserve_space) + layer * measure.used().value());
   DescribeReserveSpace(layer, &arena, &reserve);
   return reserve;
 }
@@ -137,15 +136,14 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, bool is_training, int6
   const T* input = tensors.input;
   for (int64_t l = 0; l < config_.num_layers; ++l) {
     const bool last = l + 1 == config_.num_layers;
-    const bool keeps = is_training;
-    const ReserveSpace reserve = keeps ? ReserveOf(l, tensors.reserve_space) : ReserveSpace();
+    const ReserveSpace reserve = is_training ? ReserveOf(l, tensors.reserve_space) : ReserveSpace();
     ForwardLayer layer = ForwardLayer();
     layer.index = l;
     layer.tensors = &tensors;
     layer.workspace = &workspace;
     layer.input = input;
-    layer.output = last ? tensors.output : keeps ? reserve.output : workspace.outputs[l % 2];
-    layer.keeps_units = keeps && gates_ > 1;
+    layer.output = last ? tensors.output : is_training ? reserve.output : workspace.outputs[l % 2];
+    layer.keeps_units = is_training && gates_ > 1;
     for (int64_t d = 0; d < directions_; ++d) {
       layer.gates[d] = layer.keeps_units ? reserve.gates[d] : workspace.gates[d];
       layer.units[d] = layer.keeps_units ? reserve.units[d] : workspace.units[d];
@@ -214,14 +212,13 @@ void Engine<T>::PackRecurrentWeights(int64_t layer, bool transposed, const T* pa
 template <typename T>
 typename Engine<T>::StepItem Engine<T>::ItemOf(int64_t layer, int64_t step, int64_t index) const {
   const int64_t panels = unit_panels_.num_panels();
-  const int64_t row_blocks = (batch_size_ + kStepRows - 1) / kStepRows;
   StepItem item;
   item.panel = index % panels;
   item.column = item.panel * unit_panels_.panel_columns;
   item.columns = unit_panels_.Columns(item.panel);
-  item.first_row = index / panels % row_blocks * kStepRows;
+  item.first_row = index / panels % row_blocks_ * kStepRows;
   item.end_row = std::min(item.first_row + kStepRows, batch_size_);
-  item.direction = index / panels / row_blocks;
+  item.direction = index / panels / row_blocks_;
   item.state = (layer * directions_ + item.direction) * state_size_;
   item.step = step;
   item.time = TimeOf(item.direction, step);
@@ -238,8 +235,7 @@ const T* Engine<T>::PackedGate(const T* packed, const StepItem& item, int64_t ga
 
 template <typename T>
 int64_t Engine<T>::NumStepItems() const {
-  const int64_t row_blocks = (batch_size_ + kStepRows - 1) / kStepRows;
-  return directions_ * row_blocks * unit_panels_.num_panels();
+  return directions_ * row_blocks_ * unit_panels_.num_panels();
 }
 
 template <typename T>
@@ -252,7 +248,7 @@ int64_t Engine<T>::StepItemCost() const {
 template <typename T>
 void Engine<T>::RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runner) const {
   int64_t step = 0;
-  // Made once: captures nothing that would be copied to the heap at every step.
+  // Made once for all steps, because making one may allocate.
   const ParallelRunner::Work work = [this, &layer, &step](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item)
       RunForwardItem(layer, ItemOf(layer.index, step, item));

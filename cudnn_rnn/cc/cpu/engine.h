@@ -176,6 +176,7 @@ class Engine {
   const int64_t output_width_;  // D * H
   const int64_t state_size_;    // B * H
   const int64_t rows_;          // T * B
+  const int64_t row_blocks_;    // blocks of kStepRows rows that the batch makes
 };
 
 }  // namespace cudnn_rnn
