@@ -8,6 +8,7 @@ CORE_SOURCES = [
     "core/param_layout.cc",
     "core/reserve_space.cc",
     "core/rnn_config.cc",
+    "core/rnn_plan.cc",
 ]
 
 CPU_SOURCES = [

@@ -51,10 +51,10 @@ TEST(CanonicalTensorsCoverTheBuffer) {
           ParamLayout layout;
           EXPECT(ParamLayout::Create(config, &layout).ok());
           const int64_t expected = layers * config.num_directions() * 2 * config.num_gates();
-          EXPECT(layout.num_canonical() == expected);
+          EXPECT(layout.num_canonical_weights() == expected);
           std::set<int64_t> seen;
           int64_t next_weight = 0;
-          for (int64_t i = 0; i < layout.num_canonical(); ++i) {
+          for (int64_t i = 0; i < layout.num_canonical_weights(); ++i) {
             const ParamRegion weight = layout.CanonicalWeight(i);
             const ParamRegion bias = layout.CanonicalBias(i);
             EXPECT(weight.offset == next_weight, "weights follow one another");

@@ -90,15 +90,17 @@ template <typename T>
 void RunPlan(const Problem& problem, ParallelRunner* runner, bool is_training, Tensors<T>* tensors,
              const std::string& instruction_set = "") {
   std::unique_ptr<RnnPlan> plan;
-  const Status created =
-      CreateCpuPlan(problem.config, problem.num_steps, problem.batch_size, instruction_set, &plan);
+  const Status created = CreateCpuPlan(problem.config, {problem.num_steps, problem.batch_size},
+                                       instruction_set, &plan);
   EXPECT(created.ok(), created.message());
   if (!created.ok()) return;
   tensors->output.assign(problem.outputs(), T(99));
   tensors->output_h.assign(problem.states(), T(99));
   tensors->output_c.assign(problem.states(), T(99));
   Memory reserve_space(plan->ReserveSpaceBytes());
-  Memory forward_workspace(plan->ForwardWorkspaceBytes(is_training));
+  CallOptions options;
+  options.is_training = is_training;
+  Memory forward_workspace(plan->ForwardWorkspaceBytes(options));
   ForwardBuffers forward;
   forward.input = tensors->input.data();
   forward.input_h = tensors->input_h.data();
@@ -109,14 +111,14 @@ void RunPlan(const Problem& problem, ParallelRunner* runner, bool is_training, T
   forward.output_c = tensors->output_c.data();
   forward.reserve_space = is_training ? reserve_space.data() : nullptr;
   forward.workspace = forward_workspace.data();
-  EXPECT(plan->Forward(forward, is_training, 0, runner).ok());
+  EXPECT(plan->Forward(forward, options, {runner}).ok());
   if (!is_training) return;
 
   tensors->input_backprop.assign(problem.inputs(), T(99));
   tensors->input_h_backprop.assign(problem.states(), T(99));
   tensors->input_c_backprop.assign(problem.states(), T(99));
   tensors->params_backprop.assign(problem.params(), T(99));
-  Memory backward_workspace(plan->BackwardWorkspaceBytes());
+  Memory backward_workspace(plan->BackwardWorkspaceBytes(options));
   BackwardBuffers backward;
   backward.input = forward.input;
   backward.input_h = forward.input_h;
@@ -134,7 +136,7 @@ void RunPlan(const Problem& problem, ParallelRunner* runner, bool is_training, T
   backward.input_c_backprop = tensors->input_c_backprop.data();
   backward.params_backprop = tensors->params_backprop.data();
   backward.workspace = backward_workspace.data();
-  const Status status = plan->Backward(backward, runner);
+  const Status status = plan->Backward(backward, options, {runner});
   EXPECT(status.ok(), status.message());
 }
 
@@ -394,7 +396,7 @@ TEST(InstructionSetsAgree) {
     }
   }
   std::unique_ptr<RnnPlan> plan;
-  EXPECT_ERROR(CreateCpuPlan(RnnConfig(), 1, 1, "quantum", &plan), kInstructionSetVariable,
+  EXPECT_ERROR(CreateCpuPlan(RnnConfig(), {1, 1}, "quantum", &plan), kInstructionSetVariable,
                "quantum", "avx2");
 }
 
@@ -424,7 +426,7 @@ TEST(ReserveSpacesOfOthersAreRefused) {
   RnnConfig config;
   config.num_units = 3;
   config.input_size = 2;
-  const ReserveSpaceIdentity identity = {PlanFingerprint(config, 4, 5), 77};
+  const ReserveSpaceIdentity identity = {PlanFingerprint(config, {4, 5}), 77};
   char reserve_space[kReserveHeaderBytes];
   WriteReserveHeader(identity, 12, reserve_space);
   int64_t call = 0;
@@ -446,17 +448,17 @@ TEST(ReserveSpacesOfOthersAreRefused) {
   others[6].dropout = 0.5f;
   others[7].seed = 1;
   others[8].seed2 = 1;
-  for (const RnnConfig& other : others) EXPECT(PlanFingerprint(other, 4, 5) != identity.plan);
-  EXPECT(PlanFingerprint(config, 5, 4) != identity.plan);
+  for (const RnnConfig& other : others) EXPECT(PlanFingerprint(other, {4, 5}) != identity.plan);
+  EXPECT(PlanFingerprint(config, {5, 4}) != identity.plan);
 }
 
 TEST(TooLargeForTheInputIsRefused) {
   RnnConfig config;
   config.num_units = 1 << 20;
   std::unique_ptr<RnnPlan> plan;
-  EXPECT_ERROR(CreateCpuPlan(config, int64_t(1) << 40, int64_t(1) << 20, "", &plan), "num_units",
+  EXPECT_ERROR(CreateCpuPlan(config, {int64_t(1) << 40, int64_t(1) << 20}, "", &plan), "num_units",
                "64 bits");
-  EXPECT_ERROR(CreateCpuPlan(config, int64_t(1) << 62, 1, "", &plan), "64 bits");
+  EXPECT_ERROR(CreateCpuPlan(config, {int64_t(1) << 62, 1}, "", &plan), "64 bits");
 }
 
 }  // namespace

@@ -4,23 +4,19 @@
 
 namespace cudnn_rnn {
 
-struct ParamLayout::CanonicalIndex {
-  int64_t layer;
-  int64_t direction;
-  int64_t gate;
-  bool recurrent;
-};
-
 Status ParamLayout::Create(const RnnConfig& config, ParamLayout* layout) {
   CUDNN_RNN_RETURN_IF_ERROR(Validate(config));
   const CheckedSize units(config.num_units);
   const CheckedSize directions(config.num_directions());
   const CheckedSize gate_rows = units * config.num_gates();
   const CheckedSize first_columns = config.skips_input_projection() ? 0 : config.input_size;
-  const CheckedSize upper_columns = units * directions;
+  const CheckedSize recurrent_columns(config.output_size());
+  const CheckedSize upper_columns = recurrent_columns * directions;
   const CheckedSize upper_layers(config.num_layers - 1);
-  const CheckedSize weights =
-      directions * gate_rows * (first_columns + units + upper_layers * (upper_columns + units));
+  const CheckedSize matrices = gate_rows * (first_columns + recurrent_columns +
+                                            upper_layers * (upper_columns + recurrent_columns)) +
+                               units * config.num_proj * config.num_layers;
+  const CheckedSize weights = directions * matrices;
   const CheckedSize biases = directions * config.num_layers * gate_rows * 2;
   // The largest use of the size is in bytes of 8-byte elements.
   const CheckedSize bytes = (weights + biases) * 8;
@@ -32,6 +28,8 @@ Status ParamLayout::Create(const RnnConfig& config, ParamLayout* layout) {
   }
   layout->gate_rows_ = gate_rows.value();
   layout->num_units_ = config.num_units;
+  layout->recurrent_columns_ = config.output_size();
+  layout->projection_rows_ = config.num_proj;
   layout->num_gates_ = config.num_gates();
   layout->num_layers_ = config.num_layers;
   layout->num_directions_ = config.num_directions();
@@ -42,22 +40,18 @@ Status ParamLayout::Create(const RnnConfig& config, ParamLayout* layout) {
   return Status();
 }
 
-int64_t ParamLayout::InputWeightColumns(int64_t layer) const {
-  return layer == 0 ? first_input_columns_ : upper_input_columns_;
-}
-
 int64_t ParamLayout::InputWeights(int64_t layer, int64_t direction) const {
-  const int64_t columns = InputWeightColumns(layer) + num_units_;
-  int64_t offset = direction * gate_rows_ * columns;
-  if (layer > 0) {
-    const int64_t first = num_directions_ * gate_rows_ * (first_input_columns_ + num_units_);
-    offset += first + (layer - 1) * num_directions_ * gate_rows_ * columns;
-  }
+  int64_t offset = direction * WeightsOf(layer);
+  if (layer > 0) offset += num_directions_ * (WeightsOf(0) + (layer - 1) * WeightsOf(layer));
   return offset;
 }
 
 int64_t ParamLayout::RecurrentWeights(int64_t layer, int64_t direction) const {
   return InputWeights(layer, direction) + gate_rows_ * InputWeightColumns(layer);
+}
+
+int64_t ParamLayout::ProjectionWeights(int64_t layer, int64_t direction) const {
+  return RecurrentWeights(layer, direction) + gate_rows_ * recurrent_columns_;
 }
 
 int64_t ParamLayout::InputBiases(int64_t layer, int64_t direction) const {
@@ -68,31 +62,26 @@ int64_t ParamLayout::RecurrentBiases(int64_t layer, int64_t direction) const {
   return InputBiases(layer, direction) + gate_rows_;
 }
 
-int64_t ParamLayout::num_canonical() const {
-  return num_layers_ * num_directions_ * 2 * num_gates_;
-}
-
-ParamLayout::CanonicalIndex ParamLayout::Locate(int64_t index) const {
-  const int64_t per_direction = 2 * num_gates_;
-  const int64_t within = index % per_direction;
-  const int64_t stack = index / per_direction;
-  return {stack / num_directions_, stack % num_directions_, within % num_gates_,
-          within >= num_gates_};
-}
-
 ParamRegion ParamLayout::CanonicalWeight(int64_t index) const {
-  const CanonicalIndex at = Locate(index);
-  const int64_t columns = at.recurrent ? num_units_ : InputWeightColumns(at.layer);
-  const int64_t first = at.recurrent ? RecurrentWeights(at.layer, at.direction)
-                                     : InputWeights(at.layer, at.direction);
-  return {first + at.gate * num_units_ * columns, num_units_, columns};
+  const int64_t stack = index / weights_per_direction();
+  const int64_t within = index % weights_per_direction();
+  const int64_t layer = stack / num_directions_;
+  const int64_t direction = stack % num_directions_;
+  if (within < num_gates_) {
+    const int64_t columns = InputWeightColumns(layer);
+    return {InputWeights(layer, direction) + within * num_units_ * columns, num_units_, columns};
+  }
+  if (within < 2 * num_gates_) {
+    const int64_t gate = within - num_gates_;
+    return {RecurrentWeights(layer, direction) + gate * num_units_ * recurrent_columns_, num_units_,
+            recurrent_columns_};
+  }
+  return {ProjectionWeights(layer, direction), projection_rows_, num_units_};
 }
 
 ParamRegion ParamLayout::CanonicalBias(int64_t index) const {
-  const CanonicalIndex at = Locate(index);
-  const int64_t first =
-      at.recurrent ? RecurrentBiases(at.layer, at.direction) : InputBiases(at.layer, at.direction);
-  return {first + at.gate * num_units_, num_units_, 1};
+  // Those of W, then those of R, of all gates: one after the other.
+  return {biases_ + index * num_units_, num_units_, 1};
 }
 
 }  // namespace cudnn_rnn

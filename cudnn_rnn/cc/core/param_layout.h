@@ -1,17 +1,19 @@
 // The one description of the parameter buffer (cuDNN's dense layout).
 //
-// With G gates (lstm: i, f, g, o; gru: r, u, n; simple: 1), D directions, H = num_units and
-// I(layer) = input_size for layer 0, D * H above, the buffer is, in this order:
+// With G gates (lstm: i, f, g, o; gru: r, u, n; simple: 1), D directions, H = num_units,
+// P = num_proj if there is a projection, else H, and I(layer) = input_size for layer 0, D * P
+// above, the buffer is, in this order:
 //   for each layer, for each direction:
 //     W of gate 0..G-1, each [H, I(layer)] row-major (absent in layer 0 with skipped input),
-//     R of gate 0..G-1, each [H, H] row-major;
+//     R of gate 0..G-1, each [H, P] row-major,
+//     with a projection: its matrix [P, H] row-major;
 //   for each layer, for each direction:
 //     bias of W of gate 0..G-1, each [H],
 //     bias of R of gate 0..G-1, each [H].
-// So W of one (layer, direction) is one matrix [G * H, I], and R one matrix [G * H, H].
+// So W of one (layer, direction) is one matrix [G * H, I], and R one matrix [G * H, P].
 //
-// The canonical form lists the same regions in the same order: 2 * G weights and 2 * G biases for
-// each (layer, direction).
+// The canonical form lists the same regions in the same order: 2 * G weights (one more with a
+// projection) and 2 * G biases for each (layer, direction).
 #ifndef CUDNN_RNN_CC_CORE_PARAM_LAYOUT_H_
 #define CUDNN_RNN_CC_CORE_PARAM_LAYOUT_H_
 
@@ -40,28 +42,44 @@ class ParamLayout {
 
   // Offset of W of gate 0: [G * H, I(layer)], or empty.
   int64_t InputWeights(int64_t layer, int64_t direction) const;
-  // Offset of R of gate 0: [G * H, H].
+  // Offset of R of gate 0: [G * H, P].
   int64_t RecurrentWeights(int64_t layer, int64_t direction) const;
+  // Offset of the projection: [P, H], or empty.
+  int64_t ProjectionWeights(int64_t layer, int64_t direction) const;
   // Offset of the biases of W: [G * H]; those of R, [G * H], follow.
   int64_t InputBiases(int64_t layer, int64_t direction) const;
   int64_t RecurrentBiases(int64_t layer, int64_t direction) const;
 
   // Columns of W: 0 where the first layer's input is skipped.
-  int64_t InputWeightColumns(int64_t layer) const;
+  int64_t InputWeightColumns(int64_t layer) const {
+    return layer == 0 ? first_input_columns_ : upper_input_columns_;
+  }
 
-  // Length of the canonical list of weights, and of the list of biases.
-  int64_t num_canonical() const;
-  // The index-th tensor of the canonical lists, 0 <= index < num_canonical().
+  // Lengths of the canonical lists, of one (layer, direction) and in all.
+  int64_t weights_per_direction() const { return 2 * num_gates_ + (projection_rows_ > 0 ? 1 : 0); }
+  int64_t biases_per_direction() const { return 2 * num_gates_; }
+  int64_t num_canonical_weights() const {
+    return num_layers_ * num_directions_ * weights_per_direction();
+  }
+  int64_t num_canonical_biases() const {
+    return num_layers_ * num_directions_ * biases_per_direction();
+  }
+  // The index-th tensor of the canonical lists, index below their length.
   ParamRegion CanonicalWeight(int64_t index) const;
   ParamRegion CanonicalBias(int64_t index) const;
 
  private:
-  struct CanonicalIndex;
-  CanonicalIndex Locate(int64_t index) const;
+  // Elements of the matrices of one direction of a layer.
+  int64_t WeightsOf(int64_t layer) const {
+    return gate_rows_ * (InputWeightColumns(layer) + recurrent_columns_) +
+           projection_rows_ * num_units_;
+  }
 
-  int64_t gate_rows_ = 0;  // G * H
-  int64_t num_units_ = 0;  // H
-  int64_t num_gates_ = 0;  // G
+  int64_t gate_rows_ = 0;          // G * H
+  int64_t num_units_ = 0;          // H
+  int64_t recurrent_columns_ = 0;  // P
+  int64_t projection_rows_ = 0;    // P with a projection, else 0
+  int64_t num_gates_ = 0;          // G
   int64_t num_layers_ = 0;
   int64_t num_directions_ = 0;       // D
   int64_t first_input_columns_ = 0;  // columns of W in layer 0

@@ -37,7 +37,7 @@ uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start) {
   return hash;
 }
 
-uint64_t PlanFingerprint(const RnnConfig& config, int64_t num_steps, int64_t batch_size) {
+uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape) {
   uint32_t dropout_bits;
   std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
   const int64_t fields[] = {static_cast<int64_t>(config.mode),
@@ -47,11 +47,13 @@ uint64_t PlanFingerprint(const RnnConfig& config, int64_t num_steps, int64_t bat
                             config.num_layers,
                             config.num_units,
                             config.input_size,
+                            config.num_proj,
                             static_cast<int64_t>(dropout_bits),
                             config.seed,
                             config.seed2,
-                            num_steps,
-                            batch_size};
+                            shape.num_steps,
+                            shape.batch_size,
+                            shape.time_major ? 1 : 0};
   return Fingerprint(fields, sizeof(fields));
 }
 

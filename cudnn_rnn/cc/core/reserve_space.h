@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
@@ -22,7 +23,7 @@ struct ReserveSpaceIdentity {
 uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start = 0);
 
 // A hash of everything that shapes the reserve space.
-uint64_t PlanFingerprint(const RnnConfig& config, int64_t num_steps, int64_t batch_size);
+uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape);
 
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call,
                         void* reserve_space);

@@ -88,9 +88,34 @@ const char* Name(Direction direction) {
   return direction == Direction::kBidirectional ? "bidirectional" : "unidirectional";
 }
 
+const char* Name(DataType data_type) {
+  switch (data_type) {
+    case DataType::kHalf:
+      return "half";
+    case DataType::kBfloat16:
+      return "bfloat16";
+    case DataType::kFloat:
+      return "float";
+    case DataType::kDouble:
+      return "double";
+  }
+  return "unknown";
+}
+
+std::string Describe(const RnnConfig& config) {
+  std::string text = Concatenate(Name(config.mode), ", ", Name(config.direction), ", ",
+                                 config.num_layers, " layers, ", config.num_units, " units, input ",
+                                 config.input_size, ", ", Name(config.data_type));
+  if (config.skips_input_projection()) text += ", skip_input";
+  if (config.has_projection()) text += Concatenate(", projection ", config.num_proj);
+  if (config.dropout > 0) text += Concatenate(", dropout ", config.dropout);
+  return text;
+}
+
 int64_t SizeOf(DataType data_type) {
   switch (data_type) {
     case DataType::kHalf:
+    case DataType::kBfloat16:
       return 2;
     case DataType::kFloat:
       return 4;
@@ -114,6 +139,16 @@ Status Validate(const RnnConfig& config) {
         "input_mode skip_input needs input_size == num_units, but input_size is ",
         config.input_size, " and num_units is ", config.num_units,
         "; use linear_input, or auto_select, which chooses by the sizes.");
+  }
+  if (config.num_proj < 0 || config.num_proj >= config.num_units) {
+    if (config.num_proj != 0) {
+      return InvalidArgument("num_proj must be 0 (no projection) or below num_units, but is ",
+                             config.num_proj, " with num_units ", config.num_units, ".");
+    }
+  }
+  if (config.has_projection() && config.mode != RnnMode::kLstm) {
+    return InvalidArgument("num_proj must be 0 for rnn_mode ", Name(config.mode), ", but is ",
+                           config.num_proj, "; only lstm has a projection.");
   }
   return Status();
 }

@@ -12,8 +12,8 @@ namespace cudnn_rnn {
 enum class RnnMode { kRelu, kTanh, kLstm, kGru };
 enum class InputMode { kLinear, kSkip, kAuto };
 enum class Direction { kUnidirectional, kBidirectional };
-// Of inputs, states, parameters and outputs. Half is stored in 16 bits and computed in float.
-enum class DataType { kHalf, kFloat, kDouble };
+// Of inputs, states, parameters and outputs. The 16-bit types are computed in float.
+enum class DataType { kHalf, kBfloat16, kFloat, kDouble };
 
 struct RnnConfig {
   RnnMode mode = RnnMode::kLstm;
@@ -23,6 +23,8 @@ struct RnnConfig {
   int64_t num_layers = 1;
   int64_t num_units = 1;
   int64_t input_size = 1;
+  // LSTM only: h is projected to this width, below num_units. 0: no projection.
+  int64_t num_proj = 0;
   // The share of a layer's inputs that training sets to zero, for every layer but the first.
   float dropout = 0.0f;
   int64_t seed = 0;
@@ -34,9 +36,12 @@ struct RnnConfig {
   bool has_cell_state() const { return mode == RnnMode::kLstm; }
   // The first layer adds its input to every gate as it is, without input weights.
   bool skips_input_projection() const;
+  bool has_projection() const { return num_proj > 0; }
+  // Width of h and of one direction's output.
+  int64_t output_size() const { return has_projection() ? num_proj : num_units; }
   // Width of what a layer reads: input_size below, both directions' outputs above.
   int64_t LayerInputSize(int64_t layer) const {
-    return layer == 0 ? input_size : num_directions() * num_units;
+    return layer == 0 ? input_size : num_directions() * output_size();
   }
 };
 
@@ -46,6 +51,9 @@ Status ParseDirection(const std::string& text, Direction* direction);
 
 const char* Name(RnnMode mode);
 const char* Name(Direction direction);
+const char* Name(DataType data_type);
+// "lstm, bidirectional, 2 layers, 650 units, input 650, float" and what else is not the default.
+std::string Describe(const RnnConfig& config);
 
 int64_t SizeOf(DataType data_type);
 

@@ -1,12 +1,20 @@
 // How to compute one model on one shape of data; implemented once for each kind of device.
 //
-// Shapes (row-major), with T steps, batch B, D directions, L layers, H = num_units:
-//   input [T, B, input_size], output [T, B, D * H] (forward direction first),
-//   states [L * D, B, H] (index layer * D + direction), params [ParamLayout::size()].
+// Shapes (row-major), with T steps, batch B, D directions, L layers, H = num_units and P =
+// num_proj if there is a projection, else H:
+//   input [T, B, input_size], output [T, B, D * P] (forward direction first),
+//   input_h, output_h [L * D, B, P], input_c, output_c [L * D, B, H] (index layer * D + direction),
+//   params [ParamLayout::size()].
+// Batch-major: input [B, T, input_size], output [B, T, D * P], states [B, L * D, P or H].
 // Buffers of a gradient have the shape of what they are the gradient of. Pointers are to elements
-// of RnnConfig::data_type; a pointer to an empty buffer may be null. The caller owns all memory,
-// workspace included; outputs do not overlap inputs. The cell state pointers (*_c) are read and
-// written for LSTM only.
+// of RnnConfig::data_type in the memory of the plan's device; a pointer to an empty buffer may be
+// null. The caller owns all memory, workspace included; outputs do not overlap inputs. The cell
+// state pointers (*_c) are read and written for LSTM only.
+//
+// A sequence shorter than T: its steps from its length on are not read (whatever they hold, NaN
+// too), are 0 in the output and in input_backprop, and their output_backprop is not read. Its
+// final states are those of its last step; the backward direction starts there. With length 0 the
+// initial states pass through, and so do their gradients.
 #ifndef CUDNN_RNN_CC_CORE_RNN_PLAN_H_
 #define CUDNN_RNN_CC_CORE_RNN_PLAN_H_
 
@@ -16,6 +24,34 @@
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
+
+struct SequenceShape {
+  int64_t num_steps = 0;   // T
+  int64_t batch_size = 0;  // B
+  bool time_major = true;
+};
+
+// Fails unless each of the shape's B lengths is in 0..T. `lengths` may be null: all are T.
+Status CheckSequenceLengths(const int32_t* lengths, const SequenceShape& shape);
+
+// What a call chooses beside its buffers.
+struct CallOptions {
+  bool is_training = false;  // of Forward
+  // Numbers the training calls that must not share a dropout pattern; the pattern is a function of
+  // it and the config's seeds. A device whose generator has a state starts anew at call 0 and goes
+  // on at any other.
+  int64_t dropout_call = 0;
+  // [B] in host memory, or null where all are T. Read only during the call.
+  const int32_t* sequence_lengths = nullptr;
+  // Of Backward. If false it may overwrite the reserve space, which saves some plans a copy.
+  bool keeps_reserve_space = true;
+};
+
+// Where the work of a call runs.
+struct Execution {
+  ParallelRunner* runner = nullptr;  // plans of the CPU
+  void* stream = nullptr;            // plans of cuDNN: a CUstream, on which all work is queued
+};
 
 struct ForwardBuffers {
   const void* input = nullptr;
@@ -41,8 +77,8 @@ struct BackwardBuffers {
   const void* output_backprop = nullptr;
   const void* output_h_backprop = nullptr;
   const void* output_c_backprop = nullptr;
-  // As Forward left it; not modified, so several Backward calls on one Forward agree.
-  const void* reserve_space = nullptr;
+  // As Forward left it. See CallOptions::keeps_reserve_space.
+  void* reserve_space = nullptr;
   int64_t reserve_space_bytes = 0;
   void* input_backprop = nullptr;
   void* input_h_backprop = nullptr;
@@ -56,17 +92,18 @@ class RnnPlan {
  public:
   virtual ~RnnPlan() = default;
 
+  // Independent of the lengths.
   virtual int64_t ReserveSpaceBytes() const = 0;
-  virtual int64_t ForwardWorkspaceBytes(bool is_training) const = 0;
-  virtual int64_t BackwardWorkspaceBytes() const = 0;
+  virtual int64_t ForwardWorkspaceBytes(const CallOptions& options) const = 0;
+  virtual int64_t BackwardWorkspaceBytes(const CallOptions& options) const = 0;
 
-  // `dropout_call` numbers the calls that must not share a dropout pattern; the pattern is a
-  // function of it and the config's seeds. Without training it is not used.
-  virtual Status Forward(const ForwardBuffers& buffers, bool is_training, int64_t dropout_call,
-                         ParallelRunner* runner) const = 0;
+  virtual Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
+                         const Execution& execution) const = 0;
 
-  // Fails where the reserve space is not that of a training Forward of this plan with this output.
-  virtual Status Backward(const BackwardBuffers& buffers, ParallelRunner* runner) const = 0;
+  // With the lengths of the Forward call. Fails where the reserve space is seen not to be that of a
+  // training Forward of this plan with this output: always on a CPU; elsewhere only by its size.
+  virtual Status Backward(const BackwardBuffers& buffers, const CallOptions& options,
+                          const Execution& execution) const = 0;
 };
 
 }  // namespace cudnn_rnn

@@ -8,7 +8,15 @@
 
 namespace cudnn_rnn {
 
-enum class StatusCode { kOk, kInvalidArgument };
+// With the numbers that TensorFlow's and gRPC's codes have.
+enum class StatusCode {
+  kOk = 0,
+  kInvalidArgument = 3,
+  kResourceExhausted = 8,  // out of memory
+  kUnimplemented = 12,     // the loaded cuDNN, or this device, cannot do it
+  kInternal = 13,          // a library or the device failed
+  kUnavailable = 14,       // a library is missing
+};
 
 class Status {
  public:
@@ -44,6 +52,10 @@ std::string Concatenate(const Parts&... parts) {
 template <typename... Parts>
 Status InvalidArgument(const Parts&... parts) {
   return Status(StatusCode::kInvalidArgument, Concatenate(parts...));
+}
+
+inline Status Unimplemented(const std::string& message) {
+  return Status(StatusCode::kUnimplemented, message);
 }
 
 }  // namespace cudnn_rnn

@@ -32,37 +32,39 @@ BufferSizes SizesOf(const RnnConfig& config, const ParamLayout& layout, int64_t 
 template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:
-  static Status Create(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
+  static Status Create(const RnnConfig& config, const SequenceShape& shape,
                        const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
     ParamLayout layout;
     CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
     const Kernels<Real>* kernels;
     CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, &kernels));
-    const BufferSizes sizes = SizesOf(config, layout, num_steps, batch_size);
-    std::unique_ptr<CpuPlan> created(
-        new CpuPlan(config, layout, num_steps, batch_size, sizes, *kernels));
-    CUDNN_RNN_RETURN_IF_ERROR(created->MeasureBuffers(num_steps, batch_size));
+    const BufferSizes sizes = SizesOf(config, layout, shape.num_steps, shape.batch_size);
+    std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, sizes, *kernels));
+    CUDNN_RNN_RETURN_IF_ERROR(created->MeasureBuffers(shape.num_steps, shape.batch_size));
     *plan = std::move(created);
     return Status();
   }
 
   int64_t ReserveSpaceBytes() const override { return reserve_space_bytes_; }
-  int64_t ForwardWorkspaceBytes(bool is_training) const override {
-    return is_training ? training_workspace_bytes_ : inference_workspace_bytes_;
+  int64_t ForwardWorkspaceBytes(const CallOptions& options) const override {
+    return options.is_training ? training_workspace_bytes_ : inference_workspace_bytes_;
   }
-  int64_t BackwardWorkspaceBytes() const override { return backward_workspace_bytes_; }
+  int64_t BackwardWorkspaceBytes(const CallOptions&) const override {
+    return backward_workspace_bytes_;
+  }
 
-  Status Forward(const ForwardBuffers& buffers, bool is_training, int64_t dropout_call,
-                 ParallelRunner* runner) const override;
-  Status Backward(const BackwardBuffers& buffers, ParallelRunner* runner) const override;
+  Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
+                 const Execution& execution) const override;
+  Status Backward(const BackwardBuffers& buffers, const CallOptions& options,
+                  const Execution& execution) const override;
 
  private:
-  CpuPlan(const RnnConfig& config, const ParamLayout& layout, int64_t num_steps, int64_t batch_size,
+  CpuPlan(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
           const BufferSizes& sizes, const Kernels<Real>& kernels)
       : config_(config),
         sizes_(sizes),
-        plan_fingerprint_(PlanFingerprint(config, num_steps, batch_size)),
-        engine_(config, layout, num_steps, batch_size, kernels) {}
+        plan_fingerprint_(PlanFingerprint(config, shape)),
+        engine_(config, layout, shape.num_steps, shape.batch_size, kernels) {}
 
   Status MeasureBuffers(int64_t num_steps, int64_t batch_size);
 
@@ -174,8 +176,11 @@ void CpuPlan<Storage, Real>::Store(const Real* values, CheckedSize size, void* b
 }
 
 template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, bool is_training,
-                                       int64_t dropout_call, ParallelRunner* runner) const {
+Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const CallOptions& options,
+                                       const Execution& execution) const {
+  const bool is_training = options.is_training;
+  const int64_t dropout_call = options.dropout_call;
+  ParallelRunner* const runner = execution.runner;
   char* workspace = static_cast<char*>(buffers.workspace);
   Arena copies(kConverts ? workspace + engine_.ForwardWorkspaceBytes(is_training).value()
                          : nullptr);
@@ -204,8 +209,9 @@ Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, bool is_tr
 }
 
 template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers,
-                                        ParallelRunner* runner) const {
+Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const CallOptions&,
+                                        const Execution& execution) const {
+  ParallelRunner* const runner = execution.runner;
   const int64_t state_bytes = sizes_.state.value() * static_cast<int64_t>(sizeof(Storage));
   int64_t dropout_call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(
@@ -239,17 +245,20 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers,
 
 }  // namespace
 
-Status CreateCpuPlan(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
+  if (config.has_projection()) return Unimplemented("num_proj is not supported on a CPU yet.");
   switch (config.data_type) {
     case DataType::kHalf:
-      return CpuPlan<uint16_t, float>::Create(config, num_steps, batch_size, instruction_set, plan);
+      return CpuPlan<uint16_t, float>::Create(config, shape, instruction_set, plan);
+    case DataType::kBfloat16:
+      return Unimplemented("bfloat16 is not supported on a CPU yet.");
     case DataType::kFloat:
-      return CpuPlan<float, float>::Create(config, num_steps, batch_size, instruction_set, plan);
+      return CpuPlan<float, float>::Create(config, shape, instruction_set, plan);
     case DataType::kDouble:
       break;
   }
-  return CpuPlan<double, double>::Create(config, num_steps, batch_size, instruction_set, plan);
+  return CpuPlan<double, double>::Create(config, shape, instruction_set, plan);
 }
 
 }  // namespace cudnn_rnn

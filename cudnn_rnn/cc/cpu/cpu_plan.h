@@ -14,9 +14,9 @@ namespace cudnn_rnn {
 
 // `instruction_set` is portable, avx2 or avx512, or empty for the best that the processor runs.
 // Fails on one that it does not, on an invalid config and on buffers larger than 64 bits can count.
-// num_steps and batch_size may be 0: outputs are then empty, states and their gradients pass
-// through unchanged and the gradient of the parameters is 0.
-Status CreateCpuPlan(const RnnConfig& config, int64_t num_steps, int64_t batch_size,
+// The number of steps and the batch size may be 0: outputs are then empty, states and their
+// gradients pass through unchanged and the gradient of the parameters is 0.
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan);
 
 }  // namespace cudnn_rnn

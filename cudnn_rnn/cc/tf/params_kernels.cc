@@ -68,9 +68,9 @@ class ParamsSizeKernel : public ParamsKernel<T> {
 };
 
 TfStatus CheckListLength(const char* name, int64_t length, const ParamLayout& layout) {
-  if (length == layout.num_canonical()) return TfStatus();
+  if (length == layout.num_canonical_weights()) return TfStatus();
   return ToTf(InvalidArgument(
-      name, " must hold ", layout.num_canonical(),
+      name, " must hold ", layout.num_canonical_weights(),
       " tensors (num_layers * directions * 2 * gates), but the attribute num_params is ", length,
       "."));
 }

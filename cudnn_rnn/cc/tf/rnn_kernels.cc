@@ -105,7 +105,7 @@ class ForwardKernel : public OpKernel {
     Model model;
     OP_REQUIRES_OK(context, ReadModel(context, attributes_, &model));
     std::unique_ptr<RnnPlan> plan;
-    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, model.num_steps, model.batch_size,
+    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, {model.num_steps, model.batch_size},
                                                instruction_set_, &plan)));
 
     const bool is_lstm = model.config.has_cell_state();
@@ -120,9 +120,12 @@ class ForwardKernel : public OpKernel {
                                 is_lstm ? model.state_shape() : std::vector<int64_t>(), &output_c));
     OP_REQUIRES_OK(context,
                    AllocateOutput(context, "reserve_space", {reserve_elements}, &reserve_space));
+    CallOptions options;
+    options.is_training = is_training_;
+    options.dropout_call = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
     Tensor workspace;
-    OP_REQUIRES_OK(
-        context, AllocateWorkspace(context, plan->ForwardWorkspaceBytes(is_training_), &workspace));
+    OP_REQUIRES_OK(context,
+                   AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
     if (!is_lstm) output_c->scalar<T>()() = T(0);
 
     ForwardBuffers buffers;
@@ -137,9 +140,8 @@ class ForwardKernel : public OpKernel {
     }
     buffers.reserve_space = MutableDataOf(reserve_space);
     buffers.workspace = MutableDataOf(&workspace);
-    const int64_t call = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
     IntraOpRunner runner(context);
-    OP_REQUIRES_OK(context, ToTf(plan->Forward(buffers, is_training_, call, &runner)));
+    OP_REQUIRES_OK(context, ToTf(plan->Forward(buffers, options, {&runner})));
   }
 
  private:
@@ -163,13 +165,13 @@ class BackwardKernel : public OpKernel {
     BackwardBuffers buffers;
     OP_REQUIRES_OK(context, ReadForwardResults(context, model, &buffers));
     std::unique_ptr<RnnPlan> plan;
-    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, model.num_steps, model.batch_size,
+    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, {model.num_steps, model.batch_size},
                                                instruction_set_, &plan)));
 
     const Tensor* reserve_space;
     OP_REQUIRES_OK(context, context->input("reserve_space", &reserve_space));
     OP_REQUIRES_OK(context, CheckRank("reserve_space", *reserve_space, 1, "elements"));
-    buffers.reserve_space = DataOf(*reserve_space);
+    buffers.reserve_space = const_cast<void*>(DataOf(*reserve_space));
     // The forward call rounded the size up to whole elements.
     const int64_t given_bytes = reserve_space->NumElements() * static_cast<int64_t>(sizeof(T));
     const int64_t excess = given_bytes - plan->ReserveSpaceBytes();
@@ -178,10 +180,11 @@ class BackwardKernel : public OpKernel {
 
     OP_REQUIRES_OK(context, AllocateGradients(context, model, &buffers));
     Tensor workspace;
-    OP_REQUIRES_OK(context, AllocateWorkspace(context, plan->BackwardWorkspaceBytes(), &workspace));
+    OP_REQUIRES_OK(context, AllocateWorkspace(context, plan->BackwardWorkspaceBytes(CallOptions()),
+                                              &workspace));
     buffers.workspace = MutableDataOf(&workspace);
     IntraOpRunner runner(context);
-    OP_REQUIRES_OK(context, ToTf(plan->Backward(buffers, &runner)));
+    OP_REQUIRES_OK(context, ToTf(plan->Backward(buffers, CallOptions(), {&runner})));
   }
 
  private:
