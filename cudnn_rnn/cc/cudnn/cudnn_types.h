@@ -1,0 +1,179 @@
+// What of CUDA's driver and of cuDNN this library uses, declared here so that a build needs no
+// toolkit. Handles and descriptors are void*, enumerations int, device addresses void* (driver:
+// DeviceAddress). tests/cudnn/declarations_check.cc holds all of it against NVIDIA's own headers.
+#ifndef CUDNN_RNN_CC_CUDNN_CUDNN_TYPES_H_
+#define CUDNN_RNN_CC_CUDNN_CUDNN_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cudnn_rnn {
+
+using DeviceAddress = unsigned long long;  // NOLINT: CUdeviceptr
+
+// CUDA driver.
+constexpr int kCudaSuccess = 0;
+constexpr int kCudaErrorOutOfMemory = 2;
+constexpr int kCudaMemoryTypeDevice = 2;
+constexpr int kCudaDeviceAttributeComputeCapabilityMajor = 75;
+constexpr int kCudaDeviceAttributeComputeCapabilityMinor = 76;
+constexpr int kCudaPointerAttributeDeviceOrdinal = 9;
+
+// CUDA_MEMCPY2D.
+struct DriverCopy2d {
+  size_t source_x_bytes;
+  size_t source_y;
+  int source_memory_type;
+  const void* source_host;
+  DeviceAddress source_device;
+  void* source_array;
+  size_t source_pitch;
+  size_t target_x_bytes;
+  size_t target_y;
+  int target_memory_type;
+  void* target_host;
+  DeviceAddress target_device;
+  void* target_array;
+  size_t target_pitch;
+  size_t width_bytes;
+  size_t height;
+};
+
+// X(symbol, parameters): the functions used of libcuda.so.1, each returning CUresult.
+#define CUDNN_RNN_DRIVER_FUNCTIONS(X)                                                             \
+  X(cuInit, (unsigned int flags))                                                                 \
+  X(cuDriverGetVersion, (int* version))                                                           \
+  X(cuDeviceGetCount, (int* count))                                                               \
+  X(cuDeviceGet, (int* device, int ordinal))                                                      \
+  X(cuDeviceGetName, (char* name, int length, int device))                                        \
+  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                \
+  X(cuGetErrorString, (int error, const char** text))                                             \
+  X(cuStreamGetCtx, (void* stream, void** context))                                               \
+  X(cuStreamSynchronize, (void* stream))                                                          \
+  X(cuCtxPushCurrent_v2, (void* context))                                                         \
+  X(cuCtxPopCurrent_v2, (void** context))                                                         \
+  X(cuCtxGetDevice, (int* device))                                                                \
+  X(cuPointerGetAttribute, (void* value, int attribute, DeviceAddress pointer))                   \
+  X(cuMemAlloc_v2, (DeviceAddress * pointer, size_t bytes))                                       \
+  X(cuMemFree_v2, (DeviceAddress pointer))                                                        \
+  X(cuMemsetD8Async, (DeviceAddress target, unsigned char value, size_t bytes, void* stream))     \
+  X(cuMemcpyDtoDAsync_v2,                                                                         \
+    (DeviceAddress target, DeviceAddress source, size_t bytes, void* stream))                     \
+  X(cuMemcpyHtoDAsync_v2, (DeviceAddress target, const void* source, size_t bytes, void* stream)) \
+  X(cuMemcpy2DAsync_v2, (const DriverCopy2d* copy, void* stream))                                 \
+  X(cuEventCreate, (void** event, unsigned int flags))                                            \
+  X(cuEventDestroy_v2, (void* event))                                                             \
+  X(cuEventRecord, (void* event, void* stream))                                                   \
+  X(cuEventSynchronize, (void* event))                                                            \
+  X(cuEventElapsedTime, (float* milliseconds, void* start, void* end))                            \
+  X(cuModuleLoadData, (void** module, const void* image))                                         \
+  X(cuModuleGetFunction, (void** function, void* module, const char* name))                       \
+  X(cuLaunchKernel,                                                                               \
+    (void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,               \
+     unsigned int block_x, unsigned int block_y, unsigned int block_z,                            \
+     unsigned int shared_memory_bytes, void* stream, void** parameters, void** extra))
+
+// cuDNN's RNN API as of 8.0.
+constexpr size_t kOldestCudnnVersion = 8000;
+// From here on the device copy of the lengths may be null.
+constexpr size_t kCudnnVersionWithoutDeviceLengths = 8901;
+
+constexpr int kCudnnSuccess = 0;
+
+constexpr int kCudnnDataFloat = 0;
+constexpr int kCudnnDataDouble = 1;
+constexpr int kCudnnDataHalf = 2;
+constexpr int kCudnnDataBfloat16 = 9;
+
+constexpr int kCudnnDefaultMath = 0;
+constexpr int kCudnnTensorOpMath = 1;
+constexpr int kCudnnFmaMath = 3;
+
+constexpr int kCudnnRnnRelu = 0;
+constexpr int kCudnnRnnTanh = 1;
+constexpr int kCudnnLstm = 2;
+constexpr int kCudnnGru = 3;
+
+constexpr int kCudnnDoubleBias = 2;
+constexpr int kCudnnUnidirectional = 0;
+constexpr int kCudnnBidirectional = 1;
+constexpr int kCudnnLinearInput = 0;
+constexpr int kCudnnSkipInput = 1;
+
+constexpr int kCudnnAlgorithmStandard = 0;
+constexpr int kCudnnAlgorithmPersistStatic = 1;
+constexpr int kCudnnAlgorithmPersistDynamic = 2;
+constexpr int kCudnnAlgorithmPersistStaticSmallH = 3;
+
+constexpr int kCudnnLayoutTimeMajorPadded = 0;   // SEQ_MAJOR_UNPACKED
+constexpr int kCudnnLayoutTimeMajorPacked = 1;   // SEQ_MAJOR_PACKED
+constexpr int kCudnnLayoutBatchMajorPadded = 2;  // BATCH_MAJOR_UNPACKED
+
+constexpr unsigned int kCudnnPaddedIoDisabled = 0;
+constexpr unsigned int kCudnnPaddedIoEnabled = 1;
+
+constexpr int kCudnnForwardInference = 0;
+constexpr int kCudnnForwardTraining = 1;
+constexpr int kCudnnWeightGradientAdd = 0;
+
+// X(symbol, parameters): the functions used of libcudnn, each returning cudnnStatus_t. Beside them
+// cudnnGetVersion and cudnnGetErrorString, which return something else.
+#define CUDNN_RNN_CUDNN_FUNCTIONS(X)                                                               \
+  X(cudnnCreate, (void** handle))                                                                  \
+  X(cudnnDestroy, (void* handle))                                                                  \
+  X(cudnnSetStream, (void* handle, void* stream))                                                  \
+  X(cudnnCreateTensorDescriptor, (void** descriptor))                                              \
+  X(cudnnDestroyTensorDescriptor, (void* descriptor))                                              \
+  X(cudnnSetTensorNdDescriptor, (void* descriptor, int data_type, int num_dimensions,              \
+                                 const int* dimensions, const int* strides))                       \
+  X(cudnnGetTensorNdDescriptor, (void* descriptor, int max_dimensions, int* data_type,             \
+                                 int* num_dimensions, int* dimensions, int* strides))              \
+  X(cudnnCreateDropoutDescriptor, (void** descriptor))                                             \
+  X(cudnnDestroyDropoutDescriptor, (void* descriptor))                                             \
+  X(cudnnDropoutGetStatesSize, (void* handle, size_t* bytes))                                      \
+  X(cudnnSetDropoutDescriptor, (void* descriptor, void* handle, float dropout, void* states,       \
+                                size_t states_bytes, unsigned long long seed))                     \
+  X(cudnnRestoreDropoutDescriptor, (void* descriptor, void* handle, float dropout, void* states,   \
+                                    size_t states_bytes, unsigned long long seed))                 \
+  X(cudnnCreateRNNDescriptor, (void** descriptor))                                                 \
+  X(cudnnDestroyRNNDescriptor, (void* descriptor))                                                 \
+  X(cudnnSetRNNDescriptor_v8,                                                                      \
+    (void* descriptor, int algorithm, int cell_mode, int bias_mode, int direction_mode,            \
+     int input_mode, int data_type, int math_precision, int math_type, int32_t input_size,         \
+     int32_t hidden_size, int32_t projection_size, int32_t num_layers, void* dropout_descriptor,   \
+     uint32_t auxiliary_flags))                                                                    \
+  X(cudnnBuildRNNDynamic, (void* handle, void* rnn_descriptor, int batch_size))                    \
+  X(cudnnCreateRNNDataDescriptor, (void** descriptor))                                             \
+  X(cudnnDestroyRNNDataDescriptor, (void* descriptor))                                             \
+  X(cudnnSetRNNDataDescriptor,                                                                     \
+    (void* descriptor, int data_type, int layout, int max_length, int batch_size, int vector_size, \
+     const int* lengths, void* padding_fill))                                                      \
+  X(cudnnGetRNNTempSpaceSizes,                                                                     \
+    (void* handle, void* rnn_descriptor, int forward_mode, void* x_descriptor,                     \
+     size_t* workspace_bytes, size_t* reserve_space_bytes))                                        \
+  X(cudnnGetRNNWeightSpaceSize, (void* handle, void* rnn_descriptor, size_t* bytes))               \
+  X(cudnnGetRNNWeightParams,                                                                       \
+    (void* handle, void* rnn_descriptor, int32_t pseudo_layer, size_t weight_space_bytes,          \
+     const void* weight_space, int32_t linear_layer, void* matrix_descriptor,                      \
+     void** matrix_address, void* bias_descriptor, void** bias_address))                           \
+  X(cudnnRNNForward,                                                                               \
+    (void* handle, void* rnn_descriptor, int forward_mode, const int32_t* device_lengths,          \
+     void* x_descriptor, const void* x, void* y_descriptor, void* y, void* h_descriptor,           \
+     const void* hx, void* hy, void* c_descriptor, const void* cx, void* cy,                       \
+     size_t weight_space_bytes, const void* weight_space, size_t workspace_bytes, void* workspace, \
+     size_t reserve_space_bytes, void* reserve_space))                                             \
+  X(cudnnRNNBackwardData_v8,                                                                       \
+    (void* handle, void* rnn_descriptor, const int32_t* device_lengths, void* y_descriptor,        \
+     const void* y, const void* dy, void* x_descriptor, void* dx, void* h_descriptor,              \
+     const void* hx, const void* dhy, void* dhx, void* c_descriptor, const void* cx,               \
+     const void* dcy, void* dcx, size_t weight_space_bytes, const void* weight_space,              \
+     size_t workspace_bytes, void* workspace, size_t reserve_space_bytes, void* reserve_space))    \
+  X(cudnnRNNBackwardWeights_v8,                                                                    \
+    (void* handle, void* rnn_descriptor, int gradient_mode, const int32_t* device_lengths,         \
+     void* x_descriptor, const void* x, void* h_descriptor, const void* hx, void* y_descriptor,    \
+     const void* y, size_t weight_space_bytes, void* weight_space_gradient,                        \
+     size_t workspace_bytes, void* workspace, size_t reserve_space_bytes, void* reserve_space))
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CUDNN_CUDNN_TYPES_H_
