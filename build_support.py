@@ -112,7 +112,7 @@ def read_build_lists():
     return lists
 
 
-def library_sources(names=("CORE_SOURCES", "CPU_SOURCES", "TF_SOURCES")):
+def library_sources(names=("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES", "TF_SOURCES")):
     """Returns the translation units of the op library, or a part, relative to the project."""
     lists = read_build_lists()
     return [SOURCE_FOLDER + "/" + path for name in names for path in lists[name]]
@@ -183,7 +183,8 @@ def build_library(output_path, temporary_folder):
         + shlex.split(os.environ.get("LDFLAGS", ""))
         + ["-shared", "-pthread", "-Wl,--strip-debug", "-o", output_path]
         + objects
-        + tensorflow.link_flags,
+        + tensorflow.link_flags
+        + ["-ldl"],
         "linking " + os.path.basename(output_path),
     )
     _write_build_info(output_path, tensorflow, compiler_name)

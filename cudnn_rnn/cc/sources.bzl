@@ -23,6 +23,23 @@ CPU_SOURCES = [
     "cpu/kernels.cc",
 ]
 
+CUDNN_SOURCES = [
+    "cudnn/algorithm.cc",
+    "cudnn/algorithm_trial.cc",
+    "cudnn/bfloat16_kernels.cc",
+    "cudnn/bfloat16_plan.cc",
+    "cudnn/c_api.cc",
+    "cudnn/cudnn_plan.cc",
+    "cudnn/cudnn_plan_run.cc",
+    "cudnn/driver_memory.cc",
+    "cudnn/dropout_state.cc",
+    "cudnn/gpu_libraries.cc",
+    "cudnn/gpu_queue.cc",
+    "cudnn/gpu_runtime.cc",
+    "cudnn/plan_cache.cc",
+    "cudnn/weight_regions.cc",
+]
+
 TF_SOURCES = [
     "tf/adapter.cc",
     "tf/params_kernels.cc",
@@ -30,7 +47,9 @@ TF_SOURCES = [
 ]
 
 HEADERS = [
+    "core/arena.h",
     "core/checked_math.h",
+    "core/device_memory.h",
     "core/parallel_runner.h",
     "core/param_layout.h",
     "core/reserve_space.h",
@@ -46,6 +65,22 @@ HEADERS = [
     "cpu/half.h",
     "cpu/kernels.h",
     "cpu/kernels.inc",
+    "cudnn/algorithm.h",
+    "cudnn/algorithm_trial.h",
+    "cudnn/bfloat16_kernels.h",
+    "cudnn/bfloat16_plan.h",
+    "cudnn/c_api.h",
+    "cudnn/cudnn_plan.h",
+    "cudnn/cudnn_plan_workspace.h",
+    "cudnn/cudnn_types.h",
+    "cudnn/descriptors.h",
+    "cudnn/driver_memory.h",
+    "cudnn/dropout_state.h",
+    "cudnn/gpu_libraries.h",
+    "cudnn/gpu_queue.h",
+    "cudnn/gpu_runtime.h",
+    "cudnn/plan_cache.h",
+    "cudnn/weight_regions.h",
     "tf/adapter.h",
     "tf/compat.h",
 ]

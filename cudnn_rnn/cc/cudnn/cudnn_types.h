@@ -68,6 +68,7 @@ struct DriverCopy2d {
   X(cuEventElapsedTime, (float* milliseconds, void* start, void* end))                            \
   X(cuModuleLoadData, (void** module, const void* image))                                         \
   X(cuModuleGetFunction, (void** function, void* module, const char* name))                       \
+  X(cuModuleUnload, (void* module))                                                               \
   X(cuLaunchKernel,                                                                               \
     (void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,               \
      unsigned int block_x, unsigned int block_y, unsigned int block_z,                            \

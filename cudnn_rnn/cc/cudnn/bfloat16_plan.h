@@ -1,0 +1,63 @@
+// A plan in bfloat16 by way of one in float: what it is given is converted in the workspace. For a
+// cuDNN whose RNNs take no bfloat16.
+#ifndef CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_
+#define CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_
+
+#include <memory>
+#include <string>
+
+#include "cudnn_rnn/cc/core/arena.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/cudnn/gpu_queue.h"
+
+namespace cudnn_rnn {
+
+class Bfloat16Plan : public RnnPlan {
+ public:
+  // `config` and `shape` are those of `float_plan`, but for the data type.
+  static Status Create(GpuRuntime* runtime, const RnnConfig& config, const SequenceShape& shape,
+                       std::shared_ptr<const RnnPlan> float_plan,
+                       std::shared_ptr<const RnnPlan>* plan);
+
+  int64_t ReserveSpaceBytes() const override { return float_plan_->ReserveSpaceBytes(); }
+  int64_t ForwardWorkspaceBytes(const CallOptions& options) const override;
+  int64_t BackwardWorkspaceBytes(const CallOptions& options) const override;
+  Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
+                 const Execution& execution) const override;
+  Status Backward(const BackwardBuffers& buffers, const CallOptions& options,
+                  const Execution& execution) const override;
+
+ private:
+  // Elements of each kind of buffer.
+  struct Sizes {
+    int64_t input;
+    int64_t output;
+    int64_t h;
+    int64_t c;
+    int64_t params;
+  };
+  // A buffer of the caller, its place in the float plan's buffers, and its elements.
+  template <typename Pointer>
+  struct Conversion {
+    Pointer buffer;
+    Pointer* float_buffer;
+    int64_t elements;
+  };
+
+  Bfloat16Plan(GpuRuntime* runtime, const Sizes& sizes, std::string description,
+               std::shared_ptr<const RnnPlan> float_plan)
+      : runtime_(runtime),
+        sizes_(sizes),
+        description_(std::move(description)),
+        float_plan_(std::move(float_plan)) {}
+
+  GpuRuntime* const runtime_;
+  const Sizes sizes_;
+  const std::string description_;
+  const std::shared_ptr<const RnnPlan> float_plan_;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_

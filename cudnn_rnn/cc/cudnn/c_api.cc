@@ -1,0 +1,260 @@
+#include "cudnn_rnn/cc/cudnn/c_api.h"
+
+#include <memory>
+#include <string>
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "cudnn_rnn/cc/cudnn/driver_memory.h"
+#include "cudnn_rnn/cc/cudnn/gpu_queue.h"
+#include "cudnn_rnn/cc/cudnn/plan_cache.h"
+
+struct cudnn_rnn_model {
+  cudnn_rnn::RnnConfig config;
+  cudnn_rnn::CudnnOptions options;
+  std::unique_ptr<cudnn_rnn::CudnnPlanCache> gpu_plans;  // null on a CPU
+};
+
+namespace cudnn_rnn {
+namespace {
+
+std::string& LastError() {
+  static thread_local std::string text;
+  return text;
+}
+
+int Finish(const Status& status) {
+  LastError() = status.message();
+  return static_cast<int>(status.code());
+}
+
+// The enumerator counted by `number`, which must be below `count`.
+template <typename Enumeration>
+Status ReadEnumeration(const char* name, int32_t number, int32_t count, Enumeration* value) {
+  if (number < 0 || number >= count) {
+    return InvalidArgument(name, " must be between 0 and ", count - 1, ", but is ", number, ".");
+  }
+  *value = static_cast<Enumeration>(number);
+  return Status();
+}
+
+Status ReadModel(const cudnn_rnn_model_config& source, cudnn_rnn_model* model) {
+  RnnConfig& config = model->config;
+  CUDNN_RNN_RETURN_IF_ERROR(ReadEnumeration("rnn_mode", source.rnn_mode, 4, &config.mode));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      ReadEnumeration("input_mode", source.input_mode, 3, &config.input_mode));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadEnumeration("direction", source.direction, 2, &config.direction));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadEnumeration("data_type", source.data_type, 4, &config.data_type));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      ReadEnumeration("algorithm", source.algorithm, 5, &model->options.algorithm));
+  config.num_layers = source.num_layers;
+  config.num_units = source.num_units;
+  config.input_size = source.input_size;
+  config.num_proj = source.num_proj;
+  config.seed = source.seed;
+  config.seed2 = source.seed2;
+  config.dropout = source.dropout;
+  model->options.deterministic = source.deterministic != 0;
+  model->options.allow_tf32 = source.allow_tf32 != 0;
+  return Validate(config);
+}
+
+// A call, its plan, and where it runs.
+struct Call {
+  SequenceShape shape;
+  CallOptions options;
+  SerialRunner runner;
+  Execution execution;
+  CudnnPlanCache::Found found;
+};
+
+Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call) {
+  if (source.num_steps < 0 || source.batch_size < 0) {
+    return InvalidArgument("num_steps and batch_size must be at least 0, but are ",
+                           source.num_steps, " and ", source.batch_size, ".");
+  }
+  call->shape = {source.num_steps, source.batch_size, source.time_major != 0};
+  call->options.is_training = source.is_training != 0;
+  call->options.dropout_call = source.dropout_call;
+  call->options.sequence_lengths = source.sequence_lengths;
+  call->options.keeps_reserve_space = source.keeps_reserve_space != 0;
+  call->execution.runner = &call->runner;
+  call->execution.stream = source.stream;
+  if (model->gpu_plans != nullptr) {
+    DriverAllocator allocator(ProcessGpu(), source.stream);
+    return model->gpu_plans->Find(model->config, call->shape, call->options, model->options,
+                                  call->execution, &allocator, &call->found);
+  }
+  std::unique_ptr<RnnPlan> plan;
+  CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(model->config, call->shape, "", &plan));
+  call->found.plan = std::move(plan);
+  return Status();
+}
+
+// On a GPU all buffers must be on the stream's device: work on another's memory ends the process's
+// use of the GPU.
+class DeviceCheck {
+ public:
+  Status Begin(const cudnn_rnn_model& model, void* stream) {
+    if (model.gpu_plans == nullptr) return Status();
+    queue_.reset(new GpuQueue(ProcessGpu(), stream, "checking where buffers are"));
+    CUDNN_RNN_RETURN_IF_ERROR(queue_->Begin());
+    return CUDNN_RNN_DRIVER_CALL(*queue_, cuCtxGetDevice, &device_);
+  }
+
+  Status Check(const char* name, const void* pointer) const {
+    if (queue_ == nullptr || pointer == nullptr) return Status();
+    int device = -1;
+    const int status = queue_->libraries().cuPointerGetAttribute(
+        &device, kCudaPointerAttributeDeviceOrdinal, AddressOf(pointer));
+    if (status == kCudaSuccess && device == device_) return Status();
+    return InvalidArgument(
+        name, " must be in the memory of GPU ", device_, ", but is ",
+        status == kCudaSuccess ? Concatenate("on GPU ", device) : std::string("no memory of a GPU"),
+        ".");
+  }
+
+ private:
+  std::unique_ptr<GpuQueue> queue_;
+  int device_ = -1;
+};
+
+Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_sizes* sizes) {
+  Call call;
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  ParamLayout layout;
+  CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(model->config, &layout));
+  const RnnPlan& plan = *call.found.plan;
+  sizes->params_elements = layout.size();
+  sizes->reserve_space_bytes = plan.ReserveSpaceBytes();
+  sizes->forward_workspace_bytes = plan.ForwardWorkspaceBytes(call.options);
+  sizes->backward_workspace_bytes = plan.BackwardWorkspaceBytes(call.options);
+  sizes->algorithm = static_cast<int32_t>(call.found.algorithm);
+  return Status();
+}
+
+Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
+               const cudnn_rnn_forward_buffers& buffers) {
+  DeviceCheck check;
+  CUDNN_RNN_RETURN_IF_ERROR(check.Begin(*model, source.stream));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("input", buffers.input));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("input_h", buffers.input_h));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("input_c", buffers.input_c));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("params", buffers.params));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output", buffers.output));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output_h", buffers.output_h));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output_c", buffers.output_c));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("reserve_space", buffers.reserve_space));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("workspace", buffers.workspace));
+  Call call;
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  ForwardBuffers forward;
+  forward.input = buffers.input;
+  forward.input_h = buffers.input_h;
+  forward.input_c = buffers.input_c;
+  forward.params = buffers.params;
+  forward.output = buffers.output;
+  forward.output_h = buffers.output_h;
+  forward.output_c = buffers.output_c;
+  forward.reserve_space = buffers.reserve_space;
+  forward.workspace = buffers.workspace;
+  return call.found.plan->Forward(forward, call.options, call.execution);
+}
+
+Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
+                const cudnn_rnn_backward_buffers& buffers) {
+  DeviceCheck check;
+  CUDNN_RNN_RETURN_IF_ERROR(check.Begin(*model, source.stream));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("params", buffers.params));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("reserve_space", buffers.reserve_space));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output_backprop", buffers.output_backprop));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("params_backprop", buffers.params_backprop));
+  CUDNN_RNN_RETURN_IF_ERROR(check.Check("workspace", buffers.workspace));
+  Call call;
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  BackwardBuffers backward;
+  backward.input = buffers.input;
+  backward.input_h = buffers.input_h;
+  backward.input_c = buffers.input_c;
+  backward.params = buffers.params;
+  backward.output = buffers.output;
+  backward.output_h = buffers.output_h;
+  backward.output_backprop = buffers.output_backprop;
+  backward.output_h_backprop = buffers.output_h_backprop;
+  backward.output_c_backprop = buffers.output_c_backprop;
+  backward.reserve_space = buffers.reserve_space;
+  backward.reserve_space_bytes = buffers.reserve_space_bytes;
+  backward.input_backprop = buffers.input_backprop;
+  backward.input_h_backprop = buffers.input_h_backprop;
+  backward.input_c_backprop = buffers.input_c_backprop;
+  backward.params_backprop = buffers.params_backprop;
+  backward.workspace = buffers.workspace;
+  return call.found.plan->Backward(backward, call.options, call.execution);
+}
+
+Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_model** model) {
+  std::unique_ptr<cudnn_rnn_model> created(new cudnn_rnn_model());
+  CUDNN_RNN_RETURN_IF_ERROR(ReadModel(config, created.get()));
+  if (on_gpu) {
+    if (ProcessGpu() == nullptr) return Status(StatusCode::kUnavailable, ProcessGpuReport());
+    created->gpu_plans.reset(new CudnnPlanCache(ProcessGpu()));
+  }
+  *model = created.release();
+  return Status();
+}
+
+std::vector<std::string> SplitAtColons(const std::string& text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = text.find(':', begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) break;
+    begin = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+}  // namespace cudnn_rnn
+
+extern "C" {
+
+const char* cudnn_rnn_last_error(void) { return cudnn_rnn::LastError().c_str(); }
+
+int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file, const char* wheel_folders) {
+  cudnn_rnn::LibrarySearch search;
+  if (driver_name != nullptr) search.driver_name = driver_name;
+  if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
+  if (wheel_folders != nullptr) search.wheel_folders = cudnn_rnn::SplitAtColons(wheel_folders);
+  return cudnn_rnn::Finish(cudnn_rnn::OpenProcessGpu(search));
+}
+
+const char* cudnn_rnn_gpu_report(void) {
+  static thread_local std::string text;
+  text = cudnn_rnn::ProcessGpuReport();
+  return text.c_str();
+}
+
+int cudnn_rnn_model_create(const cudnn_rnn_model_config* config, int on_gpu,
+                           cudnn_rnn_model** model) {
+  return cudnn_rnn::Finish(cudnn_rnn::CreateModel(*config, on_gpu != 0, model));
+}
+
+void cudnn_rnn_model_destroy(cudnn_rnn_model* model) { delete model; }
+
+int cudnn_rnn_prepare(cudnn_rnn_model* model, const cudnn_rnn_call* call, cudnn_rnn_sizes* sizes) {
+  return cudnn_rnn::Finish(cudnn_rnn::Prepare(model, *call, sizes));
+}
+
+int cudnn_rnn_forward(cudnn_rnn_model* model, const cudnn_rnn_call* call,
+                      const cudnn_rnn_forward_buffers* buffers) {
+  return cudnn_rnn::Finish(cudnn_rnn::Forward(model, *call, *buffers));
+}
+
+int cudnn_rnn_backward(cudnn_rnn_model* model, const cudnn_rnn_call* call,
+                       const cudnn_rnn_backward_buffers* buffers) {
+  return cudnn_rnn::Finish(cudnn_rnn::Backward(model, *call, *buffers));
+}
+
+}  // extern "C"

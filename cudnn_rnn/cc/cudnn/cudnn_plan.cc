@@ -1,0 +1,275 @@
+#include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
+
+#include <limits>
+
+#include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
+
+namespace cudnn_rnn {
+namespace {
+
+int CudnnDataType(DataType data_type) {
+  switch (data_type) {
+    case DataType::kHalf:
+      return kCudnnDataHalf;
+    case DataType::kBfloat16:
+      return kCudnnDataBfloat16;
+    case DataType::kDouble:
+      return kCudnnDataDouble;
+    case DataType::kFloat:
+      break;
+  }
+  return kCudnnDataFloat;
+}
+
+int CudnnCellMode(RnnMode mode) {
+  switch (mode) {
+    case RnnMode::kRelu:
+      return kCudnnRnnRelu;
+    case RnnMode::kTanh:
+      return kCudnnRnnTanh;
+    case RnnMode::kGru:
+      return kCudnnGru;
+    case RnnMode::kLstm:
+      break;
+  }
+  return kCudnnLstm;
+}
+
+int MathType(DataType data_type, bool allow_tf32) {
+  switch (data_type) {
+    case DataType::kHalf:
+    case DataType::kBfloat16:
+      return kCudnnTensorOpMath;
+    case DataType::kFloat:  // The default would let cuDNN use TF32.
+      return allow_tf32 ? kCudnnDefaultMath : kCudnnFmaMath;
+    case DataType::kDouble:
+      break;
+  }
+  return kCudnnDefaultMath;
+}
+
+std::string DescribeRun(const RnnConfig& config, const SequenceShape& shape, Algorithm algorithm) {
+  return Concatenate("running ", Describe(config), ", ", shape.num_steps, " steps, batch ",
+                     shape.batch_size, ", algorithm ", Name(algorithm));
+}
+
+}  // namespace
+
+CudnnPlan::CudnnPlan(GpuRuntime* runtime, const RnnConfig& config, const SequenceShape& shape,
+                     const Choices& choices, const ParamLayout& layout,
+                     std::shared_ptr<DropoutState> dropout)
+    : runtime_(runtime),
+      config_(config),
+      shape_(shape),
+      choices_(choices),
+      layout_(layout),
+      dropout_(std::move(dropout)),
+      description_(DescribeRun(config, shape, choices.algorithm)),
+      num_states_(config.num_layers * config.num_directions()),
+      input_width_(config.input_size * SizeOf(config.data_type)),
+      output_width_(config.num_directions() * config.output_size() * SizeOf(config.data_type)),
+      h_width_(config.output_size() * SizeOf(config.data_type)),
+      c_width_(config.num_units * SizeOf(config.data_type)) {}
+
+Status CudnnPlan::Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
+                         const Choices& choices, std::shared_ptr<DropoutState> dropout,
+                         std::shared_ptr<CudnnPlan>* plan) {
+  ParamLayout layout;
+  CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
+  std::shared_ptr<CudnnPlan> created(
+      new CudnnPlan(queue.runtime(), config, shape, choices, layout, std::move(dropout)));
+  CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
+  if (!created->is_empty()) CUDNN_RNN_RETURN_IF_ERROR(created->CreateDescriptors(queue));
+  *plan = std::move(created);
+  return Status();
+}
+
+// cuDNN counts in 32 bits, and all buffers together must be countable in bytes.
+Status CudnnPlan::CheckSizes() const {
+  const struct {
+    const char* name;
+    int64_t value;
+  } sizes[] = {{"num_layers * directions", num_states_},
+               {"num_units", config_.num_units},
+               {"directions * output size", config_.num_directions() * config_.output_size()},
+               {"input_size", config_.input_size},
+               {"the number of steps", shape_.num_steps},
+               {"the batch size", shape_.batch_size}};
+  for (const auto& size : sizes) {
+    if (size.value <= std::numeric_limits<int>::max()) continue;
+    return InvalidArgument(size.name, " must be below 2^31 on a GPU, but is ", size.value, ".");
+  }
+  const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+  const CheckedSize total =
+      rows * (CheckedSize(input_width_) + output_width_) * 4 +
+      CheckedSize(num_states_) * shape_.batch_size * (h_width_ + c_width_) * 8;
+  if (!total.overflowed()) return Status();
+  return InvalidArgument("The model is too large for this input: ", Describe(config_), ", with ",
+                         shape_.num_steps, " steps and batch size ", shape_.batch_size,
+                         " needs more bytes than 64 bits can count.");
+}
+
+Status CudnnPlan::CreateDescriptors(const GpuQueue& queue) {
+  CUDNN_RNN_RETURN_IF_ERROR(rnn_.Create(queue, "cudnnCreateRNNDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(dropout_descriptor_.Create(queue, "cudnnCreateDropoutDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(x_.Create(queue, "cudnnCreateRNNDataDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(y_.Create(queue, "cudnnCreateRNNDataDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(h_.Create(queue, "cudnnCreateTensorDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(c_.Create(queue, "cudnnCreateTensorDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(SetRnnDescriptor(queue));
+  CUDNN_RNN_RETURN_IF_ERROR(SetStateDescriptor(queue, config_.output_size(), h_));
+  CUDNN_RNN_RETURN_IF_ERROR(SetStateDescriptor(queue, config_.num_units, c_));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      SetLengths(queue, std::vector<int>(static_cast<size_t>(shape_.batch_size),
+                                         static_cast<int>(shape_.num_steps))));
+  CUDNN_RNN_RETURN_IF_ERROR(WeightRegions::Create(queue, rnn_.get(), config_, layout_, &weights_));
+  size_t workspace_bytes = 0, reserve_space_bytes = 0;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CUDNN_RNN_CUDNN_CALL(queue, cudnnGetRNNTempSpaceSizes, queue.handle(), rnn_.get(),
+                           choices_.is_training ? kCudnnForwardTraining : kCudnnForwardInference,
+                           x_.get(), &workspace_bytes, &reserve_space_bytes));
+  cudnn_workspace_bytes_ = static_cast<int64_t>(workspace_bytes);
+  reserve_space_bytes_ = choices_.is_training ? static_cast<int64_t>(reserve_space_bytes) : 0;
+  return Status();
+}
+
+Status CudnnPlan::SetRnnDescriptor(const GpuQueue& queue) {
+  if (dropout_ != nullptr) {
+    CUDNN_RNN_RETURN_IF_ERROR(dropout_->Attach(queue, &dropout_descriptor_));
+  } else {
+    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor,
+                                                   dropout_descriptor_.get(), queue.handle(), 0.0f,
+                                                   nullptr, 0, 0));
+  }
+  const int data_type = CudnnDataType(config_.data_type);
+  const bool computes_in_float = data_type != kCudnnDataDouble;
+  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
+      queue, cudnnSetRNNDescriptor_v8, rnn_.get(), CudnnNumber(choices_.algorithm),
+      CudnnCellMode(config_.mode), kCudnnDoubleBias,
+      config_.direction == Direction::kBidirectional ? kCudnnBidirectional : kCudnnUnidirectional,
+      config_.skips_input_projection() ? kCudnnSkipInput : kCudnnLinearInput, data_type,
+      computes_in_float ? kCudnnDataFloat : kCudnnDataDouble,
+      MathType(config_.data_type, choices_.allow_tf32), static_cast<int32_t>(config_.input_size),
+      static_cast<int32_t>(config_.num_units), static_cast<int32_t>(config_.output_size()),
+      static_cast<int32_t>(config_.num_layers), dropout_descriptor_.get(),
+      choices_.is_padded ? kCudnnPaddedIoEnabled : kCudnnPaddedIoDisabled));
+  if (choices_.algorithm != Algorithm::kPersistDynamic) return Status();
+  return CUDNN_RNN_CUDNN_CALL(queue, cudnnBuildRNNDynamic, queue.handle(), rnn_.get(),
+                              static_cast<int>(shape_.batch_size));
+}
+
+// [L * D, B, width], packed.
+Status CudnnPlan::SetStateDescriptor(const GpuQueue& queue, int64_t width,
+                                     const TensorDescriptor& target) {
+  const CheckedSize row = CheckedSize(shape_.batch_size) * width;
+  if (std::numeric_limits<int>::max() < row) {
+    return InvalidArgument("The batch size ", shape_.batch_size, " times ", width,
+                           " units must be below 2^31 on a GPU.");
+  }
+  const int dimensions[] = {static_cast<int>(num_states_), static_cast<int>(shape_.batch_size),
+                            static_cast<int>(width)};
+  const int strides[] = {static_cast<int>(row.value()), static_cast<int>(width), 1};
+  return CUDNN_RNN_CUDNN_CALL(queue, cudnnSetTensorNdDescriptor, target.get(),
+                              CudnnDataType(config_.data_type), 3, dimensions, strides);
+}
+
+Status CudnnPlan::SetLengths(const GpuQueue& queue, const std::vector<int>& lengths) const {
+  if (lengths == lengths_) return Status();
+  lengths_.clear();  // until both descriptors have the new ones
+  const int data_type = CudnnDataType(config_.data_type);
+  const int layout = !shape_.time_major   ? kCudnnLayoutBatchMajorPadded
+                     : choices_.is_padded ? kCudnnLayoutTimeMajorPadded
+                                          : kCudnnLayoutTimeMajorPacked;
+  double zero = 0;  // of every type
+  const struct {
+    const RnnDataDescriptor& descriptor;
+    int64_t vector_size;
+  } sequences[] = {{x_, config_.input_size},
+                   {y_, config_.num_directions() * config_.output_size()}};
+  for (const auto& sequence : sequences) {
+    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
+        queue, cudnnSetRNNDataDescriptor, sequence.descriptor.get(), data_type, layout,
+        static_cast<int>(shape_.num_steps), static_cast<int>(shape_.batch_size),
+        static_cast<int>(sequence.vector_size), lengths.data(), &zero));
+  }
+  lengths_ = lengths;
+  return Status();
+}
+
+CudnnPlan::Lengths CudnnPlan::ReadLengths(const CallOptions& options) const {
+  Lengths lengths;
+  lengths.at_least_one.assign(static_cast<size_t>(shape_.batch_size),
+                              static_cast<int>(shape_.num_steps));
+  for (int64_t b = 0; options.sequence_lengths != nullptr && b < shape_.batch_size; ++b) {
+    const int length = options.sequence_lengths[b];
+    lengths.at_least_one[b] = length > 0 ? length : 1;
+    if (length > 0) continue;
+    std::vector<ZeroRows>& zero_rows = lengths.zero_rows;
+    if (!zero_rows.empty() && zero_rows.back().first + zero_rows.back().count == b) {
+      ++zero_rows.back().count;
+    } else {
+      zero_rows.push_back({b, 1});
+    }
+  }
+  return lengths;
+}
+
+CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
+                                         bool has_zero_lengths, void* memory,
+                                         Workspace* workspace) const {
+  *workspace = Workspace();
+  if (is_empty()) return 0;
+  const bool is_backward = pass == Pass::kBackward;
+  const bool is_lstm = config_.has_cell_state();
+  // In inference a row is read by itself alone, whatever it holds.
+  const bool cleans = has_zero_lengths && choices_.is_training;
+  const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+  const int64_t h_bytes = state_bytes(h_width_);
+  const int64_t c_bytes = is_lstm ? state_bytes(c_width_) : 0;
+  Arena arena(memory);
+  workspace->cudnn = arena.Take<char>(cudnn_workspace_bytes_);
+  if (!weights_.is_dense()) {
+    workspace->weights = arena.Take<char>(weights_.bytes());
+    if (is_backward) workspace->weight_gradients = arena.Take<char>(weights_.bytes());
+  }
+  if (runtime_->libraries->cudnn_version < kCudnnVersionWithoutDeviceLengths) {
+    workspace->device_lengths = arena.Take<int32_t>(shape_.batch_size);
+  }
+  if (is_backward && options.keeps_reserve_space) {
+    workspace->reserve_space = arena.Take<char>(reserve_space_bytes_);
+  }
+  if (cleans) workspace->input = arena.Take<char>(rows * input_width_);
+  if (cleans && is_backward) workspace->output_backprop = arena.Take<char>(rows * output_width_);
+  if (transposes_states() || cleans) {
+    workspace->initial_h = arena.Take<char>(h_bytes);
+    if (is_lstm) workspace->initial_c = arena.Take<char>(c_bytes);
+  }
+  if (transposes_states() || (cleans && is_backward)) {
+    workspace->final_h = arena.Take<char>(h_bytes);
+    if (is_lstm) workspace->final_c = arena.Take<char>(c_bytes);
+  }
+  if (transposes_states() && is_backward) {
+    workspace->initial_h_backprop = arena.Take<char>(h_bytes);
+    if (is_lstm) workspace->initial_c_backprop = arena.Take<char>(c_bytes);
+  }
+  return arena.used();
+}
+
+int64_t CudnnPlan::WorkspaceBytes(Pass pass, const CallOptions& options) const {
+  bool has_zero_lengths = false;
+  for (int64_t b = 0; options.sequence_lengths != nullptr && b < shape_.batch_size; ++b) {
+    has_zero_lengths |= options.sequence_lengths[b] == 0;
+  }
+  Workspace workspace;
+  return DescribeWorkspace(pass, options, has_zero_lengths, nullptr, &workspace).value();
+}
+
+int64_t CudnnPlan::ForwardWorkspaceBytes(const CallOptions& options) const {
+  return WorkspaceBytes(Pass::kForward, options);
+}
+
+int64_t CudnnPlan::BackwardWorkspaceBytes(const CallOptions& options) const {
+  return WorkspaceBytes(Pass::kBackward, options);
+}
+
+}  // namespace cudnn_rnn

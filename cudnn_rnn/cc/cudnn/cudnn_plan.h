@@ -1,0 +1,148 @@
+// RnnPlan through cuDNN, of one algorithm. plan_cache.h makes and keeps them.
+//
+// The parameter buffer is the dense one of core/param_layout.h whatever cuDNN's own weight space is
+// like (weight_regions.h). Sequences of length 0, which cuDNN refuses, run as if of length 1 on
+// zeros, with zero gradients, and what they should give is put in place afterwards; that copies
+// their inputs in training, and only where there are any.
+#ifndef CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
+#define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/arena.h"
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/cudnn/algorithm.h"
+#include "cudnn_rnn/cc/cudnn/descriptors.h"
+#include "cudnn_rnn/cc/cudnn/dropout_state.h"
+#include "cudnn_rnn/cc/cudnn/weight_regions.h"
+
+namespace cudnn_rnn {
+
+// Dropout acts between layers, in training.
+inline bool DropsOut(const RnnConfig& config, bool is_training) {
+  return is_training && config.dropout > 0 && config.num_layers > 1;
+}
+
+class CudnnPlan : public RnnPlan {
+ public:
+  struct Choices {
+    Algorithm algorithm = Algorithm::kStandard;  // not kAuto
+    bool is_training = false;
+    // Sequences may end before the last step. Always so for batch-major shapes.
+    bool is_padded = false;
+    bool allow_tf32 = false;
+  };
+
+  // `dropout` may be null where DropsOut() is false. Fails with kUnimplemented, or with whatever
+  // cuDNN answers, where the algorithm cannot run this model.
+  static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
+                       const Choices& choices, std::shared_ptr<DropoutState> dropout,
+                       std::shared_ptr<CudnnPlan>* plan);
+
+  Algorithm algorithm() const { return choices_.algorithm; }
+
+  int64_t ReserveSpaceBytes() const override { return reserve_space_bytes_; }
+  int64_t ForwardWorkspaceBytes(const CallOptions& options) const override;
+  int64_t BackwardWorkspaceBytes(const CallOptions& options) const override;
+  Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
+                 const Execution& execution) const override;
+  Status Backward(const BackwardBuffers& buffers, const CallOptions& options,
+                  const Execution& execution) const override;
+
+ private:
+  // Neighbouring rows of the batch whose length is 0.
+  struct ZeroRows {
+    int64_t first;
+    int64_t count;
+  };
+  // A call's lengths as cuDNN takes them, and the rows that need more.
+  struct Lengths {
+    std::vector<int> at_least_one;  // [B]
+    std::vector<ZeroRows> zero_rows;
+  };
+  struct Workspace;
+  enum class Pass { kForward, kBackward };
+
+  CudnnPlan(GpuRuntime* runtime, const RnnConfig& config, const SequenceShape& shape,
+            const Choices& choices, const ParamLayout& layout,
+            std::shared_ptr<DropoutState> dropout);
+
+  Status CheckSizes() const;
+  Status CreateDescriptors(const GpuQueue& queue);
+  Status SetRnnDescriptor(const GpuQueue& queue);
+  Status SetStateDescriptor(const GpuQueue& queue, int64_t width, const TensorDescriptor& target);
+  Status SetLengths(const GpuQueue& queue, const std::vector<int>& lengths) const;
+
+  Lengths ReadLengths(const CallOptions& options) const;
+  CheckedSize DescribeWorkspace(Pass pass, const CallOptions& options, bool has_zero_lengths,
+                                void* memory, Workspace* workspace) const;
+  int64_t WorkspaceBytes(Pass pass, const CallOptions& options) const;
+
+  Status QueueForward(const GpuQueue& queue, const ForwardBuffers& buffers,
+                      const CallOptions& options, const Lengths& lengths) const;
+  Status QueueBackward(const GpuQueue& queue, const BackwardBuffers& buffers,
+                       const CallOptions& options, const Lengths& lengths) const;
+  Status QueueBackwardData(const GpuQueue& queue, const BackwardBuffers& buffers,
+                           const Lengths& lengths, const Workspace& workspace, void* reserve_space,
+                           const void** input, const void** initial_h) const;
+  Status QueueBackwardWeights(const GpuQueue& queue, const BackwardBuffers& buffers,
+                              const Workspace& workspace, void* reserve_space, const void* input,
+                              const void* initial_h) const;
+
+  // What cuDNN reads or writes instead of the caller's buffer, if `copy` is not null.
+  Status BringSequence(const GpuQueue& queue, const Lengths& lengths, const void* source,
+                       int64_t width, void* copy, const void** result) const;
+  Status BringState(const GpuQueue& queue, const Lengths& lengths, const void* source,
+                    int64_t width, void* copy, const void** result) const;
+  Status BringWeights(const GpuQueue& queue, const void* params, void* copy,
+                      const void** result) const;
+  Status BringLengths(const GpuQueue& queue, const Lengths& lengths, int32_t* copy) const;
+  Status ReturnState(const GpuQueue& queue, int64_t width, const void* copy, void* target) const;
+
+  // For rows of length 0: 0 in the first step of a sequence; a state as it is.
+  Status ClearFirstStep(const GpuQueue& queue, const Lengths& lengths, int64_t width,
+                        void* sequence) const;
+  Status PassState(const GpuQueue& queue, const Lengths& lengths, int64_t width, const void* source,
+                   void* target) const;
+
+  bool is_empty() const { return shape_.num_steps == 0 || shape_.batch_size == 0; }
+  // The caller's states are in another order than cuDNN's.
+  bool transposes_states() const { return !shape_.time_major && num_states_ > 1; }
+  int64_t state_bytes(int64_t width) const { return num_states_ * shape_.batch_size * width; }
+
+  GpuRuntime* const runtime_;
+  const RnnConfig config_;
+  const SequenceShape shape_;
+  const Choices choices_;
+  const ParamLayout layout_;
+  const std::shared_ptr<DropoutState> dropout_;
+  const std::string description_;
+  const int64_t num_states_;  // L * D
+  // Bytes of one row of each kind.
+  const int64_t input_width_;
+  const int64_t output_width_;
+  const int64_t h_width_;
+  const int64_t c_width_;
+
+  RnnDescriptor rnn_;
+  DropoutDescriptor dropout_descriptor_;
+  RnnDataDescriptor x_;
+  RnnDataDescriptor y_;
+  TensorDescriptor h_;
+  TensorDescriptor c_;
+  WeightRegions weights_;
+  int64_t cudnn_workspace_bytes_ = 0;
+  int64_t reserve_space_bytes_ = 0;
+
+  mutable std::mutex mutex_;  // guards what the data descriptors are set to
+  mutable std::vector<int> lengths_;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_

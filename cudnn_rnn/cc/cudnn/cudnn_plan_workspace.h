@@ -1,0 +1,29 @@
+// The pieces of a cuDNN plan's workspace; null where a call does not need one.
+#ifndef CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_WORKSPACE_H_
+#define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_WORKSPACE_H_
+
+#include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
+
+namespace cudnn_rnn {
+
+struct CudnnPlan::Workspace {
+  void* cudnn;
+  void* weights;  // cuDNN's weight space, where the parameter buffer is not it
+  void* weight_gradients;
+  int32_t* device_lengths;  // [B]
+  void* reserve_space;      // a copy, where the caller's is kept
+  // Copies in which rows of length 0 hold zeros.
+  void* input;
+  void* output_backprop;
+  // States in cuDNN's order [L * D, B, *]; final_* are gradients in the backward pass.
+  void* initial_h;
+  void* initial_c;
+  void* final_h;
+  void* final_c;
+  void* initial_h_backprop;
+  void* initial_c_backprop;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_WORKSPACE_H_

@@ -1,0 +1,39 @@
+#include "cudnn_rnn/cc/cudnn/driver_memory.h"
+
+#include "cudnn_rnn/cc/cudnn/gpu_queue.h"
+
+namespace cudnn_rnn {
+namespace {
+
+class DriverMemory : public DeviceMemory {
+ public:
+  DriverMemory(const GpuLibraries* libraries, void* context, DeviceAddress address)
+      : libraries_(libraries), context_(context), address_(address) {}
+  ~DriverMemory() override {
+    if (libraries_->cuCtxPushCurrent_v2(context_) != kCudaSuccess) return;
+    libraries_->cuMemFree_v2(address_);
+    void* context;
+    libraries_->cuCtxPopCurrent_v2(&context);
+  }
+
+  void* data() override { return reinterpret_cast<void*>(static_cast<uintptr_t>(address_)); }
+
+ private:
+  const GpuLibraries* const libraries_;
+  void* const context_;
+  const DeviceAddress address_;
+};
+
+}  // namespace
+
+Status DriverAllocator::Allocate(int64_t bytes, std::unique_ptr<DeviceMemory>* memory) {
+  GpuQueue queue(runtime_, stream_, Concatenate("allocating ", bytes, " bytes"));
+  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+  DeviceAddress address = 0;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CUDNN_RNN_DRIVER_CALL(queue, cuMemAlloc_v2, &address, static_cast<size_t>(bytes)));
+  memory->reset(new DriverMemory(runtime_->libraries.get(), queue.context(), address));
+  return Status();
+}
+
+}  // namespace cudnn_rnn

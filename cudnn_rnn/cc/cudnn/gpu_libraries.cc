@@ -1,0 +1,192 @@
+#include "cudnn_rnn/cc/cudnn/gpu_libraries.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+namespace cudnn_rnn {
+namespace {
+
+std::string LastLoaderError() {
+  const char* text = dlerror();
+  return text == nullptr ? "unknown error" : text;
+}
+
+// The file that the loader chose.
+std::string PathOf(void* library, const std::string& name) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name[0] == '\0') {
+    return name;
+  }
+  return map->l_name;
+}
+
+template <typename Function>
+Status FindFunction(void* library, const std::string& path, const char* symbol,
+                    Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, symbol));
+  if (*function != nullptr) return Status();
+  return Status(StatusCode::kUnavailable,
+                Concatenate(path, " has no function ", symbol,
+                            "; it is not the library it should be, or damaged."));
+}
+
+Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
+  dlerror();
+  void* driver = dlopen(search.driver_name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) {
+    return Status(StatusCode::kUnavailable,
+                  Concatenate("There is no NVIDIA driver: ", LastLoaderError(), "."));
+  }
+  libraries->driver_path = PathOf(driver, search.driver_name);
+#define CUDNN_RNN_FIND(symbol, parameters) \
+  CUDNN_RNN_RETURN_IF_ERROR(               \
+      FindFunction(driver, libraries->driver_path, #symbol, &libraries->symbol));
+  CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_FIND)
+#undef CUDNN_RNN_FIND
+  const std::string what = "looking for a GPU";
+  CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(*libraries, libraries->cuInit(0), "cuInit", what));
+  CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(*libraries,
+                                        libraries->cuDriverGetVersion(&libraries->driver_version),
+                                        "cuDriverGetVersion", what));
+  int num_devices = 0;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckDriver(*libraries, libraries->cuDeviceGetCount(&num_devices), "cuDeviceGetCount", what));
+  if (num_devices > 0) return Status();
+  return Status(StatusCode::kUnavailable,
+                "The NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it).");
+}
+
+// Collects what was tried, for the text of a failure.
+class CudnnSearch {
+ public:
+  // True if `name` opened as a cuDNN that can be used.
+  bool Try(const std::string& where, const std::string& name, int flags, GpuLibraries* libraries) {
+    dlerror();
+    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
+    if (library == nullptr) {
+      const std::string problem = (flags & RTLD_NOLOAD) ? "not loaded" : LastLoaderError();
+      Note(where, name, problem);
+      return false;
+    }
+    const Status status = Use(library, name, libraries);
+    if (status.ok()) return true;
+    Note(where, name, status.message());
+    return false;
+  }
+
+  Status NotFound() const {
+    return Status(StatusCode::kUnavailable,
+                  Concatenate("No cuDNN ", CudnnVersionText(kOldestCudnnVersion),
+                              " or newer was found. Tried:", tried_,
+                              "\nInstall one where TensorFlow finds it (pip install "
+                              "nvidia-cudnn-cu12), or name the file in CUDNN_RNN_CUDNN_LIBRARY."));
+  }
+
+ private:
+  void Note(const std::string& where, const std::string& name, const std::string& problem) {
+    tried_ += Concatenate("\n  ", where, ": ", name, ": ", problem);
+  }
+
+  static Status Use(void* library, const std::string& name, GpuLibraries* libraries) {
+    libraries->cudnn_path = PathOf(library, name);
+    const std::string& path = libraries->cudnn_path;
+    CUDNN_RNN_RETURN_IF_ERROR(
+        FindFunction(library, path, "cudnnGetVersion", &libraries->cudnnGetVersion));
+    libraries->cudnn_version = libraries->cudnnGetVersion();
+    if (libraries->cudnn_version < kOldestCudnnVersion) {
+      return Status(
+          StatusCode::kUnavailable,
+          Concatenate("version ", CudnnVersionText(libraries->cudnn_version), " is too old, ",
+                      CudnnVersionText(kOldestCudnnVersion), " or newer is needed"));
+    }
+    CUDNN_RNN_RETURN_IF_ERROR(
+        FindFunction(library, path, "cudnnGetErrorString", &libraries->cudnnGetErrorString));
+#define CUDNN_RNN_FIND(symbol, parameters) \
+  CUDNN_RNN_RETURN_IF_ERROR(FindFunction(library, path, #symbol, &libraries->symbol));
+    CUDNN_RNN_CUDNN_FUNCTIONS(CUDNN_RNN_FIND)
+#undef CUDNN_RNN_FIND
+    return Status();
+  }
+
+  std::string tried_;
+};
+
+Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
+  CudnnSearch tries;
+  if (!search.cudnn_file.empty()) {
+    if (tries.Try("the named file", search.cudnn_file, 0, libraries)) return Status();
+    return tries.NotFound();
+  }
+  for (const std::string& name : search.cudnn_names) {
+    if (tries.Try("loaded already", name, RTLD_NOLOAD, libraries)) return Status();
+  }
+  for (const std::string& folder : search.wheel_folders) {
+    for (const std::string& name : search.cudnn_names) {
+      if (tries.Try("wheel", folder + "/" + name, 0, libraries)) return Status();
+    }
+  }
+  for (const std::string& name : search.cudnn_names) {
+    if (tries.Try("the loader's path", name, 0, libraries)) return Status();
+  }
+  return tries.NotFound();
+}
+
+StatusCode CodeOfCudnn(int status) {
+  // cuDNN 8's numbers are below 100, cuDNN 9's are grouped by thousands.
+  switch (status) {
+    case 2:     // 8: ALLOC_FAILED
+    case 4003:  // 9: HOST_ALLOCATION_FAILED
+    case 4004:  // 9: DEVICE_ALLOCATION_FAILED
+      return StatusCode::kResourceExhausted;
+    case 6:  // 8: ARCH_MISMATCH
+    case 9:  // 8: NOT_SUPPORTED
+      return StatusCode::kUnimplemented;
+    default:
+      return status / 1000 == 3 ? StatusCode::kUnimplemented : StatusCode::kInternal;
+  }
+}
+
+}  // namespace
+
+Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries) {
+  std::unique_ptr<GpuLibraries> opened(new GpuLibraries());
+  CUDNN_RNN_RETURN_IF_ERROR(OpenDriver(search, opened.get()));
+  CUDNN_RNN_RETURN_IF_ERROR(OpenCudnn(search, opened.get()));
+  *libraries = std::move(opened);
+  return Status();
+}
+
+std::string CudnnVersionText(size_t version) {
+  // 8: major * 1000 + minor * 100 + patch; from 9 on: major * 10000 + minor * 100 + patch.
+  const size_t unit = version >= 90000 ? 10000 : 1000;
+  return Concatenate(version / unit, ".", version % unit / 100, ".", version % 100);
+}
+
+std::string DriverVersionText(int version) {
+  return Concatenate(version / 1000, ".", version % 1000 / 10);
+}
+
+Status CheckDriver(const GpuLibraries& libraries, int status, const char* call,
+                   const std::string& what) {
+  if (status == kCudaSuccess) return Status();
+  const char* text = nullptr;
+  if (libraries.cuGetErrorString(status, &text) != kCudaSuccess || text == nullptr) {
+    text = "unknown error";
+  }
+  const bool out_of_memory = status == kCudaErrorOutOfMemory;
+  return Status(
+      out_of_memory ? StatusCode::kResourceExhausted : StatusCode::kInternal,
+      Concatenate(call, " failed with CUDA error ", status, " (", text, ") while ", what, "."));
+}
+
+Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,
+                  const std::string& what) {
+  if (status == kCudnnSuccess) return Status();
+  const char* text = libraries.cudnnGetErrorString(status);
+  return Status(
+      CodeOfCudnn(status),
+      Concatenate(call, " failed with status ", status, " (", text == nullptr ? "unknown" : text,
+                  ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, "."));
+}
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,75 @@
+// One call's work on a GPU's stream. While it lives, the stream's context is current on this thread
+// and a cuDNN handle is borrowed. Nothing here waits for the device.
+#ifndef CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
+#define CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
+
+namespace cudnn_rnn {
+
+// Calls a function of the libraries and names it, and what the queue is doing, in the error.
+#define CUDNN_RNN_DRIVER_CALL(queue, function, ...) \
+  (queue).CheckDriverStatus((queue).libraries().function(__VA_ARGS__), #function)
+#define CUDNN_RNN_CUDNN_CALL(queue, function, ...) \
+  (queue).CheckCudnnStatus((queue).libraries().function(__VA_ARGS__), #function)
+
+// `height` rows of `width` bytes, the starts of two rows `pitch` bytes apart.
+struct ByteRows {
+  int64_t width;
+  int64_t height;
+  int64_t source_pitch;
+  int64_t target_pitch;
+};
+
+class GpuQueue {
+ public:
+  // `what` says what is being done, for errors: "running ...".
+  GpuQueue(GpuRuntime* runtime, void* stream, std::string what)
+      : runtime_(runtime), stream_(stream), what_(std::move(what)) {}
+  ~GpuQueue();
+  GpuQueue(const GpuQueue&) = delete;
+  GpuQueue& operator=(const GpuQueue&) = delete;
+
+  // Before anything else.
+  Status Begin();
+
+  const GpuLibraries& libraries() const { return *runtime_->libraries; }
+  GpuRuntime* runtime() const { return runtime_; }
+  void* stream() const { return stream_; }
+  void* context() const { return context_; }
+  void* handle() const { return handle_; }
+
+  Status CheckDriverStatus(int status, const char* function) const {
+    return CheckDriver(libraries(), status, function, what_);
+  }
+  Status CheckCudnnStatus(int status, const char* function) const {
+    return CheckCudnn(libraries(), status, function, what_);
+  }
+
+  // On the stream; of 0 bytes they do nothing.
+  Status Copy(void* target, const void* source, int64_t bytes) const;
+  Status CopyRows(void* target, const void* source, const ByteRows& rows) const;
+  // `source` is read before the call returns.
+  Status CopyFromHost(void* target, const void* source, int64_t bytes) const;
+  Status Clear(void* target, int64_t bytes) const;
+
+ private:
+  GpuRuntime* const runtime_;
+  void* const stream_;
+  const std::string what_;
+  void* context_ = nullptr;
+  void* handle_ = nullptr;
+  bool context_pushed_ = false;
+};
+
+inline DeviceAddress AddressOf(const void* pointer) {
+  return static_cast<DeviceAddress>(reinterpret_cast<uintptr_t>(pointer));
+}
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_

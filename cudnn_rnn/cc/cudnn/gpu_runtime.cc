@@ -1,0 +1,97 @@
+#include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
+
+namespace cudnn_rnn {
+
+HandlePool::~HandlePool() {
+  for (const auto& entry : idle_) {
+    if (libraries_->cuCtxPushCurrent_v2(entry.first) != kCudaSuccess) continue;
+    libraries_->cudnnDestroy(entry.second);
+    void* context;
+    libraries_->cuCtxPopCurrent_v2(&context);
+  }
+}
+
+Status HandlePool::Borrow(void* context, const std::string& what, void** handle) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = idle_.find(context);
+    if (found != idle_.end()) {
+      *handle = found->second;
+      idle_.erase(found);
+      return Status();
+    }
+  }
+  return CheckCudnn(*libraries_, libraries_->cudnnCreate(handle), "cudnnCreate", what);
+}
+
+void HandlePool::GiveBack(void* context, void* handle) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.emplace(context, handle);
+}
+
+namespace {
+
+struct Process {
+  std::mutex mutex;
+  bool tried = false;
+  Status status;
+  GpuRuntime* runtime = nullptr;
+};
+
+Process& TheProcess() {
+  static Process* process = new Process();
+  return *process;
+}
+
+std::string DescribeDevices(const GpuLibraries& libraries) {
+  std::string text;
+  int num_devices = 0;
+  if (libraries.cuDeviceGetCount(&num_devices) != kCudaSuccess) return text;
+  for (int ordinal = 0; ordinal < num_devices; ++ordinal) {
+    int device, major, minor;
+    char name[256] = "";
+    if (libraries.cuDeviceGet(&device, ordinal) == kCudaSuccess &&
+        libraries.cuDeviceGetName(name, sizeof(name), device) == kCudaSuccess &&
+        libraries.cuDeviceGetAttribute(&major, kCudaDeviceAttributeComputeCapabilityMajor,
+                                       device) == kCudaSuccess &&
+        libraries.cuDeviceGetAttribute(&minor, kCudaDeviceAttributeComputeCapabilityMinor,
+                                       device) == kCudaSuccess) {
+      text +=
+          Concatenate("\nGPU ", ordinal, ": ", name, ", compute capability ", major, ".", minor);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Status OpenProcessGpu(const LibrarySearch& search) {
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  if (process.tried) return process.status;
+  process.tried = true;
+  std::unique_ptr<GpuLibraries> libraries;
+  process.status = OpenGpuLibraries(search, &libraries);
+  if (process.status.ok()) process.runtime = new GpuRuntime(std::move(libraries));
+  return process.status;
+}
+
+GpuRuntime* ProcessGpu() {
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  return process.runtime;
+}
+
+std::string ProcessGpuReport() {
+  Process& process = TheProcess();
+  std::lock_guard<std::mutex> lock(process.mutex);
+  if (!process.tried) return "The GPU's libraries were not looked for.";
+  if (process.runtime == nullptr) return process.status.message();
+  const GpuLibraries& libraries = *process.runtime->libraries;
+  return Concatenate("cuDNN ", CudnnVersionText(libraries.cudnn_version), ": ",
+                     libraries.cudnn_path, "\nNVIDIA driver for CUDA ",
+                     DriverVersionText(libraries.driver_version), ": ", libraries.driver_path,
+                     DescribeDevices(libraries));
+}
+
+}  // namespace cudnn_rnn
