@@ -12,15 +12,18 @@ CORE_SOURCES = [
 ]
 
 CPU_SOURCES = [
+    "cpu/buffer_exchange.cc",
     "cpu/cpu_plan.cc",
     "cpu/dropout.cc",
     "cpu/engine.cc",
     "cpu/engine_backward.cc",
+    "cpu/engine_steps.cc",
     "cpu/gemm.cc",
     "cpu/kernels_avx2.cc",
     "cpu/kernels_avx512.cc",
     "cpu/kernels_portable.cc",
     "cpu/kernels.cc",
+    "cpu/packed_sequences.cc",
 ]
 
 CUDNN_SOURCES = [
@@ -57,14 +60,16 @@ HEADERS = [
     "core/rnn_plan.h",
     "core/status.h",
     "cpu/activations.h",
+    "cpu/buffer_exchange.h",
     "cpu/cpu_plan.h",
     "cpu/dropout.h",
     "cpu/engine.h",
     "cpu/engine_layers.h",
+    "cpu/float16.h",
     "cpu/gemm.h",
-    "cpu/half.h",
     "cpu/kernels.h",
     "cpu/kernels.inc",
+    "cpu/packed_sequences.h",
     "cudnn/algorithm.h",
     "cudnn/algorithm_trial.h",
     "cudnn/bfloat16_kernels.h",

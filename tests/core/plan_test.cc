@@ -9,7 +9,7 @@
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/half.h"
+#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
 

@@ -1,6 +1,8 @@
-// Places pieces in one block of memory.
+// Aligned pieces of one block of memory.
 #ifndef CUDNN_RNN_CC_CORE_ARENA_H_
 #define CUDNN_RNN_CC_CORE_ARENA_H_
+
+#include <cstdint>
 
 #include "cudnn_rnn/cc/core/checked_math.h"
 

@@ -87,6 +87,11 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
         "returned together with it. Pass output, output_h, output_c and reserve_space of one "
         "forward call.");
   }
+  if (header.identity.lengths != identity.lengths) {
+    return InvalidArgument(
+        "reserve_space is that of a forward call with other sequence_lengths. Pass the "
+        "sequence_lengths of the forward call that this gradient belongs to.");
+  }
   *dropout_call = header.dropout_call;
   return Status();
 }

@@ -17,6 +17,7 @@ constexpr int64_t kReserveHeaderBytes = 64;
 struct ReserveSpaceIdentity {
   uint64_t plan = 0;      // of the config and the shape: PlanFingerprint
   uint64_t output_h = 0;  // of the call: Fingerprint of its final hidden states
+  uint64_t lengths = 0;   // of the call: Fingerprint of its sequence lengths, 0 where all are full
 };
 
 // A 64-bit hash of the bytes.

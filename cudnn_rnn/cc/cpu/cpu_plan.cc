@@ -1,34 +1,19 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/reserve_space.h"
+#include "cudnn_rnn/cc/cpu/buffer_exchange.h"
 #include "cudnn_rnn/cc/cpu/engine.h"
-#include "cudnn_rnn/cc/cpu/half.h"
+#include "cudnn_rnn/cc/cpu/packed_sequences.h"
 
 namespace cudnn_rnn {
 namespace {
 
-// Elements of each kind of buffer.
-struct BufferSizes {
-  CheckedSize input;
-  CheckedSize state;
-  CheckedSize params;
-  CheckedSize output;
-};
-
-BufferSizes SizesOf(const RnnConfig& config, const ParamLayout& layout, int64_t num_steps,
-                    int64_t batch_size) {
-  const CheckedSize rows = CheckedSize(num_steps) * batch_size;
-  const CheckedSize width = CheckedSize(config.num_directions()) * config.num_units;
-  return {rows * config.input_size, width * config.num_layers * batch_size, layout.size(),
-          rows * width};
-}
-
-// Storage is what the caller's buffers hold, Real what the engine computes in. Where they differ
-// (half), the workspace holds copies in Real after the engine's own part.
+// Storage is what the caller's buffers hold, Real what the engine computes in. The workspace holds
+// the engine's own part, then the packed sequences, then copies of buffers that are not in the
+// engine's form.
 template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:
@@ -38,19 +23,20 @@ class CpuPlan : public RnnPlan {
     CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
     const Kernels<Real>* kernels;
     CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, &kernels));
-    const BufferSizes sizes = SizesOf(config, layout, shape.num_steps, shape.batch_size);
-    std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, sizes, *kernels));
-    CUDNN_RNN_RETURN_IF_ERROR(created->MeasureBuffers(shape.num_steps, shape.batch_size));
+    std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, *kernels));
+    CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
     *plan = std::move(created);
     return Status();
   }
 
-  int64_t ReserveSpaceBytes() const override { return reserve_space_bytes_; }
-  int64_t ForwardWorkspaceBytes(const CallOptions& options) const override {
-    return options.is_training ? training_workspace_bytes_ : inference_workspace_bytes_;
+  int64_t ReserveSpaceBytes() const override {
+    return (engine_.ReserveSpaceBytes() + kReserveHeaderBytes).value();
   }
-  int64_t BackwardWorkspaceBytes(const CallOptions&) const override {
-    return backward_workspace_bytes_;
+  int64_t ForwardWorkspaceBytes(const CallOptions& options) const override {
+    return ForwardWorkspaceSize(options).value();
+  }
+  int64_t BackwardWorkspaceBytes(const CallOptions& options) const override {
+    return BackwardWorkspaceSize(options).value();
   }
 
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
@@ -60,186 +46,230 @@ class CpuPlan : public RnnPlan {
 
  private:
   CpuPlan(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
-          const BufferSizes& sizes, const Kernels<Real>& kernels)
+          const Kernels<Real>& kernels)
       : config_(config),
-        sizes_(sizes),
+        shape_(shape),
+        num_params_(layout.size()),
         plan_fingerprint_(PlanFingerprint(config, shape)),
-        engine_(config, layout, shape.num_steps, shape.batch_size, kernels) {}
+        engine_(config, layout, shape, kernels) {}
 
-  Status MeasureBuffers(int64_t num_steps, int64_t batch_size);
+  // How often each kind of buffer occurs in a call.
+  struct BufferCounts {
+    int64_t inputs;
+    int64_t outputs;
+    int64_t states;  // h as well as c
+    int64_t params;
+  };
+  CheckedSize ExchangeSize(const CallOptions& options, const BufferCounts& counts) const;
+  CheckedSize ForwardWorkspaceSize(const CallOptions& options) const;
+  CheckedSize BackwardWorkspaceSize(const CallOptions& options) const;
+  Status CheckSizes() const;
 
-  static constexpr bool kConverts = !std::is_same<Storage, Real>::value;
+  // The lengths, or null where all are full, which needs no packing.
+  const int32_t* ShorterLengths(const CallOptions& options) const;
+  PackedSequences Pack(const int32_t* lengths, Arena* arena) const;
+  BufferShape SequenceBuffer(const PackedSequences& sequences, int64_t width) const;
+  BufferShape StateBuffer(const PackedSequences& sequences, int64_t width) const;
+  BufferShape ParamsBuffer() const;
+  ReserveSpaceIdentity IdentityOf(const int32_t* lengths, const void* output_h) const;
 
-  // A copy in Real, or the buffer itself where it is in Real already.
-  const Real* Read(const void* buffer, CheckedSize size, Arena* arena,
-                   ParallelRunner* runner) const;
-  // Where the engine may write what Store then converts.
-  Real* Room(void* buffer, CheckedSize size, Arena* arena) const;
-  void Store(const Real* values, CheckedSize size, void* buffer, ParallelRunner* runner) const;
-
-  int64_t cell_state_size() const { return config_.has_cell_state() ? sizes_.state.value() : 0; }
+  int64_t num_stacks() const { return config_.num_layers * config_.num_directions(); }
+  int64_t output_width() const { return config_.num_directions() * config_.output_size(); }
+  // Without a cell state its buffers are empty.
+  int64_t cell_width() const { return config_.has_cell_state() ? config_.num_units : 0; }
 
   const RnnConfig config_;
-  const BufferSizes sizes_;
+  const SequenceShape shape_;
+  const int64_t num_params_;
   const uint64_t plan_fingerprint_;
   const Engine<Real> engine_;
-  int64_t reserve_space_bytes_ = 0;
-  int64_t training_workspace_bytes_ = 0;
-  int64_t inference_workspace_bytes_ = 0;
-  int64_t backward_workspace_bytes_ = 0;
 };
 
+// Of the packed sequences and of copies.
 template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::MeasureBuffers(int64_t num_steps, int64_t batch_size) {
-  CheckedSize forward_copies(0), backward_copies(0);
-  if (kConverts) {
-    Arena forward(nullptr), backward(nullptr);
-    const CheckedSize state = sizes_.state;
-    const CheckedSize params = sizes_.params;
-    for (const CheckedSize& size :
-         {sizes_.input, state, state, params, sizes_.output, state, state}) {
-      forward.Take<Real>(size);
-    }
-    for (const CheckedSize& size :
-         {sizes_.input, state, state, params, sizes_.output, sizes_.output, state, state,
-          sizes_.input, state, state, params}) {
-      backward.Take<Real>(size);
-    }
-    forward_copies = forward.used();
-    backward_copies = backward.used();
+CheckedSize CpuPlan<Storage, Real>::ExchangeSize(const CallOptions& options,
+                                                 const BufferCounts& counts) const {
+  constexpr bool kConverts = !std::is_same<Storage, Real>::value;
+  const bool packs = options.sequence_lengths != nullptr;
+  Arena arena(nullptr);
+  const auto take = [&arena](int64_t count, CheckedSize num_elements) {
+    for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
+  };
+  if (packs) arena.Take<int64_t>(PackedSequences::NumElements(shape_));
+  if (kConverts) take(counts.params, num_params_);
+  if (kConverts || packs || !shape_.time_major) {
+    const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+    const CheckedSize state_rows = CheckedSize(num_stacks()) * shape_.batch_size;
+    take(counts.inputs, rows * config_.input_size);
+    take(counts.outputs, rows * output_width());
+    take(counts.states, state_rows * config_.output_size());
+    take(counts.states, state_rows * cell_width());
   }
-  const CheckedSize reserve_space = engine_.ReserveSpaceBytes() + kReserveHeaderBytes;
-  const CheckedSize training = engine_.ForwardWorkspaceBytes(true) + forward_copies;
-  const CheckedSize inference = engine_.ForwardWorkspaceBytes(false) + forward_copies;
-  const CheckedSize backward = engine_.BackwardWorkspaceBytes() + backward_copies;
-  const CheckedSize total = reserve_space + training + inference + backward +
-                            (sizes_.input + sizes_.output + sizes_.state) * 8;
-  if (total.overflowed()) {
-    return InvalidArgument("The model is too large for this input: with ", num_steps,
-                           " steps and batch size ", batch_size, ", num_layers ",
-                           config_.num_layers, ", num_units ", config_.num_units, ", input_size ",
-                           config_.input_size, " need more bytes than 64 bits can count.");
-  }
-  reserve_space_bytes_ = reserve_space.value();
-  training_workspace_bytes_ = training.value();
-  inference_workspace_bytes_ = inference.value();
-  backward_workspace_bytes_ = backward.value();
-  return Status();
-}
-
-constexpr int64_t kConversionBlock = 8192;
-constexpr int64_t kConversionCycles = kConversionBlock * 4;
-
-template <typename Function>
-void ForBlocks(int64_t size, ParallelRunner* runner, const Function& function) {
-  const int64_t num_blocks = (size + kConversionBlock - 1) / kConversionBlock;
-  runner->Run(num_blocks, kConversionCycles, [&](int64_t begin, int64_t end) {
-    const int64_t last = std::min(size, end * kConversionBlock);
-    for (int64_t i = begin * kConversionBlock; i < last; ++i) function(i);
-  });
-}
-
-void Convert(const uint16_t* source, int64_t size, float* target, ParallelRunner* runner) {
-  ForBlocks(size, runner, [=](int64_t i) { target[i] = HalfToFloat(source[i]); });
-}
-
-void Convert(const float* source, int64_t size, uint16_t* target, ParallelRunner* runner) {
-  ForBlocks(size, runner, [=](int64_t i) { target[i] = FloatToHalf(source[i]); });
-}
-
-// Never called: where types agree nothing is converted.
-template <typename T>
-void Convert(const T*, int64_t, T*, ParallelRunner*) {}
-
-template <typename Storage, typename Real>
-const Real* CpuPlan<Storage, Real>::Read(const void* buffer, CheckedSize size, Arena* arena,
-                                         ParallelRunner* runner) const {
-  if (!kConverts) return static_cast<const Real*>(buffer);
-  Real* values = arena->Take<Real>(size);
-  if (buffer != nullptr) {
-    Convert(static_cast<const Storage*>(buffer), size.value(), values, runner);
-  }
-  return values;
+  return arena.used();
 }
 
 template <typename Storage, typename Real>
-Real* CpuPlan<Storage, Real>::Room(void* buffer, CheckedSize size, Arena* arena) const {
-  return kConverts ? arena->Take<Real>(size) : static_cast<Real*>(buffer);
+CheckedSize CpuPlan<Storage, Real>::ForwardWorkspaceSize(const CallOptions& options) const {
+  // Outputs are counted with what they are the output of.
+  return engine_.ForwardWorkspaceBytes(options.is_training) +
+         ExchangeSize(options, {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
 }
 
 template <typename Storage, typename Real>
-void CpuPlan<Storage, Real>::Store(const Real* values, CheckedSize size, void* buffer,
-                                   ParallelRunner* runner) const {
-  if (kConverts && buffer != nullptr) {
-    Convert(values, size.value(), static_cast<Storage*>(buffer), runner);
+CheckedSize CpuPlan<Storage, Real>::BackwardWorkspaceSize(const CallOptions& options) const {
+  return engine_.BackwardWorkspaceBytes() +
+         ExchangeSize(options, {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
+}
+
+template <typename Storage, typename Real>
+Status CpuPlan<Storage, Real>::CheckSizes() const {
+  const int32_t some_lengths[1] = {};
+  CallOptions largest;
+  largest.sequence_lengths = some_lengths;
+  CheckedSize total = engine_.ReserveSpaceBytes() + kReserveHeaderBytes;
+  total = total + ExchangeSize(largest, {2, 2, 3, 2}) + engine_.BackwardWorkspaceBytes();
+  for (const bool is_training : {false, true}) {
+    total = total + engine_.ForwardWorkspaceBytes(is_training);
   }
+  // Buffers of the caller, which no workspace need hold copies of.
+  const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+  const CheckedSize state_rows = CheckedSize(num_stacks()) * shape_.batch_size;
+  total = total + (rows * (CheckedSize(config_.input_size) + output_width()) +
+                   state_rows * config_.num_units) *
+                      8;
+  if (!total.overflowed()) return Status();
+  return InvalidArgument("The model is too large for this input: with ", shape_.num_steps,
+                         " steps and batch size ", shape_.batch_size, ", num_layers ",
+                         config_.num_layers, ", num_units ", config_.num_units, ", input_size ",
+                         config_.input_size, " need more bytes than 64 bits can count.");
+}
+
+template <typename Storage, typename Real>
+const int32_t* CpuPlan<Storage, Real>::ShorterLengths(const CallOptions& options) const {
+  const int32_t* lengths = options.sequence_lengths;
+  if (lengths == nullptr) return nullptr;
+  const bool all_full = std::all_of(lengths, lengths + shape_.batch_size,
+                                    [this](int32_t n) { return n == shape_.num_steps; });
+  return all_full ? nullptr : lengths;
+}
+
+template <typename Storage, typename Real>
+PackedSequences CpuPlan<Storage, Real>::Pack(const int32_t* lengths, Arena* arena) const {
+  if (lengths == nullptr) return PackedSequences(shape_);
+  return PackedSequences(shape_, lengths,
+                         arena->Take<int64_t>(PackedSequences::NumElements(shape_)));
+}
+
+template <typename Storage, typename Real>
+BufferShape CpuPlan<Storage, Real>::SequenceBuffer(const PackedSequences& sequences,
+                                                   int64_t width) const {
+  const int64_t rows = shape_.num_steps * shape_.batch_size;
+  const RowMap map = {shape_.num_steps, shape_.batch_size, shape_.time_major, sequences.positions(),
+                      rows};
+  return {map, rows, sequences.num_rows(), width};
+}
+
+template <typename Storage, typename Real>
+BufferShape CpuPlan<Storage, Real>::StateBuffer(const PackedSequences& sequences,
+                                                int64_t width) const {
+  const int64_t rows = num_stacks() * shape_.batch_size;
+  const RowMap map = {num_stacks(), shape_.batch_size, shape_.time_major, sequences.order(),
+                      shape_.batch_size};
+  return {map, rows, rows, width};
+}
+
+template <typename Storage, typename Real>
+BufferShape CpuPlan<Storage, Real>::ParamsBuffer() const {
+  const RowMap map = {num_params_, 1, true, nullptr, 1};
+  return {map, num_params_, num_params_, 1};
+}
+
+template <typename Storage, typename Real>
+ReserveSpaceIdentity CpuPlan<Storage, Real>::IdentityOf(const int32_t* lengths,
+                                                        const void* output_h) const {
+  const int64_t state_elements = num_stacks() * shape_.batch_size * config_.output_size();
+  ReserveSpaceIdentity identity;
+  identity.plan = plan_fingerprint_;
+  identity.output_h = Fingerprint(output_h, state_elements * static_cast<int64_t>(sizeof(Storage)));
+  if (lengths != nullptr) {
+    identity.lengths =
+        Fingerprint(lengths, shape_.batch_size * static_cast<int64_t>(sizeof(int32_t)));
+  }
+  return identity;
 }
 
 template <typename Storage, typename Real>
 Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const CallOptions& options,
                                        const Execution& execution) const {
+  CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
+  const int32_t* const lengths = ShorterLengths(options);
   const bool is_training = options.is_training;
-  const int64_t dropout_call = options.dropout_call;
-  ParallelRunner* const runner = execution.runner;
-  char* workspace = static_cast<char*>(buffers.workspace);
-  Arena copies(kConverts ? workspace + engine_.ForwardWorkspaceBytes(is_training).value()
-                         : nullptr);
-  const int64_t cells = cell_state_size();
+  Arena arena(static_cast<char*>(buffers.workspace) +
+              engine_.ForwardWorkspaceBytes(is_training).value());
+  const PackedSequences sequences = Pack(lengths, &arena);
+  const BufferShape input = SequenceBuffer(sequences, config_.input_size);
+  const BufferShape output = SequenceBuffer(sequences, output_width());
+  const BufferShape hidden = StateBuffer(sequences, config_.output_size());
+  const BufferShape cell = StateBuffer(sequences, cell_width());
+  const BufferExchange<Storage, Real> exchange(&arena, execution.runner);
   ForwardTensors<Real> tensors;
-  tensors.input = Read(buffers.input, sizes_.input, &copies, runner);
-  tensors.input_h = Read(buffers.input_h, sizes_.state, &copies, runner);
-  tensors.input_c = Read(buffers.input_c, cells, &copies, runner);
-  tensors.params = Read(buffers.params, sizes_.params, &copies, runner);
-  tensors.output = Room(buffers.output, sizes_.output, &copies);
-  tensors.output_h = Room(buffers.output_h, sizes_.state, &copies);
-  tensors.output_c = Room(buffers.output_c, cells, &copies);
+  tensors.input = exchange.Read(buffers.input, input);
+  tensors.input_h = exchange.Read(buffers.input_h, hidden);
+  tensors.input_c = exchange.Read(buffers.input_c, cell);
+  tensors.params = exchange.Read(buffers.params, ParamsBuffer());
+  tensors.output = exchange.Room(buffers.output, output);
+  tensors.output_h = exchange.Room(buffers.output_h, hidden);
+  tensors.output_c = exchange.Room(buffers.output_c, cell);
   tensors.reserve_space =
       is_training ? static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes : nullptr;
-  tensors.workspace = workspace;
-  engine_.Forward(tensors, is_training, dropout_call, runner);
-  Store(tensors.output, sizes_.output, buffers.output, runner);
-  Store(tensors.output_h, sizes_.state, buffers.output_h, runner);
-  Store(tensors.output_c, cells, buffers.output_c, runner);
+  tensors.workspace = buffers.workspace;
+  engine_.Forward(tensors, sequences, is_training, options.dropout_call, execution.runner);
+  exchange.Store(tensors.output, output, buffers.output);
+  exchange.Store(tensors.output_h, hidden, buffers.output_h);
+  exchange.Store(tensors.output_c, cell, buffers.output_c);
   if (is_training) {
-    const int64_t state_bytes = sizes_.state.value() * static_cast<int64_t>(sizeof(Storage));
-    WriteReserveHeader({plan_fingerprint_, Fingerprint(buffers.output_h, state_bytes)},
-                       dropout_call, buffers.reserve_space);
+    WriteReserveHeader(IdentityOf(lengths, buffers.output_h), options.dropout_call,
+                       buffers.reserve_space);
   }
   return Status();
 }
 
 template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const CallOptions&,
+Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const CallOptions& options,
                                         const Execution& execution) const {
-  ParallelRunner* const runner = execution.runner;
-  const int64_t state_bytes = sizes_.state.value() * static_cast<int64_t>(sizeof(Storage));
+  CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
+  const int32_t* const lengths = ShorterLengths(options);
   int64_t dropout_call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(
-      {plan_fingerprint_, Fingerprint(buffers.output_h, state_bytes)}, reserve_space_bytes_,
-      buffers.reserve_space, buffers.reserve_space_bytes, &dropout_call));
-  char* workspace = static_cast<char*>(buffers.workspace);
-  Arena copies(kConverts ? workspace + engine_.BackwardWorkspaceBytes().value() : nullptr);
-  const int64_t cells = cell_state_size();
+  CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(IdentityOf(lengths, buffers.output_h),
+                                              ReserveSpaceBytes(), buffers.reserve_space,
+                                              buffers.reserve_space_bytes, &dropout_call));
+  Arena arena(static_cast<char*>(buffers.workspace) + engine_.BackwardWorkspaceBytes().value());
+  const PackedSequences sequences = Pack(lengths, &arena);
+  const BufferShape input = SequenceBuffer(sequences, config_.input_size);
+  const BufferShape output = SequenceBuffer(sequences, output_width());
+  const BufferShape hidden = StateBuffer(sequences, config_.output_size());
+  const BufferShape cell = StateBuffer(sequences, cell_width());
+  const BufferExchange<Storage, Real> exchange(&arena, execution.runner);
   BackwardTensors<Real> tensors;
-  tensors.input = Read(buffers.input, sizes_.input, &copies, runner);
-  tensors.input_h = Read(buffers.input_h, sizes_.state, &copies, runner);
-  tensors.input_c = Read(buffers.input_c, cells, &copies, runner);
-  tensors.params = Read(buffers.params, sizes_.params, &copies, runner);
-  tensors.output = Read(buffers.output, sizes_.output, &copies, runner);
-  tensors.output_backprop = Read(buffers.output_backprop, sizes_.output, &copies, runner);
-  tensors.output_h_backprop = Read(buffers.output_h_backprop, sizes_.state, &copies, runner);
-  tensors.output_c_backprop = Read(buffers.output_c_backprop, cells, &copies, runner);
+  tensors.input = exchange.Read(buffers.input, input);
+  tensors.input_h = exchange.Read(buffers.input_h, hidden);
+  tensors.input_c = exchange.Read(buffers.input_c, cell);
+  tensors.params = exchange.Read(buffers.params, ParamsBuffer());
+  tensors.output = exchange.Read(buffers.output, output);
+  tensors.output_backprop = exchange.Read(buffers.output_backprop, output);
+  tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, hidden);
+  tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, cell);
   tensors.reserve_space = static_cast<const char*>(buffers.reserve_space) + kReserveHeaderBytes;
-  tensors.input_backprop = Room(buffers.input_backprop, sizes_.input, &copies);
-  tensors.input_h_backprop = Room(buffers.input_h_backprop, sizes_.state, &copies);
-  tensors.input_c_backprop = Room(buffers.input_c_backprop, cells, &copies);
-  tensors.params_backprop = Room(buffers.params_backprop, sizes_.params, &copies);
-  tensors.workspace = workspace;
-  engine_.Backward(tensors, dropout_call, runner);
-  Store(tensors.input_backprop, sizes_.input, buffers.input_backprop, runner);
-  Store(tensors.input_h_backprop, sizes_.state, buffers.input_h_backprop, runner);
-  Store(tensors.input_c_backprop, cells, buffers.input_c_backprop, runner);
-  Store(tensors.params_backprop, sizes_.params, buffers.params_backprop, runner);
+  tensors.input_backprop = exchange.Room(buffers.input_backprop, input);
+  tensors.input_h_backprop = exchange.Room(buffers.input_h_backprop, hidden);
+  tensors.input_c_backprop = exchange.Room(buffers.input_c_backprop, cell);
+  tensors.params_backprop = exchange.Room(buffers.params_backprop, ParamsBuffer());
+  tensors.workspace = buffers.workspace;
+  engine_.Backward(tensors, sequences, dropout_call, execution.runner);
+  exchange.Store(tensors.input_backprop, input, buffers.input_backprop);
+  exchange.Store(tensors.input_h_backprop, hidden, buffers.input_h_backprop);
+  exchange.Store(tensors.input_c_backprop, cell, buffers.input_c_backprop);
+  exchange.Store(tensors.params_backprop, ParamsBuffer(), buffers.params_backprop);
   return Status();
 }
 
@@ -247,12 +277,11 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const Ca
 
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
-  if (config.has_projection()) return Unimplemented("num_proj is not supported on a CPU yet.");
   switch (config.data_type) {
     case DataType::kHalf:
-      return CpuPlan<uint16_t, float>::Create(config, shape, instruction_set, plan);
+      return CpuPlan<Half, float>::Create(config, shape, instruction_set, plan);
     case DataType::kBfloat16:
-      return Unimplemented("bfloat16 is not supported on a CPU yet.");
+      return CpuPlan<Bfloat16, float>::Create(config, shape, instruction_set, plan);
     case DataType::kFloat:
       return CpuPlan<float, float>::Create(config, shape, instruction_set, plan);
     case DataType::kDouble:

@@ -47,35 +47,72 @@ PhiloxKey MakeKey(const DropoutPattern& pattern) {
   return key;
 }
 
+constexpr int64_t kCyclesPerElement = 10;
+
+// A pattern ready to be applied.
+template <typename T>
+class Mask {
+ public:
+  // Kept where a uniform 32-bit number is not below the threshold; 2^32 keeps nothing.
+  explicit Mask(const DropoutPattern& pattern)
+      : key_(MakeKey(pattern)),
+        threshold_(static_cast<uint64_t>(static_cast<double>(pattern.dropout) * 4294967296.0)),
+        scale_(pattern.dropout < 1.0f ? T(1) / (T(1) - static_cast<T>(pattern.dropout)) : T(0)) {}
+
+  // Elements [first, first + count) of the pattern.
+  void Apply(int64_t first, int64_t count, const T* source, T* target) const {
+    for (int64_t i = 0; i < count;) {
+      const int64_t element = first + i;
+      const PhiloxBlock random = Philox(Words(static_cast<uint64_t>(element / 4), 0), key_);
+      const int64_t end = std::min(count, i + 4 - element % 4);
+      for (int64_t word = element % 4; i < end; ++word, ++i) {
+        target[i] = random.words[word] >= threshold_ ? source[i] * scale_ : T(0);
+      }
+    }
+  }
+
+ private:
+  const PhiloxKey key_;
+  const uint64_t threshold_;
+  const T scale_;
+};
+
 }  // namespace
 
 template <typename T>
 void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* source, T* target,
                   ParallelRunner* runner) {
-  const PhiloxKey key = MakeKey(pattern);
-  // Kept where a uniform 32-bit number is not below this; 2^32 keeps nothing.
-  const uint64_t threshold =
-      static_cast<uint64_t>(static_cast<double>(pattern.dropout) * 4294967296.0);
-  const T scale = pattern.dropout < 1.0f ? T(1) / (T(1) - static_cast<T>(pattern.dropout)) : T(0);
+  const Mask<T> mask(pattern);
   constexpr int64_t kItemElements = 4096;
-  constexpr int64_t kCyclesPerElement = 10;
   const int64_t num_items = (num_elements + kItemElements - 1) / kItemElements;
   runner->Run(num_items, kItemElements * kCyclesPerElement, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kItemElements;
     const int64_t last = std::min(end * kItemElements, num_elements);
-    for (int64_t first = begin * kItemElements; first < last; first += 4) {
-      const PhiloxBlock random = Philox(Words(static_cast<uint64_t>(first / 4), 0), key);
-      const int64_t count = std::min<int64_t>(4, last - first);
-      for (int64_t i = 0; i < count; ++i) {
-        const bool keep = random.words[i] >= threshold;
-        target[first + i] = keep ? source[first + i] * scale : T(0);
-      }
+    mask.Apply(first, last - first, source + first, target + first);
+  });
+}
+
+template <typename T>
+void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t num_rows,
+                        int64_t width, const T* source, T* target, ParallelRunner* runner) {
+  if (positions == nullptr) {
+    ApplyDropout(pattern, num_rows * width, source, target, runner);
+    return;
+  }
+  const Mask<T> mask(pattern);
+  runner->Run(num_rows, width * kCyclesPerElement, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      mask.Apply(positions[row] * width, width, source + row * width, target + row * width);
     }
   });
 }
 
-template void ApplyDropout<float>(const DropoutPattern&, int64_t, const float*, float*,
-                                  ParallelRunner*);
-template void ApplyDropout<double>(const DropoutPattern&, int64_t, const double*, double*,
-                                   ParallelRunner*);
+#define INSTANTIATE(T)                                                                          \
+  template void ApplyDropout<T>(const DropoutPattern&, int64_t, const T*, T*, ParallelRunner*); \
+  template void ApplyDropoutToRows<T>(const DropoutPattern&, const int64_t*, int64_t, int64_t,  \
+                                      const T*, T*, ParallelRunner*)
+INSTANTIATE(float);
+INSTANTIATE(double);
+#undef INSTANTIATE
 
 }  // namespace cudnn_rnn

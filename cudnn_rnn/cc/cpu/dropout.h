@@ -28,6 +28,12 @@ template <typename T>
 void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* source, T* target,
                   ParallelRunner* runner);
 
+// The same for `num_rows` rows of `width` elements, where row i has the pattern of the elements of
+// row positions[i]. Null: of row i.
+template <typename T>
+void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t num_rows,
+                        int64_t width, const T* source, T* target, ParallelRunner* runner);
+
 }  // namespace cudnn_rnn
 
 #endif  // CUDNN_RNN_CC_CPU_DROPOUT_H_

@@ -26,23 +26,22 @@ const CellKernels<T>& CellOf(const Kernels<T>& kernels, RnnMode mode) {
 }  // namespace
 
 template <typename T>
-Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, int64_t num_steps,
-                  int64_t batch_size, const Kernels<T>& kernels)
+Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
+                  const Kernels<T>& kernels)
     : config_(config),
       layout_(layout),
       kernels_(kernels),
       cell_(CellOf(kernels, config.mode)),
       unit_panels_(kernels, config.num_units),
-      num_steps_(num_steps),
-      batch_size_(batch_size),
+      output_panels_(kernels, config.output_size()),
+      batch_size_(shape.batch_size),
+      max_rows_(CheckedSize(shape.num_steps) * shape.batch_size),
       units_(config.num_units),
+      outputs_(config.output_size()),
       gates_(config.num_gates()),
       gate_width_(gates_ * units_),
       directions_(config.num_directions()),
-      output_width_(directions_ * units_),
-      state_size_(batch_size * units_),
-      rows_(num_steps * batch_size),
-      row_blocks_((batch_size + kStepRows - 1) / kStepRows) {}
+      output_width_(directions_ * outputs_) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
@@ -58,15 +57,15 @@ CheckedSize Engine<T>::ReserveSpaceBytes() const {
 // All layers but the last have the same size.
 template <typename T>
 void Engine<T>::DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const {
-  const CheckedSize rows = CheckedSize(num_steps_) * batch_size_;
   *reserve = ReserveSpace();
   for (int64_t d = 0; d < directions_; ++d) {
     if (gates_ > 1) {
-      reserve->gates[d] = arena->Take<T>(rows * gate_width_);
-      reserve->units[d] = arena->Take<T>(rows * units_);
+      reserve->gates[d] = arena->Take<T>(max_rows_ * gate_width_);
+      reserve->units[d] = arena->Take<T>(max_rows_ * units_);
     }
+    if (config_.has_projection()) reserve->unprojected[d] = arena->Take<T>(max_rows_ * units_);
   }
-  if (layer + 1 < config_.num_layers) reserve->output = arena->Take<T>(rows * output_width_);
+  if (layer + 1 < config_.num_layers) reserve->output = arena->Take<T>(max_rows_ * output_width_);
 }
 
 template <typename T>
@@ -95,39 +94,50 @@ CheckedSize Engine<T>::ForwardWorkspaceBytes(bool is_training) const {
 template <typename T>
 void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
                                          ForwardWorkspace* workspace) const {
-  const CheckedSize rows = CheckedSize(num_steps_) * batch_size_;
   const bool several = config_.num_layers > 1;
   const int64_t widest = std::max(config_.skips_input_projection() ? 0 : config_.input_size,
                                   several ? output_width_ : 0);
   *workspace = ForwardWorkspace();
   workspace->packed_inputs = arena->Take<T>(PackedElements(gate_width_, widest));
   workspace->packed_recurrent =
-      arena->Take<T>(PackedElements(units_, units_) * (directions_ * gates_));
-  const bool reserve_has_gates = is_training && gates_ > 1;
-  for (int64_t d = 0; d < directions_ && !reserve_has_gates; ++d) {
-    workspace->gates[d] = arena->Take<T>(rows * gate_width_);
-    workspace->units[d] = arena->Take<T>(CheckedSize(batch_size_) * units_);
+      arena->Take<T>(PackedElements(units_, outputs_) * (directions_ * gates_));
+  if (config_.has_projection()) {
+    workspace->packed_projection = arena->Take<T>(PackedElements(outputs_, units_) * directions_);
+  }
+  const CheckedSize batch(batch_size_);
+  for (int64_t d = 0; d < directions_; ++d) {
+    if (!is_training || gates_ == 1) {
+      workspace->gates[d] = arena->Take<T>(max_rows_ * gate_width_);
+      workspace->units[d] = arena->Take<T>(batch * units_);
+      if (config_.has_projection()) workspace->unprojected[d] = arena->Take<T>(batch * units_);
+    }
   }
   if (several && !is_training) {
-    workspace->outputs[0] = arena->Take<T>(rows * output_width_);
-    if (config_.num_layers > 2) workspace->outputs[1] = arena->Take<T>(rows * output_width_);
+    workspace->outputs[0] = arena->Take<T>(max_rows_ * output_width_);
+    if (config_.num_layers > 2) workspace->outputs[1] = arena->Take<T>(max_rows_ * output_width_);
   }
   if (several && is_training && config_.dropout > 0) {
-    workspace->dropped = arena->Take<T>(rows * output_width_);
+    workspace->dropped = arena->Take<T>(max_rows_ * output_width_);
   }
 }
 
 template <typename T>
-void Engine<T>::CopyStates(const T* source, T* target) const {
-  std::copy_n(source, config_.num_layers * directions_ * state_size_, target);
+void Engine<T>::CopyHiddenStates(const T* source, T* target) const {
+  std::copy_n(source, config_.num_layers * directions_ * batch_size_ * outputs_, target);
 }
 
 template <typename T>
-void Engine<T>::Forward(const ForwardTensors<T>& tensors, bool is_training, int64_t dropout_call,
-                        ParallelRunner* runner) const {
-  if (rows_ == 0) {  // No step or no sequence: the states stay as they are.
-    CopyStates(tensors.input_h, tensors.output_h);
-    if (config_.has_cell_state()) CopyStates(tensors.input_c, tensors.output_c);
+void Engine<T>::CopyCellStates(const T* source, T* target) const {
+  if (!config_.has_cell_state()) return;
+  std::copy_n(source, config_.num_layers * directions_ * batch_size_ * units_, target);
+}
+
+template <typename T>
+void Engine<T>::Forward(const ForwardTensors<T>& tensors, const PackedSequences& sequences,
+                        bool is_training, int64_t dropout_call, ParallelRunner* runner) const {
+  if (sequences.num_rows() == 0) {  // No step at all: the states stay as they are.
+    CopyHiddenStates(tensors.input_h, tensors.output_h);
+    CopyCellStates(tensors.input_c, tensors.output_c);
     return;
   }
   Arena arena(tensors.workspace);
@@ -139,6 +149,7 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, bool is_training, int6
     const ReserveSpace reserve = is_training ? ReserveOf(l, tensors.reserve_space) : ReserveSpace();
     ForwardLayer layer = ForwardLayer();
     layer.index = l;
+    layer.sequences = &sequences;
     layer.tensors = &tensors;
     layer.workspace = &workspace;
     layer.input = input;
@@ -147,22 +158,26 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, bool is_training, int6
     for (int64_t d = 0; d < directions_; ++d) {
       layer.gates[d] = layer.keeps_units ? reserve.gates[d] : workspace.gates[d];
       layer.units[d] = layer.keeps_units ? reserve.units[d] : workspace.units[d];
+      layer.unprojected[d] = layer.keeps_units ? reserve.unprojected[d] : workspace.unprojected[d];
       ComputeInputProducts(layer, d, runner);
     }
     PackRecurrentWeights(l, /*transposed=*/false, tensors.params, workspace.packed_recurrent,
                          runner);
+    PackProjection(l, /*transposed=*/false, tensors.params, workspace.packed_projection, runner);
     RunForwardSteps(layer, runner);
+    for (int64_t d = 0; d < directions_; ++d) StoreFinalStates(layer, d);
     input = layer.output;
     if (workspace.dropped != nullptr && !last) {
       const DropoutPattern pattern = {config_.dropout, config_.seed, config_.seed2, dropout_call,
                                       l + 1};
-      ApplyDropout(pattern, rows_ * output_width_, layer.output, workspace.dropped, runner);
+      ApplyDropoutToRows(pattern, sequences.positions(), sequences.num_rows(), output_width_,
+                         layer.output, workspace.dropped, runner);
       input = workspace.dropped;
     }
   }
 }
 
-// gates [T * B, G * H] = x [T * B, I] * W^T + biases. The recurrent bias of GRU's n stays outside:
+// gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n stays outside:
 // the cell adds it within the product with r.
 template <typename T>
 void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t direction,
@@ -174,7 +189,8 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   const int64_t shared_biases = config_.mode == RnnMode::kGru ? 2 * units_ : gate_width_;
   const int64_t width = config_.LayerInputSize(layer.index);
   const int64_t columns = layout_.InputWeightColumns(layer.index);
-  runner->Run(rows_, gate_width_ / 2 + 1, [&](int64_t begin, int64_t end) {
+  const int64_t num_rows = layer.sequences->num_rows();
+  runner->Run(num_rows, gate_width_ / 2 + 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       T* target = gates + row * gate_width_;
       for (int64_t j = 0; j < shared_biases; ++j) target[j] = input_bias[j] + recurrent_bias[j];
@@ -190,145 +206,39 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   const T* weights = params + layout_.InputWeights(layer.index, direction);
   T* packed = layer.workspace->packed_inputs;
   PackOperand<T>(kernels_, {weights, 1, columns}, 0, columns, columns, gate_width_, packed, runner);
-  MatrixProduct<T>(kernels_, {layer.input, width, 1}, packed, rows_, gate_width_, columns, gates,
+  MatrixProduct<T>(kernels_, {layer.input, width, 1}, packed, num_rows, gate_width_, columns, gates,
                    gate_width_, /*accumulate=*/true, runner);
 }
 
-// For each direction and gate one operand [H, H]: R^T for h' R^T, or R itself for gradients.
+// Without a projection P = H.
 template <typename T>
 void Engine<T>::PackRecurrentWeights(int64_t layer, bool transposed, const T* params, T* packed,
                                      ParallelRunner* runner) const {
+  const int64_t depth = transposed ? units_ : outputs_;
+  const int64_t columns = transposed ? outputs_ : units_;
+  const int64_t packed_size = PackedSize(transposed ? output_panels_ : unit_panels_, depth);
   for (int64_t d = 0; d < directions_; ++d) {
-    for (int64_t g = 0; g < gates_; ++g) {
-      const T* weights = params + layout_.RecurrentWeights(layer, d) + g * units_ * units_;
-      const StridedMatrix<T> source =
-          transposed ? StridedMatrix<T>{weights, units_, 1} : StridedMatrix<T>{weights, 1, units_};
-      PackOperand<T>(kernels_, source, 0, units_, units_, units_,
-                     packed + (d * gates_ + g) * packed_gate_size(), runner);
+    for (int64_t g = 0; g < gates_; ++g, packed += packed_size) {
+      const T* weights = params + layout_.RecurrentWeights(layer, d) + g * units_ * outputs_;
+      const StridedMatrix<T> source = transposed ? StridedMatrix<T>{weights, outputs_, 1}
+                                                 : StridedMatrix<T>{weights, 1, outputs_};
+      PackOperand<T>(kernels_, source, 0, depth, depth, columns, packed, runner);
     }
   }
 }
 
 template <typename T>
-typename Engine<T>::StepItem Engine<T>::ItemOf(int64_t layer, int64_t step, int64_t index) const {
-  const int64_t panels = unit_panels_.num_panels();
-  StepItem item;
-  item.panel = index % panels;
-  item.column = item.panel * unit_panels_.panel_columns;
-  item.columns = unit_panels_.Columns(item.panel);
-  item.first_row = index / panels % row_blocks_ * kStepRows;
-  item.end_row = std::min(item.first_row + kStepRows, batch_size_);
-  item.direction = index / panels / row_blocks_;
-  item.state = (layer * directions_ + item.direction) * state_size_;
-  item.step = step;
-  item.time = TimeOf(item.direction, step);
-  item.previous_time = TimeOf(item.direction, step - 1);
-  item.next_time = TimeOf(item.direction, step + 1);
-  return item;
-}
-
-template <typename T>
-const T* Engine<T>::PackedGate(const T* packed, const StepItem& item, int64_t gate) const {
-  return packed + (item.direction * gates_ + gate) * packed_gate_size() +
-         unit_panels_.Offset(item.panel, units_);
-}
-
-template <typename T>
-int64_t Engine<T>::NumStepItems() const {
-  return directions_ * row_blocks_ * unit_panels_.num_panels();
-}
-
-template <typename T>
-int64_t Engine<T>::StepItemCost() const {
-  // Multiply-adds at 16 a cycle, and some 10 cycles for each unit's activations.
-  const int64_t rows = std::min(kStepRows, batch_size_);
-  return rows * unit_panels_.Columns(0) * (gate_width_ / 16 + 10);
-}
-
-template <typename T>
-void Engine<T>::RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runner) const {
-  int64_t step = 0;
-  // Made once for all steps, because making one may allocate.
-  const ParallelRunner::Work work = [this, &layer, &step](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item)
-      RunForwardItem(layer, ItemOf(layer.index, step, item));
-  };
-  for (; step < num_steps_; ++step) runner->Run(NumStepItems(), StepItemCost(), work);
-  for (int64_t d = 0; d < directions_; ++d) {
-    const int64_t state = (layer.index * directions_ + d) * state_size_;
-    const int64_t last = TimeOf(d, num_steps_ - 1);
-    for (int64_t b = 0; b < batch_size_; ++b) {
-      std::copy_n(layer.output + (last * batch_size_ + b) * output_width_ + d * units_, units_,
-                  layer.tensors->output_h + state + b * units_);
-    }
-    if (config_.has_cell_state() && layer.keeps_units) {
-      std::copy_n(layer.units[d] + last * state_size_, state_size_,
-                  layer.tensors->output_c + state);
-    }
-  }
-}
-
-template <typename T>
-void Engine<T>::RunForwardItem(const ForwardLayer& layer, const StepItem& item) const {
-  alignas(64) T scratch[kMaxGates * kTileRows * kMaxPanelColumns];
-  ForwardCell<T> cell = ForwardCell<T>();
-  cell.columns = item.columns;
-  cell.product = scratch;
-  cell.product_gate_stride = kTileRows * kMaxPanelColumns;
-  cell.product_row_stride = kMaxPanelColumns;
-  cell.gate_stride = units_;
-  cell.gate_row_stride = gate_width_;
-  cell.previous_h_row_stride = item.step == 0 ? units_ : output_width_;
-  cell.h_row_stride = output_width_;
-  cell.unit_row_stride = units_;
-
-  GemmTile<T> tile;
-  tile.columns = item.columns;
-  tile.depth = units_;
-  tile.a_row_stride = cell.previous_h_row_stride;
-  tile.a_depth_stride = 1;
-  tile.c_row_stride = kMaxPanelColumns;
-  tile.accumulate = false;
-
-  for (int64_t row = item.first_row; row < item.end_row; row += kTileRows) {
-    cell.rows = std::min(kTileRows, item.end_row - row);
-    PointForwardCell(layer, item, row, &cell);
-    tile.rows = cell.rows;
-    tile.a = cell.previous_h - item.column;  // all units of the previous state
-    for (int64_t g = 0; g < gates_; ++g) {
-      tile.b = PackedGate(layer.workspace->packed_recurrent, item, g);
-      tile.c = scratch + g * cell.product_gate_stride;
-      kernels_.gemm_tile(tile);
-    }
-    cell_.forward(cell);
-  }
-}
-
-template <typename T>
-void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepItem& item, int64_t row,
-                                 ForwardCell<T>* cell) const {
-  const ForwardTensors<T>& tensors = *layer.tensors;
-  const int64_t d = item.direction;
-  const int64_t unit = row * units_ + item.column;
-  // Rows of h are H apart in the initial state, D * H apart in the output.
-  T* outputs = layer.output + row * output_width_ + d * units_ + item.column;
-  const int64_t output_step = batch_size_ * output_width_;
-  cell->h = outputs + item.time * output_step;
-  cell->previous_h = item.step == 0 ? tensors.input_h + item.state + unit
-                                    : outputs + item.previous_time * output_step;
-  cell->gates = layer.gates[d] + (item.time * batch_size_ + row) * gate_width_ + item.column;
-  if (config_.mode == RnnMode::kGru) {
-    cell->candidate_bias =
-        tensors.params + layout_.RecurrentBiases(layer.index, d) + 2 * units_ + item.column;
-    cell->candidate_product =
-        layer.units[d] + (layer.keeps_units ? item.time * state_size_ : 0) + unit;
-  } else if (config_.has_cell_state()) {
-    // Inference keeps only the current cell state, in output_c.
-    T* cells = layer.keeps_units ? layer.units[d] + unit : tensors.output_c + item.state + unit;
-    const int64_t cell_step = layer.keeps_units ? state_size_ : 0;
-    cell->c = cells + item.time * cell_step;
-    cell->previous_c = item.step == 0 ? tensors.input_c + item.state + unit
-                                      : cells + item.previous_time * cell_step;
+void Engine<T>::PackProjection(int64_t layer, bool transposed, const T* params, T* packed,
+                               ParallelRunner* runner) const {
+  if (!config_.has_projection()) return;
+  const int64_t depth = transposed ? outputs_ : units_;
+  const int64_t columns = transposed ? units_ : outputs_;
+  const int64_t packed_size = PackedSize(transposed ? unit_panels_ : output_panels_, depth);
+  for (int64_t d = 0; d < directions_; ++d, packed += packed_size) {
+    const T* weights = params + layout_.ProjectionWeights(layer, d);
+    const StridedMatrix<T> source =
+        transposed ? StridedMatrix<T>{weights, units_, 1} : StridedMatrix<T>{weights, 1, units_};
+    PackOperand<T>(kernels_, source, 0, depth, depth, columns, packed, runner);
   }
 }
 

@@ -6,6 +6,32 @@
 #include "cudnn_rnn/cc/cpu/engine_layers.h"
 
 namespace cudnn_rnn {
+namespace {
+
+// target += product.
+template <typename T>
+void AddProduct(const BackwardCell<T>& cell, T* target, int64_t row_stride) {
+  for (int64_t m = 0; m < cell.rows; ++m) {
+    const T* product = cell.product + m * cell.product_row_stride;
+    for (int64_t j = 0; j < cell.columns; ++j) target[m * row_stride + j] += product[j];
+  }
+}
+
+// The gradient of h, as the cells' kernels add it up.
+template <typename T>
+void SumGradients(const BackwardCell<T>& cell, T* target, int64_t row_stride) {
+  for (int64_t m = 0; m < cell.rows; ++m) {
+    const T* output_gradient = cell.output_gradient + m * cell.output_gradient_row_stride;
+    const T* product = cell.product + m * cell.product_row_stride;
+    T* h_gradient = cell.h_gradient + m * cell.h_gradient_row_stride;
+    for (int64_t j = 0; j < cell.columns; ++j) {
+      target[m * row_stride + j] = output_gradient[j] + product[j] + h_gradient[j];
+      h_gradient[j] = T(0);
+    }
+  }
+}
+
+}  // namespace
 
 template <typename T>
 CheckedSize Engine<T>::BackwardWorkspaceBytes() const {
@@ -17,38 +43,43 @@ CheckedSize Engine<T>::BackwardWorkspaceBytes() const {
 
 template <typename T>
 void Engine<T>::DescribeBackwardWorkspace(Arena* arena, BackwardWorkspace* workspace) const {
-  const CheckedSize rows = CheckedSize(num_steps_) * batch_size_;
   const bool several = config_.num_layers > 1;
   const int64_t widest = std::max(config_.input_size, several ? output_width_ : 0);
   const CheckedSize sizes[] = {PackedElements(widest, gate_width_),  // W
-                               PackedElements(widest, rows),         // x
-                               PackedElements(units_, rows)};        // h'
+                               PackedElements(widest, max_rows_),    // x
+                               PackedElements(units_, max_rows_)};   // h', and before projection
   const CheckedSize largest = *std::max_element(std::begin(sizes), std::end(sizes));
   *workspace = BackwardWorkspace();
   workspace->packed_recurrent =
-      arena->Take<T>(PackedElements(units_, units_) * (directions_ * gates_));
+      arena->Take<T>(PackedElements(outputs_, units_) * (directions_ * gates_));
+  if (config_.has_projection()) {
+    workspace->packed_projection = arena->Take<T>(PackedElements(units_, outputs_) * directions_);
+  }
   workspace->packed = arena->Take<T>(largest);
   for (int64_t d = 0; d < directions_; ++d) {
-    workspace->gate_gradients[d] = arena->Take<T>(rows * gate_width_);
+    workspace->gate_gradients[d] = arena->Take<T>(max_rows_ * gate_width_);
     if (config_.mode == RnnMode::kGru) {
-      workspace->candidate_gradients[d] = arena->Take<T>(rows * units_);
+      workspace->candidate_gradients[d] = arena->Take<T>(max_rows_ * units_);
+    }
+    if (config_.has_projection()) {
+      workspace->projected_gradients[d] = arena->Take<T>(max_rows_ * outputs_);
     }
   }
   if (!several) return;
-  workspace->output_gradients[0] = arena->Take<T>(rows * output_width_);
+  workspace->output_gradients[0] = arena->Take<T>(max_rows_ * output_width_);
   if (config_.num_layers > 2) {
-    workspace->output_gradients[1] = arena->Take<T>(rows * output_width_);
+    workspace->output_gradients[1] = arena->Take<T>(max_rows_ * output_width_);
   }
-  if (config_.dropout > 0) workspace->dropped = arena->Take<T>(rows * output_width_);
+  if (config_.dropout > 0) workspace->dropped = arena->Take<T>(max_rows_ * output_width_);
 }
 
 template <typename T>
-void Engine<T>::Backward(const BackwardTensors<T>& tensors, int64_t dropout_call,
-                         ParallelRunner* runner) const {
+void Engine<T>::Backward(const BackwardTensors<T>& tensors, const PackedSequences& sequences,
+                         int64_t dropout_call, ParallelRunner* runner) const {
   // The steps update these in place, from the last state's gradient to the first's.
-  CopyStates(tensors.output_h_backprop, tensors.input_h_backprop);
-  if (config_.has_cell_state()) CopyStates(tensors.output_c_backprop, tensors.input_c_backprop);
-  if (rows_ == 0) {
+  CopyHiddenStates(tensors.output_h_backprop, tensors.input_h_backprop);
+  CopyCellStates(tensors.output_c_backprop, tensors.input_c_backprop);
+  if (sequences.num_rows() == 0) {
     std::fill_n(tensors.params_backprop, layout_.size(), T(0));
     return;
   }
@@ -63,6 +94,7 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, int64_t dropout_call
     const bool drops = l > 0 && workspace.dropped != nullptr;
     BackwardLayer layer = BackwardLayer();
     layer.index = l;
+    layer.sequences = &sequences;
     layer.tensors = &tensors;
     layer.workspace = &workspace;
     layer.reserve = ReserveOf(l, reserve_space);
@@ -72,11 +104,13 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, int64_t dropout_call
     const int64_t turn = (config_.num_layers - 1 - l) % 2;
     layer.input_gradient = l == 0 ? tensors.input_backprop : workspace.output_gradients[turn];
     if (drops) {
-      ApplyDropout(pattern, rows_ * output_width_, layer.input, workspace.dropped, runner);
+      ApplyDropoutToRows(pattern, sequences.positions(), sequences.num_rows(), output_width_,
+                         layer.input, workspace.dropped, runner);
       layer.input = workspace.dropped;
     }
     PackRecurrentWeights(l, /*transposed=*/true, tensors.params, workspace.packed_recurrent,
                          runner);
+    PackProjection(l, /*transposed=*/true, tensors.params, workspace.packed_projection, runner);
     RunBackwardSteps(layer, runner);
     for (int64_t d = 0; d < directions_; ++d) {
       ComputeWeightGradients(layer, d, runner);
@@ -84,8 +118,8 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, int64_t dropout_call
     }
     ComputeInputGradient(layer, runner);
     if (drops) {
-      ApplyDropout(pattern, rows_ * output_width_, layer.input_gradient, layer.input_gradient,
-                   runner);
+      ApplyDropoutToRows(pattern, sequences.positions(), sequences.num_rows(), output_width_,
+                         layer.input_gradient, layer.input_gradient, runner);
     }
     output_gradient = layer.input_gradient;
   }
@@ -100,30 +134,45 @@ StridedMatrix<T> Engine<T>::RecurrentGateGradient(const BackwardLayer& layer, in
   return {layer.workspace->gate_gradients[direction] + gate * units_, gate_width_, 1};
 }
 
-// Step -1 has no cell: it carries the gradient on to the initial states.
+// A sequence's first step is followed by one without a cell, which carries the gradient on to its
+// initial states; step -1 is that of the last sequences.
 template <typename T>
 void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, ParallelRunner* runner) const {
-  int64_t step = num_steps_ - 1;
-  const ParallelRunner::Work work = [this, &layer, &step](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item)
-      RunBackwardItem(layer, ItemOf(layer.index, step, item));
+  Region states = {&output_panels_, gate_width_, {}, {}};
+  Region projections = {&unit_panels_, outputs_, {}, {}};
+  const ParallelRunner::Work run_states = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) RunBackwardItem(layer, ItemOf(states, layer.index, i));
   };
-  for (; step >= -1; --step) runner->Run(NumStepItems(), StepItemCost(), work);
+  const ParallelRunner::Work run_projections = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      RunProjectionBackwardItem(layer, ItemOf(projections, layer.index, i));
+    }
+  };
+  for (int64_t step = layer.sequences->num_steps() - 1; step >= -1; --step) {
+    DescribeSteps(*layer.sequences, step, &states);
+    for (int64_t d = 0; d < directions_; ++d) {
+      states.rows[d] = std::max(states.steps[d].rows, states.steps[d].next_rows);
+    }
+    runner->Run(NumItems(states), ItemCost(states), run_states);
+    if (!config_.has_projection() || step < 0) continue;
+    DescribeSteps(*layer.sequences, step, &projections);
+    runner->Run(NumItems(projections), ItemCost(projections), run_projections);
+  }
 }
 
+// The gradient of h, from the output and from the next step's gates. Without a projection the
+// cell follows; with one the gradient is kept for RunProjectionBackwardItem.
 template <typename T>
 void Engine<T>::RunBackwardItem(const BackwardLayer& layer, const StepItem& item) const {
   alignas(64) T scratch[kTileRows * kMaxPanelColumns];
+  const DirectionStep& step = *item.step;
+  const int64_t d = item.direction;
   BackwardCell<T> cell = BackwardCell<T>();
   cell.columns = item.columns;
   cell.product = scratch;
   cell.product_row_stride = kMaxPanelColumns;
   cell.output_gradient_row_stride = output_width_;
-  cell.gate_stride = units_;
-  cell.gate_row_stride = gate_width_;
-  cell.h_row_stride = output_width_;
-  cell.previous_h_row_stride = item.step == 0 ? units_ : output_width_;
-  cell.unit_row_stride = units_;
+  cell.h_gradient_row_stride = outputs_;
 
   GemmTile<T> tile;
   tile.columns = item.columns;
@@ -132,92 +181,180 @@ void Engine<T>::RunBackwardItem(const BackwardLayer& layer, const StepItem& item
   tile.c = scratch;
   tile.c_row_stride = kMaxPanelColumns;
 
-  const bool is_last = item.step == num_steps_ - 1;
-  for (int64_t row = item.first_row; row < item.end_row; row += kTileRows) {
-    cell.rows = std::min(kTileRows, item.end_row - row);
+  const T* packed =
+      PanelOf(layer.workspace->packed_recurrent, output_panels_, units_, d * gates_, item.panel);
+  const int64_t packed_size = PackedSize(output_panels_, units_);
+  const int64_t rows_of_both = std::min(step.rows, step.next_rows);
+  for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
+    cell.rows = TileRows(row, rows_of_both, item.end_row);
     tile.rows = cell.rows;
-    if (is_last) std::fill_n(scratch, kTileRows * kMaxPanelColumns, T(0));
-    for (int64_t g = 0; g < gates_ && !is_last; ++g) {
-      const StridedMatrix<T> gradient = RecurrentGateGradient(layer, item.direction, g);
-      tile.a = gradient.data + (item.next_time * batch_size_ + row) * gradient.row_stride;
+    const bool has_next = row < step.next_rows;
+    if (!has_next) std::fill_n(scratch, kTileRows * kMaxPanelColumns, T(0));
+    for (int64_t g = 0; g < gates_ && has_next; ++g) {
+      const StridedMatrix<T> gradient = RecurrentGateGradient(layer, d, g);
+      tile.a = gradient.data + (step.next_first + row) * gradient.row_stride;
       tile.a_row_stride = gradient.row_stride;
-      tile.b = PackedGate(layer.workspace->packed_recurrent, item, g);
+      tile.b = packed + g * packed_size;
       tile.accumulate = g > 0;
       kernels_.gemm_tile(tile);
     }
-    cell.h_gradient = layer.tensors->input_h_backprop + item.state + row * units_ + item.column;
-    if (item.step >= 0) {
-      PointBackwardCell(layer, item, row, &cell);
-      cell_.backward(cell);
+    cell.h_gradient =
+        layer.tensors->input_h_backprop + (item.stack * batch_size_ + row) * outputs_ + item.column;
+    if (row >= step.rows) {
+      AddProduct(cell, cell.h_gradient, outputs_);
       continue;
     }
-    for (int64_t m = 0; m < cell.rows; ++m) {
-      T* h_gradient = cell.h_gradient + m * units_;
-      for (int64_t j = 0; j < item.columns; ++j) h_gradient[j] += scratch[m * kMaxPanelColumns + j];
+    cell.output_gradient =
+        layer.output_gradient + (step.first + row) * output_width_ + d * outputs_ + item.column;
+    if (config_.has_projection()) {
+      T* gradients = layer.workspace->projected_gradients[d] + (step.first + row) * outputs_;
+      SumGradients(cell, gradients + item.column, outputs_);
+    } else {
+      PointBackwardCell(layer, item, row, &cell);
+      cell_.backward(cell);
     }
   }
 }
 
+// The cell's gradient, from that of the projected h.
+template <typename T>
+void Engine<T>::RunProjectionBackwardItem(const BackwardLayer& layer, const StepItem& item) const {
+  alignas(64) T scratch[kTileRows * kMaxPanelColumns];
+  // Nothing reaches the unprojected h but through the projection.
+  const T output_gradient[kMaxPanelColumns] = {};
+  T h_gradient[kMaxPanelColumns] = {};
+  BackwardCell<T> cell = BackwardCell<T>();
+  cell.columns = item.columns;
+  cell.product = scratch;
+  cell.product_row_stride = kMaxPanelColumns;
+  cell.output_gradient = output_gradient;
+  cell.h_gradient = h_gradient;
+
+  GemmTile<T> tile;
+  tile.columns = item.columns;
+  tile.depth = outputs_;
+  tile.a_row_stride = outputs_;
+  tile.a_depth_stride = 1;
+  tile.b = PanelOf(layer.workspace->packed_projection, unit_panels_, outputs_, item.direction,
+                   item.panel);
+  tile.c = scratch;
+  tile.c_row_stride = kMaxPanelColumns;
+  tile.accumulate = false;
+
+  for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
+    cell.rows = TileRows(row, item.step->previous_rows, item.end_row);
+    tile.rows = cell.rows;
+    tile.a =
+        layer.workspace->projected_gradients[item.direction] + (item.step->first + row) * outputs_;
+    kernels_.gemm_tile(tile);
+    PointBackwardCell(layer, item, row, &cell);
+    cell_.backward(cell);
+  }
+}
+
+// What the forward pass left, and where the gradients of gates and cell state go.
 template <typename T>
 void Engine<T>::PointBackwardCell(const BackwardLayer& layer, const StepItem& item, int64_t row,
                                   BackwardCell<T>* cell) const {
   const BackwardTensors<T>& tensors = *layer.tensors;
+  const DirectionStep& step = *item.step;
   const int64_t d = item.direction;
-  const int64_t unit = row * units_ + item.column;
-  const int64_t output_step = batch_size_ * output_width_;
-  const int64_t output = row * output_width_ + d * units_ + item.column;
-  cell->output_gradient = layer.output_gradient + item.time * output_step + output;
-  cell->h = layer.output + item.time * output_step + output;
-  cell->previous_h = item.step == 0 ? tensors.input_h + item.state + unit
-                                    : layer.output + item.previous_time * output_step + output;
-  const int64_t gates = (item.time * batch_size_ + row) * gate_width_ + item.column;
+  const int64_t gates = (step.first + row) * gate_width_ + item.column;
+  const int64_t unit = (step.first + row) * units_ + item.column;
+  const int64_t previous_unit = (step.previous_first + row) * units_ + item.column;
+  const int64_t state = (item.stack * batch_size_ + row) * units_ + item.column;
+  cell->gate_stride = units_;
+  cell->gate_row_stride = gate_width_;
+  cell->unit_row_stride = units_;
   cell->gate_gradients = layer.workspace->gate_gradients[d] + gates;
-  if (gates_ == 1) return;
+  if (gates_ == 1) {
+    cell->h = layer.output + (step.first + row) * output_width_ + d * units_ + item.column;
+    cell->h_row_stride = output_width_;
+    return;
+  }
   cell->gates = layer.reserve.gates[d] + gates;
-  const T* kept = layer.reserve.units[d] + unit;
   if (config_.mode == RnnMode::kGru) {
-    cell->candidate_product = kept + item.time * state_size_;
-    cell->candidate_gradient =
-        layer.workspace->candidate_gradients[d] + item.time * state_size_ + unit;
+    const StridedMatrix<T> previous = PreviousOutput(tensors.input_h, layer.output, item, row);
+    cell->previous_h = previous.data + item.column;
+    cell->previous_h_row_stride = previous.row_stride;
+    cell->candidate_product = layer.reserve.units[d] + unit;
+    cell->candidate_gradient = layer.workspace->candidate_gradients[d] + unit;
   } else {
-    cell->c = kept + item.time * state_size_;
-    cell->previous_c = item.step == 0 ? tensors.input_c + item.state + unit
-                                      : kept + item.previous_time * state_size_;
-    cell->c_gradient = tensors.input_c_backprop + item.state + unit;
+    const bool is_first = row >= step.previous_rows;
+    cell->c = layer.reserve.units[d] + unit;
+    cell->previous_c = is_first ? tensors.input_c + state : layer.reserve.units[d] + previous_unit;
+    cell->c_gradient = tensors.input_c_backprop + state;
   }
 }
 
-// dW [G * H, I] = dgates^T x;  dR [H, H] of each gate = dgate^T h'.
+// dW [G * H, I] = dgates^T x;  dR [H, P] of each gate = dgate^T h';  and of a projection [P, H]
+// dh^T (o * tanh(c)).
 template <typename T>
 void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direction,
                                        ParallelRunner* runner) const {
-  const BackwardTensors<T>& tensors = *layer.tensors;
+  const int64_t num_rows = layer.sequences->num_rows();
+  T* gradients = layer.tensors->params_backprop;
   T* packed = layer.workspace->packed;
   const int64_t columns = layout_.InputWeightColumns(layer.index);
   if (columns > 0) {
-    PackOperand<T>(kernels_, {layer.input, columns, 1}, 0, rows_, rows_, columns, packed, runner);
+    PackOperand<T>(kernels_, {layer.input, columns, 1}, 0, num_rows, num_rows, columns, packed,
+                   runner);
     MatrixProduct<T>(kernels_, {layer.workspace->gate_gradients[direction], 1, gate_width_}, packed,
-                     gate_width_, columns, rows_,
-                     tensors.params_backprop + layout_.InputWeights(layer.index, direction),
-                     columns, /*accumulate=*/false, runner);
+                     gate_width_, columns, num_rows,
+                     gradients + layout_.InputWeights(layer.index, direction), columns,
+                     /*accumulate=*/false, runner);
   }
-  // h' of all rows in the order of time: the initial state stands before the first step, which for
-  // the backward direction is the last in time.
-  const int64_t state = (layer.index * directions_ + direction) * state_size_;
-  const int64_t initial_row = direction == 0 ? 0 : rows_ - batch_size_;
-  const int64_t others_row = direction == 0 ? batch_size_ : 0;
-  const T* others =
-      layer.output + direction * units_ + (direction == 0 ? 0 : batch_size_ * output_width_);
-  PackOperand<T>(kernels_, {tensors.input_h + state, units_, 1}, initial_row, batch_size_, rows_,
-                 units_, packed, runner);
-  PackOperand<T>(kernels_, {others, output_width_, 1}, others_row, rows_ - batch_size_, rows_,
-                 units_, packed, runner);
-  T* target = tensors.params_backprop + layout_.RecurrentWeights(layer.index, direction);
+  PackPreviousOutputs(layer, direction, packed, runner);
+  T* target = gradients + layout_.RecurrentWeights(layer.index, direction);
   for (int64_t g = 0; g < gates_; ++g) {
     const StridedMatrix<T> gradient = RecurrentGateGradient(layer, direction, g);
-    MatrixProduct<T>(kernels_, {gradient.data, 1, gradient.row_stride}, packed, units_, units_,
-                     rows_, target + g * units_ * units_, units_, /*accumulate=*/false, runner);
+    MatrixProduct<T>(kernels_, {gradient.data, 1, gradient.row_stride}, packed, units_, outputs_,
+                     num_rows, target + g * units_ * outputs_, outputs_, /*accumulate=*/false,
+                     runner);
   }
+  if (!config_.has_projection()) return;
+  PackOperand<T>(kernels_, {layer.reserve.unprojected[direction], units_, 1}, 0, num_rows, num_rows,
+                 units_, packed, runner);
+  MatrixProduct<T>(kernels_, {layer.workspace->projected_gradients[direction], 1, outputs_}, packed,
+                   outputs_, units_, num_rows,
+                   gradients + layout_.ProjectionWeights(layer.index, direction), units_,
+                   /*accumulate=*/false, runner);
+}
+
+// Step by step in the order of time, but neighbouring rows of one source at once: with full lengths
+// these are the initial state and all outputs but the last.
+template <typename T>
+void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t direction, T* packed,
+                                    ParallelRunner* runner) const {
+  const PackedSequences& sequences = *layer.sequences;
+  StridedMatrix<T> source = {nullptr, 0, 1};
+  int64_t first_row = 0, num_rows = 0;
+  const auto pack = [&] {
+    if (num_rows == 0) return;
+    PackOperand<T>(kernels_, source, first_row, num_rows, sequences.num_rows(), outputs_, packed,
+                   runner);
+    first_row += num_rows;
+    num_rows = 0;
+  };
+  const auto add = [&](const T* data, int64_t row_stride, int64_t rows) {
+    if (rows == 0) return;
+    if (row_stride != source.row_stride || data != source.data + num_rows * row_stride) {
+      pack();
+      source = {data, row_stride, 1};
+    }
+    num_rows += rows;
+  };
+  const int64_t first_state = (layer.index * directions_ + direction) * batch_size_;
+  const T* outputs = layer.output + direction * outputs_;
+  const int64_t num_steps = sequences.num_steps();
+  for (int64_t time = 0; time < num_steps; ++time) {
+    const DirectionStep step =
+        DirectionStepOf(sequences, direction, direction == 0 ? time : num_steps - 1 - time);
+    add(outputs + step.previous_first * output_width_, output_width_, step.previous_rows);
+    add(layer.tensors->input_h + (first_state + step.previous_rows) * outputs_, outputs_,
+        step.rows - step.previous_rows);
+  }
+  pack();
 }
 
 // Sums over all rows, in double.
@@ -227,16 +364,17 @@ void Engine<T>::ComputeBiasGradients(const BackwardLayer& layer, int64_t directi
   T* input_bias = layer.tensors->params_backprop + layout_.InputBiases(layer.index, direction);
   T* recurrent_bias =
       layer.tensors->params_backprop + layout_.RecurrentBiases(layer.index, direction);
+  const int64_t num_rows = layer.sequences->num_rows();
   constexpr int64_t kItemColumns = 32;
   const auto sum_columns = [&](const T* matrix, int64_t row_stride, int64_t columns, T* first,
                                T* second) {
     const int64_t num_items = (columns + kItemColumns - 1) / kItemColumns;
-    runner->Run(num_items, rows_ * kItemColumns / 2, [&](int64_t begin, int64_t end) {
+    runner->Run(num_items, num_rows * kItemColumns / 2, [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
         const int64_t column = item * kItemColumns;
         const int64_t count = std::min(kItemColumns, columns - column);
         double sums[kItemColumns] = {};
-        for (int64_t row = 0; row < rows_; ++row) {
+        for (int64_t row = 0; row < num_rows; ++row) {
           const T* source = matrix + row * row_stride + column;
           for (int64_t j = 0; j < count; ++j) sums[j] += static_cast<double>(source[j]);
         }
@@ -255,10 +393,11 @@ void Engine<T>::ComputeBiasGradients(const BackwardLayer& layer, int64_t directi
   }
 }
 
-// dx [T * B, I] = sum over directions of dgates W.
+// dx [N, I] = sum over directions of dgates W.
 template <typename T>
 void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, ParallelRunner* runner) const {
   const int64_t columns = layout_.InputWeightColumns(layer.index);
+  const int64_t num_rows = layer.sequences->num_rows();
   for (int64_t d = 0; d < directions_; ++d) {
     const T* gradients = layer.workspace->gate_gradients[d];
     if (columns > 0) {
@@ -266,11 +405,11 @@ void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, ParallelRunner*
       T* packed = layer.workspace->packed;
       PackOperand<T>(kernels_, {weights, columns, 1}, 0, gate_width_, gate_width_, columns, packed,
                      runner);
-      MatrixProduct<T>(kernels_, {gradients, gate_width_, 1}, packed, rows_, columns, gate_width_,
-                       layer.input_gradient, columns, /*accumulate=*/d > 0, runner);
+      MatrixProduct<T>(kernels_, {gradients, gate_width_, 1}, packed, num_rows, columns,
+                       gate_width_, layer.input_gradient, columns, /*accumulate=*/d > 0, runner);
       continue;
     }
-    runner->Run(rows_, gate_width_ + 1, [&](int64_t begin, int64_t end) {
+    runner->Run(num_rows, gate_width_ + 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         T* target = layer.input_gradient + row * units_;
         if (d == 0) std::fill_n(target, units_, T(0));
@@ -283,10 +422,11 @@ void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, ParallelRunner*
   }
 }
 
-// The forward half is instantiated in engine.cc.
-#define INSTANTIATE(T)                                            \
-  template CheckedSize Engine<T>::BackwardWorkspaceBytes() const; \
-  template void Engine<T>::Backward(const BackwardTensors<T>&, int64_t, ParallelRunner*) const
+// The forward half is instantiated in engine.cc and engine_steps.cc.
+#define INSTANTIATE(T)                                                                          \
+  template CheckedSize Engine<T>::BackwardWorkspaceBytes() const;                               \
+  template void Engine<T>::Backward(const BackwardTensors<T>&, const PackedSequences&, int64_t, \
+                                    ParallelRunner*) const
 INSTANTIATE(float);
 INSTANTIATE(double);
 #undef INSTANTIATE

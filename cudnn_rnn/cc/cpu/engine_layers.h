@@ -1,8 +1,11 @@
-// What one layer's passes need at hand; shared by engine.cc and engine_backward.cc.
+// What one layer's passes need at hand; shared by the engine's files.
 //
-// T steps, B rows, H units, G gates, D directions; [d] is a direction's own.
+// N packed rows (T * B of them allocated), B sequences, H units, outputs of width P, G gates, D
+// directions; [d] is a direction's own.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_LAYERS_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_LAYERS_H_
+
+#include <algorithm>
 
 #include "cudnn_rnn/cc/cpu/engine.h"
 
@@ -13,56 +16,70 @@ constexpr int64_t kMaxGates = 4;
 constexpr int64_t kStepRows = 32;
 constexpr int64_t kTileRows = 8;
 
+// How many rows from `row` on to compute at a time: none beyond `end`, and none on both sides of
+// `boundary`, where operands come from elsewhere.
+inline int64_t TileRows(int64_t row, int64_t boundary, int64_t end) {
+  return std::min(kTileRows, (row < boundary ? std::min(boundary, end) : end) - row);
+}
+
 // Of one layer.
 template <typename T>
 struct Engine<T>::ReserveSpace {
-  T* gates[2];  // [T, B, G * H] activations; null for simple RNNs
-  T* units[2];  // [T, B, H] LSTM: c; GRU: R_n h' + bias; null for simple RNNs
-  T* output;    // [T, B, D * H]; null for the last layer
+  T* gates[2];        // [N, G * H] activations; null for simple RNNs
+  T* units[2];        // [N, H] LSTM: c; GRU: R_n h' + bias; null for simple RNNs
+  T* unprojected[2];  // [N, H] o * tanh(c); null without a projection
+  T* output;          // [N, D * P]; null for the last layer
 };
 
 template <typename T>
 struct Engine<T>::ForwardWorkspace {
-  T* packed_inputs;     // W of one direction
-  T* packed_recurrent;  // R of each direction and gate
-  T* gates[2];          // [T, B, G * H], where the reserve space has none
-  T* units[2];          // [B, H] for GRU's recurrent candidate product, likewise
-  T* outputs[2];        // [T, B, D * H] of inner layers in turn, likewise
-  T* dropped;           // [T, B, D * H] a layer's input after dropout
+  T* packed_inputs;      // W of one direction
+  T* packed_recurrent;   // R of each direction and gate
+  T* packed_projection;  // of each direction
+  T* gates[2];           // [N, G * H], where the reserve space has none
+  T* units[2];           // [B, H] for GRU's recurrent candidate product, likewise
+  T* unprojected[2];     // [B, H] likewise
+  T* outputs[2];         // [N, D * P] of inner layers in turn, likewise
+  T* dropped;            // [N, D * P] a layer's input after dropout
 };
 
 template <typename T>
 struct Engine<T>::ForwardLayer {
   int64_t index;
+  const PackedSequences* sequences;
   const ForwardTensors<T>* tensors;
   const ForwardWorkspace* workspace;
-  const T* input;  // [T, B, LayerInputSize]
-  T* output;       // [T, B, D * H]
-  T* gates[2];     // [T, B, G * H]
-  T* units[2];     // [T, B, H] where keeps_units, else [B, H]
+  const T* input;     // [N, LayerInputSize]
+  T* output;          // [N, D * P]
+  T* gates[2];        // [N, G * H]
+  T* units[2];        // [N, H] where keeps_units, else [B, H]
+  T* unprojected[2];  // likewise
   bool keeps_units;
 };
 
 template <typename T>
 struct Engine<T>::BackwardWorkspace {
   T* packed_recurrent;        // R^T of each direction and gate
+  T* packed_projection;       // the projection's transpose of each direction
   T* packed;                  // one operand of a large product
-  T* gate_gradients[2];       // [T, B, G * H]
-  T* candidate_gradients[2];  // [T, B, H], GRU only
-  T* output_gradients[2];     // [T, B, D * H] of inner layers in turn
-  T* dropped;                 // [T, B, D * H] a layer's input after dropout
+  T* gate_gradients[2];       // [N, G * H]
+  T* candidate_gradients[2];  // [N, H], GRU only
+  T* projected_gradients[2];  // [N, P] of h, with a projection only
+  T* output_gradients[2];     // [N, D * P] of inner layers in turn
+  T* dropped;                 // [N, D * P] a layer's input after dropout
 };
 
 template <typename T>
 struct Engine<T>::BackwardLayer {
   int64_t index;
+  const PackedSequences* sequences;
   const BackwardTensors<T>* tensors;
   const BackwardWorkspace* workspace;
   ReserveSpace reserve;      // read only
-  const T* input;            // [T, B, LayerInputSize], after dropout
-  const T* output;           // [T, B, D * H]
-  const T* output_gradient;  // [T, B, D * H]
-  T* input_gradient;         // [T, B, LayerInputSize]
+  const T* input;            // [N, LayerInputSize], after dropout
+  const T* output;           // [N, D * P]
+  const T* output_gradient;  // [N, D * P]
+  T* input_gradient;         // [N, LayerInputSize]
 };
 
 }  // namespace cudnn_rnn

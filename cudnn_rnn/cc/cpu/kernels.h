@@ -75,6 +75,7 @@ struct BackwardCell {
   int64_t product_row_stride;
   // In: gradient of h that reaches it past the gates. Out: the same for the previous h.
   T* h_gradient;
+  int64_t h_gradient_row_stride;
   // What the forward pass left.
   const T* gates;
   int64_t gate_stride;
@@ -92,7 +93,7 @@ struct BackwardCell {
   T* gate_gradients;
   // Out, GRU: gradient of R_n h' + bias.
   T* candidate_gradient;
-  // Of h_gradient, previous_c, c, candidate_product, c_gradient and candidate_gradient.
+  // Of previous_c, c, candidate_product, c_gradient and candidate_gradient.
   int64_t unit_row_stride;
 };
 

@@ -1,6 +1,7 @@
-// IEEE 754 binary16 to float and back, in bits; rounding to nearest, ties to even.
-#ifndef CUDNN_RNN_CC_CPU_HALF_H_
-#define CUDNN_RNN_CC_CPU_HALF_H_
+// The 16-bit types (half: IEEE 754 binary16; bfloat16: the upper half of a float) to float and
+// back, in bits, because threads may flush subnormal numbers; rounding to nearest, ties to even.
+#ifndef CUDNN_RNN_CC_CPU_FLOAT16_H_
+#define CUDNN_RNN_CC_CPU_FLOAT16_H_
 
 #include <cstdint>
 #include <cstring>
@@ -48,6 +49,19 @@ inline uint16_t FloatToHalf(float value) {
   return sign | static_cast<uint16_t>((magnitude - 0x38000000u + 0xfffu + odd) >> 13);
 }
 
+inline float Bfloat16ToFloat(uint16_t bfloat16) {
+  return FloatFromBits(static_cast<uint32_t>(bfloat16) << 16);
+}
+
+inline uint16_t FloatToBfloat16(float value) {
+  const uint32_t bits = BitsFromFloat(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // NaN, and not an infinity where its low bits go
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  }
+  const uint32_t odd = (bits >> 16) & 1u;
+  return static_cast<uint16_t>((bits + 0x7fffu + odd) >> 16);
+}
+
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_CC_CPU_HALF_H_
+#endif  // CUDNN_RNN_CC_CPU_FLOAT16_H_

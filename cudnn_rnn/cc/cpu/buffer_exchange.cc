@@ -1,0 +1,87 @@
+#include "cudnn_rnn/cc/cpu/buffer_exchange.h"
+
+#include <algorithm>
+
+#include "cudnn_rnn/cc/cpu/float16.h"
+
+namespace cudnn_rnn {
+namespace {
+
+inline void Convert(Half source, float* target) { *target = HalfToFloat(source.bits); }
+inline void Convert(Bfloat16 source, float* target) { *target = Bfloat16ToFloat(source.bits); }
+inline void Convert(float source, Half* target) { target->bits = FloatToHalf(source); }
+inline void Convert(float source, Bfloat16* target) { target->bits = FloatToBfloat16(source); }
+inline void Convert(float source, float* target) { *target = source; }
+inline void Convert(double source, double* target) { *target = source; }
+
+template <typename Source, typename Target>
+void ConvertAll(const Source* source, int64_t count, Target* target) {
+  for (int64_t i = 0; i < count; ++i) Convert(source[i], target + i);
+}
+
+constexpr int64_t kCyclesPerElement = 4;
+constexpr int64_t kCyclesPerRow = 60;
+
+// Calls function(first_row, num_rows) for all of [0, num_rows).
+template <typename Function>
+void ForRows(int64_t num_rows, int64_t width, ParallelRunner* runner, const Function& function) {
+  runner->Run(num_rows, width * kCyclesPerElement + kCyclesPerRow,
+              [&](int64_t begin, int64_t end) { function(begin, end - begin); });
+}
+
+}  // namespace
+
+template <typename Storage, typename Real>
+const Real* BufferExchange<Storage, Real>::Read(const void* buffer,
+                                                const BufferShape& shape) const {
+  if (!NeedsCopy(shape)) return static_cast<const Real*>(buffer);
+  const int64_t width = shape.width;
+  Real* values = copies_->Take<Real>(CheckedSize(shape.num_rows) * width);
+  if (buffer == nullptr) return values;
+  const Storage* source = static_cast<const Storage*>(buffer);
+  ForRows(shape.engine_rows, width, runner_, [&](int64_t first_row, int64_t num_rows) {
+    if (shape.map.IsIdentity()) {
+      ConvertAll(source + first_row * width, num_rows * width, values + first_row * width);
+      return;
+    }
+    for (int64_t row = first_row; row < first_row + num_rows; ++row) {
+      ConvertAll(source + shape.map(row) * width, width, values + row * width);
+    }
+  });
+  return values;
+}
+
+template <typename Storage, typename Real>
+Real* BufferExchange<Storage, Real>::Room(void* buffer, const BufferShape& shape) const {
+  if (!NeedsCopy(shape)) return static_cast<Real*>(buffer);
+  return copies_->Take<Real>(CheckedSize(shape.num_rows) * shape.width);
+}
+
+template <typename Storage, typename Real>
+void BufferExchange<Storage, Real>::Store(const Real* values, const BufferShape& shape,
+                                          void* buffer) const {
+  if (!NeedsCopy(shape) || buffer == nullptr) return;
+  const int64_t width = shape.width;
+  Storage* target = static_cast<Storage*>(buffer);
+  ForRows(shape.num_rows, width, runner_, [&](int64_t first_row, int64_t num_rows) {
+    if (shape.map.IsIdentity()) {
+      ConvertAll(values + first_row * width, num_rows * width, target + first_row * width);
+      return;
+    }
+    for (int64_t row = first_row; row < first_row + num_rows; ++row) {
+      Storage* target_row = target + shape.map(row) * width;
+      if (row < shape.engine_rows) {
+        ConvertAll(values + row * width, width, target_row);
+      } else {
+        std::fill_n(target_row, width, Storage());
+      }
+    }
+  });
+}
+
+template class BufferExchange<Half, float>;
+template class BufferExchange<Bfloat16, float>;
+template class BufferExchange<float, float>;
+template class BufferExchange<double, double>;
+
+}  // namespace cudnn_rnn
