@@ -64,15 +64,18 @@ void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_ca
   std::memcpy(reserve_space, &header, sizeof(header));
 }
 
+Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes) {
+  if (num_bytes == expected_bytes) return Status();
+  return InvalidArgument(
+      "reserve_space must have ", expected_bytes, " bytes for this model and input, but has ",
+      num_bytes,
+      "; pass the reserve_space that the forward call with is_training=True returned on the same "
+      "device (it is empty with is_training=False).");
+}
+
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
                          const void* reserve_space, int64_t num_bytes, int64_t* dropout_call) {
-  if (num_bytes != expected_bytes) {
-    return InvalidArgument(
-        "reserve_space must have ", expected_bytes, " bytes for this model and input, but has ",
-        num_bytes,
-        "; pass the reserve_space that the forward call with is_training=True returned (it is "
-        "empty with is_training=False).");
-  }
+  CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes));
   Header header;
   std::memcpy(&header, reserve_space, sizeof(header));
   if (header.magic != kMagic || header.identity.plan != identity.plan) {

@@ -29,6 +29,8 @@ uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape);
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call,
                         void* reserve_space);
 
+Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes);
+
 // Fails unless the reserve space has the expected length and identity; gives the number under
 // which the forward pass drew its dropout pattern.
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,

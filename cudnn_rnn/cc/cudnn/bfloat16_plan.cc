@@ -1,6 +1,7 @@
 #include "cudnn_rnn/cc/cudnn/bfloat16_plan.h"
 
 #include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/core/reserve_space.h"
 
 namespace cudnn_rnn {
 
@@ -21,6 +22,20 @@ Status Bfloat16Plan::Create(GpuRuntime* runtime, const RnnConfig& config,
   return Status();
 }
 
+int64_t Bfloat16Plan::ReserveSpaceBytes() const {
+  if (float_plan_->ReserveSpaceBytes() == 0) return 0;  // inference, or nothing to compute
+  Arena arena(nullptr);
+  arena.Take<char>(float_plan_->ReserveSpaceBytes());
+  arena.Take<float>(sizes_.output);
+  return arena.used().value();
+}
+
+float* Bfloat16Plan::OutputIn(void* reserve_space) const {
+  Arena arena(reserve_space);
+  arena.Take<char>(float_plan_->ReserveSpaceBytes());
+  return arena.Take<float>(sizes_.output);
+}
+
 int64_t Bfloat16Plan::ForwardWorkspaceBytes(const CallOptions& options) const {
   Arena arena(nullptr);
   for (const int64_t elements :
@@ -34,8 +49,8 @@ int64_t Bfloat16Plan::ForwardWorkspaceBytes(const CallOptions& options) const {
 int64_t Bfloat16Plan::BackwardWorkspaceBytes(const CallOptions& options) const {
   Arena arena(nullptr);
   for (const int64_t elements :
-       {sizes_.input, sizes_.h, sizes_.c, sizes_.params, sizes_.output, sizes_.h, sizes_.output,
-        sizes_.h, sizes_.c, sizes_.input, sizes_.h, sizes_.c, sizes_.params}) {
+       {sizes_.input, sizes_.h, sizes_.c, sizes_.params, sizes_.h, sizes_.output, sizes_.h,
+        sizes_.c, sizes_.input, sizes_.h, sizes_.c, sizes_.params}) {
     arena.Take<float>(elements);
   }
   arena.Take<char>(float_plan_->BackwardWorkspaceBytes(options));
@@ -62,8 +77,11 @@ Status Bfloat16Plan::Forward(const ForwardBuffers& buffers, const CallOptions& o
     *input.float_buffer = values;
   }
   for (const auto& output : outputs) *output.float_buffer = arena.Take<float>(output.elements);
-  floats.reserve_space = buffers.reserve_space;
   floats.workspace = arena.Take<char>(float_plan_->ForwardWorkspaceBytes(options));
+  if (ReserveSpaceBytes() > 0) {
+    floats.reserve_space = buffers.reserve_space;
+    floats.output = OutputIn(buffers.reserve_space);
+  }
   CUDNN_RNN_RETURN_IF_ERROR(float_plan_->Forward(floats, options, execution));
   for (const auto& output : outputs) {
     CUDNN_RNN_RETURN_IF_ERROR(
@@ -74,6 +92,8 @@ Status Bfloat16Plan::Forward(const ForwardBuffers& buffers, const CallOptions& o
 
 Status Bfloat16Plan::Backward(const BackwardBuffers& buffers, const CallOptions& options,
                               const Execution& execution) const {
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckReserveSpaceSize(buffers.reserve_space_bytes, ReserveSpaceBytes()));
   GpuQueue queue(runtime_, execution.stream, description_);
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   Bfloat16Kernels& kernels = runtime_->bfloat16_kernels;
@@ -83,7 +103,6 @@ Status Bfloat16Plan::Backward(const BackwardBuffers& buffers, const CallOptions&
       {buffers.input_h, &floats.input_h, sizes_.h},
       {buffers.input_c, &floats.input_c, sizes_.c},
       {buffers.params, &floats.params, sizes_.params},
-      {buffers.output, &floats.output, sizes_.output},
       {buffers.output_h, &floats.output_h, sizes_.h},
       {buffers.output_backprop, &floats.output_backprop, sizes_.output},
       {buffers.output_h_backprop, &floats.output_h_backprop, sizes_.h},
@@ -101,7 +120,8 @@ Status Bfloat16Plan::Backward(const BackwardBuffers& buffers, const CallOptions&
   }
   for (const auto& output : outputs) *output.float_buffer = arena.Take<float>(output.elements);
   floats.reserve_space = buffers.reserve_space;
-  floats.reserve_space_bytes = buffers.reserve_space_bytes;
+  floats.reserve_space_bytes = float_plan_->ReserveSpaceBytes();
+  floats.output = OutputIn(buffers.reserve_space);
   floats.workspace = arena.Take<char>(float_plan_->BackwardWorkspaceBytes(options));
   CUDNN_RNN_RETURN_IF_ERROR(float_plan_->Backward(floats, options, execution));
   for (const auto& output : outputs) {

@@ -1,5 +1,6 @@
 // A plan in bfloat16 by way of one in float: what it is given is converted in the workspace. For a
-// cuDNN whose RNNs take no bfloat16.
+// cuDNN whose RNNs take no bfloat16. In training the reserve space also holds the output in float,
+// so that the gradient is that of what was computed and not of its rounding.
 #ifndef CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_
 #define CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_
 
@@ -20,7 +21,7 @@ class Bfloat16Plan : public RnnPlan {
                        std::shared_ptr<const RnnPlan> float_plan,
                        std::shared_ptr<const RnnPlan>* plan);
 
-  int64_t ReserveSpaceBytes() const override { return float_plan_->ReserveSpaceBytes(); }
+  int64_t ReserveSpaceBytes() const override;
   int64_t ForwardWorkspaceBytes(const CallOptions& options) const override;
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override;
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
@@ -44,6 +45,8 @@ class Bfloat16Plan : public RnnPlan {
     Pointer* float_buffer;
     int64_t elements;
   };
+
+  float* OutputIn(void* reserve_space) const;
 
   Bfloat16Plan(GpuRuntime* runtime, const Sizes& sizes, std::string description,
                std::shared_ptr<const RnnPlan> float_plan)

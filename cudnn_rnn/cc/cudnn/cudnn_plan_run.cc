@@ -1,5 +1,6 @@
 // Forward and backward of a cuDNN plan: what is queued, in order.
 
+#include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
 
 namespace cudnn_rnn {
@@ -71,13 +72,8 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
 Status CudnnPlan::Backward(const BackwardBuffers& buffers, const CallOptions& options,
                            const Execution& execution) const {
   CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
-  if (buffers.reserve_space_bytes != reserve_space_bytes_) {
-    return InvalidArgument(
-        "reserve_space must have ", reserve_space_bytes_,
-        " bytes for this model and input, but has ", buffers.reserve_space_bytes,
-        "; pass the reserve_space that the forward call with is_training=True returned on the same "
-        "GPU.");
-  }
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckReserveSpaceSize(buffers.reserve_space_bytes, reserve_space_bytes_));
   GpuQueue queue(runtime_, execution.stream, description_);
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   if (is_empty()) {

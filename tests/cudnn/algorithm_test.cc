@@ -1,0 +1,226 @@
+// Which algorithm is chosen, that it is remembered, and what happens where it cannot run.
+
+#include "tests/core/testing.h"
+#include "tests/cudnn/plan_harness.h"
+#include "tests/cudnn/stand_in/functions.h"
+
+namespace cudnn_rnn {
+namespace {
+
+Problem SmallProblem() {
+  Problem problem;
+  problem.config.num_units = 6;
+  problem.config.input_size = 5;
+  problem.shape = {4, 3, true};
+  return problem;
+}
+
+Algorithm AlgorithmOf(GpuModel* model, const Problem& problem, bool is_training = true) {
+  CudnnPlanCache::Found found;
+  const Status status = model->Find(problem, problem.Options(is_training), &found);
+  EXPECT(status.ok(), status.message());
+  return found.algorithm;
+}
+
+TEST(NamesOfAlgorithms) {
+  for (const Algorithm algorithm :
+       {Algorithm::kAuto, Algorithm::kStandard, Algorithm::kPersistStatic,
+        Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
+    Algorithm parsed;
+    EXPECT(ParseAlgorithm(Name(algorithm), &parsed).ok() && parsed == algorithm);
+  }
+  Algorithm parsed;
+  EXPECT(ParseAlgorithm("", &parsed).ok() && parsed == Algorithm::kAuto);
+  EXPECT_ERROR(ParseAlgorithm("fastest", &parsed), kAlgorithmVariable, "'fastest'",
+               "persist_static_small_h");
+}
+
+TEST(TheFastestIsChosen) {
+  const struct {
+    int fastest;
+    Algorithm expected;
+  } cases[] = {{kCudnnAlgorithmStandard, Algorithm::kStandard},
+               {kCudnnAlgorithmPersistStatic, Algorithm::kPersistStatic},
+               {kCudnnAlgorithmPersistStaticSmallH, Algorithm::kPersistStaticSmallH}};
+  for (const auto& test : cases) {
+    for (const bool is_training : {true, false}) {
+      StandInGpu gpu;
+      stand_in_set_algorithm_time(test.fastest, 0.5, 0.5);
+      GpuModel model(gpu.runtime());
+      EXPECT(AlgorithmOf(&model, SmallProblem(), is_training) == test.expected,
+             Name(test.expected));
+    }
+  }
+}
+
+TEST(ForwardAndBackwardCountTogetherInTraining) {
+  StandInGpu gpu;
+  stand_in_set_algorithm_time(kCudnnAlgorithmStandard, 1, 2);
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 4);
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 9, 9);
+  GpuModel model(gpu.runtime());
+  EXPECT(AlgorithmOf(&model, SmallProblem(), true) == Algorithm::kStandard);
+  EXPECT(AlgorithmOf(&model, SmallProblem(), false) == Algorithm::kPersistStatic);
+}
+
+TEST(TheDynamicOneIsTriedWhereNoOtherPersistentRuns) {
+  StandInGpu gpu;
+  stand_in_set_algorithm_support(kCudnnAlgorithmPersistStatic, STAND_IN_REFUSED_BY_FORWARD);
+  stand_in_set_algorithm_support(kCudnnAlgorithmPersistStaticSmallH,
+                                 STAND_IN_REFUSED_BY_DESCRIPTOR);
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistDynamic, 0.5, 0.5);
+  GpuModel model(gpu.runtime());
+  EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kPersistDynamic);
+}
+
+TEST(AnAlgorithmThatFailsAnywhereIsNotChosen) {
+  for (const int support :
+       {STAND_IN_REFUSED_BY_DESCRIPTOR, STAND_IN_REFUSED_BY_FORWARD, STAND_IN_REFUSED_BY_BACKWARD}) {
+    StandInGpu gpu;
+    stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+    stand_in_set_algorithm_support(kCudnnAlgorithmPersistStatic, support);
+    GpuModel model(gpu.runtime());
+    EXPECT(AlgorithmOf(&model, SmallProblem()) != Algorithm::kPersistStatic);
+  }
+}
+
+TEST(AChoiceIsRememberedForTheGradientsKernel) {
+  StandInGpu gpu;
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 0.5);
+  GpuModel forward(gpu.runtime());
+  EXPECT(AlgorithmOf(&forward, SmallProblem()) == Algorithm::kPersistStatic);
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 50, 50);  // now it would lose
+  stand_in_reset();
+  GpuModel backward(gpu.runtime());
+  EXPECT(AlgorithmOf(&backward, SmallProblem()) == Algorithm::kPersistStatic);
+  EXPECT(stand_in_calls("cudnnRNNForward") == 0, "nothing is tried again");
+  // Nor for another length of about the same size.
+  Problem problem = SmallProblem();
+  problem.shape.num_steps = 3;
+  EXPECT(AlgorithmOf(&forward, problem) == Algorithm::kPersistStatic);
+  EXPECT(stand_in_calls("cudnnRNNForward") == 0, "nothing is tried again");
+}
+
+TEST(PaddingAndProjectionRunTheStandardOneUntried) {
+  Problem padded = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem();
+  padded.lengths = {4, 3, 4};
+  batch_major.shape.time_major = false;
+  projected.config.num_proj = 3;
+  for (const Problem& problem : {padded, batch_major, projected}) {
+    StandInGpu gpu;
+    stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+    GpuModel model(gpu.runtime());
+    EXPECT(AlgorithmOf(&model, problem) == Algorithm::kStandard, problem.Text());
+    EXPECT(stand_in_calls("cudnnRNNForward") == 0, problem.Text());
+  }
+}
+
+TEST(FullLengthsAreNoPadding) {
+  StandInGpu gpu;
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+  GpuModel model(gpu.runtime());
+  Problem problem = SmallProblem();
+  problem.lengths = {4, 4, 4};
+  EXPECT(AlgorithmOf(&model, problem) == Algorithm::kPersistStatic);
+}
+
+TEST(ANamedAlgorithmIsTakenUntried) {
+  for (const Algorithm algorithm : {Algorithm::kStandard, Algorithm::kPersistStatic,
+                                    Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
+    StandInGpu gpu;
+    GpuModel model(gpu.runtime());
+    model.options.algorithm = algorithm;
+    const Problem problem = SmallProblem();
+    EXPECT(AlgorithmOf(&model, problem) == algorithm, Name(algorithm));
+    EXPECT(stand_in_calls("cudnnRNNForward") == 0, Name(algorithm));
+    EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
+  }
+}
+
+TEST(ANamedAlgorithmThatCannotRunSaysSo) {
+  StandInGpu gpu;
+  GpuModel model(gpu.runtime());
+  model.options.algorithm = Algorithm::kPersistStatic;
+  Problem problem = SmallProblem();
+  problem.lengths = {4, 3, 4};
+  CudnnPlanCache::Found found;
+  EXPECT_ERROR(model.Find(problem, problem.Options(true), &found), "cudnnSetRNNDescriptor_v8",
+               "CUDNN_RNN_ALGO=persist_static", "unset it", "lstm");
+}
+
+TEST(DeterministicRunsTheStandardOneUntried) {
+  StandInGpu gpu;
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+  GpuModel model(gpu.runtime());
+  model.options.deterministic = true;
+  EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kStandard);
+  EXPECT(stand_in_calls("cudnnRNNForward") == 0);
+}
+
+TEST(TooLittleMemoryToTryRunsTheStandardOne) {
+  StandInGpu gpu;
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+  stand_in_set_memory_limit(0);
+  GpuModel model(gpu.runtime());
+  const Problem problem = SmallProblem();
+  EXPECT(AlgorithmOf(&model, problem) == Algorithm::kStandard);
+  EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
+}
+
+TEST(OutOfMemoryForTheDropoutStateIsAnError) {
+  StandInGpu gpu;
+  stand_in_set_memory_limit(0);
+  GpuModel model(gpu.runtime());
+  Problem problem = SmallProblem();
+  problem.config.num_layers = 2;
+  problem.config.dropout = 0.5f;
+  CudnnPlanCache::Found found;
+  const Status status = model.Find(problem, problem.Options(true), &found);
+  EXPECT(status.code() == StatusCode::kResourceExhausted, status.message());
+  EXPECT_ERROR(status, "cuMemAlloc_v2", "allocating");
+  stand_in_set_memory_limit(-1);
+  EXPECT(model.Find(problem, problem.Options(true), &found).ok());
+}
+
+TEST(FloatMeansFusedMultiplyAddUnlessTf32IsAllowed) {
+  const struct {
+    DataType data_type;
+    bool allow_tf32;
+    int math_type;
+  } cases[] = {{DataType::kFloat, false, kCudnnFmaMath},
+               {DataType::kFloat, true, kCudnnDefaultMath},
+               {DataType::kDouble, false, kCudnnDefaultMath},
+               {DataType::kHalf, false, kCudnnTensorOpMath}};
+  for (const auto& test : cases) {
+    StandInGpu gpu;
+    GpuModel model(gpu.runtime());
+    model.options.algorithm = Algorithm::kStandard;
+    model.options.allow_tf32 = test.allow_tf32;
+    Problem problem = SmallProblem();
+    problem.config.data_type = test.data_type;
+    AlgorithmOf(&model, problem);
+    const std::string expected = Concatenate("math_type=", test.math_type);
+    EXPECT(std::string(stand_in_log()).find(expected) != std::string::npos, expected, " in ",
+           stand_in_log());
+  }
+}
+
+TEST(ModelsBeyond32BitsAreRefused) {
+  StandInGpu gpu;
+  GpuModel model(gpu.runtime());
+  CudnnPlanCache::Found found;
+  Problem problem = SmallProblem();
+  problem.shape.num_steps = int64_t{1} << 31;
+  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "number of steps", "2^31");
+  problem = SmallProblem();
+  problem.shape.batch_size = int64_t{1} << 30;
+  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "batch size", "2^31");
+  problem.config.num_units = 0;
+  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "num_units");
+  problem = SmallProblem();
+  problem.lengths = {4, 5, 1};
+  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "sequence_lengths[1] is 5");
+}
+
+}  // namespace
+}  // namespace cudnn_rnn

@@ -1,0 +1,118 @@
+// Every single call to the driver and to cuDNN fails once: a clean error, or a way round it, each
+// time; nothing left behind, and everything works afterwards.
+
+#include "tests/core/testing.h"
+#include "tests/cudnn/plan_harness.h"
+#include "tests/cudnn/stand_in/stand_in.h"
+
+namespace cudnn_rnn {
+namespace {
+
+struct Scenario {
+  const char* name;
+  Problem problem;
+  bool is_training;
+  bool padded_weights;
+  int64_t version;
+};
+
+std::vector<Scenario> Scenarios() {
+  Problem plain;
+  plain.config.num_layers = 2;
+  plain.config.num_units = 5;
+  plain.config.input_size = 3;
+  plain.shape = {3, 4, true};
+  Problem dropping = plain;
+  dropping.config.dropout = 0.5f;
+  Problem padded = dropping;
+  padded.config.direction = Direction::kBidirectional;
+  padded.lengths = {3, 0, 1, 0};
+  padded.shape.time_major = false;
+  Problem bfloat16 = padded;
+  bfloat16.config.data_type = DataType::kBfloat16;
+  Problem empty = plain;
+  empty.shape.num_steps = 0;
+  return {{"inference", plain, false, false, 90300},
+          {"training with dropout", dropping, true, false, 90300},
+          {"training with padding", padded, true, true, 8100},
+          {"training in bfloat16", bfloat16, true, false, 90300},
+          {"no steps", empty, true, false, 90300}};
+}
+
+void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::string& text) {
+  const CallOptions call = scenario.problem.Options(scenario.is_training);
+  const CallBuffers cpu(scenario.problem, 5), gpu(scenario.problem, 5);
+  EXPECT(RunOnCpu(scenario.problem, call, cpu).ok(), text);
+  const Status status = model->Run(scenario.problem, call, gpu);
+  EXPECT(status.ok(), text, ": ", status.message());
+  const double difference =
+      LargestDifference(ReadResults(scenario.problem, scenario.is_training, cpu),
+                        ReadResults(scenario.problem, scenario.is_training, gpu));
+  EXPECT(difference < 2e-2, text, ": differ by ", difference);
+}
+
+// One process from its start: the n-th call fails (0: none). Returns how many calls it made.
+int64_t RunWithFailure(const Scenario& scenario, int64_t n, int failure, bool* had_error) {
+  const std::string text = Concatenate(scenario.name, ", call ", n, " failing as ", failure);
+  StandInGpu gpu;
+  stand_in_set_padded_weights(scenario.padded_weights);
+  stand_in_set_version(scenario.version);
+  gpu.Reopen();
+  int64_t num_calls;
+  {
+    GpuModel model(gpu.runtime());
+    const CallOptions call = scenario.problem.Options(scenario.is_training);
+    const CallBuffers buffers(scenario.problem, 5);
+    const int64_t before = stand_in_fallible_calls();
+    if (n > 0) stand_in_fail_call(n, failure);
+    const Status status = model.Run(scenario.problem, call, buffers);
+    num_calls = stand_in_fallible_calls() - before;
+    *had_error = !status.ok();
+    EXPECT(status.ok() || status.message().find(" failed with ") != std::string::npos, text, ": ",
+           status.message());
+    ExpectNoViolations(text);
+    EXPECT(stand_in_live("pushed_context") == 0, text);
+    stand_in_fail_function(nullptr, STAND_IN_NO_FAILURE);
+    ExpectRightResults(scenario, &model, text + ", afterwards");
+  }
+  return num_calls;
+}
+
+TEST(EveryCallFailsOnce) {
+  for (const Scenario& scenario : Scenarios()) {
+    for (const int failure : {STAND_IN_EXECUTION_FAILED, STAND_IN_OUT_OF_MEMORY,
+                              STAND_IN_NOT_SUPPORTED, STAND_IN_INTERNAL_ERROR}) {
+      bool had_error;
+      const int64_t num_calls = RunWithFailure(scenario, 0, failure, &had_error);
+      EXPECT(!had_error && num_calls > 0, scenario.name);
+      int64_t num_errors = 0;
+      for (int64_t n = 1; n <= num_calls; ++n) {
+        RunWithFailure(scenario, n, failure, &had_error);
+        num_errors += had_error;
+      }
+      // Trials, and what only releases, may fail without the user's call failing.
+      EXPECT(num_errors > 0 && num_errors <= num_calls, scenario.name, ": ", num_errors, " of ",
+             num_calls);
+      std::printf("  %s: %d of %d calls end in an error\n", scenario.name,
+                  static_cast<int>(num_errors), static_cast<int>(num_calls));
+    }
+  }
+}
+
+TEST(ALostGpuGivesErrorsAndNothingElse) {
+  for (const Scenario& scenario : Scenarios()) {
+    StandInGpu gpu;
+    GpuModel model(gpu.runtime());
+    ExpectRightResults(scenario, &model, scenario.name);
+    stand_in_fail_calls_from(1, STAND_IN_EXECUTION_FAILED);
+    for (int i = 0; i < 3; ++i) {
+      const CallBuffers buffers(scenario.problem, 5);
+      const CallOptions call = scenario.problem.Options(scenario.is_training);
+      EXPECT_ERROR(model.Run(scenario.problem, call, buffers), "cuStreamGetCtx", "failed with");
+    }
+    stand_in_fail_calls_from(1, STAND_IN_NO_FAILURE);
+  }
+}
+
+}  // namespace
+}  // namespace cudnn_rnn

@@ -1,0 +1,147 @@
+// The cuDNN plan, on the stand-in, against the CPU plan: everything around cuDNN's own arithmetic.
+
+#include <cmath>
+
+#include "tests/core/testing.h"
+#include "tests/cudnn/plan_harness.h"
+#include "tests/cudnn/stand_in/stand_in.h"
+
+namespace cudnn_rnn {
+namespace {
+
+// The stand-in computes in the same types as the CPU plan, but adds the gradients of weights from
+// differently many rows, and rounds to 16 bits where the CPU plan does not.
+double Tolerance(const RnnConfig& config) {
+  switch (config.data_type) {
+    case DataType::kDouble:
+      return 1e-13;
+    case DataType::kFloat:
+      return 1e-5;
+    case DataType::kHalf:
+      return 2e-3;
+    case DataType::kBfloat16:
+      break;
+  }
+  return 1.6e-2;
+}
+
+void ExpectParity(const Problem& problem, bool is_training, GpuRuntime* runtime) {
+  const CallOptions call = problem.Options(is_training);
+  const CallBuffers cpu(problem, 7), gpu(problem, 7);
+  const Status cpu_status = RunOnCpu(problem, call, cpu);
+  EXPECT(cpu_status.ok(), problem.Text(), cpu_status.message());
+  GpuModel model(runtime);
+  const Status gpu_status = model.Run(problem, call, gpu);
+  EXPECT(gpu_status.ok(), problem.Text(), gpu_status.message());
+  const double difference = LargestDifference(ReadResults(problem, is_training, cpu),
+                                              ReadResults(problem, is_training, gpu));
+  EXPECT(difference <= Tolerance(problem.config), problem.Text(), " differ by ", difference);
+  ExpectNoViolations(problem.Text());
+}
+
+std::vector<RnnConfig> Models() {
+  std::vector<RnnConfig> models;
+  for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+    for (const Direction direction : {Direction::kUnidirectional, Direction::kBidirectional}) {
+      for (const int64_t num_layers : {1, 3}) {
+        for (const DataType data_type :
+             {DataType::kHalf, DataType::kBfloat16, DataType::kFloat, DataType::kDouble}) {
+          RnnConfig config;
+          config.mode = mode;
+          config.direction = direction;
+          config.num_layers = num_layers;
+          config.data_type = data_type;
+          config.num_units = 6;
+          config.input_size = 5;
+          models.push_back(config);
+          config.input_size = 6;
+          config.input_mode = InputMode::kSkip;
+          models.push_back(config);
+          if (mode == RnnMode::kLstm) {
+            config.num_proj = 4;
+            models.push_back(config);
+          }
+        }
+      }
+    }
+  }
+  return models;
+}
+
+const std::vector<int32_t> kLengthsOfFive[] = {
+    {}, {4, 4, 4, 4, 4}, {4, 1, 3, 2, 4}, {0, 4, 0, 0, 2}, {0, 0, 0, 0, 0}, {3, 0, 1, 4, 0}};
+
+void RunTable(GpuRuntime* runtime) {
+  for (const RnnConfig& config : Models()) {
+    for (const std::vector<int32_t>& lengths : kLengthsOfFive) {
+      for (const bool time_major : {true, false}) {
+        for (const bool is_training : {false, true}) {
+          ExpectParity({config, {4, 5, time_major}, lengths}, is_training, runtime);
+        }
+      }
+    }
+  }
+}
+
+TEST(ParityOverTheTable) {
+  StandInGpu gpu;
+  RunTable(gpu.runtime());
+}
+
+TEST(ParityWithPaddedWeights) {
+  StandInGpu gpu;
+  stand_in_set_padded_weights(1);
+  RunTable(gpu.runtime());
+}
+
+TEST(ParityWithAnOldCudnn) {  // takes the lengths in device memory, and has other status numbers
+  StandInGpu gpu;
+  stand_in_set_version(8100);
+  gpu.Reopen();
+  RunTable(gpu.runtime());
+}
+
+TEST(ParityWithNativeBfloat16) {
+  StandInGpu gpu;
+  stand_in_set_bfloat16(1);
+  RunTable(gpu.runtime());
+}
+
+TEST(ParityWithDropout) {
+  for (const float dropout : {0.3f, 1.0f}) {
+    for (const bool time_major : {true, false}) {
+      StandInGpu gpu;
+      Problem problem;
+      problem.config.num_layers = 3;
+      problem.config.num_units = 7;
+      problem.config.input_size = 4;
+      problem.config.dropout = dropout;
+      problem.config.seed = 1234;
+      problem.shape = {5, 3, time_major};
+      ExpectParity(problem, true, gpu.runtime());
+      ExpectParity(problem, false, gpu.runtime());
+      problem.lengths = {5, 0, 2};
+      ExpectParity(problem, true, gpu.runtime());
+    }
+  }
+}
+
+TEST(EmptyShapesPassTheStatesThrough) {
+  StandInGpu gpu;
+  for (const SequenceShape& shape :
+       {SequenceShape{0, 3, true}, SequenceShape{0, 3, false}, SequenceShape{4, 0, true}}) {
+    for (const DataType data_type : {DataType::kFloat, DataType::kBfloat16}) {
+      Problem problem;
+      problem.config.num_layers = 2;
+      problem.config.num_units = 3;
+      problem.config.input_size = 2;
+      problem.config.data_type = data_type;
+      problem.shape = shape;
+      ExpectParity(problem, false, gpu.runtime());
+      ExpectParity(problem, true, gpu.runtime());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cudnn_rnn
