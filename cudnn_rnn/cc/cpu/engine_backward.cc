@@ -184,9 +184,8 @@ void Engine<T>::RunBackwardItem(const BackwardLayer& layer, const StepItem& item
   const T* packed =
       PanelOf(layer.workspace->packed_recurrent, output_panels_, units_, d * gates_, item.panel);
   const int64_t packed_size = PackedSize(output_panels_, units_);
-  const int64_t rows_of_both = std::min(step.rows, step.next_rows);
   for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
-    cell.rows = TileRows(row, rows_of_both, item.end_row);
+    cell.rows = TileRows(row, {step.previous_rows, step.rows, step.next_rows}, item.end_row);
     tile.rows = cell.rows;
     const bool has_next = row < step.next_rows;
     if (!has_next) std::fill_n(scratch, kTileRows * kMaxPanelColumns, T(0));
@@ -242,7 +241,7 @@ void Engine<T>::RunProjectionBackwardItem(const BackwardLayer& layer, const Step
   tile.accumulate = false;
 
   for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
-    cell.rows = TileRows(row, item.step->previous_rows, item.end_row);
+    cell.rows = TileRows(row, {item.step->previous_rows}, item.end_row);
     tile.rows = cell.rows;
     tile.a =
         layer.workspace->projected_gradients[item.direction] + (item.step->first + row) * outputs_;

@@ -1,0 +1,157 @@
+// Gradients of the CPU plan: of double against differences, of the other types against double.
+
+#include <cmath>
+#include <random>
+
+#include "tests/core/naive_rnn.h"
+#include "tests/core/plan_runner.h"
+#include "tests/core/problems.h"
+#include "tests/core/testing.h"
+
+namespace cudnn_rnn {
+namespace {
+
+double WeightedSum(const Tensors& tensors) {
+  double sum = 0;
+  const auto add = [&sum](const Vector& values, const Vector& weights) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!std::isnan(weights[i])) sum += values[i] * weights[i];  // NaN in padding
+    }
+  };
+  add(tensors.output, tensors.output_backprop);
+  add(tensors.output_h, tensors.output_h_backprop);
+  add(tensors.output_c, tensors.output_c_backprop);
+  return sum;
+}
+
+struct Argument {
+  const char* name;
+  Vector Tensors::*values;
+  Vector Tensors::*gradient;
+};
+constexpr Argument kArguments[] = {
+    {"input", &Tensors::input, &Tensors::input_backprop},
+    {"input_h", &Tensors::input_h, &Tensors::input_h_backprop},
+    {"input_c", &Tensors::input_c, &Tensors::input_c_backprop},
+    {"params", &Tensors::params, &Tensors::params_backprop},
+};
+
+constexpr double kDelta = 1e-6;
+constexpr double kTolerance = 5e-6;
+
+// A few elements of each tensor against central differences, through the plan itself, so that
+// dropout (whose pattern repeats) can be on.
+void CheckElements(const Problem& problem) {
+  SerialRunner runner;
+  Tensors tensors = MakeTensors(problem);
+  RunCpuPlan(problem, &runner, true, &tensors);
+  const Tensors analytic = tensors;
+  for (const Argument& argument : kArguments) {
+    Vector& values = tensors.*argument.values;
+    const size_t stride = std::max<size_t>(1, values.size() / 23);
+    for (size_t i = 0; i < values.size(); i += stride) {
+      const double original = values[i];
+      double sums[2];
+      for (int side : {0, 1}) {
+        values[i] = original + (side == 0 ? kDelta : -kDelta);
+        RunCpuPlan(problem, &runner, true, &tensors);
+        sums[side] = WeightedSum(tensors);
+      }
+      values[i] = original;
+      const double numeric = (sums[0] - sums[1]) / (2 * kDelta);
+      const double found = (analytic.*argument.gradient)[i];
+      EXPECT(std::abs(numeric - found) < kTolerance * std::max(1.0, std::abs(numeric)), "d ",
+             argument.name, "[", i, "] is ", found, ", not ", numeric, " in ", problem.Text());
+    }
+  }
+}
+
+// All elements of each tensor at once, in a random direction.
+void CheckDirections(const Problem& problem) {
+  SerialRunner runner;
+  Tensors tensors = MakeTensors(problem);
+  RunCpuPlan(problem, &runner, true, &tensors);
+  const Tensors analytic = tensors;
+  std::mt19937 generator(3);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (const Argument& argument : kArguments) {
+    Vector& values = tensors.*argument.values;
+    const Vector original = values;
+    Vector direction(values.size());
+    double expected = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      direction[i] = uniform(generator);
+      expected += direction[i] * (analytic.*argument.gradient)[i];
+    }
+    double sums[2];
+    for (int side : {0, 1}) {
+      const double delta = side == 0 ? kDelta : -kDelta;
+      for (size_t i = 0; i < values.size(); ++i) values[i] = original[i] + delta * direction[i];
+      RunCpuPlan(problem, &runner, /*is_training=*/true, &tensors);
+      sums[side] = WeightedSum(tensors);
+    }
+    values = original;
+    const double numeric = (sums[0] - sums[1]) / (2 * kDelta);
+    EXPECT(std::abs(numeric - expected) < kTolerance * std::max(1.0, std::abs(numeric)), "d ",
+           argument.name, " in a direction is ", expected, ", not ", numeric, " in ",
+           problem.Text());
+  }
+}
+
+void SetDropout(Problem* problem) {
+  problem->config.dropout = problem->config.num_layers > 1 ? 0.4f : 0.0f;
+  problem->config.seed = 3;
+}
+
+TEST(GradientsAgreeWithDifferences) {
+  for (Problem problem : Problems()) {
+    if (problem.config.num_units > 20) continue;
+    problem.config.data_type = DataType::kDouble;
+    SetDropout(&problem);
+    CheckElements(problem);
+  }
+}
+
+TEST(GradientsAgreeWithDifferencesForAllLengths) {
+  int64_t index = 0;
+  for (Problem problem : Problems()) {
+    problem.config.data_type = DataType::kDouble;
+    SetDropout(&problem);
+    for (const std::vector<int32_t>& lengths : AllLengths(problem.shape)) {
+      problem.lengths = lengths;
+      problem.shape.time_major = index++ % 2 != 0;
+      CheckDirections(problem);
+    }
+  }
+}
+
+// For the 16-bit types backward reads outputs that were rounded.
+TEST(GradientsAgreeWithThoseOfDouble) {
+  SerialRunner runner;
+  struct Case {
+    DataType data_type;
+    double tolerance;
+  };
+  for (const Case& test : {Case{DataType::kFloat, 1e-5}, Case{DataType::kHalf, 4e-3},
+                           Case{DataType::kBfloat16, 3e-2}}) {
+    int64_t index = 0;
+    for (Problem problem : Problems()) {
+      SetDropout(&problem);
+      problem.lengths = AllLengths(problem.shape)[index++ % 5];
+      problem.config.data_type = test.data_type;
+      Tensors found = MakeTensors(problem);
+      Tensors expected = found;
+      RunCpuPlan(problem, &runner, true, &found);
+      problem.config.data_type = DataType::kDouble;
+      RunCpuPlan(problem, &runner, true, &expected);
+      for (const Argument& argument : kArguments) {
+        ExpectClose(found.*argument.gradient, expected.*argument.gradient, test.tolerance,
+                    Concatenate("d ", argument.name, " as ", Name(test.data_type), " instead of ",
+                                problem.Text()));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cudnn_rnn

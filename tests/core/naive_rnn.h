@@ -1,0 +1,192 @@
+// A naive reference for plans: one sequence at a time at its own length, one step after the other,
+// straight from the formulas, in double.
+#ifndef CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
+#define CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+
+namespace cudnn_rnn {
+
+using Vector = std::vector<double>;
+
+// A model and the shape of its data.
+struct Problem {
+  RnnConfig config;
+  SequenceShape shape;
+  std::vector<int32_t> lengths;  // [B]; empty: a call without lengths, all full
+
+  int64_t Length(int64_t b) const {
+    return lengths.empty() ? shape.num_steps : lengths[static_cast<size_t>(b)];
+  }
+  int64_t stacks() const { return config.num_layers * config.num_directions(); }
+  int64_t output_width() const { return config.num_directions() * config.output_size(); }
+  int64_t rows() const { return shape.num_steps * shape.batch_size; }
+  // Elements of the buffers; of input_c and its kin without a cell state none.
+  int64_t inputs() const { return rows() * config.input_size; }
+  int64_t outputs() const { return rows() * output_width(); }
+  int64_t hidden_states() const { return stacks() * shape.batch_size * config.output_size(); }
+  int64_t cell_states() const {
+    return config.has_cell_state() ? stacks() * shape.batch_size * config.num_units : 0;
+  }
+  int64_t params() const {
+    ParamLayout layout;
+    return ParamLayout::Create(config, &layout).ok() ? layout.size() : 0;
+  }
+  // Rows of the buffers, in elements of a row.
+  int64_t StepRow(int64_t time, int64_t b) const {
+    return shape.time_major ? time * shape.batch_size + b : b * shape.num_steps + time;
+  }
+  int64_t StateRow(int64_t stack, int64_t b) const {
+    return shape.time_major ? stack * shape.batch_size + b : b * stacks() + stack;
+  }
+
+  std::string Text() const {
+    std::string text = Concatenate(
+        "{", Describe(config), ", input mode ", static_cast<int>(config.input_mode), ", steps ",
+        shape.num_steps, ", batch ", shape.batch_size, shape.time_major ? "" : ", batch-major");
+    if (!lengths.empty()) text += ", lengths";
+    for (int32_t length : lengths) text += Concatenate(" ", length);
+    return text + "}";
+  }
+};
+
+// The buffers of a problem, as rnn_plan.h shapes them, whatever the data type.
+struct Tensors {
+  Vector input, input_h, input_c, params;
+  Vector output, output_h, output_c;
+  Vector output_backprop, output_h_backprop, output_c_backprop;
+  Vector input_backprop, input_h_backprop, input_c_backprop, params_backprop;
+};
+
+namespace naive {
+
+inline double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+// matrix [rows, columns] times vector [columns].
+inline Vector Multiply(const double* matrix, int64_t rows, const Vector& vector) {
+  Vector product(static_cast<size_t>(rows), 0.0);
+  for (double& sum : product) {
+    for (double value : vector) sum += *matrix++ * value;
+  }
+  return product;
+}
+
+// One step of one sequence. x has the layer's width; h [P] and c [H] are replaced.
+inline void Step(const RnnConfig& config, const ParamLayout& layout, int64_t layer,
+                 int64_t direction, const double* params, const Vector& x, Vector* h, Vector* c) {
+  const int64_t units = config.num_units, rows = config.num_gates() * units;
+  Vector from_input;
+  if (layout.InputWeightColumns(layer) > 0) {
+    from_input = Multiply(params + layout.InputWeights(layer, direction), rows, x);
+  } else {
+    for (int64_t j = 0; j < rows; ++j) from_input.push_back(x[j % units]);
+  }
+  Vector from_state = Multiply(params + layout.RecurrentWeights(layer, direction), rows, *h);
+  for (int64_t j = 0; j < rows; ++j) {
+    from_input[j] += params[layout.InputBiases(layer, direction) + j];
+    from_state[j] += params[layout.RecurrentBiases(layer, direction) + j];
+  }
+  const auto gate = [&](int64_t g, int64_t j) {
+    return from_input[g * units + j] + from_state[g * units + j];
+  };
+  Vector new_h(static_cast<size_t>(units));
+  for (int64_t j = 0; j < units; ++j) {
+    switch (config.mode) {
+      case RnnMode::kLstm:
+        (*c)[j] = Logistic(gate(1, j)) * (*c)[j] + Logistic(gate(0, j)) * std::tanh(gate(2, j));
+        new_h[j] = Logistic(gate(3, j)) * std::tanh((*c)[j]);
+        break;
+      case RnnMode::kGru: {
+        const double r = Logistic(gate(0, j)), u = Logistic(gate(1, j));
+        const double n = std::tanh(from_input[2 * units + j] + r * from_state[2 * units + j]);
+        new_h[j] = (1 - u) * n + u * (*h)[j];
+        break;
+      }
+      case RnnMode::kTanh:
+        new_h[j] = std::tanh(gate(0, j));
+        break;
+      case RnnMode::kRelu:
+        new_h[j] = std::max(0.0, gate(0, j));
+        break;
+    }
+  }
+  if (config.has_projection()) {
+    new_h = Multiply(params + layout.ProjectionWeights(layer, direction), config.num_proj, new_h);
+  }
+  *h = new_h;
+}
+
+inline Vector Row(const Vector& buffer, int64_t row, int64_t width) {
+  return Vector(buffer.begin() + row * width, buffer.begin() + (row + 1) * width);
+}
+
+inline void SetRow(const Vector& values, int64_t row, Vector* buffer) {
+  std::copy(values.begin(), values.end(),
+            buffer->begin() + row * static_cast<int64_t>(values.size()));
+}
+
+}  // namespace naive
+
+// Computes output, output_h and output_c. With dropout, masks[layer] is what a layer's input
+// [T, B, LayerInputSize] (time-major, whatever the problem's major axis) is multiplied with; the
+// first layer's is not read. Without masks there is no dropout.
+inline void NaiveForward(const Problem& problem, const std::vector<Vector>& masks,
+                         Tensors* tensors) {
+  const RnnConfig& config = problem.config;
+  ParamLayout layout;
+  if (!ParamLayout::Create(config, &layout).ok()) return;
+  const int64_t directions = config.num_directions();
+  const int64_t hidden_width = config.output_size();
+  tensors->output.assign(problem.outputs(), 0.0);
+  tensors->output_h.assign(problem.hidden_states(), 0.0);
+  tensors->output_c.assign(problem.cell_states(), 0.0);
+  for (int64_t b = 0; b < problem.shape.batch_size; ++b) {
+    const int64_t length = problem.Length(b);
+    std::vector<Vector> sequence;
+    for (int64_t time = 0; time < length; ++time) {
+      sequence.push_back(naive::Row(tensors->input, problem.StepRow(time, b), config.input_size));
+    }
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      for (int64_t time = 0; time < length && layer > 0 && !masks.empty(); ++time) {
+        const int64_t width = config.LayerInputSize(layer);
+        const Vector mask = naive::Row(masks[layer], time * problem.shape.batch_size + b, width);
+        for (int64_t j = 0; j < width; ++j) sequence[time][j] *= mask[j];
+      }
+      std::vector<Vector> outputs(sequence.size());
+      for (int64_t direction = 0; direction < directions; ++direction) {
+        const int64_t state = problem.StateRow(layer * directions + direction, b);
+        Vector h = naive::Row(tensors->input_h, state, hidden_width), c;
+        if (config.has_cell_state()) c = naive::Row(tensors->input_c, state, config.num_units);
+        std::vector<Vector> of_direction(sequence.size());
+        for (int64_t step = 0; step < length; ++step) {
+          const int64_t time = direction == 0 ? step : length - 1 - step;
+          naive::Step(config, layout, layer, direction, tensors->params.data(), sequence[time], &h,
+                      &c);
+          of_direction[time] = h;
+        }
+        for (int64_t time = 0; time < length; ++time) {
+          outputs[time].insert(outputs[time].end(), of_direction[time].begin(),
+                               of_direction[time].end());
+        }
+        naive::SetRow(h, state, &tensors->output_h);
+        naive::SetRow(c, state, &tensors->output_c);
+      }
+      sequence = outputs;
+    }
+    for (int64_t time = 0; time < length; ++time) {
+      naive::SetRow(sequence[time], problem.StepRow(time, b), &tensors->output);
+    }
+  }
+}
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_

@@ -1,0 +1,252 @@
+// Runs plans on buffers in ordinary memory.
+#ifndef CUDNN_RNN_TESTS_CORE_PLAN_RUNNER_H_
+#define CUDNN_RNN_TESTS_CORE_PLAN_RUNNER_H_
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "cudnn_rnn/cc/cpu/float16.h"
+#include "tests/core/naive_rnn.h"
+#include "tests/core/testing.h"
+
+namespace cudnn_rnn {
+
+// Aligned memory, as an allocator of tensors gives it, full of what would show if it were read.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes) : storage_(static_cast<size_t>(bytes) + 64, '\xff') {}
+  char* data() {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
+    return storage_.data() + (64 - address % 64) % 64;
+  }
+
+ private:
+  std::vector<char> storage_;
+};
+
+// Numbers as elements of a data type, in memory of its own.
+class Buffer {
+ public:
+  Buffer(const Vector& values, DataType data_type)
+      : size_(values.size()),
+        data_type_(data_type),
+        memory_(static_cast<int64_t>(values.size()) * SizeOf(data_type)) {
+    for (size_t i = 0; i < size_; ++i) Set(i, values[i]);
+  }
+  // Holds a number that nothing computes.
+  Buffer(int64_t size, DataType data_type)
+      : Buffer(Vector(static_cast<size_t>(size), 99.0), data_type) {}
+
+  // Null where empty.
+  void* data() { return size_ == 0 ? nullptr : memory_.data(); }
+  Vector Values() {
+    Vector values(size_);
+    for (size_t i = 0; i < size_; ++i) values[i] = Get(i);
+    return values;
+  }
+
+ private:
+  template <typename T>
+  T* At(size_t i) {
+    return reinterpret_cast<T*>(memory_.data()) + i;
+  }
+  void Set(size_t i, double value) {
+    switch (data_type_) {
+      case DataType::kHalf:
+        *At<uint16_t>(i) = FloatToHalf(static_cast<float>(value));
+        break;
+      case DataType::kBfloat16:
+        *At<uint16_t>(i) = FloatToBfloat16(static_cast<float>(value));
+        break;
+      case DataType::kFloat:
+        *At<float>(i) = static_cast<float>(value);
+        break;
+      case DataType::kDouble:
+        *At<double>(i) = value;
+        break;
+    }
+  }
+  double Get(size_t i) {
+    switch (data_type_) {
+      case DataType::kHalf:
+        return HalfToFloat(*At<uint16_t>(i));
+      case DataType::kBfloat16:
+        return Bfloat16ToFloat(*At<uint16_t>(i));
+      case DataType::kFloat:
+        return *At<float>(i);
+      case DataType::kDouble:
+        break;
+    }
+    return *At<double>(i);
+  }
+
+  const size_t size_;
+  const DataType data_type_;
+  Memory memory_;
+};
+
+// The numbers nearest to these that the data type has.
+inline Vector Rounded(const Vector& values, DataType data_type) {
+  return Buffer(values, data_type).Values();
+}
+
+// Sets the padding's elements of a buffer of steps.
+inline void FillPadding(const Problem& problem, int64_t width, double value, Vector* buffer) {
+  for (int64_t b = 0; b < problem.shape.batch_size; ++b) {
+    for (int64_t time = problem.Length(b); time < problem.shape.num_steps; ++time) {
+      std::fill_n(buffer->begin() + problem.StepRow(time, b) * width, width, value);
+    }
+  }
+}
+
+// Random inputs, and gradients of sum(output_backprop * output) and so on for the three outputs.
+// Padding is NaN.
+inline Tensors MakeTensors(const Problem& problem) {
+  std::mt19937 generator(17);
+  const auto random = [&](int64_t size, double scale) {
+    std::uniform_real_distribution<double> uniform(-scale, scale);
+    Vector values(static_cast<size_t>(size));
+    for (double& value : values) value = uniform(generator);
+    return Rounded(values, problem.config.data_type);
+  };
+  Tensors tensors;
+  tensors.input = random(problem.inputs(), 1);
+  tensors.input_h = random(problem.hidden_states(), 1);
+  tensors.input_c = random(problem.cell_states(), 1);
+  tensors.params = random(problem.params(), 0.5);
+  tensors.output_backprop = random(problem.outputs(), 1);
+  tensors.output_h_backprop = random(problem.hidden_states(), 1);
+  tensors.output_c_backprop = random(problem.cell_states(), 1);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  FillPadding(problem, problem.config.input_size, nan, &tensors.input);
+  FillPadding(problem, problem.output_width(), nan, &tensors.output_backprop);
+  return tensors;
+}
+
+inline CallOptions OptionsOf(const Problem& problem, bool is_training) {
+  CallOptions options;
+  options.is_training = is_training;
+  if (!problem.lengths.empty()) options.sequence_lengths = problem.lengths.data();
+  return options;
+}
+
+// Forward, and in training backward, of a plan for this problem.
+inline void RunPlan(const RnnPlan& plan, const Problem& problem, const Execution& execution,
+                    bool is_training, Tensors* tensors) {
+  const DataType data_type = problem.config.data_type;
+  const CallOptions options = OptionsOf(problem, is_training);
+  Buffer input(tensors->input, data_type), input_h(tensors->input_h, data_type);
+  Buffer input_c(tensors->input_c, data_type), params(tensors->params, data_type);
+  Buffer output(problem.outputs(), data_type), output_h(problem.hidden_states(), data_type);
+  Buffer output_c(problem.cell_states(), data_type);
+  Memory reserve_space(plan.ReserveSpaceBytes());
+  Memory forward_workspace(plan.ForwardWorkspaceBytes(options));
+  ForwardBuffers forward;
+  forward.input = input.data();
+  forward.input_h = input_h.data();
+  forward.input_c = input_c.data();
+  forward.params = params.data();
+  forward.output = output.data();
+  forward.output_h = output_h.data();
+  forward.output_c = output_c.data();
+  forward.reserve_space = is_training ? reserve_space.data() : nullptr;
+  forward.workspace = forward_workspace.data();
+  const Status forward_status = plan.Forward(forward, options, execution);
+  EXPECT(forward_status.ok(), forward_status.message(), problem.Text());
+  tensors->output = output.Values();
+  tensors->output_h = output_h.Values();
+  tensors->output_c = output_c.Values();
+  if (!is_training) return;
+
+  Buffer output_backprop(tensors->output_backprop, data_type);
+  Buffer output_h_backprop(tensors->output_h_backprop, data_type);
+  Buffer output_c_backprop(tensors->output_c_backprop, data_type);
+  Buffer input_backprop(problem.inputs(), data_type), params_backprop(problem.params(), data_type);
+  Buffer input_h_backprop(problem.hidden_states(), data_type);
+  Buffer input_c_backprop(problem.cell_states(), data_type);
+  Memory backward_workspace(plan.BackwardWorkspaceBytes(options));
+  BackwardBuffers backward;
+  backward.input = forward.input;
+  backward.input_h = forward.input_h;
+  backward.input_c = forward.input_c;
+  backward.params = forward.params;
+  backward.output = forward.output;
+  backward.output_h = forward.output_h;
+  backward.output_backprop = output_backprop.data();
+  backward.output_h_backprop = output_h_backprop.data();
+  backward.output_c_backprop = output_c_backprop.data();
+  backward.reserve_space = reserve_space.data();
+  backward.reserve_space_bytes = plan.ReserveSpaceBytes();
+  backward.input_backprop = input_backprop.data();
+  backward.input_h_backprop = input_h_backprop.data();
+  backward.input_c_backprop = input_c_backprop.data();
+  backward.params_backprop = params_backprop.data();
+  backward.workspace = backward_workspace.data();
+  const Status backward_status = plan.Backward(backward, options, execution);
+  EXPECT(backward_status.ok(), backward_status.message(), problem.Text());
+  tensors->input_backprop = input_backprop.Values();
+  tensors->input_h_backprop = input_h_backprop.Values();
+  tensors->input_c_backprop = input_c_backprop.Values();
+  tensors->params_backprop = params_backprop.Values();
+}
+
+inline void RunCpuPlan(const Problem& problem, ParallelRunner* runner, bool is_training,
+                       Tensors* tensors, const std::string& instruction_set = "") {
+  std::unique_ptr<RnnPlan> plan;
+  const Status created = CreateCpuPlan(problem.config, problem.shape, instruction_set, &plan);
+  EXPECT(created.ok(), created.message());
+  if (created.ok()) RunPlan(*plan, problem, {runner}, is_training, tensors);
+}
+
+// Every difference is within `tolerance` of the largest expected number.
+inline void ExpectClose(const Vector& found, const Vector& expected, double tolerance,
+                        const std::string& what) {
+  EXPECT(found.size() == expected.size(), what);
+  double largest = 0, worst = 0;
+  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    const double difference = std::abs(found[i] - expected[i]);
+    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+  }
+  EXPECT(worst <= tolerance * std::max(largest, 1e-30), worst, " of ", largest, " in ", what);
+}
+
+inline bool SameBits(const Vector& a, const Vector& b) {
+  if (a.size() != b.size() || a.empty()) return a.size() == b.size();
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+// The results of a training call, each by name.
+struct Result {
+  const char* name;
+  Vector Tensors::*values;
+};
+inline const std::vector<Result>& Results() {
+  static const std::vector<Result> results = {
+      {"output", &Tensors::output},
+      {"output_h", &Tensors::output_h},
+      {"output_c", &Tensors::output_c},
+      {"input_backprop", &Tensors::input_backprop},
+      {"input_h_backprop", &Tensors::input_h_backprop},
+      {"input_c_backprop", &Tensors::input_c_backprop},
+      {"params_backprop", &Tensors::params_backprop},
+  };
+  return results;
+}
+
+inline void ExpectSameBits(const Tensors& found, const Tensors& expected, const std::string& what) {
+  for (const Result& result : Results()) {
+    EXPECT(SameBits(found.*result.values, expected.*result.values), result.name, " of ", what);
+  }
+}
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_TESTS_CORE_PLAN_RUNNER_H_
