@@ -1,0 +1,37 @@
+#!/bin/bash
+# The stand-in for CUDA's driver and cuDNN (tests/cudnn/stand_in/stand_in.h) as shared libraries:
+#   libcudnn_stand_in.so          what tests/cudnn and the Python tests open
+#   libcudnn_stand_in_old.so      says that it is cuDNN 7.6.5
+#   libcudnn_stand_in_missing.so  lacks cudnnRNNBackwardWeights_v8
+# Prints the folder they are in. --sanitize: with the address and undefined behaviour sanitizers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/cpp_build.sh
+
+set_up_build "$@"
+version=tests/cudnn/stand_in/version.cc
+# shellcheck disable=SC2046
+compile $(list_sources CORE_SOURCES CPU_SOURCES) tests/cudnn/stand_in/*.cc >&2
+
+link() { # NAME VERSION-SCRIPT OBJECT...
+    local name="$1" exports="$2"
+    shift 2
+    echo "$exports" > "$build_folder/$name.map"
+    # shellcheck disable=SC2086
+    $compiler "${flags[@]}" -shared "-Wl,--version-script=$build_folder/$name.map" -Wl,-Bsymbolic \
+        "$@" "${link_flags[@]}" -o "$build_folder/$name.so"
+}
+
+exports='cu*; stand_in_*;'
+link libcudnn_stand_in "{ global: $exports local: *; };" "${objects[@]}"
+link libcudnn_stand_in_missing "{ global: $exports local: cudnnRNNBackwardWeights_v8; *; };" \
+    "${objects[@]}"
+old_version="$build_folder/old_version.o"
+# shellcheck disable=SC2086
+$compiler "${flags[@]}" -DCUDNN_RNN_STAND_IN_DEFAULT_VERSION=7605 -c "$version" -o "$old_version"
+others=()
+for object in "${objects[@]}"; do
+    [ "$object" = "$(object_of "$version")" ] || others+=("$object")
+done
+link libcudnn_stand_in_old "{ global: $exports local: *; };" "${others[@]}" "$old_version"
+echo "$PWD/$build_folder"

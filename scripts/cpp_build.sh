@@ -1,0 +1,56 @@
+# Sourced, from the project's folder, by the scripts that build C++ without TensorFlow: one set of
+# flags and one folder of objects for all of them.
+
+# set_up_build [--sanitize]: sets build_folder, compiler, flags and link_flags.
+# --sanitize: with the address and undefined behaviour sanitizers.
+set_up_build() {
+    build_folder=.build/cpp
+    compiler="${CXX:-c++}"
+    mapfile -t flags < <(python3 -c "
+import build_support
+print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
+    flags+=(-std=c++14 -I. -pthread)
+    link_flags=(-pthread -ldl)
+    if [ "${1:-}" = --sanitize ]; then
+        build_folder=.build/cpp-sanitized
+        flags+=(-Werror -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+        link_flags+=(-fsanitize=address,undefined)
+    fi
+    mkdir -p "$build_folder"
+}
+
+# list_sources NAME...: the sources of these lists of sources.bzl; a list that is not there is empty.
+list_sources() {
+    python3 - "$@" <<'END'
+import sys
+import build_support
+
+known = build_support.read_build_lists()
+for path in build_support.library_sources([name for name in sys.argv[1:] if name in known]):
+    print(path)
+END
+}
+
+# object_of SOURCE
+object_of() { echo "$build_folder/${1//\//_}.o"; }
+
+# compile SOURCE...: only what changed: an object is newer than its source, every header and the
+# flags. Sets objects.
+compile() {
+    local source object newest_header
+    # shellcheck disable=SC2012 # no name holds white space
+    newest_header="$(find cudnn_rnn/cc tests/core tests/cudnn -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
+    objects=()
+    for source in "$@"; do
+        object="$(object_of "$source")"
+        objects+=("$object")
+        if [ ! "$object" -nt "$source" ] || [ ! "$object" -nt "$newest_header" ] ||
+            [ ! "$object" -nt scripts/cpp_build.sh ]; then
+            printf '%s\0%s\0' "$source" "$object"
+        fi
+    done > "$build_folder/todo"
+    xargs -0 -r -n 2 -P "$(nproc)" sh -c '
+        compiler="$1"; shift; flags="$1"; shift
+        echo "compiling $1"
+        $compiler $flags -c "$1" -o "$2"' compile "$compiler" "${flags[*]}" < "$build_folder/todo"
+}

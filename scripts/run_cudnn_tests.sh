@@ -1,0 +1,23 @@
+#!/bin/bash
+# The C++ tests of the cuDNN plan on the stand-in for cuDNN: no GPU, no TensorFlow. The stand-in is
+# linked into the program; its shared libraries are in the folder CUDNN_RNN_STAND_IN_FOLDER.
+# [--sanitize] [NAME]: with the address and undefined behaviour sanitizers; only the tests whose
+# names contain NAME.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/cpp_build.sh
+
+options=()
+if [ "${1:-}" = --sanitize ]; then
+    options=(--sanitize)
+    shift
+fi
+CUDNN_RNN_STAND_IN_FOLDER="$(bash scripts/build_cudnn_stand_in.sh "${options[@]}")"
+export CUDNN_RNN_STAND_IN_FOLDER
+set_up_build "${options[@]}"
+# shellcheck disable=SC2046
+compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/stand_in/*.cc \
+    tests/cudnn/*_test.cc tests/core/main.cc
+# shellcheck disable=SC2086
+$compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/cudnn_test"
+"$build_folder/cudnn_test" "$@"

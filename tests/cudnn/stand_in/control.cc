@@ -1,0 +1,233 @@
+// stand_in.h: what tests tell the stand-in and ask it.
+
+#include <cstdlib>
+
+#include "tests/cudnn/stand_in/state.h"
+
+namespace cudnn_rnn {
+namespace stand_in {
+namespace {
+
+using Lock = std::lock_guard<std::mutex>;
+
+std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+Options& Settings() { return TheState().record.options; }
+
+void OrderFailure(int64_t n, int failure, bool all_later) {
+  Lock lock(TheState().mutex);
+  Record& record = TheState().record;
+  record.failing_call = n > 0 ? record.fallible_calls + n : 0;
+  record.failure = failure;
+  record.all_later_calls_fail = all_later;
+}
+
+}  // namespace
+}  // namespace stand_in
+}  // namespace cudnn_rnn
+
+using cudnn_rnn::stand_in::Lines;
+using cudnn_rnn::stand_in::Lock;
+using cudnn_rnn::stand_in::Settings;
+using cudnn_rnn::stand_in::State;
+using cudnn_rnn::stand_in::TheState;
+
+extern "C" {
+
+void stand_in_reset(void) {
+  Lock lock(TheState().mutex);
+  TheState().record = cudnn_rnn::stand_in::Record();
+}
+
+void stand_in_restart(void) {
+  stand_in_reset();
+  State& state = TheState();
+  Lock lock(state.mutex);
+  for (const auto& allocation : state.allocations) {
+    std::free(reinterpret_cast<void*>(allocation.first));
+  }
+  state.allocations.clear();
+  state.is_initialized = false;
+  state.handles.all().clear();
+  state.tensor_descriptors.all().clear();
+  state.dropout_descriptors.all().clear();
+  state.rnn_descriptors.all().clear();
+  state.rnn_data_descriptors.all().clear();
+  state.events.all().clear();
+  state.modules.all().clear();
+  state.kernels.all().clear();
+  state.contexts.clear();
+  state.stream_times_ms.clear();
+}
+
+int64_t stand_in_calls(const char* function_name) {
+  Lock lock(TheState().mutex);
+  const auto& record = TheState().record;
+  if (function_name == nullptr) return static_cast<int64_t>(record.log.size());
+  const auto found = record.calls.find(function_name);
+  return found == record.calls.end() ? 0 : found->second;
+}
+
+const char* stand_in_log(void) {
+  static thread_local std::string text;
+  Lock lock(TheState().mutex);
+  text = Lines(TheState().record.log);
+  return text.c_str();
+}
+
+int64_t stand_in_host_waits(void) {
+  Lock lock(TheState().mutex);
+  return TheState().record.host_waits;
+}
+
+int64_t stand_in_dropout_initializations(void) {
+  Lock lock(TheState().mutex);
+  return TheState().record.dropout_initializations;
+}
+
+int64_t stand_in_violations(void) {
+  Lock lock(TheState().mutex);
+  return static_cast<int64_t>(TheState().record.violations.size());
+}
+
+const char* stand_in_violation_text(void) {
+  static thread_local std::string text;
+  Lock lock(TheState().mutex);
+  text = Lines(TheState().record.violations);
+  return text.c_str();
+}
+
+int64_t stand_in_live(const char* kind) {
+  State& state = TheState();
+  Lock lock(state.mutex);
+  const std::map<std::string, int64_t> counts = {
+      {"handle", state.handles.size()},
+      {"tensor_descriptor", state.tensor_descriptors.size()},
+      {"dropout_descriptor", state.dropout_descriptors.size()},
+      {"rnn_descriptor", state.rnn_descriptors.size()},
+      {"rnn_data_descriptor", state.rnn_data_descriptors.size()},
+      {"event", state.events.size()},
+      {"allocation", static_cast<int64_t>(state.allocations.size())},
+      {"pushed_context", state.pushed_contexts()},
+  };
+  if (kind == nullptr) {
+    int64_t sum = 0;
+    for (const auto& count : counts) sum += count.second;
+    return sum;
+  }
+  if (std::string(kind) == "module") return state.modules.size();
+  const auto found = counts.find(kind);
+  return found == counts.end() ? -1 : found->second;
+}
+
+int64_t stand_in_allocated_bytes(void) {
+  Lock lock(TheState().mutex);
+  return TheState().allocated_bytes();
+}
+
+int64_t stand_in_fallible_calls(void) {
+  Lock lock(TheState().mutex);
+  return TheState().record.fallible_calls;
+}
+
+void stand_in_fail_call(int64_t n, int failure) {
+  cudnn_rnn::stand_in::OrderFailure(n, failure, false);
+}
+
+void stand_in_fail_calls_from(int64_t n, int failure) {
+  cudnn_rnn::stand_in::OrderFailure(n, failure, true);
+}
+
+void stand_in_fail_function(const char* function_name, int failure) {
+  if (function_name == nullptr) return;
+  Lock lock(TheState().mutex);
+  auto& failing = TheState().record.failing_functions;
+  if (failure == STAND_IN_NO_FAILURE) {
+    failing.erase(function_name);
+  } else {
+    failing[function_name] = failure;
+  }
+}
+
+void stand_in_set_version(int64_t version) {
+  Lock lock(TheState().mutex);
+  Settings().version = version;
+}
+
+void stand_in_set_driver_version(int version) {
+  Lock lock(TheState().mutex);
+  Settings().driver_version = version;
+}
+
+void stand_in_set_num_devices(int num_devices) {
+  Lock lock(TheState().mutex);
+  Settings().num_devices = num_devices;
+}
+
+void stand_in_set_memory_limit(int64_t bytes) {
+  Lock lock(TheState().mutex);
+  Settings().memory_limit = bytes;
+}
+
+void stand_in_set_algorithm_support(int algorithm, int support) {
+  if (algorithm < 0 || algorithm >= cudnn_rnn::stand_in::kNumAlgorithms) return;
+  Lock lock(TheState().mutex);
+  Settings().algorithms[algorithm].support = support;
+}
+
+void stand_in_set_algorithm_time(int algorithm, double forward_ms, double backward_ms) {
+  if (algorithm < 0 || algorithm >= cudnn_rnn::stand_in::kNumAlgorithms) return;
+  Lock lock(TheState().mutex);
+  Settings().algorithms[algorithm].forward_ms = forward_ms;
+  Settings().algorithms[algorithm].backward_ms = backward_ms;
+}
+
+void stand_in_set_bfloat16(int supported) {
+  Lock lock(TheState().mutex);
+  Settings().bfloat16 = supported != 0;
+}
+
+void stand_in_set_padded_weights(int padded) {
+  Lock lock(TheState().mutex);
+  Settings().padded_weights = padded != 0;
+}
+
+void stand_in_set_pause(int64_t microseconds) {
+  Lock lock(TheState().mutex);
+  Settings().pause_microseconds = microseconds;
+}
+
+void stand_in_register_memory(const void* data, int64_t bytes) {
+  if (data == nullptr || bytes < 0) return;
+  Lock lock(TheState().mutex);
+  TheState().registered_memory.emplace(reinterpret_cast<uintptr_t>(data),
+                                       static_cast<size_t>(bytes));
+}
+
+void stand_in_unregister_memory(const void* data) {
+  Lock lock(TheState().mutex);
+  auto& memory = TheState().registered_memory;
+  const auto found = memory.find(reinterpret_cast<uintptr_t>(data));
+  if (found != memory.end()) memory.erase(found);
+}
+
+void stand_in_set_any_memory(int any_memory) {
+  Lock lock(TheState().mutex);
+  Settings().any_memory = any_memory != 0;
+}
+
+void stand_in_set_stream_device(void* stream, int device) {
+  Lock lock(TheState().mutex);
+  Settings().stream_devices[stream] = device;
+}
+
+void stand_in_set_thread_device(int device) {
+  Lock lock(TheState().mutex);
+  TheState().contexts[std::this_thread::get_id()].device = device;
+}
+
+}  // extern "C"

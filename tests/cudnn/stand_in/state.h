@@ -1,0 +1,306 @@
+// All that the stand-in knows, and the frame of its every call.
+#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
+#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/checked_math.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/status.h"
+#include "tests/cudnn/stand_in/functions.h"
+
+namespace cudnn_rnn {
+namespace stand_in {
+
+// Statuses of the driver that calls return beside those of an injected failure.
+constexpr int kDriverInvalidValue = 1;
+constexpr int kDriverNotInitialized = 3;
+constexpr int kDriverNoDevice = 100;
+constexpr int kDriverInvalidDevice = 101;
+constexpr int kDriverInvalidContext = 201;
+constexpr int kDriverInvalidPtx = 218;
+constexpr int kDriverInvalidHandle = 400;
+constexpr int kDriverNotFound = 500;
+constexpr int kDriverNotReady = 600;
+
+// Of cuDNN, where the environment does not say another.
+extern const int64_t kBuiltVersion;
+
+constexpr int kNumAlgorithms = 4;
+constexpr size_t kTensorAlignment = 16;
+constexpr size_t kBufferAlignment = 64;
+
+struct Handle {
+  int device = 0;
+  void* stream = nullptr;
+  bool has_stream = false;
+  bool in_use = false;  // by a call that has not returned
+};
+
+struct TensorDescriptor {
+  bool is_set = false;
+  int data_type = 0;
+  std::vector<int> dimensions;
+  std::vector<int> strides;
+};
+
+struct DropoutDescriptor {
+  bool is_set = false;
+  float dropout = 0;
+  void* states = nullptr;
+};
+
+struct RnnDescriptor {
+  bool is_set = false;
+  RnnConfig config;  // without dropout and seeds, which the dropout descriptor has
+  int algorithm = 0;
+  bool allows_padding = false;
+  bool padded_weights = false;
+  void* dropout_descriptor = nullptr;
+  int built_batch_size = 0;  // cudnnBuildRNNDynamic
+};
+
+struct RnnDataDescriptor {
+  bool is_set = false;
+  int data_type = 0;
+  int layout = 0;
+  int num_steps = 0;
+  int batch_size = 0;
+  int vector_size = 0;
+  std::vector<int32_t> lengths;
+  bool has_padding_fill = false;
+  unsigned char padding_fill[8] = {};
+
+  int64_t sum_of_lengths() const;
+  // Elements that the layout has room for.
+  CheckedSize size() const;
+};
+
+struct Event {
+  int device = 0;
+  bool has_time = true;
+  bool is_recorded = false;
+  bool is_waited_for = false;
+  void* stream = nullptr;
+  double time_ms = 0;
+};
+
+struct Module {
+  int device = 0;
+  std::string image;
+};
+
+struct Kernel {
+  int device = 0;
+  bool to_float = false;  // else float_to_bfloat16
+};
+
+// Objects under addresses that are never given out twice and that nobody can dereference.
+template <typename T>
+class Objects {
+ public:
+  void* Add(const T& object);
+  T* Find(const void* address) {
+    const auto found = objects_.find(address);
+    return found == objects_.end() ? nullptr : &found->second;
+  }
+  bool Remove(const void* address) { return objects_.erase(address) == 1; }
+  int64_t size() const { return static_cast<int64_t>(objects_.size()); }
+  std::map<const void*, T>& all() { return objects_; }
+
+ private:
+  std::map<const void*, T> objects_;
+};
+
+struct Allocation {
+  size_t bytes = 0;
+  int device = 0;
+};
+
+struct ThreadContexts {
+  int device = -1;  // of the context below all that is pushed
+  std::vector<int> pushed;
+};
+
+struct AlgorithmOptions {
+  int support = STAND_IN_SUPPORTED;
+  double forward_ms = 1;
+  double backward_ms = 2;
+};
+
+struct Options {
+  int64_t version = 0;  // 0: the default
+  int driver_version = 12080;
+  int num_devices = 1;
+  int64_t memory_limit = -1;
+  AlgorithmOptions algorithms[kNumAlgorithms];
+  bool bfloat16 = false;
+  bool padded_weights = false;
+  int64_t pause_microseconds = 0;
+  bool any_memory = false;
+  std::map<const void*, int> stream_devices;
+};
+
+// What stand_in_reset forgets.
+struct Record {
+  Options options;
+  std::vector<std::string> log;
+  std::map<std::string, int64_t> calls;
+  std::vector<std::string> violations;
+  int64_t host_waits = 0;
+  int64_t dropout_initializations = 0;
+  int64_t fallible_calls = 0;
+  int64_t failing_call = 0;  // as fallible_calls counts, 0 for none
+  bool all_later_calls_fail = false;
+  int failure = STAND_IN_NO_FAILURE;
+  std::map<std::string, int> failing_functions;
+};
+
+struct State {
+  std::mutex mutex;
+  Record record;
+  bool is_initialized = false;  // cuInit
+  Objects<Handle> handles;
+  Objects<TensorDescriptor> tensor_descriptors;
+  Objects<DropoutDescriptor> dropout_descriptors;
+  Objects<RnnDescriptor> rnn_descriptors;
+  Objects<RnnDataDescriptor> rnn_data_descriptors;
+  Objects<Event> events;
+  Objects<Module> modules;
+  Objects<Kernel> kernels;
+  std::map<uintptr_t, Allocation> allocations;
+  std::multimap<uintptr_t, size_t> registered_memory;
+  std::map<std::thread::id, ThreadContexts> contexts;
+  std::map<const void*, double> stream_times_ms;
+
+  int64_t version() const;
+  int64_t allocated_bytes() const;
+  int64_t pushed_contexts() const;
+  // -1 where there is none.
+  int CurrentDevice();
+  int StreamDevice(const void* stream);
+};
+
+// The one of the process.
+State& TheState();
+
+void* NewAddress();
+
+template <typename T>
+void* Objects<T>::Add(const T& object) {
+  void* const address = NewAddress();
+  objects_[address] = object;
+  return address;
+}
+
+enum class Library { kDriver, kCudnn };
+
+// A call in progress: holds the state's lock, has logged itself, knows whether it is to fail.
+class Call {
+ public:
+  Call(Library library, const char* name, const std::string& arguments);
+  ~Call();
+
+  State& state() { return state_; }
+  const char* name() const { return name_; }
+  // The status that the test has ordered, or 0.
+  int ordered() const { return ordered_; }
+
+  // The library's status for one of stand_in.h's failures.
+  int StatusOf(int failure) const;
+  // Records what is wrong and gives a status for it: the given one of the driver, or cuDNN's.
+  template <typename... Parts>
+  int Violation(const Parts&... parts) {
+    return Violate(Concatenate(parts...), kDriverInvalidValue);
+  }
+  int Violate(const std::string& text, int driver_status);
+
+  // 0, or the status of a violation. A current context of an initialised driver.
+  int NeedContext(int* device);
+  // The current context is the stream's.
+  int NeedStream(const void* stream);
+  // A handle of the current context that nobody else uses; it is this call's until its end.
+  int NeedHandle(void* address, Handle** handle);
+  // With a stream set.
+  int NeedHandleWithStream(void* address, Handle** handle);
+  // A living object.
+  template <typename T>
+  int Need(Objects<T>* objects, const void* address, const char* what, T** object) {
+    *object = objects->Find(address);
+    if (*object != nullptr) return 0;
+    return Violate(Concatenate(what, " ", address, " was not created or is destroyed"),
+                   kDriverInvalidHandle);
+  }
+  // `bytes` bytes of device memory of the current device at this alignment. Nothing where bytes is
+  // 0.
+  int NeedMemory(const char* what, const void* data, int64_t bytes, size_t alignment);
+
+  // For the arithmetic.
+  void Unlock() { lock_.unlock(); }
+  void Lock() { lock_.lock(); }
+
+ private:
+  int OrderedStatus();
+
+  State& state_;
+  std::unique_lock<std::mutex> lock_;
+  const Library library_;
+  const char* const name_;
+  int ordered_ = 0;
+  void* handle_ = nullptr;
+};
+
+#define STAND_IN_RETURN_IF_FAILED(expression) \
+  do {                                        \
+    const int status = (expression);          \
+    if (status != 0) return status;           \
+  } while (false)
+
+// Runs body(Call*), which gives the status, unless the call was told to fail.
+template <typename Body>
+int Run(Library library, const char* name, const std::string& arguments, const Body& body) {
+  Call call(library, name, arguments);
+  if (call.ordered() != 0) return call.ordered();
+  try {
+    return body(&call);
+  } catch (const std::bad_alloc&) {
+    return call.StatusOf(STAND_IN_OUT_OF_MEMORY);
+  }
+}
+
+// Of a function that releases something: it does so and then fails.
+template <typename Body>
+int RunRelease(Library library, const char* name, const std::string& arguments, const Body& body) {
+  Call call(library, name, arguments);
+  const int status = body(&call);
+  return call.ordered() != 0 ? call.ordered() : status;
+}
+
+inline std::string Arguments() { return ""; }
+
+template <typename Value>
+std::string Arguments(const char* name, const Value& value) {
+  return Concatenate(name, "=", value);
+}
+
+// "name=value, name=value"
+template <typename Value, typename... Rest>
+std::string Arguments(const char* name, const Value& value, const Rest&... rest) {
+  return Concatenate(name, "=", value, ", ", Arguments(rest...));
+}
+
+// Whether [data, data + bytes) and the other range share a byte.
+bool Overlap(const void* data, int64_t bytes, const void* other, int64_t other_bytes);
+
+}  // namespace stand_in
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_

@@ -1,0 +1,59 @@
+// cuDNN's buffer of parameters: where each region is, dense or padded.
+#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
+#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
+
+#include <cstdint>
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/status.h"
+
+namespace cudnn_rnn {
+namespace stand_in {
+
+struct WeightRegion {
+  int64_t offset;  // in bytes, within the weight space
+  int64_t dense_offset;
+  int64_t rows;
+  int64_t columns;
+  int64_t bytes;
+};
+
+class WeightSpace {
+ public:
+  static Status Create(const RnnConfig& config, bool padded, WeightSpace* space);
+
+  int64_t bytes() const { return bytes_; }
+  int64_t dense_bytes() const { return layout_.size() * element_size_; }
+
+  // Regions in the order of their offsets: all matrices, then all biases.
+  int64_t num_regions() const {
+    return layout_.num_canonical_weights() + layout_.num_canonical_biases();
+  }
+  WeightRegion Region(int64_t index) const;
+  // Indices of the regions of cudnnGetRNNWeightParams, -1 where there is none.
+  int64_t MatrixIndex(int64_t pseudo_layer, int64_t linear_layer) const;
+  int64_t BiasIndex(int64_t pseudo_layer, int64_t linear_layer) const;
+
+  // From the weight space to the dense buffer of ParamLayout.
+  void Gather(const void* space, void* dense) const;
+  // Adds the dense buffer to the weight space.
+  void Add(const void* dense, void* space) const;
+  // Of all that is between and after the regions.
+  bool GapsAreZero(const void* space) const;
+
+ private:
+  ParamLayout layout_;
+  DataType data_type_ = DataType::kFloat;
+  int64_t element_size_ = 0;
+  bool padded_ = false;
+  int64_t bytes_ = 0;
+};
+
+// target[i] += source[i], rounded to the type.
+void AddElements(DataType data_type, const void* source, int64_t count, void* target);
+
+}  // namespace stand_in
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
