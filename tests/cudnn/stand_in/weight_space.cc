@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/checked_math.h"
-#include "cudnn_rnn/cc/cpu/half.h"
+#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/cudnn/stand_in/cudnn_call.h"
 
 namespace cudnn_rnn {
