@@ -19,16 +19,12 @@ print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
     mkdir -p "$build_folder"
 }
 
-# list_sources NAME...: the sources of these lists of sources.bzl; a list that is not there is empty.
+# list_sources NAME...: the sources of these lists of sources.bzl.
 list_sources() {
-    python3 - "$@" <<'END'
+    python3 -c '
 import sys
 import build_support
-
-known = build_support.read_build_lists()
-for path in build_support.library_sources([name for name in sys.argv[1:] if name in known]):
-    print(path)
-END
+print("\n".join(build_support.library_sources(sys.argv[1:])))' "$@"
 }
 
 # object_of SOURCE

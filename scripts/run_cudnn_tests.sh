@@ -17,7 +17,7 @@ export CUDNN_RNN_STAND_IN_FOLDER
 set_up_build "${options[@]}"
 # shellcheck disable=SC2046
 compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/stand_in/*.cc \
-    tests/cudnn/*_harness.cc tests/cudnn/*_test.cc tests/core/main.cc
+    tests/cudnn/plan_harness.cc tests/cudnn/stand_in_model.cc tests/cudnn/*_test.cc tests/core/main.cc
 # shellcheck disable=SC2086
 $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/cudnn_test"
 "$build_folder/cudnn_test" "$@"

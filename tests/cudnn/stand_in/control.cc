@@ -111,6 +111,7 @@ int64_t stand_in_live(const char* kind) {
       {"rnn_descriptor", state.rnn_descriptors.size()},
       {"rnn_data_descriptor", state.rnn_data_descriptors.size()},
       {"event", state.events.size()},
+      {"module", state.modules.size()},
       {"allocation", static_cast<int64_t>(state.allocations.size())},
       {"pushed_context", state.pushed_contexts()},
   };
@@ -119,7 +120,6 @@ int64_t stand_in_live(const char* kind) {
     for (const auto& count : counts) sum += count.second;
     return sum;
   }
-  if (std::string(kind) == "module") return state.modules.size();
   const auto found = counts.find(kind);
   return found == counts.end() ? -1 : found->second;
 }

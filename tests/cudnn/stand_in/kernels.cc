@@ -122,9 +122,22 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
         if (!to_float && std::strcmp(name, kFromFloat) != 0) {
           return call->Violation("the stand-in does not know the kernel ", name);
         }
-        *function = call->state().kernels.Add({found->device, to_float});
+        *function = call->state().kernels.Add({module, to_float});
         return 0;
       });
+}
+
+// The functions that came from the module stay as addresses that nobody may use any more.
+int cuModuleUnload(void* module) {
+  return stand_in::RunRelease(stand_in::Library::kDriver, "cuModuleUnload", "", [&](Call* call) {
+    Module* found;
+    STAND_IN_RETURN_IF_FAILED(call->Need(&call->state().modules, module, "module", &found));
+    int device;
+    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&device));
+    if (found->device != device) return call->Violation("the module is of another device");
+    call->state().modules.Remove(module);
+    return 0;
+  });
 }
 
 int cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
@@ -137,7 +150,10 @@ int cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y, uns
                Kernel* kernel;
                STAND_IN_RETURN_IF_FAILED(
                    call->Need(&call->state().kernels, function, "function", &kernel));
-               if (kernel->device != call->state().CurrentDevice()) {
+               Module* module;
+               STAND_IN_RETURN_IF_FAILED(
+                   call->Need(&call->state().modules, kernel->module, "module", &module));
+               if (module->device != call->state().CurrentDevice()) {
                  return call->Violate("the function's module is of another device",
                                       stand_in::kDriverInvalidHandle);
                }

@@ -54,8 +54,8 @@ STAND_IN_EXPORT int64_t stand_in_violations(void);
 STAND_IN_EXPORT const char* stand_in_violation_text(void);
 
 /* Objects that live, by kind; kinds are handle, tensor_descriptor, dropout_descriptor,
- * rnn_descriptor, rnn_data_descriptor, event, module, allocation and pushed_context. NULL: all but
- * modules, which nobody can unload. -1 for an unknown kind. */
+ * rnn_descriptor, rnn_data_descriptor, event, module, allocation and pushed_context. NULL: all.
+ * -1 for an unknown kind. */
 STAND_IN_EXPORT int64_t stand_in_live(const char* kind);
 STAND_IN_EXPORT int64_t stand_in_allocated_bytes(void);
 
@@ -68,8 +68,8 @@ enum {
   STAND_IN_INTERNAL_ERROR = 4,
 };
 /* Every call but those of cuGetErrorString, cudnnGetErrorString and cudnnGetVersion counts as one
- * that can fail. A failing call does nothing, unless it releases something (Destroy, Free, Pop):
- * then it does so and fails too, as where an error of earlier work comes to light. */
+ * that can fail. A failing call does nothing, unless it releases something (Destroy, Free, Unload,
+ * Pop): then it does so and fails too, as where an error of earlier work comes to light. */
 STAND_IN_EXPORT int64_t stand_in_fallible_calls(void);
 /* The n-th from now fails (1: the next one). */
 STAND_IN_EXPORT void stand_in_fail_call(int64_t n, int failure);

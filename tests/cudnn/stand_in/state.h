@@ -99,7 +99,7 @@ struct Module {
 };
 
 struct Kernel {
-  int device = 0;
+  void* module = nullptr;
   bool to_float = false;  // else float_to_bfloat16
 };
 

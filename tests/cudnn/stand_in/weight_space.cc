@@ -1,7 +1,6 @@
 #include "tests/cudnn/stand_in/weight_space.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/checked_math.h"
@@ -15,14 +14,6 @@ namespace {
 constexpr int64_t kRegionAlignment = 256;
 constexpr int64_t kRegionGap = 512;
 constexpr int64_t kProjectionLayer = 8;
-
-float Bfloat16Bits(uint16_t bits) { return FloatFromBits(static_cast<uint32_t>(bits) << 16); }
-
-uint16_t RoundToBfloat16(float value) {
-  if (std::isnan(value)) return 0x7fff;
-  const uint32_t bits = BitsFromFloat(value);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 template <typename T>
 void AddNumbers(const void* source, int64_t count, void* target) {
@@ -48,7 +39,7 @@ void AddElements(DataType data_type, const void* source, int64_t count, void* ta
       break;
     case DataType::kBfloat16:
       for (int64_t i = 0; i < count; ++i) {
-        to[i] = RoundToBfloat16(Bfloat16Bits(to[i]) + Bfloat16Bits(from[i]));
+        to[i] = FloatToBfloat16(Bfloat16ToFloat(to[i]) + Bfloat16ToFloat(from[i]));
       }
       break;
     case DataType::kFloat:

@@ -1,0 +1,376 @@
+// The stand-in's cuDNN: its results against the CPU plan's, bit for bit, and every wrong use.
+
+#include <thread>
+
+#include "tests/cudnn/stand_in_model.h"
+
+namespace cudnn_rnn {
+namespace {
+
+RnnConfig SmallLstm() {
+  RnnConfig config;
+  config.num_layers = 2;
+  config.num_units = 6;
+  config.input_size = 3;
+  config.direction = Direction::kBidirectional;
+  return config;
+}
+
+std::string Text(const RnnConfig& config, const Shape& shape) {
+  return Concatenate(Describe(config), ", layout ", shape.layout, ", shortest length ",
+                     shape.lengths.back());
+}
+
+void ExpectSame(const StepTensors& got, const StepTensors& expected, const std::string& what) {
+  EXPECT(got.y == expected.y, what, ": y");
+  EXPECT(got.hy == expected.hy, what, ": hy");
+  EXPECT(got.cy == expected.cy, what, ": cy");
+  EXPECT(got.dx == expected.dx, what, ": dx");
+  EXPECT(got.dhx == expected.dhx, what, ": dhx");
+  EXPECT(got.dcx == expected.dcx, what, ": dcx");
+  EXPECT(got.dparams == expected.dparams, what, ": dparams");
+}
+
+// A training step on both.
+void Compare(const RnnConfig& config, const Shape& shape) {
+  const std::string what = Text(config, shape);
+  StepTensors step = RandomStep(config, shape);
+  StandInModel model(config, shape);
+  EXPECT(model.status() == 0, what, ": ", model.status());
+  if (model.status() != 0) return;
+  model.Load(step);
+  EXPECT(model.Forward() == 0, what);
+  EXPECT(model.BackwardData() == 0, what);
+  EXPECT(model.BackwardWeights() == 0, what);
+  RunOnCpu(config, shape, 0, &step);
+  ExpectSame(model.Results(), step, what);
+}
+
+const int kLayouts[] = {kCudnnLayoutTimeMajorPadded, kCudnnLayoutTimeMajorPacked,
+                        kCudnnLayoutBatchMajorPadded};
+
+TEST(StandInComputesWhatTheCpuPlanDoes) {
+  FreshStandIn fresh;
+  stand_in_set_bfloat16(1);
+  for (const bool padded_weights : {false, true}) {
+    stand_in_set_padded_weights(padded_weights);
+    for (const int layout : kLayouts) {
+      for (const std::vector<int32_t>& lengths :
+           {std::vector<int32_t>{5, 5, 5}, std::vector<int32_t>{5, 3, 3, 1}}) {
+        Shape shape;
+        shape.layout = layout;
+        shape.lengths = lengths;
+        for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+          RnnConfig config = SmallLstm();
+          config.mode = mode;
+          Compare(config, shape);
+          config.input_mode = InputMode::kSkip;
+          config.input_size = config.num_units;
+          config.direction = Direction::kUnidirectional;
+          Compare(config, shape);
+        }
+        for (const DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {
+          RnnConfig config = SmallLstm();
+          config.data_type = data_type;
+          Compare(config, shape);
+          config.num_proj = 4;
+          Compare(config, shape);
+        }
+      }
+    }
+  }
+}
+
+TEST(StandInDrawsTheNextDropoutPatternFromItsStates) {
+  FreshStandIn fresh;
+  RnnConfig config = SmallLstm();
+  config.dropout = 0.5f;
+  config.seed = 77;
+  const Shape shape;
+  const StepTensors step = RandomStep(config, shape);
+  StandInModel model(config, shape);
+  EXPECT(model.status() == 0, model.status());
+  EXPECT(stand_in_dropout_initializations() == 1);
+  model.Load(step);
+  const Bytes origin(model.states, model.states + model.states_bytes);
+  for (const int64_t call : {0, 1, 2, 0, 1}) {
+    // Copying the states back is starting anew.
+    if (call == 0) std::memcpy(model.states, origin.data(), origin.size());
+    std::memset(model.dweights, 0, model.weight_space_bytes);
+    EXPECT(model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0);
+    StepTensors expected = step;
+    RunOnCpu(config, shape, call, &expected);
+    ExpectSame(model.Results(), expected, Concatenate("dropout call ", call));
+  }
+  // Inference drops nothing, and Restore does not initialise.
+  EXPECT(cudnnRestoreDropoutDescriptor(model.dropout, model.handle, config.dropout, model.states,
+                                       model.states_bytes, 77) == 0);
+  const Bytes before(model.states, model.states + model.states_bytes);
+  model.forward_mode = kCudnnForwardInference;
+  EXPECT(model.Forward() == 0);
+  EXPECT(before == Bytes(model.states, model.states + model.states_bytes));
+  EXPECT(stand_in_dropout_initializations() == 1);
+}
+
+TEST(StandInNullStatesAreZeroAndNullResultsUnwanted) {
+  FreshStandIn fresh;
+  const RnnConfig config = SmallLstm();
+  const Shape shape;
+  StepTensors step = RandomStep(config, shape);
+  for (Bytes* state : {&step.hx, &step.cx, &step.dhy, &step.dcy}) {
+    state->assign(state->size(), '\0');
+  }
+  StandInModel model(config, shape);
+  model.Load(step);
+  const StepTensors untouched = model.Results();
+  model.hx = model.cx = model.dhy = model.dcy = nullptr;
+  char *const hy = model.hy, *const dcx = model.dcx;
+  model.hy = model.dcx = nullptr;
+  EXPECT(model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0);
+  model.hy = hy;
+  model.dcx = dcx;
+  RunOnCpu(config, shape, 0, &step);
+  step.hy = untouched.hy;
+  step.dcx = untouched.dcx;
+  ExpectSame(model.Results(), step, "null states");
+}
+
+TEST(StandInPadsOutputAsDescribed) {
+  FreshStandIn fresh;
+  const RnnConfig config = SmallLstm();
+  const Shape shape;
+  StandInModel model(config, shape);
+  model.Load(RandomStep(config, shape));
+  float fill = 7;
+  EXPECT(model.SetData(model.y_descriptor, 2 * config.num_units, &fill) == 0);
+  EXPECT(model.Forward() == 0);
+  float last;
+  std::memcpy(&last, model.y + (5 * 4 * 2 * 6 - 1) * sizeof(float), sizeof(last));
+  EXPECT(last == 7, last);
+  EXPECT(model.SetData(model.y_descriptor, 2 * config.num_units) == 0);
+  EXPECT(model.Forward() == 0);
+  std::memcpy(&last, model.y + (5 * 4 * 2 * 6 - 1) * sizeof(float), sizeof(last));
+  EXPECT(last != last, "undefined without a fill");
+}
+
+// One wrong use: `spoil` changes one thing before the forward call.
+struct Misuse {
+  const char* name;
+  const char* text;
+  std::function<void(StandInModel*)> spoil;
+};
+
+TEST(StandInFindsWrongArgumentsOfForward) {
+  const Misuse misuses[] = {
+      {"x null", "x is null", [](StandInModel* m) { m->x = nullptr; }},
+      {"y null", "y is null", [](StandInModel* m) { m->y = nullptr; }},
+      {"hx misaligned", "hx at", [](StandInModel* m) { m->hx += 4; }},
+      {"y too short", "y at", [](StandInModel* m) { m->y += 16; }},
+      {"host memory", "is not device memory",
+       [](StandInModel* m) {
+         alignas(64) static char memory[4096];
+         m->x = memory;
+       }},
+      {"output on input", "y overlaps x", [](StandInModel* m) { m->y = m->weights, m->x = m->y; }},
+      {"hy on hx", "hy overlaps hx", [](StandInModel* m) { m->hy = m->hx; }},
+      {"weights misaligned", "weight_space at", [](StandInModel* m) { m->weights += 16; }},
+      {"weights short", "weight_space_bytes", [](StandInModel* m) { --m->weight_space_bytes; }},
+      {"workspace short", "workspace_bytes", [](StandInModel* m) { --m->workspace_bytes; }},
+      {"workspace null", "workspace is null", [](StandInModel* m) { m->workspace = nullptr; }},
+      {"reserve short", "reserve_space_bytes", [](StandInModel* m) { --m->reserve_space_bytes; }},
+      {"no reserve", "reserve_space is null", [](StandInModel* m) { m->reserve_space = nullptr; }},
+      {"garbage handle", "was not created", [](StandInModel* m) { m->handle = m; }},
+      {"garbage descriptor", "was not created", [](StandInModel* m) { m->x_descriptor = m; }},
+      {"x for y", "has vector size 3", [](StandInModel* m) { m->y_descriptor = m->x_descriptor; }},
+      {"c for h", "shape {4, 4, 4}", [](StandInModel* m) { m->h_descriptor = m->c_descriptor; }},
+      {"no c descriptor", "without a descriptor of c",
+       [](StandInModel* m) { m->c_descriptor = nullptr; }},
+      {"mode", "forward_mode is 7", [](StandInModel* m) { m->forward_mode = 7; }},
+  };
+  for (const Misuse& misuse : misuses) {
+    FreshStandIn fresh;
+    RnnConfig config = SmallLstm();
+    config.num_proj = 4;
+    StandInModel model(config, Shape());
+    model.Load(RandomStep(config, Shape()));
+    void* const kept[] = {model.handle, model.x_descriptor, model.y_descriptor, model.h_descriptor,
+                          model.c_descriptor};
+    misuse.spoil(&model);
+    ExpectViolation(model.Forward(), misuse.text, misuse.name);
+    model.handle = kept[0];
+    model.x_descriptor = kept[1];
+    model.y_descriptor = kept[2];
+    model.h_descriptor = kept[3];
+    model.c_descriptor = kept[4];
+  }
+}
+
+TEST(StandInFindsWrongDescriptors) {
+  FreshStandIn fresh;
+  const RnnConfig config = SmallLstm();
+  const Shape shape;
+  StandInModel model(config, shape);
+  model.Load(RandomStep(config, shape));
+  ExpectViolation(cudnnSetTensorNdDescriptor(model.h_descriptor, 0, 2, nullptr, nullptr),
+                  "num_dimensions is 2");
+  const int dimensions[] = {4, 4, 6}, strides[] = {48, 6, 1};
+  EXPECT(cudnnSetTensorNdDescriptor(model.h_descriptor, 0, 3, dimensions, strides) == 0);
+  ExpectViolation(model.Forward(), "not fully packed");
+  EXPECT(model.SetStates(model.h_descriptor, 6) == 0);
+
+  for (const int32_t length : {0, 6, -1}) {
+    model.shape.lengths[3] = length;
+    ExpectViolation(model.SetData(model.x_descriptor, 3), "lengths[3] must be 1 to 5");
+  }
+  model.shape.lengths[3] = 2;
+  EXPECT(model.SetData(model.x_descriptor, 3) == 0);
+  ExpectViolation(model.Forward(), "x and y differ");
+  model.shape.layout = kCudnnLayoutTimeMajorPacked;
+  model.shape.lengths = {5, 3, 4, 1};
+  ExpectViolation(model.SetData(model.x_descriptor, 3), "descending lengths");
+  model.shape = shape;
+  EXPECT(model.SetData(model.x_descriptor, 3) == 0);
+
+  EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 0);
+  ExpectViolation(model.Forward(), "padded IO");
+  void* unset = nullptr;
+  EXPECT(cudnnCreateRNNDescriptor(&unset) == 0);
+  std::swap(unset, model.rnn);
+  ExpectViolation(model.Forward(), "created, but not set");
+  std::swap(unset, model.rnn);
+  EXPECT(cudnnDestroyRNNDescriptor(unset) == 0);
+  ExpectViolation(cudnnDestroyRNNDescriptor(unset), "is destroyed");
+}
+
+TEST(StandInFindsWrongOrderAndOtherData) {
+  FreshStandIn fresh;
+  const RnnConfig config = SmallLstm();
+  const Shape shape;
+  StandInModel model(config, shape);
+  model.Load(RandomStep(config, shape));
+  std::memset(model.reserve_space, 0, model.reserve_space_bytes);
+  ExpectViolation(model.BackwardData(), "not what a forward call in training left");
+  EXPECT(model.Forward() == 0);
+  ExpectViolation(model.BackwardWeights(), "must come before the weights' gradient");
+  model.y[0] ^= 1;
+  ExpectViolation(model.BackwardData(), "y is not that of the forward call");
+  model.y[0] ^= 1;
+  model.weights[5] ^= 1;
+  ExpectViolation(model.BackwardData(), "weights is not that of the forward call");
+  model.weights[5] ^= 1;
+  model.hx[1] ^= 1;
+  ExpectViolation(model.BackwardData(), "hx is not that");
+  model.hx[1] ^= 1;
+  // The row of y of a sequence of length 1 (the last of four) may be cleared, another's not.
+  const size_t row = 2 * 6 * sizeof(float);
+  std::memset(model.y + 3 * row, 0, row);
+  EXPECT(model.BackwardData() == 0);
+  ExpectViolation(model.BackwardData(), "has used this reserve space already");
+  model.dweights[9] = 1;
+  ExpectViolation(model.BackwardWeights(), "was not cleared");
+  model.dweights[9] = 0;
+  model.x[2] ^= 1;
+  ExpectViolation(model.BackwardWeights(), "x is not that of the forward call");
+  model.x[2] ^= 1;
+  std::memset(model.y + 2 * row, 0, row);
+  ExpectViolation(model.BackwardWeights(), "y is not that of the forward call");
+
+  StandInModel other(config, Shape{4, {4, 3, 3, 1}, kCudnnLayoutTimeMajorPadded});
+  other.Load(RandomStep(config, other.shape));
+  other.reserve_space = model.reserve_space;
+  ExpectViolation(other.BackwardData(), "of another model, shape or lengths");
+}
+
+TEST(StandInFindsGapsThatWereNotCleared) {
+  FreshStandIn fresh;
+  stand_in_set_padded_weights(1);
+  const RnnConfig config = SmallLstm();
+  StandInModel model(config, Shape());
+  model.Load(RandomStep(config, Shape()));
+  model.weights[model.weight_space_bytes - 1] = 1;
+  ExpectViolation(model.Forward(), "not 0 between its regions");
+}
+
+TEST(StandInWantsLengthsOnTheDeviceInOldVersions) {
+  FreshStandIn fresh;
+  const RnnConfig config = SmallLstm();
+  StandInModel model(config, Shape());
+  model.Load(RandomStep(config, Shape()));
+  stand_in_set_version(8907);
+  EXPECT(model.Forward() == 0);
+  stand_in_set_version(8800);
+  EXPECT(cudnnGetVersion() == 8800);
+  ExpectViolation(model.Forward(), "device_lengths may not be null in version 8800");
+  DeviceBuffer lengths(16);
+  model.device_lengths = reinterpret_cast<int32_t*>(lengths.data());
+  ExpectViolation(model.Forward(), "device_lengths differ");
+  std::memcpy(lengths.data(), model.shape.lengths.data(), 16);
+  stand_in_set_version(8800);
+  EXPECT(model.Forward() == 0);
+}
+
+TEST(StandInRefusesWhatAlgorithmsCannotDo) {
+  FreshStandIn fresh;
+  const int not_supported = 3000;
+  RnnConfig config = SmallLstm();
+  Shape shape;
+  StandInModel model(config, shape);
+  for (const int algorithm : {1, 2, 3}) {
+    EXPECT(model.SetRnn(algorithm, kCudnnPaddedIoEnabled) == not_supported, algorithm);
+    EXPECT(model.SetRnn(algorithm, kCudnnPaddedIoDisabled) == 0, algorithm);
+  }
+  model.config.num_units = 385;
+  EXPECT(model.SetRnn(kCudnnAlgorithmPersistStatic, kCudnnPaddedIoDisabled) == 0);
+  EXPECT(model.SetRnn(kCudnnAlgorithmPersistStaticSmallH, kCudnnPaddedIoDisabled) == not_supported);
+  model.config.num_proj = 8;
+  EXPECT(model.SetRnn(kCudnnAlgorithmPersistStatic, kCudnnPaddedIoDisabled) == not_supported);
+  model.config.data_type = DataType::kBfloat16;
+  EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == not_supported);
+  stand_in_set_version(8905);
+  EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 9);
+  stand_in_set_bfloat16(1);
+  EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 0);
+  EXPECT(stand_in_violations() == 0, stand_in_violation_text());
+
+  stand_in_reset();
+  shape.layout = kCudnnLayoutTimeMajorPacked;
+  StandInModel dynamic(config, shape, kCudnnAlgorithmPersistDynamic);
+  dynamic.Load(RandomStep(config, shape));
+  ExpectViolation(dynamic.Forward(), "cudnnBuildRNNDynamic was called for batch size 0, not 4");
+  EXPECT(cudnnBuildRNNDynamic(dynamic.handle, dynamic.rnn, 4) == 0);
+  stand_in_set_algorithm_support(kCudnnAlgorithmPersistDynamic, STAND_IN_REFUSED_BY_FORWARD);
+  EXPECT(dynamic.Forward() == not_supported);
+  stand_in_set_algorithm_support(kCudnnAlgorithmPersistDynamic, STAND_IN_REFUSED_BY_BACKWARD);
+  EXPECT(dynamic.Forward() == 0);
+  EXPECT(dynamic.BackwardData() == not_supported);
+  stand_in_set_algorithm_support(kCudnnAlgorithmPersistDynamic, STAND_IN_REFUSED_BY_DESCRIPTOR);
+  EXPECT(dynamic.SetRnn(kCudnnAlgorithmPersistDynamic, 0) == not_supported);
+}
+
+TEST(StandInFindsAHandleThatTwoThreadsUse) {
+  FreshStandIn fresh;
+  const RnnConfig config = SmallLstm();
+  StandInModel first(config, Shape()), second(config, Shape());
+  const StepTensors step = RandomStep(config, Shape());
+  first.Load(step);
+  second.Load(step);
+  stand_in_set_pause(200000);
+  const auto run_second = [&] {
+    stand_in_set_thread_device(0);
+    second.Forward();
+  };
+  std::thread with_its_own(run_second);
+  EXPECT(first.Forward() == 0);
+  with_its_own.join();
+  EXPECT(stand_in_violations() == 0, stand_in_violation_text());
+  void* const own = second.handle;
+  second.handle = first.handle;
+  std::thread with_the_same(run_second);
+  first.Forward();
+  with_the_same.join();
+  second.handle = own;
+  ExpectViolation(-1, "is in use by another thread");
+}
+
+}  // namespace
+}  // namespace cudnn_rnn
