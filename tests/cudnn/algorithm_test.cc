@@ -74,8 +74,8 @@ TEST(TheDynamicOneIsTriedWhereNoOtherPersistentRuns) {
 }
 
 TEST(AnAlgorithmThatFailsAnywhereIsNotChosen) {
-  for (const int support :
-       {STAND_IN_REFUSED_BY_DESCRIPTOR, STAND_IN_REFUSED_BY_FORWARD, STAND_IN_REFUSED_BY_BACKWARD}) {
+  for (const int support : {STAND_IN_REFUSED_BY_DESCRIPTOR, STAND_IN_REFUSED_BY_FORWARD,
+                            STAND_IN_REFUSED_BY_BACKWARD}) {
     StandInGpu gpu;
     stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
     stand_in_set_algorithm_support(kCudnnAlgorithmPersistStatic, support);

@@ -73,9 +73,12 @@ class StandInGpu {
   GpuRuntime* runtime() { return runtime_.get(); }
   // Reads the version anew.
   void Reopen();
+  // What belongs to a context that cannot be entered to release it stays.
+  void AllowOneObjectLeft() { allowed_objects_ = 1; }
 
  private:
   std::unique_ptr<GpuRuntime> runtime_;
+  int64_t allowed_objects_ = 0;
 };
 
 // An op kernel, as far as plans go: asks the cache for each call.
