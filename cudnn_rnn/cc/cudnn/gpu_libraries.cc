@@ -43,6 +43,10 @@ Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
       FindFunction(driver, libraries->driver_path, #symbol, &libraries->symbol));
   CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_FIND)
 #undef CUDNN_RNN_FIND
+  return Status();
+}
+
+Status FindDevices(GpuLibraries* libraries) {
   const std::string what = "looking for a GPU";
   CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(*libraries, libraries->cuInit(0), "cuInit", what));
   CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(*libraries,
@@ -151,6 +155,8 @@ StatusCode CodeOfCudnn(int status) {
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries) {
   std::unique_ptr<GpuLibraries> opened(new GpuLibraries());
   CUDNN_RNN_RETURN_IF_ERROR(OpenDriver(search, opened.get()));
+  const Status devices = FindDevices(opened.get());
+  if (!devices.ok()) return Status(StatusCode::kUnavailable, devices.message());
   CUDNN_RNN_RETURN_IF_ERROR(OpenCudnn(search, opened.get()));
   *libraries = std::move(opened);
   return Status();

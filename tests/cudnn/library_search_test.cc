@@ -1,0 +1,172 @@
+// Finding and opening the driver and cuDNN: the order, the versions, and what is said when there is
+// none. The libraries are the stand-in's, opened as files.
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "cudnn_rnn/cc/cudnn/gpu_libraries.h"
+#include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
+#include "tests/core/testing.h"
+
+namespace cudnn_rnn {
+namespace {
+
+std::string Folder() {
+  const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
+  EXPECT(folder != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_STAND_IN_FOLDER");
+  return folder == nullptr ? "" : folder;
+}
+
+std::string StandIn(const std::string& variant = "") {
+  return Folder() + "/libcudnn_stand_in" + variant + ".so";
+}
+
+LibrarySearch SearchFor(const std::string& driver_name) {
+  LibrarySearch search;
+  search.driver_name = driver_name;
+  search.cudnn_names = {"libcudnn_of_no_machine.so.9"};
+  return search;
+}
+
+// A folder that is gone with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/cudnn_rnn_test_XXXXXX";
+    EXPECT(mkdtemp(name) != nullptr);
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    for (const std::string& file : files_) unlink(file.c_str());
+    rmdir(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+
+  std::string Link(const std::string& target, const std::string& name) {
+    files_.push_back(path_ + "/" + name);
+    EXPECT(symlink(target.c_str(), files_.back().c_str()) == 0);
+    return files_.back();
+  }
+  std::string Write(const std::string& text, const std::string& name) {
+    files_.push_back(path_ + "/" + name);
+    std::ofstream(files_.back()) << text;
+    return files_.back();
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> files_;
+};
+
+TEST(VersionsAsText) {
+  EXPECT(CudnnVersionText(8000) == "8.0.0" && CudnnVersionText(8907) == "8.9.7");
+  EXPECT(CudnnVersionText(90300) == "9.3.0" && CudnnVersionText(91001) == "9.10.1");
+  EXPECT(CudnnVersionText(7605) == "7.6.5");
+  EXPECT(DriverVersionText(12080) == "12.8" && DriverVersionText(13000) == "13.0");
+}
+
+TEST(NoDriver) {
+  std::unique_ptr<GpuLibraries> libraries;
+  const Status status = OpenGpuLibraries(SearchFor("libcuda_of_no_machine.so.1"), &libraries);
+  EXPECT(status.code() == StatusCode::kUnavailable && libraries == nullptr);
+  EXPECT_ERROR(status, "no NVIDIA driver", "libcuda_of_no_machine.so.1");
+}
+
+TEST(ADriverThatIsNone) {
+  std::unique_ptr<GpuLibraries> libraries;
+  EXPECT_ERROR(OpenGpuLibraries(SearchFor("libm.so.6"), &libraries), "has no function cuInit");
+}
+
+TEST(NoCudnnSaysWhereItLooked) {
+  TemporaryFolder wheel;
+  LibrarySearch search = SearchFor(StandIn());
+  search.wheel_folders = {wheel.path()};
+  std::unique_ptr<GpuLibraries> libraries;
+  const Status status = OpenGpuLibraries(search, &libraries);
+  EXPECT(status.code() == StatusCode::kUnavailable && libraries == nullptr);
+  EXPECT_ERROR(status, "No cuDNN 8.0.0 or newer", "loaded already: libcudnn_of_no_machine.so.9",
+               "wheel: ", "the loader's path: ", "pip install", "CUDNN_RNN_CUDNN_LIBRARY");
+  EXPECT(status.message().find(wheel.path()) != std::string::npos);
+}
+
+TEST(TheWheelsFolderIsSearched) {
+  TemporaryFolder empty, wheel;
+  const std::string file = wheel.Link(StandIn(), "libcudnn_of_no_machine.so.9");
+  LibrarySearch search = SearchFor(StandIn());
+  search.wheel_folders = {empty.path(), wheel.path()};
+  std::unique_ptr<GpuLibraries> libraries;
+  const Status status = OpenGpuLibraries(search, &libraries);
+  EXPECT(status.ok(), status.message());
+  if (libraries == nullptr) return;
+  EXPECT(libraries->cudnn_version == 90300 && libraries->driver_version == 12080);
+  EXPECT(!libraries->cudnn_path.empty() && !libraries->driver_path.empty());
+  // The table is complete, and of that library.
+  EXPECT(libraries->cudnnRNNForward != nullptr && libraries->cuLaunchKernel != nullptr);
+  EXPECT(libraries->cudnnGetVersion() == 90300);
+}
+
+TEST(WhatIsLoadedAlreadyComesFirst) {
+  void* loaded = dlopen(StandIn().c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT(loaded != nullptr);
+  TemporaryFolder wheel;
+  LibrarySearch search = SearchFor(StandIn());
+  search.cudnn_names = {StandIn()};  // "loaded" goes by the name
+  wheel.Link(StandIn("_old"), "libcudnn.so.9");
+  search.wheel_folders = {wheel.path()};
+  std::unique_ptr<GpuLibraries> libraries;
+  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+  EXPECT(libraries != nullptr && libraries->cudnn_path == StandIn());
+}
+
+TEST(AnOldCudnnIsPassedOver) {
+  TemporaryFolder old, current;
+  old.Link(StandIn("_old"), "libcudnn_of_no_machine.so.9");
+  LibrarySearch search = SearchFor(StandIn());
+  search.wheel_folders = {old.path()};
+  std::unique_ptr<GpuLibraries> libraries;
+  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "version 7.6.5 is too old", "8.0.0");
+  current.Link(StandIn(), "libcudnn_of_no_machine.so.9");
+  search.wheel_folders.push_back(current.path());
+  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+}
+
+TEST(ANamedFileIsTheOnlyOne) {
+  TemporaryFolder folder;
+  const std::string broken = folder.Write("no library", "broken.so");
+  LibrarySearch search = SearchFor(StandIn());
+  std::unique_ptr<GpuLibraries> libraries;
+  search.cudnn_file = StandIn();
+  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+  search.cudnn_file = StandIn("_old");
+  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "the named file", "7.6.5");
+  search.cudnn_file = StandIn("_missing");
+  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "cudnnRNNBackwardWeights_v8");
+  search.cudnn_file = broken;
+  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "broken.so", "the named file");
+  search.cudnn_file = folder.path() + "/none.so";
+  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "none.so");
+}
+
+TEST(ADriverWithoutDevices) {
+  using SetNumDevices = void (*)(int);
+  void* driver = dlopen(StandIn().c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT(driver != nullptr);
+  if (driver == nullptr) return;
+  const auto set_num_devices =
+      reinterpret_cast<SetNumDevices>(dlsym(driver, "stand_in_set_num_devices"));
+  set_num_devices(0);
+  LibrarySearch search = SearchFor(StandIn());
+  search.cudnn_file = StandIn();
+  std::unique_ptr<GpuLibraries> libraries;
+  const Status status = OpenGpuLibraries(search, &libraries);
+  set_num_devices(1);
+  EXPECT(status.code() == StatusCode::kUnavailable && libraries == nullptr);
+  EXPECT_ERROR(status, "looking for a GPU");
+}
+
+}  // namespace
+}  // namespace cudnn_rnn
