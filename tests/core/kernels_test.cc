@@ -1,4 +1,4 @@
-// The inner loops of every instruction set that this processor runs, half floats and dropout.
+// The inner loops of every instruction set that this processor runs, 16-bit types and dropout.
 
 #include <cmath>
 #include <limits>
@@ -164,6 +164,62 @@ TEST(HalfRoundsToNearestEven) {
   EXPECT(FloatToHalf(1e-30f) == 0);
 }
 
+TEST(EveryBfloat16ThereAndBack) {
+  for (int bits = 0; bits < 65536; ++bits) {
+    const uint16_t bfloat16 = static_cast<uint16_t>(bits);
+    const float value = Bfloat16ToFloat(bfloat16);
+    const int exponent = (bits >> 7) & 255, mantissa = bits & 127;
+    EXPECT(std::signbit(value) == ((bits & 0x8000) != 0), bits);
+    if (exponent == 255) {
+      EXPECT(mantissa == 0 ? std::isinf(value) : std::isnan(value), bits);
+    } else {
+      const double magnitude =
+          exponent == 0 ? std::ldexp(mantissa, -133) : std::ldexp(128 + mantissa, exponent - 134);
+      EXPECT(std::abs(value) == magnitude, bits);
+    }
+    const uint16_t back = FloatToBfloat16(value);
+    EXPECT(std::isnan(value) ? std::isnan(Bfloat16ToFloat(back)) : back == bfloat16, bits);
+  }
+}
+
+TEST(Bfloat16RoundsToNearestEven) {
+  std::mt19937 generator(5);
+  for (int i = 0; i < 200000; ++i) {
+    const uint16_t low = static_cast<uint16_t>(generator() % 0x7f80);
+    const uint32_t first = static_cast<uint32_t>(low) << 16;
+    const uint32_t rest = i % 3 == 0 ? 0x8000u : static_cast<uint32_t>(generator() % 0x10000);
+    const bool up = rest > 0x8000u || (rest == 0x8000u && low % 2 == 1);
+    const uint16_t expected = static_cast<uint16_t>(low + (up ? 1 : 0));
+    EXPECT(FloatToBfloat16(FloatFromBits(first | rest)) == expected, first | rest);
+    EXPECT(FloatToBfloat16(FloatFromBits(first | rest | 0x80000000u)) == (expected | 0x8000),
+           first | rest);
+  }
+  EXPECT(FloatToBfloat16(std::numeric_limits<float>::max()) == 0x7f80);
+  // NaN whose only bits are among those cut off, of either sign.
+  EXPECT((FloatToBfloat16(FloatFromBits(0x7f800001u)) & 0x7fff) > 0x7f80);
+  EXPECT((FloatToBfloat16(FloatFromBits(0xffffffffu)) & 0x7fff) > 0x7f80);
+}
+
+#if defined(__x86_64__)
+// TensorFlow's threads flush subnormal numbers; conversions keep them.
+TEST(SixteenBitTypesWhereSubnormalsAreFlushed) {
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
+  const unsigned before = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before | kFlushToZero | kDenormalsAreZero);
+  int bfloat16_errors = 0, half_errors = 0;
+  for (int bits = 0; bits < 65536; ++bits) {
+    const uint16_t given = static_cast<uint16_t>(bits);
+    if ((bits & 0x7f80) != 0x7f80 && FloatToBfloat16(Bfloat16ToFloat(given)) != given) {
+      ++bfloat16_errors;
+    }
+    if ((bits & 0x7c00) != 0x7c00 && FloatToHalf(HalfToFloat(given)) != given) ++half_errors;
+  }
+  __builtin_ia32_ldmxcsr(before);
+  EXPECT(bfloat16_errors == 0, bfloat16_errors);
+  EXPECT(half_errors == 0, half_errors);
+}
+#endif
+
 std::vector<float> Mask(const DropoutPattern& pattern, int64_t size, ParallelRunner* runner) {
   const std::vector<float> ones(static_cast<size_t>(size), 1.0f);
   std::vector<float> mask(ones.size());
@@ -212,6 +268,24 @@ TEST(DropoutPatternsAreIndependent) {
   int64_t neighbours = 0;
   for (int64_t i = 1; i < size; ++i) neighbours += mask[i] == mask[i - 1];
   EXPECT(std::abs(neighbours - size / 2) < 5 * std::sqrt(size) / 2, neighbours);
+}
+
+// A row has the pattern of the row it stands for, whatever the rows around it.
+TEST(DropoutOfRows) {
+  ThreadRunner runner(3);
+  const DropoutPattern pattern = {0.5f, 1, 2, 3, 4};
+  for (int64_t width : {1, 3, 4, 7, 130}) {
+    const std::vector<float> whole = Mask(pattern, 6 * width, &runner);
+    const std::vector<int64_t> positions = {5, 0, 3, 2};
+    std::vector<float> rows(static_cast<size_t>(4 * width), 1.0f);
+    ApplyDropoutToRows(pattern, positions.data(), 4, width, rows.data(), rows.data(), &runner);
+    for (int64_t i = 0; i < 4 * width; ++i) {
+      EXPECT(rows[i] == whole[positions[i / width] * width + i % width], width, " ", i);
+    }
+    std::vector<float> in_order(static_cast<size_t>(6 * width), 1.0f);
+    ApplyDropoutToRows(pattern, nullptr, 6, width, in_order.data(), in_order.data(), &runner);
+    EXPECT(in_order == whole, width);
+  }
 }
 
 }  // namespace

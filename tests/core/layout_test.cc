@@ -39,6 +39,31 @@ TEST(PublishedSizes) {
   }
 }
 
+void CheckThatCanonicalTensorsCoverTheBuffer(const RnnConfig& config) {
+  ParamLayout layout;
+  EXPECT(ParamLayout::Create(config, &layout).ok());
+  const int64_t stacks = config.num_layers * config.num_directions();
+  const int64_t matrices = 2 * config.num_gates() + (config.has_projection() ? 1 : 0);
+  EXPECT(layout.num_canonical_weights() == stacks * matrices);
+  EXPECT(layout.num_canonical_biases() == stacks * 2 * config.num_gates());
+  std::set<int64_t> seen;
+  int64_t next = 0;
+  for (int64_t i = 0; i < layout.num_canonical_weights(); ++i) {
+    const ParamRegion weight = layout.CanonicalWeight(i);
+    EXPECT(weight.offset == next, "weights follow one another");
+    next += weight.size();
+    for (int64_t j = 0; j < weight.size(); ++j) seen.insert(weight.offset + j);
+  }
+  for (int64_t i = 0; i < layout.num_canonical_biases(); ++i) {
+    const ParamRegion bias = layout.CanonicalBias(i);
+    EXPECT(bias.offset == next, "biases follow all weights");
+    next += bias.size();
+    for (int64_t j = 0; j < bias.size(); ++j) seen.insert(bias.offset + j);
+  }
+  EXPECT(static_cast<int64_t>(seen.size()) == layout.size());
+  EXPECT(*seen.rbegin() == layout.size() - 1);
+}
+
 // The canonical tensors cover the buffer: every element once, in any mode.
 TEST(CanonicalTensorsCoverTheBuffer) {
   for (RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
@@ -48,25 +73,43 @@ TEST(CanonicalTensorsCoverTheBuffer) {
           const bool skips = input_mode != InputMode::kLinear;
           RnnConfig config = MakeConfig(mode, direction, layers, 5, skips ? 5 : 3);
           config.input_mode = input_mode;
-          ParamLayout layout;
-          EXPECT(ParamLayout::Create(config, &layout).ok());
-          const int64_t expected = layers * config.num_directions() * 2 * config.num_gates();
-          EXPECT(layout.num_canonical_weights() == expected);
-          std::set<int64_t> seen;
-          int64_t next_weight = 0;
-          for (int64_t i = 0; i < layout.num_canonical_weights(); ++i) {
-            const ParamRegion weight = layout.CanonicalWeight(i);
-            const ParamRegion bias = layout.CanonicalBias(i);
-            EXPECT(weight.offset == next_weight, "weights follow one another");
-            next_weight += weight.size();
-            for (int64_t j = 0; j < weight.size(); ++j) seen.insert(weight.offset + j);
-            for (int64_t j = 0; j < bias.size(); ++j) seen.insert(bias.offset + j);
-          }
-          EXPECT(static_cast<int64_t>(seen.size()) == layout.size());
-          EXPECT(*seen.rbegin() == layout.size() - 1);
+          CheckThatCanonicalTensorsCoverTheBuffer(config);
+          config.num_proj = mode == RnnMode::kLstm ? 2 : 0;
+          CheckThatCanonicalTensorsCoverTheBuffer(config);
         }
       }
     }
+  }
+}
+
+// Input 3, 5 units projected to 2, bidirectional, two layers: offsets counted by hand.
+TEST(LayoutWithAProjection) {
+  RnnConfig config = MakeConfig(RnnMode::kLstm, Direction::kBidirectional, 2, 5, 3);
+  config.num_proj = 2;
+  ParamLayout layout;
+  EXPECT(ParamLayout::Create(config, &layout).ok());
+  // A direction of layer 0: W 4 * 5 * 3, R 4 * 5 * 2, projection 2 * 5; of layer 1: W 4 * 5 * 4.
+  const int64_t first = 60 + 40 + 10, second = 80 + 40 + 10;
+  EXPECT(layout.size() == 2 * (first + second) + 4 * 2 * 20);
+  EXPECT(layout.InputWeights(0, 0) == 0 && layout.InputWeights(0, 1) == first);
+  EXPECT(layout.RecurrentWeights(0, 1) == first + 60);
+  EXPECT(layout.ProjectionWeights(0, 0) == 100 && layout.ProjectionWeights(0, 1) == first + 100);
+  EXPECT(layout.InputWeights(1, 1) == 2 * first + second);
+  EXPECT(layout.ProjectionWeights(1, 1) == 2 * first + second + 120);
+  EXPECT(layout.InputBiases(0, 0) == 2 * (first + second));
+  EXPECT(layout.RecurrentBiases(1, 1) == layout.size() - 20);
+  // Of each (layer, direction) 4 of W, 4 of R, then the projection.
+  struct Expected {
+    int64_t index, offset, rows, columns;
+  };
+  for (const Expected& expected :
+       {Expected{1, 15, 5, 3}, Expected{4, 60, 5, 2}, Expected{7, 90, 5, 2}, Expected{8, 100, 2, 5},
+        Expected{9, first, 5, 3}, Expected{18, 2 * first, 5, 4},
+        Expected{35, 2 * first + second + 120, 2, 5}}) {
+    const ParamRegion weight = layout.CanonicalWeight(expected.index);
+    EXPECT(weight.offset == expected.offset && weight.rows == expected.rows &&
+               weight.columns == expected.columns,
+           expected.index);
   }
 }
 
@@ -86,6 +129,14 @@ TEST(ErrorsNameTheArgument) {
     config.dropout = dropout;
     EXPECT_ERROR(Validate(config), "dropout", "between 0 and 1");
   }
+  config = lstm(1, 4, 3);
+  for (int64_t num_proj : {-1, 4, 5}) {
+    config.num_proj = num_proj;
+    EXPECT_ERROR(Validate(config), "num_proj", "below num_units", "4");
+  }
+  config = MakeConfig(RnnMode::kGru, Direction::kUnidirectional, 1, 4, 3);
+  config.num_proj = 2;
+  EXPECT_ERROR(Validate(config), "num_proj", "gru", "only lstm");
   RnnMode mode;
   EXPECT_ERROR(ParseRnnMode("LSTM", &mode), "rnn_mode", "LSTM", "gru");
   InputMode input_mode;
