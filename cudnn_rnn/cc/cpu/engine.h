@@ -101,12 +101,14 @@ class Engine {
   static DirectionStep DirectionStepOf(const PackedSequences& sequences, int64_t direction,
                                        int64_t step);
 
-  // One parallel region of a step: all panels of the rows [0, rows[d]) of each direction d.
+  // One parallel region of a step: all panels of the first rows of each direction.
   struct Region {
     const PanelShape<T>* panels;
     int64_t depth;  // of the products that an item computes
     DirectionStep steps[2];
     int64_t rows[2];
+    int64_t row_blocks[2];  // of kStepRows rows
+    int64_t num_panels;
   };
   // A panel of columns, for some rows of the batch and one direction.
   struct StepItem {
@@ -119,10 +121,11 @@ class Engine {
     int64_t column;   // its first
     int64_t columns;  // how many
   };
-  void DescribeSteps(const PackedSequences& sequences, int64_t step, Region* region) const;
+  // Of the rows that have the step; with_next: or the one after it.
+  void DescribeStep(const PackedSequences& sequences, int64_t step, bool with_next,
+                    Region* region) const;
   StepItem ItemOf(const Region& region, int64_t layer, int64_t index) const;
-  int64_t NumItems(const Region& region) const;
-  int64_t ItemCost(const Region& region) const;
+  void Run(const Region& region, const ParallelRunner::Work& work, ParallelRunner* runner) const;
 
   void DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const;
   void DescribeForwardWorkspace(bool is_training, Arena* arena, ForwardWorkspace* workspace) const;

@@ -138,8 +138,11 @@ StridedMatrix<T> Engine<T>::RecurrentGateGradient(const BackwardLayer& layer, in
 // initial states; step -1 is that of the last sequences.
 template <typename T>
 void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, ParallelRunner* runner) const {
-  Region states = {&output_panels_, gate_width_, {}, {}};
-  Region projections = {&unit_panels_, outputs_, {}, {}};
+  Region states = Region(), projections = Region();
+  states.panels = &output_panels_;
+  states.depth = gate_width_;
+  projections.panels = &unit_panels_;
+  projections.depth = outputs_;
   const ParallelRunner::Work run_states = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) RunBackwardItem(layer, ItemOf(states, layer.index, i));
   };
@@ -149,14 +152,11 @@ void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, ParallelRunner* run
     }
   };
   for (int64_t step = layer.sequences->num_steps() - 1; step >= -1; --step) {
-    DescribeSteps(*layer.sequences, step, &states);
-    for (int64_t d = 0; d < directions_; ++d) {
-      states.rows[d] = std::max(states.steps[d].rows, states.steps[d].next_rows);
-    }
-    runner->Run(NumItems(states), ItemCost(states), run_states);
-    if (!config_.has_projection() || step < 0) continue;
-    DescribeSteps(*layer.sequences, step, &projections);
-    runner->Run(NumItems(projections), ItemCost(projections), run_projections);
+    DescribeStep(*layer.sequences, step, /*with_next=*/true, &states);
+    Run(states, run_states, runner);
+    if (!config_.has_projection()) continue;
+    DescribeStep(*layer.sequences, step, /*with_next=*/false, &projections);
+    Run(projections, run_projections, runner);
   }
 }
 

@@ -26,46 +26,39 @@ typename Engine<T>::DirectionStep Engine<T>::DirectionStepOf(const PackedSequenc
 }
 
 template <typename T>
-void Engine<T>::DescribeSteps(const PackedSequences& sequences, int64_t step,
-                              Region* region) const {
+void Engine<T>::DescribeStep(const PackedSequences& sequences, int64_t step, bool with_next,
+                             Region* region) const {
+  region->num_panels = region->panels->num_panels();
   for (int64_t d = 0; d < directions_; ++d) {
     region->steps[d] = DirectionStepOf(sequences, d, step);
     region->rows[d] = region->steps[d].rows;
+    if (with_next) region->rows[d] = std::max(region->rows[d], region->steps[d].next_rows);
+    region->row_blocks[d] = (region->rows[d] + kStepRows - 1) / kStepRows;
   }
 }
 
 template <typename T>
-int64_t Engine<T>::NumItems(const Region& region) const {
-  int64_t row_blocks = 0;
-  for (int64_t d = 0; d < directions_; ++d) {
-    row_blocks += (region.rows[d] + kStepRows - 1) / kStepRows;
-  }
-  return row_blocks * region.panels->num_panels();
-}
-
-template <typename T>
-int64_t Engine<T>::ItemCost(const Region& region) const {
+void Engine<T>::Run(const Region& region, const ParallelRunner::Work& work,
+                    ParallelRunner* runner) const {
   // Multiply-adds at 16 a cycle, and some 10 cycles for each unit's activations.
   const int64_t rows = std::min(kStepRows, std::max(region.rows[0], region.rows[1]));
-  return rows * region.panels->Columns(0) * (region.depth / 16 + 10);
+  const int64_t item_cost = rows * region.panels->Columns(0) * (region.depth / 16 + 10);
+  runner->Run((region.row_blocks[0] + region.row_blocks[1]) * region.num_panels, item_cost, work);
 }
 
 template <typename T>
 typename Engine<T>::StepItem Engine<T>::ItemOf(const Region& region, int64_t layer,
                                                int64_t index) const {
-  const PanelShape<T>& panels = *region.panels;
-  int64_t row_block = index / panels.num_panels();
-  const int64_t first_blocks = (region.rows[0] + kStepRows - 1) / kStepRows;
+  const int64_t row_block = index / region.num_panels;
   StepItem item;
-  item.direction = row_block < first_blocks ? 0 : 1;
-  if (item.direction == 1) row_block -= first_blocks;
+  item.direction = row_block < region.row_blocks[0] ? 0 : 1;
   item.step = &region.steps[item.direction];
   item.stack = layer * directions_ + item.direction;
-  item.first_row = row_block * kStepRows;
+  item.first_row = (row_block - item.direction * region.row_blocks[0]) * kStepRows;
   item.end_row = std::min(item.first_row + kStepRows, region.rows[item.direction]);
-  item.panel = index % panels.num_panels();
-  item.column = item.panel * panels.panel_columns;
-  item.columns = panels.Columns(item.panel);
+  item.panel = index % region.num_panels;
+  item.column = item.panel * region.panels->panel_columns;
+  item.columns = region.panels->Columns(item.panel);
   return item;
 }
 
@@ -81,8 +74,11 @@ StridedMatrix<T> Engine<T>::PreviousOutput(const T* input_h, const T* output, co
 
 template <typename T>
 void Engine<T>::RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runner) const {
-  Region cells = {&unit_panels_, gates_ * outputs_, {}, {}};
-  Region projections = {&output_panels_, units_, {}, {}};
+  Region cells = Region(), projections = Region();
+  cells.panels = &unit_panels_;
+  cells.depth = gates_ * outputs_;
+  projections.panels = &output_panels_;
+  projections.depth = units_;
   // Made once for all steps, because making one may allocate.
   const ParallelRunner::Work run_cells = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) RunForwardItem(layer, ItemOf(cells, layer.index, i));
@@ -93,11 +89,11 @@ void Engine<T>::RunForwardSteps(const ForwardLayer& layer, ParallelRunner* runne
     }
   };
   for (int64_t step = 0; step < layer.sequences->num_steps(); ++step) {
-    DescribeSteps(*layer.sequences, step, &cells);
-    runner->Run(NumItems(cells), ItemCost(cells), run_cells);
+    DescribeStep(*layer.sequences, step, /*with_next=*/false, &cells);
+    Run(cells, run_cells, runner);
     if (!config_.has_projection()) continue;
-    DescribeSteps(*layer.sequences, step, &projections);
-    runner->Run(NumItems(projections), ItemCost(projections), run_projections);
+    DescribeStep(*layer.sequences, step, /*with_next=*/false, &projections);
+    Run(projections, run_projections, runner);
   }
 }
 
@@ -224,16 +220,15 @@ void Engine<T>::StoreFinalStates(const ForwardLayer& layer, int64_t direction) c
 }
 
 // The rest of the class is instantiated in engine.cc.
-#define INSTANTIATE(T)                                                                            \
-  template typename Engine<T>::DirectionStep Engine<T>::DirectionStepOf(const PackedSequences&,   \
-                                                                        int64_t, int64_t);        \
-  template void Engine<T>::DescribeSteps(const PackedSequences&, int64_t, Region*) const;         \
-  template int64_t Engine<T>::NumItems(const Region&) const;                                      \
-  template int64_t Engine<T>::ItemCost(const Region&) const;                                      \
-  template typename Engine<T>::StepItem Engine<T>::ItemOf(const Region&, int64_t, int64_t) const; \
-  template StridedMatrix<T> Engine<T>::PreviousOutput(const T*, const T*, const StepItem&,        \
-                                                      int64_t) const;                             \
-  template void Engine<T>::RunForwardSteps(const ForwardLayer&, ParallelRunner*) const;           \
+#define INSTANTIATE(T)                                                                             \
+  template typename Engine<T>::DirectionStep Engine<T>::DirectionStepOf(const PackedSequences&,    \
+                                                                        int64_t, int64_t);         \
+  template void Engine<T>::DescribeStep(const PackedSequences&, int64_t, bool, Region*) const;     \
+  template void Engine<T>::Run(const Region&, const ParallelRunner::Work&, ParallelRunner*) const; \
+  template typename Engine<T>::StepItem Engine<T>::ItemOf(const Region&, int64_t, int64_t) const;  \
+  template StridedMatrix<T> Engine<T>::PreviousOutput(const T*, const T*, const StepItem&,         \
+                                                      int64_t) const;                              \
+  template void Engine<T>::RunForwardSteps(const ForwardLayer&, ParallelRunner*) const;            \
   template void Engine<T>::StoreFinalStates(const ForwardLayer&, int64_t) const
 INSTANTIATE(float);
 INSTANTIATE(double);
