@@ -21,7 +21,8 @@ Options& Settings() { return TheState().record.options; }
 void OrderFailure(int64_t n, int failure, bool all_later) {
   Lock lock(TheState().mutex);
   Record& record = TheState().record;
-  record.failing_call = n > 0 ? record.fallible_calls + n : 0;
+  const bool fails = n > 0 && failure != STAND_IN_NO_FAILURE;
+  record.failing_call = fails ? record.fallible_calls + n : 0;
   record.failure = failure;
   record.all_later_calls_fail = all_later;
 }
@@ -143,14 +144,22 @@ void stand_in_fail_calls_from(int64_t n, int failure) {
 }
 
 void stand_in_fail_function(const char* function_name, int failure) {
-  if (function_name == nullptr) return;
   Lock lock(TheState().mutex);
   auto& failing = TheState().record.failing_functions;
-  if (failure == STAND_IN_NO_FAILURE) {
+  if (function_name == nullptr) {
+    if (failure == STAND_IN_NO_FAILURE) failing.clear();
+  } else if (failure == STAND_IN_NO_FAILURE) {
     failing.erase(function_name);
   } else {
     failing[function_name] = failure;
   }
+}
+
+const char* stand_in_failed_function(void) {
+  static thread_local std::string name;
+  Lock lock(TheState().mutex);
+  name = TheState().record.failed_function;
+  return name.c_str();
 }
 
 void stand_in_set_version(int64_t version) {

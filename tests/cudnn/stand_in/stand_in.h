@@ -75,8 +75,13 @@ STAND_IN_EXPORT int64_t stand_in_fallible_calls(void);
 STAND_IN_EXPORT void stand_in_fail_call(int64_t n, int failure);
 /* The n-th from now and every later one fails. */
 STAND_IN_EXPORT void stand_in_fail_calls_from(int64_t n, int failure);
-/* Every call of the function fails, until told STAND_IN_NO_FAILURE. */
+/* Every call of the function fails, until told STAND_IN_NO_FAILURE. NULL with STAND_IN_NO_FAILURE:
+ * no function fails any more. */
 STAND_IN_EXPORT void stand_in_fail_function(const char* function_name, int failure);
+
+/* The function that one of these orders made fail last, or "". Valid until the next call of this on
+ * the thread. */
+STAND_IN_EXPORT const char* stand_in_failed_function(void);
 
 /* As cudnnGetVersion: 8907, 90300. Default: environment variable CUDNN_RNN_STAND_IN_VERSION, else
  * what the library was built with (90300 unless CUDNN_RNN_STAND_IN_DEFAULT_VERSION was defined). */

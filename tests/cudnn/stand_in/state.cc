@@ -81,18 +81,17 @@ Call::~Call() {
 
 int Call::OrderedStatus() {
   Record& record = state_.record;
+  int failure = STAND_IN_NO_FAILURE;
   const auto failing_function = record.failing_functions.find(name_);
-  const std::string name(name_);
-  if (name != "cuGetErrorString") {
-    ++record.fallible_calls;
-    const bool fails_now =
-        record.failing_call != 0 &&
-        (record.fallible_calls == record.failing_call ||
-         (record.all_later_calls_fail && record.fallible_calls > record.failing_call));
-    if (fails_now) return StatusOf(record.failure);
+  if (failing_function != record.failing_functions.end()) failure = failing_function->second;
+  if (std::string(name_) != "cuGetErrorString") {
+    const int64_t number = ++record.fallible_calls;
+    const bool is_now = number == record.failing_call ||
+                        (record.all_later_calls_fail && number > record.failing_call);
+    if (record.failing_call != 0 && is_now) failure = record.failure;
   }
-  return failing_function == record.failing_functions.end() ? 0
-                                                            : StatusOf(failing_function->second);
+  if (failure != STAND_IN_NO_FAILURE) record.failed_function = name_;
+  return StatusOf(failure);
 }
 
 int Call::StatusOf(int failure) const {

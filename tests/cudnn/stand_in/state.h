@@ -162,6 +162,7 @@ struct Record {
   bool all_later_calls_fail = false;
   int failure = STAND_IN_NO_FAILURE;
   std::map<std::string, int> failing_functions;
+  std::string failed_function;  // the last one
 };
 
 struct State {
