@@ -1,0 +1,320 @@
+// The stand-in's driver, its failures by order and its shared libraries.
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <thread>
+
+#include "tests/cudnn/stand_in_harness.h"
+
+namespace cudnn_rnn {
+namespace stand_in_test {
+namespace {
+
+constexpr int kInvalidContext = 201, kInvalidHandle = 400, kNotReady = 600;
+
+void* Stream() { return FreshStandIn::stream(); }
+
+TEST(StandInWantsTheDriverInitialised) {
+  stand_in_restart();
+  int count;
+  ExpectViolation(cuDeviceGetCount(&count), "called before cuInit");
+  ExpectViolation(cuInit(1), "flags must be 0");
+  stand_in_set_num_devices(0);
+  EXPECT(cuInit(0) == 100, "no device");
+  stand_in_set_num_devices(2);
+  EXPECT(cuInit(0) == 0);
+  EXPECT(cuDeviceGetCount(&count) == 0 && count == 2);
+  int version, device, major;
+  char name[64];
+  EXPECT(cuDriverGetVersion(&version) == 0 && version == 12080);
+  EXPECT(cuDeviceGet(&device, 1) == 0 && device == 1);
+  EXPECT(cuDeviceGetName(name, sizeof(name), 1) == 0 && std::string(name) == "Stand-in device 1");
+  EXPECT(cuDeviceGetAttribute(&major, kCudaDeviceAttributeComputeCapabilityMajor, 1) == 0);
+  ExpectViolation(cuDeviceGet(&device, 2), "there is no device 2");
+  const char* text = nullptr;
+  EXPECT(cuGetErrorString(2, &text) == 0 && std::string(text) == "out of memory");
+  EXPECT(cuGetErrorString(-5, &text) != 0 && text == nullptr);
+  stand_in_restart();
+}
+
+TEST(StandInKeepsContextsOfThreadsAndDevices) {
+  FreshStandIn fresh;
+  stand_in_set_num_devices(2);
+  void* const other_stream = reinterpret_cast<void*>(uintptr_t{32});
+  stand_in_set_stream_device(other_stream, 1);
+  DeviceAddress memory;
+  std::thread([&] {
+    void* context = nullptr;
+    EXPECT(cuStreamGetCtx(nullptr, &context) == kInvalidContext);
+    EXPECT(stand_in_violations() == 0);
+    const int status = cuMemAlloc_v2(&memory, 16);
+    EXPECT(status == kInvalidContext && stand_in_violations() == 1, status);
+    stand_in_set_thread_device(0);
+    EXPECT(cuStreamGetCtx(nullptr, &context) == 0 && context != nullptr);
+    EXPECT(cuMemAlloc_v2(&memory, 16) == 0 && cuMemFree_v2(memory) == 0);
+    stand_in_set_thread_device(-1);
+  }).join();
+  stand_in_reset();
+  stand_in_set_num_devices(2);
+  stand_in_set_stream_device(other_stream, 1);
+  DeviceBuffer here(64);
+  void *other, *popped;
+  int device;
+  EXPECT(cuStreamGetCtx(other_stream, &other) == 0);
+  EXPECT(cuCtxPushCurrent_v2(other) == 0 && stand_in_live("pushed_context") == 2);
+  EXPECT(cuCtxGetDevice(&device) == 0 && device == 1);
+  EXPECT(cuMemsetD8Async(here.address(), 0, 64, other_stream) != 0);
+  EXPECT(cuStreamSynchronize(Stream()) == kInvalidHandle);
+  EXPECT(stand_in_violations() == 2, stand_in_violation_text());
+  EXPECT(cuCtxPopCurrent_v2(&popped) == 0 && popped == other);
+  stand_in_reset();
+  int owner = -1;
+  EXPECT(cuPointerGetAttribute(&owner, kCudaPointerAttributeDeviceOrdinal, here.address()) == 0);
+  EXPECT(owner == 0, owner);
+  ExpectViolation(cuCtxPushCurrent_v2(&device), "there is no context");
+  std::thread([] {
+    void* context;
+    cuCtxPopCurrent_v2(&context);
+  }).join();
+  ExpectViolation(-1, "has pushed no context");
+}
+
+TEST(StandInKnowsWhatIsDeviceMemory) {
+  FreshStandIn fresh;
+  char host[64] = "abc";
+  DeviceAddress null = 0;
+  ExpectViolation(cuMemAlloc_v2(&null, 0), "bytes is 0");
+  stand_in_set_memory_limit(100);
+  {
+    DeviceBuffer buffer(64);
+    EXPECT(stand_in_allocated_bytes() == 64 && buffer.address() % 256 == 0);
+    EXPECT(std::isnan(*reinterpret_cast<float*>(buffer.data())), "new memory is NaN");
+    EXPECT(cuMemAlloc_v2(&null, 37) == kCudaErrorOutOfMemory);
+    EXPECT(stand_in_violations() == 0, "too little memory is no violation");
+    EXPECT(cuMemcpyHtoDAsync_v2(buffer.address() + 60, host, 4, Stream()) == 0);
+    EXPECT(std::string(buffer.data() + 60) == "abc");
+    ExpectViolation(cuMemcpyHtoDAsync_v2(buffer.address() + 61, host, 4, Stream()),
+                    "needs 4 bytes, but the allocation has 3");
+    ExpectViolation(cuMemcpyHtoDAsync_v2(buffer.address(), buffer.data() + 32, 4, Stream()),
+                    "source is device memory");
+    ExpectViolation(cuMemcpyDtoDAsync_v2(buffer.address(), buffer.address() + 3, 4, Stream()),
+                    "overlap");
+    ExpectViolation(cuMemFree_v2(buffer.address() + 1), "is not what cuMemAlloc_v2 gave");
+  }
+  const DeviceAddress at_host = reinterpret_cast<uintptr_t>(host);
+  ExpectViolation(cuMemsetD8Async(at_host, 1, 64, Stream()), "is not device memory");
+  stand_in_register_memory(host, 32);
+  EXPECT(cuMemsetD8Async(at_host, 'x', 32, Stream()) == 0 && host[31] == 'x' && host[32] == 0);
+  ExpectViolation(cuMemsetD8Async(at_host, 1, 33, Stream()), "is not device memory");
+  stand_in_unregister_memory(host);
+  ExpectViolation(cuMemsetD8Async(at_host, 1, 1, Stream()), "is not device memory");
+  int device;
+  EXPECT(cuPointerGetAttribute(&device, kCudaPointerAttributeDeviceOrdinal, at_host) != 0);
+  stand_in_set_any_memory(1);
+  EXPECT(cuMemsetD8Async(at_host, 'y', 64, Stream()) == 0 && host[63] == 'y');
+}
+
+TEST(StandInCopiesRows) {
+  FreshStandIn fresh;
+  const Bytes numbers = [] {
+    Bytes bytes(60);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+    return bytes;
+  }();
+  DeviceBuffer source(numbers), target(Bytes(40, '\0'));
+  DriverCopy2d copy = DriverCopy2d();
+  copy.source_memory_type = copy.target_memory_type = kCudaMemoryTypeDevice;
+  copy.source_device = source.address();
+  copy.source_pitch = 20;
+  copy.source_x_bytes = 2;
+  copy.source_y = 1;
+  copy.target_device = target.address();
+  copy.target_pitch = 12;
+  copy.target_x_bytes = 5;
+  copy.target_y = 1;
+  copy.width_bytes = 7;
+  copy.height = 2;
+  EXPECT(cuMemcpy2DAsync_v2(&copy, Stream()) == 0);
+  Bytes expected(40, '\0');
+  for (int row = 0; row < 2; ++row) {
+    for (int i = 0; i < 7; ++i) {
+      expected[static_cast<size_t>((row + 1) * 12 + 5 + i)] =
+          static_cast<char>((row + 1) * 20 + 2 + i);
+    }
+  }
+  EXPECT(target.Read(40) == expected);
+  copy.height = 3;
+  ExpectViolation(cuMemcpy2DAsync_v2(&copy, Stream()), "source at");
+  copy.height = 2;
+  copy.target_pitch = 11;
+  ExpectViolation(cuMemcpy2DAsync_v2(&copy, Stream()), "target pitch 11 is below x 5 + width 7");
+  copy.target_pitch = size_t{1} << 31;
+  ExpectViolation(cuMemcpy2DAsync_v2(&copy, Stream()), "target pitch 2147483648 is above");
+  copy.target_pitch = 12;
+  copy.target_device = source.address() + 10;
+  ExpectViolation(cuMemcpy2DAsync_v2(&copy, Stream()), "overlap");
+}
+
+TEST(StandInEventsTellTheVirtualTime) {
+  FreshStandIn fresh;
+  stand_in_set_algorithm_time(kCudnnAlgorithmStandard, 3, 8);
+  const RnnConfig config;
+  StandInModel model(config, Shape());
+  model.Load(RandomStep(config, Shape()));
+  void* events[3];
+  float elapsed;
+  for (void*& event : events) EXPECT(cuEventCreate(&event, 0) == 0);
+  ExpectViolation(cuEventSynchronize(events[0]), "was not recorded");
+  stand_in_set_algorithm_time(kCudnnAlgorithmStandard, 3, 8);
+  EXPECT(cuEventRecord(events[0], Stream()) == 0 && model.Forward() == 0);
+  EXPECT(cuEventRecord(events[1], Stream()) == 0 && model.BackwardData() == 0);
+  EXPECT(model.BackwardWeights() == 0 && cuEventRecord(events[2], Stream()) == 0);
+  EXPECT(stand_in_host_waits() == 0);
+  EXPECT(cuEventElapsedTime(&elapsed, events[0], events[1]) == kNotReady);
+  ExpectViolation(-1, "nobody has waited for an event");
+  EXPECT(cuEventSynchronize(events[1]) == 0 && stand_in_host_waits() == 1);
+  EXPECT(cuEventElapsedTime(&elapsed, events[0], events[1]) == 0 && elapsed == 3, elapsed);
+  EXPECT(cuStreamSynchronize(Stream()) == 0 && stand_in_host_waits() == 2);
+  EXPECT(cuEventElapsedTime(&elapsed, events[1], events[2]) == 0 && elapsed == 8, elapsed);
+  EXPECT(stand_in_live("event") == 3);
+  for (void* event : events) EXPECT(cuEventDestroy_v2(event) == 0);
+  ExpectViolation(cuEventDestroy_v2(events[0]), "is destroyed");
+  void* untimed;
+  EXPECT(cuEventCreate(&untimed, 2) == 0 && cuEventRecord(untimed, Stream()) == 0);
+  EXPECT(cuEventSynchronize(untimed) == 0);
+  EXPECT(cuEventElapsedTime(&elapsed, untimed, untimed) == kInvalidHandle);
+  ExpectViolation(-1, "has no time");
+  EXPECT(cuEventDestroy_v2(untimed) == 0);
+}
+
+constexpr char kPtx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry bfloat16_to_float(.param .u64 s) { ret; }\n"
+    ".visible .entry\n  float_to_bfloat16 (.param .u64 s) { ret; }\n"
+    ".visible .entry other(.param .u64 s) { ret; }\n";
+
+int Launch(void* kernel, unsigned int blocks, const DeviceBuffer& source,
+           const DeviceBuffer& target, unsigned long long count) {  // NOLINT: the kernel's type
+  DeviceAddress source_address = source.address(), target_address = target.address();
+  void* parameters[] = {&source_address, &target_address, &count};
+  return cuLaunchKernel(kernel, blocks, 1, 1, 4, 1, 1, 0, Stream(), parameters, nullptr);
+}
+
+TEST(StandInRunsTheKernels) {
+  FreshStandIn fresh;
+  void *module = nullptr, *to_float, *from_float;
+  ExpectViolation(cuModuleLoadData(&module, "nonsense"), "has no .version");
+  EXPECT(cuModuleLoadData(&module, kPtx) == 0);
+  EXPECT(cuModuleGetFunction(&to_float, module, "bfloat16_to_float") == 0);
+  EXPECT(cuModuleGetFunction(&from_float, module, "float_to_bfloat16") == 0);
+  ExpectViolation(cuModuleGetFunction(&to_float, module, "bfloat16_to"), "no .entry bfloat16_to");
+  ExpectViolation(cuModuleGetFunction(&to_float, module, "other"), "does not know the kernel");
+  // 1 + 2^-8 lies between 1 and 1 + 2^-7: to even. Above it, up; 1 + 3 * 2^-8, to even is up.
+  const float values[] = {1.00390625f,  1.00390637f, 1.01171875f,
+                          -1.00390625f, 3.4e38f,     std::numeric_limits<float>::quiet_NaN()};
+  const uint16_t expected[] = {0x3f80, 0x3f81, 0x3f82, 0xbf80, 0x7f80};
+  DeviceBuffer floats(24), halves(12);
+  std::memcpy(floats.data(), values, sizeof(values));
+  EXPECT(Launch(from_float, 2, floats, halves, 6) == 0);
+  uint16_t rounded[6];
+  std::memcpy(rounded, halves.data(), sizeof(rounded));
+  for (int i = 0; i < 5; ++i) EXPECT(rounded[i] == expected[i], i, ": ", rounded[i]);
+  EXPECT(Launch(to_float, 2, halves, floats, 6) == 0);
+  float back[6];
+  std::memcpy(back, floats.data(), sizeof(back));
+  EXPECT(back[2] == 1.015625f && std::isinf(back[4]) && std::isnan(back[5]), back[2]);
+  ExpectViolation(Launch(to_float, 1, halves, floats, 6), "4 threads for 6 elements");
+  ExpectViolation(Launch(to_float, 0, halves, floats, 0), "grid 0");
+  ExpectViolation(Launch(from_float, 2, halves, floats, 6), "source at");
+  EXPECT(stand_in_live("module") == 1 && cuModuleUnload(module) == 0);
+  ExpectViolation(Launch(to_float, 2, halves, floats, 6), "module");
+}
+
+TEST(StandInFailsByOrder) {
+  FreshStandIn fresh;
+  void* event;
+  EXPECT(stand_in_calls("cuEventCreate") == 0);
+  const int64_t before = stand_in_fallible_calls();
+  stand_in_fail_call(2, STAND_IN_EXECUTION_FAILED);
+  EXPECT(cuEventCreate(&event, 0) == 0);
+  EXPECT(cuEventDestroy_v2(event) == 719 && stand_in_live("event") == 0, "releases and fails");
+  EXPECT(stand_in_failed_function() == std::string("cuEventDestroy_v2"));
+  EXPECT(cuEventCreate(&event, 0) == 0 && cuEventDestroy_v2(event) == 0, "only the second");
+  EXPECT(stand_in_fallible_calls() == before + 4 && stand_in_calls("cuEventCreate") == 2);
+  EXPECT(std::string(stand_in_log()).find("cuEventCreate(flags=0)\n") != std::string::npos);
+
+  void* descriptor;
+  stand_in_fail_function("cudnnCreateRNNDescriptor", STAND_IN_OUT_OF_MEMORY);
+  EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 4004);
+  stand_in_set_version(8905);
+  EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 2 && stand_in_live("rnn_descriptor") == 0);
+  stand_in_fail_function(nullptr, STAND_IN_NO_FAILURE);
+  EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 0 && cudnnDestroyRNNDescriptor(descriptor) == 0);
+  stand_in_fail_calls_from(2, STAND_IN_INTERNAL_ERROR);
+  const char* text;
+  EXPECT(cuGetErrorString(999, &text) == 0, "does not count");
+  EXPECT(cuEventCreate(&event, 0) == 0 && cuEventDestroy_v2(event) == 999);
+  EXPECT(cuEventCreate(&event, 0) == 999 && cudnnCreateRNNDescriptor(&descriptor) == 4);
+  stand_in_fail_call(0, STAND_IN_NO_FAILURE);
+  EXPECT(cuEventCreate(&event, 0) == 0 && cuEventDestroy_v2(event) == 0);
+}
+
+TEST(StandInLeavesNothingWhereAnyOneCallOfAStepFails) {
+  const RnnConfig config;
+  int64_t num_calls = 1;
+  for (int64_t n = 0; n <= num_calls; ++n) {  // 0: none fails
+    FreshStandIn fresh;
+    const int64_t before = stand_in_fallible_calls();
+    stand_in_fail_call(n, STAND_IN_INTERNAL_ERROR);
+    StandInModel model(config, Shape());
+    const bool made = model.status() == 0;
+    if (made) std::memset(model.weights, 0, model.weight_space_bytes);
+    if (made) std::memset(model.dweights, 0, model.weight_space_bytes);
+    const bool ran =
+        made && model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0;
+    if (n == 0) num_calls = stand_in_fallible_calls() - before;
+    EXPECT(ran == (n == 0), "call ", n, " of ", num_calls);
+    if (n > 0) stand_in_reset();  // a model half made was used wrongly on purpose
+  }
+}
+
+struct Library {
+  explicit Library(const std::string& name) {
+    const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
+    EXPECT(folder != nullptr, "CUDNN_RNN_STAND_IN_FOLDER is not set");
+    if (folder == nullptr) return;
+    handle = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT(handle != nullptr, handle == nullptr ? dlerror() : "");
+  }
+  bool Has(const char* symbol) const {
+    return handle != nullptr && dlsym(handle, symbol) != nullptr;
+  }
+  size_t Version() const {
+    if (!Has("cudnnGetVersion")) return 0;
+    return reinterpret_cast<size_t (*)()>(dlsym(handle, "cudnnGetVersion"))();
+  }
+  void* handle = nullptr;
+};
+
+TEST(StandInIsBuiltAsSharedLibraries) {
+  stand_in_set_version(8000);  // of the one that is linked in: they share nothing
+  const Library library("libcudnn_stand_in.so"), old("libcudnn_stand_in_old.so"),
+      missing("libcudnn_stand_in_missing.so");
+  EXPECT(library.Version() == 90300, library.Version());
+  EXPECT(old.Version() == 7605, old.Version());
+  EXPECT(missing.Version() == 90300, missing.Version());
+#define CUDNN_RNN_EXPECT(symbol, parameters) EXPECT(library.Has(#symbol), #symbol);
+  CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_EXPECT)
+  CUDNN_RNN_CUDNN_FUNCTIONS(CUDNN_RNN_EXPECT)
+#undef CUDNN_RNN_EXPECT
+  EXPECT(library.Has("cudnnGetErrorString") && library.Has("stand_in_reset"));
+  EXPECT(!missing.Has("cudnnRNNBackwardWeights_v8") && missing.Has("cudnnRNNBackwardData_v8"));
+  stand_in_restart();
+}
+
+}  // namespace
+}  // namespace stand_in_test
+}  // namespace cudnn_rnn
