@@ -1,0 +1,56 @@
+#!/bin/bash
+# make test-gpu: the tests that run on a GPU. Without a GPU they fail.
+#
+#   scripts/run_gpu_tests.sh [--core | --tensorflow] [pytest arguments]
+#   scripts/run_gpu_tests.sh --core --core-device=cpu    the core's CPU plan instead, needs no GPU
+#
+# --core: the core without TensorFlow, against PyTorch, in Python $TORCH_PYTHON if that is set (it
+#   needs torch with CUDA, numpy and pytest), else in an environment of its own.
+# --tensorflow: the ops, in Python $TENSORFLOW_PYTHON if that is set (it needs TensorFlow 2.21, this
+#   package built for it, and pytest), else in the environment of `make test`.
+# Neither: both, one after the other.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/environments.sh
+
+parts="core tensorflow"
+case "${1:-}" in
+    --core) parts=core; shift ;;
+    --tensorflow) parts=tensorflow; shift ;;
+    --core-device=cpu) parts=core ;;
+esac
+status=0
+
+run_core_tests() { # PYTEST-ARGUMENT...
+    local python="${TORCH_PYTHON:-}"
+    if [ -z "$python" ]; then
+        python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
+        make_requirements .venv/torch-test "$python" "${TORCH:-torch==2.13.0}" numpy pytest
+        python=.venv/torch-test/bin/python
+    fi
+    if [ -z "${CUDNN_RNN_CORE_LIBRARY:-}" ]; then
+        CUDNN_RNN_CORE_LIBRARY="$(bash scripts/build_core_library.sh)"
+    fi
+    export CUDNN_RNN_CORE_LIBRARY
+    say "The core against PyTorch: $CUDNN_RNN_CORE_LIBRARY"
+    "$python" -m pytest -p no:cacheprovider tests/gpu/test_core_*.py "$@"
+}
+
+run_tensorflow_tests() { # PYTEST-ARGUMENT...
+    local python="${TENSORFLOW_PYTHON:-}"
+    if [ -z "$python" ]; then
+        python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"
+        # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
+        make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+        python=.venv/test-tf2.21/bin/python
+    fi
+    say "The ops in TensorFlow on a GPU"
+    # Not `python -m pytest`: the package is the installed one, not the checkout's.
+    "$python" -c 'import sys, pytest; sys.path[:] = [p for p in sys.path if p]; sys.exit(pytest.main())' \
+        -p no:cacheprovider tests/gpu/test_tensorflow.py "$@"
+}
+
+for part in $parts; do
+    "run_${part}_tests" "$@" || status=1
+done
+exit "$status"

@@ -1,0 +1,79 @@
+"""Which device the tests of this folder use. `make test-gpu` runs them; `make test` does not.
+
+They run on the GPU, and without one they fail. `--core-device=cpu` runs what of
+test_core_*.py is not about GPUs on the core's CPU plan instead.
+"""
+
+import os
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--core-device",
+        choices=["cuda", "cpu"],
+        default="cuda",
+        help="what test_core_*.py run the core on (default: cuda)",
+    )
+    parser.addoption(
+        "--core-cases",
+        choices=["all", "some"],
+        default="all",
+        help="some: a few cases of each kind, for tools under which everything is slow",
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu_only: not for the CPU plan (--core-device=cpu)")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leaves this folder out unless pytest was asked for it, or for something in it, by name."""
+    folder = os.path.dirname(os.path.realpath(__file__))
+    asked_for = [
+        os.path.realpath(os.path.join(str(config.invocation_params.dir), path.split("::")[0]))
+        for path in config.args
+    ]
+    inside = any((path + os.sep).startswith(folder + os.sep) for path in asked_for)
+    return None if inside else True
+
+
+def pytest_collection_modifyitems(config, items):
+    """On the CPU the tests that need a GPU are deselected, not skipped: pytest counts them."""
+    if config.getoption("core_device", "cuda") == "cpu":
+        left = [item for item in items if item.get_closest_marker("gpu_only")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("gpu_only")]
+
+
+@pytest.fixture(scope="session")
+def device(pytestconfig):
+    """The torch.device of the core; without it the run ends and has failed, nothing is skipped."""
+    import torch
+
+    name = pytestconfig.getoption("core_device")
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.exit(
+            "these tests need a GPU that PyTorch can use, and torch.cuda.is_available() is False"
+            f" (torch {torch.__version__}). Without one, --core-device=cpu runs the core's CPU"
+            " plan through the same tests.",
+            returncode=1,
+        )
+    return torch.device(name)
+
+
+@pytest.fixture(scope="session")
+def core(device):
+    """The core library, with the GPU open if the tests run there."""
+    from core_library import CoreLibrary
+
+    library = CoreLibrary()
+    if device.type == "cuda":
+        import torch
+
+        # Loads PyTorch's own cuDNN, which the core then finds in the process.
+        assert torch.backends.cudnn.is_available(), "PyTorch finds no cuDNN"
+        library.open_gpu()
+        print(library.gpu_report())
+    return library

@@ -1,0 +1,123 @@
+"""Runs cases of core_cases.py on the core and compares with the oracle."""
+
+import torch
+import torch_oracle
+from core_cases import DTYPES, TOLERANCES
+from core_library import Description, Model
+
+
+def describe(case, **options):
+    """The core's description of a case; options are further fields of `Description`."""
+    return Description(
+        rnn_mode=case.rnn_mode,
+        num_layers=case.num_layers,
+        num_units=case.num_units,
+        input_size=case.input_size,
+        dtype=DTYPES[case.dtype],
+        input_mode=case.input_mode,
+        direction=case.direction,
+        num_proj=case.num_proj,
+        **options,
+    )
+
+
+def place(tensors, device, time_major=True):
+    """Time-major tensors on the host to the device, batch-major unless `time_major`."""
+    return {
+        name: (tensor if time_major or tensor.dim() == 1 else tensor.transpose(0, 1))
+        .contiguous()
+        .to(device)
+        for name, tensor in tensors.items()
+    }
+
+
+def fetch(tensors, time_major=True):
+    """The other way round, in float64."""
+    return {
+        name: (tensor if time_major or tensor.dim() == 1 else tensor.transpose(0, 1)).cpu().double()
+        for name, tensor in tensors.items()
+    }
+
+
+def spoil_padding(tensors, names, lengths):
+    """Time-major: what lies beyond the lengths becomes NaN. Nobody may read it."""
+    if lengths is not None:
+        for name in names:
+            for index, length in enumerate(lengths):
+                tensors[name][length:, index] = float("nan")
+
+
+def relative_error(found, expected):
+    """Largest difference over the largest magnitude expected; infinity where not finite."""
+    if not bool(torch.isfinite(found).all()):
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    largest = float(expected.abs().max())
+    error = float((found - expected).abs().max())
+    return error / largest if largest else error
+
+
+def assert_close(found, expected, tolerance, context):
+    """Two dicts of tensors: names, shapes, values."""
+    assert sorted(found) == sorted(expected), context
+    errors = {}
+    for name, tensor in expected.items():
+        assert found[name].shape == tensor.shape, (name, found[name].shape, tensor.shape, context)
+        errors[name] = relative_error(found[name], tensor)
+    wrong = {name: error for name, error in errors.items() if not error <= tolerance}
+    assert not wrong, f"{context}\nrelative errors {errors}, allowed {tolerance:g}"
+
+
+def make_data(case):
+    """inputs and gradients at the results, time-major on the host; lengths."""
+    dtype = DTYPES[case.dtype]
+    lengths = case.sequence_lengths()
+    inputs = torch_oracle.random_inputs(case.network, case.batch, case.steps, dtype, case.seed)
+    results = torch_oracle.run(case.network, inputs, lengths=lengths)
+    results = {name: tensor.to(dtype) for name, tensor in results.items()}
+    backprops = torch_oracle.random_backprops(case.network, results, case.seed)
+    spoil_padding(inputs, ["input"], lengths)
+    spoil_padding(backprops, ["output_backprop"], lengths)
+    return inputs, backprops, lengths
+
+
+def run_core(library, case, device, data, forward_options=None, **description_options):
+    """Results and gradients of one training step, time-major in float64 on the host."""
+    inputs, backprops, lengths = data
+    with Model(library, describe(case, **description_options), device) as model:
+        done = model.forward(
+            place(inputs, device, case.time_major),
+            lengths=lengths,
+            time_major=case.time_major,
+            **(forward_options or {}),
+        )
+        gradients = model.backward(done, place(backprops, device, case.time_major))
+        found = fetch(dict(done.results, **gradients), case.time_major)
+    return found
+
+
+def run_inference(library, case, device, data, **description_options):
+    """Results without training, time-major in float64 on the host."""
+    inputs, _, lengths = data
+    with Model(library, describe(case, **description_options), device) as model:
+        done = model.forward(
+            place(inputs, device, case.time_major),
+            lengths=lengths,
+            time_major=case.time_major,
+            is_training=False,
+        )
+        return fetch(done.results, case.time_major)
+
+
+def check_case(library, case, device, **description_options):
+    """Training with all gradients, and inference (where dropout must do nothing)."""
+    data = make_data(case)
+    inputs, backprops, lengths = data
+    expected = torch_oracle.run(case.network, inputs, backprops, lengths)
+    tolerance = TOLERANCES[DTYPES[case.dtype]]
+    found = run_core(library, case, device, data, **description_options)
+    assert_close(found, expected, tolerance, f"training: {case}")
+    found = run_inference(library, case, device, data, dropout=0.5, **description_options)
+    results = {name: tensor for name, tensor in expected.items() if not name.endswith("backprop")}
+    assert_close(found, results, tolerance, f"inference: {case}")

@@ -1,0 +1,414 @@
+"""The core library through ctypes, on the memory of PyTorch's tensors, of a GPU or of the host.
+
+`scripts/build_core_library.sh` builds the library; its C API is cudnn_rnn/cc/cudnn/c_api.h, and the
+shapes are those of cudnn_rnn/cc/core/rnn_plan.h. Needs torch, neither TensorFlow nor pytest.
+"""
+
+import ctypes
+import os
+from collections import namedtuple
+
+import torch
+
+RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+INPUT_MODES = ("linear_input", "skip_input", "auto_select")
+DIRECTIONS = ("unidirectional", "bidirectional")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+ALGORITHMS = ("auto", "standard", "persist_static", "persist_static_small_h", "persist_dynamic")
+
+# Codes of core/status.h.
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 8, 12, 13, 14
+
+# Buffers are filled with this byte, which makes a NaN of every type, and surrounded by it.
+_POISON = 0xFF
+_GUARD_BYTES = 256
+
+
+class ModelConfig(ctypes.Structure):
+    """cudnn_rnn_model_config."""
+
+    _fields_ = [
+        ("rnn_mode", ctypes.c_int32),
+        ("input_mode", ctypes.c_int32),
+        ("direction", ctypes.c_int32),
+        ("data_type", ctypes.c_int32),
+        ("num_layers", ctypes.c_int64),
+        ("num_units", ctypes.c_int64),
+        ("input_size", ctypes.c_int64),
+        ("num_proj", ctypes.c_int64),
+        ("seed", ctypes.c_int64),
+        ("seed2", ctypes.c_int64),
+        ("dropout", ctypes.c_float),
+        ("algorithm", ctypes.c_int32),
+        ("deterministic", ctypes.c_int32),
+        ("allow_tf32", ctypes.c_int32),
+    ]
+
+
+class Call(ctypes.Structure):
+    """cudnn_rnn_call."""
+
+    _fields_ = [
+        ("num_steps", ctypes.c_int64),
+        ("batch_size", ctypes.c_int64),
+        ("time_major", ctypes.c_int32),
+        ("is_training", ctypes.c_int32),
+        ("dropout_call", ctypes.c_int64),
+        ("sequence_lengths", ctypes.POINTER(ctypes.c_int32)),
+        ("keeps_reserve_space", ctypes.c_int32),
+        ("stream", ctypes.c_void_p),
+    ]
+
+
+class Sizes(ctypes.Structure):
+    """cudnn_rnn_sizes."""
+
+    _fields_ = [
+        ("params_elements", ctypes.c_int64),
+        ("reserve_space_bytes", ctypes.c_int64),
+        ("forward_workspace_bytes", ctypes.c_int64),
+        ("backward_workspace_bytes", ctypes.c_int64),
+        ("algorithm", ctypes.c_int32),
+    ]
+
+
+def _pointers(*names):
+    return [(name, ctypes.c_void_p) for name in names]
+
+
+class ForwardBuffers(ctypes.Structure):
+    """cudnn_rnn_forward_buffers."""
+
+    _fields_ = _pointers(
+        "input",
+        "input_h",
+        "input_c",
+        "params",
+        "output",
+        "output_h",
+        "output_c",
+        "reserve_space",
+        "workspace",
+    )
+
+
+class BackwardBuffers(ctypes.Structure):
+    """cudnn_rnn_backward_buffers."""
+
+    _fields_ = (
+        _pointers(
+            "input",
+            "input_h",
+            "input_c",
+            "params",
+            "output",
+            "output_h",
+            "output_backprop",
+            "output_h_backprop",
+            "output_c_backprop",
+            "reserve_space",
+        )
+        + [("reserve_space_bytes", ctypes.c_int64)]
+        + _pointers(
+            "input_backprop",
+            "input_h_backprop",
+            "input_c_backprop",
+            "params_backprop",
+            "workspace",
+        )
+    )
+
+
+class CoreError(Exception):
+    """A status other than 0: `code` and the library's own text."""
+
+    def __init__(self, code, text):
+        super().__init__(f"status {code}: {text}")
+        self.code = code
+        self.text = text
+
+
+# What to compute; the names of the fields are those of RnnConfig, the values those of the ops.
+Description = namedtuple(
+    "Description",
+    "rnn_mode num_layers num_units input_size dtype input_mode direction num_proj dropout seed"
+    " seed2 algorithm deterministic allow_tf32",
+)
+Description.__new__.__defaults__ = (
+    torch.float32,
+    "linear_input",
+    "unidirectional",
+    0,
+    0.0,
+    0,
+    0,
+    "auto",
+    False,
+    False,
+)
+
+
+class CoreLibrary:
+    """The loaded library; one for each path in a process is enough."""
+
+    def __init__(self, path=None):
+        self.path = path or default_path()
+        if not os.path.exists(self.path):
+            raise FileNotFoundError(
+                f"There is no {self.path}. scripts/build_core_library.sh builds it; elsewhere, set"
+                " CUDNN_RNN_CORE_LIBRARY to its path."
+            )
+        self.functions = ctypes.CDLL(self.path)
+        for name, result, arguments in [
+            ("last_error", ctypes.c_char_p, []),
+            ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 3),
+            ("gpu_report", ctypes.c_char_p, []),
+            ("model_create", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
+            ("model_destroy", None, [ctypes.c_void_p]),
+            ("prepare", ctypes.c_int, [ctypes.c_void_p] * 3),
+            ("forward", ctypes.c_int, [ctypes.c_void_p] * 3),
+            ("backward", ctypes.c_int, [ctypes.c_void_p] * 3),
+        ]:
+            function = getattr(self.functions, "cudnn_rnn_" + name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, "_" + name, function)
+
+    def check(self, status):
+        """Raises `CoreError` unless the status is 0."""
+        if status != 0:
+            raise CoreError(status, self._last_error().decode())
+
+    def open_gpu(self, driver_name=None, cudnn_file=None, wheel_folders=None):
+        """Opens the driver and cuDNN; each argument a str or None, as in c_api.h."""
+        names = [driver_name, cudnn_file, wheel_folders]
+        self.check(self._open_gpu(*[name and name.encode() for name in names]))
+
+    def gpu_report(self):
+        """What is open, or why nothing is."""
+        return self._gpu_report().decode()
+
+
+def default_path():
+    """$CUDNN_RNN_CORE_LIBRARY, else where build_core_library.sh writes in this checkout."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    built = os.path.join(root, ".build", "core-library", "libcudnn_rnn_core.so")
+    return os.environ.get("CUDNN_RNN_CORE_LIBRARY", built)
+
+
+class GuardedBuffer:
+    """A tensor of the given shape within memory that is filled with one byte, also around it.
+
+    `tensor` starts at a multiple of 64 bytes. None for an empty buffer's pointer.
+    """
+
+    def __init__(self, shape, dtype, device):
+        count = 1
+        for size in shape:
+            count *= size
+        self._bytes = count * torch.empty([], dtype=dtype).element_size()
+        self._memory = torch.full(
+            [_GUARD_BYTES + self._bytes + _GUARD_BYTES + 64],
+            _POISON,
+            dtype=torch.uint8,
+            device=device,
+        )
+        self._start = _GUARD_BYTES + -(self._memory.data_ptr() + _GUARD_BYTES) % 64
+        inside = self._memory[self._start : self._start + self._bytes]
+        self.tensor = inside.view(dtype).view(shape) if count else inside.view(dtype).reshape(shape)
+
+    @property
+    def pointer(self):
+        """The address, or None where the buffer is empty."""
+        return self._memory.data_ptr() + self._start if self._bytes else None
+
+    def is_intact_around(self):
+        """Whether nothing was written before or behind the tensor."""
+        before = self._memory[: self._start]
+        behind = self._memory[self._start + self._bytes :]
+        return bool((before == _POISON).all()) and bool((behind == _POISON).all())
+
+
+# What a forward pass leaves for the backward pass, and its results by name.
+ForwardPass = namedtuple("ForwardPass", "results call inputs reserve_space sizes lengths")
+
+
+class Model:
+    """A model on one kind of device; its tensors must be there."""
+
+    def __init__(self, library, description, device):
+        self.library, self.description = library, description
+        self.device = torch.device(device)
+        self._handle = ctypes.c_void_p()
+        config = ModelConfig(
+            RNN_MODES.index(description.rnn_mode),
+            INPUT_MODES.index(description.input_mode),
+            DIRECTIONS.index(description.direction),
+            DTYPES.index(description.dtype),
+            description.num_layers,
+            description.num_units,
+            description.input_size,
+            description.num_proj,
+            description.seed,
+            description.seed2,
+            description.dropout,
+            ALGORITHMS.index(description.algorithm),
+            description.deterministic,
+            description.allow_tf32,
+        )
+        on_gpu = int(self.device.type == "cuda")
+        library.check(
+            library._model_create(ctypes.byref(config), on_gpu, ctypes.byref(self._handle))
+        )
+
+    def close(self):
+        """Destroys the model, after all work queued on it."""
+        if self._handle:
+            self._synchronize()
+            self.library._model_destroy(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    @property
+    def is_lstm(self):
+        """Whether there is a cell state."""
+        return self.description.rnn_mode == "lstm"
+
+    def make_call(self, num_steps, batch_size, **options):
+        """A `Call`; options: time_major, is_training, dropout_call, lengths, keeps_reserve_space.
+
+        `lengths` is a sequence of ints, or None. The Call keeps its array alive.
+        """
+        lengths = options.get("lengths")
+        array = None if lengths is None else (ctypes.c_int32 * len(lengths))(*lengths)
+        call = Call(
+            num_steps,
+            batch_size,
+            options.get("time_major", True),
+            options.get("is_training", True),
+            options.get("dropout_call", 0),
+            ctypes.cast(array, ctypes.POINTER(ctypes.c_int32)) if array is not None else None,
+            options.get("keeps_reserve_space", True),
+            self._stream(),
+        )
+        call.array = array
+        return call
+
+    def prepare(self, call):
+        """Makes the plan; returns its `Sizes`."""
+        sizes = Sizes()
+        self.library.check(
+            self.library._prepare(self._handle, ctypes.byref(call), ctypes.byref(sizes))
+        )
+        return sizes
+
+    def output_shapes(self, call):
+        """Shapes of output, output_h and output_c (LSTM only) by name."""
+        description = self.description
+        directions = 2 if description.direction == "bidirectional" else 1
+        cells, width = description.num_layers * directions, description.num_proj
+        width = width or description.num_units
+        steps, batch = call.num_steps, call.batch_size
+        if call.time_major:
+            shapes = {"output": (steps, batch, directions * width), "output_h": (cells, batch)}
+        else:
+            shapes = {"output": (batch, steps, directions * width), "output_h": (batch, cells)}
+        if self.is_lstm:
+            shapes["output_c"] = shapes["output_h"] + (description.num_units,)
+        shapes["output_h"] += (width,)
+        return shapes
+
+    def forward(self, inputs, **options):
+        """Runs the network.
+
+        Args:
+          inputs: a dict of contiguous tensors: input, input_h, input_c (LSTM), params.
+          **options: see `make_call`.
+
+        Returns:
+          A `ForwardPass`; its results are output, output_h and output_c (LSTM).
+        """
+        steps, batch = inputs["input"].shape[:2]
+        if not options.get("time_major", True):
+            steps, batch = batch, steps
+        call = self.make_call(steps, batch, **options)
+        sizes = self.prepare(call)
+        outputs = {
+            name: GuardedBuffer(shape, self.description.dtype, self.device)
+            for name, shape in self.output_shapes(call).items()
+        }
+        reserve = self._bytes(sizes.reserve_space_bytes if call.is_training else 0)
+        workspace = self._bytes(sizes.forward_workspace_bytes)
+        buffers = ForwardBuffers(reserve_space=reserve.pointer, workspace=workspace.pointer)
+        self._point(buffers, inputs)
+        for name, buffer in outputs.items():
+            setattr(buffers, name, buffer.pointer)
+        self.library.check(
+            self.library._forward(self._handle, ctypes.byref(call), ctypes.byref(buffers))
+        )
+        self._finish(dict(outputs, reserve_space=reserve, workspace=workspace))
+        results = {name: buffer.tensor for name, buffer in outputs.items()}
+        return ForwardPass(results, call, inputs, reserve, sizes, options.get("lengths"))
+
+    def backward(self, forward_pass, backprops, keeps_reserve_space=True, reserve_space_bytes=None):
+        """Runs the backward pass of a training forward pass.
+
+        Args:
+          forward_pass: from `forward`.
+          backprops: gradients by output, under its name with _backprop.
+          keeps_reserve_space: whether another backward pass will follow.
+          reserve_space_bytes: what to say of the reserve space's size, if not the truth.
+
+        Returns:
+          A dict: input_backprop, input_h_backprop, input_c_backprop (LSTM), params_backprop.
+        """
+        call, inputs = forward_pass.call, forward_pass.inputs
+        call.keeps_reserve_space = keeps_reserve_space
+        gradients = {
+            name + "_backprop": GuardedBuffer(inputs[name].shape, inputs[name].dtype, self.device)
+            for name in inputs
+        }
+        workspace = self._bytes(forward_pass.sizes.backward_workspace_bytes)
+        if reserve_space_bytes is None:
+            reserve_space_bytes = forward_pass.sizes.reserve_space_bytes
+        buffers = BackwardBuffers(
+            reserve_space=forward_pass.reserve_space.pointer,
+            reserve_space_bytes=reserve_space_bytes,
+            workspace=workspace.pointer,
+        )
+        outputs = {name: forward_pass.results[name] for name in ("output", "output_h")}
+        self._point(buffers, dict(inputs, **outputs))
+        self._point(buffers, backprops)
+        for name, buffer in gradients.items():
+            setattr(buffers, name, buffer.pointer)
+        self.library.check(
+            self.library._backward(self._handle, ctypes.byref(call), ctypes.byref(buffers))
+        )
+        whole = dict(gradients, workspace=workspace, reserve_space=forward_pass.reserve_space)
+        self._finish(whole)
+        return {name: buffer.tensor for name, buffer in gradients.items()}
+
+    def _bytes(self, size):
+        return GuardedBuffer([size], torch.uint8, self.device)
+
+    def _point(self, buffers, tensors):
+        for name, tensor in tensors.items():
+            assert tensor.is_contiguous(), name
+            setattr(buffers, name, tensor.data_ptr() if tensor.numel() else None)
+
+    def _stream(self):
+        on_gpu = self.device.type == "cuda"
+        return torch.cuda.current_stream(self.device).cuda_stream if on_gpu else None
+
+    def _synchronize(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _finish(self, buffers):
+        self._synchronize()
+        for name, buffer in buffers.items():
+            assert buffer.is_intact_around(), f"memory around {name} was written"

@@ -1,0 +1,154 @@
+"""The core, through its C API, against torch.nn in float64: results and all gradients.
+
+On a GPU (`make test-gpu`) this is the cuDNN plan, with `--core-device=cpu` the CPU plan. One case
+alone:
+
+    bash scripts/run_gpu_tests.sh -k <a part of its id>
+"""
+
+import pytest
+import torch
+import torch_oracle
+from core_cases import DTYPES, TOLERANCES, Case, all_cases, realistic_cases, some_cases
+from core_harness import (
+    assert_close,
+    check_case,
+    describe,
+    fetch,
+    make_data,
+    place,
+    relative_error,
+    run_core,
+)
+from core_library import Model
+
+CASES = all_cases()
+
+
+def pytest_generate_tests(metafunc):
+    if "case" in metafunc.fixturenames and metafunc.function is test_training_and_inference:
+        few = metafunc.config.getoption("core_cases") == "some"
+        cases = some_cases(CASES, 24) if few else CASES
+        metafunc.parametrize("case", cases, ids=str)
+
+
+def test_training_and_inference(core, device, case):
+    check_case(core, case, device)
+
+
+def test_table_has_every_combination():
+    """Of the columns that change what is computed; a table that shrank would pass everything."""
+    columns = {
+        (case.rnn_mode, case.direction, case.num_layers, case.dtype, case.input_mode, case.lengths)
+        for case in CASES
+    }
+    assert len(columns) == 4 * 2 * 3 * 4 * 2 * 3
+    assert {case.time_major for case in CASES} == {True, False}
+    assert len([case for case in CASES if case.num_proj]) == 2 * 3 * 4 * 2 * 3 * 2
+    assert len(set(CASES)) == len(CASES)
+
+
+def test_the_comparison_would_notice(core, device):
+    """Swapped gates, a wrong direction and a wrong length must each fail it."""
+    case = Case("gru", "bidirectional", 2, "float", "linear_input", "mixed", True, 0, 17, 19, 3, 7)
+    inputs, backprops, lengths = make_data(case)
+    found = run_core(core, case, device, (inputs, backprops, lengths))
+    swapped = dict(inputs, params=inputs["params"].clone())
+    gates = case.network.split(swapped["params"])[0, 0, "weight_ih"]
+    gates.copy_(gates.roll(17, 0))
+    wrong = [
+        (swapped, backprops, lengths),
+        (dict(inputs, input_h=inputs["input_h"].flip(0)), backprops, lengths),
+        (inputs, dict(backprops, output_h_backprop=-backprops["output_h_backprop"]), lengths),
+        (inputs, backprops, [max(1, length - 1) for length in lengths]),
+    ]
+    assert lengths != wrong[-1][2]
+    for arguments in wrong:
+        spoiled = [dict(part) for part in arguments[:2]] + [arguments[2]]
+        expected = torch_oracle.run(case.network, *spoiled)
+        with pytest.raises(AssertionError, match="relative errors"):
+            assert_close(found, expected, TOLERANCES[torch.float32], "")
+
+
+@pytest.mark.parametrize("case", realistic_cases()[:8:2], ids=str)
+def test_params_are_as_many_as_the_layout_has(core, device, case):
+    with Model(core, describe(case), device) as model:
+        sizes = model.prepare(model.make_call(case.steps, case.batch))
+    assert sizes.params_elements == case.network.params_size()
+    assert sizes.reserve_space_bytes > 0
+
+
+def torch_nn_module(case, params, device):
+    """All layers in one torch.nn module on the device, in the case's dtype."""
+    network = case.network
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(case.rnn_mode, torch.nn.RNN)
+    options = {"bidirectional": network.directions == 2, "num_layers": case.num_layers}
+    if kind is torch.nn.RNN:
+        options["nonlinearity"] = case.rnn_mode[len("rnn_") :]
+    module = kind(case.input_size, case.num_units, **options).to(device, DTYPES[case.dtype])
+    for (layer, direction, name), view in network.split(params).items():
+        suffix = f"_l{layer}" + ("_reverse" if direction else "")
+        getattr(module, name + suffix).data.copy_(view)
+    module.flatten_parameters()
+    return module
+
+
+def torch_nn_step(case, inputs, backprops, device):
+    """Results and gradients of torch.nn in the case's dtype on the device."""
+    inputs = {name: tensor.clone() for name, tensor in place(inputs, device).items()}
+    module = torch_nn_module(case, inputs["params"], device)
+    names = [name for name in inputs if name != "params"]
+    for name in names:
+        inputs[name].requires_grad_()
+    states = [inputs[name] for name in names[1:]]
+    output, last = module(inputs["input"], tuple(states) if len(states) > 1 else states[0])
+    last = last if isinstance(last, tuple) else (last,)
+    results = dict(zip(["output", "output_h", "output_c"], (output,) + last))
+    gradients = [backprops[name + "_backprop"].to(device) for name in results]
+    torch.autograd.backward(list(results.values()), gradients)
+    found = {name: tensor.detach() for name, tensor in results.items()}
+    found.update((name + "_backprop", inputs[name].grad) for name in names)
+    whole = []
+    for layer, direction, name, _ in case.network.tensors():
+        suffix = f"_l{layer}" + ("_reverse" if direction else "")
+        whole.append(getattr(module, name + suffix).grad.reshape(-1))
+    found["params_backprop"] = torch.cat(whole)
+    return fetch(found)
+
+
+SAME_DTYPE_CASES = [
+    case
+    for case in realistic_cases()
+    + [
+        Case(mode, "bidirectional", 2, dtype, "linear_input", "full", True, 0, 33, 13, 2, 12)
+        for mode in ("lstm", "gru", "rnn_relu", "rnn_tanh")
+        for dtype in ("half", "float")
+    ]
+    # In double the oracle is no more accurate than what it would judge; PyTorch does not take
+    # cuDNN for bfloat16.
+    if case.dtype in ("half", "float")
+]
+
+
+@pytest.mark.parametrize("case", SAME_DTYPE_CASES, ids=str)
+def test_no_less_accurate_than_torch_nn_on_the_same_device(core, device, case):
+    """In the same dtype, on a GPU on the same cuDNN, with TF32 off on both sides.
+
+    Each result's error against the float64 oracle may be a little larger than torch.nn's, as two
+    algorithms may add in another order; a lower precision somewhere would be many times that.
+    """
+    if device.type == "cpu" and case.dtype == "half":
+        case = case._replace(dtype="float")  # PyTorch has no half on a CPU
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    data = make_data(case)
+    inputs, backprops, _ = data
+    expected = torch_oracle.run(case.network, inputs, backprops)
+    found = run_core(core, case, device, data)
+    peer = torch_nn_step(case, inputs, backprops, device)
+    assert sorted(peer) == sorted(found) == sorted(expected)
+    # What one rounding of the result costs: below it nothing can be told apart.
+    rounding = torch.finfo(DTYPES[case.dtype]).eps
+    for name, tensor in expected.items():
+        ours, theirs = (relative_error(part[name], tensor) for part in (found, peer))
+        assert ours <= 4 * theirs + 4 * rounding, (name, ours, theirs, str(case))

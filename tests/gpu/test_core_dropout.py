@@ -1,0 +1,161 @@
+"""Dropout of the core, through its C API: what is dropped, when the pattern repeats, gradients.
+
+A probe makes the pattern visible: a model whose parameters are chosen so that its output says of
+every element of the second layer's input whether it was kept. The pattern depends on the seeds and
+the call alone, so the same seeds with other parameters drop the same elements, and the oracle can
+be given the mask.
+"""
+
+import pytest
+import torch
+import torch_oracle
+from core_cases import DIRECTIONS, DTYPES, RNN_MODES, TOLERANCES, Case
+from core_harness import assert_close, describe, fetch, make_data, place, run_core
+from core_library import Model
+
+SEEDS = {"seed": 87654, "seed2": 4321}
+# One algorithm for the probe and for what is compared with the oracle.
+OPTIONS = dict(SEEDS, deterministic=True)
+
+
+def make_case(rnn_mode, direction="unidirectional", dtype="float", lengths="full", **sizes):
+    """Two layers."""
+    values = dict({"num_units": 64, "input_size": 24, "batch": 6, "steps": 9}, **sizes)
+    return Case(rnn_mode, direction, 2, dtype, "linear_input", lengths, True, 0, *values.values())
+
+
+def probe_inputs(case):
+    """Inputs with which |output| > 0.1 exactly where the second layer's input was kept.
+
+    The first layer has no matrices, only biases that make its outputs constant and far from 0. The
+    second one has in each direction an identity on that direction's half of its input, as matrix of
+    the new value; its other gates are held open, its memory shut, by biases.
+    """
+    network, units = case.network, case.num_units
+    dtype = DTYPES[case.dtype]
+    shapes = torch_oracle.state_shapes(network, case.batch)
+    inputs = {"input": torch.zeros(case.steps, case.batch, case.input_size, dtype=dtype)}
+    inputs.update((name, torch.zeros(shape, dtype=dtype)) for name, shape in shapes.items())
+    inputs["params"] = torch.zeros(network.params_size(), dtype=dtype)
+    views = network.split(inputs["params"])
+    gates = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "u", "n")}.get(case.rnn_mode, ("n",))
+    new_value = gates.index("g" if case.rnn_mode == "lstm" else "n")
+    biases = {"i": 20.0, "f": -20.0, "o": 20.0, "r": 0.0, "u": -20.0}
+    for layer in range(2):
+        for direction in range(network.directions):
+            bias = views[layer, direction, "bias_ih"]
+            for index, gate in enumerate(gates):
+                rows = slice(index * units, (index + 1) * units)
+                if gate in biases:
+                    bias[rows] = biases[gate]
+                elif layer == 0:
+                    bias[rows] = 1.0
+            if layer == 1:
+                rows = slice(new_value * units, (new_value + 1) * units)
+                columns = slice(direction * units, (direction + 1) * units)
+                matrix = views[1, direction, "weight_ih"]
+                matrix[rows, columns] = torch.eye(units, dtype=dtype)
+    return inputs
+
+
+def find_kept(library, case, device, dropout, lengths=None, dropout_call=0, model=None):
+    """Which elements of the second layer's input [T, B, width] were kept, as bool on the host."""
+    inputs = place(probe_inputs(case), device)
+
+    def run(model):
+        done = model.forward(inputs, lengths=lengths, dropout_call=dropout_call)
+        return fetch(done.results)["output"].abs() > 0.1
+
+    if model is not None:
+        return run(model)
+    with Model(library, describe(case, dropout=dropout, **OPTIONS), device) as model:
+        return run(model)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_share_of_what_is_dropped(core, device, rnn_mode, dropout):
+    case = make_case(rnn_mode, num_units=128, batch=16, steps=20)
+    kept = find_kept(core, case, device, dropout)
+    share = 1.0 - float(kept.double().mean())
+    # 40960 elements: six standard deviations of a fair draw.
+    assert abs(share - dropout) <= 6 * (dropout * (1 - dropout) / kept.numel()) ** 0.5
+    if 0.0 < dropout < 1.0:
+        # Not whole rows or columns, and not the same ones in each step.
+        for dimension in range(3):
+            means = kept.double().mean(dim=[d for d in range(3) if d != dimension])
+            assert float(means.min()) > 0.0 and float(means.max()) < 1.0
+        assert not bool((kept[0] == kept[1]).all())
+
+
+def test_what_is_kept_is_scaled(core, device):
+    """relu, which lets the value through: 1 becomes 1 / (1 - dropout)."""
+    case = make_case("rnn_relu")
+    inputs = place(probe_inputs(case), device)
+    for dropout in (0.2, 0.5, 0.75):
+        with Model(core, describe(case, dropout=dropout, **SEEDS), device) as model:
+            output = fetch(model.forward(inputs).results)["output"]
+            plain = fetch(model.forward(inputs, is_training=False).results)["output"]
+        values = output[output != 0.0]
+        assert torch.allclose(values, torch.full_like(values, 1 / (1 - dropout)), rtol=1e-6)
+        assert bool((plain == 1.0).all())
+
+
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_when_the_pattern_repeats(core, device, rnn_mode):
+    case = make_case(rnn_mode)
+
+    def patterns(seeds, calls):
+        with Model(core, describe(case, dropout=0.5, **seeds), device) as model:
+            return [
+                find_kept(core, case, device, 0.5, dropout_call=call, model=model) for call in calls
+            ]
+
+    first = patterns(SEEDS, [0, 1, 2, 0, 1])
+    assert not bool((first[0] == first[1]).all())
+    assert not bool((first[1] == first[2]).all())
+    assert bool((first[0] == first[3]).all()) and bool((first[1] == first[4]).all())
+    again = patterns(SEEDS, [0, 1, 2])
+    assert all(bool((one == other).all()) for one, other in zip(first, again))
+    for name in SEEDS:
+        other = patterns(dict(SEEDS, **{name: SEEDS[name] + 1}), [0])
+        assert not bool((first[0] == other[0]).all()), name
+
+
+@pytest.mark.parametrize("lengths", ["full", "mixed", "zeros"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_gradients_see_the_mask_of_the_forward_pass(core, device, rnn_mode, direction, lengths):
+    """Training with dropout against the oracle with the probed mask: results and all gradients."""
+    # In double with a scale that float holds too: the share to drop is a float.
+    for dtype, dropout in (("float", 0.3), ("double", 0.75)):
+        case = make_case(rnn_mode, direction, dtype, lengths, num_units=17)
+        data = make_data(case)
+        # Elements beyond the lengths are not there to be seen, and count for nothing.
+        kept = find_kept(core, case, device, dropout, lengths=data[2])
+        assert 0 < int(kept.sum()) < kept.numel()
+        masks = {1: kept.double() / (1 - dropout)}
+        expected = torch_oracle.run(case.network, *data, masks=masks)
+        found = run_core(core, case, device, data, dropout=dropout, **OPTIONS)
+        assert_close(found, expected, TOLERANCES[DTYPES[dtype]], f"dropout {dropout}: {case}")
+
+
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_two_backward_passes_on_one_forward_pass(core, device, rnn_mode):
+    case = make_case(rnn_mode)
+    inputs, backprops, _ = make_data(case)
+    backprops = place(backprops, device)
+    other = {name: -2.0 * tensor for name, tensor in backprops.items()}
+    description = describe(case, dropout=0.4, **OPTIONS)
+    with Model(core, description, device) as model:
+        done = model.forward(place(inputs, device), dropout_call=5)
+        first = model.backward(done, backprops, keeps_reserve_space=True)
+        # Another training call in between must not change the pattern of this one.
+        model.forward(place(inputs, device), dropout_call=6)
+        second = model.backward(done, other, keeps_reserve_space=True)
+        third = model.backward(done, backprops, keeps_reserve_space=False)
+    for name, gradient in first.items():
+        assert float(gradient.abs().max()) > 0.0
+        # A power of two changes no rounding.
+        assert bool((second[name] == -2.0 * gradient).all()), name
+        assert bool((third[name] == gradient).all()), name

@@ -1,0 +1,241 @@
+"""What a model computes, by `torch.nn` layer by layer in float64 on the host, and data for it.
+
+The parameter buffer is that of cudnn_rnn/cc/core/param_layout.h. PyTorch keeps the gates of a
+matrix below one another in the same order, so the buffer is PyTorch's tensors one after the other:
+for each layer and direction weight_ih, weight_hh and with a projection weight_hr, then for each
+layer and direction bias_ih, bias_hh.
+"""
+
+from collections import namedtuple
+
+import torch
+
+GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
+
+
+class Network(
+    namedtuple("Network", "rnn_mode direction num_layers num_units input_size input_mode num_proj")
+):
+    """A model without its dtype."""
+
+    __slots__ = ()
+
+    @property
+    def directions(self):
+        """1 or 2."""
+        return 2 if self.direction == "bidirectional" else 1
+
+    @property
+    def output_size(self):
+        """Width of h and of one direction's output."""
+        return self.num_proj or self.num_units
+
+    @property
+    def skips_input(self):
+        """Whether the first layer has no weight_ih."""
+        if self.input_mode == "auto_select":
+            return self.input_size == self.num_units
+        return self.input_mode == "skip_input"
+
+    def layer_input_size(self, layer):
+        """Width of what a layer reads."""
+        return self.input_size if layer == 0 else self.directions * self.output_size
+
+    def tensors(self):
+        """(layer, direction, name, shape) of every tensor, in the buffer's order."""
+        rows = GATES[self.rnn_mode] * self.num_units
+        cells = [(layer, d) for layer in range(self.num_layers) for d in range(self.directions)]
+        found = []
+        for layer, direction in cells:
+            if layer > 0 or not self.skips_input:
+                shape = (rows, self.layer_input_size(layer))
+                found.append((layer, direction, "weight_ih", shape))
+            found.append((layer, direction, "weight_hh", (rows, self.output_size)))
+            if self.num_proj:
+                shape = (self.num_proj, self.num_units)
+                found.append((layer, direction, "weight_hr", shape))
+        for layer, direction in cells:
+            found.append((layer, direction, "bias_ih", (rows,)))
+            found.append((layer, direction, "bias_hh", (rows,)))
+        return found
+
+    def params_size(self):
+        """Elements of the buffer."""
+        return sum(torch.Size(shape).numel() for _, _, _, shape in self.tensors())
+
+    def split(self, params):
+        """Views into the buffer by (layer, direction, name)."""
+        views, offset = {}, 0
+        for layer, direction, name, shape in self.tensors():
+            count = torch.Size(shape).numel()
+            views[layer, direction, name] = params[offset : offset + count].view(shape)
+            offset += count
+        return views
+
+
+def state_shapes(network, batch):
+    """Shapes of input_h and input_c (LSTM only), time-major."""
+    cells = network.num_layers * network.directions
+    shapes = {"input_h": (cells, batch, network.output_size)}
+    if network.rnn_mode == "lstm":
+        shapes["input_c"] = (cells, batch, network.num_units)
+    return shapes
+
+
+def random_inputs(network, batch, steps, dtype, seed):
+    """input, input_h, input_c (LSTM) and params by name: time-major, on the host, of `dtype`.
+
+    Matrices are uniform within 1 / sqrt(num_units), biases within 1/2, all else is normal.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    inputs = {"input": normal((steps, batch, network.input_size))}
+    for name, shape in state_shapes(network, batch).items():
+        inputs[name] = normal(shape)
+    params = torch.rand(network.params_size(), generator=generator, dtype=torch.float64) * 2 - 1
+    for (_, _, name), view in network.split(params).items():
+        view *= 0.5 if name.startswith("bias") else network.num_units**-0.5
+    inputs["params"] = params
+    if network.rnn_mode == "rnn_relu" and dtype != torch.float64:
+        _keep_away_from_the_kink(network, inputs)
+    return {name: tensor.to(dtype) for name, tensor in inputs.items()}
+
+
+def _keep_away_from_the_kink(network, inputs):
+    """Makes every relu's argument at least 0.3 away from 0.
+
+    An argument near 0 comes out on the other side in a correct implementation too, with another
+    gradient; in double the chance is small enough. So each unit has a large bias of either sign.
+    """
+    for name in ("input", "input_h"):
+        inputs[name].clamp_(-1.0, 1.0)
+    if network.skips_input:
+        inputs["input"] *= 0.2
+    for (layer, direction, name), view in network.split(inputs["params"]).items():
+        if name.startswith("weight"):
+            # With |h| below 2 the products stay below 0.2 + 0.2.
+            view *= 0.1 * network.num_units**0.5 / view.shape[1]
+        else:
+            view.abs_().mul_(0.2).add_(0.4)  # two of them: 0.8 to 1.0
+            view[(1 + layer + direction) % 2 :: 2] *= -1.0
+            if network.num_units == 1:
+                view.abs_()  # a unit that is off would hide all that is below it
+
+
+def random_backprops(network, results, seed):
+    """Gradients at the results by name, like them."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    return {
+        name + "_backprop": torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(
+            tensor.dtype
+        )
+        for name, tensor in results.items()
+    }
+
+
+def _layer_module(network, views, layer):
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(network.rnn_mode, torch.nn.RNN)
+    options = {"bidirectional": network.directions == 2}
+    if kind is torch.nn.RNN:
+        options["nonlinearity"] = network.rnn_mode[len("rnn_") :]
+    if network.num_proj:
+        options["proj_size"] = network.num_proj
+    module = kind(network.layer_input_size(layer), network.num_units, **options).double()
+    identity = torch.eye(network.num_units, dtype=torch.float64)
+    for name, parameter in module.named_parameters():
+        direction = int(name.endswith("_reverse"))
+        view = views.get((layer, direction, name.split("_l0")[0]))
+        # A skipped input counts as the identity in every gate.
+        parameter.data = identity.repeat(GATES[network.rnn_mode], 1) if view is None else view
+    return module
+
+
+def _run_layer(module, x, states, lengths):
+    """x [T, B, width], states each [D, B, *], lengths None or of B ints: output, last states."""
+    if lengths is None:
+        output, last = module(x, states if len(states) > 1 else states[0])
+        return output, list(last) if len(states) > 1 else [last]
+    # A packed sequence has no empty member: those without steps keep their states, output 0.
+    lengths = torch.as_tensor(lengths)
+    some = lengths.nonzero()[:, 0]
+    output = x.new_zeros(x.shape[0], x.shape[1], states[0].shape[0] * states[0].shape[2])
+    if not len(some):
+        return output, list(states)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(
+        x[:, some], lengths[some], enforce_sorted=False
+    )
+    chosen = [state[:, some].contiguous() for state in states]
+    packed_output, last = module(packed, tuple(chosen) if len(chosen) > 1 else chosen[0])
+    padded, _ = torch.nn.utils.rnn.pad_packed_sequence(packed_output, total_length=len(x))
+    last = list(last) if len(states) > 1 else [last]
+    finals = [state.index_copy(1, some, new) for state, new in zip(states, last)]
+    return output.index_copy(1, some, padded), finals
+
+
+def run(network, inputs, backprops=None, lengths=None, masks=None):
+    """Results and, with `backprops`, gradients; all time-major, in float64 on the host.
+
+    Args:
+      network: Network.
+      inputs: as from `random_inputs`, of any dtype; steps beyond a length may hold anything.
+      backprops: None, or as from `random_backprops`.
+      lengths: None, or a list of ints.
+      masks: None, or what each layer's input is multiplied with, by layer.
+
+    Returns:
+      A dict: output, output_h, output_c (LSTM), and with `backprops` input_backprop,
+      input_h_backprop, input_c_backprop (LSTM), params_backprop.
+    """
+    leaves = {name: tensor.detach().double().clone() for name, tensor in inputs.items()}
+    counts = _counting_steps(leaves["input"], lengths)
+    leaves["input"] = torch.where(counts, leaves["input"], torch.zeros([], dtype=torch.float64))
+    for tensor in leaves.values():
+        tensor.requires_grad_(backprops is not None)
+    views = network.split(leaves["params"].detach())
+    state_names = [name for name in ("input_h", "input_c") if name in leaves]
+    x, modules, finals = leaves["input"], [], []
+    for layer in range(network.num_layers):
+        if masks and masks.get(layer) is not None:
+            x = x * masks[layer]
+        rows = slice(layer * network.directions, (layer + 1) * network.directions)
+        modules.append(_layer_module(network, views, layer))
+        x, last = _run_layer(modules[-1], x, [leaves[name][rows] for name in state_names], lengths)
+        finals.append(last)
+    results = {"output": x}
+    for index, name in enumerate(state_names):
+        results[name.replace("input", "output")] = torch.cat([last[index] for last in finals])
+    found = {name: tensor.detach() for name, tensor in results.items()}
+    if backprops is not None:
+        loss = 0.0
+        for name, tensor in results.items():
+            gradient = backprops[name + "_backprop"].double()
+            if name == "output":
+                gradient = torch.where(counts, gradient, torch.zeros([], dtype=torch.float64))
+            loss = loss + (tensor * gradient).sum()
+        loss.backward()
+        for name in ["input"] + state_names:
+            gradient = leaves[name].grad  # None: no sequence had a step
+            found[name + "_backprop"] = (
+                torch.zeros_like(leaves[name]) if gradient is None else gradient
+            )
+        found["params_backprop"] = _params_gradient(network, modules)
+    return found
+
+
+def _counting_steps(x, lengths):
+    """[T, B, 1] bool: whether a step is within its sequence."""
+    if lengths is None:
+        return torch.ones(x.shape[0], x.shape[1], 1, dtype=torch.bool)
+    steps = torch.arange(x.shape[0])[:, None, None]
+    return steps < torch.as_tensor(lengths)[None, :, None]
+
+
+def _params_gradient(network, modules):
+    gradient = torch.full([network.params_size()], float("nan"), dtype=torch.float64)
+    for (layer, direction, name), view in network.split(gradient).items():
+        parameter = getattr(modules[layer], name + "_l0" + ("_reverse" if direction else ""))
+        view.copy_(torch.zeros_like(view) if parameter.grad is None else parameter.grad)
+    return gradient
