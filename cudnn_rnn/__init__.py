@@ -1,7 +1,13 @@
 """cuDNN's recurrent networks for graph-mode TensorFlow: `tf.contrib.cudnn_rnn` brought back."""
 
+from cudnn_rnn import doctor as _doctor
 from cudnn_rnn._version import __version__
 from cudnn_rnn.library import load_library
+
+if _doctor.is_asked_for():  # it has to come up where the rest does not
+    import sys
+
+    raise SystemExit(_doctor.main(sys.argv[2:]))
 
 # Before anything imports TensorFlow: where something is wrong with it or with the library, this
 # says what and what to do.

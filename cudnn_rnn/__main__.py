@@ -1,0 +1,35 @@
+"""`python -m cudnn_rnn`: the package's commands."""
+
+import argparse
+import sys
+
+from cudnn_rnn import doctor
+
+_DESCRIPTION = """\
+Tools for cudnn_rnn, tf.contrib.cudnn_rnn for today's TensorFlow.
+
+commands:
+  doctor    says what is installed, whether it works, and what the GPU part uses
+
+`python -m cudnn_rnn COMMAND --help` says more."""
+
+
+def main(arguments=None):
+    """Runs the command named by the arguments; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cudnn_rnn",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="python -m cudnn_rnn COMMAND ...",
+    )
+    commands = parser.add_subparsers(dest="command", help=argparse.SUPPRESS)
+    doctor.add_arguments(commands.add_parser("doctor", add_help=True))
+    chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help()
+        return 2
+    return doctor.Doctor().examine()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
