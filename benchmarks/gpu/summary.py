@@ -1,0 +1,182 @@
+"""From samples to a table and to verdicts. Standard library only.
+
+A result is a dict as run.py writes it to results.json:
+  configuration: the fields of `Configuration`; key: its text.
+  peer, variant: whose time it is, such as "cuDNN" and "persist_static".
+  device_seconds, wall_seconds: lists, one number for each sample; device_seconds may be empty.
+or, where a peer could not run: configuration, key, peer, and reason.
+"""
+
+import collections
+
+from configurations import SMALL_BATCH
+
+# Ours against bare cuDNN: within this share.
+CUDNN_MARGIN = 0.02
+
+Cell = collections.namedtuple("Cell", "seconds variant spread")
+"""A median, whose it is, and (third quartile - first quartile) / median."""
+
+Row = collections.namedtuple(
+    "Row", "key short dtype kind batch core cudnn core_wall torch_wall torch ours builtin"
+)
+
+
+def quantile(values, share):
+    """The value at `share` (0 to 1) of the sorted values, linear between neighbours."""
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def make_cell(values, variant):
+    """A `Cell`, or None without values."""
+    if not values:
+        return None
+    median = quantile(values, 0.5)
+    spread = (quantile(values, 0.75) - quantile(values, 0.25)) / median
+    return Cell(median, variant, spread)
+
+
+def best(results, peer, field, variants=None):
+    """The `Cell` of the fastest variant of a peer by median of `field`; None if it has no time."""
+    cells = [
+        make_cell(result[field], result["variant"])
+        for result in results
+        if result["peer"] == peer
+        and "reason" not in result
+        and (variants is None or variants(result["variant"]))
+    ]
+    return min([cell for cell in cells if cell], default=None, key=lambda cell: cell.seconds)
+
+
+def make_rows(results):
+    """A `Row` for each configuration, in the order of the results."""
+    by_key = collections.OrderedDict()
+    for result in results:
+        by_key.setdefault(result["key"], []).append(result)
+    rows = []
+    for key, found in by_key.items():
+        configuration = found[0]["configuration"]
+        kind = "training" if configuration["is_training"] else "inference"
+        rows.append(
+            Row(
+                key=key,
+                short=key.rsplit(", ", 2)[0],
+                dtype=configuration["dtype"],
+                kind=kind,
+                batch=configuration["batch"],
+                core=best(found, "core", "device_seconds"),
+                cudnn=best(found, "cuDNN", "device_seconds"),
+                torch=best(found, "torch.nn", "device_seconds"),
+                core_wall=best(found, "core", "wall_seconds"),
+                torch_wall=best(found, "torch.nn", "wall_seconds"),
+                ours=best(found, "TensorFlow", "wall_seconds", lambda name: name == "ours"),
+                builtin=best(found, "TensorFlow", "wall_seconds", lambda name: name != "ours"),
+            )
+        )
+    return rows
+
+
+def ratio(ours, theirs):
+    """Ours over theirs, or None where one is not known."""
+    return ours.seconds / theirs.seconds if ours and theirs else None
+
+
+def verdicts(row):
+    """The goals of one row: a list of (goal, ratio, whether it is met). Unknown ones are left out.
+
+    Within 2% of bare cuDNN on the device; by the clock never slower than torch.nn and than
+    TensorFlow's own kernels, and at the smallest batch faster.
+    """
+    found = []
+    of_cudnn = ratio(row.core, row.cudnn)
+    if of_cudnn is not None:
+        found.append(("within 2% of bare cuDNN", of_cudnn, of_cudnn <= 1 + CUDNN_MARGIN))
+    for name, of_peer in [
+        ("torch.nn", ratio(row.core_wall, row.torch_wall)),
+        ("TensorFlow's kernels", ratio(row.ours, row.builtin)),
+    ]:
+        if of_peer is None:
+            continue
+        if row.batch <= SMALL_BATCH:
+            found.append(("ahead of " + name, of_peer, of_peer < 1.0))
+        else:
+            found.append(("not slower than " + name, of_peer, of_peer <= 1.0))
+    return found
+
+
+def _time(cell):
+    if cell is None:
+        return "-"
+    variant = " (%s)" % cell.variant if cell.variant not in ("", "cpu", "ours") else ""
+    return "%.3f%s" % (cell.seconds * 1000, variant)
+
+
+def _ratio(value):
+    return "-" if value is None else "%.3f" % value
+
+
+COLUMNS = [
+    ("configuration", lambda row: row.short),
+    ("dtype", lambda row: row.dtype),
+    ("step", lambda row: row.kind),
+    ("ours, device", lambda row: _time(row.core)),
+    ("bare cuDNN, device", lambda row: _time(row.cudnn)),
+    ("ratio", lambda row: _ratio(ratio(row.core, row.cudnn))),
+    ("ours, clock", lambda row: _time(row.core_wall)),
+    ("torch.nn, clock", lambda row: _time(row.torch_wall)),
+    ("ratio", lambda row: _ratio(ratio(row.core_wall, row.torch_wall))),
+    ("ours in TF, clock", lambda row: _time(row.ours)),
+    ("TF's own, clock", lambda row: _time(row.builtin)),
+    ("ratio", lambda row: _ratio(ratio(row.ours, row.builtin))),
+]
+
+
+def markdown_table(rows):
+    """Medians in milliseconds for one step; a ratio below 1 is for us."""
+    lines = [[name for name, _ in COLUMNS]]
+    lines += [[show(row) for _, show in COLUMNS] for row in rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(COLUMNS))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
+        for line in lines
+    )
+
+
+def describe(results):
+    """The table, the goals that are missed, and what could not run: Markdown."""
+    rows = make_rows(results)
+    parts = [
+        "Medians in milliseconds for one step; in brackets the algorithm or the kernel. Device:"
+        " between two events; clock: end to end. A ratio is ours over theirs.",
+        markdown_table(rows),
+    ]
+    goals = [(row.key,) + verdict for row in rows for verdict in verdicts(row)]
+    missed = [goal for goal in goals if not goal[3]]
+    parts.append("Goals met: %d of %d." % (len(goals) - len(missed), len(goals)))
+    if missed:
+        parts.append(
+            "\n".join(
+                "- missed, %s: %.3f, %s" % (key, value, goal) for key, goal, value, _ in missed
+            )
+        )
+    widest = max([(cell.spread, row.key) for row in rows for cell in _cells(row)], default=None)
+    if widest:
+        parts.append(
+            "Widest spread (quartiles' distance over the median): %.1f%%, %s."
+            % (100 * widest[0], widest[1])
+        )
+    reasons = sorted(
+        {"- %s, %s: %s" % (r["peer"], r["key"], r["reason"]) for r in results if "reason" in r}
+    )
+    if reasons:
+        parts.append("Could not run:\n\n" + "\n".join(reasons))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(row):
+    return [value for value in row if isinstance(value, Cell)]
