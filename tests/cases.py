@@ -185,9 +185,13 @@ def missing_combinations(cases, columns):
 
 def output_shapes(configuration, batch, steps):
     """Shapes of output, output_h and output_c as a dict; input_h and input_c have the states'."""
-    units, directions = configuration.num_units, configuration.directions
-    states = (configuration.num_layers * directions, batch, units)
-    return {"output": (steps, batch, directions * units), "output_h": states, "output_c": states}
+    width, directions = configuration.output_size, configuration.directions
+    stacked = configuration.num_layers * directions
+    return {
+        "output": (steps, batch, directions * width),
+        "output_h": (stacked, batch, width),
+        "output_c": (stacked, batch, configuration.num_units),
+    }
 
 
 def random_arrays(configuration, batch, steps, dtype, random, scale=1.0):

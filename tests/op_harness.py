@@ -2,7 +2,7 @@
 
 Arrays go in and come out as dicts by name.
 In: input, input_h, input_c (LSTM), params, and output_backprop, output_h_backprop,
-output_c_backprop (LSTM).
+output_c_backprop (LSTM), for CudnnRNNV3 also sequence_lengths.
 Out: output, output_h, output_c (LSTM), d_input, d_input_h, d_input_c (LSTM), d_params.
 """
 
@@ -18,12 +18,18 @@ library.load_library()
 
 FORWARD = ("output", "output_h", "output_c")
 
+# Between "CudnnRNN" and the version in the names of ops; nothing for the forward op.
+PARTS = ("", "Backprop", "ParamsSize", "ParamsToCanonical", "CanonicalToParams")
+
 # The largest int32.
 HUGE = 2**31 - 1
 
 # Largest error allowed, relative to the largest magnitude in the tensor. Half is computed in float,
-# but comes in and goes out as half.
-TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3}
+# but comes in and goes out as half; so is bfloat16, which has 8 bits.
+TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3, "bfloat16": 2e-2}
+
+# The forward op of each version.
+FORWARD_OPS = {1: "cudnn_rnn", 2: "cudnn_rnnv2", 3: "cudnn_rnnv3"}
 
 
 def session_config(intra_op_threads=0, inter_op_threads=0):
@@ -34,8 +40,15 @@ def session_config(intra_op_threads=0, inter_op_threads=0):
     )
 
 
+def kernel_labels(label):
+    """Nodes of the RNN ops that are made in this context get kernels with this label."""
+    names = ["CudnnRNN%s%s" % (part, version) for part in PARTS for version in ("", "V2", "V3")]
+    labels = {name: label for name in names} if label else {}
+    return tf.get_default_graph()._kernel_label_map(labels)
+
+
 class Network:
-    """CudnnRNN and its gradient in a session of their own, all inputs of unknown shape.
+    """CudnnRNN, V2 or V3 and its gradient in a session of their own, all inputs of unknown shape.
 
     A new Network means new kernels, with a dropout generator that starts anew.
     """
@@ -49,28 +62,34 @@ class Network:
         seed2=0,
         is_training=True,
         config=None,
+        version=1,
+        time_major=True,
+        kernel_label="",
     ):
         self.is_lstm = configuration.rnn_mode == "lstm"
         self.placeholders = {}
-        with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
+        with tf.Graph().as_default() as graph, tf.device("/cpu:0"), kernel_labels(kernel_label):
             dtype = tf.as_dtype(dtype)
             inputs = {
                 name: self._placeholder(name, dtype)
                 for name in ("input", "input_h", "input_c", "params")
                 if self.is_lstm or name != "input_c"
             }
-            node = gen_cudnn_rnn_ops.cudnn_rnn(
+            only_v3 = {}
+            if version == 3:
+                lengths = self._placeholder("sequence_lengths", tf.int32)
+                only_v3 = dict(sequence_lengths=lengths, time_major=time_major)
+                only_v3.update(num_proj=configuration.num_proj)
+            node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(
                 input=inputs["input"],
                 input_h=inputs["input_h"],
                 input_c=inputs.get("input_c", tf.constant([], dtype)),
                 params=inputs["params"],
-                rnn_mode=configuration.rnn_mode,
-                input_mode=configuration.input_mode,
-                direction=configuration.direction,
                 dropout=dropout,
                 seed=seed,
                 seed2=seed2,
                 is_training=is_training,
+                **dict(model_attributes(configuration), **only_v3),
             )
             self.fetches = dict(zip(FORWARD, node))
             self.raw_outputs = node
@@ -125,12 +144,46 @@ def run_reference(configuration, arrays, masks=None):
     return {name: value for name, value in found.items() if value is not None}
 
 
+def run_reference_by_sequence(configuration, arrays, lengths):
+    """The same for sequences of these lengths: each run alone, with as many steps as it has.
+
+    Steps beyond are 0 in the outputs and in the gradient of the input; the gradient of params is
+    the sum over the sequences.
+    """
+    results = {}
+    by_step = ("input", "output_backprop")
+    for b, length in enumerate(lengths):
+        alone = {
+            name: array if name == "params" else array[:, b : b + 1]
+            for name, array in arrays.items()
+        }
+        alone.update((name, alone[name][:length]) for name in by_step if name in alone)
+        for name, value in run_reference(configuration, alone).items():
+            if name in ("output", "d_input"):
+                value = np.pad(value, [(0, len(arrays["input"]) - length), (0, 0), (0, 0)], "constant")
+            results.setdefault(name, []).append(value)
+    return {
+        name: sum(values) if name == "d_params" else np.concatenate(values, axis=1)
+        for name, values in results.items()
+    }
+
+
+def swap_major(arrays):
+    """Time-major arrays as batch-major ones and back: those with three axes, the first two swapped."""
+    return {
+        name: np.swapaxes(array, 0, 1) if np.ndim(array) == 3 else array
+        for name, array in arrays.items()
+    }
+
+
 def relative_error(found, expected):
     """Largest difference over the largest magnitude expected; infinity where not finite.
 
     Below the smallest normal number of its dtype a result has no more relative precision to give.
     """
-    smallest_normal = float(np.finfo(np.asarray(found).dtype).tiny)
+    dtype = np.asarray(found).dtype
+    # NumPy itself knows nothing of bfloat16, which has the exponents of float32.
+    smallest_normal = float(np.finfo(np.float32 if dtype.kind == "V" else dtype).tiny)
     found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     if not (np.isfinite(found).all() and np.isfinite(expected).all()):
         return np.inf

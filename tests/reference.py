@@ -8,15 +8,18 @@ Shapes:
     input_h    [layers * directions, batch, num_units], likewise input_c (LSTM only, else None)
     output     [steps, batch, directions * num_units]
     params     [number of parameters]
+With a projection to num_proj (LSTM only), h and output have num_proj in place of num_units.
 
 Parameter buffer, one vector. First all matrices: for each layer, for each direction (forward,
 backward): W of gate 0..G-1, each [num_units, width] row-major, then R of gate 0..G-1, each
 [num_units, num_units]. Then all biases: for each layer and direction bW of gate 0..G-1, then bR of
 gate 0..G-1. `width` is input_size in the first layer, directions * num_units above; a first layer
-that skips its input matrix (skip_input) stores no W.
+that skips its input matrix (skip_input) stores no W. With a projection R is [num_units, num_proj],
+and after the R of each layer and direction comes its P, [num_proj, num_units].
 
 Gates, with W on the layer's input x and R on the previous output h':
     lstm      i, f, g, o:  c = sigmoid(f) c' + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
+              with a projection h = P (sigmoid(o) tanh(c))
     gru       r, u, n:     n = tanh(W_n x + bW_n + r (R_n h' + bR_n));  h = (1 - u) n + u h'
     rnn_relu  h = relu(W x + bW + R h' + bR)       rnn_tanh  the same with tanh
 """
@@ -30,7 +33,9 @@ GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
 
 class Configuration(
     collections.namedtuple(
-        "Configuration", "rnn_mode input_mode direction num_layers num_units input_size"
+        "Configuration",
+        "rnn_mode input_mode direction num_layers num_units input_size num_proj",
+        defaults=(0,),
     )
 ):
     """What the op's attributes and shapes say about the model."""
@@ -54,16 +59,22 @@ class Configuration(
             return self.input_size == self.num_units
         return {"linear_input": False, "skip_input": True}[self.input_mode]
 
+    @property
+    def output_size(self):
+        """Width of h, and of one direction's output."""
+        return self.num_proj or self.num_units
+
     def width(self, layer):
         """Width of the input of `layer`."""
-        return self.input_size if layer == 0 else self.directions * self.num_units
+        return self.input_size if layer == 0 else self.directions * self.output_size
 
 
-# One tensor of the buffer: kind is "W", "R", "bW" or "bR".
+# One tensor of the buffer: kind is "W", "R", "P", "bW" or "bR".
 Region = collections.namedtuple("Region", "kind layer direction gate shape offset")
 
-# The parameters of one layer in one direction; W is a list of None where the input is skipped.
-CellParameters = collections.namedtuple("CellParameters", "W R bW bR")
+# The parameters of one layer in one direction; W is a list of None where the input is skipped, P an
+# empty list without a projection.
+CellParameters = collections.namedtuple("CellParameters", "W R P bW bR")
 
 
 def regions(configuration):
@@ -76,7 +87,10 @@ def regions(configuration):
             if layer == 0 and configuration.skips_input:
                 input_shape = (units, 0)
             shapes += [("W", layer, direction, gate, input_shape) for gate in range(gates)]
-            shapes += [("R", layer, direction, gate, (units, units)) for gate in range(gates)]
+            state_shape = (units, configuration.output_size)
+            shapes += [("R", layer, direction, gate, state_shape) for gate in range(gates)]
+            if configuration.num_proj:
+                shapes.append(("P", layer, direction, 0, (configuration.num_proj, units)))
     for layer in range(configuration.num_layers):
         for direction in range(configuration.directions):
             shapes += [("bW", layer, direction, gate, (units,)) for gate in range(gates)]
@@ -93,10 +107,12 @@ def params_size(configuration):
     units, gates = configuration.num_units, configuration.gates
     cells = configuration.num_layers * configuration.directions
     first_width = 0 if configuration.skips_input else configuration.input_size
-    upper_width = configuration.directions * units
+    state_width = configuration.output_size
+    upper_width = configuration.directions * state_width
     input_matrices = configuration.directions * gates * units * first_width
     input_matrices += (cells - configuration.directions) * gates * units * upper_width
-    return input_matrices + cells * gates * units * units + cells * 2 * gates * units
+    state_matrices = cells * units * (gates * state_width + configuration.num_proj)
+    return input_matrices + state_matrices + cells * 2 * gates * units
 
 
 def params_to_canonical(configuration, params):
@@ -105,7 +121,7 @@ def params_to_canonical(configuration, params):
     for region in regions(configuration):
         size = int(np.prod(region.shape, dtype=np.int64))
         tensor = params[region.offset : region.offset + size].reshape(region.shape)
-        (weights if region.kind in ("W", "R") else biases).append(tensor)
+        (weights if region.kind in ("W", "R", "P") else biases).append(tensor)
     return weights, biases
 
 
@@ -123,7 +139,7 @@ def canonical_to_params(configuration, weights, biases):
 
 def cell_parameters(configuration, params, layer, direction):
     """The parameters of one layer in one direction, as views into `params`."""
-    found = {"W": [], "R": [], "bW": [], "bR": []}
+    found = {"W": [], "R": [], "P": [], "bW": [], "bR": []}
     for region in regions(configuration):
         if (region.layer, region.direction) == (layer, direction):
             size = int(np.prod(region.shape, dtype=np.int64))
@@ -223,7 +239,8 @@ CELLS = {
 
 # What one layer in one direction leaves for the backward pass: lists by time step. h_before[t] and
 # c_before[t] are the states that step t starts from.
-LayerRecord = collections.namedtuple("LayerRecord", "h_before c_before saved")
+# `unprojected` is what P is applied to.
+LayerRecord = collections.namedtuple("LayerRecord", "h_before c_before saved unprojected")
 
 # What a forward pass leaves: layer_inputs[layer] is [steps, batch, width], after dropout.
 Tape = collections.namedtuple("Tape", "configuration params masks layer_inputs records")
@@ -240,11 +257,14 @@ def run_layer(configuration, cell, direction, x, h, c):
     """One layer, one direction over x [steps, batch, width]: outputs, last h and c, LayerRecord."""
     step_forward = CELLS[configuration.rnn_mode][0]
     steps, batch = x.shape[:2]
-    outputs = np.zeros((steps, batch, configuration.num_units))
-    record = LayerRecord([None] * steps, [None] * steps, [None] * steps)
+    outputs = np.zeros((steps, batch, configuration.output_size))
+    record = LayerRecord(*([None] * steps for _ in LayerRecord._fields))
     for t in time_order(direction, steps):
         record.h_before[t], record.c_before[t] = h, c
         h, c, record.saved[t] = step_forward(cell, x[t], h, c)
+        record.unprojected[t] = h
+        for projection in cell.P:
+            h = np.dot(h, projection.T)
         outputs[t] = h
     return outputs, h, c, record
 
@@ -267,7 +287,8 @@ def forward(configuration, input, input_h, input_c, params, masks=None):
     input_c = np.asarray(input_c, np.float64) if is_lstm else None
     masks = masks or [None] * configuration.num_layers
     tape = Tape(configuration, params, masks, [], {})
-    output_h, output_c = np.zeros_like(input_h), np.zeros_like(input_h)
+    output_h = np.zeros_like(input_h)
+    output_c = np.zeros_like(input_c) if is_lstm else None
     for layer in range(configuration.num_layers):
         if masks[layer] is not None:
             x = x * masks[layer]
@@ -288,7 +309,7 @@ def forward(configuration, input, input_h, input_c, params, masks=None):
                 output_c[index] = last_c
             both_directions.append(outputs)
         x = np.concatenate(both_directions, axis=2)
-    return x, output_h, output_c if is_lstm else None, tape
+    return x, output_h, output_c, tape
 
 
 def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
@@ -297,8 +318,8 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
     Args:
         tape: from `forward`.
         layer, direction: which one.
-        d_outputs: gradient at this direction's outputs, [steps, batch, units].
-        dh, dc: gradient at its last states, [batch, units].
+        d_outputs: gradient at this direction's outputs, [steps, batch, output_size].
+        dh, dc: gradient at its last states, [batch, output_size] and [batch, units].
         d_params: the whole gradient buffer; this layer's part is added to.
 
     Returns:
@@ -312,8 +333,12 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
     d_x = np.zeros_like(x)
     for t in reversed(list(time_order(direction, len(x)))):
         h_before = record.h_before[t]
+        dh = dh + d_outputs[t]
+        for projection, d_projection in zip(cell.P, d_cell.P):
+            d_projection[...] += np.dot(dh.T, record.unprojected[t])
+            dh = np.dot(dh, projection)
         d_input_side, d_state_side, dh, dc = step_backward(
-            record.saved[t], h_before, record.c_before[t], dh + d_outputs[t], dc
+            record.saved[t], h_before, record.c_before[t], dh, dc
         )
         for gate in range(configuration.gates):
             if cell.W[gate] is None:
@@ -335,7 +360,7 @@ def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
         Gradients(input, input_h, input_c (None unless LSTM), params).
     """
     configuration = tape.configuration
-    units, is_lstm = configuration.num_units, configuration.rnn_mode == "lstm"
+    width, is_lstm = configuration.output_size, configuration.rnn_mode == "lstm"
     d_params = np.zeros_like(tape.params)
     d_outputs = np.asarray(output_backprop, np.float64)
     d_input_h = np.array(output_h_backprop, np.float64)
@@ -344,7 +369,7 @@ def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
         d_layer_input = np.zeros_like(tape.layer_inputs[layer])
         for direction in range(configuration.directions):
             index = layer * configuration.directions + direction
-            d_direction = d_outputs[:, :, direction * units : (direction + 1) * units]
+            d_direction = d_outputs[:, :, direction * width : (direction + 1) * width]
             d_c = d_input_c[index] if is_lstm else None
             d_x, d_input_h[index], d_c = run_layer_backward(
                 tape, layer, direction, d_direction, d_input_h[index], d_c, d_params

@@ -45,8 +45,16 @@ CUDNN_SOURCES = [
 
 TF_SOURCES = [
     "tf/adapter.cc",
+    "tf/compat.cc",
+    "tf/cpu_backend.cc",
+    "tf/cpu_registration.cc",
+    "tf/cudnn_backend.cc",
+    "tf/gpu_registration.cc",
+    "tf/host_reserved.cc",
     "tf/params_kernels.cc",
+    "tf/registration.cc",
     "tf/rnn_kernels.cc",
+    "tf/rnn_model.cc",
 ]
 
 HEADERS = [
@@ -88,6 +96,15 @@ HEADERS = [
     "cudnn/weight_regions.h",
     "tf/adapter.h",
     "tf/compat.h",
+    "tf/cpu_backend.h",
+    "tf/cudnn_backend.h",
+    "tf/device_backend.h",
+    "tf/gpu_registration.h",
+    "tf/host_reserved.h",
+    "tf/params_kernels.h",
+    "tf/registration.h",
+    "tf/rnn_kernels.h",
+    "tf/rnn_model.h",
 ]
 
 # Beyond what TensorFlow asks for. The inner loops are plain C++ that the compiler turns into

@@ -11,7 +11,16 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
 TfStatus ToTf(const Status& status) {
-  return status.ok() ? TfStatus() : TfInvalidArgument(status.message());
+  if (status.ok()) return TfStatus();
+  return MakeTfStatus(static_cast<int>(status.code()), status.message());
+}
+
+Status FromTf(const TfStatus& status) {
+  if (status.ok()) return Status();
+  // Of what TensorFlow's allocators say, only a lack of memory is known by a code of its own.
+  const bool no_memory = CodeOf(status) == static_cast<int>(StatusCode::kResourceExhausted);
+  return Status(no_memory ? StatusCode::kResourceExhausted : StatusCode::kInternal,
+                MessageOf(status));
 }
 
 IntraOpRunner::IntraOpRunner(OpKernelContext* context)
@@ -31,18 +40,44 @@ void IntraOpRunner::Run(int64_t num_items, int64_t item_cost, const Work& work) 
   ParallelFor(pool_, num_items, item_cost * kCostScale, work);
 }
 
-TfStatus ReadAttributes(OpKernelConstruction* context, DataType data_type, RnnConfig* config) {
+TfStatus ReadDataType(OpKernelConstruction* context, DataType* data_type) {
+  ::tensorflow::DataType type;
+  TF_RETURN_IF_ERROR(context->GetAttr("T", &type));
+  switch (type) {
+    case ::tensorflow::DT_HALF:
+      *data_type = DataType::kHalf;
+      return TfStatus();
+    case ::tensorflow::DT_BFLOAT16:
+      *data_type = DataType::kBfloat16;
+      return TfStatus();
+    case ::tensorflow::DT_FLOAT:
+      *data_type = DataType::kFloat;
+      return TfStatus();
+    case ::tensorflow::DT_DOUBLE:
+      *data_type = DataType::kDouble;
+      return TfStatus();
+    default:
+      return ToTf(InvalidArgument("T must be half, bfloat16, float or double, but is ",
+                                  ::tensorflow::DataTypeString(type), "."));
+  }
+}
+
+TfStatus ReadAttributes(OpKernelConstruction* context, RnnConfig* config) {
   std::string rnn_mode, input_mode, direction;
+  TF_RETURN_IF_ERROR(ReadDataType(context, &config->data_type));
   TF_RETURN_IF_ERROR(context->GetAttr("rnn_mode", &rnn_mode));
   TF_RETURN_IF_ERROR(context->GetAttr("input_mode", &input_mode));
   TF_RETURN_IF_ERROR(context->GetAttr("direction", &direction));
   TF_RETURN_IF_ERROR(context->GetAttr("dropout", &config->dropout));
-  TfInt64 seed, seed2;
+  TfInt64 seed, seed2, num_proj = 0;
   TF_RETURN_IF_ERROR(context->GetAttr("seed", &seed));
   TF_RETURN_IF_ERROR(context->GetAttr("seed2", &seed2));
+  if (context->HasAttr("num_proj")) {
+    TF_RETURN_IF_ERROR(context->GetAttr("num_proj", &num_proj));
+  }
   config->seed = seed;
   config->seed2 = seed2;
-  config->data_type = data_type;
+  config->num_proj = num_proj;
   TF_RETURN_IF_ERROR(ToTf(ParseRnnMode(rnn_mode, &config->mode)));
   TF_RETURN_IF_ERROR(ToTf(ParseInputMode(input_mode, &config->input_mode)));
   return ToTf(ParseDirection(direction, &config->direction));
@@ -92,12 +127,21 @@ TfStatus CheckRank(const char* name, const Tensor& tensor, int rank, const char*
                               ShapeText(ShapeOf(tensor)), "."));
 }
 
+TfStatus MakeShape(const std::vector<int64_t>& dimensions, ::tensorflow::TensorShape* shape) {
+  const std::vector<TfInt64> converted(dimensions.begin(), dimensions.end());
+  return ::tensorflow::TensorShapeUtils::MakeShape(converted.data(),
+                                                   static_cast<int64_t>(converted.size()), shape);
+}
+
+const void* DataOf(const Tensor& tensor) { return tensor.tensor_data().data(); }
+void* MutableDataOf(Tensor* tensor) { return const_cast<char*>(tensor->tensor_data().data()); }
+
 std::string ReadEnvironment(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? "" : text;
 }
 
-TfStatus ReadEnvironmentSwitch(const char* name, bool* value) {
+Status ReadEnvironmentSwitch(const char* name, bool* value) {
   const std::string text = ReadEnvironment(name);
   std::string lower = text;
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -107,10 +151,10 @@ TfStatus ReadEnvironmentSwitch(const char* name, bool* value) {
   } else if (lower.empty() || lower == "0" || lower == "false") {
     *value = false;
   } else {
-    return ToTf(InvalidArgument("The environment variable ", name,
-                                " must be 1, true, 0 or false, but is '", text, "'."));
+    return InvalidArgument("The environment variable ", name,
+                           " must be 1, true, 0 or false, but is '", text, "'.");
   }
-  return TfStatus();
+  return Status();
 }
 
 }  // namespace cudnn_rnn

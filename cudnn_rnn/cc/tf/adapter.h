@@ -13,6 +13,7 @@
 namespace cudnn_rnn {
 
 TfStatus ToTf(const Status& status);
+Status FromTf(const TfStatus& status);
 
 // TensorFlow's intra-op thread pool.
 class IntraOpRunner : public ParallelRunner {
@@ -24,25 +25,12 @@ class IntraOpRunner : public ParallelRunner {
   ::tensorflow::thread::ThreadPool* const pool_;
 };
 
-template <typename T>
-struct DataTypeOf;
-template <>
-struct DataTypeOf<Eigen::half> {
-  static constexpr DataType value = DataType::kHalf;
-};
-template <>
-struct DataTypeOf<float> {
-  static constexpr DataType value = DataType::kFloat;
-};
-template <>
-struct DataTypeOf<double> {
-  static constexpr DataType value = DataType::kDouble;
-};
+// The attribute T.
+TfStatus ReadDataType(::tensorflow::OpKernelConstruction* context, DataType* data_type);
 
-// The attributes that every op has: rnn_mode, input_mode, direction, dropout, seed, seed2. Sizes
-// stay unset.
-TfStatus ReadAttributes(::tensorflow::OpKernelConstruction* context, DataType data_type,
-                        RnnConfig* config);
+// The attributes that the op has of T, rnn_mode, input_mode, direction, dropout, seed, seed2 and
+// num_proj (0 where it has none). Sizes stay unset.
+TfStatus ReadAttributes(::tensorflow::OpKernelConstruction* context, RnnConfig* config);
 
 // The int32 scalar inputs num_layers, num_units and input_size of the parameter ops.
 TfStatus ReadSizes(::tensorflow::OpKernelContext* context, RnnConfig* config);
@@ -58,13 +46,19 @@ TfStatus CheckShape(const char* name, const ::tensorflow::Tensor& tensor,
 TfStatus CheckRank(const char* name, const ::tensorflow::Tensor& tensor, int rank,
                    const char* dimensions);
 
+// Fails where the shape has more elements than 64 bits can count.
+TfStatus MakeShape(const std::vector<int64_t>& dimensions, ::tensorflow::TensorShape* shape);
+
+const void* DataOf(const ::tensorflow::Tensor& tensor);
+void* MutableDataOf(::tensorflow::Tensor* tensor);
+
 // The value of an environment variable, empty where it is unset. For constructors of kernels only:
 // a program may change its environment while kernels run.
 std::string ReadEnvironment(const char* name);
 
 // True for 1 and true, false for unset, empty, 0 and false (any case); else an error that names
 // the variable.
-TfStatus ReadEnvironmentSwitch(const char* name, bool* value);
+Status ReadEnvironmentSwitch(const char* name, bool* value);
 
 }  // namespace cudnn_rnn
 

@@ -21,12 +21,16 @@ using TfStatus = std::decay<decltype(std::declval<::tensorflow::OpKernelContext>
 // TensorFlow's int64: `long` in newer releases, `long long` in older ones.
 using TfInt64 = decltype(std::declval<::tensorflow::Tensor>().NumElements());
 
-inline TfStatus TfInvalidArgument(const std::string& message) {
-  // The enumeration is another one in newer releases; the number is the same in all.
+// `code` is not 0. The enumeration is another one in newer releases; the numbers are the same in
+// all.
+inline TfStatus MakeTfStatus(int code, const std::string& message) {
   using Code = decltype(TfStatus().code());
-  constexpr int kInvalidArgument = 3;
-  return TfStatus(static_cast<Code>(kInvalidArgument), message);
+  return TfStatus(static_cast<Code>(code), message);
 }
+
+// What TensorFlow's own Status holds, under names that all releases have.
+inline int CodeOf(const TfStatus& status) { return static_cast<int>(status.code()); }
+std::string MessageOf(const TfStatus& status);
 
 // `item_cost` is in processor cycles.
 inline void ParallelFor(::tensorflow::thread::ThreadPool* pool, int64_t num_items,
@@ -38,6 +42,19 @@ inline void ParallelFor(::tensorflow::thread::ThreadPool* pool, int64_t num_item
                     [&work](int64_t begin, int64_t end) { work(begin, end); });
 #pragma GCC diagnostic pop
 }
+
+// The CUstream on which the device queues the work of kernels; null on a CPU.
+void* StreamOf(::tensorflow::OpKernelContext* context);
+
+// tf.config.experimental.enable_tensor_float_32_execution; false where TensorFlow has no such
+// switch.
+bool TensorFloat32IsAllowed();
+
+// tf.config.experimental.enable_op_determinism; false where TensorFlow has no such switch.
+bool OpDeterminismIsRequired();
+
+// Whether the op's attribute T may be bfloat16.
+bool OpTakesBfloat16(const char* op);
 
 }  // namespace cudnn_rnn
 

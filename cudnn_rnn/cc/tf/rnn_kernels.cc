@@ -1,89 +1,24 @@
-// CPU kernels of CudnnRNN and CudnnRNNBackprop: tensors and status in and out, nothing else.
+#include "cudnn_rnn/cc/tf/rnn_kernels.h"
 
-#include <atomic>
-#include <memory>
+#include <string>
+#include <vector>
 
-#include "cudnn_rnn/cc/core/param_layout.h"
-#include "cudnn_rnn/cc/core/rnn_plan.h"
-#include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/kernels.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
+#include "cudnn_rnn/cc/tf/host_reserved.h"
 
 namespace cudnn_rnn {
 namespace {
 
-using ::tensorflow::DEVICE_CPU;
 using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-constexpr char kStateAxes[] = "num_layers * directions, batch, num_units";
-constexpr char kOutputAxes[] = "time, batch, directions * num_units";
-
-// The inputs that forward and backward share, checked against one another.
-struct Model {
-  RnnConfig config;
-  int64_t num_steps = 0;
-  int64_t batch_size = 0;
-  const Tensor* input = nullptr;    // [time, batch, input_size]
-  const Tensor* input_h = nullptr;  // [num_layers * directions, batch, num_units]
-  const Tensor* input_c = nullptr;  // the same for LSTM, else ignored
-  const Tensor* params = nullptr;   // [params_size]
-
-  std::vector<int64_t> state_shape() const {
-    return {config.num_layers * config.num_directions(), batch_size, config.num_units};
-  }
-  std::vector<int64_t> output_shape() const {
-    return {num_steps, batch_size, config.num_directions() * config.num_units};
-  }
-};
-
-const void* DataOf(const Tensor& tensor) { return tensor.tensor_data().data(); }
-void* MutableDataOf(Tensor* tensor) { return const_cast<char*>(tensor->tensor_data().data()); }
-
-TfStatus ReadModel(OpKernelContext* context, const RnnConfig& attributes, Model* model) {
-  TF_RETURN_IF_ERROR(context->input("input", &model->input));
-  TF_RETURN_IF_ERROR(context->input("input_h", &model->input_h));
-  TF_RETURN_IF_ERROR(context->input("input_c", &model->input_c));
-  TF_RETURN_IF_ERROR(context->input("params", &model->params));
-  TF_RETURN_IF_ERROR(CheckRank("input", *model->input, 3, "time, batch, input_size"));
-  TF_RETURN_IF_ERROR(CheckRank("input_h", *model->input_h, 3, kStateAxes));
-
-  model->config = attributes;
-  RnnConfig& config = model->config;
-  model->num_steps = model->input->dim_size(0);
-  model->batch_size = model->input->dim_size(1);
-  config.input_size = model->input->dim_size(2);
-  const int64_t stacked = model->input_h->dim_size(0);
-  config.num_layers = stacked / config.num_directions();
-  config.num_units = model->input_h->dim_size(2);
-  if (config.input_size == 0) {
-    return ToTf(InvalidArgument("input must have input_size of at least 1 in its last dimension, ",
-                                "but has shape ", ShapeText(ShapeOf(*model->input)), "."));
-  }
-  if (config.num_layers == 0 || stacked % config.num_directions() != 0 || config.num_units == 0) {
-    return ToTf(InvalidArgument("input_h must have shape [num_layers * ", config.num_directions(),
-                                ", batch, num_units] for direction ", Name(config.direction),
-                                ", with num_layers and num_units of at least 1, but has shape ",
-                                ShapeText(ShapeOf(*model->input_h)), "."));
-  }
-  TF_RETURN_IF_ERROR(ToTf(Validate(config)));
-  TF_RETURN_IF_ERROR(CheckShape("input_h", *model->input_h, model->state_shape(), kStateAxes));
-  if (config.has_cell_state()) {
-    TF_RETURN_IF_ERROR(CheckShape("input_c", *model->input_c, model->state_shape(), kStateAxes));
-  }
-  ParamLayout layout;
-  TF_RETURN_IF_ERROR(ToTf(ParamLayout::Create(config, &layout)));
-  return CheckShape("params", *model->params, {layout.size()},
-                    "params_size for these num_layers, num_units and input_size");
-}
-
 TfStatus AllocateOutput(OpKernelContext* context, const char* name,
                         const std::vector<int64_t>& dimensions, Tensor** tensor) {
   TensorShape shape;
-  for (int64_t dimension : dimensions) shape.AddDim(dimension);
+  TF_RETURN_IF_ERROR(MakeShape(dimensions, &shape));
   return context->allocate_output(name, shape, tensor);
 }
 
@@ -91,177 +26,225 @@ TfStatus AllocateWorkspace(OpKernelContext* context, int64_t num_bytes, Tensor* 
   return context->allocate_temp(::tensorflow::DT_INT8, TensorShape({num_bytes}), workspace);
 }
 
-template <typename T>
-class ForwardKernel : public OpKernel {
- public:
-  explicit ForwardKernel(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, ReadAttributes(context, DataTypeOf<T>::value, &attributes_));
-    OP_REQUIRES_OK(context, context->GetAttr("is_training", &is_training_));
-    OP_REQUIRES_OK(
-        context, ReadEnvironmentSwitch("TF_CUDNN_RESET_RND_GEN_STATE", &repeats_dropout_pattern_));
-  }
+int64_t BytesOf(const Tensor& tensor) { return static_cast<int64_t>(tensor.tensor_data().size()); }
 
-  void Compute(OpKernelContext* context) override {
-    Model model;
-    OP_REQUIRES_OK(context, ReadModel(context, attributes_, &model));
-    std::unique_ptr<RnnPlan> plan;
-    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, {model.num_steps, model.batch_size},
-                                               instruction_set_, &plan)));
-
-    const bool is_lstm = model.config.has_cell_state();
-    const int64_t element_size = static_cast<int64_t>(sizeof(T));
-    const int64_t reserve_elements =
-        is_training_ ? (plan->ReserveSpaceBytes() + element_size - 1) / element_size : 0;
-    Tensor *output, *output_h, *output_c, *reserve_space;
-    OP_REQUIRES_OK(context, AllocateOutput(context, "output", model.output_shape(), &output));
-    OP_REQUIRES_OK(context, AllocateOutput(context, "output_h", model.state_shape(), &output_h));
-    OP_REQUIRES_OK(
-        context, AllocateOutput(context, "output_c",
-                                is_lstm ? model.state_shape() : std::vector<int64_t>(), &output_c));
-    OP_REQUIRES_OK(context,
-                   AllocateOutput(context, "reserve_space", {reserve_elements}, &reserve_space));
-    CallOptions options;
-    options.is_training = is_training_;
-    options.dropout_call = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
-    Tensor workspace;
-    OP_REQUIRES_OK(context,
-                   AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
-    if (!is_lstm) output_c->scalar<T>()() = T(0);
-
-    ForwardBuffers buffers;
-    buffers.input = DataOf(*model.input);
-    buffers.input_h = DataOf(*model.input_h);
-    buffers.params = DataOf(*model.params);
-    buffers.output = MutableDataOf(output);
-    buffers.output_h = MutableDataOf(output_h);
-    if (is_lstm) {
-      buffers.input_c = DataOf(*model.input_c);
-      buffers.output_c = MutableDataOf(output_c);
-    }
-    buffers.reserve_space = MutableDataOf(reserve_space);
-    buffers.workspace = MutableDataOf(&workspace);
-    IntraOpRunner runner(context);
-    OP_REQUIRES_OK(context, ToTf(plan->Forward(buffers, options, {&runner})));
-  }
-
- private:
-  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
-  RnnConfig attributes_;
-  bool is_training_ = true;
-  bool repeats_dropout_pattern_ = false;
-  std::atomic<int64_t> num_calls_{0};
+// The tensors that a forward call returns.
+struct ForwardOutputs {
+  Tensor* output = nullptr;
+  Tensor* output_h = nullptr;
+  Tensor* output_c = nullptr;
+  Tensor* reserve_space = nullptr;
+  Tensor* host_reserved = nullptr;
 };
 
-template <typename T>
-class BackwardKernel : public OpKernel {
- public:
-  explicit BackwardKernel(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, ReadAttributes(context, DataTypeOf<T>::value, &attributes_));
-  }
-
-  void Compute(OpKernelContext* context) override {
-    Model model;
-    OP_REQUIRES_OK(context, ReadModel(context, attributes_, &model));
-    BackwardBuffers buffers;
-    OP_REQUIRES_OK(context, ReadForwardResults(context, model, &buffers));
-    std::unique_ptr<RnnPlan> plan;
-    OP_REQUIRES_OK(context, ToTf(CreateCpuPlan(model.config, {model.num_steps, model.batch_size},
-                                               instruction_set_, &plan)));
-
-    const Tensor* reserve_space;
-    OP_REQUIRES_OK(context, context->input("reserve_space", &reserve_space));
-    OP_REQUIRES_OK(context, CheckRank("reserve_space", *reserve_space, 1, "elements"));
-    buffers.reserve_space = const_cast<void*>(DataOf(*reserve_space));
-    // The forward call rounded the size up to whole elements.
-    const int64_t given_bytes = reserve_space->NumElements() * static_cast<int64_t>(sizeof(T));
-    const int64_t excess = given_bytes - plan->ReserveSpaceBytes();
-    const bool rounded = excess >= 0 && excess < static_cast<int64_t>(sizeof(T));
-    buffers.reserve_space_bytes = rounded ? plan->ReserveSpaceBytes() : given_bytes;
-
-    OP_REQUIRES_OK(context, AllocateGradients(context, model, &buffers));
-    Tensor workspace;
-    OP_REQUIRES_OK(context, AllocateWorkspace(context, plan->BackwardWorkspaceBytes(CallOptions()),
-                                              &workspace));
-    buffers.workspace = MutableDataOf(&workspace);
-    IntraOpRunner runner(context);
-    OP_REQUIRES_OK(context, ToTf(plan->Backward(buffers, CallOptions(), {&runner})));
-  }
-
- private:
-  static TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
-                                     BackwardBuffers* buffers) {
-    const bool is_lstm = model.config.has_cell_state();
-    struct Expected {
-      const char* name;
-      std::vector<int64_t> shape;
-      const char* axes;
-      const void** data;
-      bool is_read;
-    };
-    const void* unused;
-    const Expected tensors[] = {
-        {"output", model.output_shape(), kOutputAxes, &buffers->output, true},
-        {"output_h", model.state_shape(), kStateAxes, &buffers->output_h, true},
-        {"output_c", model.state_shape(), kStateAxes, &unused, is_lstm},
-        {"output_backprop", model.output_shape(), kOutputAxes, &buffers->output_backprop, true},
-        {"output_h_backprop", model.state_shape(), kStateAxes, &buffers->output_h_backprop, true},
-        {"output_c_backprop", model.state_shape(), kStateAxes, &buffers->output_c_backprop,
-         is_lstm},
-    };
-    for (const Expected& expected : tensors) {
-      if (!expected.is_read) continue;
-      const Tensor* tensor;
-      TF_RETURN_IF_ERROR(context->input(expected.name, &tensor));
-      TF_RETURN_IF_ERROR(CheckShape(expected.name, *tensor, expected.shape, expected.axes));
-      *expected.data = DataOf(*tensor);
-    }
-    buffers->input = DataOf(*model.input);
-    buffers->input_h = DataOf(*model.input_h);
-    if (is_lstm) buffers->input_c = DataOf(*model.input_c);
-    buffers->params = DataOf(*model.params);
-    return TfStatus();
-  }
-
-  static TfStatus AllocateGradients(OpKernelContext* context, const Model& model,
-                                    BackwardBuffers* buffers) {
-    struct Gradient {
-      const char* name;
-      const Tensor* of;
-      void** data;
-    };
-    const Gradient gradients[] = {
-        {"input_backprop", model.input, &buffers->input_backprop},
-        {"input_h_backprop", model.input_h, &buffers->input_h_backprop},
-        {"input_c_backprop", model.input_c, &buffers->input_c_backprop},
-        {"params_backprop", model.params, &buffers->params_backprop},
-    };
-    for (const Gradient& gradient : gradients) {
-      Tensor* tensor;
-      TF_RETURN_IF_ERROR(context->allocate_output(gradient.name, gradient.of->shape(), &tensor));
-      *gradient.data = MutableDataOf(tensor);
-      // Only LSTM has a cell state; elsewhere input_c was ignored.
-      if (gradient.of == model.input_c && !model.config.has_cell_state()) {
-        tensor->flat<T>().setZero();
-      }
-    }
-    return TfStatus();
-  }
-
-  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
-  RnnConfig attributes_;
-};
-
-#define REGISTER_RNN_KERNELS(T)                                                               \
-  REGISTER_KERNEL_BUILDER(Name("CudnnRNN").Device(DEVICE_CPU).TypeConstraint<T>("T"),         \
-                          ForwardKernel<T>);                                                  \
-  REGISTER_KERNEL_BUILDER(Name("CudnnRNNBackprop").Device(DEVICE_CPU).TypeConstraint<T>("T"), \
-                          BackwardKernel<T>)
-
-REGISTER_RNN_KERNELS(Eigen::half);
-REGISTER_RNN_KERNELS(float);
-REGISTER_RNN_KERNELS(double);
-
-#undef REGISTER_RNN_KERNELS
+// Without LSTM output_c is a scalar that means nothing; without training the reserves are empty.
+TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion version,
+                         int64_t reserve_bytes, ForwardOutputs* outputs) {
+  const bool is_lstm = model.config.has_cell_state();
+  const int64_t element_size = SizeOf(model.config.data_type);
+  const int64_t reserve_elements = (reserve_bytes + element_size - 1) / element_size;
+  TF_RETURN_IF_ERROR(AllocateOutput(context, "output", model.OutputShape(), &outputs->output));
+  TF_RETURN_IF_ERROR(
+      AllocateOutput(context, "output_h", model.HiddenStateShape(), &outputs->output_h));
+  TF_RETURN_IF_ERROR(AllocateOutput(context, "output_c",
+                                    is_lstm ? model.CellStateShape() : std::vector<int64_t>(),
+                                    &outputs->output_c));
+  TF_RETURN_IF_ERROR(
+      AllocateOutput(context, "reserve_space", {reserve_elements}, &outputs->reserve_space));
+  if (!HasHostReserved(version)) return TfStatus();
+  return AllocateOutput(context, "host_reserved", {reserve_bytes > 0 ? kHostReservedBytes : 0},
+                        &outputs->host_reserved);
+}
 
 }  // namespace
+
+ForwardKernel::ForwardKernel(OpKernelConstruction* context, OpVersion version,
+                             const BackendFactory& create_backend)
+    : OpKernel(context), version_(version) {
+  OP_REQUIRES_OK(context, ReadRnnAttributes(context, version, &attributes_));
+  OP_REQUIRES_OK(context, context->GetAttr("is_training", &is_training_));
+  OP_REQUIRES_OK(context, ToTf(ReadEnvironmentSwitch("TF_CUDNN_RESET_RND_GEN_STATE",
+                                                     &repeats_dropout_pattern_)));
+  OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+}
+
+void ForwardKernel::Compute(OpKernelContext* context) {
+  Model model;
+  OP_REQUIRES_OK(context, ReadModel(context, version_, attributes_, &model));
+  OP_REQUIRES_OK(context, ToTf(CheckSequenceLengths(model.sequence_lengths, model.shape)));
+  CallOptions options;
+  options.is_training = is_training_;
+  options.dropout_call = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
+  options.sequence_lengths = model.sequence_lengths;
+  const std::unique_ptr<DeviceCall> call = backend_->Start(context);
+  std::shared_ptr<const RnnPlan> plan;
+  OP_REQUIRES_OK(context, ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+
+  ForwardOutputs outputs;
+  const int64_t reserve_bytes = is_training_ ? plan->ReserveSpaceBytes() : 0;
+  OP_REQUIRES_OK(context, AllocateOutputs(context, model, version_, reserve_bytes, &outputs));
+  Tensor workspace;
+  OP_REQUIRES_OK(context,
+                 AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
+
+  ForwardBuffers buffers;
+  buffers.input = DataOf(*model.input);
+  buffers.input_h = DataOf(*model.input_h);
+  buffers.params = DataOf(*model.params);
+  buffers.output = MutableDataOf(outputs.output);
+  buffers.output_h = MutableDataOf(outputs.output_h);
+  if (model.config.has_cell_state()) {
+    buffers.input_c = DataOf(*model.input_c);
+    buffers.output_c = MutableDataOf(outputs.output_c);
+  } else {
+    OP_REQUIRES_OK(context,
+                   ToTf(call->Clear(MutableDataOf(outputs.output_c), BytesOf(*outputs.output_c))));
+  }
+  buffers.reserve_space = MutableDataOf(outputs.reserve_space);
+  buffers.workspace = MutableDataOf(&workspace);
+  OP_REQUIRES_OK(context, ToTf(plan->Forward(buffers, options, call->execution())));
+  if (outputs.host_reserved != nullptr && is_training_) {
+    WriteHostReserved(model.config, model.shape, model.sequence_lengths,
+                      MutableDataOf(outputs.host_reserved));
+  }
+}
+
+namespace {
+
+// Points `buffers` to the results of the forward call and to their gradients.
+TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
+                            BackwardBuffers* buffers) {
+  const bool is_lstm = model.config.has_cell_state();
+  struct Expected {
+    const char* name;
+    std::vector<int64_t> shape;
+    const char* axes;
+    const void** data;
+    bool is_read;
+  };
+  const void* unused;
+  const std::vector<int64_t> output = model.OutputShape();
+  const std::vector<int64_t> hidden = model.HiddenStateShape(), cell = model.CellStateShape();
+  const Expected tensors[] = {
+      {"output", output, model.OutputAxes(), &buffers->output, true},
+      {"output_h", hidden, model.HiddenStateAxes(), &buffers->output_h, true},
+      {"output_c", cell, model.CellStateAxes(), &unused, is_lstm},
+      {"output_backprop", output, model.OutputAxes(), &buffers->output_backprop, true},
+      {"output_h_backprop", hidden, model.HiddenStateAxes(), &buffers->output_h_backprop, true},
+      {"output_c_backprop", cell, model.CellStateAxes(), &buffers->output_c_backprop, is_lstm},
+  };
+  for (const Expected& expected : tensors) {
+    if (!expected.is_read) continue;
+    const Tensor* tensor;
+    TF_RETURN_IF_ERROR(context->input(expected.name, &tensor));
+    TF_RETURN_IF_ERROR(CheckShape(expected.name, *tensor, expected.shape, expected.axes));
+    *expected.data = DataOf(*tensor);
+  }
+  buffers->input = DataOf(*model.input);
+  buffers->input_h = DataOf(*model.input_h);
+  if (is_lstm) buffers->input_c = DataOf(*model.input_c);
+  buffers->params = DataOf(*model.params);
+  return TfStatus();
+}
+
+TfStatus CheckHostReservedInput(OpKernelContext* context, const Model& model) {
+  const Tensor* host_reserved;
+  TF_RETURN_IF_ERROR(context->input("host_reserved", &host_reserved));
+  return ToTf(CheckHostReserved(model.config, model.shape, model.sequence_lengths,
+                                DataOf(*host_reserved), BytesOf(*host_reserved)));
+}
+
+// The input reserve_space, and whether this kernel is the only one who still has it and may
+// therefore write into it.
+struct ReserveSpace {
+  Tensor tensor;
+  bool is_owned = false;
+
+  // `expected` where the tensor has as many bytes, rounded up to whole elements.
+  int64_t BytesOf(int64_t expected, int64_t element_size) const {
+    const int64_t given = tensor.NumElements() * element_size;
+    const int64_t excess = given - expected;
+    return excess >= 0 && excess < element_size ? expected : given;
+  }
+};
+
+TfStatus ReadReserveSpace(OpKernelContext* context, ReserveSpace* reserve_space) {
+  int index, end;
+  TF_RETURN_IF_ERROR(context->op_kernel().InputRange("reserve_space", &index, &end));
+  const Tensor& input = context->input(index);
+  TF_RETURN_IF_ERROR(CheckRank("reserve_space", input, 1, "elements"));
+  // TensorFlow forwards a buffer only where nobody else holds it: no other op, fetch or variable.
+  const std::unique_ptr<Tensor> forwarded = context->forward_input(
+      index, OpKernelContext::Params::kNoReservation, input.dtype(), input.shape(),
+      context->input_memory_type(index), context->input_alloc_attr(index));
+  reserve_space->is_owned = forwarded != nullptr;
+  reserve_space->tensor = forwarded == nullptr ? input : *forwarded;
+  return TfStatus();
+}
+
+TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceCall* call,
+                           BackwardBuffers* buffers) {
+  struct Gradient {
+    const char* name;
+    const Tensor* of;
+    void** data;
+  };
+  const Gradient gradients[] = {
+      {"input_backprop", model.input, &buffers->input_backprop},
+      {"input_h_backprop", model.input_h, &buffers->input_h_backprop},
+      {"input_c_backprop", model.input_c, &buffers->input_c_backprop},
+      {"params_backprop", model.params, &buffers->params_backprop},
+  };
+  for (const Gradient& gradient : gradients) {
+    Tensor* tensor;
+    TF_RETURN_IF_ERROR(context->allocate_output(gradient.name, gradient.of->shape(), &tensor));
+    *gradient.data = MutableDataOf(tensor);
+    // Only LSTM has a cell state; elsewhere input_c was ignored.
+    if (gradient.of == model.input_c && !model.config.has_cell_state()) {
+      TF_RETURN_IF_ERROR(ToTf(call->Clear(*gradient.data, BytesOf(*tensor))));
+    }
+  }
+  return TfStatus();
+}
+
+}  // namespace
+
+BackwardKernel::BackwardKernel(OpKernelConstruction* context, OpVersion version,
+                               const BackendFactory& create_backend)
+    : OpKernel(context), version_(version) {
+  OP_REQUIRES_OK(context, ReadRnnAttributes(context, version, &attributes_));
+  OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+}
+
+void BackwardKernel::Compute(OpKernelContext* context) {
+  Model model;
+  OP_REQUIRES_OK(context, ReadModel(context, version_, attributes_, &model));
+  OP_REQUIRES_OK(context, ToTf(CheckSequenceLengths(model.sequence_lengths, model.shape)));
+  if (HasHostReserved(version_)) {
+    OP_REQUIRES_OK(context, CheckHostReservedInput(context, model));
+  }
+  BackwardBuffers buffers;
+  OP_REQUIRES_OK(context, ReadForwardResults(context, model, &buffers));
+  ReserveSpace reserve_space;
+  OP_REQUIRES_OK(context, ReadReserveSpace(context, &reserve_space));
+
+  CallOptions options;
+  options.is_training = true;  // the forward call did
+  options.sequence_lengths = model.sequence_lengths;
+  options.keeps_reserve_space = !reserve_space.is_owned;
+  const std::unique_ptr<DeviceCall> call = backend_->Start(context);
+  std::shared_ptr<const RnnPlan> plan;
+  OP_REQUIRES_OK(context, ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+  buffers.reserve_space = MutableDataOf(&reserve_space.tensor);
+  buffers.reserve_space_bytes =
+      reserve_space.BytesOf(plan->ReserveSpaceBytes(), SizeOf(model.config.data_type));
+
+  OP_REQUIRES_OK(context, AllocateGradients(context, model, call.get(), &buffers));
+  Tensor workspace;
+  OP_REQUIRES_OK(context,
+                 AllocateWorkspace(context, plan->BackwardWorkspaceBytes(options), &workspace));
+  buffers.workspace = MutableDataOf(&workspace);
+  OP_REQUIRES_OK(context, ToTf(plan->Backward(buffers, options, call->execution())));
+}
+
 }  // namespace cudnn_rnn

@@ -1,0 +1,68 @@
+#include "cudnn_rnn/cc/tf/cpu_backend.h"
+
+#include <cstring>
+#include <string>
+
+#include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/tf/adapter.h"
+
+namespace cudnn_rnn {
+namespace {
+
+class CpuCall : public DeviceCall {
+ public:
+  CpuCall(::tensorflow::OpKernelContext* context, const std::string& instruction_set)
+      : runner_(context), instruction_set_(instruction_set) {}
+
+  Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions&,
+                  std::shared_ptr<const RnnPlan>* plan) override {
+    std::unique_ptr<RnnPlan> created;
+    CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(config, shape, instruction_set_, &created));
+    *plan = std::move(created);
+    return Status();
+  }
+
+  Execution execution() override {
+    Execution execution;
+    execution.runner = &runner_;
+    return execution;
+  }
+
+  Status Clear(void* target, int64_t bytes) override {
+    if (bytes > 0) std::memset(target, 0, static_cast<size_t>(bytes));
+    return Status();
+  }
+
+  Status Run(const std::vector<Copy>& copies) override {
+    for (const Copy& copy : copies) {
+      if (copy.bytes > 0) {
+        std::memcpy(copy.target, copy.source, static_cast<size_t>(copy.bytes));
+      }
+    }
+    return Status();
+  }
+
+ private:
+  IntraOpRunner runner_;
+  const std::string& instruction_set_;
+};
+
+class CpuBackend : public DeviceBackend {
+ public:
+  std::unique_ptr<DeviceCall> Start(::tensorflow::OpKernelContext* context) override {
+    return std::unique_ptr<DeviceCall>(new CpuCall(context, instruction_set_));
+  }
+
+ private:
+  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
+};
+
+}  // namespace
+
+Status CreateCpuBackend(std::unique_ptr<DeviceBackend>* backend) {
+  backend->reset(new CpuBackend());
+  return Status();
+}
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,16 @@
+// Loading the library gives TensorFlow the CPU kernels: it has none of its own.
+
+#include "cudnn_rnn/cc/tf/cpu_backend.h"
+#include "cudnn_rnn/cc/tf/registration.h"
+
+namespace cudnn_rnn {
+namespace {
+
+[[maybe_unused]] const bool kRegistered = [] {
+  RegisterKernels({"CPU", "", 0}, CreateCpuBackend);
+  RegisterKernels({"CPU", kKernelLabel, 0}, CreateCpuBackend);
+  return true;
+}();
+
+}  // namespace
+}  // namespace cudnn_rnn

@@ -1,0 +1,134 @@
+#include "cudnn_rnn/cc/tf/cudnn_backend.h"
+
+#include <string>
+
+#include "cudnn_rnn/cc/cudnn/gpu_queue.h"
+#include "cudnn_rnn/cc/cudnn/plan_cache.h"
+#include "cudnn_rnn/cc/tf/adapter.h"
+
+namespace cudnn_rnn {
+namespace {
+
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+
+constexpr int64_t kAlignment = 256;
+
+// A tensor holds its buffer by itself and may outlive the call that allocated it. TensorFlow gives
+// the memory to later work of the same stream only, so nothing waits for the device.
+class TensorMemory : public DeviceMemory {
+ public:
+  explicit TensorMemory(const Tensor& tensor) : tensor_(tensor) {}
+
+  void* data() override {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(DataOf(tensor_));
+    return reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
+  }
+
+ private:
+  const Tensor tensor_;
+};
+
+class TensorAllocator : public DeviceAllocator {
+ public:
+  explicit TensorAllocator(OpKernelContext* context) : context_(context) {}
+
+  Status Allocate(int64_t bytes, std::unique_ptr<DeviceMemory>* memory) override {
+    Tensor tensor;
+    // TensorFlow promises less alignment than asked for here.
+    CUDNN_RNN_RETURN_IF_ERROR(FromTf(context_->allocate_temp(
+        ::tensorflow::DT_INT8, TensorShape({bytes + kAlignment}), &tensor)));
+    memory->reset(new TensorMemory(tensor));
+    return Status();
+  }
+
+ private:
+  OpKernelContext* const context_;
+};
+
+class CudnnCall : public DeviceCall {
+ public:
+  CudnnCall(OpKernelContext* context, GpuRuntime* runtime, CudnnPlanCache* plans,
+            const CudnnOptions& options)
+      : runtime_(runtime),
+        plans_(plans),
+        options_(options),
+        stream_(StreamOf(context)),
+        allocator_(context) {}
+
+  Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions& options,
+                  std::shared_ptr<const RnnPlan>* plan) override {
+    CudnnPlanCache::Found found;
+    CUDNN_RNN_RETURN_IF_ERROR(
+        plans_->Find(config, shape, options, options_, execution(), &allocator_, &found));
+    *plan = found.plan;
+    return Status();
+  }
+
+  Execution execution() override {
+    Execution execution;
+    execution.stream = stream_;
+    return execution;
+  }
+
+  Status Clear(void* target, int64_t bytes) override {
+    if (bytes == 0) return Status();
+    GpuQueue queue(runtime_, stream_, "clearing an output");
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+    return queue.Clear(target, bytes);
+  }
+
+  Status Run(const std::vector<Copy>& copies) override {
+    GpuQueue queue(runtime_, stream_, "copying parameters");
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+    for (const Copy& copy : copies) {
+      CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(copy.target, copy.source, copy.bytes));
+    }
+    return Status();
+  }
+
+ private:
+  GpuRuntime* const runtime_;
+  CudnnPlanCache* const plans_;
+  const CudnnOptions options_;
+  void* const stream_;
+  TensorAllocator allocator_;
+};
+
+class CudnnBackend : public DeviceBackend {
+ public:
+  CudnnBackend(GpuRuntime* runtime, Algorithm algorithm, bool deterministic)
+      : runtime_(runtime), algorithm_(algorithm), deterministic_(deterministic), plans_(runtime) {}
+
+  std::unique_ptr<DeviceCall> Start(OpKernelContext* context) override {
+    CudnnOptions options;
+    options.algorithm = algorithm_;
+    options.deterministic = deterministic_ || OpDeterminismIsRequired();
+    options.allow_tf32 = TensorFloat32IsAllowed();
+    return std::unique_ptr<DeviceCall>(new CudnnCall(context, runtime_, &plans_, options));
+  }
+
+ private:
+  GpuRuntime* const runtime_;
+  const Algorithm algorithm_;
+  const bool deterministic_;
+  CudnnPlanCache plans_;
+};
+
+}  // namespace
+
+Status CreateCudnnBackend(GpuRuntime* runtime, std::unique_ptr<DeviceBackend>* backend) {
+  Algorithm algorithm;
+  CUDNN_RNN_RETURN_IF_ERROR(ParseAlgorithm(ReadEnvironment(kAlgorithmVariable), &algorithm));
+  bool deterministic = false;
+  for (const char* variable : {"TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC"}) {
+    bool is_set;
+    CUDNN_RNN_RETURN_IF_ERROR(ReadEnvironmentSwitch(variable, &is_set));
+    deterministic = deterministic || is_set;
+  }
+  backend->reset(new CudnnBackend(runtime, algorithm, deterministic));
+  return Status();
+}
+
+}  // namespace cudnn_rnn

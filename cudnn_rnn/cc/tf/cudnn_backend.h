@@ -1,0 +1,18 @@
+// Kernels that call cuDNN: plans of cc/cudnn on TensorFlow's stream, memory of its allocator.
+#ifndef CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_
+#define CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_
+
+#include <memory>
+
+#include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
+#include "cudnn_rnn/cc/tf/device_backend.h"
+
+namespace cudnn_rnn {
+
+// `runtime` must outlive the backend.
+Status CreateCudnnBackend(GpuRuntime* runtime, std::unique_ptr<DeviceBackend>* backend);
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_

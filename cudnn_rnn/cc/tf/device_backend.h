@@ -1,0 +1,49 @@
+// What an op kernel asks of the device it runs on; one implementation for CPUs, one for cuDNN. The
+// kernels themselves are the same for both.
+#ifndef CUDNN_RNN_CC_TF_DEVICE_BACKEND_H_
+#define CUDNN_RNN_CC_TF_DEVICE_BACKEND_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/tf/compat.h"
+
+namespace cudnn_rnn {
+
+struct Copy {
+  void* target;
+  const void* source;
+  int64_t bytes;
+};
+
+// One call of a kernel. Pointers are to the device's memory.
+class DeviceCall {
+ public:
+  virtual ~DeviceCall() = default;
+
+  virtual Status FindPlan(const RnnConfig& config, const SequenceShape& shape,
+                          const CallOptions& options, std::shared_ptr<const RnnPlan>* plan) = 0;
+  // Where the plan's work of this call runs.
+  virtual Execution execution() = 0;
+  virtual Status Clear(void* target, int64_t bytes) = 0;
+  virtual Status Run(const std::vector<Copy>& copies) = 0;
+};
+
+// Lives as long as its kernel; any thread may start calls.
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+  // The call lives no longer than the context.
+  virtual std::unique_ptr<DeviceCall> Start(::tensorflow::OpKernelContext* context) = 0;
+};
+
+// Called by the constructor of every kernel, once.
+using BackendFactory = std::function<Status(std::unique_ptr<DeviceBackend>*)>;
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_TF_DEVICE_BACKEND_H_

@@ -1,0 +1,52 @@
+// The op kernels that know the parameter buffer, for any device: CudnnRNNParamsSize,
+// CudnnRNNParamsToCanonical, CudnnRNNCanonicalToParams and the later versions of these two.
+#ifndef CUDNN_RNN_CC_TF_PARAMS_KERNELS_H_
+#define CUDNN_RNN_CC_TF_PARAMS_KERNELS_H_
+
+#include <memory>
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/tf/device_backend.h"
+
+namespace cudnn_rnn {
+
+// num_layers, num_units, input_size, scalars in host memory -> params_size [1] in host memory, the
+// elements of the parameter buffer.
+class ParamsSizeKernel : public ::tensorflow::OpKernel {
+ public:
+  explicit ParamsSizeKernel(::tensorflow::OpKernelConstruction* context);
+  void Compute(::tensorflow::OpKernelContext* context) override;
+
+ private:
+  RnnConfig attributes_;
+  ::tensorflow::DataType size_type_ = ::tensorflow::DT_INT32;
+};
+
+// params [params_size] -> weights [num_units, width] and biases [num_units].
+class ParamsToCanonicalKernel : public ::tensorflow::OpKernel {
+ public:
+  ParamsToCanonicalKernel(::tensorflow::OpKernelConstruction* context,
+                          const BackendFactory& create_backend);
+  void Compute(::tensorflow::OpKernelContext* context) override;
+
+ private:
+  std::unique_ptr<DeviceBackend> backend_;
+  RnnConfig attributes_;
+};
+
+// weights and biases of any shapes with the right number of elements in row-major order -> params
+// [params_size].
+class CanonicalToParamsKernel : public ::tensorflow::OpKernel {
+ public:
+  CanonicalToParamsKernel(::tensorflow::OpKernelConstruction* context,
+                          const BackendFactory& create_backend);
+  void Compute(::tensorflow::OpKernelContext* context) override;
+
+ private:
+  std::unique_ptr<DeviceBackend> backend_;
+  RnnConfig attributes_;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_TF_PARAMS_KERNELS_H_

@@ -1,0 +1,95 @@
+#include "cudnn_rnn/cc/tf/registration.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cudnn_rnn/cc/tf/params_kernels.h"
+#include "cudnn_rnn/cc/tf/rnn_kernels.h"
+#include "tensorflow/core/framework/kernel_def_builder.h"
+
+namespace cudnn_rnn {
+namespace {
+
+using ::tensorflow::DataType;
+using ::tensorflow::KernelDefBuilder;
+using ::tensorflow::OpKernel;
+using ::tensorflow::OpKernelConstruction;
+using CreateKernel = std::function<OpKernel*(OpKernelConstruction*)>;
+
+class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
+ public:
+  explicit Factory(CreateKernel create) : create_(std::move(create)) {}
+  OpKernel* Create(OpKernelConstruction* context) override { return create_(context); }
+
+ private:
+  const CreateKernel create_;
+};
+
+// `host_arguments`: the inputs and outputs that are in host memory on every device.
+struct Op {
+  const char* name;
+  std::vector<const char*> host_arguments;
+  CreateKernel create;
+};
+
+template <typename Kernel>
+CreateKernel Creating(const BackendFactory& create_backend) {
+  return [create_backend](OpKernelConstruction* context) {
+    return new Kernel(context, create_backend);
+  };
+}
+
+template <typename Kernel>
+CreateKernel Creating(OpVersion version, const BackendFactory& create_backend) {
+  return [version, create_backend](OpKernelConstruction* context) {
+    return new Kernel(context, version, create_backend);
+  };
+}
+
+std::vector<Op> OpsFor(const BackendFactory& backend) {
+  const CreateKernel params_size = [](OpKernelConstruction* context) {
+    return new ParamsSizeKernel(context);
+  };
+  const CreateKernel to_canonical = Creating<ParamsToCanonicalKernel>(backend);
+  const CreateKernel to_params = Creating<CanonicalToParamsKernel>(backend);
+  const std::vector<const char*> sizes = {"num_layers", "num_units", "input_size"};
+  const std::vector<const char*> reserved = {"host_reserved"};
+  const std::vector<const char*> lengths = {"sequence_lengths", "host_reserved"};
+  return {
+      {"CudnnRNN", {}, Creating<ForwardKernel>(OpVersion::k1, backend)},
+      {"CudnnRNNV2", reserved, Creating<ForwardKernel>(OpVersion::k2, backend)},
+      {"CudnnRNNV3", lengths, Creating<ForwardKernel>(OpVersion::k3, backend)},
+      {"CudnnRNNBackprop", {}, Creating<BackwardKernel>(OpVersion::k1, backend)},
+      {"CudnnRNNBackpropV2", reserved, Creating<BackwardKernel>(OpVersion::k2, backend)},
+      {"CudnnRNNBackpropV3", lengths, Creating<BackwardKernel>(OpVersion::k3, backend)},
+      {"CudnnRNNParamsSize", {"num_layers", "num_units", "input_size", "params_size"}, params_size},
+      {"CudnnRNNParamsToCanonical", sizes, to_canonical},
+      {"CudnnRNNParamsToCanonicalV2", sizes, to_canonical},
+      {"CudnnRNNCanonicalToParams", sizes, to_params},
+      {"CudnnRNNCanonicalToParamsV2", sizes, to_params},
+  };
+}
+
+void RegisterKernel(const Op& op, DataType type, const KernelTarget& target) {
+  KernelDefBuilder builder(op.name);
+  builder.Device(target.device_type.c_str()).TypeConstraint("T", type).Priority(target.priority);
+  if (!target.label.empty()) builder.Label(target.label.c_str());
+  for (const char* argument : op.host_arguments) builder.HostMemory(argument);
+  // TensorFlow takes over the kernel definition.
+  ::tensorflow::kernel_factory::OpKernelRegistrar registrar(
+      builder.Build(), op.name, std::unique_ptr<Factory>(new Factory(op.create)));
+}
+
+}  // namespace
+
+void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend) {
+  for (const Op& op : OpsFor(create_backend)) {
+    RegisterKernel(op, ::tensorflow::DT_HALF, target);
+    RegisterKernel(op, ::tensorflow::DT_FLOAT, target);
+    RegisterKernel(op, ::tensorflow::DT_DOUBLE, target);
+    if (OpTakesBfloat16(op.name)) RegisterKernel(op, ::tensorflow::DT_BFLOAT16, target);
+  }
+}
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,44 @@
+// The op kernels of CudnnRNN and CudnnRNNBackprop in all their versions, for any device: tensors
+// and status in and out, nothing else.
+#ifndef CUDNN_RNN_CC_TF_RNN_KERNELS_H_
+#define CUDNN_RNN_CC_TF_RNN_KERNELS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "cudnn_rnn/cc/tf/device_backend.h"
+#include "cudnn_rnn/cc/tf/rnn_model.h"
+
+namespace cudnn_rnn {
+
+class ForwardKernel : public ::tensorflow::OpKernel {
+ public:
+  ForwardKernel(::tensorflow::OpKernelConstruction* context, OpVersion version,
+                const BackendFactory& create_backend);
+  void Compute(::tensorflow::OpKernelContext* context) override;
+
+ private:
+  const OpVersion version_;
+  std::unique_ptr<DeviceBackend> backend_;
+  RnnAttributes attributes_;
+  bool is_training_ = true;
+  bool repeats_dropout_pattern_ = false;
+  std::atomic<int64_t> num_calls_{0};
+};
+
+class BackwardKernel : public ::tensorflow::OpKernel {
+ public:
+  BackwardKernel(::tensorflow::OpKernelConstruction* context, OpVersion version,
+                 const BackendFactory& create_backend);
+  void Compute(::tensorflow::OpKernelContext* context) override;
+
+ private:
+  const OpVersion version_;
+  std::unique_ptr<DeviceBackend> backend_;
+  RnnAttributes attributes_;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_TF_RNN_KERNELS_H_

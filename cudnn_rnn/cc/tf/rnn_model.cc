@@ -1,0 +1,125 @@
+#include "cudnn_rnn/cc/tf/rnn_model.h"
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/tf/adapter.h"
+
+namespace cudnn_rnn {
+namespace {
+
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+
+std::vector<int64_t> StateShape(const Model& model, int64_t width) {
+  const int64_t stacked = model.config.num_layers * model.config.num_directions();
+  const int64_t batch_size = model.shape.batch_size;
+  if (model.shape.time_major) return {stacked, batch_size, width};
+  return {batch_size, stacked, width};
+}
+
+// The sizes that the config takes from the shapes of the tensors.
+TfStatus ReadSizes(const Model& model, RnnConfig* config) {
+  config->input_size = model.input->dim_size(2);
+  if (config->input_size == 0) {
+    return ToTf(InvalidArgument("input must have input_size of at least 1 in its last dimension, ",
+                                "but has shape ", ShapeText(ShapeOf(*model.input)), "."));
+  }
+  const int64_t stacked = model.input_h->dim_size(model.shape.time_major ? 0 : 1);
+  config->num_layers = stacked / config->num_directions();
+  config->num_units = model.input_h->dim_size(2);
+  if (config->num_layers == 0 || stacked % config->num_directions() != 0 ||
+      config->num_units == 0) {
+    const std::string axis = Concatenate("num_layers * ", config->num_directions());
+    const std::string first = model.shape.time_major ? axis + ", batch" : "batch, " + axis;
+    const char* width = config->num_proj == 0 ? "num_units" : "num_proj";
+    return ToTf(InvalidArgument("input_h must have shape [", first, ", ", width, "] for direction ",
+                                Name(config->direction), ", with num_layers and ", width,
+                                " of at least 1, but has shape ",
+                                ShapeText(ShapeOf(*model.input_h)), "."));
+  }
+  if (config->num_proj != 0 && config->has_cell_state()) {
+    // The projection shortens input_h; num_units is the width of the cell state.
+    TF_RETURN_IF_ERROR(CheckRank("input_c", *model.input_c, 3, model.CellStateAxes()));
+    config->num_units = model.input_c->dim_size(2);
+  }
+  return TfStatus();
+}
+
+TfStatus ReadSequenceLengths(OpKernelContext* context, Model* model) {
+  const Tensor* lengths;
+  TF_RETURN_IF_ERROR(context->input("sequence_lengths", &lengths));
+  TF_RETURN_IF_ERROR(CheckShape("sequence_lengths", *lengths, {model->shape.batch_size}, "batch"));
+  model->sequence_lengths = static_cast<const int32_t*>(DataOf(*lengths));
+  return TfStatus();
+}
+
+}  // namespace
+
+std::vector<int64_t> Model::OutputShape() const {
+  const int64_t width = config.num_directions() * config.output_size();
+  if (shape.time_major) return {shape.num_steps, shape.batch_size, width};
+  return {shape.batch_size, shape.num_steps, width};
+}
+
+std::vector<int64_t> Model::HiddenStateShape() const {
+  return StateShape(*this, config.output_size());
+}
+
+std::vector<int64_t> Model::CellStateShape() const { return StateShape(*this, config.num_units); }
+
+const char* Model::OutputAxes() const {
+  if (config.has_projection()) {
+    return shape.time_major ? "time, batch, directions * num_proj"
+                            : "batch, time, directions * num_proj";
+  }
+  return shape.time_major ? "time, batch, directions * num_units"
+                          : "batch, time, directions * num_units";
+}
+
+const char* Model::HiddenStateAxes() const {
+  if (!config.has_projection()) return CellStateAxes();
+  return shape.time_major ? "num_layers * directions, batch, num_proj"
+                          : "batch, num_layers * directions, num_proj";
+}
+
+const char* Model::CellStateAxes() const {
+  return shape.time_major ? "num_layers * directions, batch, num_units"
+                          : "batch, num_layers * directions, num_units";
+}
+
+TfStatus ReadRnnAttributes(::tensorflow::OpKernelConstruction* context, OpVersion version,
+                           RnnAttributes* attributes) {
+  TF_RETURN_IF_ERROR(ReadAttributes(context, &attributes->config));
+  if (version != OpVersion::k3) return TfStatus();
+  return context->GetAttr("time_major", &attributes->time_major);
+}
+
+TfStatus ReadModel(OpKernelContext* context, OpVersion version, const RnnAttributes& attributes,
+                   Model* model) {
+  TF_RETURN_IF_ERROR(context->input("input", &model->input));
+  TF_RETURN_IF_ERROR(context->input("input_h", &model->input_h));
+  TF_RETURN_IF_ERROR(context->input("input_c", &model->input_c));
+  TF_RETURN_IF_ERROR(context->input("params", &model->params));
+  model->config = attributes.config;
+  model->shape.time_major = attributes.time_major;
+  const char* input_axes =
+      attributes.time_major ? "time, batch, input_size" : "batch, time, input_size";
+  TF_RETURN_IF_ERROR(CheckRank("input", *model->input, 3, input_axes));
+  TF_RETURN_IF_ERROR(CheckRank("input_h", *model->input_h, 3, model->HiddenStateAxes()));
+  model->shape.num_steps = model->input->dim_size(attributes.time_major ? 0 : 1);
+  model->shape.batch_size = model->input->dim_size(attributes.time_major ? 1 : 0);
+  TF_RETURN_IF_ERROR(ReadSizes(*model, &model->config));
+  TF_RETURN_IF_ERROR(ToTf(Validate(model->config)));
+  TF_RETURN_IF_ERROR(
+      CheckShape("input_h", *model->input_h, model->HiddenStateShape(), model->HiddenStateAxes()));
+  if (model->config.has_cell_state()) {
+    TF_RETURN_IF_ERROR(
+        CheckShape("input_c", *model->input_c, model->CellStateShape(), model->CellStateAxes()));
+  }
+  ParamLayout layout;
+  TF_RETURN_IF_ERROR(ToTf(ParamLayout::Create(model->config, &layout)));
+  TF_RETURN_IF_ERROR(CheckShape("params", *model->params, {layout.size()},
+                                "params_size for these num_layers, num_units and input_size"));
+  return HasSequenceLengths(version) ? ReadSequenceLengths(context, model) : TfStatus();
+}
+
+}  // namespace cudnn_rnn
