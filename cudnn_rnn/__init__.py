@@ -34,6 +34,7 @@ from cudnn_rnn.config import (
     CUDNN_RNN_TANH_PARAMS_PER_LAYER,
     CUDNN_RNN_UNIDIRECTION,
 )
+from cudnn_rnn.gpu import kernels_in_charge
 from cudnn_rnn.models import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
 from cudnn_rnn.saveable import RNNParamsSaveable
 
@@ -61,4 +62,5 @@ __all__ = [
     "MultiRNNCell",
     "RNNParamsSaveable",
     "__version__",
+    "kernels_in_charge",
 ]

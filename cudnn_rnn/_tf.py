@@ -4,7 +4,10 @@ Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.15 an
 `tensorflow.compat.v1`) and the names below.
 """
 
+import contextlib
+
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import (
     cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
@@ -20,8 +23,10 @@ __all__ = [
     "as_tensor",
     "assert_when_run",
     "gen_cudnn_rnn_ops",
+    "kernel_label",
     "native_rnn_cell_module",
     "register_gradient",
+    "registered_gradient",
     "static_value",
     "tf",
 ]
@@ -82,3 +87,29 @@ def register_gradient(op_type):
         return function
 
     return register
+
+
+def registered_gradient(op_type):
+    """Returns the gradient function that is registered under this name."""
+    try:
+        registry = framework_ops.gradient_registry
+    except AttributeError:  # TensorFlow 1
+        registry = framework_ops._gradient_registry
+    return registry.lookup(op_type)
+
+
+@contextlib.contextmanager
+def kernel_label(label, op_types, gradients):
+    """While this context lasts, nodes of `op_types` get only kernels with this label.
+
+    Ops that run at once, without a graph, are not affected.
+
+    Args:
+      label: str.
+      op_types: names of ops.
+      gradients: dict from names of ops to the names under which their gradients are registered.
+    """
+    graph = tf.get_default_graph()
+    labels = {op_type: label for op_type in op_types}
+    with graph._kernel_label_map(labels), graph.gradient_override_map(gradients):
+        yield

@@ -14,6 +14,7 @@ import sys
 import threading
 from urllib.parse import unquote, urlparse
 
+from cudnn_rnn import gpu
 from cudnn_rnn._version import __version__
 
 LIBRARY_NAME = "_cudnn_rnn_ops.so"
@@ -26,18 +27,23 @@ _lock = threading.Lock()
 def load_library():
     """Loads the op library, which registers its kernels for TensorFlow's own op names.
 
-    Safe to call any number of times, from any thread, and after the package was imported anew: the
+    Those for GPUs are registered where cuDNN and a GPU are found; see `gpu.py`. Safe to call any number of times, from any thread, and after the package was imported anew: the
     kernels are registered once in a process.
 
     Raises:
       ImportError: TensorFlow cannot be imported; no library is found (the message lists where it
         was looked for); the library was built for another TensorFlow or another version of this
-        package (the message names both and the command that rebuilds it); or a file is damaged.
+        package (the message names both and the command that rebuilds it); a file is damaged; or
+        the environment variable CUDNN_RNN_GPU_KERNELS has a value that it cannot have.
     """
     with _lock:
         tensorflow = _import_tensorflow()
-        if not _kernels_are_registered():
-            _load(library_path(), tensorflow)
+        if _kernels_are_registered():
+            path = _path_or_none()
+        else:
+            path = library_path()
+            _load(path, tensorflow)
+        gpu.register_kernels(path, tensorflow)
 
 
 def library_path():
@@ -58,6 +64,14 @@ def library_path():
             % (LIBRARY_NAME, "\n".join("    " + folder for folder in folders))
         ]
     raise ImportError("\n".join(problems) + _rebuild_advice())
+
+
+def _path_or_none():
+    """Returns `library_path()`, None where that has gone since it was loaded."""
+    try:
+        return library_path()
+    except ImportError:
+        return None
 
 
 def build_info():

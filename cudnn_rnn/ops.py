@@ -5,7 +5,16 @@ checked arguments (see `models.py` for the checks) and build one node each, so t
 and with them the checkpoint keys of early releases, come out as they always did.
 """
 
-from cudnn_rnn._tf import gen_cudnn_rnn_ops, register_gradient, tf
+import contextlib
+
+from cudnn_rnn import gpu
+from cudnn_rnn._tf import (
+    gen_cudnn_rnn_ops,
+    kernel_label,
+    register_gradient,
+    registered_gradient,
+    tf,
+)
 from cudnn_rnn.config import RnnConfig
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
@@ -26,6 +35,32 @@ def _sizes_of(source):
     return dict(zip(names, source.inputs))
 
 
+# Forward ops; the gradients of nodes with a kernel label are registered with this suffix.
+_FORWARD_OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
+_WITH_LABEL = "WithKernelLabel"
+_OPS = _FORWARD_OPS + (
+    "CudnnRNNBackprop",
+    "CudnnRNNBackpropV2",
+    "CudnnRNNBackpropV3",
+    "CudnnRNNCanonicalToParams",
+    "CudnnRNNCanonicalToParamsV2",
+    "CudnnRNNParamsSize",
+    "CudnnRNNParamsToCanonical",
+    "CudnnRNNParamsToCanonicalV2",
+)
+
+
+def _labelled_kernels():
+    """Returns a context in which the ops made get this package's kernels."""
+    gradients = {op_type: op_type + _WITH_LABEL for op_type in _FORWARD_OPS}
+    return kernel_label(gpu.KERNEL_LABEL, _OPS, gradients)
+
+
+def _chosen_kernels():
+    """Returns a context in which the ops made get the kernels that `gpu.py` says."""
+    return _labelled_kernels() if gpu.labels_nodes() else contextlib.nullcontext()
+
+
 def rnn(config, input_data, input_h, input_c, params, is_training):
     """Runs the RNN: op `CudnnRNN`.
 
@@ -41,14 +76,15 @@ def rnn(config, input_data, input_h, input_c, params, is_training):
       `(output, output_h, output_c)`: `[time, batch, num_directions * num_units]` and twice the
       shape of `input_h`. Without an LSTM `output_c` means nothing.
     """
-    output, output_h, output_c, _ = gen_cudnn_rnn_ops.cudnn_rnn(
-        input=input_data,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        is_training=is_training,
-        **_attributes_of(config),
-    )
+    with _chosen_kernels():
+        output, output_h, output_c, _ = gen_cudnn_rnn_ops.cudnn_rnn(
+            input=input_data,
+            input_h=input_h,
+            input_c=input_c,
+            params=params,
+            is_training=is_training,
+            **_attributes_of(config),
+        )
     return output, output_h, output_c
 
 
@@ -64,9 +100,10 @@ def params_to_canonical(source, params, num_params):
     Returns:
       Two lists of `num_params` tensors: weights `[num_units, width]` and biases `[num_units]`.
     """
-    weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
-        params=params, num_params=num_params, **_sizes_of(source), **_attributes_of(source)
-    )
+    with _chosen_kernels():
+        weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
+            params=params, num_params=num_params, **_sizes_of(source), **_attributes_of(source)
+        )
     return list(weights), list(biases)
 
 
@@ -75,9 +112,10 @@ def canonical_to_params(source, weights, biases):
 
     The tensors may have any shape with the right number of elements, in row-major order.
     """
-    return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
-        weights=weights, biases=biases, **_sizes_of(source), **_attributes_of(source)
-    )
+    with _chosen_kernels():
+        return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
+            weights=weights, biases=biases, **_sizes_of(source), **_attributes_of(source)
+        )
 
 
 # Both conversions only move numbers, so each is the other's transpose, and so its gradient.
@@ -109,3 +147,16 @@ def _second_order_gradient(op, *_):
         "CudnnRNN has no second-order gradient: its gradient op %r cannot be differentiated "
         "itself. If a first-order gradient will do, put tf.stop_gradient around that one." % op.name
     )
+
+
+def _register_gradient_with_label(forward_op):
+    """Of a forward node with the kernel label: TensorFlow's gradient, its node labelled as well."""
+
+    @register_gradient(forward_op + _WITH_LABEL)
+    def gradient_with_label(op, *gradients):
+        with _labelled_kernels():
+            return registered_gradient(forward_op)(op, *gradients)
+
+
+for _forward_op in _FORWARD_OPS:
+    _register_gradient_with_label(_forward_op)

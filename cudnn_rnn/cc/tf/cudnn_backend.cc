@@ -50,12 +50,8 @@ class TensorAllocator : public DeviceAllocator {
 class CudnnCall : public DeviceCall {
  public:
   CudnnCall(OpKernelContext* context, GpuRuntime* runtime, CudnnPlanCache* plans,
-            const CudnnOptions& options)
-      : runtime_(runtime),
-        plans_(plans),
-        options_(options),
-        stream_(StreamOf(context)),
-        allocator_(context) {}
+            const CudnnOptions& options, void* stream)
+      : runtime_(runtime), plans_(plans), options_(options), stream_(stream), allocator_(context) {}
 
   Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions& options,
                   std::shared_ptr<const RnnPlan>* plan) override {
@@ -98,19 +94,26 @@ class CudnnCall : public DeviceCall {
 
 class CudnnBackend : public DeviceBackend {
  public:
-  CudnnBackend(GpuRuntime* runtime, Algorithm algorithm, bool deterministic)
-      : runtime_(runtime), algorithm_(algorithm), deterministic_(deterministic), plans_(runtime) {}
+  CudnnBackend(GpuRuntime* runtime, StreamFunction stream_of, Algorithm algorithm,
+               bool deterministic)
+      : runtime_(runtime),
+        stream_of_(stream_of),
+        algorithm_(algorithm),
+        deterministic_(deterministic),
+        plans_(runtime) {}
 
   std::unique_ptr<DeviceCall> Start(OpKernelContext* context) override {
     CudnnOptions options;
     options.algorithm = algorithm_;
     options.deterministic = deterministic_ || OpDeterminismIsRequired();
     options.allow_tf32 = TensorFloat32IsAllowed();
-    return std::unique_ptr<DeviceCall>(new CudnnCall(context, runtime_, &plans_, options));
+    return std::unique_ptr<DeviceCall>(
+        new CudnnCall(context, runtime_, &plans_, options, stream_of_(context)));
   }
 
  private:
   GpuRuntime* const runtime_;
+  const StreamFunction stream_of_;
   const Algorithm algorithm_;
   const bool deterministic_;
   CudnnPlanCache plans_;
@@ -118,7 +121,8 @@ class CudnnBackend : public DeviceBackend {
 
 }  // namespace
 
-Status CreateCudnnBackend(GpuRuntime* runtime, std::unique_ptr<DeviceBackend>* backend) {
+Status CreateCudnnBackend(GpuRuntime* runtime, StreamFunction stream_of,
+                          std::unique_ptr<DeviceBackend>* backend) {
   Algorithm algorithm;
   CUDNN_RNN_RETURN_IF_ERROR(ParseAlgorithm(ReadEnvironment(kAlgorithmVariable), &algorithm));
   bool deterministic = false;
@@ -127,7 +131,7 @@ Status CreateCudnnBackend(GpuRuntime* runtime, std::unique_ptr<DeviceBackend>* b
     CUDNN_RNN_RETURN_IF_ERROR(ReadEnvironmentSwitch(variable, &is_set));
     deterministic = deterministic || is_set;
   }
-  backend->reset(new CudnnBackend(runtime, algorithm, deterministic));
+  backend->reset(new CudnnBackend(runtime, stream_of, algorithm, deterministic));
   return Status();
 }
 

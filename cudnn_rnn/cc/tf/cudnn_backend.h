@@ -10,8 +10,12 @@
 
 namespace cudnn_rnn {
 
+// The CUstream on which the kernel is to queue its work: StreamOf, but for tests without a GPU.
+using StreamFunction = void* (*)(::tensorflow::OpKernelContext*);
+
 // `runtime` must outlive the backend.
-Status CreateCudnnBackend(GpuRuntime* runtime, std::unique_ptr<DeviceBackend>* backend);
+Status CreateCudnnBackend(GpuRuntime* runtime, StreamFunction stream_of,
+                          std::unique_ptr<DeviceBackend>* backend);
 
 }  // namespace cudnn_rnn
 

@@ -11,7 +11,7 @@ namespace {
 
 void RegisterGpuKernels(int unlabelled_priority) {
   const BackendFactory create_backend = [](std::unique_ptr<DeviceBackend>* backend) {
-    return CreateCudnnBackend(ProcessGpu(), backend);
+    return CreateCudnnBackend(ProcessGpu(), StreamOf, backend);
   };
   RegisterKernels({"GPU", kKernelLabel, 0}, create_backend);
   if (unlabelled_priority > 0) RegisterKernels({"GPU", "", unlabelled_priority}, create_backend);
