@@ -5,7 +5,8 @@ TENSORFLOW ?= tensorflow==2.21.0
 ARGS ?=
 export PYTHON TENSORFLOW
 
-.PHONY: help demo test core-test core-test-sanitized torch-parity lint format clean
+.PHONY: help demo test core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
+	torch-parity test-gpu bench-gpu pack-gpu lint format clean
 
 help:
 	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for today's TensorFlow, on a CPU too"
@@ -24,6 +25,9 @@ help:
 	@echo "  make test ARGS='-k gradients'          some of the Python tests"
 	@echo "  make core-test                         only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behaviour sanitizers"
+	@echo "  make cudnn-test                        the cuDNN plans on a stand-in for cuDNN, without a GPU"
+	@echo "  make cudnn-test-sanitized              the same with the sanitizers"
+	@echo "  make declarations                      what is declared of cuDNN, against NVIDIA's headers"
 	@echo "  make torch-parity                      the tests' NumPy reference against PyTorch"
 	@echo "  make lint, make format                 check, or correct, the style"
 	@echo "  make clean                             removes what these commands built"
@@ -41,6 +45,15 @@ core-test:
 
 core-test-sanitized:
 	@bash scripts/run_core_tests.sh --sanitize
+
+cudnn-test:
+	@bash scripts/run_cudnn_tests.sh $(ARGS)
+
+cudnn-test-sanitized:
+	@bash scripts/run_cudnn_tests.sh --sanitize $(ARGS)
+
+declarations:
+	@bash scripts/check_declarations.sh
 
 torch-parity:
 	@bash scripts/run_torch_parity.sh

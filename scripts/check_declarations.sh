@@ -1,10 +1,20 @@
 #!/bin/bash
-# check_declarations.sh INCLUDE_FOLDER: compiles cudnn_types.h against NVIDIA's own headers, which
-# the include folder of TensorFlow's Linux wheel (tf.sysconfig.get_include(), 2.21) holds.
+# make declarations: compiles what is declared of CUDA and cuDNN against NVIDIA's own headers.
+# check_declarations.sh [INCLUDE_FOLDER]: they are in TensorFlow's Linux wheel; the folder is what
+# tf.sysconfig.get_include() says there. Default: of the TensorFlow 2.21 that `make test` installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-headers="${1:?usage: check_declarations.sh INCLUDE_FOLDER}/third_party/gpus"
+include_folder="${1:-}"
+if [ -z "$include_folder" ]; then
+    python=.venv/test-tf2.21/bin/python
+    if [ ! -x "$python" ]; then
+        echo "make declarations needs the TensorFlow that make test installs: run that first" >&2
+        exit 1
+    fi
+    include_folder="$("$python" -c 'import tensorflow as tf; print(tf.sysconfig.get_include())' 2>/dev/null)"
+fi
+headers="$include_folder/third_party/gpus"
 for header in cuda/include/cuda.h cudnn/include/cudnn.h; do
     if [ ! -f "$headers/$header" ]; then
         echo "check_declarations.sh: $headers has no $header" >&2
