@@ -5,23 +5,28 @@ loops over layers, directions and time steps. It shares nothing with the library
 
 Shapes:
     input      [steps, batch, input_size]
-    input_h    [layers * directions, batch, num_units], likewise input_c (LSTM only, else None)
-    output     [steps, batch, directions * num_units]
+    input_h    [layers * directions, batch, output_size]
+    input_c    [layers * directions, batch, num_units] (LSTM only, else None)
+    output     [steps, batch, directions * output_size]
     params     [number of parameters]
-With a projection to num_proj (LSTM only), h and output have num_proj in place of num_units.
+    lengths    [batch], each 0..steps, or None: all are `steps`
+where output_size is num_proj for an LSTM with a projection, else num_units.
 
 Parameter buffer, one vector. First all matrices: for each layer, for each direction (forward,
 backward): W of gate 0..G-1, each [num_units, width] row-major, then R of gate 0..G-1, each
-[num_units, num_units]. Then all biases: for each layer and direction bW of gate 0..G-1, then bR of
-gate 0..G-1. `width` is input_size in the first layer, directions * num_units above; a first layer
-that skips its input matrix (skip_input) stores no W. With a projection R is [num_units, num_proj],
-and after the R of each layer and direction comes its P, [num_proj, num_units].
+[num_units, output_size], then with a projection its matrix P [num_proj, num_units]. Then all
+biases: for each layer and direction bW of gate 0..G-1, then bR of gate 0..G-1. `width` is
+input_size in the first layer, directions * output_size above; a first layer that skips its input
+matrix (skip_input) stores no W.
 
 Gates, with W on the layer's input x and R on the previous output h':
     lstm      i, f, g, o:  c = sigmoid(f) c' + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
-              with a projection h = P (sigmoid(o) tanh(c))
     gru       r, u, n:     n = tanh(W_n x + bW_n + r (R_n h' + bR_n));  h = (1 - u) n + u h'
     rnn_relu  h = relu(W x + bW + R h' + bR)       rnn_tanh  the same with tanh
+With a projection h is P times that h.
+
+With lengths, the steps of a sequence from its length on do not exist: what is in them is not read,
+outputs and gradients there are 0, states stay as they are.
 """
 
 import collections
@@ -35,7 +40,7 @@ class Configuration(
     collections.namedtuple(
         "Configuration",
         "rnn_mode input_mode direction num_layers num_units input_size num_proj",
-        defaults=(0,),
+        defaults=[0],
     )
 ):
     """What the op's attributes and shapes say about the model."""
@@ -61,7 +66,7 @@ class Configuration(
 
     @property
     def output_size(self):
-        """Width of h, and of one direction's output."""
+        """Width of h and of one direction's output; num_proj is 0 without a projection."""
         return self.num_proj or self.num_units
 
     def width(self, layer):
@@ -72,8 +77,8 @@ class Configuration(
 # One tensor of the buffer: kind is "W", "R", "P", "bW" or "bR".
 Region = collections.namedtuple("Region", "kind layer direction gate shape offset")
 
-# The parameters of one layer in one direction; W is a list of None where the input is skipped, P an
-# empty list without a projection.
+# The parameters of one layer in one direction, each a list with an element for each gate; W is a
+# list of None where the input is skipped, P has one element, or none without a projection.
 CellParameters = collections.namedtuple("CellParameters", "W R P bW bR")
 
 
@@ -107,12 +112,12 @@ def params_size(configuration):
     units, gates = configuration.num_units, configuration.gates
     cells = configuration.num_layers * configuration.directions
     first_width = 0 if configuration.skips_input else configuration.input_size
-    state_width = configuration.output_size
-    upper_width = configuration.directions * state_width
+    upper_width = configuration.directions * configuration.output_size
     input_matrices = configuration.directions * gates * units * first_width
     input_matrices += (cells - configuration.directions) * gates * units * upper_width
-    state_matrices = cells * units * (gates * state_width + configuration.num_proj)
-    return input_matrices + state_matrices + cells * 2 * gates * units
+    state_matrices = cells * gates * units * configuration.output_size
+    projections = cells * configuration.num_proj * units
+    return input_matrices + state_matrices + projections + cells * 2 * gates * units
 
 
 def params_to_canonical(configuration, params):
@@ -238,12 +243,12 @@ CELLS = {
 # --- the whole network ---
 
 # What one layer in one direction leaves for the backward pass: lists by time step. h_before[t] and
-# c_before[t] are the states that step t starts from.
-# `unprojected` is what P is applied to.
+# c_before[t] are the states that step t starts from, unprojected[t] its h before a projection.
 LayerRecord = collections.namedtuple("LayerRecord", "h_before c_before saved unprojected")
 
-# What a forward pass leaves: layer_inputs[layer] is [steps, batch, width], after dropout.
-Tape = collections.namedtuple("Tape", "configuration params masks layer_inputs records")
+# What a forward pass leaves: layer_inputs[layer] is [steps, batch, width], after dropout;
+# exists [steps, batch, 1] is whether a sequence has a step.
+Tape = collections.namedtuple("Tape", "configuration params masks exists layer_inputs records")
 
 Gradients = collections.namedtuple("Gradients", "input input_h input_c params")
 
@@ -253,7 +258,13 @@ def time_order(direction, steps):
     return range(steps) if direction == 0 else range(steps - 1, -1, -1)
 
 
-def run_layer(configuration, cell, direction, x, h, c):
+def existing_steps(lengths, steps, batch):
+    """Whether a sequence has a step, [steps, batch, 1]."""
+    lengths = np.full(batch, steps) if lengths is None else np.asarray(lengths)
+    return (np.arange(steps)[:, None] < lengths[None, :])[:, :, None]
+
+
+def run_layer(configuration, cell, direction, x, exists, h, c):
     """One layer, one direction over x [steps, batch, width]: outputs, last h and c, LayerRecord."""
     step_forward = CELLS[configuration.rnn_mode][0]
     steps, batch = x.shape[:2]
@@ -261,34 +272,36 @@ def run_layer(configuration, cell, direction, x, h, c):
     record = LayerRecord(*([None] * steps for _ in LayerRecord._fields))
     for t in time_order(direction, steps):
         record.h_before[t], record.c_before[t] = h, c
-        h, c, record.saved[t] = step_forward(cell, x[t], h, c)
-        record.unprojected[t] = h
-        for projection in cell.P:
-            h = np.dot(h, projection.T)
-        outputs[t] = h
+        new_h, new_c, record.saved[t] = step_forward(cell, x[t], h, c)
+        record.unprojected[t] = new_h
+        if cell.P:
+            new_h = np.dot(new_h, cell.P[0].T)
+        h = np.where(exists[t], new_h, h)
+        c = None if new_c is None else np.where(exists[t], new_c, c)
+        outputs[t] = np.where(exists[t], h, 0.0)
     return outputs, h, c, record
 
 
-def forward(configuration, input, input_h, input_c, params, masks=None):
+def forward(configuration, input, input_h, input_c, params, masks=None, lengths=None):
     """Runs the network.
 
     Args:
         configuration: Configuration.
-        input, input_h, input_c, params: arrays, see the module's docstring.
+        input, input_h, input_c, params, lengths: arrays, see the module's docstring.
         masks: None, or a list with one entry for each layer: None, or what the layer's input is
             multiplied with, [steps, batch, width] (zeros, and 1 / (1 - dropout)).
 
     Returns:
         output, output_h, output_c (None unless LSTM), tape for `backward`.
     """
-    x = np.asarray(input, np.float64)
+    exists = existing_steps(lengths, *np.shape(input)[:2])
+    x = np.where(exists, np.asarray(input, np.float64), 0.0)
     input_h, params = np.asarray(input_h, np.float64), np.asarray(params, np.float64)
     is_lstm = configuration.rnn_mode == "lstm"
     input_c = np.asarray(input_c, np.float64) if is_lstm else None
     masks = masks or [None] * configuration.num_layers
-    tape = Tape(configuration, params, masks, [], {})
-    output_h = np.zeros_like(input_h)
-    output_c = np.zeros_like(input_c) if is_lstm else None
+    tape = Tape(configuration, params, masks, exists, [], {})
+    output_h, output_c = np.zeros_like(input_h), np.zeros_like(input_c) if is_lstm else None
     for layer in range(configuration.num_layers):
         if masks[layer] is not None:
             x = x * masks[layer]
@@ -302,6 +315,7 @@ def forward(configuration, input, input_h, input_c, params, masks=None):
                 cell,
                 direction,
                 x,
+                exists,
                 input_h[index],
                 input_c[index] if is_lstm else None,
             )
@@ -332,11 +346,14 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
     record = tape.records[layer, direction]
     d_x = np.zeros_like(x)
     for t in reversed(list(time_order(direction, len(x)))):
-        h_before = record.h_before[t]
-        dh = dh + d_outputs[t]
-        for projection, d_projection in zip(cell.P, d_cell.P):
-            d_projection[...] += np.dot(dh.T, record.unprojected[t])
-            dh = np.dot(dh, projection)
+        h_before, exists = record.h_before[t], tape.exists[t]
+        # What reaches a step that does not exist passes it by.
+        later_dh, later_dc = dh, dc
+        dh = np.where(exists, dh + d_outputs[t], 0.0)
+        dc = None if dc is None else np.where(exists, dc, 0.0)
+        if cell.P:
+            d_cell.P[0][...] += np.dot(dh.T, record.unprojected[t])
+            dh = np.dot(dh, cell.P[0])
         d_input_side, d_state_side, dh, dc = step_backward(
             record.saved[t], h_before, record.c_before[t], dh, dc
         )
@@ -350,6 +367,8 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
             dh = dh + np.dot(d_state_side[gate], cell.R[gate])
             d_cell.R[gate][...] += np.dot(d_state_side[gate].T, h_before)
             d_cell.bR[gate][...] += d_state_side[gate].sum(axis=0)
+        dh = np.where(exists, dh, later_dh)
+        dc = None if dc is None else np.where(exists, dc, later_dc)
     return d_x, dh, dc
 
 
@@ -360,7 +379,7 @@ def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
         Gradients(input, input_h, input_c (None unless LSTM), params).
     """
     configuration = tape.configuration
-    width, is_lstm = configuration.output_size, configuration.rnn_mode == "lstm"
+    size, is_lstm = configuration.output_size, configuration.rnn_mode == "lstm"
     d_params = np.zeros_like(tape.params)
     d_outputs = np.asarray(output_backprop, np.float64)
     d_input_h = np.array(output_h_backprop, np.float64)
@@ -369,7 +388,7 @@ def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
         d_layer_input = np.zeros_like(tape.layer_inputs[layer])
         for direction in range(configuration.directions):
             index = layer * configuration.directions + direction
-            d_direction = d_outputs[:, :, direction * width : (direction + 1) * width]
+            d_direction = d_outputs[:, :, direction * size : (direction + 1) * size]
             d_c = d_input_c[index] if is_lstm else None
             d_x, d_input_h[index], d_c = run_layer_backward(
                 tape, layer, direction, d_direction, d_input_h[index], d_c, d_params

@@ -100,6 +100,61 @@ def test_backward_agrees_with_numeric_gradients(rnn_mode, direction, input_mode)
         np.testing.assert_allclose(found[name], gradient, rtol=0, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rnn_mode, num_proj", [(mode, 0) for mode in MODES] + [("lstm", 2)])
+def test_a_sequence_of_any_length_is_as_if_it_were_alone(rnn_mode, num_proj, direction):
+    configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 3, 4, num_proj)
+    steps, lengths = 5, [2, 0, 5, 4]
+    random = np.random.RandomState(3)
+    stacks, batch = 2 * configuration.directions, len(lengths)
+    output_width = configuration.directions * configuration.output_size
+    padded = {
+        "input": random.standard_normal((steps, batch, configuration.input_size)),
+        "output_backprop": random.standard_normal((steps, batch, output_width)),
+    }
+    for array in padded.values():
+        for sequence, length in enumerate(lengths):
+            array[length:, sequence] = np.nan
+    hidden, cells = (stacks, batch, configuration.output_size), (stacks, batch, 3)
+    states = {"h": random.standard_normal(hidden), "c": random.standard_normal(cells)}
+    backprops = {"h": random.standard_normal(hidden), "c": random.standard_normal(cells)}
+    params = random.uniform(-0.7, 0.7, reference.params_size(configuration))
+    mask = 2.0 * (random.uniform(size=(steps, batch, output_width)) < 0.5)
+
+    def run(sequences, length, lengths):
+        """All results for some of the sequences, cut to a number of steps."""
+        tape = reference.forward(
+            configuration,
+            padded["input"][:length, sequences],
+            states["h"][:, sequences],
+            states["c"][:, sequences],
+            params,
+            masks=[None, mask[:length, sequences]],
+            lengths=lengths,
+        )
+        gradients = reference.backward(
+            tape[3],
+            padded["output_backprop"][:length, sequences],
+            backprops["h"][:, sequences],
+            backprops["c"][:, sequences],
+        )
+        found = dict(zip(("output", "output_h", "output_c"), tape), **gradients._asdict())
+        return {name: array for name, array in found.items() if array is not None}
+
+    together = run(slice(None), steps, lengths)
+    d_params = np.zeros_like(params)
+    for sequence, length in enumerate(lengths):
+        alone = run(slice(sequence, sequence + 1), length, None)
+        d_params += alone.pop("params")
+        for name, expected in alone.items():
+            found = together[name][:, sequence : sequence + 1]
+            if name in ("output", "input"):
+                assert not found[length:].any(), name
+                found = found[:length]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=name)
+    np.testing.assert_allclose(together["params"], d_params, rtol=0, atol=1e-12)
+
+
 def test_skipped_input_is_the_identity_matrix():
     for rnn_mode, direction in itertools.product(MODES, DIRECTIONS):
         skip = reference.Configuration(rnn_mode, "skip_input", direction, 2, 3, 3)

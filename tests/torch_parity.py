@@ -12,27 +12,35 @@ import torch
 
 TOLERANCE = 1e-10
 
+# torch's names of the fields of reference.CellParameters; the third only with a projection.
+PARAMETERS = ("weight_ih", "weight_hh", "weight_hr", "bias_ih", "bias_hh")
+
 
 def random_arrays(configuration, batch, steps, seed):
     """input, input_h, input_c, params and the gradients at the three outputs."""
     random = np.random.RandomState(seed)
-    states = (configuration.num_layers * configuration.directions, batch, configuration.num_units)
-    outputs = (steps, batch, configuration.directions * configuration.num_units)
+    stacks = configuration.num_layers * configuration.directions
+    hidden, cells = (
+        (stacks, batch, configuration.output_size),
+        (stacks, batch, configuration.num_units),
+    )
+    outputs = (steps, batch, configuration.directions * configuration.output_size)
     arrays = [random.standard_normal((steps, batch, configuration.input_size))]
-    arrays += [random.standard_normal(states), random.standard_normal(states)]
+    arrays += [random.standard_normal(hidden), random.standard_normal(cells)]
     arrays += [random.uniform(-0.6, 0.6, reference.params_size(configuration))]
     arrays += [random.standard_normal(outputs)]
-    return arrays + [random.standard_normal(states), random.standard_normal(states)]
+    return arrays + [random.standard_normal(hidden), random.standard_normal(cells)]
 
 
 def stacked_gates(configuration, params, layer, direction):
-    """weight_ih, weight_hh, bias_ih, bias_hh as torch keeps them: the gates below one another."""
+    """What torch keeps, by name: the gates below one another."""
     cell = reference.cell_parameters(configuration, params, layer, direction)
     eye = np.eye(configuration.num_units)
-    return [
-        np.concatenate([eye if part is None else part for part in parts])
-        for parts in (cell.W, cell.R, cell.bW, cell.bR)
-    ]
+    return {
+        name: np.concatenate([eye if part is None else part for part in parts])
+        for name, parts in zip(PARAMETERS, cell)
+        if parts
+    }
 
 
 def torch_layer(configuration, params, layer):
@@ -41,11 +49,12 @@ def torch_layer(configuration, params, layer):
     options = {"bidirectional": configuration.directions == 2}
     if kind is torch.nn.RNN:
         options["nonlinearity"] = configuration.rnn_mode[len("rnn_") :]
+    if configuration.num_proj:
+        options["proj_size"] = configuration.num_proj
     module = kind(configuration.width(layer), configuration.num_units, **options).double()
     for direction in range(configuration.directions):
         suffix = "_l0" + ("_reverse" if direction else "")
-        values = stacked_gates(configuration, params, layer, direction)
-        for name, value in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), values):
+        for name, value in stacked_gates(configuration, params, layer, direction).items():
             getattr(module, name + suffix).data = torch.from_numpy(value.copy())
     return module
 
@@ -57,16 +66,27 @@ def torch_params_gradient(configuration, modules):
         for direction in range(configuration.directions):
             suffix = "_l0" + ("_reverse" if direction else "")
             cell = reference.cell_parameters(configuration, gradient, layer, direction)
-            for name, parts in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), cell):
+            for name, parts in zip(PARAMETERS, cell):
+                if not parts:
+                    continue
                 whole = getattr(module, name + suffix).grad.numpy()
-                for part, value in zip(parts, np.split(whole, configuration.gates)):
+                for part, value in zip(parts, np.split(whole, len(parts))):
                     if part is not None:
                         part[...] = value
     assert not np.isnan(gradient).any()
     return gradient
 
 
-def run_torch(configuration, arrays, masks):
+def run_module(module, x, states, lengths):
+    """One module on x [steps, batch, width], packed where there are lengths."""
+    if lengths is None:
+        return module(x, states)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    packed, states = module(packed, states)
+    return torch.nn.utils.rnn.pad_packed_sequence(packed, total_length=len(x))[0], states
+
+
+def run_torch(configuration, arrays, masks, lengths):
     """Outputs, states and gradients, as a dict of NumPy arrays."""
     inputs = [torch.from_numpy(array).requires_grad_() for array in arrays[:3]]
     x, directions = inputs[0], configuration.directions
@@ -77,10 +97,10 @@ def run_torch(configuration, arrays, masks):
         rows = slice(layer * directions, (layer + 1) * directions)
         modules.append(torch_layer(configuration, arrays[3], layer))
         if configuration.rnn_mode == "lstm":
-            x, (h, c) = modules[-1](x, (inputs[1][rows], inputs[2][rows]))
+            x, (h, c) = run_module(modules[-1], x, (inputs[1][rows], inputs[2][rows]), lengths)
             last_c.append(c)
         else:
-            x, h = modules[-1](x, inputs[1][rows])
+            x, h = run_module(modules[-1], x, inputs[1][rows], lengths)
         last_h.append(h)
     found = {"output": x, "output_h": torch.cat(last_h)}
     if last_c:
@@ -98,16 +118,18 @@ def run_torch(configuration, arrays, masks):
     return found
 
 
-def run_reference(configuration, arrays, masks):
+def run_reference(configuration, arrays, masks, lengths):
     """The same from the reference."""
-    output, output_h, output_c, tape = reference.forward(configuration, *arrays[:4], masks=masks)
+    output, output_h, output_c, tape = reference.forward(
+        configuration, *arrays[:4], masks=masks, lengths=lengths
+    )
     gradients = reference.backward(tape, *arrays[4:])
     found = {"output": output, "output_h": output_h, "output_c": output_c}
     found.update(("d_" + name, value) for name, value in gradients._asdict().items())
     return {name: value for name, value in found.items() if value is not None}
 
 
-def check(configuration, batch, steps, with_masks, seed):
+def check(configuration, batch, steps, with_masks, with_lengths, seed):
     """Compares one configuration; returns the largest relative error."""
     random = np.random.RandomState(seed + 1000)
     masks = [None] * configuration.num_layers
@@ -115,37 +137,43 @@ def check(configuration, batch, steps, with_masks, seed):
         kept = random.uniform(size=(steps, batch, configuration.width(layer))) < 0.6
         masks[layer] = kept / 0.6
     arrays = random_arrays(configuration, batch, steps, seed)
-    ours = run_reference(configuration, arrays, masks)
-    theirs = run_torch(configuration, arrays, masks)
+    # torch packs no sequence of length 0.
+    lengths = random.randint(1, steps + 1, batch) if with_lengths else None
+    ours = run_reference(configuration, arrays, masks, lengths)
+    theirs = run_torch(configuration, arrays, masks, lengths)
     assert sorted(ours) == sorted(theirs)
     worst = 0.0
     for name, value in theirs.items():
         assert ours[name].shape == value.shape, (name, ours[name].shape, value.shape)
         error = np.abs(ours[name] - value).max() / (np.abs(value).max() or 1.0)
-        assert error < TOLERANCE, (configuration, batch, steps, with_masks, seed, name, error)
+        assert error < TOLERANCE, (configuration, batch, steps, masks, lengths, seed, name, error)
         worst = max(worst, error)
     return worst
 
 
 def main():
-    """All modes, input modes, directions and 1 to 3 layers, with and without dropout masks."""
+    """All modes, input modes, directions and 1 to 3 layers, dropout masks or not, lengths or not."""
     table = itertools.product(
-        ("lstm", "gru", "rnn_relu", "rnn_tanh"),
+        (("lstm", False), ("lstm", True), ("gru", False), ("rnn_relu", False), ("rnn_tanh", False)),
         ("linear_input", "skip_input", "auto_select"),
         ("unidirectional", "bidirectional"),
         (1, 2, 3),
         ((1, 1, 1, 1), (3, 4, 2, 5), (7, 5, 3, 4)),
         (False, True),
+        (False, True),
     )
     worst, count = 0.0, 0
-    for seed, (mode, input_mode, direction, layers, sizes, with_masks) in enumerate(table):
+    for seed, row in enumerate(table):
+        (mode, projects), input_mode, direction, layers, sizes, with_masks, with_lengths = row
         units, input_size, batch, steps = sizes
+        if projects and units == 1:
+            continue
         if input_mode == "skip_input" or (input_mode == "auto_select" and with_masks):
             input_size = units
         configuration = reference.Configuration(
-            mode, input_mode, direction, layers, units, input_size
+            mode, input_mode, direction, layers, units, input_size, units // 2 if projects else 0
         )
-        worst = max(worst, check(configuration, batch, steps, with_masks, seed))
+        worst = max(worst, check(configuration, batch, steps, with_masks, with_lengths, seed))
         count += 1
     print(f"{count} configurations, largest relative error {worst:.1e}")
 
