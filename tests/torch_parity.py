@@ -20,10 +20,8 @@ def random_arrays(configuration, batch, steps, seed):
     """input, input_h, input_c, params and the gradients at the three outputs."""
     random = np.random.RandomState(seed)
     stacks = configuration.num_layers * configuration.directions
-    hidden, cells = (
-        (stacks, batch, configuration.output_size),
-        (stacks, batch, configuration.num_units),
-    )
+    hidden = (stacks, batch, configuration.output_size)
+    cells = (stacks, batch, configuration.num_units)
     outputs = (steps, batch, configuration.directions * configuration.output_size)
     arrays = [random.standard_normal((steps, batch, configuration.input_size))]
     arrays += [random.standard_normal(hidden), random.standard_normal(cells)]
@@ -152,7 +150,7 @@ def check(configuration, batch, steps, with_masks, with_lengths, seed):
 
 
 def main():
-    """All modes, input modes, directions and 1 to 3 layers, dropout masks or not, lengths or not."""
+    """All modes, input modes, directions, 1 to 3 layers, with and without masks and lengths."""
     table = itertools.product(
         (("lstm", False), ("lstm", True), ("gru", False), ("rnn_relu", False), ("rnn_tanh", False)),
         ("linear_input", "skip_input", "auto_select"),
