@@ -44,7 +44,7 @@ def draw(results, title, path):
     axes.set_yticklabels(
         ["%s, %s, %s" % (row.short, row.dtype, row.kind) for row in rows], fontsize=8
     )
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_ylim(max(1, len(rows)) - 0.5, -0.5)
     axes.set_xlabel("time of ours / time of the peer   (left of 1: ours is faster)")
     axes.set_title(title, fontsize=10)
     axes.grid(axis="y", color="black", alpha=0.08)

@@ -155,6 +155,8 @@ def write_results(folder, versions, arguments, results, left_out):
         "left_out": left_out,
     }
     text = describe(results)
+    if arguments.device == "cpu":
+        text = "A dry run on a CPU: it tries the program, its numbers mean nothing.\n\n" + text
     if left_out:
         text += "\nLeft out, as the time was up:\n\n" + "".join("- %s\n" % key for key in left_out)
     for name, content in [

@@ -170,11 +170,16 @@ def describe(results):
             "Widest spread (quartiles' distance over the median): %.1f%%, %s."
             % (100 * widest[0], widest[1])
         )
-    reasons = sorted(
-        {"- %s, %s: %s" % (r["peer"], r["key"], r["reason"]) for r in results if "reason" in r}
-    )
+    reasons = collections.OrderedDict()
+    for result in results:
+        if "reason" in result:
+            reasons.setdefault((result["peer"], result["reason"]), []).append(result["key"])
     if reasons:
-        parts.append("Could not run:\n\n" + "\n".join(reasons))
+        lines = [
+            "- %s: %s (%s)" % (peer, reason, "; ".join(keys))
+            for (peer, reason), keys in reasons.items()
+        ]
+        parts.append("Could not run:\n\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 

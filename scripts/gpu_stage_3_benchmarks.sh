@@ -1,0 +1,19 @@
+#!/bin/bash
+# On a GPU machine, third: the benchmark; with the peers in TensorFlow if stage 2 unpacked it. Ends
+# within 9 minutes; what there is no time for is named in the results.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+stage=stage_3_benchmarks
+. scripts/gpu_stage.sh
+: > "$results/status.txt"
+
+peers=(core cudnn torch)
+if find_tensorflow; then
+    peers+=(tensorflow)
+else
+    echo "TensorFlow is not there: its peers are NOT RUN"
+fi
+within 60 versions "$TORCH_PYTHON" scripts/gpu_versions.py "$results/versions.json"
+within 460 benchmark "$TORCH_PYTHON" benchmarks/gpu/run.py --peers "${peers[@]}" --time-budget 380 \
+    --output "$results" "$@"
+finish

@@ -1,0 +1,89 @@
+#!/bin/bash
+# make pack-gpu: makes .gpu/, all that a bare GPU machine needs to test and measure this project: the
+# core library, the package with the op library for TensorFlow 2.21, tests, benchmarks and the
+# scripts gpu_stage_*.sh. The machine is x86-64 and has PyTorch with CUDA, pytest, and for the plots
+# tqdm and matplotlib. docs/gpu/README.md says how to go on.
+#
+#   scripts/pack_for_gpu.sh [--tensorflow [PIECE_MB]]
+#
+# --tensorflow: also TensorFlow 2.21 with CUDA's runtime for Python $GPU_PYTHON_VERSION (3.12), as
+#   .gpu/tensorflow/tensorflow.tar.xz.00, .01, ... of PIECE_MB (56) megabytes, for a machine that
+#   can install nothing; takes some minutes.
+# $TENSORFLOW_PYTHON: a Python with TensorFlow 2.21 to build the op library for; without it the
+#   environment of `make test` is made.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset PYTHONPATH
+. scripts/environments.sh
+
+with_tensorflow=""
+piece_mb=56
+if [ "${1:-}" = --tensorflow ]; then
+    with_tensorflow=1
+    piece_mb="${2:-$piece_mb}"
+elif [ -n "${1:-}" ]; then
+    fail "unknown argument $1; see the head of $0"
+fi
+[ "$(uname -m)" = x86_64 ] || fail "the libraries are for x86-64, but this machine is $(uname -m)"
+
+target=.gpu
+mkdir -p "$target"
+
+say "Core library"
+cp "$(bash scripts/build_core_library.sh)" "$target/"
+
+say "Op library for $TENSORFLOW"
+python="${TENSORFLOW_PYTHON:-}"
+if [ -z "$python" ]; then
+    base="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"
+    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
+    make_environment .venv/test-tf2.21 "$base" test $TENSORFLOW
+    python=.venv/test-tf2.21/bin/python
+fi
+rm -rf "$target/site"
+mkdir -p "$target/site/cudnn_rnn"
+cp cudnn_rnn/*.py "$target/site/cudnn_rnn/"
+rm -f "$target/site/cudnn_rnn/"*.so
+"$python" - "$target/site/cudnn_rnn/_cudnn_rnn_ops.so" <<'PY'
+import sys
+sys.path.insert(0, ".")
+import build_support
+build_support.build_library(sys.argv[1], ".build/op-library-for-gpu")
+PY
+
+say "Tests, benchmarks, scripts"
+for folder in tests benchmarks scripts docs/gpu; do
+    rm -rf "${target:?}/$folder"
+    mkdir -p "$target/$(dirname "$folder")"
+    cp -r "$folder" "$target/$folder"
+done
+find "$target" -name __pycache__ -prune -exec rm -rf {} +
+{
+    git describe --always --dirty 2>/dev/null || echo "not from git"
+    date -u +%Y-%m-%d
+} > "$target/PACKED"
+
+if [ -n "$with_tensorflow" ]; then
+    version="${GPU_PYTHON_VERSION:-3.12}"
+    python="$(PYTHON='' find_python "$version")" || fail "--tensorflow needs Python $version, that of the GPU machine (GPU_PYTHON_VERSION changes it)"
+    say "TensorFlow for Python $version (downloads about 1 GB, then compresses for some minutes)"
+    work="$(mktemp -d)"
+    trap 'rm -rf "$work"' EXIT
+    site="$work/site"
+    "$python" -m venv "$work/venv"
+    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
+    pip_install "$work/venv" --target "$site" --no-compile $TENSORFLOW nvidia-cuda-runtime-cu12
+    # The machine has its own numpy. Headers, compilers and tests are not needed to run a graph.
+    rm -rf "$site"/tensorflow/include "$site"/clang "$site"/numpy "$site"/numpy.libs \
+        "$site"/numpy-*.dist-info "$site"/bin "$site"/pip "$site"/setuptools "$site"/pkg_resources
+    find "$site" -type d \( -name __pycache__ -o -name tests \) -prune -exec rm -rf {} +
+    find "$site" -name '*.so*' -type f -size +4M -exec strip --strip-unneeded {} \; 2>/dev/null || true
+    rm -rf "$target/tensorflow"
+    mkdir "$target/tensorflow"
+    tar -C "$site" -cf - . | xz -T0 -6 -c |
+        split -d -a 2 -b "${piece_mb}M" - "$target/tensorflow/tensorflow.tar.xz."
+    (cd "$target/tensorflow" && sha256sum tensorflow.tar.xz.* > SHA256SUMS)
+fi
+
+say "Packed"
+du -sh "$target"/* | sort -k 2

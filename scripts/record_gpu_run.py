@@ -1,0 +1,124 @@
+"""Makes docs/gpu/<date>-<gpu>.md, and the picture beside it, from the results of a run on a GPU.
+
+    python scripts/record_gpu_run.py .gpu/results [docs/gpu]
+
+The argument is the folder with stage_1_core, stage_2_tensorflow and stage_3_benchmarks, those of
+them that were run. Nothing is written that is not in there: a stage that is missing is recorded as
+not run.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import sys
+import xml.etree.ElementTree as ElementTree
+
+STAGES = [
+    ("stage_1_core", "The core without TensorFlow, against torch.nn"),
+    ("stage_2_tensorflow", "The ops in TensorFlow"),
+    ("stage_3_benchmarks", "Speed"),
+]
+
+
+def read(path):
+    """A file's text, or None."""
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def count_tests(path):
+    """A line such as "9 tests: 8 passed, 1 failed, 0 errors, 0 skipped" from a JUnit file."""
+    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        for name in totals:
+            totals[name] += int(suite.get(name, 0))
+    passed = totals["tests"] - totals["failures"] - totals["errors"] - totals["skipped"]
+    return "%d tests: %d passed, %d failed, %d errors, %d skipped" % (
+        totals["tests"],
+        passed,
+        totals["failures"],
+        totals["errors"],
+        totals["skipped"],
+    )
+
+
+def failed_tests(path):
+    """Names of the tests that failed."""
+    return [
+        "%s.%s" % (case.get("classname"), case.get("name"))
+        for case in ElementTree.parse(path).getroot().iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+
+
+def describe_stage(folder, title):
+    """The Markdown section of a stage."""
+    parts = ["## " + title]
+    status = read(os.path.join(folder, "status.txt"))
+    if status is None:
+        return "\n\n".join(parts + ["Not run."])
+    rows = [line.rsplit(" ", 1) for line in status.splitlines()]
+    results = {"0": "passed", "run": "not run", "124": "stopped, the time was up"}
+    lines = ["| part | result |", "| --- | --- |"]
+    for name, code in rows:
+        name = name.replace(" not", "")
+        lines.append("| %s | %s |" % (name, results.get(code, "FAILED (%s)" % code)))
+    parts.append("\n".join(lines))
+    for path in sorted(glob.glob(os.path.join(folder, "*.xml"))):
+        name = os.path.splitext(os.path.basename(path))[0]
+        parts.append("%s: %s." % (name, count_tests(path)))
+        failed = failed_tests(path)
+        if failed:
+            parts.append("Failed:\n\n" + "\n".join("- `%s`" % test for test in failed))
+    for name in ("doctor.log", "compute_sanitizer.log"):
+        text = read(os.path.join(folder, name))
+        if text:
+            kept = "\n".join(text.strip().splitlines()[-30:])
+            parts.append("%s ends:\n\n```\n%s\n```" % (name, kept))
+    table = read(os.path.join(folder, "table.md"))
+    if table:
+        parts.append(table.strip())
+    return "\n\n".join(parts)
+
+
+def record(results, target):
+    """Writes the page; returns its path."""
+    versions = {}
+    for stage, _ in STAGES:
+        text = read(os.path.join(results, stage, "versions.json"))
+        if text:
+            versions.update(json.loads(text))
+    if not versions:
+        raise SystemExit("no versions.json in any stage of %s: nothing to record" % results)
+    if "gpu" not in versions:
+        raise SystemExit("this run saw no GPU (nvidia-smi): nothing to record")
+    gpu = re.sub(r"[^a-z0-9]+", "-", versions["gpu"].lower()).strip("-")
+    name = "%s-%s" % (versions["date"], gpu)
+    lines = ["| what | version |", "| --- | --- |"]
+    lines += [
+        "| %s | %s |" % (key.replace("_", " "), value)
+        for key, value in sorted(versions.items())
+        if not key.endswith("_missing")
+    ]
+    parts = ["# %s, %s" % (versions["gpu"], versions["date"]), "\n".join(lines)]
+    parts += [describe_stage(os.path.join(results, stage), title) for stage, title in STAGES]
+    os.makedirs(target, exist_ok=True)
+    picture = os.path.join(results, "stage_3_benchmarks", "ratios.png")
+    if os.path.exists(picture):
+        shutil.copy(picture, os.path.join(target, name + ".png"))
+        parts.append("![time of ours over time of the peer](%s.png)" % name)
+    path = os.path.join(target, name + ".md")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n\n".join(parts) + "\n")
+    return path
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        raise SystemExit(__doc__)
+    default = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs/gpu")
+    print(record(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else default))

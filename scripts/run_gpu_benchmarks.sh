@@ -1,0 +1,24 @@
+#!/bin/bash
+# make bench-gpu: our kernels against bare cuDNN, torch.nn and TensorFlow's own. --help says more.
+# $TORCH_PYTHON (torch with CUDA, numpy, tqdm, matplotlib) and $TENSORFLOW_PYTHON (TensorFlow and this
+# package) choose the Pythons; without them environments are made.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/environments.sh
+
+if [ -z "${TORCH_PYTHON:-}" ]; then
+    python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
+    make_requirements .venv/torch-benchmark "$python" "${TORCH:-torch==2.13.0}" numpy tqdm matplotlib
+    TORCH_PYTHON=.venv/torch-benchmark/bin/python
+fi
+if [ -z "${TENSORFLOW_PYTHON:-}" ]; then
+    python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"
+    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
+    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+    TENSORFLOW_PYTHON="$PWD/.venv/test-tf2.21/bin/python"
+fi
+if [ -z "${CUDNN_RNN_CORE_LIBRARY:-}" ]; then
+    CUDNN_RNN_CORE_LIBRARY="$(bash scripts/build_core_library.sh)"
+fi
+export TENSORFLOW_PYTHON CUDNN_RNN_CORE_LIBRARY
+exec "$TORCH_PYTHON" benchmarks/gpu/run.py "$@"
