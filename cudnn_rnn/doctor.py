@@ -26,6 +26,12 @@ _INSTRUCTION_SETS = [
 ]
 _INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 
+_PROVIDERS = {
+    "cudnn_rnn": "this package's, which call cuDNN",
+    "tensorflow": "TensorFlow's own",
+    "none": "nobody's: on a GPU an RNN op cannot run",
+}
+
 # The trials: programs that write a JSON object to the file that is their argument.
 
 _ASK_TENSORFLOW = """
@@ -100,11 +106,9 @@ def gpu_report(library_path):
 
 
 def kernels_in_charge():
-    """Returns (whose kernels run an RNN op on a GPU, why), two texts, or (None, None)."""
-    try:
-        from cudnn_rnn import gpu
-    except ImportError:
-        return None, None
+    """Returns (whose kernels run an RNN op on a GPU: a key of `_PROVIDERS`, why), two texts."""
+    from cudnn_rnn import gpu
+
     return gpu.kernels_in_charge()
 
 
@@ -182,8 +186,10 @@ class Doctor:
             self._fact("cuDNN", "this op library has no GPU part")
         else:
             self._fact("cuDNN", found["report"])
-        if found["kernels"]:
-            self._fact("Kernels", "%s: %s" % (found["kernels"], found["reason"]))
+        kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
+        if found["reason"] != found["report"]:
+            kernels += "\n" + found["reason"]
+        self._fact("GPU kernels", kernels)
         if not found["devices"]:
             self._print("Nothing is broken by that: RNNs run on the CPU.")
 

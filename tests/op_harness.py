@@ -65,6 +65,7 @@ class Network:
         version=1,
         time_major=True,
         kernel_label="",
+        device="/cpu:0",
     ):
         self.is_lstm = configuration.rnn_mode == "lstm"
         self.placeholders = {}
@@ -80,35 +81,38 @@ class Network:
                 lengths = self._placeholder("sequence_lengths", tf.int32)
                 only_v3 = dict(sequence_lengths=lengths, time_major=time_major)
                 only_v3.update(num_proj=configuration.num_proj)
-            node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(
-                input=inputs["input"],
-                input_h=inputs["input_h"],
-                input_c=inputs.get("input_c", tf.constant([], dtype)),
-                params=inputs["params"],
-                dropout=dropout,
-                seed=seed,
-                seed2=seed2,
-                is_training=is_training,
-                **dict(model_attributes(configuration), **only_v3),
-            )
+            no_input_c = tf.constant([], dtype)
+            with tf.device(device):
+                node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(
+                    input=inputs["input"],
+                    input_h=inputs["input_h"],
+                    input_c=inputs.get("input_c", no_input_c),
+                    params=inputs["params"],
+                    dropout=dropout,
+                    seed=seed,
+                    seed2=seed2,
+                    is_training=is_training,
+                    **dict(model_attributes(configuration), **only_v3),
+                )
             self.fetches = dict(zip(FORWARD, node))
             self.raw_outputs = node
             if not self.is_lstm:
                 del self.fetches["output_c"]
             if is_training:
-                self._add_gradients(inputs, dtype)
+                self._add_gradients(inputs, dtype, device)
         self.session = tf.Session(graph=graph, config=config or session_config())
 
     def _placeholder(self, name, dtype):
         self.placeholders[name] = tf.placeholder(dtype, name=name)
         return self.placeholders[name]
 
-    def _add_gradients(self, inputs, dtype):
+    def _add_gradients(self, inputs, dtype, device):
         names = list(self.fetches)
         backprops = [self._placeholder(name + "_backprop", dtype) for name in names]
-        gradients = tf.gradients(
-            [self.fetches[name] for name in names], list(inputs.values()), backprops
-        )
+        with tf.device(device):
+            gradients = tf.gradients(
+                [self.fetches[name] for name in names], list(inputs.values()), backprops
+            )
         self.fetches.update(zip(["d_" + name for name in inputs], gradients))
 
     def run(self, arrays, names=None):
@@ -160,7 +164,9 @@ def run_reference_by_sequence(configuration, arrays, lengths):
         alone.update((name, alone[name][:length]) for name in by_step if name in alone)
         for name, value in run_reference(configuration, alone).items():
             if name in ("output", "d_input"):
-                value = np.pad(value, [(0, len(arrays["input"]) - length), (0, 0), (0, 0)], "constant")
+                value = np.pad(
+                    value, [(0, len(arrays["input"]) - length), (0, 0), (0, 0)], "constant"
+                )
             results.setdefault(name, []).append(value)
     return {
         name: sum(values) if name == "d_params" else np.concatenate(values, axis=1)

@@ -140,8 +140,8 @@ def test_what_the_gpu_part_says_is_printed(monkeypatch):
     found = {
         "devices": ["device: 0, name: A GPU"],
         "report": "cuDNN 9.1.0: here\nGPU 0: A GPU",
-        "kernels": "cudnn_rnn",
-        "reason": "it found cuDNN",
+        "kernels": "tensorflow",
+        "reason": "CUDNN_RNN_GPU_KERNELS=tensorflow.",
     }
     lines = []
     monkeypatch.setattr(doctor, "run_trial", lambda program: (found, None))
@@ -149,7 +149,7 @@ def test_what_the_gpu_part_says_is_printed(monkeypatch):
     patient._examine_gpu({"is_cuda_build": True})
     text = "\n".join(lines)
     assert patient.problems == 0 and "Nothing is broken" not in text
-    for part in ("device: 0, name: A GPU", "cuDNN 9.1.0: here", "cudnn_rnn: it found cuDNN"):
+    for part in (found["devices"][0], "cuDNN 9.1.0: here", "TensorFlow's own", found["reason"]):
         assert part in text
 
 

@@ -1,7 +1,7 @@
 """Which device the tests of this folder use. `make test-gpu` runs them; `make test` does not.
 
-They run on the GPU, and without one they fail. `--core-device=cpu` runs what of
-test_core_*.py is not about GPUs on the core's CPU plan instead.
+They run on the GPU, and without one they fail. `--core-device=cpu` runs what is not about GPUs
+with the CPU's kernels instead.
 """
 
 import os
@@ -14,18 +14,18 @@ def pytest_addoption(parser):
         "--core-device",
         choices=["cuda", "cpu"],
         default="cuda",
-        help="what test_core_*.py run the core on (default: cuda)",
+        help="what the tests run the kernels on (default: cuda)",
     )
     parser.addoption(
         "--core-cases",
         choices=["all", "some"],
         default="all",
-        help="some: a few cases of each kind, for tools under which everything is slow",
+        help="some: a few of the table of the core, for tools under which everything is slow",
     )
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "gpu_only: not for the CPU plan (--core-device=cpu)")
+    config.addinivalue_line("markers", "gpu_only: not with --core-device=cpu")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -77,3 +77,20 @@ def core(device):
         library.open_gpu()
         print(library.gpu_report())
     return library
+
+
+@pytest.fixture(scope="session")
+def op_device(pytestconfig):
+    """The TensorFlow device of the ops; without it the run ends and has failed."""
+    if pytestconfig.getoption("core_device") == "cpu":
+        return "/cpu:0"
+    import tensorflow as tf
+
+    if not tf.config.list_physical_devices("GPU"):
+        pytest.exit(
+            f"these tests need a GPU that TensorFlow {tf.__version__} can use, and it finds none;"
+            " TF_CPP_MIN_LOG_LEVEL=0 makes it say which library it lacks. Without a GPU,"
+            " --core-device=cpu runs the CPU's kernels through the same tests.",
+            returncode=1,
+        )
+    return "/gpu:0"
