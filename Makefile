@@ -29,6 +29,10 @@ help:
 	@echo "  make cudnn-test-sanitized              the same with the sanitizers"
 	@echo "  make declarations                      what is declared of cuDNN, against NVIDIA's headers"
 	@echo "  make torch-parity                      the tests' NumPy reference against PyTorch"
+	@echo "  make test-gpu                          the tests that run on a GPU; without one they fail"
+	@echo "  make test-gpu ARGS=--core-device=cpu   the core's CPU plan through the same tests, against PyTorch"
+	@echo "  make bench-gpu                         speed on a GPU against cuDNN itself, PyTorch and TensorFlow"
+	@echo "  make pack-gpu                          all of that for a GPU machine that can build nothing: docs/gpu"
 	@echo "  make lint, make format                 check, or correct, the style"
 	@echo "  make clean                             removes what these commands built"
 	@echo
@@ -58,6 +62,15 @@ declarations:
 torch-parity:
 	@bash scripts/run_torch_parity.sh
 
+test-gpu:
+	@bash scripts/run_gpu_tests.sh $(ARGS)
+
+bench-gpu:
+	@bash scripts/run_gpu_benchmarks.sh $(ARGS)
+
+pack-gpu:
+	@bash scripts/pack_for_gpu.sh $(ARGS)
+
 lint:
 	@bash scripts/lint.sh
 
@@ -65,6 +78,6 @@ format:
 	@bash scripts/lint.sh --fix
 
 clean:
-	rm -rf .venv .build build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
+	rm -rf .venv .build .gpu build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
 	rm -f cudnn_rnn/_cudnn_rnn_ops.so cudnn_rnn/_build_info.json bazel-*
 	find cudnn_rnn tests examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,8 @@
 """Statistics, table, verdicts, picture and turn-taking of benchmarks/gpu, on made-up times."""
 
+import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -193,3 +195,63 @@ def test_picture(tmp_path):
         assert file.read(4) == b"\x89PNG"
     draw([], "nothing", str(tmp_path / "empty.png"))
     assert (tmp_path / "empty.png").exists()
+
+
+def write_run(folder):
+    """Results of stages 1 and 3, one test failed."""
+    for stage in ("stage_1_core", "stage_3_benchmarks"):
+        (folder / stage).mkdir()
+        (folder / stage / "versions.json").write_text(
+            json.dumps({"date": "2001-02-03", "gpu": "NVIDIA X200 (PCIe)", "driver": "999.1"})
+        )
+        (folder / stage / "status.txt").write_text("all_cases 1\ncompute_sanitizer not run\n")
+    (folder / "stage_1_core" / "all_cases.xml").write_text(
+        '<testsuites><testsuite tests="3" failures="1" errors="0" skipped="0">'
+        '<testcase classname="c" name="good"/><testcase classname="c" name="good2"/>'
+        '<testcase classname="c" name="bad"><failure>no</failure></testcase>'
+        "</testsuite></testsuites>"
+    )
+    (folder / "stage_3_benchmarks" / "table.md").write_text("| a table |\n")
+    (folder / "stage_3_benchmarks" / "ratios.png").write_bytes(b"a picture")
+
+
+def record_run(*arguments):
+    script = os.path.join(os.path.dirname(FOLDER), "scripts", "record_gpu_run.py")
+    process = subprocess.run(
+        [sys.executable, script] + [str(argument) for argument in arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    return process.returncode, process.stdout
+
+
+def test_record_of_a_run(tmp_path):
+    write_run(tmp_path)
+    status, printed = record_run(tmp_path, tmp_path / "docs")
+    assert status == 0, printed
+    assert printed.strip() == str(tmp_path / "docs" / "2001-02-03-nvidia-x200-pcie.md")
+    with open(printed.strip()) as file:
+        text = file.read()
+    for part in [
+        "# NVIDIA X200 (PCIe), 2001-02-03",
+        "| driver | 999.1 |",
+        "| all_cases | FAILED (1) |",
+        "| compute_sanitizer | not run |",
+        "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 skipped.",
+        "- `c.bad`",
+        "## The ops in TensorFlow\n\nNot run.",
+        "| a table |",
+        "(2001-02-03-nvidia-x200-pcie.png)",
+    ]:
+        assert part in text, (part, text)
+    assert (tmp_path / "docs" / "2001-02-03-nvidia-x200-pcie.png").exists()
+
+
+def test_nothing_is_recorded_of_a_run_without_a_gpu(tmp_path):
+    write_run(tmp_path)
+    for stage in ("stage_1_core", "stage_3_benchmarks"):
+        (tmp_path / stage / "versions.json").write_text('{"date": "2001-02-03"}')
+    status, printed = record_run(tmp_path, tmp_path / "docs")
+    assert status != 0 and "saw no GPU" in printed
+    assert not (tmp_path / "docs").exists()
