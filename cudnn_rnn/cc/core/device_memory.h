@@ -16,11 +16,18 @@ class DeviceMemory {
   virtual void* data() = 0;
 };
 
+enum class MemoryNeed {
+  kRequired,
+  // Its lack is no failure: nobody should wait for it, or complain.
+  kOptional,
+};
+
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
   // Aligned to 256 bytes. Fails with kResourceExhausted where there is not enough.
-  virtual Status Allocate(int64_t bytes, std::unique_ptr<DeviceMemory>* memory) = 0;
+  virtual Status Allocate(int64_t bytes, MemoryNeed need,
+                          std::unique_ptr<DeviceMemory>* memory) = 0;
 };
 
 }  // namespace cudnn_rnn

@@ -44,8 +44,8 @@ class TrialRun {
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
     std::shared_ptr<DropoutState> dropout;
     if (DropsOut(trial_.config, options_.is_training)) {
-      CUDNN_RNN_RETURN_IF_ERROR(
-          DropoutState::Create(queue, trial_.config, trial_.allocator, &dropout));
+      CUDNN_RNN_RETURN_IF_ERROR(DropoutState::Create(queue, trial_.config, MemoryNeed::kOptional,
+                                                     trial_.allocator, &dropout));
     }
     CudnnPlan::Choices choices = trial_.choices;
     choices.algorithm = algorithm;
@@ -88,7 +88,7 @@ class TrialRun {
     *pointer = nullptr;
     if (bytes == 0) return Status();
     std::unique_ptr<DeviceMemory> memory;
-    CUDNN_RNN_RETURN_IF_ERROR(trial_.allocator->Allocate(bytes, &memory));
+    CUDNN_RNN_RETURN_IF_ERROR(trial_.allocator->Allocate(bytes, MemoryNeed::kOptional, &memory));
     CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(memory->data(), bytes));
     *pointer = memory->data();
     memories_.push_back(std::move(memory));

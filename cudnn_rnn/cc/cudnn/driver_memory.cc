@@ -26,7 +26,7 @@ class DriverMemory : public DeviceMemory {
 
 }  // namespace
 
-Status DriverAllocator::Allocate(int64_t bytes, std::unique_ptr<DeviceMemory>* memory) {
+Status DriverAllocator::Allocate(int64_t bytes, MemoryNeed, std::unique_ptr<DeviceMemory>* memory) {
   GpuQueue queue(runtime_, stream_, Concatenate("allocating ", bytes, " bytes"));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   DeviceAddress address = 0;

@@ -11,7 +11,7 @@ namespace cudnn_rnn {
 class DriverAllocator : public DeviceAllocator {
  public:
   DriverAllocator(GpuRuntime* runtime, void* stream) : runtime_(runtime), stream_(stream) {}
-  Status Allocate(int64_t bytes, std::unique_ptr<DeviceMemory>* memory) override;
+  Status Allocate(int64_t bytes, MemoryNeed need, std::unique_ptr<DeviceMemory>* memory) override;
 
  private:
   GpuRuntime* const runtime_;

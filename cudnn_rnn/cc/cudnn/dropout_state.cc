@@ -8,14 +8,14 @@ DropoutState::DropoutState(const RnnConfig& config)
       seed_(static_cast<uint64_t>(config.seed) ^
             static_cast<uint64_t>(config.seed2) * 0x9e3779b97f4a7c15ull) {}
 
-Status DropoutState::Create(const GpuQueue& queue, const RnnConfig& config,
+Status DropoutState::Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
                             DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state) {
   std::shared_ptr<DropoutState> created(new DropoutState(config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CUDNN_RNN_CUDNN_CALL(queue, cudnnDropoutGetStatesSize, queue.handle(), &created->bytes_));
   const int64_t bytes = static_cast<int64_t>(created->bytes_);
-  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, &created->states_));
-  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, &created->origin_));
+  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->states_));
+  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->origin_));
   DropoutDescriptor descriptor;
   CUDNN_RNN_RETURN_IF_ERROR(descriptor.Create(queue, "cudnnCreateDropoutDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(

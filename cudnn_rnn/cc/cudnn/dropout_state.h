@@ -16,8 +16,8 @@ namespace cudnn_rnn {
 
 class DropoutState {
  public:
-  static Status Create(const GpuQueue& queue, const RnnConfig& config, DeviceAllocator* allocator,
-                       std::shared_ptr<DropoutState>* state);
+  static Status Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
+                       DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state);
 
   // Sets a descriptor to this state; no work on the device.
   Status Attach(const GpuQueue& queue, DropoutDescriptor* descriptor) const;

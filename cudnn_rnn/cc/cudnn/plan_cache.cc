@@ -229,7 +229,8 @@ Status CudnnPlanCache::Impl::FindDropoutState(const GpuQueue& queue, const Trial
                    BitsOf(config.dropout), config.seed, config.seed2};
   std::shared_ptr<DropoutState>& known = dropout_states_[key];
   if (known == nullptr) {
-    CUDNN_RNN_RETURN_IF_ERROR(DropoutState::Create(queue, config, trial.allocator, &known));
+    CUDNN_RNN_RETURN_IF_ERROR(
+        DropoutState::Create(queue, config, MemoryNeed::kRequired, trial.allocator, &known));
   }
   *state = known;
   return Status();

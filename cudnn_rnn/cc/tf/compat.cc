@@ -37,6 +37,16 @@ auto HandleOf(Stream* stream, long)  // NOLINT: not an int
   return stream->implementation()->GpuStreamHack();
 }
 
+template <typename Attributes>
+auto ForbidRetry(Attributes* attributes, int) -> decltype(attributes->retry_on_failure, void()) {
+  attributes->retry_on_failure = false;
+}
+template <typename Attributes>
+auto ForbidRetry(Attributes* attributes, long)  // NOLINT: not an int
+    -> decltype(attributes->no_retry_on_failure, void()) {
+  attributes->no_retry_on_failure = true;
+}
+
 template <typename AnyStatus>
 auto TextOf(const AnyStatus& status, int) -> decltype(std::string(status.message())) {
   return std::string(status.message());
@@ -56,6 +66,18 @@ void* StreamOf(::tensorflow::OpKernelContext* context) {
   if (device_context == nullptr) return nullptr;
   auto* stream = device_context->stream();
   return stream == nullptr ? nullptr : HandleOf(stream, 0);
+}
+
+bool AllocateWithoutRetry(::tensorflow::OpKernelContext* context,
+                          const ::tensorflow::TensorShape& shape, ::tensorflow::Tensor* tensor) {
+  ::tensorflow::AllocationAttributes attributes;
+  ForbidRetry(&attributes, 0);
+  attributes.allocation_will_be_logged = true;
+  ::tensorflow::Allocator* allocator = context->get_allocator(::tensorflow::AllocatorAttributes());
+  ::tensorflow::Tensor allocated(allocator, ::tensorflow::DT_INT8, shape, attributes);
+  if (!allocated.IsInitialized()) return false;
+  *tensor = allocated;
+  return true;
 }
 
 bool TensorFloat32IsAllowed() {

@@ -46,6 +46,10 @@ inline void ParallelFor(::tensorflow::thread::ThreadPool* pool, int64_t num_item
 // The CUstream on which the device queues the work of kernels; null on a CPU.
 void* StreamOf(::tensorflow::OpKernelContext* context);
 
+// A tensor of int8 whose memory is just a convenience: fails at once and without a warning.
+bool AllocateWithoutRetry(::tensorflow::OpKernelContext* context,
+                          const ::tensorflow::TensorShape& shape, ::tensorflow::Tensor* tensor);
+
 // tf.config.experimental.enable_tensor_float_32_execution; false where TensorFlow has no such
 // switch.
 bool TensorFloat32IsAllowed();

@@ -34,11 +34,16 @@ class TensorAllocator : public DeviceAllocator {
  public:
   explicit TensorAllocator(OpKernelContext* context) : context_(context) {}
 
-  Status Allocate(int64_t bytes, std::unique_ptr<DeviceMemory>* memory) override {
+  Status Allocate(int64_t bytes, MemoryNeed need, std::unique_ptr<DeviceMemory>* memory) override {
     Tensor tensor;
-    // TensorFlow promises less alignment than asked for here.
-    CUDNN_RNN_RETURN_IF_ERROR(FromTf(context_->allocate_temp(
-        ::tensorflow::DT_INT8, TensorShape({bytes + kAlignment}), &tensor)));
+    const TensorShape shape({bytes + kAlignment});  // TensorFlow promises less than asked for here
+    if (need == MemoryNeed::kRequired) {
+      CUDNN_RNN_RETURN_IF_ERROR(
+          FromTf(context_->allocate_temp(::tensorflow::DT_INT8, shape, &tensor)));
+    } else if (!AllocateWithoutRetry(context_, shape, &tensor)) {
+      return Status(StatusCode::kResourceExhausted,
+                    Concatenate("No ", bytes, " bytes were free to try an algorithm."));
+    }
     memory->reset(new TensorMemory(tensor));
     return Status();
   }

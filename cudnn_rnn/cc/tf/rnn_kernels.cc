@@ -39,7 +39,7 @@ struct ForwardOutputs {
 
 // Without LSTM output_c is a scalar that means nothing; without training the reserves are empty.
 TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion version,
-                         int64_t reserve_bytes, ForwardOutputs* outputs) {
+                         bool is_training, int64_t reserve_bytes, ForwardOutputs* outputs) {
   const bool is_lstm = model.config.has_cell_state();
   const int64_t element_size = SizeOf(model.config.data_type);
   const int64_t reserve_elements = (reserve_bytes + element_size - 1) / element_size;
@@ -52,7 +52,7 @@ TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion
   TF_RETURN_IF_ERROR(
       AllocateOutput(context, "reserve_space", {reserve_elements}, &outputs->reserve_space));
   if (!HasHostReserved(version)) return TfStatus();
-  return AllocateOutput(context, "host_reserved", {reserve_bytes > 0 ? kHostReservedBytes : 0},
+  return AllocateOutput(context, "host_reserved", {is_training ? kHostReservedBytes : 0},
                         &outputs->host_reserved);
 }
 
@@ -82,7 +82,8 @@ void ForwardKernel::Compute(OpKernelContext* context) {
 
   ForwardOutputs outputs;
   const int64_t reserve_bytes = is_training_ ? plan->ReserveSpaceBytes() : 0;
-  OP_REQUIRES_OK(context, AllocateOutputs(context, model, version_, reserve_bytes, &outputs));
+  OP_REQUIRES_OK(context,
+                 AllocateOutputs(context, model, version_, is_training_, reserve_bytes, &outputs));
   Tensor workspace;
   OP_REQUIRES_OK(context,
                  AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
