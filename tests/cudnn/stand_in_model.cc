@@ -1,6 +1,7 @@
 #include "tests/cudnn/stand_in_model.h"
 
 namespace cudnn_rnn {
+namespace stand_in_test {
 namespace {
 
 // Memory for the CPU plan.
@@ -331,4 +332,5 @@ StepTensors StandInModel::Results() const {
   return step;
 }
 
+}  // namespace stand_in_test
 }  // namespace cudnn_rnn

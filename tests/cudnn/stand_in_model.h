@@ -17,6 +17,7 @@
 #include "tests/cudnn/stand_in/functions.h"
 
 namespace cudnn_rnn {
+namespace stand_in_test {
 
 using Bytes = std::vector<char>;
 
@@ -174,6 +175,7 @@ class StandInModel {
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
 };
 
+}  // namespace stand_in_test
 }  // namespace cudnn_rnn
 
 #endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_MODEL_H_

@@ -5,6 +5,7 @@
 #include "tests/cudnn/stand_in_model.h"
 
 namespace cudnn_rnn {
+namespace stand_in_test {
 namespace {
 
 RnnConfig SmallLstm() {
@@ -373,4 +374,5 @@ TEST(StandInFindsAHandleThatTwoThreadsUse) {
 }
 
 }  // namespace
+}  // namespace stand_in_test
 }  // namespace cudnn_rnn

@@ -7,7 +7,7 @@
 #include <limits>
 #include <thread>
 
-#include "tests/cudnn/stand_in_harness.h"
+#include "tests/cudnn/stand_in_model.h"
 
 namespace cudnn_rnn {
 namespace stand_in_test {
