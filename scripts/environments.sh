@@ -95,3 +95,10 @@ make_environment() {
         printf '%s\n' "$built" >"$folder/project.stamp"
     fi
 }
+
+# Makes .venv/torch: PyTorch, and what the tests and benchmarks that compare with it need.
+make_torch_environment() {
+    local python
+    python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
+    make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" numpy pytest tqdm matplotlib
+}

@@ -7,9 +7,8 @@ cd "$(dirname "$0")/.."
 . scripts/environments.sh
 
 if [ -z "${TORCH_PYTHON:-}" ]; then
-    python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
-    make_requirements .venv/torch-benchmark "$python" "${TORCH:-torch==2.13.0}" numpy tqdm matplotlib
-    TORCH_PYTHON=.venv/torch-benchmark/bin/python
+    make_torch_environment
+    TORCH_PYTHON=.venv/torch/bin/python
 fi
 if [ -z "${TENSORFLOW_PYTHON:-}" ]; then
     python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"

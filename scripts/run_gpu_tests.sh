@@ -24,9 +24,8 @@ status=0
 run_core_tests() { # PYTEST-ARGUMENT...
     local python="${TORCH_PYTHON:-}"
     if [ -z "$python" ]; then
-        python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
-        make_requirements .venv/torch-test "$python" "${TORCH:-torch==2.13.0}" numpy pytest
-        python=.venv/torch-test/bin/python
+        make_torch_environment
+        python=.venv/torch/bin/python
     fi
     if [ -z "${CUDNN_RNN_CORE_LIBRARY:-}" ]; then
         CUDNN_RNN_CORE_LIBRARY="$(bash scripts/build_core_library.sh)"

@@ -5,6 +5,5 @@ cd "$(dirname "$0")/.."
 unset PYTHONPATH
 . scripts/environments.sh
 
-python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
-make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" numpy
+make_torch_environment
 .venv/torch/bin/python tests/torch_parity.py
