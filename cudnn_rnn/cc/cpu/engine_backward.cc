@@ -185,7 +185,7 @@ void Engine<T>::RunBackwardItem(const BackwardLayer& layer, const StepItem& item
       PanelOf(layer.workspace->packed_recurrent, output_panels_, units_, d * gates_, item.panel);
   const int64_t packed_size = PackedSize(output_panels_, units_);
   for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
-    cell.rows = TileRows(row, {step.previous_rows, step.rows, step.next_rows}, item.end_row);
+    cell.rows = TileRows(row, item.end_row, step.previous_rows, step.rows, step.next_rows);
     tile.rows = cell.rows;
     const bool has_next = row < step.next_rows;
     if (!has_next) std::fill_n(scratch, kTileRows * kMaxPanelColumns, T(0));
@@ -241,7 +241,7 @@ void Engine<T>::RunProjectionBackwardItem(const BackwardLayer& layer, const Step
   tile.accumulate = false;
 
   for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
-    cell.rows = TileRows(row, {item.step->previous_rows}, item.end_row);
+    cell.rows = TileRows(row, item.end_row, item.step->previous_rows);
     tile.rows = cell.rows;
     tile.a =
         layer.workspace->projected_gradients[item.direction] + (item.step->first + row) * outputs_;

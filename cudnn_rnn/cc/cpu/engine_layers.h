@@ -6,7 +6,6 @@
 #define CUDNN_RNN_CC_CPU_ENGINE_LAYERS_H_
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "cudnn_rnn/cc/cpu/engine.h"
 
@@ -19,11 +18,10 @@ constexpr int64_t kTileRows = 8;
 
 // How many rows from `row` on to compute at a time: none beyond `end`, and none on both sides of a
 // boundary, where operands come from elsewhere.
-inline int64_t TileRows(int64_t row, std::initializer_list<int64_t> boundaries, int64_t end) {
-  for (const int64_t boundary : boundaries) {
-    if (row < boundary) end = std::min(end, boundary);
-  }
-  return std::min(kTileRows, end - row);
+inline int64_t TileRows(int64_t row, int64_t end) { return std::min(kTileRows, end - row); }
+template <typename... Boundaries>
+int64_t TileRows(int64_t row, int64_t end, int64_t boundary, Boundaries... others) {
+  return TileRows(row, row < boundary ? std::min(boundary, end) : end, others...);
 }
 
 // Of one layer.

@@ -120,7 +120,7 @@ void Engine<T>::RunForwardItem(const ForwardLayer& layer, const StepItem& item) 
                             item.direction * gates_, item.panel);
   const int64_t packed_size = PackedSize(unit_panels_, outputs_);
   for (int64_t row = item.first_row; row < item.end_row; row += cell.rows) {
-    cell.rows = TileRows(row, {item.step->previous_rows}, item.end_row);
+    cell.rows = TileRows(row, item.end_row, item.step->previous_rows);
     const StridedMatrix<T> previous =
         PreviousOutput(layer.tensors->input_h, layer.output, item, row);
     tile.rows = cell.rows;
