@@ -14,6 +14,8 @@ from torch_run import TorchRun, random_tensor, shapes
 
 NAME = "cuDNN"
 
+_LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
+
 # Numbers of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
 _ALGORITHMS = {
     "standard": 0,
@@ -35,7 +37,7 @@ class Cudnn:
     """The library; every call is checked."""
 
     def __init__(self):
-        path = os.environ.get("CUDNN_RNN_BENCHMARK_CUDNN")
+        path = os.environ.get(_LIBRARY_VARIABLE)
         if not path:
             torch.backends.cudnn.version()  # loads PyTorch's
         names = [path] if path else ["libcudnn.so.9", "libcudnn.so.8"]
@@ -73,9 +75,8 @@ class _Network:
     def __init__(self, cudnn, configuration, algorithm, device):
         self._cudnn, self._configuration, self._device = cudnn, configuration, device
         self._handle = cudnn.create("")
-        if device.type == "cuda":
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            cudnn.call("SetStream", self._handle, stream)
+        stream = torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None
+        cudnn.call("SetStream", self._handle, ctypes.c_void_p(stream))
         self._data_type = {"float": _FLOAT, "half": _HALF}[configuration.dtype]
         self._describe_model(algorithm)
         self._describe_data()
@@ -163,7 +164,7 @@ class _Network:
         input_shape, state_shape, output_shape = shapes(configuration)
         element = 4 if self._data_type == _FLOAT else 2
         params = random_tensor([weights.value // element], configuration, device, 0.05)
-        self._tensors = {
+        self.tensors = {
             "weights": params,
             "d_weights": torch.zeros_like(params),
             "workspace": torch.zeros(max(1, workspace.value), dtype=torch.uint8, device=device),
@@ -173,12 +174,12 @@ class _Network:
             ),
         }
         for prefix in ("", "d_"):
-            self._tensors[prefix + "x"] = random_tensor(input_shape, configuration, device)
-            self._tensors[prefix + "y"] = random_tensor(output_shape, configuration, device)
+            self.tensors[prefix + "x"] = random_tensor(input_shape, configuration, device)
+            self.tensors[prefix + "y"] = random_tensor(output_shape, configuration, device)
             for name in ("hx", "cx", "hy", "cy"):
-                self._tensors[prefix + name] = random_tensor(state_shape, configuration, device)
+                self.tensors[prefix + name] = random_tensor(state_shape, configuration, device)
         self._addresses = {
-            name: ctypes.c_void_p(tensor.data_ptr()) for name, tensor in self._tensors.items()
+            name: ctypes.c_void_p(tensor.data_ptr()) for name, tensor in self.tensors.items()
         }
 
     def _forward_arguments(self):
@@ -213,7 +214,7 @@ class _Network:
         if not self._configuration.is_training:
             return lambda: call("RNNForward", *forward)
         data, weights = self._backward_data_arguments(), self._backward_weights_arguments()
-        d_weights = self._tensors["d_weights"]
+        d_weights = self.tensors["d_weights"]
 
         def step():
             call("RNNForward", *forward)
@@ -236,12 +237,12 @@ class _Network:
             ("", self._handle),
         ]:
             self._cudnn.call("Destroy" + kind, created)
-        self._tensors.clear()
+        self.tensors.clear()
 
 
 def make_runs(configuration, device):
     """A dict of a run for each algorithm that cuDNN accepts; `Unsupported` if it is none."""
-    if device.type != "cuda":
+    if device.type != "cuda" and _LIBRARY_VARIABLE not in os.environ:
         raise Unsupported("cuDNN has no CPU")
     cudnn, runs, refusals = Cudnn(), {}, []
     for name, number in _ALGORITHMS.items():
@@ -249,11 +250,13 @@ def make_runs(configuration, device):
             network = _Network(cudnn, configuration, number, device)
             step = network.make_step()
             step()
-            torch.cuda.synchronize()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
         except Unsupported as refusal:
             refusals.append("%s: %s" % (name, refusal))
             continue
         runs[name] = TorchRun(step, device, network.close)
+        runs[name].tensors = network.tensors
     if not runs:
         raise Unsupported("; ".join(refusals))
     return runs

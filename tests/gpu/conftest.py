@@ -1,7 +1,8 @@
 """Which device the tests of this folder use. `make test-gpu` runs them; `make test` does not.
 
 They run on the GPU, and without one they fail. `--core-device=cpu` runs what is not about GPUs
-with the CPU's kernels instead.
+with the CPU's kernels instead; `--core-device=stand-in` runs the core's tests with its cuDNN plan
+on the stand-in for cuDNN of tests/cudnn, on host memory ($CUDNN_RNN_STAND_IN is its path).
 """
 
 import os
@@ -12,7 +13,7 @@ import pytest
 def pytest_addoption(parser):
     parser.addoption(
         "--core-device",
-        choices=["cuda", "cpu"],
+        choices=["cuda", "cpu", "stand-in"],
         default="cuda",
         help="what the tests run the kernels on (default: cuda)",
     )
@@ -25,7 +26,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "gpu_only: not with --core-device=cpu")
+    config.addinivalue_line("markers", "gpu_only: with --core-device=cuda alone")
+    config.addinivalue_line("markers", "cudnn_only: not with --core-device=cpu")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -40,11 +42,12 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """On the CPU the tests that need a GPU are deselected, not skipped: pytest counts them."""
-    if config.getoption("core_device", "cuda") == "cpu":
-        left = [item for item in items if item.get_closest_marker("gpu_only")]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not item.get_closest_marker("gpu_only")]
+    """Without a GPU the tests that need one are deselected, not skipped: pytest counts them."""
+    marks = {"cuda": [], "stand-in": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
+    without = marks[config.getoption("core_device", "cuda")]
+    left = [item for item in items if any(map(item.get_closest_marker, without))]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")
@@ -60,12 +63,12 @@ def device(pytestconfig):
             " plan through the same tests.",
             returncode=1,
         )
-    return torch.device(name)
+    return torch.device("cuda" if name == "cuda" else "cpu")
 
 
 @pytest.fixture(scope="session")
-def core(device):
-    """The core library, with the GPU open if the tests run there."""
+def opened_core(pytestconfig, device):
+    """The core library, with the GPU or the stand-in open if the tests run there."""
     from core_library import CoreLibrary
 
     library = CoreLibrary()
@@ -76,7 +79,17 @@ def core(device):
         assert torch.backends.cudnn.is_available(), "PyTorch finds no cuDNN"
         library.open_gpu()
         print(library.gpu_report())
+    elif pytestconfig.getoption("core_device") == "stand-in":
+        library.open_stand_in(os.environ["CUDNN_RNN_STAND_IN"])
     return library
+
+
+@pytest.fixture
+def core(opened_core):
+    """The same; on the stand-in, a use of cuDNN that is none fails the test."""
+    yield opened_core
+    violations = opened_core.stand_in_violations()
+    assert not violations, violations
 
 
 @pytest.fixture(scope="session")

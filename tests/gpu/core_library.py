@@ -159,6 +159,7 @@ class CoreLibrary:
                 " CUDNN_RNN_CORE_LIBRARY to its path."
             )
         self.functions = ctypes.CDLL(self.path)
+        self._stand_in = None
         for name, result, arguments in [
             ("last_error", ctypes.c_char_p, []),
             ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 3),
@@ -182,6 +183,27 @@ class CoreLibrary:
         """Opens the driver and cuDNN; each argument a str or None, as in c_api.h."""
         names = [driver_name, cudnn_file, wheel_folders]
         self.check(self._open_gpu(*[name and name.encode() for name in names]))
+
+    def open_stand_in(self, path):
+        """Opens tests/cudnn's stand-in for both; models "on the GPU" are then on host memory."""
+        self._stand_in = ctypes.CDLL(path)
+        self._stand_in.stand_in_violation_text.restype = ctypes.c_char_p
+        self._stand_in.stand_in_set_any_memory(1)
+        self._stand_in.stand_in_set_thread_device(0)
+        self.open_gpu(driver_name=path, cudnn_file=path)
+
+    def stand_in_violations(self):
+        """What the stand-in found wrong since the last call of this; empty without a stand-in."""
+        if self._stand_in is None:
+            return ""
+        text = self._stand_in.stand_in_violation_text().decode()
+        self._stand_in.stand_in_reset()
+        self._stand_in.stand_in_set_any_memory(1)
+        return text
+
+    def is_on_gpu(self, device):
+        """Whether models for a torch.device are cuDNN's."""
+        return device.type == "cuda" or self._stand_in is not None
 
     def gpu_report(self):
         """What is open, or why nothing is."""
@@ -255,7 +277,7 @@ class Model:
             description.deterministic,
             description.allow_tf32,
         )
-        on_gpu = int(self.device.type == "cuda")
+        on_gpu = int(library.is_on_gpu(self.device))
         library.check(
             library._model_create(ctypes.byref(config), on_gpu, ctypes.byref(self._handle))
         )

@@ -156,7 +156,7 @@ def test_the_report_names_what_is_in_use(core):
     assert "libcudnn" in report and torch.cuda.get_device_name() in report, report
 
 
-@pytest.mark.gpu_only
+@pytest.mark.cudnn_only
 @pytest.mark.parametrize("lengths", ["full", "mixed"])
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
@@ -181,7 +181,7 @@ def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
             check_case(core, case, device, algorithm=algorithm)
 
 
-@pytest.mark.gpu_only
+@pytest.mark.cudnn_only
 def test_refused_algorithm_leaves_the_device_usable(core, device):
     """Projection, double and zero lengths are what persistent kernels do not do."""
     case = make_case(dtype="double", lengths="zeros", num_proj=16)
@@ -193,7 +193,7 @@ def test_refused_algorithm_leaves_the_device_usable(core, device):
         check_case(core, case, device)
 
 
-@pytest.mark.gpu_only
+@pytest.mark.cudnn_only
 def test_automatic_choice_is_the_same_in_training_forward_and_backward(core, device):
     """And deterministic models take the standard algorithm."""
     case = make_case(num_layers=1, direction="unidirectional", num_units=512, batch=1, steps=100)

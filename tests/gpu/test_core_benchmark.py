@@ -1,0 +1,67 @@
+"""The benchmark's bar, bare cuDNN, computes what ours computes: else it would be no bar."""
+
+import os
+import sys
+
+import pytest
+import torch
+import torch_oracle
+from core_cases import TOLERANCES
+from core_harness import assert_close, fetch
+from torch_oracle import Network
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+@pytest.fixture
+def benchmark_modules(core, device, monkeypatch):
+    """configurations and cudnn_peer of benchmarks/gpu; on the stand-in where the core is."""
+    monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks", "gpu"))
+    if device.type == "cpu":
+        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", os.environ["CUDNN_RNN_STAND_IN"])
+    import configurations
+    import cudnn_peer
+
+    yield configurations, cudnn_peer
+    for name in ("configurations", "cudnn_peer", "torch_run", "measuring"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.cudnn_only
+@pytest.mark.parametrize("dtype", ["float", "half"])
+@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
+def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
+    configurations, cudnn_peer = benchmark_modules
+    names = {"x": "input", "hx": "input_h", "cx": "input_c", "weights": "params"}
+    result_names = {"y": "output", "hy": "output_h", "cy": "output_c"}
+    network = Network(rnn_mode, direction, 2, 64, 64, "linear_input", 0)
+    for is_training in (True, False):
+        configuration = configurations.Configuration(
+            rnn_mode, direction, 2, 64, 64, 4, 6, dtype, is_training
+        )
+        runs = cudnn_peer.make_runs(configuration, device)
+        assert "standard" in runs
+        for algorithm, run in runs.items():
+            run.run(2)
+            tensors = fetch(run.tensors)
+            # Without gaps between its regions, the weight space is the parameter buffer.
+            assert tensors["weights"].numel() == network.params_size()
+            used = [name for name in names if rnn_mode == "lstm" or name != "cx"]
+            inputs = {names[name]: tensors[name] for name in used}
+            backprops = {
+                result_names[name] + "_backprop": tensors["d_" + name]
+                for name in result_names
+                if rnn_mode == "lstm" or name != "cy"
+            }
+            expected = torch_oracle.run(network, inputs, backprops if is_training else None)
+            found = {
+                result_names[name]: tensors[name]
+                for name in result_names
+                if result_names[name] in expected
+            }
+            if is_training:
+                found.update((names[name] + "_backprop", tensors["d_" + name]) for name in used)
+            dtypes = {"float": torch.float32, "half": torch.float16}
+            assert_close(found, expected, TOLERANCES[dtypes[dtype]], f"{algorithm} {configuration}")
+            run.close()
