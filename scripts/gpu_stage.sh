@@ -32,6 +32,10 @@ within() {
     [ "$code" = 0 ] || status=1
 }
 
+write_versions() { # PYTHON-COMMAND...
+    timeout -k 5 40 "$@" scripts/gpu_versions.py "$results/versions.json"
+}
+
 # Where TensorFlow is on such a machine, for a process of its own: its path, and the folders of the
 # libraries that it opens. Fails where there is none.
 find_tensorflow() {

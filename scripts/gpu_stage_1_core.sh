@@ -7,24 +7,24 @@ stage=stage_1_core
 : > "$results/status.txt"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 
-within 60 versions "$TORCH_PYTHON" scripts/gpu_versions.py "$results/versions.json"
+write_versions "$TORCH_PYTHON"
 
-files=(tests/gpu/test_core_against_torch.py tests/gpu/test_core_calls.py tests/gpu/test_core_dropout.py)
+files=(tests/gpu/test_core_*.py)
 pytest_core=("$TORCH_PYTHON" -m pytest -p no:cacheprovider -q --tb=short "${files[@]}")
 # A few of each first: what is wrong everywhere is seen at once.
-within 120 few_cases "${pytest_core[@]}" --core-cases=some --maxfail=5 -k 'not out_of_memory and not forced_algorithm'
+within 80 few_cases "${pytest_core[@]}" --core-cases=some --maxfail=5 -k 'not out_of_memory and not forced_algorithm'
 parallel=()
 if "$TORCH_PYTHON" -c 'import xdist' 2>/dev/null; then
     parallel=(-n 6)
 fi
-within 270 all_cases "${pytest_core[@]}" "${parallel[@]}" --maxfail=60 -k 'not out_of_memory' \
+within 260 all_cases "${pytest_core[@]}" "${parallel[@]}" --maxfail=60 -k 'not out_of_memory' \
     --junitxml="$results/all_cases.xml"
 # It fills the GPU's memory, so it runs alone.
-within 60 out_of_memory "${pytest_core[@]}" -k out_of_memory
+within 40 out_of_memory "${pytest_core[@]}" -k out_of_memory
 
 # Each tensor as an allocation of its own, so that memcheck sees where one ends.
 if command -v compute-sanitizer >/dev/null; then
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 within 110 compute_sanitizer compute-sanitizer --tool memcheck \
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 within 120 compute_sanitizer compute-sanitizer --tool memcheck \
         --error-exitcode 9 "${pytest_core[@]}" --core-cases=some -k test_training_and_inference -x
 else
     echo "compute-sanitizer is not on this machine: NOT RUN" | tee "$results/compute_sanitizer.log"

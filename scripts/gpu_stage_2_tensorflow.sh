@@ -9,13 +9,13 @@ stage=stage_2_tensorflow
 unpack_tensorflow && find_tensorflow || { echo "tensorflow missing" >> "$results/status.txt"; status=1; finish; }
 in_tensorflow=(env "PYTHONPATH=$TENSORFLOW_PYTHONPATH" "LD_LIBRARY_PATH=$TENSORFLOW_LD_LIBRARY_PATH" "$TENSORFLOW_PYTHON")
 
+write_versions "${in_tensorflow[@]}"
 # With all that TensorFlow says, as it names the library that it lacks if it finds no GPU.
 TF_CPP_MIN_LOG_LEVEL=0 within 60 devices "${in_tensorflow[@]}" -c '
 import tensorflow as tf
 print(tf.__version__, tf.config.list_physical_devices("GPU"))
 assert tf.config.list_physical_devices("GPU"), "TensorFlow finds no GPU"'
-within 90 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
-within 60 versions "${in_tensorflow[@]}" scripts/gpu_versions.py "$results/versions.json"
+within 80 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 within 330 tests "${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q --tb=short --maxfail=30 \
     --junitxml="$results/tests.xml" tests/gpu/test_tensorflow.py
 finish

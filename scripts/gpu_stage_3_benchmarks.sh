@@ -13,7 +13,7 @@ if find_tensorflow; then
 else
     echo "TensorFlow is not there: its peers are NOT RUN"
 fi
-within 60 versions "$TORCH_PYTHON" scripts/gpu_versions.py "$results/versions.json"
+write_versions "$TORCH_PYTHON"
 within 460 benchmark "$TORCH_PYTHON" benchmarks/gpu/run.py --peers "${peers[@]}" --time-budget 380 \
     --output "$results" "$@"
 finish

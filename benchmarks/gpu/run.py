@@ -183,15 +183,15 @@ def main(arguments=None):
     versions = find_versions(device)
     todo = configurations(arguments.quick, arguments.rnn_modes)
     results, left_out, text = [], [], ""
-    with torch.cuda.device(0) if device.type == "cuda" else torch.enable_grad():
-        for configuration in tqdm(todo, unit="configuration"):
-            if deadline is not None and time.perf_counter() > deadline:
-                left_out.append(configuration.key)
-            else:
-                results += measure_configuration(configuration, peers, device, arguments, deadline)
-            for peer in peers:
-                versions.update({peer.NAME: getattr(peer, "versions", None)})
-            text = write_results(arguments.output, versions, arguments, results, left_out)
+    for configuration in tqdm(todo, unit="configuration"):
+        if deadline is not None and time.perf_counter() > deadline:
+            left_out.append(configuration.key)
+        else:
+            results += measure_configuration(configuration, peers, device, arguments, deadline)
+        for peer in peers:
+            if hasattr(peer, "versions"):
+                versions[peer.NAME] = peer.versions
+        text = write_results(arguments.output, versions, arguments, results, left_out)
     from plot import draw
 
     title = "%s, %s" % (versions["device"], versions["date"])
