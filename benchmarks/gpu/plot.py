@@ -1,5 +1,7 @@
 """The picture of a run: how ours compares with each peer, configuration by configuration."""
 
+import math
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -35,7 +37,11 @@ def draw(results, title, path):
     axes.set_xscale("log", base=2)
     largest *= 1.15
     axes.set_xlim(1 / largest, largest)
-    ticks = [t for t in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.7, 0.85, 1, 1.2, 1.4, 2, 4, 8, 16)]
+    # Close to 1 every fifth matters; where some are far away, powers of two have room.
+    ticks = [0.5, 0.6, 0.7, 0.85, 1, 1.2, 1.4, 1.7, 2]
+    if largest > 2.5:
+        every = max(1, round(math.log2(largest) / 4))
+        ticks = [2.0**power for power in range(-40 * every, 40 * every + 1, every)]
     ticks = [tick for tick in ticks if 1 / largest <= tick <= largest]
     axes.set_xticks(ticks, minor=False)
     axes.set_xticks([], minor=True)

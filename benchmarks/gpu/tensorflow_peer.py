@@ -95,6 +95,8 @@ def make_runs(configuration, device):
             _workers[name] = _Worker(kernels, op_version, device)
         try:
             answer = _workers[name].ask(configuration._asdict())
+            if device.type == "cuda" and not answer["kernels"].startswith(kernels + ":"):
+                raise Unsupported("its GPU kernels are others: " + answer["kernels"])
             runs[name] = _Run(_workers[name])
             versions[name] = answer
         except Unsupported as refusal:
