@@ -70,9 +70,7 @@ def register_kernels(library_path, tensorflow):
     """
     global _in_charge, _labels_nodes
     is_tensorflow_1 = tensorflow.version.VERSION.startswith("1.")
-    wanted = os.environ.get(KERNELS_VARIABLE) or (
-        "tensorflow" if is_tensorflow_1 else "cudnn_rnn"
-    )
+    wanted = os.environ.get(KERNELS_VARIABLE) or ("tensorflow" if is_tensorflow_1 else "cudnn_rnn")
     if wanted not in ("cudnn_rnn", "tensorflow"):
         raise ImportError(
             "The environment variable %s must be cudnn_rnn or tensorflow, or not be set, but is %r."

@@ -372,7 +372,9 @@ def test_gradient_without_training():
 
 
 def canonical(configuration, dtype="float64"):
-    params = np.arange(reference.params_size(configuration)).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    params = np.arange(reference.params_size(configuration)).astype(
+        tf.as_dtype(dtype).as_numpy_dtype
+    )
     return params, reference.params_to_canonical(configuration, params)
 
 
@@ -416,7 +418,9 @@ def test_canonical_v2(configuration, dtype):
     assert_same_bits(dict(enumerate(found_weights)), dict(enumerate(weights)))
     assert_same_bits(dict(enumerate(found_biases)), dict(enumerate(biases)))
     back = call(
-        "cudnn_rnn_canonical_to_params_v2", dict(sizes, weights=weights, biases=biases), **attributes
+        "cudnn_rnn_canonical_to_params_v2",
+        dict(sizes, weights=weights, biases=biases),
+        **attributes,
     )
     assert_same_bits({"params": back}, {"params": params})
 
