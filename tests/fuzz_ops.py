@@ -17,9 +17,14 @@ import numpy as np  # noqa: E402
 import reference  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 from cases import COLUMNS, output_shapes  # noqa: E402
-from op_harness import call  # noqa: E402
+from op_harness import FORWARD_OPS, call, swap_major  # noqa: E402
 
 ALLOWED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError, ValueError, TypeError)
+BACKWARD_OPS = {
+    1: "cudnn_rnn_backprop",
+    2: "cudnn_rnn_backprop_v2",
+    3: "cudnn_rnn_backprop_v3",
+}
 STRANGE_SIZES = (0, -1, 1, 2, 3, 2**15, 2**16, 2**31 - 1, -(2**31))
 
 
@@ -98,12 +103,38 @@ def run(op, inputs, attributes):
         return None
 
 
+def projected(random, configuration):
+    """The same, sometimes with a projection that an LSTM could have."""
+    can_have_one = configuration.rnn_mode == "lstm" and configuration.num_units > 1
+    if not can_have_one or random.randint(2):
+        return configuration
+    return configuration._replace(num_proj=int(random.randint(1, configuration.num_units)))
+
+
+def random_lengths(random, batch, steps):
+    """Mostly lengths that fit, sometimes one that does not, or a wrong number of them."""
+    lengths = random.randint(0, steps + 1, batch)
+    if batch and random.randint(8) == 0:
+        lengths[random.randint(batch)] = chosen(random, STRANGE_SIZES)
+    if random.randint(16) == 0:
+        lengths = np.ones(disturbed_shape(random, (batch,)))
+    return lengths.astype(np.int32)
+
+
 def network_round(random):
     """Forward, then backward with its results, each with something changed."""
     attributes = random_attributes(random)
     configuration = random_configuration(random, attributes)
     batch, steps = random.randint(0, 9), random.randint(0, 9)
     dtype = chosen(random, COLUMNS["dtype"])
+    version = int(random.randint(1, 4))
+    if version == 3:
+        configuration = projected(random, configuration)
+        attributes["num_proj"] = configuration.num_proj
+        if random.randint(8) == 0:
+            attributes["num_proj"] = int(chosen(random, (1, -1, 5, 2**31 - 1, 2**63 - 1)))
+        attributes["time_major"] = bool(random.randint(2))
+    is_time_major = attributes.get("time_major", True)
     shapes = output_shapes(configuration, batch, steps)
     inputs = {
         "input": random_array(random, (steps, batch, configuration.input_size), dtype),
@@ -111,24 +142,37 @@ def network_round(random):
         "input_c": random_array(random, shapes["output_c"], dtype),
         "params": random_array(random, (reference.params_size(configuration),), dtype),
     }
+    if not is_time_major:
+        inputs = swap_major(inputs)
     disturb(random, inputs, chosen(random, (0.0, 0.0, 0.3)))
+    if version == 3:
+        inputs["sequence_lengths"] = random_lengths(random, batch, steps)
     is_training = bool(random.randint(4))
-    results = run("cudnn_rnn", inputs, dict(attributes, is_training=is_training))
-    if results is None:
-        results = [random_array(random, shapes[name], dtype) for name in shapes]
-        results.append(random_array(random, (random.randint(2000),), dtype))
+    results = run(FORWARD_OPS[version], inputs, dict(attributes, is_training=is_training))
+    worked = results is not None
     outputs = list(shapes)
-    inputs.update(zip(outputs + ["reserve_space"], results))
+    reserves = ["reserve_space", "host_reserved"][: 1 if version == 1 else 2]
+    if results is None:
+        made = {name: random_array(random, shape, dtype) for name, shape in shapes.items()}
+        results = list((made if is_time_major else swap_major(made)).values())
+        results.append(random_array(random, (random.randint(2000),), dtype))
+        results.append(np.zeros(random.randint(100), np.int8))
+    inputs.update(zip(outputs + reserves, results))
     inputs.update(
         (name + "_backprop", random_array(random, inputs[name].shape, dtype)) for name in outputs
     )
-    disturb(random, inputs, chosen(random, (0.0, 0.1, 0.3)))
-    if random.randint(3) == 0:
-        inputs["reserve_space"] = damaged(random, inputs["reserve_space"])
+    of_dtype = {name: array for name, array in inputs.items() if array.dtype == dtype}
+    disturb(random, of_dtype, chosen(random, (0.0, 0.1, 0.3)))
+    inputs.update(of_dtype)
+    for name in reserves:
+        if random.randint(3) == 0:
+            inputs[name] = damaged(random, inputs[name])
+    if version == 3 and random.randint(8) == 0:
+        inputs["sequence_lengths"] = random_lengths(random, batch, steps)
     if random.randint(4) == 0:
         attributes.update(random_attributes(random))
-    gradients = run("cudnn_rnn_backprop", inputs, attributes)
-    return (results is not None) + (gradients is not None)
+    gradients = run(BACKWARD_OPS[version], inputs, attributes)
+    return worked + (gradients is not None)
 
 
 def damaged(random, reserve_space):
@@ -141,9 +185,12 @@ def damaged(random, reserve_space):
 
 
 def params_round(random):
-    """The three params ops with sizes, lists and lengths that fit or do not."""
+    """The params ops of either version with sizes, lists and lengths that fit or do not."""
     attributes = random_attributes(random)
     configuration = random_configuration(random, attributes)
+    version = int(random.randint(1, 3))
+    if version == 2:
+        configuration = projected(random, configuration)
     dtype = chosen(random, COLUMNS["dtype"])
     sizes = {
         name: np.int32(getattr(configuration, name))
@@ -156,21 +203,31 @@ def params_round(random):
             sizes[name] = np.full(disturbed_shape(random, ()), sizes[name], np.int32)
     params = random_array(random, (reference.params_size(configuration),), dtype)
     weights, biases = reference.params_to_canonical(configuration, params)
-    count = len(weights) if random.randint(4) else random.randint(1, 100)
+    counts = [
+        len(tensors) if random.randint(4) else random.randint(1, 100)
+        for tensors in (weights, biases)
+    ]
     of_size = dict(attributes, T=tf.as_dtype(dtype), S=chosen(random, (tf.int32, tf.int64)))
-    of_size["num_proj"] = int(chosen(random, (0, 0, 0, 1, -1, 2**31 - 1)))
+    of_size["num_proj"] = configuration.num_proj
+    if random.randint(4) == 0:
+        of_size["num_proj"] = int(chosen(random, (1, -1, 2**31 - 1, 2**63 - 1)))
     worked = run("cudnn_rnn_params_size", sizes, of_size) is not None
     inputs = dict(sizes, params=params)
     disturb(random, inputs, chosen(random, (0.0, 0.1)))
-    canonical = run(
-        "cudnn_rnn_params_to_canonical", inputs, dict(attributes, num_params=int(count))
-    )
+    if version == 2:
+        attributes["num_proj"] = of_size["num_proj"]
+        lengths = dict(zip(("num_params_weights", "num_params_biases"), map(int, counts)))
+    else:
+        counts[1] = counts[0]
+        lengths = {"num_params": int(counts[0])}
+    suffix = "_v2" if version == 2 else ""
+    canonical = run("cudnn_rnn_params_to_canonical" + suffix, inputs, dict(attributes, **lengths))
     inputs = dict(sizes)
-    for name, tensors in (("weights", weights), ("biases", biases)):
+    for name, tensors, count in zip(("weights", "biases"), (weights, biases), counts):
         tensors = dict(enumerate(tensors[:count] if random.randint(4) else tensors))
         disturb(random, tensors, chosen(random, (0.0, 0.0, 0.02)))
         inputs[name] = list(tensors.values())
-    back = run("cudnn_rnn_canonical_to_params", inputs, attributes)
+    back = run("cudnn_rnn_canonical_to_params" + suffix, inputs, attributes)
     return worked + (canonical is not None) + (back is not None)
 
 
