@@ -116,7 +116,7 @@ def _loaded_library(path):
 
 
 def _wheel_folders():
-    """Returns the folders that the nvidia-cudnn wheels put their libraries into, without imports."""
+    """Returns the folders with the libraries of the nvidia-cudnn wheels, importing nothing."""
     folders = [os.path.join(os.path.abspath(entry), "nvidia", "cudnn", "lib") for entry in sys.path]
     return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
 

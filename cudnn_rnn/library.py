@@ -27,8 +27,9 @@ _lock = threading.Lock()
 def load_library():
     """Loads the op library, which registers its kernels for TensorFlow's own op names.
 
-    Those for GPUs are registered where cuDNN and a GPU are found; see `gpu.py`. Safe to call any number of times, from any thread, and after the package was imported anew: the
-    kernels are registered once in a process.
+    Those for GPUs are registered where cuDNN and a GPU are found; see `gpu.py`. Safe to call any
+    number of times, from any thread, and after the package was imported anew: the kernels are
+    registered once in a process.
 
     Raises:
       ImportError: TensorFlow cannot be imported; no library is found (the message lists where it

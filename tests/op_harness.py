@@ -175,7 +175,7 @@ def run_reference_by_sequence(configuration, arrays, lengths):
 
 
 def swap_major(arrays):
-    """Time-major arrays as batch-major ones and back: those with three axes, the first two swapped."""
+    """Time-major arrays as batch-major ones and back: swaps the first two axes of three."""
     return {
         name: np.swapaxes(array, 0, 1) if np.ndim(array) == 3 else array
         for name, array in arrays.items()

@@ -12,7 +12,6 @@ import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LABEL = "cudnn_stand_in"
 ADAPTER = "tests/cudnn/stand_in_kernels.cc"

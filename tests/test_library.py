@@ -43,8 +43,7 @@ COUNT_KERNELS = """
 def count_cpu_kernels():
     from tensorflow.python.framework import kernels
     found = kernels.get_registered_kernels_for_op("CudnnRNNParamsSize").kernel
-    types = [(tuple(kernel.constraint[0].allowed_values.list.type),
-              tuple(kernel.constraint[1].allowed_values.list.type))
+    types = [(kernel.label, tuple(kernel.constraint[0].allowed_values.list.type))
              for kernel in found if kernel.device_type == "CPU"]
     assert types, "no CPU kernel"
     assert len(types) == len(set(types)), "registered twice: %s" % types

@@ -1,5 +1,5 @@
-// For tests without a GPU: the kernels that call cuDNN, on TensorFlow's CPU device and under a label
-// of their own, over the stand-in for the driver and cuDNN. Never part of the op library;
+// For tests without a GPU: the kernels that call cuDNN, on TensorFlow's CPU device and under a
+// label of their own, over the stand-in for the driver and cuDNN. Never part of the op library;
 // tests/stand_in_kernels.py builds it.
 
 #include <memory>
