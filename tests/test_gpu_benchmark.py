@@ -117,6 +117,7 @@ def test_table_and_missed_goals():
     assert "Goals met: 2 of 3." in text
     assert "training: 1.100, within 2% of bare cuDNN" in text
     assert "Widest spread" in text
+    assert "Goals" not in describe(make_results(core=1.1), is_dry_run=True)
 
 
 def test_every_published_configuration_is_there():

@@ -154,9 +154,7 @@ def write_results(folder, versions, arguments, results, left_out):
         "results": results,
         "left_out": left_out,
     }
-    text = describe(results)
-    if arguments.device == "cpu":
-        text = "A dry run on a CPU: it tries the program, its numbers mean nothing.\n\n" + text
+    text = describe(results, is_dry_run=arguments.device == "cpu")
     if left_out:
         text += "\nLeft out, as the time was up:\n\n" + "".join("- %s\n" % key for key in left_out)
     for name, content in [

@@ -147,23 +147,26 @@ def markdown_table(rows):
     )
 
 
-def describe(results):
-    """The table, the goals that are missed, and what could not run: Markdown."""
+def describe(results, is_dry_run=False):
+    """The table, the goals that are missed (not of a dry run), what could not run: Markdown."""
     rows = make_rows(results)
     parts = [
         "Medians in milliseconds for one step; in brackets the algorithm or the kernel. Device:"
         " between two events; clock: end to end. A ratio is ours over theirs.",
         markdown_table(rows),
     ]
-    goals = [(row.key,) + verdict for row in rows for verdict in verdicts(row)]
-    missed = [goal for goal in goals if not goal[3]]
-    parts.append("Goals met: %d of %d." % (len(goals) - len(missed), len(goals)))
-    if missed:
-        parts.append(
-            "\n".join(
-                "- missed, %s: %.3f, %s" % (key, value, goal) for key, goal, value, _ in missed
+    if is_dry_run:
+        parts.insert(0, "A dry run on a CPU: it tries the program, its numbers mean nothing.")
+    else:
+        goals = [(row.key,) + verdict for row in rows for verdict in verdicts(row)]
+        missed = [goal for goal in goals if not goal[3]]
+        parts.append("Goals met: %d of %d." % (len(goals) - len(missed), len(goals)))
+        if missed:
+            parts.append(
+                "\n".join(
+                    "- missed, %s: %.3f, %s" % (key, value, goal) for key, goal, value, _ in missed
+                )
             )
-        )
     widest = max([(cell.spread, row.key) for row in rows for cell in _cells(row)], default=None)
     if widest:
         parts.append(

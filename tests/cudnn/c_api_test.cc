@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cudnn/cudnn_types.h"
 #include "tests/core/testing.h"
 
 namespace cudnn_rnn {
@@ -141,6 +142,18 @@ std::vector<float> Train(int on_gpu) {
     EXPECT(cudnn_rnn_forward(model, &call, &forward) == 3);
     EXPECT(std::strstr(cudnn_rnn_last_error(), "params must be in the memory of GPU 0") != nullptr,
            cudnn_rnn_last_error());
+  }
+  if (on_gpu) {  // and one in another GPU's
+    DeviceAddress other = 0;
+    Control<void (*)(int)>("stand_in_set_num_devices")(2);
+    Control<void (*)(int)>("stand_in_set_thread_device")(1);
+    EXPECT(Control<int (*)(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&other, 4096) == 0);
+    forward.params = reinterpret_cast<void*>(static_cast<uintptr_t>(other));
+    EXPECT(cudnn_rnn_forward(model, &call, &forward) == 3);
+    EXPECT(std::strstr(cudnn_rnn_last_error(), "of GPU 0, but is on GPU 1") != nullptr,
+           cudnn_rnn_last_error());
+    EXPECT(Control<int (*)(DeviceAddress)>("cuMemFree_v2")(other) == 0);
+    Control<void (*)(int)>("stand_in_set_thread_device")(0);
   }
   cudnn_rnn_model_destroy(model);
   std::vector<float> results(output.data(), output.data() + output_bytes / 4);
