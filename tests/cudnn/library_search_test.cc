@@ -151,21 +151,27 @@ TEST(ANamedFileIsTheOnlyOne) {
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "none.so");
 }
 
-TEST(ADriverWithoutDevices) {
+TEST(OpeningDoesNotInitialiseCuda) {
+  using Calls = int64_t (*)(const char*);
   using SetNumDevices = void (*)(int);
   void* driver = dlopen(StandIn().c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT(driver != nullptr);
   if (driver == nullptr) return;
+  const auto calls = reinterpret_cast<Calls>(dlsym(driver, "stand_in_calls"));
   const auto set_num_devices =
       reinterpret_cast<SetNumDevices>(dlsym(driver, "stand_in_set_num_devices"));
-  set_num_devices(0);
+  const int64_t before = calls("cuInit");
   LibrarySearch search = SearchFor(StandIn());
   search.cudnn_file = StandIn();
   std::unique_ptr<GpuLibraries> libraries;
-  const Status status = OpenGpuLibraries(search, &libraries);
+  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+  EXPECT(calls("cuInit") == before, "the program may yet choose devices or fork");
+  if (libraries == nullptr) return;
+  set_num_devices(0);
+  EXPECT_ERROR(InitializeDriver(*libraries), "cuInit", "no CUDA-capable device",
+               "looking for a GPU");
   set_num_devices(1);
-  EXPECT(status.code() == StatusCode::kUnavailable && libraries == nullptr);
-  EXPECT_ERROR(status, "looking for a GPU");
+  EXPECT(InitializeDriver(*libraries).ok());
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ extern "C" __attribute__((visibility("default"))) const char* register_stand_in_
   LibrarySearch search;
   search.driver_name = stand_in_file;
   search.cudnn_file = stand_in_file;
-  const Status status = OpenProcessGpu(search);
+  Status status = OpenProcessGpu(search);
+  if (status.ok()) status = InitializeDriver(*ProcessGpu()->libraries);
   if (!status.ok()) {
     Report() = status.message();
     return Report().c_str();

@@ -197,6 +197,7 @@ Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_
   CUDNN_RNN_RETURN_IF_ERROR(ReadModel(config, created.get()));
   if (on_gpu) {
     if (ProcessGpu() == nullptr) return Status(StatusCode::kUnavailable, ProcessGpuReport());
+    CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*ProcessGpu()->libraries));
     created->gpu_plans.reset(new CudnnPlanCache(ProcessGpu()));
   }
   *model = created.release();

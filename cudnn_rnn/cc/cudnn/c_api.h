@@ -90,8 +90,9 @@ typedef struct cudnn_rnn_model cudnn_rnn_model; /* as an op kernel: its plans, i
 
 CUDNN_RNN_EXPORT const char* cudnn_rnn_last_error(void);
 
-/* Opens the driver and cuDNN for the process. `cudnn_file` (or NULL) and the colon-separated
- * `wheel_folders` (or NULL) are those of LibrarySearch; `driver_name` NULL is libcuda.so.1. */
+/* Opens the driver and cuDNN for the process, without initialising CUDA. `cudnn_file` (or NULL) and
+ * the colon-separated `wheel_folders` (or NULL) are those of LibrarySearch; `driver_name` NULL is
+ * libcuda.so.1. */
 CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file,
                                         const char* wheel_folders);
 /* What is open, or why nothing is: lines of text. */

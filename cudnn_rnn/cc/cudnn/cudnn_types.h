@@ -15,8 +15,6 @@ using DeviceAddress = unsigned long long;  // NOLINT: CUdeviceptr
 constexpr int kCudaSuccess = 0;
 constexpr int kCudaErrorOutOfMemory = 2;
 constexpr int kCudaMemoryTypeDevice = 2;
-constexpr int kCudaDeviceAttributeComputeCapabilityMajor = 75;
-constexpr int kCudaDeviceAttributeComputeCapabilityMinor = 76;
 constexpr int kCudaPointerAttributeDeviceOrdinal = 9;
 
 // CUDA_MEMCPY2D.
@@ -43,10 +41,6 @@ struct DriverCopy2d {
 #define CUDNN_RNN_DRIVER_FUNCTIONS(X)                                                             \
   X(cuInit, (unsigned int flags))                                                                 \
   X(cuDriverGetVersion, (int* version))                                                           \
-  X(cuDeviceGetCount, (int* count))                                                               \
-  X(cuDeviceGet, (int* device, int ordinal))                                                      \
-  X(cuDeviceGetName, (char* name, int length, int device))                                        \
-  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                \
   X(cuGetErrorString, (int error, const char** text))                                             \
   X(cuStreamGetCtx, (void* stream, void** context))                                               \
   X(cuStreamSynchronize, (void* stream))                                                          \

@@ -43,21 +43,8 @@ Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
       FindFunction(driver, libraries->driver_path, #symbol, &libraries->symbol));
   CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_FIND)
 #undef CUDNN_RNN_FIND
-  return Status();
-}
-
-Status FindDevices(GpuLibraries* libraries) {
-  const std::string what = "looking for a GPU";
-  CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(*libraries, libraries->cuInit(0), "cuInit", what));
-  CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(*libraries,
-                                        libraries->cuDriverGetVersion(&libraries->driver_version),
-                                        "cuDriverGetVersion", what));
-  int num_devices = 0;
-  CUDNN_RNN_RETURN_IF_ERROR(
-      CheckDriver(*libraries, libraries->cuDeviceGetCount(&num_devices), "cuDeviceGetCount", what));
-  if (num_devices > 0) return Status();
-  return Status(StatusCode::kUnavailable,
-                "The NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it).");
+  return CheckDriver(*libraries, libraries->cuDriverGetVersion(&libraries->driver_version),
+                     "cuDriverGetVersion", "opening the driver");
 }
 
 // Collects what was tried, for the text of a failure.
@@ -155,11 +142,13 @@ StatusCode CodeOfCudnn(int status) {
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries) {
   std::unique_ptr<GpuLibraries> opened(new GpuLibraries());
   CUDNN_RNN_RETURN_IF_ERROR(OpenDriver(search, opened.get()));
-  const Status devices = FindDevices(opened.get());
-  if (!devices.ok()) return Status(StatusCode::kUnavailable, devices.message());
   CUDNN_RNN_RETURN_IF_ERROR(OpenCudnn(search, opened.get()));
   *libraries = std::move(opened);
   return Status();
+}
+
+Status InitializeDriver(const GpuLibraries& libraries) {
+  return CheckDriver(libraries, libraries.cuInit(0), "cuInit", "looking for a GPU");
 }
 
 std::string CudnnVersionText(size_t version) {

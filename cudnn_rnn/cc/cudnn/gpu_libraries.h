@@ -39,9 +39,13 @@ struct LibrarySearch {
 
 // Opens the driver, then cuDNN: what the process has loaded already, then the wheels' folders, then
 // the loader's own path. Fails with kUnavailable and a text that says what was tried where, and
-// why each failed: no driver, no device, no library, too old a version, a missing function.
-// Nothing is ever unloaded.
+// why each failed: no driver, no library, too old a version, a missing function.
+// Only opens: CUDA is not initialised, so the program may still choose devices and fork. Nothing is
+// ever unloaded.
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries);
+
+// cuInit, for programs without a framework that has done it. Fails where there is no GPU.
+Status InitializeDriver(const GpuLibraries& libraries);
 
 // "9.3.0"
 std::string CudnnVersionText(size_t version);

@@ -43,26 +43,6 @@ Process& TheProcess() {
   return *process;
 }
 
-std::string DescribeDevices(const GpuLibraries& libraries) {
-  std::string text;
-  int num_devices = 0;
-  if (libraries.cuDeviceGetCount(&num_devices) != kCudaSuccess) return text;
-  for (int ordinal = 0; ordinal < num_devices; ++ordinal) {
-    int device, major, minor;
-    char name[256] = "";
-    if (libraries.cuDeviceGet(&device, ordinal) == kCudaSuccess &&
-        libraries.cuDeviceGetName(name, sizeof(name), device) == kCudaSuccess &&
-        libraries.cuDeviceGetAttribute(&major, kCudaDeviceAttributeComputeCapabilityMajor,
-                                       device) == kCudaSuccess &&
-        libraries.cuDeviceGetAttribute(&minor, kCudaDeviceAttributeComputeCapabilityMinor,
-                                       device) == kCudaSuccess) {
-      text +=
-          Concatenate("\nGPU ", ordinal, ": ", name, ", compute capability ", major, ".", minor);
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 Status OpenProcessGpu(const LibrarySearch& search) {
@@ -90,8 +70,7 @@ std::string ProcessGpuReport() {
   const GpuLibraries& libraries = *process.runtime->libraries;
   return Concatenate("cuDNN ", CudnnVersionText(libraries.cudnn_version), ": ",
                      libraries.cudnn_path, "\nNVIDIA driver for CUDA ",
-                     DriverVersionText(libraries.driver_version), ": ", libraries.driver_path,
-                     DescribeDevices(libraries));
+                     DriverVersionText(libraries.driver_version), ": ", libraries.driver_path);
 }
 
 }  // namespace cudnn_rnn

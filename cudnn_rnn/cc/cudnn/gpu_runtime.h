@@ -73,7 +73,7 @@ struct GpuRuntime {
 Status OpenProcessGpu(const LibrarySearch& search);
 // Null where it was not opened or could not be.
 GpuRuntime* ProcessGpu();
-// Lines of text: the libraries, their versions and the devices, or why there are none.
+// Lines of text: the libraries and their versions, or why there are none.
 std::string ProcessGpuReport();
 
 }  // namespace cudnn_rnn

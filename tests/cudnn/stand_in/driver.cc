@@ -43,12 +43,6 @@ int NeedInitialized(Call* call) {
   return call->Violate("called before cuInit", kDriverNotInitialized);
 }
 
-int NeedDevice(Call* call, int device) {
-  STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
-  if (device >= 0 && device < call->state().record.options.num_devices) return 0;
-  return call->Violate(Concatenate("there is no device ", device), kDriverInvalidDevice);
-}
-
 void* ContextOf(int device) {
   return reinterpret_cast<void*>(kFirstContext + static_cast<uintptr_t>(device) * 64);
 }
@@ -116,49 +110,6 @@ int cuDriverGetVersion(int* version) {
     *version = call->state().record.options.driver_version;
     return 0;
   });
-}
-
-int cuDeviceGetCount(int* count) {
-  return Run("cuDeviceGetCount", "", [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
-    if (count == nullptr) return call->Violation("count is null");
-    *count = call->state().record.options.num_devices;
-    return 0;
-  });
-}
-
-int cuDeviceGet(int* device, int ordinal) {
-  return Run("cuDeviceGet", Arguments("ordinal", ordinal), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedDevice(call, ordinal));
-    if (device == nullptr) return call->Violation("device is null");
-    *device = ordinal;
-    return 0;
-  });
-}
-
-int cuDeviceGetName(char* name, int length, int device) {
-  return Run("cuDeviceGetName", Arguments("device", device), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedDevice(call, device));
-    if (name == nullptr || length < 1) return call->Violation("there is no room for the name");
-    std::snprintf(name, static_cast<size_t>(length), "Stand-in device %d", device);
-    return 0;
-  });
-}
-
-int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  return Run("cuDeviceGetAttribute", Arguments("attribute", attribute, "device", device),
-             [&](Call* call) {
-               STAND_IN_RETURN_IF_FAILED(NeedDevice(call, device));
-               if (value == nullptr) return call->Violation("value is null");
-               if (attribute == kCudaDeviceAttributeComputeCapabilityMajor) {
-                 *value = 8;
-               } else if (attribute == kCudaDeviceAttributeComputeCapabilityMinor) {
-                 *value = 0;
-               } else {
-                 return call->Violation("attribute ", attribute, " is not known here");
-               }
-               return 0;
-             });
 }
 
 int cuGetErrorString(int error, const char** text) {
