@@ -36,9 +36,11 @@ from cudnn_rnn.config import (
 )
 from cudnn_rnn.gpu import kernels_in_charge
 from cudnn_rnn.models import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
+from cudnn_rnn.rnn_cells import BasicRNNCell, stack_bidirectional_dynamic_rnn
 from cudnn_rnn.saveable import RNNParamsSaveable
 
 __all__ = [
+    "BasicRNNCell",
     "CUDNN_GRU",
     "CUDNN_GRU_PARAMS_PER_LAYER",
     "CUDNN_INPUT_AUTO_MODE",
@@ -63,4 +65,5 @@ __all__ = [
     "RNNParamsSaveable",
     "__version__",
     "kernels_in_charge",
+    "stack_bidirectional_dynamic_rnn",
 ]

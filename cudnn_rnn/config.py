@@ -165,7 +165,7 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
             widths = (("input", self.input_weights_width(layer)), ("recurrent", self.output_units))
             for source, width in widths:
                 for gate in self.gates:
-                    name = "%s, %s %s weights" % (place, gate, source)
+                    name = "%s, %s, %s weights" % (place, gate, source)
                     entries.append(CanonicalEntry(name, [self.num_units, width]))
             if self.num_proj:
                 shape = [self.num_proj, self.num_units]
@@ -175,7 +175,7 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
     def canonical_biases(self):
         """Returns a `CanonicalEntry` for every bias, in order."""
         return [
-            CanonicalEntry("%s, %s %s bias" % (place, gate, source), [self.num_units])
+            CanonicalEntry("%s, %s, %s bias" % (place, gate, source), [self.num_units])
             for _, place in self._layers_and_directions()
             for source in ("input", "recurrent")
             for gate in self.gates

@@ -16,6 +16,9 @@ The arguments that these functions share:
 - `num_proj`: None or 0, or the width to which an LSTM projects its output h;
 - `name`: of the node.
 
+Tensors must have one dtype, float16, float32 or float64, to which NumPy's arrays are converted;
+where there are only arrays, the first one's dtype counts.
+
 The conversions take dropout and seed because the ops do; they change nothing there.
 """
 
@@ -23,6 +26,7 @@ import collections
 
 from cudnn_rnn import canonical, config
 from cudnn_rnn._tf import tf
+from cudnn_rnn.arguments import numpy_dtype
 from cudnn_rnn.config import (
     CUDNN_GRU,
     CUDNN_INPUT_LINEAR_MODE,
@@ -116,6 +120,7 @@ def _cudnn_rnn(
         is_training,
         sequence_lengths,
         time_major,
+        default_dtype=numpy_dtype(inputs, input_h, input_c, params),
         input_name="inputs",
         name=name,
     ).outputs
@@ -341,7 +346,7 @@ def cudnn_rnn_opaque_params_to_canonical(
         input_size,
         input_mode,
         direction,
-        tf.float32,
+        numpy_dtype(params),
         dropout,
         seed,
         num_proj,
@@ -384,7 +389,7 @@ def cudnn_rnn_canonical_to_opaque_params(
         input_size,
         input_mode,
         direction,
-        tf.float32,
+        numpy_dtype(weights, biases),
         dropout,
         seed,
         num_proj,
