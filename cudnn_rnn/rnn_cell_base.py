@@ -14,7 +14,7 @@ import re
 from cudnn_rnn._tf import native_rnn_cell_module, tf
 
 
-def _snake_case(name):
+def snake_case(name):
     """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
     words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
     return "_".join(words).lower()
@@ -46,7 +46,7 @@ class _BareRNNCell(tf.Module):
     """
 
     def __init__(self, trainable=True, name=None, dtype=None, _reuse=None):
-        scope_name = name or _snake_case(type(self).__name__)
+        scope_name = name or snake_case(type(self).__name__)
         super().__init__(name=scope_name)
         self.trainable = trainable
         self.built = False
