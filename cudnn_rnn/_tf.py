@@ -16,9 +16,18 @@ from tensorflow.python.ops import (
 from tensorflow.python.ops.variables import Variable
 from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
 
+try:
+    from tensorflow.python.trackable.base import Trackable
+except ImportError:  # TensorFlow 1
+    from tensorflow.python.training.tracking.base import Trackable
+
+IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
+
 __all__ = [
+    "IS_TENSORFLOW_1",
     "SaveSpec",
     "SaveableObject",
+    "Trackable",
     "Variable",
     "as_tensor",
     "assert_when_run",
@@ -29,6 +38,7 @@ __all__ = [
     "registered_gradient",
     "static_value",
     "tf",
+    "without_autograph",
 ]
 
 
@@ -113,3 +123,12 @@ def kernel_label(label, op_types, gradients):
     labels = {op_type: label for op_type in op_types}
     with graph._kernel_label_map(labels), graph.gradient_override_map(gradients):
         yield
+
+
+def without_autograph(function):
+    """Decorates a function that AutoGraph is to leave as it is."""
+    if IS_TENSORFLOW_1:
+        # Its decorator hides the names of the arguments, which Keras looks for.
+        function.__dict__["__ag_compiled"] = True
+        return function
+    return tf.autograph.experimental.do_not_convert(function)

@@ -15,7 +15,7 @@ from cudnn_rnn._tf import native_rnn_cell_module, tf
 from cudnn_rnn.layer_record import LayerRecord
 
 
-def _snake_case(name):
+def snake_case(name):
     """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
     words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
     return "_".join(words).lower()
@@ -47,7 +47,7 @@ class _BareRNNCell(LayerRecord):
     """
 
     def __init__(self, trainable=True, name=None, dtype=None, _reuse=None):
-        scope_name = name or _snake_case(type(self).__name__)
+        scope_name = name or snake_case(type(self).__name__)
         super().__init__(name=scope_name)
         self.trainable = trainable
         self.built = False
