@@ -124,7 +124,9 @@ def _existing_contrib():
         names = (_CONTRIB, "tensorflow_core.contrib")
         found += [sys.modules[name] for name in names if name in sys.modules]
     found += [
-        module.contrib for module in _tensorflow_modules() if vars(module).get("contrib") is not None
+        module.contrib
+        for module in _tensorflow_modules()
+        if vars(module).get("contrib") is not None
     ]
     if not found and _CONTRIB in sys.modules:
         found = [sys.modules[_CONTRIB]]

@@ -189,7 +189,9 @@ class LayerRecord(tf.Module):
         """A copy with settings of its own, but the same variables if there are any yet."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
-        shared = list(self.variables) + [value for value in (self._scope, self._graph) if value is not None]
+        shared = list(self.variables) + [
+            value for value in (self._scope, self._graph) if value is not None
+        ]
         memo.update((id(value), value) for value in shared)
         memo[id(self._calls)] = []
         for name in ("_added_losses", "_added_updates"):

@@ -9,13 +9,13 @@ import functools
 import importlib
 import inspect
 
-from cudnn_rnn import config, cudnn_rnn_ops, models
+from cudnn_rnn import config, cudnn_rnn_ops, layers, models
 from cudnn_rnn._tf import tf
 
 LAST_RELEASE = 15
 
 # Where this library has the names that are in neither of the modules above; see `_find`.
-_MODULES = ("compatible_cells", "rnn_cells", "saveable")
+_MODULES = ("compatible_cells", "opaque_saveable", "params_format", "saveable")
 
 _RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
 _PRIVATE_RNNS = ("_CudnnRNN", "_CudnnRNNNoInputC")
@@ -32,7 +32,6 @@ _CONVERTERS = (
     "CudnnParamsFormatConverterRelu",
     "CudnnParamsFormatConverterTanh",
 )
-_CONVERTER_BASES = ("CudnnParamsFormatConverter", "CudnnParamsFormatConverterBasic")
 _CONSTANTS_OF_1_3 = (
     "CUDNN_GRU",
     "CUDNN_LSTM",
@@ -86,12 +85,12 @@ def namespaces(minor):
     elif minor == 4:
         public = _chosen(ops, _RNNS + _CELLS + _SAVEABLES)
     if minor >= 4:
-        layers = _layers(minor)
-        found["python.layers.cudnn_rnn"] = layers
+        of_layers = _layers(minor)
+        found["python.layers.cudnn_rnn"] = of_layers
         found["python.layers"] = {}
     if minor >= 5:
         public = _chosen(ops, _CELLS + _SAVEABLES + (_CONVERTERS if minor >= 13 else ()))
-        public.update(_chosen(layers, _RNNS))
+        public.update(_chosen(of_layers, _RNNS))
         found["python.layers"] = dict(public)
     found[""] = public
     return found
@@ -117,7 +116,8 @@ def _ops(minor):
     if minor <= 12:
         names["CudnnRNNSimpleSaveable"] = _simple_saveable()
     else:
-        names.update({name: _converter(name, minor) for name in _CONVERTERS + _CONVERTER_BASES})
+        names.update(_found(_CONVERTERS + ("CudnnParamsFormatConverter",)))
+        names["CudnnParamsFormatConverterBasic"] = _find("_OneKernel")
     if minor >= 5:
         names.update(_BIAS_VARIABLE_NAME="bias", _WEIGHTS_VARIABLE_NAME="kernel")
     return names
@@ -125,10 +125,8 @@ def _ops(minor):
 
 def _layers(minor):
     """The names of `python.layers.cudnn_rnn`."""
-    layers = importlib.import_module("cudnn_rnn.layers")
     names = _chosen(vars(config), _CONSTANTS)
-    names.update(_chosen(vars(layers), _RNNS))
-    names.update(_chosen(vars(layers), _PRIVATE_RNNS))
+    names.update(_chosen(vars(layers), _RNNS + ("_CudnnRNN",)))
     if minor >= 5:
         names["__all__"] = list(_RNNS)
     return names
@@ -183,9 +181,7 @@ def _op_level_class(name, minor):
     """The class `CudnnLSTM`, ... of `python.ops.cudnn_rnn_ops`."""
     base = getattr(models, name)
     is_lstm = name == "CudnnLSTM"
-    default_mode = (
-        config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
-    )
+    default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
     optional = dict(input_mode=default_mode, direction=config.CUDNN_RNN_UNIDIRECTION)
     if minor >= 4:
         optional["dtype"] = tf.float32
@@ -256,26 +252,6 @@ def _simple_saveable():
 
     base = _find("CudnnLSTMSaveable")
     return Simple("CudnnRNNSimpleSaveable", (base,), {"__doc__": base.__doc__})
-
-
-@functools.lru_cache(maxsize=None)
-def _converter(name, minor):
-    """A format converter: `num_proj` became its fourth argument in 1.15."""
-    base = _find(name)
-    if minor >= 15:
-        return base
-    signature = _signature(
-        "num_layers",
-        "num_units",
-        "input_size",
-        input_mode=config.CUDNN_INPUT_LINEAR_MODE,
-        direction=config.CUDNN_RNN_UNIDIRECTION,
-    )
-
-    def by_keyword(arguments, named):
-        return [], dict(signature.bind(*arguments, **named).arguments)
-
-    return _subclass(name, base, {"__init__": _method(base.__init__, signature, by_keyword)})
 
 
 @functools.lru_cache(maxsize=None)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from cell_formulas import BATCH, CELLS, INPUT_SIZE, NUM_UNITS, SCOPE, variable_shapes
+from tensorflow.python.eager import context
 
 from cudnn_rnn import rnn_cell_base
 from cudnn_rnn.compatible_cells import (
@@ -79,9 +80,7 @@ def test_count_params_before_build(cell_class):
 @pytest.mark.parametrize("cell_class", CELLS)
 def test_apply_is_calling(cell_class):
     cell = cell_class(NUM_UNITS)
-    output, _ = cell.apply(
-        tf.zeros([BATCH, INPUT_SIZE]), cell.zero_state(BATCH, tf.float32)
-    )
+    output, _ = cell.apply(tf.zeros([BATCH, INPUT_SIZE]), cell.zero_state(BATCH, tf.float32))
     assert output.shape.as_list() == [BATCH, NUM_UNITS]
 
 
@@ -238,9 +237,7 @@ def test_records_do_not_enter_object_based_checkpoints(tmp_path):
 
 @own_base
 def test_eager_execution():
-    with tf.init_scope():
-        if not tf.executing_eagerly():
-            pytest.skip("TensorFlow was told not to execute eagerly")
+    with context.eager_mode():
         cell = CudnnCompatibleGRUCell(NUM_UNITS)
         called(cell)
         for ask in (
@@ -252,3 +249,4 @@ def test_eager_execution():
             with pytest.raises(RuntimeError, match="is of graphs only"):
                 ask()
         assert cell.losses == [] and len(cell.variables) == 6
+        assert cell._calls == []

@@ -326,9 +326,7 @@ def test_conversions_undo_each_other(rnn_mode, num_proj):
     described = description(rnn_mode, num_proj)
     size = tf.get_static_value(cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described))
     values = np.arange(size, dtype=np.float32)
-    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
-        params=values, **described
-    )
+    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=values, **described)
     num_biases = NUM_LAYERS * 2 * 2 * NUM_GATES[rnn_mode]
     assert len(biases) == num_biases
     assert len(biases) == cudnn_rnn_ops._get_num_params(rnn_mode, NUM_LAYERS, "bidirectional")
@@ -347,9 +345,7 @@ def test_conversions_undo_each_other(rnn_mode, num_proj):
 
 def test_shapes_with_a_projection():
     weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
-        params=tf.zeros(
-            [cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**description("lstm", 4))]
-        ),
+        params=tf.zeros([cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**description("lstm", 4))]),
         **description("lstm", 4),
     )
     layer = lambda width: [[6, width]] * 4 + [[6, 4]] * 4 + [[4, 6]]  # noqa: E731
@@ -363,9 +359,7 @@ def test_conversions_are_differentiable(rnn_mode, num_proj):
     described = description(rnn_mode, num_proj)
     size = tf.get_static_value(cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described))
     params = tf.constant(np.linspace(-1, 1, size), tf.float32)
-    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
-        params=params, **described
-    )
+    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=params, **described)
     # Half the sum of squares of the matrices: its gradient is the matrices, and 0 for the biases.
     gradient = tf.gradients(tf.add_n([tf.nn.l2_loss(matrix) for matrix in weights]), params)[0]
     back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
@@ -467,9 +461,7 @@ def test_second_order_gradient_of_v3_is_an_error_in_words():
 )
 @pytest.mark.parametrize("name", sorted(cudnn_rnn_ops.__all__) + ["_cudnn_rnn"])
 def test_signatures_are_those_of_the_original(name):
-    original_module = pytest.importorskip(
-        "tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops"
-    )
+    original_module = pytest.importorskip("tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops")
     found, expected = (
         [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
         for function in (getattr(cudnn_rnn_ops, name), getattr(original_module, name))

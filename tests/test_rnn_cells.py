@@ -57,9 +57,7 @@ def test_basic_cell_is_a_cell():
     assert len(tf.global_variables()) == 2
 
 
-@pytest.mark.skipif(
-    cudnn_rnn.rnn_cell_base._NATIVE is not None, reason="TensorFlow's own cell"
-)
+@pytest.mark.skipif(cudnn_rnn.rnn_cell_base._NATIVE is not None, reason="TensorFlow's own cell")
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
