@@ -142,7 +142,8 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
         run(layer.kernel.assign(tf.zeros_like(layer.kernel)))
     else:
         layer.kernel.assign(tf.zeros_like(layer.kernel))
-    status = checkpoint.restore(path)
+    # In a graph of TensorFlow 1, a Checkpoint that has saved does not restore from other names.
+    status = tf.train.Checkpoint(encoder=layer).restore(path)
     status.assert_existing_objects_matched()
     status.initialize_or_restore()
     np.testing.assert_array_equal(run(layer.kernel), values)

@@ -6,8 +6,9 @@ import tensorflow.compat.v1 as tf
 from layer_models import LAYERS, SAVEABLES, run_cells
 from rnn_models import CLASSES, DIRECTIONS, initialize, keys, opaque_values, params_size
 
+import cudnn_rnn
 from cudnn_rnn import config as config_module
-from cudnn_rnn import meta_graph, params_format
+from cudnn_rnn import params_format
 from cudnn_rnn.opaque_saveable import CudnnGRUSaveable, CudnnLSTMSaveable
 
 LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
@@ -403,7 +404,7 @@ def test_import_meta_graph(session, tmp_path):
     expected = session.run(outputs)
     path = saver.save(session, str(tmp_path / "model"))
     with tf.Graph().as_default(), tf.Session() as other:
-        meta_graph.import_meta_graph(path + ".meta").restore(other, path)
+        cudnn_rnn.import_meta_graph(path + ".meta").restore(other, path)
         np.testing.assert_array_equal(other.run(tf.get_collection("outputs")[0]), expected)
         assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
         variable = tf.global_variables()[0]
