@@ -78,7 +78,7 @@ class _CudnnRNN(Layer):
         self._bias_initializer = bias_initializer
         self._input_size = None
         self._saveable = None
-        self._config(num_units)  # Checks everything, before the size of the input is known.
+        self._config(num_units)  # Checks all of it, before the size of the input is known.
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
@@ -87,8 +87,10 @@ class _CudnnRNN(Layer):
                 stacklevel=2,
             )
 
-    def _config(self, input_size):
-        """Returns the `RnnConfig`, with seeds for one node."""
+    def _config(self, input_size, for_a_call=False):
+        """Returns the `RnnConfig`, for a call with the seeds of its node."""
+        # A seed of None draws one, which other ops would miss.
+        seed = 0 if self._seed is None and not for_a_call else self._seed
         return RnnConfig.checked(
             self._rnn_mode,
             self._num_layers,
@@ -98,7 +100,7 @@ class _CudnnRNN(Layer):
             self._direction,
             self._plain_dtype,
             self._dropout,
-            self._seed,
+            seed,
         )
 
     @property
@@ -265,9 +267,11 @@ class _CudnnRNN(Layer):
                 "Cudnn saveable already created: the layer %s has the saveable %r."
                 % (self.name, self._saveable.name)
             )
-        self._saveable = self._saveable_of_sharing_layer()
-        if self._saveable is not None:
-            return
+        saveable = self._saveable_of_sharing_layer() or self._new_saveable()
+        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
+        self._saveable = saveable
+
+    def _new_saveable(self):
         saveable = self._saveable_cls(
             opaque_params=self.kernel,
             num_layers=self.num_layers,
@@ -278,10 +282,9 @@ class _CudnnRNN(Layer):
             scope=tf.get_variable_scope(),
             name="%s_saveable" % self.kernel.name.split(":")[0],
         )
-        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
-        self._saveable = saveable
         if not tf.executing_eagerly():
             tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+        return saveable
 
     def _saveable_of_sharing_layer(self):
         """Returns the saveable by which another layer saves the same variable under the same keys.
@@ -384,7 +387,7 @@ class _CudnnRNN(Layer):
         if input_size is None and shape is not None:
             input_size = tf.TensorShape(shape).with_rank(3).as_list()[-1]
         # The node does not say what it is; any size will do that skip_input may have.
-        config = self._config(input_size or self._num_units)
+        config = self._config(input_size or self._num_units, for_a_call=True)
         call = Call(
             config,
             inputs,

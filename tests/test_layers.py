@@ -339,6 +339,7 @@ def test_auto_reuse_makes_one_saveable(session):
             towers[-1](tf.constant(make_inputs()))
     assert towers[0].kernel is towers[1].kernel
     assert towers[0].saveable is towers[1].saveable
+    assert len(tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)) == 1
     tf.train.Saver()
 
 
@@ -377,6 +378,19 @@ def test_built_in_a_loop(session):
     initialize(session)
     found, once = session.run([total, tf.reduce_sum(outside)])
     np.testing.assert_allclose(found, 3 * once, rtol=1e-5)
+
+
+def test_only_calls_draw_seeds(session):
+    tf.set_random_seed(7)
+    layer = make_layer("gru", dropout=0.5)
+    seeds = []
+    for _ in range(2):
+        outputs, _ = layer(tf.constant(make_inputs()))
+        seeds.append((outputs.op.get_attr("seed"), outputs.op.get_attr("seed2")))
+    assert seeds[0][0] == seeds[1][0] == 7 and seeds[0] != seeds[1]
+    fixed = make_layer("gru", dropout=0.5, seed=3)
+    outputs, _ = fixed(tf.constant(make_inputs()))
+    assert (outputs.op.get_attr("seed"), outputs.op.get_attr("seed2")) == (7, 3)
 
 
 def test_create_saveable_twice(session):
