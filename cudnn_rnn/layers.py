@@ -218,11 +218,9 @@ class _CudnnRNN(Layer):
 
     def _initial_params(self, config):
         if self._kernel_initializer is None:
-            self._kernel_initializer = tf.glorot_uniform_initializer(
-                seed=self._seed, dtype=self._plain_dtype
-            )
+            self._kernel_initializer = tf.glorot_uniform_initializer(seed=self._seed)
         if self._bias_initializer is None:
-            self._bias_initializer = tf.zeros_initializer(dtype=self._plain_dtype)
+            self._bias_initializer = tf.zeros_initializer()
         dtype = self._plain_dtype
         weights = [
             # The input weights that skip_input does without.
