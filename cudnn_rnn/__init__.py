@@ -35,10 +35,13 @@ from cudnn_rnn.config import (
     CUDNN_RNN_UNIDIRECTION,
 )
 from cudnn_rnn.gpu import kernels_in_charge
+from cudnn_rnn.meta_graph import import_meta_graph
 from cudnn_rnn.models import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
+from cudnn_rnn.rnn_cells import BasicRNNCell, stack_bidirectional_dynamic_rnn
 from cudnn_rnn.saveable import RNNParamsSaveable
 
 __all__ = [
+    "BasicRNNCell",
     "CUDNN_GRU",
     "CUDNN_GRU_PARAMS_PER_LAYER",
     "CUDNN_INPUT_AUTO_MODE",
@@ -62,5 +65,7 @@ __all__ = [
     "MultiRNNCell",
     "RNNParamsSaveable",
     "__version__",
+    "import_meta_graph",
     "kernels_in_charge",
+    "stack_bidirectional_dynamic_rnn",
 ]

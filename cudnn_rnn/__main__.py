@@ -3,13 +3,14 @@
 import argparse
 import sys
 
-from cudnn_rnn import doctor
+from cudnn_rnn import doctor, run_command
 
 _DESCRIPTION = """\
 Tools for cudnn_rnn, tf.contrib.cudnn_rnn for today's TensorFlow.
 
 commands:
   doctor    says what is installed, whether it works, and what the GPU part uses
+  run       runs a program with tf.contrib.cudnn_rnn in place
 
 `python -m cudnn_rnn COMMAND --help` says more."""
 
@@ -24,10 +25,14 @@ def main(arguments=None):
     )
     commands = parser.add_subparsers(dest="command", help=argparse.SUPPRESS)
     doctor.add_arguments(commands.add_parser("doctor", add_help=True))
+    run_parser = commands.add_parser("run", add_help=True)
+    run_command.add_arguments(run_parser)
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help()
         return 2
+    if chosen.command == "run":
+        return run_command.run(chosen, run_parser)
     return doctor.Doctor().examine()
 
 

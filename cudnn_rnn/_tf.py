@@ -9,6 +9,7 @@ import contextlib
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.framework import tensor_util
+from tensorflow.python.framework.meta_graph import read_meta_graph_file
 from tensorflow.python.ops import (
     cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
     gen_cudnn_rnn_ops,
@@ -16,19 +17,30 @@ from tensorflow.python.ops import (
 from tensorflow.python.ops.variables import Variable
 from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
 
+try:
+    from tensorflow.python.trackable.base import Trackable
+except ImportError:  # TensorFlow 1
+    from tensorflow.python.training.tracking.base import Trackable
+
+IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
+
 __all__ = [
+    "IS_TENSORFLOW_1",
     "SaveSpec",
     "SaveableObject",
+    "Trackable",
     "Variable",
     "as_tensor",
     "assert_when_run",
     "gen_cudnn_rnn_ops",
     "kernel_label",
     "native_rnn_cell_module",
+    "read_meta_graph_file",
     "register_gradient",
     "registered_gradient",
     "static_value",
     "tf",
+    "without_autograph",
 ]
 
 
@@ -113,3 +125,12 @@ def kernel_label(label, op_types, gradients):
     labels = {op_type: label for op_type in op_types}
     with graph._kernel_label_map(labels), graph.gradient_override_map(gradients):
         yield
+
+
+def without_autograph(function):
+    """Decorates a function that AutoGraph is to leave as it is."""
+    if IS_TENSORFLOW_1:
+        # Its decorator hides the names of the arguments, which Keras looks for.
+        function.__dict__["__ag_compiled"] = True
+        return function
+    return tf.autograph.experimental.do_not_convert(function)

@@ -30,6 +30,17 @@ def as_tensors(values, dtype, default_dtype):
     return [_as_tensor(name, value, dtype) for name, value in values]
 
 
+def numpy_dtype(*values):
+    """Returns the first dtype of an RNN among those of the NumPy arrays, float32 without any."""
+    for value in values:
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(part, (np.ndarray, np.generic)) and part.dtype.kind == "f":
+                found = tf.as_dtype(part.dtype)
+                if found in DTYPES:
+                    return found
+    return tf.float32
+
+
 def check_shape(name, tensor, expected, meaning):
     """Raises `ValueError` if the static shape contradicts `expected`, a list of int or None."""
     if not tensor.shape.is_compatible_with(expected):

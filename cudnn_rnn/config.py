@@ -7,6 +7,10 @@ every gate. The canonical tensors are the same numbers in the same order, one te
 `[num_units, width]` in row-major order, where `width` is `input_size` in the first layer and
 `num_directions * num_units` above (and `num_units` for R), and biases `[num_units]`. With
 skip_input the first layer's W have a width of 0.
+
+An LSTM may have a projection: its output h is `num_proj` wide, so is R and, for each direction, the
+input of the layer above; after its R, every layer and direction has a matrix `[num_proj,
+num_units]`.
 """
 
 import collections
@@ -57,6 +61,7 @@ _FIELDS = [
     "dropout",
     "seed",
     "seed2",
+    "num_proj",  # 0 for no projection
 ]
 
 # One tensor of the canonical form: the place in words, and the shape as a list of int.
@@ -80,24 +85,28 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         dtype,
         dropout,
         seed,
+        num_proj=None,
+        seed2=None,
     ):
         """Returns a config of valid values; raises `ValueError` or `TypeError` for others.
 
         `seed` is an int or None. As for TensorFlow's own random ops, the pair (seed, seed2) derives
         from it and from `tf.set_random_seed`; (0, 0), which lets the op choose, comes out if
-        neither is set.
+        neither is set. With an int for `seed2` both go to the op as they are. `num_proj` is an int,
+        None or 0 for no projection.
         """
         config = cls(
-            rnn_mode=_checked_choice("rnn_mode", rnn_mode, tuple(GATES)),
+            rnn_mode=checked_choice("rnn_mode", rnn_mode, tuple(GATES)),
             num_layers=_checked_size("num_layers", num_layers),
             num_units=_checked_size("num_units", num_units),
             input_size=_checked_size("input_size", input_size),
-            input_mode=_checked_choice("input_mode", input_mode, INPUT_MODES),
-            direction=_checked_choice("direction", direction, DIRECTIONS),
+            input_mode=checked_choice("input_mode", input_mode, INPUT_MODES),
+            direction=checked_choice("direction", direction, DIRECTIONS),
             dtype=checked_dtype(dtype),
-            dropout=_checked_dropout(dropout),
+            dropout=checked_dropout(dropout),
             seed=0,
             seed2=0,
+            num_proj=checked_projection(rnn_mode, num_units, num_proj),
         )
         if config.input_mode == CUDNN_INPUT_SKIP_MODE and config.input_size != config.num_units:
             raise ValueError(
@@ -105,8 +114,8 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
                 "layer adds its input to every gate as it is, but input_size is %d and num_units "
                 "is %d. Use input_mode='linear_input'." % (config.input_size, config.num_units)
             )
-        seed, seed2 = tf.random.get_seed(_checked_seed(seed))
-        return config._replace(seed=seed or 0, seed2=seed2 or 0)
+        seed, seed2 = op_seeds(seed, seed2)
+        return config._replace(seed=seed, seed2=seed2)
 
     @property
     def num_directions(self):
@@ -128,44 +137,90 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         )
 
     @property
-    def num_canonical_weights(self):
-        """How many weights (and as many biases) the canonical form has."""
+    def output_units(self):
+        """The width of the output h of one direction."""
+        return self.num_proj or self.num_units
+
+    @property
+    def num_canonical_biases(self):
+        """How many biases the canonical form has."""
         return self.num_layers * self.num_directions * 2 * len(self.gates)
+
+    @property
+    def num_canonical_weights(self):
+        """How many weights the canonical form has: as many, and the projections."""
+        num_projections = self.num_layers * self.num_directions if self.num_proj else 0
+        return self.num_canonical_biases + num_projections
 
     def input_weights_width(self, layer):
         """The width of the input weights W of `layer`; 0 where it has none."""
         if layer > 0:
-            return self.num_directions * self.num_units
+            return self.num_directions * self.output_units
         return 0 if self.skips_input_projection else self.input_size
 
     def canonical_weights(self):
         """Returns a `CanonicalEntry` for every weight, in order."""
-        return self._canonical_entries(
-            "weights", lambda layer: (self.input_weights_width(layer), self.num_units)
-        )
+        entries = []
+        for layer, place in self._layers_and_directions():
+            widths = (("input", self.input_weights_width(layer)), ("recurrent", self.output_units))
+            for source, width in widths:
+                for gate in self.gates:
+                    name = "%s, %s, %s weights" % (place, gate, source)
+                    entries.append(CanonicalEntry(name, [self.num_units, width]))
+            if self.num_proj:
+                shape = [self.num_proj, self.num_units]
+                entries.append(CanonicalEntry("%s, projection" % place, shape))
+        return entries
 
     def canonical_biases(self):
         """Returns a `CanonicalEntry` for every bias, in order."""
-        return self._canonical_entries("bias", lambda layer: (None, None))
+        return [
+            CanonicalEntry("%s, %s, %s bias" % (place, gate, source), [self.num_units])
+            for _, place in self._layers_and_directions()
+            for source in ("input", "recurrent")
+            for gate in self.gates
+        ]
 
     def params_size(self):
         """Returns the number of elements of the dense opaque buffer, an int of any size."""
         widths_of_input_weights = self.input_weights_width(0) + (
             (self.num_layers - 1) * self.input_weights_width(1)
         )
-        columns = widths_of_input_weights + self.num_layers * (self.num_units + 2)  # R, bW, bR
-        return self.num_directions * len(self.gates) * self.num_units * columns
+        columns = widths_of_input_weights + self.num_layers * (self.output_units + 2)  # R, bW, bR
+        projections = self.num_layers * self.num_units * self.num_proj
+        return self.num_directions * (len(self.gates) * self.num_units * columns + projections)
 
-    def _canonical_entries(self, kind, widths_of_layer):
-        entries = []
-        for layer in range(self.num_layers):
-            for direction in ("forward", "backward")[: self.num_directions]:
-                for width, source in zip(widths_of_layer(layer), ("input", "recurrent")):
-                    for gate in self.gates:
-                        place = "layer %d, %s, %s, %s %s" % (layer, direction, gate, source, kind)
-                        shape = [self.num_units] if width is None else [self.num_units, width]
-                        entries.append(CanonicalEntry(place, shape))
-        return entries
+    def _layers_and_directions(self):
+        """Returns a list of (layer, both in words)."""
+        return [
+            (layer, "layer %d, %s" % (layer, direction))
+            for layer in range(self.num_layers)
+            for direction in ("forward", "backward")[: self.num_directions]
+        ]
+
+
+def op_seeds(seed, seed2=None):
+    """Returns the attributes (seed, seed2) of an op; see `RnnConfig.checked`."""
+    seed = _checked_seed("seed", seed)
+    seed2 = _checked_seed("seed2", seed2)
+    if seed2 is None:
+        seed, seed2 = tf.random.get_seed(seed)
+    return seed or 0, seed2 or 0
+
+
+def checked_projection(rnn_mode, num_units, num_proj):
+    """Returns `num_proj` as an int, 0 for None; raises `ValueError` where there can be none."""
+    if num_proj is None or (_is_integer(num_proj) and num_proj == 0):
+        return 0
+    num_proj = _checked_size("num_proj", num_proj)
+    if rnn_mode != CUDNN_LSTM:
+        raise ValueError(
+            "num_proj must be None or 0 with rnn_mode %r, but is %d: only an LSTM has a projection."
+            % (rnn_mode, num_proj)
+        )
+    if num_units is not None and num_proj >= num_units:
+        raise ValueError("num_proj must be below num_units, %d, but is %d." % (num_units, num_proj))
+    return num_proj
 
 
 def checked_dtype(dtype):
@@ -194,7 +249,12 @@ def _checked_size(name, value):
     return size
 
 
-def _checked_choice(name, value, choices):
+def _is_integer(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def checked_choice(name, value, choices):
+    """Returns `value`; raises `ValueError` unless it is one of the strings `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(
             "%s must be one of %s, but is %r." % (name, ", ".join(map(repr, choices)), value)
@@ -202,7 +262,8 @@ def _checked_choice(name, value, choices):
     return value
 
 
-def _checked_dropout(dropout):
+def checked_dropout(dropout):
+    """Returns the dropout as a float; raises unless it is a number from 0 to 1."""
     if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real):
         raise TypeError(
             "dropout must be a number between 0 and 1, the share of inputs to drop, but is %r of "
@@ -216,11 +277,12 @@ def _checked_dropout(dropout):
     return float(dropout)
 
 
-def _checked_seed(seed):
+def _checked_seed(name, seed):
     if seed is None:
         return None
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+    if not _is_integer(seed):
         raise TypeError(
-            "seed must be an integer or None, but is %r of type %s." % (seed, type(seed).__name__)
+            "%s must be an integer or None, but is %r of type %s."
+            % (name, seed, type(seed).__name__)
         )
     return int(seed)

@@ -22,19 +22,26 @@ _GRU_CANDIDATE = 2  # after the reset gate and the update gate, in both orders
 
 
 def join_gates(input_weights, recurrent_weights):
-    """Joins W `[num_units, width]` and R `[num_units, num_units]` of every gate to a kernel.
+    """Joins W `[num_units, width]` and R `[num_units, num_units]`, gate by gate, side by side."""
+    return [tf.concat(pair, axis=1) for pair in zip(input_weights, recurrent_weights)]
 
-    Returns:
-      `[width + num_units, num_gates * num_units]`.
-    """
-    gates = [tf.concat(pair, axis=1) for pair in zip(input_weights, recurrent_weights)]
+
+def split_gates(gates, recurrent_width):
+    """Returns the W and the R of `gates`; undoes `join_gates`. R is `recurrent_width` wide."""
+    return (
+        [gate[:, :-recurrent_width] for gate in gates],
+        [gate[:, -recurrent_width:] for gate in gates],
+    )
+
+
+def gates_to_kernel(gates):
+    """Turns gates `[num_units, width]` into a kernel `[width, num_gates * num_units]`."""
     return tf.transpose(tf.concat(gates, axis=0))
 
 
-def split_gates(kernel, num_gates, num_units):
-    """Splits a kernel `[width + num_units, num_gates * num_units]`; undoes `join_gates`."""
-    gates = tf.split(tf.transpose(kernel), num_gates, axis=0)
-    return [gate[:, :-num_units] for gate in gates], [gate[:, -num_units:] for gate in gates]
+def gates_from_kernel(kernel, num_gates):
+    """Undoes `gates_to_kernel`."""
+    return tf.split(tf.transpose(kernel), num_gates, axis=0)
 
 
 class LSTMFormat:
@@ -48,26 +55,29 @@ class LSTMFormat:
     @staticmethod
     def weights_to_cell(weights):
         """Returns `[kernel]` for the 8 matrices of the layer."""
-        return [join_gates(_reordered(weights[:4]), _reordered(weights[4:]))]
+        return [gates_to_kernel(reorder_lstm_gates(join_gates(weights[:4], weights[4:])))]
 
     @staticmethod
     def weights_from_cell(cell_weights, num_units):
         """Returns the 8 matrices for `[kernel]`."""
-        input_weights, recurrent_weights = split_gates(cell_weights[0], 4, num_units)
-        return _reordered(input_weights) + _reordered(recurrent_weights)
+        gates = reorder_lstm_gates(gates_from_kernel(cell_weights[0], 4))
+        input_weights, recurrent_weights = split_gates(gates, num_units)
+        return input_weights + recurrent_weights
 
     @staticmethod
     def biases_to_cell(biases):
         """Returns `[sum, bW, bR]`, each `[4 * num_units]` in the cell's gate order."""
-        input_bias = tf.concat(_reordered(biases[:4]), axis=0)
-        recurrent_bias = tf.concat(_reordered(biases[4:]), axis=0)
+        input_bias = tf.concat(reorder_lstm_gates(biases[:4]), axis=0)
+        recurrent_bias = tf.concat(reorder_lstm_gates(biases[4:]), axis=0)
         return [input_bias + recurrent_bias, input_bias, recurrent_bias]
 
     @staticmethod
     def biases_from_cell(cell_biases):
         """Returns the 8 biases for `[sum, bW, bR]`, from the two summands."""
         _, input_bias, recurrent_bias = cell_biases
-        return _reordered(tf.split(input_bias, 4)) + _reordered(tf.split(recurrent_bias, 4))
+        return reorder_lstm_gates(tf.split(input_bias, 4)) + reorder_lstm_gates(
+            tf.split(recurrent_bias, 4)
+        )
 
 
 class GRUFormat:
@@ -93,7 +103,9 @@ class GRUFormat:
         """Returns kernels of gates, input and hidden projection for the 6 matrices."""
         input_weights, recurrent_weights = weights[:3], weights[3:]
         return [
-            join_gates(input_weights[:_GRU_CANDIDATE], recurrent_weights[:_GRU_CANDIDATE]),
+            gates_to_kernel(
+                join_gates(input_weights[:_GRU_CANDIDATE], recurrent_weights[:_GRU_CANDIDATE])
+            ),
             tf.transpose(input_weights[_GRU_CANDIDATE]),
             tf.transpose(recurrent_weights[_GRU_CANDIDATE]),
         ]
@@ -102,7 +114,7 @@ class GRUFormat:
     def weights_from_cell(cell_weights, num_units):
         """Returns the 6 matrices for the three kernels."""
         gates, input_projection, hidden_projection = cell_weights
-        input_weights, recurrent_weights = split_gates(gates, 2, num_units)
+        input_weights, recurrent_weights = split_gates(gates_from_kernel(gates, 2), num_units)
         return (
             input_weights
             + [tf.transpose(input_projection)]
@@ -167,11 +179,8 @@ class CellFormat:
     def weights_to_cells(self, weights):
         """Converts all canonical weights; returns a list in the order of `weight_names`."""
         cell_weights = []
-        for layer, layer_weights in enumerate(_chunks(weights, self._per_layer)):
-            if self._is_without_input_weights(layer):
-                identity = tf.eye(self._config.num_units, dtype=weights[0].dtype)
-                num_gates = len(self._config.gates)
-                layer_weights = [identity] * num_gates + layer_weights[num_gates:]
+        for layer, layer_weights in enumerate(chunks(weights, self._per_layer)):
+            layer_weights = with_input_weights(self._config, layer, layer_weights)
             cell_weights += self._layer_format.weights_to_cell(layer_weights)
         return cell_weights
 
@@ -182,33 +191,25 @@ class CellFormat:
           InvalidArgumentError: when run, if the RNN has no W but the cell's is not the identity.
         """
         weights = []
-        chunks = _chunks(cell_weights, len(self._layer_format.weight_names))
-        for layer, layer_weights in enumerate(chunks):
+        of_layers = chunks(cell_weights, len(self._layer_format.weight_names))
+        for layer, layer_weights in enumerate(of_layers):
             converted = self._layer_format.weights_from_cell(layer_weights, self._config.num_units)
-            if self._is_without_input_weights(layer):
-                num_gates = len(self._config.gates)
-                converted = [
-                    _emptied_identity(matrix) for matrix in converted[:num_gates]
-                ] + converted[num_gates:]
-            weights += converted
+            weights += without_input_weights(self._config, layer, converted)
         return weights
 
     def biases_to_cells(self, biases):
         """Converts all canonical biases; returns a list in the order of `bias_names`."""
         cell_biases = []
-        for layer_biases in _chunks(biases, self._per_layer):
+        for layer_biases in chunks(biases, self._per_layer):
             cell_biases += self._layer_format.biases_to_cell(layer_biases)
         return cell_biases
 
     def biases_from_cells(self, cell_biases):
         """Converts a list in the order of `bias_names`; returns all canonical biases."""
         biases = []
-        for layer_biases in _chunks(cell_biases, len(self._layer_format.bias_names)):
+        for layer_biases in chunks(cell_biases, len(self._layer_format.bias_names)):
             biases += self._layer_format.biases_from_cell(layer_biases)
         return biases
-
-    def _is_without_input_weights(self, layer):
-        return layer == 0 and self._config.skips_input_projection
 
     def _names(self, names_of_layer):
         return [
@@ -218,13 +219,38 @@ class CellFormat:
         ]
 
 
-def _reordered(gates):
+def reorder_lstm_gates(gates):
     """Brings an LSTM's four gates from cuDNN's order to the cell's, or back."""
     return [gates[index] for index in _LSTM_GATE_ORDER]
 
 
-def _chunks(values, size):
+def chunks(values, size):
+    """Returns lists of `size` successive values each."""
     return [list(values[start : start + size]) for start in range(0, len(values), size)]
+
+
+def with_input_weights(config, layer, weights):
+    """Returns the weights of a layer and direction as those of a cell, which always has a W.
+
+    With skip_input the first layer has none: the cell gets the identity.
+    """
+    if layer > 0 or not config.skips_input_projection:
+        return list(weights)
+    num_gates = len(config.gates)
+    identity = tf.eye(config.num_units, dtype=weights[0].dtype)
+    return [identity] * num_gates + list(weights[num_gates:])
+
+
+def without_input_weights(config, layer, weights):
+    """Undoes `with_input_weights`.
+
+    Raises:
+      InvalidArgumentError: when run, if there is no place for a W that is not the identity.
+    """
+    if layer > 0 or not config.skips_input_projection:
+        return list(weights)
+    num_gates = len(config.gates)
+    return [_emptied_identity(matrix) for matrix in weights[:num_gates]] + list(weights[num_gates:])
 
 
 def _emptied_identity(matrix):

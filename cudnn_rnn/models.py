@@ -14,7 +14,8 @@ The arithmetic per layer and direction, W on the layer's input x, R on the previ
     Tanh    h = tanh(W x + bW + R h' + bR)
 
 Dropout acts, in training only, on the input of every layer but the first. With `skip_input` the
-first layer has no W and adds its input to every gate as it is.
+first layer has no W and adds its input to every gate as it is. An LSTM with a projection P puts
+h = P (o * tanh(c)) out, `num_proj` wide, and R multiplies that.
 """
 
 import numbers
@@ -22,11 +23,11 @@ import warnings
 
 import numpy as np
 
+from cudnn_rnn import canonical
 from cudnn_rnn import config as config_module
-from cudnn_rnn import ops
 from cudnn_rnn._tf import tf
-from cudnn_rnn.arguments import as_tensors, check_shape, shape_text, static_bool
 from cudnn_rnn.config import RnnConfig
+from cudnn_rnn.forward import Call, Sizes, lengths_and_training
 
 
 class _CudnnRNN:
@@ -49,9 +50,10 @@ class _CudnnRNN:
     ):
         """Describes an RNN.
 
-        The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0`. TensorFlow 1.0
-        to 1.3 had `dropout=0., seed=0` there, so a number in the sixth place is understood as the
-        dropout, with the seed after it. By keyword each name means what it says.
+        The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0`, and of an LSTM
+        `num_proj=None`. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
+        `seed2=0`), so a number in the sixth place is understood as the dropout, with the seed after
+        it. By keyword each name means what it says.
 
         Args:
           num_layers: int, at least 1.
@@ -67,18 +69,15 @@ class _CudnnRNN:
           dropout: number between 0 and 1, the share of its inputs that every layer but the first
             drops in training. Does nothing with one layer, which is warned about.
           seed: int or None, of the dropout; works together with `tf.set_random_seed` as for any op.
+          seed2: int, the second seed of the dropout; with it, both are taken as they are.
+          num_proj: int, the width to which an LSTM projects h, below `num_units`; None or 0 for no
+            projection.
 
         Raises:
           TypeError: an argument of the wrong type, or given twice.
           ValueError: an argument outside of its range.
         """
         arguments = _trailing_arguments(self._TRAILING_ARGUMENTS, trailing, named)
-        num_proj = arguments.pop("num_proj", None)
-        if num_proj is not None and num_proj != 0:
-            raise NotImplementedError(
-                "num_proj must be None or 0, but is %r: this release has no projection."
-                % (num_proj,)
-            )
         dtype = arguments.pop("dtype", None)
         # The dtype that tensors must have; None lets them choose.
         self._given_dtype = None if dtype is None else config_module.checked_dtype(dtype)
@@ -92,6 +91,8 @@ class _CudnnRNN:
             self._given_dtype or tf.float32,
             arguments.pop("dropout", 0.0),
             arguments.pop("seed", 0),
+            num_proj=arguments.pop("num_proj", None),
+            seed2=arguments.pop("seed2", None),
         )
         if self.dropout > 0 and self.num_layers == 1:
             warnings.warn(
@@ -137,6 +138,11 @@ class _CudnnRNN:
         return self.config.dtype
 
     @property
+    def num_proj(self):
+        """Width to which an LSTM projects its output h, an int; None without a projection."""
+        return self.config.num_proj or None
+
+    @property
     def dropout(self):
         """Share of its inputs that every layer but the first drops in training, a float."""
         return self.config.dropout
@@ -150,9 +156,7 @@ class _CudnnRNN:
         Raises:
           ValueError: the buffer would have more than 2**31 - 1 elements.
         """
-        # Not op CudnnRNNParamsSize, whose value Python's side of shape inference does not know. It
-        # gives the same number: the layout is the dense one everywhere.
-        return tf.constant(self._static_params_size(), tf.int32, name="params_size")
+        return canonical.params_size(self.config)
 
     def params_to_canonical(self, params):
         """Takes the opaque parameter buffer apart. Differentiable.
@@ -165,21 +169,16 @@ class _CudnnRNN:
           direction (forward, backward), the input weights `[num_units, width]` of every gate and
           then the recurrent weights `[num_units, num_units]` of every gate; biases `[num_units]` in
           the same order. `width` is `input_size` in the first layer (0 with skip_input),
-          `num_directions * num_units` above. Gates of
-          an LSTM: input, forget, new memory, output; of a GRU: reset, update, new memory.
+          `num_directions * num_units` above. Gates of an LSTM: input, forget, new memory, output;
+          of a GRU: reset, update, new memory. With a projection, `num_units` above and in the
+          recurrent weights' last dimension is `num_proj`, and a matrix `[num_proj, num_units]`
+          follows the recurrent weights of every layer and direction.
 
         Raises:
           TypeError: `params` is not of the right dtype.
           ValueError: `params` does not have the right shape.
         """
-        (params,) = as_tensors([("params", params)], self._given_dtype, self.dtype)
-        check_shape("params", params, [self._static_params_size()], "[params_size]")
-        num_params = self.config.num_canonical_weights
-        weights, biases = ops.params_to_canonical(self.config, params, num_params)
-        entries = self.config.canonical_weights() + self.config.canonical_biases()
-        for tensor, entry in zip(weights + biases, entries):
-            tensor.set_shape(entry.shape)
-        return weights, biases
+        return canonical.params_to_canonical(self.config, self._given_dtype, params)
 
     def canonical_to_params(self, weights, biases):
         """Puts the opaque parameter buffer together; undoes `params_to_canonical`. Differentiable.
@@ -196,122 +195,31 @@ class _CudnnRNN:
           TypeError: tensors of different or of wrong dtypes.
           ValueError: a list of the wrong length, or a tensor with the wrong number of elements.
         """
-        params_size = self._static_params_size()
-        weights = self._named_canonical("weights", weights, self.config.canonical_weights())
-        biases = self._named_canonical("biases", biases, self.config.canonical_biases())
-        tensors = as_tensors(
-            [(name, value) for name, value, _ in weights + biases], self._given_dtype, self.dtype
-        )
-        for tensor, (name, _, shape) in zip(tensors, weights + biases):
-            _check_num_elements(name, tensor, shape)
-        params = ops.canonical_to_params(
-            self.config, tensors[: len(weights)], tensors[len(weights) :]
-        )
-        params.set_shape([params_size])
-        return params
+        return canonical.canonical_to_params(self.config, self._given_dtype, weights, biases)
 
-    def _static_params_size(self):
-        params_size = self.config.params_size()
-        if params_size > config_module.INT32_MAX:
-            raise ValueError(
-                "num_layers %d, num_units %d and input_size %d make a %s of %d parameters, but the "
-                "opaque buffer can have at most %d."
-                % (
-                    self.num_layers,
-                    self.num_units,
-                    self.input_size,
-                    type(self).__name__,
-                    params_size,
-                    config_module.INT32_MAX,
-                )
-            )
-        return params_size
-
-    def _named_canonical(self, name, values, entries):
-        """Returns a list of (name for error messages, value, canonical shape)."""
-        if not isinstance(values, (list, tuple)):
-            raise TypeError(
-                "%s must be a list of %d tensors, but is a %s."
-                % (name, len(entries), type(values).__name__)
-            )
-        if len(values) != len(entries):
-            raise ValueError(
-                "%s must be a list of %d tensors (num_layers %d * directions %d * %d), but has %d."
-                % (
-                    name,
-                    len(entries),
-                    self.num_layers,
-                    self.config.num_directions,
-                    self._NUM_PARAMS_PER_LAYER,
-                    len(values),
-                )
-            )
-        return [
-            ("%s[%d] (%s)" % (name, index, entry.place), value, entry.shape)
-            for index, (value, entry) in enumerate(zip(values, entries))
-        ]
-
-    def _call(self, input_data, input_h, input_c, params, is_training):
-        """Checks the arguments of a call, and builds it. `input_c` is None without an LSTM."""
-        values = [("input_data", input_data), ("input_h", input_h), ("params", params)]
-        if self.config.has_cell_state:
-            values.append(("input_c", input_c))
-        tensors = as_tensors(values, self._given_dtype, self.dtype)
-        named = {name: tensor for (name, _), tensor in zip(values, tensors)}
-        time, batch = self._checked_time_and_batch(named)
-        input_c = named.get("input_c")
-        if input_c is None:
-            input_c = tf.constant([], dtype=named["params"].dtype)
-        outputs = self._build(
-            (named["input_data"], named["input_h"], input_c, named["params"]), is_training
-        )
-        state_shape = [self._num_states, batch, self.num_units]
-        outputs[0].set_shape([time, batch, self.config.num_directions * self.num_units])
-        for state in outputs[1:]:
-            state.set_shape(state_shape)
-        return outputs
-
-    @property
-    def _num_states(self):
-        return self.num_layers * self.config.num_directions
-
-    def _checked_time_and_batch(self, named):
-        """Checks the static shapes; returns number of steps and batch size, None if unknown."""
-        input_data, params = named["input_data"], named["params"]
-        check_shape(
-            "input_data", input_data, [None, None, self.input_size], "[time, batch, input_size]"
-        )
-        check_shape("params", params, [self._static_params_size()], "[params_size]")
-        time, batch, _ = input_data.shape.with_rank(3).as_list()
-        for name in ("input_h", "input_c"):
-            if name in named:
-                check_shape(
-                    name,
-                    named[name],
-                    [self._num_states, batch, self.num_units],
-                    "[num_layers * directions, batch, num_units]",
-                )
-                batch = named[name].shape.with_rank(3).as_list()[1] if batch is None else batch
-        return time, batch
-
-    def _build(self, inputs, is_training):
-        """Builds the node, or two of them where only a run can tell whether to drop anything."""
+    def _call(self, input_data, input_h, input_c, params, is_training, lengths, time_major):
+        """Builds a call; returns `(output, output_h, output_c)`. `input_c` is for an LSTM."""
         config = self.config
-        training = static_bool("is_training", is_training)
-        num_results = 3 if config.has_cell_state else 2
-
-        def build(config, training):
-            return list(ops.rnn(config, *inputs, is_training=training))[:num_results]
-
-        if training is not None:
-            return build(config, training)
-        # Without dropout, training computes what inference does, and has a gradient either way.
-        without_dropout = config._replace(dropout=0.0)
-        if config.dropout == 0 or config.num_layers == 1:
-            return build(without_dropout, True)
-        return list(
-            tf.cond(is_training, lambda: build(config, True), lambda: build(without_dropout, True))
+        sizes = Sizes(
+            config.input_size,
+            config.num_layers * config.num_directions,
+            config.num_units,
+            canonical.static_params_size(config),
         )
+        lengths, is_training = lengths_and_training(lengths, is_training)
+        return Call(
+            config,
+            input_data,
+            input_h,
+            input_c,
+            params,
+            is_training,
+            lengths,
+            time_major,
+            sizes=sizes,
+            dtype=self._given_dtype,
+            default_dtype=self.dtype,
+        ).outputs
 
 
 class CudnnLSTM(_CudnnRNN):
@@ -321,34 +229,61 @@ class CudnnLSTM(_CudnnRNN):
     _NUM_PARAMS_PER_LAYER = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
     _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed", "num_proj")
 
-    def __call__(self, input_data, input_h, input_c, params, is_training=True):
+    def __call__(
+        self,
+        input_data,
+        input_h,
+        input_c,
+        params,
+        sequence_lengths=None,
+        time_major=True,
+        is_training=True,
+    ):
         """Runs the LSTM. Differentiable in the first four arguments if `is_training`.
 
         Args:
           input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
             input_size]`.
-          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h.
-          input_c: the same shape, the initial cell states c.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h; with a
+            projection `num_proj` wide.
+          input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
           params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
+            count. Beyond, the output is 0; the returned states are those after the last step that
+            counts. None: all steps of all sequences count. A bool or bool tensor in this place
+            means `is_training`, which stood here up to TensorFlow 1.13.
+          time_major: False if the batch is the first dimension of `input_data` and of the states,
+            given and returned, and time or layer the second.
           is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
             With a tensor there is a gradient in both cases, of what was computed.
 
         Returns:
-          `(output, output_h, output_c)`: `[time, batch, directions * num_units]`, and twice the
-          shape of `input_h`. For no steps at all, the states are those that came in.
+          `(output, output_h, output_c)`: `[time, batch, directions * num_units]` (`num_proj` with a
+          projection), and the shapes of `input_h` and `input_c`. For no steps at all, the states
+          are those that came in.
 
         Raises:
           TypeError: an argument of the wrong type or dtype.
           ValueError: an argument whose static shape does not fit. A shape that only a run tells is
             an `InvalidArgumentError` then.
         """
-        return tuple(self._call(input_data, input_h, input_c, params, is_training))
+        return self._call(
+            input_data, input_h, input_c, params, is_training, sequence_lengths, time_major
+        )
 
 
 class _CudnnRNNNoInputC(_CudnnRNN):
     """What the classes without a cell state share."""
 
-    def __call__(self, input_data, input_h, params, is_training=True):
+    def __call__(
+        self,
+        input_data,
+        input_h,
+        params,
+        sequence_lengths=None,
+        time_major=True,
+        is_training=True,
+    ):
         """Runs the RNN. Differentiable in the first three arguments if `is_training`.
 
         Args:
@@ -356,6 +291,12 @@ class _CudnnRNNNoInputC(_CudnnRNN):
             input_size]`.
           input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h.
           params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
+            count. Beyond, the output is 0; the returned states are those after the last step that
+            counts. None: all steps of all sequences count. A bool or bool tensor in this place
+            means `is_training`, which stood here up to TensorFlow 1.13.
+          time_major: False if the batch is the first dimension of `input_data` and of the states,
+            given and returned, and time or layer the second.
           is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
             With a tensor there is a gradient in both cases, of what was computed.
 
@@ -368,7 +309,9 @@ class _CudnnRNNNoInputC(_CudnnRNN):
           ValueError: an argument whose static shape does not fit. A shape that only a run tells is
             an `InvalidArgumentError` then.
         """
-        return tuple(self._call(input_data, input_h, None, params, is_training))
+        return self._call(
+            input_data, input_h, None, params, is_training, sequence_lengths, time_major
+        )[:2]
 
 
 class CudnnGRU(_CudnnRNNNoInputC):
@@ -402,7 +345,7 @@ def _is_number(value):
 
 def _trailing_arguments(names, values, named):
     """Gives the arguments after `direction` their names (see `_CudnnRNN.__init__`); a dict."""
-    unknown = sorted(set(named) - set(names))
+    unknown = sorted(set(named) - set(names) - {"seed2"})
     if unknown:
         raise TypeError(
             "Got an unexpected keyword argument %r; after direction come %s."
@@ -414,7 +357,7 @@ def _trailing_arguments(names, values, named):
             "The sixth argument must be a dtype (or, as in TensorFlow 1.0 to 1.3, the dropout), "
             "but is %r." % (values[0],)
         )
-    places = ("dropout", "seed") if sixth_is_dropout else names
+    places = ("dropout", "seed", "seed2") if sixth_is_dropout else names
     if len(values) > len(places):
         raise TypeError(
             "Got %d positional arguments, but with a %s in the sixth place there are at most %d."
@@ -431,18 +374,3 @@ def _trailing_arguments(names, values, named):
             )
     arguments.update(named)
     return arguments
-
-
-def _check_num_elements(name, tensor, expected_shape):
-    num_elements = int(np.prod(expected_shape, dtype=np.int64))
-    if tensor.shape.num_elements() not in (None, num_elements):
-        raise ValueError(
-            "%s must have %d elements (shape %s), but has %d (shape %s)."
-            % (
-                name,
-                num_elements,
-                shape_text(expected_shape),
-                tensor.shape.num_elements(),
-                shape_text(tensor.shape),
-            )
-        )

@@ -3,9 +3,14 @@
 The ops are TensorFlow's own; this project's library gives them kernels. The functions here take
 checked arguments (see `models.py` for the checks) and build one node each, so that names of nodes,
 and with them the checkpoint keys of early releases, come out as they always did.
+
+Each op has several versions. The first one is made wherever it can do what is asked, so that graphs
+run where later ones do not exist; sequence lengths, batch-major tensors and a projection need a
+later one.
 """
 
 import contextlib
+import os
 
 from cudnn_rnn import gpu
 from cudnn_rnn._tf import (
@@ -15,24 +20,38 @@ from cudnn_rnn._tf import (
     registered_gradient,
     tf,
 )
-from cudnn_rnn.config import RnnConfig
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 
+# The environment variable of TensorFlow 1.10 to 1.15 that chooses CudnnRNNV2, if it is "1": on a
+# GPU, TensorFlow's own kernel for that tries cuDNN's algorithms and takes the fastest.
+_USE_V2_VARIABLE = "TF_CUDNN_RNN_USE_V2"
+
+
+def _is_operation(source):
+    return hasattr(source, "get_attr")
+
 
 def _attributes_of(source):
-    """Returns the attributes that all ops share, from an `RnnConfig` or from an operation."""
-    if isinstance(source, RnnConfig):
-        return {name: getattr(source, name) for name in _ATTRIBUTES}
-    return {name: source.get_attr(name) for name in _ATTRIBUTES}
+    """Returns the attributes that all ops share, from a config or from an operation."""
+    if _is_operation(source):
+        return {name: source.get_attr(name) for name in _ATTRIBUTES}
+    return {name: getattr(source, name) for name in _ATTRIBUTES}
 
 
 def _sizes_of(source):
-    """Returns the sizes that all parameter ops take, from an `RnnConfig` or from such an op."""
+    """Returns the sizes that all parameter ops take, from a config or from such an op."""
     names = ("num_layers", "num_units", "input_size")
-    if isinstance(source, RnnConfig):
-        return {name: getattr(source, name) for name in names}
-    return dict(zip(names, source.inputs))
+    if _is_operation(source):
+        return dict(zip(names, source.inputs))
+    return {name: getattr(source, name) for name in names}
+
+
+def _projection_of(source):
+    """Returns num_proj of a config, or of an operation of a version that has it; else 0."""
+    if not _is_operation(source):
+        return source.num_proj
+    return source.get_attr("num_proj") if source.type.endswith("V2") else 0
 
 
 # Forward ops; the gradients of nodes with a kernel label are registered with this suffix.
@@ -61,80 +80,142 @@ def _chosen_kernels():
     return _labelled_kernels() if gpu.labels_nodes() else contextlib.nullcontext()
 
 
-def rnn(config, input_data, input_h, input_c, params, is_training):
-    """Runs the RNN: op `CudnnRNN`.
+def rnn(
+    config,
+    input_data,
+    input_h,
+    input_c,
+    params,
+    is_training,
+    sequence_lengths=None,
+    time_major=True,
+    name=None,
+):
+    """Runs the RNN: op `CudnnRNN`, or `CudnnRNNV3` where only that can do it.
 
     Args:
-      config: an `RnnConfig`.
+      config: an `RnnConfig`, or anything else with rnn_mode, input_mode, direction, dropout, seed,
+        seed2 and num_proj.
       input_data: `[time, batch, input_size]`.
-      input_h: `[num_layers * num_directions, batch, num_units]`.
-      input_c: like `input_h` for an LSTM, else an empty vector.
+      input_h: `[num_layers * num_directions, batch, num_units]`; with a projection `num_proj` wide.
+      input_c: `[num_layers * num_directions, batch, num_units]` for an LSTM, else an empty vector.
       params: `[params_size]`, the opaque buffer.
       is_training: a Python bool.
+      sequence_lengths: `[batch]`, int32, each from 0 to `time`; None if all have all the steps.
+      time_major: if False, the first two dimensions of `input_data`, the states and the results are
+        the other way round.
+      name: of the node, None for the default.
 
     Returns:
-      `(output, output_h, output_c)`: `[time, batch, num_directions * num_units]` and twice the
-      shape of `input_h`. Without an LSTM `output_c` means nothing.
+      `(output, output_h, output_c)`: `[time, batch, num_directions * num_units]` (`num_proj` with a
+      projection), and the shapes of the states. Without an LSTM `output_c` means nothing.
     """
+    arguments = dict(
+        input=input_data,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        is_training=is_training,
+        name=name,
+        **_attributes_of(config),
+    )
+    needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
     with _chosen_kernels():
-        output, output_h, output_c, _ = gen_cudnn_rnn_ops.cudnn_rnn(
-            input=input_data,
-            input_h=input_h,
-            input_c=input_c,
-            params=params,
-            is_training=is_training,
-            **_attributes_of(config),
-        )
-    return output, output_h, output_c
+        if needs_v3:
+            if sequence_lengths is None:
+                sequence_lengths = _all_steps(input_data, time_major)
+            results = gen_cudnn_rnn_ops.cudnn_rnnv3(
+                sequence_lengths=sequence_lengths,
+                time_major=time_major,
+                num_proj=config.num_proj,
+                **arguments,
+            )
+        elif os.environ.get(_USE_V2_VARIABLE) == "1":
+            results = gen_cudnn_rnn_ops.cudnn_rnnv2(**arguments)
+        else:
+            results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
+    return tuple(results)[:3]
 
 
-def params_to_canonical(source, params, num_params):
-    """Takes the opaque buffer apart: op `CudnnRNNParamsToCanonical`.
+def _all_steps(input_data, time_major):
+    """Returns sequence lengths, `[batch]`, that leave out no step."""
+    shape = tf.shape(input_data)
+    time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
+    return tf.fill([batch], time)
+
+
+def params_to_canonical(source, params, num_weights, num_biases=None, name=None):
+    """Takes the opaque buffer apart: op `CudnnRNNParamsToCanonical`, with a projection its V2.
 
     Args:
-      source: an `RnnConfig`, or an operation that has its sizes as inputs and the rest as
-        attributes.
+      source: an `RnnConfig` or the like, or an operation that has its sizes as inputs and the rest
+        as attributes.
       params: `[params_size]`, the opaque buffer.
-      num_params: how many weights, and as many biases.
+      num_weights: how many weights.
+      num_biases: how many biases, if not as many; only with a projection can they differ.
+      name: of the node, None for the default.
 
     Returns:
-      Two lists of `num_params` tensors: weights `[num_units, width]` and biases `[num_units]`.
+      Two lists of tensors: weights, of every layer and direction `[num_units, width]` for every
+      gate, twice, and the projection `[num_proj, num_units]` if there is one; biases `[num_units]`.
     """
+    arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
+    num_proj = _projection_of(source)
     with _chosen_kernels():
-        weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
-            params=params, num_params=num_params, **_sizes_of(source), **_attributes_of(source)
-        )
+        if num_proj:
+            weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical_v2(
+                num_params_weights=num_weights,
+                num_params_biases=num_weights if num_biases is None else num_biases,
+                num_proj=num_proj,
+                **arguments,
+            )
+        else:
+            weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
+                num_params=num_weights, **arguments
+            )
     return list(weights), list(biases)
 
 
-def canonical_to_params(source, weights, biases):
-    """Puts the opaque buffer together: op `CudnnRNNCanonicalToParams`, the inverse of the above.
+def canonical_to_params(source, weights, biases, name=None):
+    """Puts the opaque buffer together: op `CudnnRNNCanonicalToParams` or its V2, the inverse.
 
     The tensors may have any shape with the right number of elements, in row-major order.
     """
+    arguments = dict(
+        _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
+    )
+    num_proj = _projection_of(source)
     with _chosen_kernels():
-        return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
-            weights=weights, biases=biases, **_sizes_of(source), **_attributes_of(source)
-        )
+        if num_proj:
+            return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(
+                num_proj=num_proj, **arguments
+            )
+        return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(**arguments)
 
 
 # Both conversions only move numbers, so each is the other's transpose, and so its gradient.
 
 
 @register_gradient("CudnnRNNParamsToCanonical")
+@register_gradient("CudnnRNNParamsToCanonicalV2")
 def _params_to_canonical_gradient(op, *gradients):
     gradients = [
         tf.zeros_like(output) if gradient is None else gradient
         for gradient, output in zip(gradients, op.outputs)
     ]
-    num_params = op.get_attr("num_params")
-    params_gradient = canonical_to_params(op, gradients[:num_params], gradients[num_params:])
+    num_weights = op.get_attr("num_params_weights" if op.type.endswith("V2") else "num_params")
+    params_gradient = canonical_to_params(op, gradients[:num_weights], gradients[num_weights:])
     return [None, None, None, tf.reshape(params_gradient, tf.shape(op.inputs[3]))]
 
 
 @register_gradient("CudnnRNNCanonicalToParams")
+@register_gradient("CudnnRNNCanonicalToParamsV2")
 def _canonical_to_params_gradient(op, gradient):
-    weights, biases = params_to_canonical(op, gradient, op.get_attr("num_params"))
+    if op.type.endswith("V2"):
+        counts = op.get_attr("num_params_weights"), op.get_attr("num_params_biases")
+    else:
+        counts = (op.get_attr("num_params"),)
+    weights, biases = params_to_canonical(op, gradient, *counts)
     return [None, None, None] + [
         tf.reshape(part, tf.shape(canonical))
         for part, canonical in zip(weights + biases, op.inputs[3:])
@@ -142,6 +223,8 @@ def _canonical_to_params_gradient(op, gradient):
 
 
 @register_gradient("CudnnRNNBackprop")
+@register_gradient("CudnnRNNBackpropV2")
+@register_gradient("CudnnRNNBackpropV3")
 def _second_order_gradient(op, *_):
     raise LookupError(
         "CudnnRNN has no second-order gradient: its gradient op %r cannot be differentiated "

@@ -12,9 +12,10 @@ import numbers
 import re
 
 from cudnn_rnn._tf import native_rnn_cell_module, tf
+from cudnn_rnn.layer_record import LayerRecord
 
 
-def _snake_case(name):
+def snake_case(name):
     """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
     words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
     return "_".join(words).lower()
@@ -36,7 +37,7 @@ class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
         return self.c.dtype
 
 
-class _BareRNNCell(tf.Module):
+class _BareRNNCell(LayerRecord):
     """Base of RNN cells for a TensorFlow without `tf.nn.rnn_cell.RNNCell`.
 
     A subclass defines `state_size`, `output_size`, `call(inputs, state)`, and in `build` makes its
@@ -46,7 +47,7 @@ class _BareRNNCell(tf.Module):
     """
 
     def __init__(self, trainable=True, name=None, dtype=None, _reuse=None):
-        scope_name = name or _snake_case(type(self).__name__)
+        scope_name = name or snake_case(type(self).__name__)
         super().__init__(name=scope_name)
         self.trainable = trainable
         self.built = False
@@ -93,7 +94,9 @@ class _BareRNNCell(tf.Module):
             if not self.built:
                 self.build(tf.nest.map_structure(lambda tensor: tensor.shape, inputs))
                 self.built = True
-            return self.call(inputs, state)
+            outputs = self.call(inputs, state)
+        self._remember_call(inputs, outputs)
+        return outputs
 
     @contextlib.contextmanager
     def _enter_scope(self, scope):
@@ -127,21 +130,21 @@ class _BareRNNCell(tf.Module):
         constraint=None,
     ):
         """Makes (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
-        variable = tf.get_variable(
-            name,
-            shape=shape,
-            dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
-            initializer=initializer,
-            regularizer=regularizer,
-            trainable=bool(trainable and self.trainable),
-            constraint=constraint,
+        variable = self._remember_regularization(
+            lambda: tf.get_variable(
+                name,
+                shape=shape,
+                dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
+                initializer=initializer,
+                regularizer=regularizer,
+                trainable=bool(trainable and self.trainable),
+                constraint=constraint,
+            )
         )
         self._own_weights.append((variable, bool(trainable and self.trainable)))
         return variable
 
-    def _cells(self):
-        """Cells inside this one, whose variables count as its own."""
-        return []
+    add_weight = add_variable
 
     def _weights(self, wanted):
         found = [variable for variable, trainable in self._own_weights if trainable in wanted]

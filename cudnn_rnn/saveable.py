@@ -6,13 +6,11 @@ a scope in front, and wrote unidirectional LSTMs and GRUs as the variables of th
 platform-independent cells.
 """
 
-from cudnn_rnn._tf import SaveableObject, SaveSpec, Variable, assert_when_run, static_value, tf
+from cudnn_rnn import restoring
+from cudnn_rnn._tf import SaveableObject, SaveSpec, assert_when_run, tf
 from cudnn_rnn.arguments import shape_text
 from cudnn_rnn.format_converter import CellFormat
 from cudnn_rnn.models import _CudnnRNN
-
-# All saveables of a graph. No string, so that exporting a MetaGraphDef passes over it.
-_SAVEABLES_OF_GRAPH = ("cudnn_rnn", "saveables")
 
 
 class RNNParamsSaveable(SaveableObject):
@@ -69,12 +67,10 @@ class RNNParamsSaveable(SaveableObject):
         )
         keys_and_tensors = self._format.to_checkpoint(list(weights), list(biases))
         specs = [SaveSpec(tensor, "", key) for key, tensor in keys_and_tensors]
-        saveables = tf.get_default_graph().get_collection_ref(_SAVEABLES_OF_GRAPH)
-        name = _unique_name(name, {saveable.name for saveable in saveables})
         # A Saver takes saveables of equal op for the same one. TensorFlow 1.2 passed None here, so
         # that no Saver could hold two.
-        super().__init__(specs[0].tensor, specs, name)
-        saveables.append(self)
+        super().__init__(specs[0].tensor, specs, restoring.unique_name(name))
+        restoring.saveables_of_graph().append(self)
 
     def restore(self, restored_tensors, restored_shapes):
         """Returns an op that gives the variables the values read from a checkpoint.
@@ -89,9 +85,14 @@ class RNNParamsSaveable(SaveableObject):
             `canonical_to_params` returns tensors that do not fit the variables in number or shape.
         """
         del restored_shapes
-        others = _read_with(restored_tensors)
-        self._refuse_shared_keys(others)
-        tensors = _in_shapes_of_specs(restored_tensors, self.specs)
+        others = restoring.read_with(restored_tensors)
+        restoring.refuse_shared_keys(self, others)
+        tensors = restored_tensors
+        shapes = [spec.tensor.shape for spec in self.specs]
+        # Else what to save comes from a user's own params_to_canonical.
+        if all(shape.is_fully_defined() for shape in shapes):
+            keys = [spec.name for spec in self.specs]
+            tensors = restoring.in_sizes(restored_tensors, keys, shapes)
         values = self._canonical_to_params(*self._format.from_checkpoint(tensors))
         values = list(values) if isinstance(values, (list, tuple)) else [values]
         if len(values) != len(self._variables):
@@ -102,22 +103,10 @@ class RNNParamsSaveable(SaveableObject):
         # Where the Saver restores a variable under its own name too, in no given order, both assign
         # the same tensor.
         values = [
-            others.get(variable.op.name, value) for variable, value in zip(self._variables, values)
+            others.get(restoring.variable_name(variable), value)
+            for variable, value in zip(self._variables, values)
         ]
-        return tf.group(*[_assign(*pair) for pair in zip(self._variables, values)])
-
-    def _refuse_shared_keys(self, others):
-        """Raises if the same Saver reads one of the keys for another saveable too."""
-        for saveable in tf.get_default_graph().get_collection_ref(_SAVEABLES_OF_GRAPH):
-            shared = sorted(
-                {spec.name for spec in saveable.specs} & {spec.name for spec in self.specs}
-            )
-            if saveable is not self and shared and shared[0] in others:
-                raise ValueError(
-                    "The saveables %r and %r in one Saver would both write the key %r. Give each "
-                    "its own base_variable_scope, create them in different name scopes, or use two "
-                    "Savers." % (self.name, saveable.name, shared[0])
-                )
+        return tf.group(*[restoring.assign(*pair) for pair in zip(self._variables, values)])
 
 
 class _TensorNames:
@@ -233,21 +222,14 @@ def _checked_variables(variables):
     variables = list(variables) if isinstance(variables, (list, tuple)) else [variables]
     if not variables:
         raise ValueError("param_variables must have at least one variable, but is empty.")
-    return [_as_variable(variable) for variable in variables]
+    return [_checked_variable(variable) for variable in variables]
 
 
-def _as_variable(variable):
-    """Returns a variable as it is, and for the tensor that names one in a graph, the variable.
-
-    `tf.train.import_meta_graph` leaves such tensors in the collections of a user.
-    """
-    if isinstance(variable, Variable):
-        return variable
-    if tf.is_tensor(variable):
-        for candidate in tf.global_variables() + tf.local_variables():
-            if candidate.op is variable.op:
-                return candidate
-    raise TypeError("param_variables must be a list of variables, but has %r." % (variable,))
+def _checked_variable(variable):
+    found = restoring.as_variable(variable)
+    if found is None:
+        raise TypeError("param_variables must be a list of variables, but has %r." % (variable,))
+    return found
 
 
 def _choose_format(model, scope):
@@ -282,58 +264,3 @@ def _config_of_method(function, method_name):
     if isinstance(model, _CudnnRNN) and function == getattr(model, method_name):
         return model.config
     return None
-
-
-def _unique_name(name, taken):
-    candidate, number = name, 0
-    while candidate in taken:
-        number += 1
-        candidate = "%s_%d" % (name, number)
-    return candidate
-
-
-def _read_with(restored_tensors):
-    """Returns what else the Saver reads together with these tensors: a dict of key to tensor."""
-    operation = getattr(restored_tensors[0], "op", None)
-    if operation is None or operation.type != "RestoreV2":
-        return {}
-    own = {tensor.name for tensor in restored_tensors}
-    keys, slices = (static_value(operation.inputs[index]) for index in (1, 2))
-    return {
-        key.decode(): tensor
-        for key, part, tensor in zip(keys, slices, operation.outputs)
-        if tensor.name not in own and not part
-    }
-
-
-def _in_shapes_of_specs(tensors, specs):
-    """Returns the tensors as read in the shapes in which they would be saved, once sizes agree."""
-    if not all(spec.tensor.shape.is_fully_defined() for spec in specs):
-        return tensors  # what to save comes from a user's own params_to_canonical
-    expected = tf.constant([spec.tensor.shape.num_elements() for spec in specs])
-    found = tf.stack([tf.size(tensor) for tensor in tensors])
-    wrong = tf.not_equal(found, expected)
-    check = assert_when_run(
-        tf.logical_not(tf.reduce_any(wrong)),
-        "Tensors of the checkpoint have the wrong number of elements. Keys:",
-        tf.boolean_mask(tf.constant([spec.name for spec in specs]), wrong),
-        "elements expected:",
-        tf.boolean_mask(expected, wrong),
-        "elements found:",
-        tf.boolean_mask(found, wrong),
-    )
-    with tf.control_dependencies([check]):
-        return [tf.reshape(tensor, spec.tensor.shape) for tensor, spec in zip(tensors, specs)]
-
-
-def _assign(variable, value):
-    value = tf.convert_to_tensor(value, dtype=variable.dtype.base_dtype)
-    if not value.shape.is_compatible_with(variable.shape):
-        raise ValueError(
-            "canonical_to_params must return a tensor of shape %s for the variable %s, but "
-            "returned one of shape %s."
-            % (shape_text(variable.shape), variable.op.name, shape_text(value.shape))
-        )
-    if variable.shape.rank is not None:
-        value = tf.ensure_shape(value, variable.shape)
-    return tf.assign(variable, value, validate_shape=False)

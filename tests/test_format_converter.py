@@ -5,7 +5,15 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn.config import RnnConfig
-from cudnn_rnn.format_converter import CellFormat, GRUFormat, LSTMFormat, join_gates, split_gates
+from cudnn_rnn.format_converter import (
+    CellFormat,
+    GRUFormat,
+    LSTMFormat,
+    gates_from_kernel,
+    gates_to_kernel,
+    join_gates,
+    split_gates,
+)
 
 NUM_UNITS, WIDTH = 5, 3
 
@@ -78,8 +86,10 @@ def test_layer_there_and_back(session, layer_format, num_gates):
 
 def test_split_undoes_join(session):
     weights, _ = matrices(2)
-    kernel = join_gates(constants(weights[:2]), constants(weights[2:]))
-    input_weights, recurrent_weights = session.run(split_gates(kernel, 2, NUM_UNITS))
+    kernel = gates_to_kernel(join_gates(constants(weights[:2]), constants(weights[2:])))
+    input_weights, recurrent_weights = session.run(
+        split_gates(gates_from_kernel(kernel, 2), NUM_UNITS)
+    )
     for left, right in zip(input_weights + recurrent_weights, weights):
         np.testing.assert_array_equal(left, right)
 

@@ -96,8 +96,29 @@ def test_sixth_argument(rnn_mode, trailing, named, dtype, dropout, seed):
 def test_sixth_argument_in_ninth_place_of_an_lstm():
     model = cudnn_rnn.CudnnLSTM(2, 5, 3, "linear_input", "unidirectional", tf.float32, 0.5, 7, None)
     assert model.dropout == 0.5
-    with pytest.raises(NotImplementedError, match="num_proj must be None or 0, but is 4"):
-        cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=4)
+    assert model.num_proj is None
+    assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=4).num_proj == 4
+
+
+def test_no_projection_without_an_lstm():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_proj'"):
+        cudnn_rnn.CudnnGRU(2, 5, 3, num_proj=4)
+
+
+@pytest.mark.parametrize("num_proj, error", [(5, ValueError), (-1, ValueError), (2.0, TypeError)])
+def test_wrong_projection(num_proj, error):
+    with pytest.raises(error, match="num_proj must be"):
+        cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=num_proj)
+
+
+def test_second_seed_of_tensorflow_1_0():
+    with tf.Graph().as_default():
+        tf.set_random_seed(11)
+        for model in (
+            cudnn_rnn.CudnnLSTM(2, 5, 3, "auto_select", "unidirectional", 0.5, 7, 9),
+            cudnn_rnn.CudnnGRU(2, 5, 3, dropout=0.5, seed=7, seed2=9),
+        ):
+            assert (model.config.seed, model.config.seed2) == (7, 9)
 
 
 def test_seed_without_any_seed_set():
@@ -179,7 +200,11 @@ BAD_TRAILING_ARGUMENTS = [
     ((0.5, 7), {"seed": 8}, "seed twice"),
     ((tf.float32,), {"dtype": tf.float32}, "dtype twice"),
     ((True,), {}, "sixth argument must be a dtype .* but is True"),
-    ((0.5, 7, 8), {}, "Got 8 positional arguments, but with a number in the sixth place .* most 7"),
+    (
+        (0.5, 7, 8, 9),
+        {},
+        "Got 9 positional arguments, but with a number in the sixth place .* most 8",
+    ),
     ((tf.float32, 0.5, 7, 8), {}, "Got 9 positional arguments, but with a dtype .* at most 8"),
     ((tf.float32, True), {}, "dropout must be a number"),
 ]

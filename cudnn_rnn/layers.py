@@ -1,0 +1,445 @@
+"""The layers `CudnnLSTM`, `CudnnGRU`, `CudnnRNNTanh` and `CudnnRNNRelu`.
+
+A layer owns its parameters, one opaque vector in the variable `<scope>/opaque_kernel`, and the
+saveable that puts them into checkpoints as the variables of platform-independent cells:
+
+    lstm = CudnnLSTM(num_layers=2, num_units=128, direction="bidirectional")
+    outputs, (h, c) = lstm(inputs, training=True)
+    saver = tf.train.Saver()
+
+See `models.py` for the arithmetic and for classes that own no variables.
+"""
+
+import warnings
+
+from cudnn_rnn import canonical, opaque_saveable, trackable_parts
+from cudnn_rnn import config as config_module
+from cudnn_rnn._tf import tf, without_autograph
+from cudnn_rnn.arguments import as_tensors, check_shape, shape_text
+from cudnn_rnn.config import RnnConfig
+from cudnn_rnn.forward import Call, Sizes, lengths_and_training
+from cudnn_rnn.layer_base import Layer
+
+__all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
+
+
+class _CudnnRNN(Layer):
+    """What the four layers share."""
+
+    _rnn_mode = None
+    _num_params_per_layer = None
+    _saveable_cls = None
+
+    def __init__(
+        self,
+        num_layers,
+        num_units,
+        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction=config_module.CUDNN_RNN_UNIDIRECTION,
+        dropout=0.0,
+        seed=None,
+        dtype=tf.float32,
+        kernel_initializer=None,
+        bias_initializer=None,
+        name=None,
+    ):
+        """Makes a layer; its variable is made when it is built.
+
+        Args:
+          num_layers: int, at least 1.
+          num_units: int, at least 1, the size of the output of one direction.
+          input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
+            it is; the size of the input must be `num_units`) or "auto_select" (skip_input where the
+            sizes are equal).
+          direction: "unidirectional" or "bidirectional".
+          dropout: number between 0 and 1, the share of its inputs that every layer but the first
+            drops in training. Does nothing with one layer, which is warned about.
+          seed: int or None, of the dropout and of the default `kernel_initializer`.
+          dtype: tf.float16, tf.float32 or tf.float64.
+          kernel_initializer: function of (shape, dtype=) for every canonical matrix; Glorot's
+            uniform one by default.
+          bias_initializer: likewise for every canonical bias; zeros by default.
+          name: str or `tf.VariableScope`, name of the variable scope; by default that of the class,
+            `cudnn_lstm` and so on. A name that the scope around has already gets a number.
+
+        Raises:
+          TypeError: an argument of the wrong type.
+          ValueError: an argument outside of its range.
+        """
+        super().__init__(dtype=dtype, name=name)
+        self._plain_dtype = config_module.checked_dtype(dtype)
+        self._num_layers = num_layers
+        self._num_units = num_units
+        self._input_mode = input_mode
+        self._direction = direction
+        self._dropout = dropout
+        self._seed = seed
+        self._kernel_initializer = kernel_initializer
+        self._bias_initializer = bias_initializer
+        self._input_size = None
+        self._saveable = None
+        self._config(num_units)  # Checks all of it, before the size of the input is known.
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
+                "layer but the first. Use tf.nn.dropout on the input or the output."
+                % (dropout, type(self).__name__),
+                stacklevel=2,
+            )
+
+    def _config(self, input_size, for_a_call=False):
+        """Returns the `RnnConfig`, for a call with the seeds of its node."""
+        # A seed of None draws one, which other ops would miss.
+        seed = 0 if self._seed is None and not for_a_call else self._seed
+        return RnnConfig.checked(
+            self._rnn_mode,
+            self._num_layers,
+            self._num_units,
+            input_size,
+            self._input_mode,
+            self._direction,
+            self._plain_dtype,
+            self._dropout,
+            seed,
+        )
+
+    @property
+    def num_layers(self):
+        """Number of layers, an int."""
+        return self._num_layers
+
+    @property
+    def num_units(self):
+        """Size of the output of one direction, an int."""
+        return self._num_units
+
+    @property
+    def input_mode(self):
+        """ "linear_input", "skip_input" or "auto_select"."""
+        return self._input_mode
+
+    @property
+    def input_size(self):
+        """Last dimension of the inputs, an int; `ValueError` before the layer is built."""
+        if self._input_size is None:
+            raise ValueError(
+                "input_size of %s is unknown since the layer has not been built: call it, or "
+                "build([None, None, input_size])." % type(self).__name__
+            )
+        return self._input_size
+
+    @property
+    def rnn_mode(self):
+        """ "lstm", "gru", "rnn_relu" or "rnn_tanh"."""
+        return self._rnn_mode
+
+    @property
+    def direction(self):
+        """ "unidirectional" or "bidirectional"."""
+        return self._direction
+
+    @property
+    def num_dirs(self):
+        """Number of directions, 1 or 2."""
+        return 2 if self._direction == config_module.CUDNN_RNN_BIDIRECTION else 1
+
+    @property
+    def saveable(self):
+        """The `CudnnOpaqueParamsSaveable`; None before it is built, and with `reuse=True`."""
+        return self._saveable
+
+    @property
+    def canonical_weight_shapes(self):
+        """Shapes of the canonical matrices, a list of tuples; `RuntimeError` before it is built."""
+        self._check_built("canonical_weight_shapes")
+        return [tuple(entry.shape) for entry in self._config(self._input_size).canonical_weights()]
+
+    @property
+    def canonical_bias_shapes(self):
+        """Shapes of the canonical biases, a list of lists."""
+        return [entry.shape for entry in self._config(self._num_units).canonical_biases()]
+
+    def state_shape(self, batch_size):
+        """Returns the shapes of the states, a tuple of lists, for time-major inputs."""
+        shape = [self.num_layers * self.num_dirs, batch_size, self.num_units]
+        num_states = 2 if self._rnn_mode == config_module.CUDNN_LSTM else 1
+        return tuple(list(shape) for _ in range(num_states))
+
+    def build(self, input_shape):
+        """Makes the variable and, outside of reusing scopes, the saveable.
+
+        The keys in a checkpoint start with the variable scope around: that of the caller of this
+        method, or if the layer builds itself when it is called, the layer's own.
+
+        Args:
+          input_shape: static shape of the inputs, three dimensions, the last one known.
+
+        Raises:
+          ValueError: another shape, or a variable of another size in a reusing scope.
+        """
+        if self.built:
+            return
+        shape = tf.TensorShape(input_shape)
+        if shape.rank != 3 or shape.as_list()[-1] is None:
+            raise ValueError(
+                "inputs of %s must have three dimensions, and a last one that is known when the "
+                "layer is built, but have shape %s. Set it with inputs.set_shape([None, None, "
+                "input_size])." % (type(self).__name__, shape_text(shape))
+            )
+        input_size = shape.as_list()[-1]
+        config = self._config(input_size)
+        self._input_size = input_size
+        # Whatever is around, a loop, a tf.function, variables and their initial values are outside.
+        with tf.init_scope():
+            self._set_scope(None)
+            with tf.variable_scope(
+                self._scope, custom_getter=self._update_trainable_weights
+            ) as scope:
+                scope.set_partitioner(None)  # The buffer is one piece.
+                self.kernel = tf.get_variable(
+                    "opaque_kernel",
+                    dtype=self._plain_dtype,
+                    initializer=self._initial_params(config),
+                )
+            if not self.kernel.shape.is_compatible_with([config.params_size()]):
+                raise ValueError(
+                    "The variable %s, which this %s shares, must have %d elements for its sizes, "
+                    "but has shape %s. Give the layer another name or scope."
+                    % (
+                        self.kernel.name,
+                        type(self).__name__,
+                        config.params_size(),
+                        shape_text(self.kernel.shape),
+                    )
+                )
+            if tf.get_variable_scope().reuse is not True:
+                self._create_saveable()
+        self.built = True
+
+    def _initial_params(self, config):
+        if self._kernel_initializer is None:
+            self._kernel_initializer = tf.glorot_uniform_initializer(seed=self._seed)
+        if self._bias_initializer is None:
+            self._bias_initializer = tf.zeros_initializer()
+        dtype = self._plain_dtype
+        weights = [
+            # The input weights that skip_input does without.
+            tf.zeros(shape, dtype) if 0 in shape else self._kernel_initializer(shape, dtype=dtype)
+            for shape in self.canonical_weight_shapes
+        ]
+        biases = [
+            self._bias_initializer(shape, dtype=dtype) for shape in self.canonical_bias_shapes
+        ]
+        return self._canonical_to_opaque(weights, biases)
+
+    def _canonical_to_opaque(self, cu_weights, cu_biases):
+        """Returns the opaque buffer for cuDNN's canonical tensors; the layer must be built."""
+        self._check_built("_canonical_to_opaque")
+        return canonical.canonical_to_params(
+            self._config(self._input_size), None, list(cu_weights), list(cu_biases)
+        )
+
+    def _check_built(self, what):
+        if self._input_size is None:
+            raise RuntimeError(
+                "%s.%s needs the size of the inputs, which is unknown before the layer is built: "
+                "call it, or build([None, None, input_size])." % (type(self).__name__, what)
+            )
+
+    def _update_trainable_weights(self, getter, *arguments, **named):
+        """Custom getter that lists the variables it gets."""
+        variable = getter(*arguments, **named)
+        known = (
+            self._trainable_weights
+            if named.get("trainable") is not False
+            else self._non_trainable_weights
+        )
+        if not any(variable is other for other in known):
+            known.append(variable)
+        return variable
+
+    def _create_saveable(self):
+        """Makes the saveable, and gives it to the graph's savers; at most once."""
+        if self._saveable is not None:
+            raise RuntimeError(
+                "Cudnn saveable already created: the layer %s has the saveable %r."
+                % (self.name, self._saveable.name)
+            )
+        saveable = self._saveable_of_sharing_layer() or self._new_saveable()
+        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
+        self._saveable = saveable
+
+    def _new_saveable(self):
+        saveable = self._saveable_cls(
+            opaque_params=self.kernel,
+            num_layers=self.num_layers,
+            num_units=self.num_units,
+            input_size=self.input_size,
+            input_mode=self.input_mode,
+            direction=self.direction,
+            scope=tf.get_variable_scope(),
+            name="%s_saveable" % self.kernel.name.split(":")[0],
+        )
+        if not tf.executing_eagerly():
+            tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+        return saveable
+
+    def _saveable_of_sharing_layer(self):
+        """Returns the saveable by which another layer saves the same variable under the same keys.
+
+        With `tf.AUTO_REUSE` both layers think that they are the first; one Saver cannot hold two.
+        """
+        if tf.executing_eagerly():
+            return None
+        for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS):
+            if (
+                type(saveable) is self._saveable_cls
+                and saveable._variables is self.kernel
+                and saveable._scope == (tf.get_variable_scope().name or None)
+            ):
+                return saveable
+        return None
+
+    @property
+    def _gather_saveables_for_checkpoint(self):
+        if not trackable_parts.supports(self._rnn_mode):
+            raise NotImplementedError(
+                "%s cannot be in an object-based checkpoint in TensorFlow 1. Use tf.train.Saver."
+                % type(self).__name__
+            )
+        return super()._gather_saveables_for_checkpoint
+
+    @without_autograph
+    def call(
+        self, inputs, initial_state=None, sequence_lengths=None, time_major=True, training=True
+    ):
+        """Runs the RNN.
+
+        Args:
+          inputs: `[time, batch, input_size]`; batch-major `[batch, time, input_size]`.
+          initial_state: tuple of the states, of an LSTM `(h, c)`, else `(h,)`, each `[num_layers *
+            num_dirs, batch, num_units]`; batch-major `[batch, num_layers * num_dirs, num_units]`.
+            Zeros by default.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
+            count. Beyond, the output is 0; the returned states are those after the last step that
+            counts. None: all steps of all sequences count. A bool or bool tensor in this place
+            means `training`, which stood here up to TensorFlow 1.12.
+          time_major: False for batch-major `inputs`, states and outputs.
+          training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
+            With a tensor there is a gradient in both cases, of what was computed.
+
+        Returns:
+          `(outputs, states)`: `[time, batch, num_dirs * num_units]` (batch-major: batch first), and
+          a tuple like `initial_state`.
+
+        Raises:
+          TypeError: an argument of the wrong type or dtype.
+          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
+            an `InvalidArgumentError` then.
+        """
+        (inputs,) = as_tensors([("inputs", inputs)], self._plain_dtype, self._plain_dtype)
+        axes = "[time, batch, input_size]" if time_major else "[batch, time, input_size]"
+        check_shape("inputs", inputs, [None, None, self._input_size], axes)
+        num_states = len(self.state_shape(1))
+        if initial_state is None:
+            initial_state = self._zero_state(inputs, time_major)
+        elif not isinstance(initial_state, tuple):
+            raise TypeError(
+                "initial_state must be a tuple of %d tensors, but is %r of type %s."
+                % (num_states, initial_state, type(initial_state).__name__)
+            )
+        elif len(initial_state) != num_states:
+            raise ValueError(
+                "initial_state must be a tuple of %d tensors, but has %d."
+                % (num_states, len(initial_state))
+            )
+        h, c = initial_state if num_states == 2 else (initial_state[0], [])
+        outputs, states = self._forward(
+            inputs, h, c, self.kernel, sequence_lengths, time_major, training
+        )
+        return outputs, tuple(states[:num_states])
+
+    def _zero_state(self, inputs, time_major):
+        axis = 1 if time_major else 0
+        batch = inputs.shape.with_rank(3).as_list()[axis]
+        batch = tf.shape(inputs)[axis] if batch is None else batch
+        shapes = self.state_shape(batch)
+        if not time_major:
+            shapes = [[shape[1], shape[0], shape[2]] for shape in shapes]
+        return tuple(tf.zeros(shape, self._plain_dtype) for shape in shapes)
+
+    def _forward(
+        self, inputs, h, c, opaque_params, sequence_lengths=None, time_major=True, training=True
+    ):
+        """Runs the RNN on a buffer that may be any tensor; the layer need not be built.
+
+        Args as those of `call`; without an LSTM, `c` is ignored. A bool in the place of
+        `sequence_lengths` means `training`, which stood here up to TensorFlow 1.12.
+
+        Returns:
+          `(outputs, (h, c))`; without an LSTM, `c` means nothing.
+        """
+        sequence_lengths, training = lengths_and_training(sequence_lengths, training)
+        input_size = self._input_size
+        shape = getattr(inputs, "shape", None)
+        if input_size is None and shape is not None:
+            input_size = tf.TensorShape(shape).with_rank(3).as_list()[-1]
+        # The node does not say what it is; any size will do that skip_input may have.
+        config = self._config(input_size or self._num_units, for_a_call=True)
+        call = Call(
+            config,
+            inputs,
+            h,
+            c,
+            opaque_params,
+            training,
+            sequence_lengths,
+            time_major,
+            sizes=Sizes(
+                input_size,
+                self.num_layers * self.num_dirs,
+                self.num_units,
+                canonical.static_params_size(config) if input_size else None,
+            ),
+            dtype=self._plain_dtype,
+            default_dtype=self._plain_dtype,
+            input_name="inputs",
+        )
+        output, output_h, output_c = call.outputs
+        return output, (output_h, output_c)
+
+
+class CudnnLSTM(_CudnnRNN):
+    """A stack of LSTM layers with one opaque vector of parameters."""
+
+    _rnn_mode = config_module.CUDNN_LSTM
+    _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _saveable_cls = opaque_saveable.CudnnLSTMSaveable
+
+
+class CudnnGRU(_CudnnRNN):
+    """A stack of GRU layers with one opaque vector of parameters.
+
+    The reset gate acts after the recurrent product, which has a bias of its own (see `models.py`),
+    so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
+    """
+
+    _rnn_mode = config_module.CUDNN_GRU
+    _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+    _saveable_cls = opaque_saveable.CudnnGRUSaveable
+
+
+class CudnnRNNTanh(_CudnnRNN):
+    """A stack of simple RNN layers with tanh with one opaque vector of parameters."""
+
+    _rnn_mode = config_module.CUDNN_RNN_TANH
+    _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+    _saveable_cls = opaque_saveable.CudnnRNNTanhSaveable
+
+
+class CudnnRNNRelu(_CudnnRNN):
+    """A stack of simple RNN layers with ReLU with one opaque vector of parameters."""
+
+    _rnn_mode = config_module.CUDNN_RNN_RELU
+    _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+    _saveable_cls = opaque_saveable.CudnnRNNReluSaveable

@@ -1,0 +1,131 @@
+"""What the saveables of all releases share: names, checks of what was read, and assignments."""
+
+from cudnn_rnn._tf import Variable, assert_when_run, static_value, tf
+from cudnn_rnn.arguments import shape_text
+
+# All saveables of a graph. No string, so that exporting a MetaGraphDef passes over it.
+_SAVEABLES_OF_GRAPH = ("cudnn_rnn", "saveables")
+
+
+def saveables_of_graph():
+    """Returns the list of this package's saveables in the default graph; append new ones to it."""
+    return tf.get_default_graph().get_collection_ref(_SAVEABLES_OF_GRAPH)
+
+
+def unique_name(name):
+    """Returns `name`, with a number after it if a saveable of the graph has that name already."""
+    taken = {saveable.name for saveable in saveables_of_graph()}
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = "%s_%d" % (name, number)
+    return candidate
+
+
+def read_with(restored_tensors):
+    """Returns what else the Saver reads together with these tensors: a dict of key to tensor."""
+    operation = getattr(restored_tensors[0], "op", None)
+    if operation is None or operation.type != "RestoreV2":
+        return {}
+    own = {tensor.name for tensor in restored_tensors}
+    keys, slices = (static_value(operation.inputs[index]) for index in (1, 2))
+    return {
+        key.decode(): tensor
+        for key, part, tensor in zip(keys, slices, operation.outputs)
+        if tensor.name not in own and not part
+    }
+
+
+def refuse_shared_keys(saveable, others):
+    """Raises if the same Saver reads one of the keys for another saveable too.
+
+    Args:
+      saveable: the saveable that is being restored.
+      others: what `read_with` returns.
+    """
+    own = {spec.name for spec in saveable.specs}
+    for other in saveables_of_graph():
+        shared = sorted({spec.name for spec in other.specs} & own)
+        if other is not saveable and shared and shared[0] in others:
+            raise ValueError(
+                "The saveables %r and %r in one Saver would both write the key %r. Give each "
+                "a scope of its own (base_variable_scope=, scope=, for layers name=), create them "
+                "in different name scopes, or use two Savers."
+                % (saveable.name, other.name, shared[0])
+            )
+
+
+def in_sizes(tensors, keys, shapes):
+    """Returns the tensors, once their numbers of elements are right, in these shapes.
+
+    Raises:
+      InvalidArgumentError: when run, for a wrong one, with its key.
+    """
+    expected = tf.constant([shape.num_elements() for shape in shapes])
+    found = tf.stack([tf.size(tensor) for tensor in tensors])
+    return _in_shapes(tensors, keys, shapes, "number of elements", "elements", expected, found)
+
+
+def in_exact_shapes(tensors, keys, shapes):
+    """Returns the tensors, once their shapes are right, with these static shapes.
+
+    Raises:
+      InvalidArgumentError: when run, for a wrong one, with its key.
+    """
+    expected = tf.constant([shape_text(shape) for shape in shapes])
+    found = tf.stack([_shape_text_when_run(tensor) for tensor in tensors])
+    return _in_shapes(tensors, keys, shapes, "shape", "shape", expected, found)
+
+
+def _shape_text_when_run(tensor):
+    sizes = tf.strings.reduce_join(tf.as_string(tf.shape(tensor)), separator=", ")
+    return tf.strings.join(["[", sizes, "]"])
+
+
+def _in_shapes(tensors, keys, shapes, what, unit, expected, found):
+    wrong = tf.not_equal(found, expected)
+    check = assert_when_run(
+        tf.logical_not(tf.reduce_any(wrong)),
+        "Tensors of the checkpoint have the wrong %s. Keys:" % what,
+        tf.boolean_mask(tf.constant(keys), wrong),
+        "%s expected:" % unit,
+        tf.boolean_mask(expected, wrong),
+        "%s found:" % unit,
+        tf.boolean_mask(found, wrong),
+    )
+    # There is nothing to depend on where ops run at once.
+    with tf.control_dependencies([] if check is None else [check]):
+        return [tf.reshape(tensor, shape) for tensor, shape in zip(tensors, shapes)]
+
+
+def as_variable(variable):
+    """Returns a variable as it is, for a tensor that names one in a graph that one, else None.
+
+    `tf.train.import_meta_graph` leaves such tensors in the collections of a user.
+    """
+    if isinstance(variable, Variable):
+        return variable
+    if tf.is_tensor(variable) and not tf.executing_eagerly():
+        for candidate in tf.global_variables() + tf.local_variables():
+            if candidate.op is variable.op:
+                return candidate
+    return None
+
+
+def variable_name(variable):
+    """Returns the name of a variable, its key in a Saver that was not given another."""
+    return variable.name.split(":")[0]
+
+
+def assign(variable, value):
+    """Returns an op that gives `variable` the `value`, once the shapes are found to agree."""
+    value = tf.convert_to_tensor(value, dtype=variable.dtype.base_dtype)
+    if not value.shape.is_compatible_with(variable.shape):
+        raise ValueError(
+            "canonical_to_params must return a tensor of shape %s for the variable %s, but "
+            "returned one of shape %s."
+            % (shape_text(variable.shape), variable_name(variable), shape_text(value.shape))
+        )
+    if variable.shape.rank is not None:
+        value = tf.ensure_shape(value, variable.shape)
+    return tf.assign(variable, value, validate_shape=False)

@@ -1,0 +1,150 @@
+"""`python -m cudnn_rnn run`: runs a program for which `tf.contrib.cudnn_rnn` is there."""
+
+import argparse
+import builtins
+import importlib
+import importlib.util
+import os
+import runpy
+import sys
+import types
+
+DESCRIPTION = """\
+Runs a Python program, unchanged, with tf.contrib.cudnn_rnn in place.
+
+    python -m cudnn_rnn run train.py --epochs 3
+    python -m cudnn_rnn run -m package.train --epochs 3
+
+The options of this command come before the program, all that comes after is the program's. It sees
+sys.argv, sys.path and __main__ as python itself would set them.
+
+A program for TensorFlow 1 that says `import tensorflow as tf` also needs TensorFlow 1's other names
+and its graphs. TensorFlow 1.15 has them. With TensorFlow 2, --tf1 makes `tensorflow` mean
+tensorflow.compat.v1, with the behaviours of TensorFlow 2 turned off; a program that imports
+tensorflow.compat.v1 itself does not need it. What tensorflow.compat.v1 no longer has (the rest of
+tf.contrib; with Keras 3 also tf.layers and tf.nn.rnn_cell) is not there either way."""
+
+_HINT = """\
+python -m cudnn_rnn run: this is TensorFlow %s, whose `tensorflow` is not that of TensorFlow 1. If \
+the program is written for TensorFlow 1, run it with
+    python -m cudnn_rnn run --tf1 ..."""
+
+
+def add_arguments(parser):
+    """Adds the command's arguments to its `argparse.ArgumentParser`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = DESCRIPTION
+    parser.usage = (
+        "python -m cudnn_rnn run [--tf-contrib-version 1.15] [--tf1] (SCRIPT | -m MODULE) ..."
+    )
+    parser.add_argument(
+        "--tf-contrib-version",
+        default="1.15",
+        metavar="1.0 ... 1.15",
+        help="the release whose tf.contrib.cudnn_rnn the program is written for (default: 1.15)",
+    )
+    parser.add_argument(
+        "--tf1",
+        action="store_true",
+        help="with TensorFlow 2: `import tensorflow` gives tensorflow.compat.v1, TensorFlow 2's "
+        "behaviours are off. With TensorFlow 1 nothing changes",
+    )
+    parser.add_argument("-m", dest="is_module", action="store_true", help="run a module")
+    # All that follows the program is the program's.
+    parser.add_argument("program", metavar="SCRIPT or MODULE", help="the program to run")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's arguments"
+    )
+
+
+def run(options, parser):
+    """Runs the program; returns 0. What it raises, `SystemExit` too, goes through."""
+    from cudnn_rnn import contrib
+
+    try:
+        contrib.install(options.tf_contrib_version)
+    except ValueError as error:
+        parser.error("--tf-contrib-version: %s" % error)
+    if not options.is_module and not os.path.exists(options.program):
+        parser.error("there is no file %s" % options.program)
+    if options.tf1:
+        use_tensorflow_1_api()
+    try:
+        if options.is_module:
+            _run_module(options.program, options.arguments)
+        else:
+            _run_path(options.program, options.arguments)
+    except AttributeError as error:
+        if not options.tf1 and _is_lack_of_tensorflow_1(error):
+            import tensorflow
+
+            print(_HINT % tensorflow.version.VERSION, file=sys.stderr)
+        raise
+    return 0
+
+
+def use_tensorflow_1_api():
+    """Makes `import tensorflow` give `tensorflow.compat.v1`, without TensorFlow 2's behaviours.
+
+    Code that was imported before keeps what it has. Nothing happens with TensorFlow 1.
+    """
+    import tensorflow
+
+    if tensorflow.version.VERSION.startswith("1."):
+        return
+    try:
+        # Keras is for TensorFlow 2, and is loaded when something asks for it: have it loaded.
+        importlib.import_module("keras")
+    except ImportError:
+        pass
+    tensorflow_1 = tensorflow.compat.v1
+    tensorflow_1.disable_v2_behavior()
+    sys.modules["tensorflow"] = tensorflow_1
+
+
+def _run_path(path, arguments):
+    sys.argv[:] = [path] + arguments
+    if os.path.isdir(path) or not _is_source(path):
+        # A folder or archive with a __main__.py, or a compiled file. Python puts only the former
+        # on the path, runpy too.
+        sys.path[:] = sys.path[1:] if _has_script_folder() else sys.path
+        runpy.run_path(path, run_name="__main__")
+        return
+    if _has_script_folder():
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = types.ModuleType("__main__")
+    main.__file__ = os.path.abspath(path) if sys.version_info >= (3, 9) else path
+    main.__builtins__ = builtins
+    main.__annotations__ = {}
+    # It stays there, for what pickles or runs at exit.
+    sys.modules["__main__"] = main
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, vars(main))
+
+
+def _run_module(name, arguments):
+    # runpy puts the file of the module in the place of the first.
+    sys.argv[:] = ["-m"] + arguments
+    if _has_script_folder():
+        sys.path[0] = os.getcwd()
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _is_source(path):
+    with open(path, "rb") as file:
+        start = file.read(4)
+    is_compiled = start == importlib.util.MAGIC_NUMBER
+    return not is_compiled and not start.startswith(b"PK")
+
+
+def _has_script_folder():
+    """Tells whether this Python puts a script's folder in front of its path (see `python -P`)."""
+    return not sys.flags.isolated and not getattr(sys.flags, "safe_path", False)
+
+
+def _is_lack_of_tensorflow_1(error):
+    import tensorflow
+
+    is_about_tensorflow = str(error).startswith("module 'tensorflow' has no attribute")
+    return is_about_tensorflow and not tensorflow.version.VERSION.startswith("1.")

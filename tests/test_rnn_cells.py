@@ -1,0 +1,173 @@
+"""`BasicRNNCell` and `stack_bidirectional_dynamic_rnn`: values, names of variables, errors."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import cudnn_rnn
+from cudnn_rnn import BasicRNNCell, CudnnCompatibleGRUCell, MultiRNNCell
+from cudnn_rnn import stack_bidirectional_dynamic_rnn as stack
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+
+BATCH, STEPS, INPUT_SIZE, NUM_UNITS = 3, 5, 4, 6
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def random_inputs():
+    return np.random.RandomState(1).randn(BATCH, STEPS, INPUT_SIZE).astype(np.float32)
+
+
+@pytest.mark.parametrize("activation", [None, tf.nn.relu, "relu"])
+def test_basic_cell(activation):
+    inputs = random_inputs()
+    cell = BasicRNNCell(NUM_UNITS, activation=activation)
+    outputs, state = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=tf.float32)
+    variables = tf.global_variables()
+    assert [(v.op.name, v.shape.as_list()) for v in variables] == [
+        ("rnn/basic_rnn_cell/kernel", [INPUT_SIZE + NUM_UNITS, NUM_UNITS]),
+        ("rnn/basic_rnn_cell/bias", [NUM_UNITS]),
+    ]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        kernel, bias = session.run(variables)
+        assert not bias.any()
+        found, last = session.run([outputs, state])
+    function = np.tanh if activation is None else lambda x: np.maximum(x, 0)
+    h = np.zeros([BATCH, NUM_UNITS])
+    for t in range(STEPS):
+        h = function(np.concatenate([inputs[:, t], h], 1).dot(kernel))
+        np.testing.assert_allclose(found[:, t], h, atol=1e-6)
+    np.testing.assert_allclose(last, h, atol=1e-6)
+
+
+def test_basic_cell_is_a_cell():
+    cell = BasicRNNCell(NUM_UNITS, name="mine")
+    assert cell.state_size == cell.output_size == NUM_UNITS
+    assert isinstance(cell, cudnn_rnn.compatible_cells.RNNCell)
+    cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+    assert [v.op.name for v in cell.variables] == ["mine/kernel", "mine/bias"]
+    again = BasicRNNCell(NUM_UNITS, reuse=True, name="mine")
+    again(tf.zeros([2, 3]), again.zero_state(2, tf.float32))
+    assert len(tf.global_variables()) == 2
+
+
+@pytest.mark.skipif(cudnn_rnn.rnn_cell_base._NATIVE is not None, reason="TensorFlow's own cell")
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ((2.5,), TypeError, "num_units must be an integer"),
+        ((0,), ValueError, "num_units must be at least 1"),
+        ((2, "no_such_function"), TypeError, "activation must be a function"),
+    ],
+)
+def test_wrong_basic_cell(arguments, error, message):
+    with pytest.raises(error, match=message):
+        BasicRNNCell(*arguments)
+
+
+def test_basic_cells_are_a_canonical_simple_rnn():
+    """With cuDNN's biases added up, layer by layer."""
+    rnn = cudnn_rnn.CudnnRNNTanh(2, NUM_UNITS, INPUT_SIZE)
+    params = np.random.RandomState(2).randn(rnn.config.params_size()).astype(np.float32)
+    inputs = random_inputs()
+    zeros = tf.zeros([2, BATCH, NUM_UNITS])
+    expected, _ = rnn(tf.constant(inputs.swapaxes(0, 1)), zeros, tf.constant(params), False)
+    cell = MultiRNNCell([BasicRNNCell(NUM_UNITS) for _ in range(2)])
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=tf.float32)
+    variables = {v.op.name: v for v in tf.global_variables()}
+    weights, biases = rnn.params_to_canonical(tf.constant(params))
+    assigned = []
+    for layer in range(2):
+        scope = "rnn/multi_rnn_cell/cell_%d/basic_rnn_cell/" % layer
+        kernel = tf.transpose(tf.concat(weights[2 * layer : 2 * layer + 2], 1))
+        bias = tf.add_n(biases[2 * layer : 2 * layer + 2])
+        assigned.append(tf.assign(variables[scope + "kernel"], kernel))
+        assigned.append(tf.assign(variables[scope + "bias"], bias))
+    with tf.Session() as session:
+        session.run(assigned)
+        found, wanted = session.run([outputs, expected])
+    np.testing.assert_allclose(found.swapaxes(0, 1), wanted, atol=1e-5)
+
+
+def cells(cell_class=CudnnCompatibleGRUCell, num_layers=2):
+    return [cell_class(NUM_UNITS) for _ in range(num_layers)]
+
+
+@pytest.mark.parametrize("cell_class", [CudnnCompatibleGRUCell, BasicRNNCell])
+def test_names_of_a_bidirectional_stack(cell_class):
+    with tf.variable_scope("model"):
+        stack(cells(cell_class), cells(cell_class), random_inputs(), dtype=tf.float32)
+    scopes = {v.op.name.rsplit("_cell/", 1)[0] for v in tf.global_variables()}
+    prefix = "basic_rnn" if cell_class is BasicRNNCell else "cudnn_compatible_gru"
+    assert scopes == {
+        "model/stack_bidirectional_rnn/cell_%d/bidirectional_rnn/%s/%s" % (layer, way, prefix)
+        for layer in range(2)
+        for way in ("fw", "bw")
+    }
+
+
+@pytest.mark.parametrize("lengths", [None, [5, 0, 2]])
+def test_a_bidirectional_stack_is_its_layers(lengths):
+    inputs = tf.constant(random_inputs())
+    states = [tf.ones([BATCH, NUM_UNITS]) * value for value in (0.1, 0.2, 0.3, 0.4)]
+    named = dict(sequence_length=lengths, dtype=tf.float32)
+    output, forward, backward = stack(
+        cells(), cells(), inputs, states[:2], states[2:], scope="one", **named
+    )
+    with tf.variable_scope("one", reuse=True):
+        layer = inputs
+        for index in range(2):
+            with tf.variable_scope("cell_%d" % index):
+                both, last = tf.nn.bidirectional_dynamic_rnn(
+                    CudnnCompatibleGRUCell(NUM_UNITS),
+                    CudnnCompatibleGRUCell(NUM_UNITS),
+                    layer,
+                    initial_state_fw=states[index],
+                    initial_state_bw=states[2 + index],
+                    **named,
+                )
+            layer = tf.concat(both, 2)
+    assert output.shape.as_list() == [BATCH, STEPS, 2 * NUM_UNITS]
+    assert isinstance(forward, tuple) and len(forward) == len(backward) == 2
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        found = session.run([output, forward[1], backward[1]])
+        expected = session.run([layer] + list(last))
+    for one, two in zip(found, expected):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_time_major_stack():
+    inputs = random_inputs()
+    with tf.variable_scope("model"):
+        batch_major = stack(cells(), cells(), inputs, dtype=tf.float32)[0]
+    with tf.variable_scope("model", reuse=True):
+        time_major = stack(
+            cells(), cells(), inputs.swapaxes(0, 1), dtype=tf.float32, time_major=True
+        )[0]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        one, two = session.run([batch_major, time_major])
+    np.testing.assert_array_equal(one, two.swapaxes(0, 1))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(cells_fw=None), "cells_fw must be a list"),
+        (dict(cells_bw=[]), "cells_bw must have an item for each layer"),
+        (dict(cells_bw=cells(num_layers=1)), "cells_bw must have as many items as cells_fw, 2"),
+        (dict(initial_states_fw=[None]), "initial_states_fw must have as many items"),
+        (dict(initial_states_bw=3), "initial_states_bw must be a list"),
+    ],
+)
+def test_wrong_stacks(change, message):
+    arguments = dict(cells_fw=cells(), cells_bw=cells(), inputs=random_inputs())
+    with pytest.raises(ValueError, match=message):
+        stack(dtype=tf.float32, **dict(arguments, **change))

@@ -1,0 +1,208 @@
+"""`python -m cudnn_rnn run`: programs as they are, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import pytest
+import tensorflow as tf
+
+IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
+
+PROGRAM = """
+    import sys
+    from tensorflow.contrib.cudnn_rnn import CudnnGRU
+    from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+    print("mode", CudnnGRU(1, 2, 2).input_mode)
+    print("argv", sys.argv)
+"""
+
+# What python itself makes of a program, so far as a program can see it.
+SURROUNDINGS = """
+    import __main__, pickle, sys
+    class Local:
+        pass
+    assert isinstance(pickle.loads(pickle.dumps(Local())), Local)
+    assert __main__.Local is Local and __name__ == "__main__"
+    print("name", __name__, "file", __file__, "argv", sys.argv, "path", sys.path[0])
+    print(sorted(name for name in vars(__main__) if name.startswith("__") and name not in
+          ("__cached__", "__warningregistry__")))
+"""
+
+
+def write(folder, name, text):
+    path = os.path.join(str(folder), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(textwrap.dedent(text))
+    return path
+
+
+def run(*arguments, folder=None, python_options=()):
+    """Runs python in `folder`; returns (status, output, errors)."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore"] + list(python_options) + list(arguments),
+        cwd=str(folder) if folder else os.path.dirname(os.path.abspath(__file__)),
+        env=dict(environment, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES=""),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    return process.returncode, process.stdout, process.stderr
+
+
+def run_program(*arguments, **named):
+    return run("-m", "cudnn_rnn", "run", *arguments, **named)
+
+
+def test_a_program_of_tensorflow_1_2(tmp_path):
+    path = write(tmp_path, "program.py", PROGRAM)
+    status, output, errors = run_program(
+        "--tf-contrib-version", "1.2", path, "--epochs", "3", "-m", "--tf1", folder=tmp_path
+    )
+    assert status == 0, errors
+    assert "mode auto_select" in output
+    assert "argv %r" % [path, "--epochs", "3", "-m", "--tf1"] in output
+
+
+def test_surroundings_are_those_of_python(tmp_path):
+    write(tmp_path, "folder/program.py", SURROUNDINGS)
+    path = os.path.join("folder", "program.py")
+    expected = run(path, "a", "--b", folder=tmp_path)
+    assert expected[0] == 0, expected[2]
+    found = run_program("--tf-contrib-version=1.3", path, "a", "--b", folder=tmp_path)
+    assert found[:2] == expected[:2], found[2]
+
+
+def test_a_module(tmp_path):
+    write(tmp_path, "package/__init__.py", "")
+    write(tmp_path, "package/helper.py", "VALUE = 7\n")
+    write(
+        tmp_path,
+        "package/program.py",
+        """
+        import os, sys
+        from .helper import VALUE
+        from tensorflow.contrib.cudnn_rnn import CudnnLSTM
+        print(VALUE, __name__, __package__, sys.argv[1:], os.path.basename(sys.argv[0]))
+        print(os.path.realpath(sys.path[0]))
+        """,
+    )
+    status, output, errors = run_program(
+        "--tf-contrib-version", "1.3", "-m", "package.program", "-x", "1", folder=tmp_path
+    )
+    assert status == 0, errors
+    assert output.splitlines()[-2:] == [
+        "7 __main__ package ['-x', '1'] program.py",
+        os.path.realpath(str(tmp_path)),
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_folder_or_an_archive(tmp_path, packed):
+    write(tmp_path, "application/helper.py", "VALUE = 7\n")
+    main = "import helper, sys\nprint(helper.VALUE, __name__, sys.argv)\n"
+    write(tmp_path, "application/__main__.py", main)
+    if packed:
+        with zipfile.ZipFile(str(tmp_path / "application.zip"), "w") as archive:
+            for name in ("helper.py", "__main__.py"):
+                archive.write(str(tmp_path / "application" / name), name)
+    path = "application.zip" if packed else "application"
+    status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x", folder=tmp_path)
+    assert status == 0, errors
+    assert "7 __main__ %r" % [path, "x"] in output
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("raise SystemExit(5)", 5),
+        ("import sys; sys.exit('a reason')", 1),
+        ("1 / 0", 1),
+    ],
+)
+def test_status(tmp_path, text, expected):
+    path = write(tmp_path, "program.py", text)
+    status, _, errors = run_program("--tf-contrib-version", "1.3", path)
+    assert status == expected
+    if "1 / 0" in text:
+        assert "ZeroDivisionError" in errors and path in errors
+    if "reason" in text:
+        assert "a reason" in errors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((), "the following arguments are required: SCRIPT or MODULE"),
+        (("--tf-contrib-version", "2.1", "x.py"), 'must be a release of TensorFlow from "1.0"'),
+        (("--tf-contrib-version", "1.3", "no_such_file.py"), "there is no file no_such_file.py"),
+        (("--verbose", "x.py"), "unrecognized arguments|required"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    import re
+
+    status, _, errors = run_program(*arguments)
+    assert status == 2
+    assert re.search(message, errors), errors
+
+
+def test_help():
+    status, output, _ = run_program("--help")
+    assert status == 0
+    for part in ("--tf-contrib-version", "--tf1", "-m", "tensorflow.compat.v1"):
+        assert part in output
+
+
+TENSORFLOW_1_PROGRAM = """
+    import tensorflow as tf
+    from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+    from tensorflow.python.framework import ops
+
+    rnn = tf.contrib.cudnn_rnn.CudnnGRU(1, 2, 3)
+    x = tf.placeholder(tf.float32, [4, 5, 3])
+    params = tf.get_variable("params", initializer=tf.random_uniform([rnn.params_size()]))
+    outputs, _ = rnn(x, tf.zeros([1, 5, 2]), params, True)
+    train = tf.train.AdamOptimizer().minimize(tf.reduce_sum(outputs))
+    assert ops.get_default_graph() is tf.get_default_graph()
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(train, {x: [[[1.0] * 3] * 5] * 4})
+    flags = tf.app.flags
+    print("trained", tf.nn.softmax is not None, tf.layers is not None)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--tf1",)])
+def test_a_program_that_imports_tensorflow(tmp_path, options):
+    path = write(tmp_path, "program.py", TENSORFLOW_1_PROGRAM)
+    status, output, errors = run_program(*(options + ("--tf-contrib-version", "1.3", path)))
+    if options or IS_TENSORFLOW_1:
+        assert status == 0, errors
+        assert "trained" in output
+    else:
+        assert status == 1
+        assert "module 'tensorflow' has no attribute 'placeholder'" in errors
+        assert "python -m cudnn_rnn run --tf1" in errors
+
+
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="of TensorFlow 2")
+def test_keras_works_beside_tensorflow_1(tmp_path):
+    path = write(
+        tmp_path,
+        "program.py",
+        """
+        import tensorflow as tf
+        import keras
+        assert not tf.executing_eagerly() and tf.Session
+        assert keras.ops.shape(keras.ops.zeros([2, 3]))[0] == 2
+        print("both")
+        """,
+    )
+    status, output, errors = run_program("--tf1", "--tf-contrib-version", "1.3", path)
+    assert status == 0, errors
+    assert "both" in output
