@@ -36,6 +36,7 @@ from cudnn_rnn.config import (
     CUDNN_RNN_UNIDIRECTION,
 )
 from cudnn_rnn.gpu import kernels_in_charge
+from cudnn_rnn.meta_graph import import_meta_graph
 from cudnn_rnn.models import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
 from cudnn_rnn.rnn_cells import BasicRNNCell, stack_bidirectional_dynamic_rnn
 from cudnn_rnn.saveable import RNNParamsSaveable
@@ -67,6 +68,7 @@ __all__ = [
     "__version__",
     "contrib",
     "cudnn_rnn_ops",
+    "import_meta_graph",
     "kernels_in_charge",
     "layers",
     "stack_bidirectional_dynamic_rnn",

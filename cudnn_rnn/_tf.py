@@ -9,6 +9,7 @@ import contextlib
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.framework import tensor_util
+from tensorflow.python.framework.meta_graph import read_meta_graph_file
 from tensorflow.python.ops import (
     cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
     gen_cudnn_rnn_ops,
@@ -34,6 +35,7 @@ __all__ = [
     "gen_cudnn_rnn_ops",
     "kernel_label",
     "native_rnn_cell_module",
+    "read_meta_graph_file",
     "register_gradient",
     "registered_gradient",
     "static_value",

@@ -7,11 +7,12 @@ there this module brings a small one with the same names, scopes and attributes.
 import contextlib
 
 from cudnn_rnn._tf import IS_TENSORFLOW_1, tf, without_autograph
+from cudnn_rnn.layer_record import LayerRecord
 from cudnn_rnn.restoring import variable_name
 from cudnn_rnn.rnn_cell_base import snake_case
 
 
-class _BareLayer(tf.Module):
+class _BareLayer(LayerRecord):
     """A layer: makes its variables once, in `build`, and computes, in `call`, as often as called.
 
     The variables are in a variable scope named after the layer, that follows the scope in which
@@ -19,7 +20,7 @@ class _BareLayer(tf.Module):
     """
 
     def __init__(self, trainable=True, name=None, dtype=None):
-        super().__init__()
+        super().__init__(name=None)  # tf.Module takes no name that has a slash.
         self.trainable = trainable
         self.built = False
         self._dtype = None if dtype is None else tf.as_dtype(dtype).name
@@ -60,9 +61,9 @@ class _BareLayer(tf.Module):
         with self._enter_scope():
             if not self.built:
                 self.build(tf.convert_to_tensor(inputs).shape)
-            return self.call(inputs, *arguments, **named)
-
-    apply = __call__
+            outputs = self.call(inputs, *arguments, **named)
+            self._remember_call(inputs, outputs)
+            return outputs
 
     def _set_scope(self, scope=None):
         if self._scope is None:
@@ -110,18 +111,12 @@ class _BareLayer(tf.Module):
         lambda self: self.trainable_weights + self.non_trainable_weights, doc="All variables."
     )
     variables = weights
-    losses = property(lambda self: [], doc="Losses of the layer itself: none.")
-    updates = property(lambda self: [], doc="Updates of the layer itself: none.")
 
     def _trackable_children(self, save_type="checkpoint", **named):
         """A SavedModel has the variables as they are; a checkpoint what the layer tracks."""
         if save_type == "savedmodel":
             return {variable_name(variable).split("/")[-1]: variable for variable in self.weights}
         return super()._trackable_children(save_type, **named)
-
-    def count_params(self):
-        """Returns the number of elements of all variables."""
-        return sum(variable.shape.num_elements() for variable in self.weights)
 
 
 if IS_TENSORFLOW_1:

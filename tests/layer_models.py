@@ -4,7 +4,6 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import layers, opaque_saveable
-from cudnn_rnn.rnn_cell_base import RNNCell
 
 LAYERS = {
     "lstm": layers.CudnnLSTM,
@@ -20,39 +19,14 @@ SAVEABLES = {
 }
 
 
-class BasicCell(RNNCell):
-    """tanh or ReLU of `kernel` on input and previous output, with the names of BasicRNNCell."""
-
-    def __init__(self, num_units, activation):
-        super().__init__(name="basic_rnn_cell")
-        self._num_units = num_units
-        self._activation = activation
-
-    state_size = property(lambda self: self._num_units)
-    output_size = property(lambda self: self._num_units)
-
-    def build(self, inputs_shape):
-        width = tf.TensorShape(inputs_shape).as_list()[-1]
-        units = self._num_units
-        self._kernel = self.add_variable("kernel", shape=[width + units, units])
-        self._bias = self.add_variable(
-            "bias", shape=[units], initializer=tf.zeros_initializer(dtype=self.dtype)
-        )
-        self.built = True
-
-    def call(self, inputs, state):
-        output = self._activation(
-            tf.matmul(tf.concat([inputs, state], 1), self._kernel) + self._bias
-        )
-        return output, output
-
-
 def cell(rnn_mode, num_units):
     if rnn_mode == "lstm":
         return cudnn_rnn.CudnnCompatibleLSTMCell(num_units)
     if rnn_mode == "gru":
         return cudnn_rnn.CudnnCompatibleGRUCell(num_units)
-    return BasicCell(num_units, {"rnn_relu": tf.nn.relu, "rnn_tanh": tf.tanh}[rnn_mode])
+    return cudnn_rnn.BasicRNNCell(
+        num_units, {"rnn_relu": tf.nn.relu, "rnn_tanh": tf.tanh}[rnn_mode]
+    )
 
 
 def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
@@ -66,18 +40,11 @@ def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
         stack = cudnn_rnn.MultiRNNCell([cell(rnn_mode, num_units) for _ in range(num_layers)])
         outputs, states = tf.nn.dynamic_rnn(stack, inputs, dtype=inputs.dtype, time_major=True)
     else:
-        outputs, states = inputs, []
-        for layer in range(num_layers):
-            with tf.variable_scope("stack_bidirectional_rnn/cell_%d" % layer):
-                outputs, pair = tf.nn.bidirectional_dynamic_rnn(
-                    cell(rnn_mode, num_units),
-                    cell(rnn_mode, num_units),
-                    outputs,
-                    dtype=inputs.dtype,
-                    time_major=True,
-                )
-            outputs = tf.concat(outputs, axis=2)
-            states.extend(pair)
+        stacks = [[cell(rnn_mode, num_units) for _ in range(num_layers)] for _ in range(2)]
+        outputs, forward, backward = cudnn_rnn.stack_bidirectional_dynamic_rnn(
+            stacks[0], stacks[1], inputs, dtype=inputs.dtype, time_major=True
+        )
+        states = [state for pair in zip(forward, backward) for state in pair]
     if rnn_mode == "lstm":
         return outputs, [tf.stack([s.h for s in states]), tf.stack([s.c for s in states])]
     return outputs, [tf.stack(list(states))]
