@@ -13,6 +13,7 @@ if _doctor.is_asked_for():  # it has to come up where the rest does not
 # says what and what to do.
 load_library()
 
+from cudnn_rnn import contrib, cudnn_rnn_ops, layers
 from cudnn_rnn.compatible_cells import (
     CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,
@@ -65,7 +66,10 @@ __all__ = [
     "MultiRNNCell",
     "RNNParamsSaveable",
     "__version__",
+    "contrib",
+    "cudnn_rnn_ops",
     "import_meta_graph",
     "kernels_in_charge",
+    "layers",
     "stack_bidirectional_dynamic_rnn",
 ]

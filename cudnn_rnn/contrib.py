@@ -48,7 +48,6 @@ def install(version="1.15"):
     minor = _minor(version)
     modules = _make_modules(releases.namespaces(minor), "1.%d" % minor)
     uninstall()
-    # Import first: what TensorFlow imports itself shall not be taken for an earlier state.
     contrib_modules = _existing_contrib() or _install_contrib()
     for contrib in contrib_modules:
         _set_attribute(contrib, "cudnn_rnn", modules[_PACKAGE])
@@ -123,11 +122,9 @@ def _existing_contrib():
         importlib.import_module(_PACKAGE)
         names = (_CONTRIB, "tensorflow_core.contrib")
         found += [sys.modules[name] for name in names if name in sys.modules]
-    found += [
-        module.contrib
-        for module in _tensorflow_modules()
-        if vars(module).get("contrib") is not None
-    ]
+    for module in _tensorflow_modules():
+        if vars(module).get("contrib") is not None:
+            found.append(module.contrib)
     if not found and _CONTRIB in sys.modules:
         found = [sys.modules[_CONTRIB]]
     return found

@@ -189,10 +189,8 @@ class LayerRecord(tf.Module):
         """A copy with settings of its own, but the same variables if there are any yet."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
-        shared = list(self.variables) + [
-            value for value in (self._scope, self._graph) if value is not None
-        ]
-        memo.update((id(value), value) for value in shared)
+        shared = list(self.variables) + [self._scope, self._graph]
+        memo.update((id(value), value) for value in shared if value is not None)
         memo[id(self._calls)] = []
         for name in ("_added_losses", "_added_updates"):
             memo[id(getattr(self, name))] = list(getattr(self, name))

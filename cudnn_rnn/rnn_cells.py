@@ -1,8 +1,8 @@
 """`BasicRNNCell` and `stack_bidirectional_dynamic_rnn`, in every TensorFlow.
 
-`BasicRNNCell` is TensorFlow's own where it still has one. With it a model trained with `CudnnRNNTanh`
-(or with `activation=tf.nn.relu`, with `CudnnRNNRelu`) and saved in canonical form runs one step at a
-time: no cuDNN-compatible cell of its own is needed, since
+`BasicRNNCell` is TensorFlow's own where it still has one. With it a model trained with
+`CudnnRNNTanh` (or with `activation=tf.nn.relu`, with `CudnnRNNRelu`) and saved in canonical form
+runs one step at a time: no cuDNN-compatible cell of its own is needed, since
 
     h = activation(W x + R h' + b),  b the sum of cuDNN's two biases.
 
@@ -21,8 +21,8 @@ __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
 class _BareBasicRNNCell(RNNCell):
     """The simplest RNN cell: `activation(concat(inputs, state) kernel + bias)`.
 
-    Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, inputs'
-    rows first, and `bias` `[num_units]`, zero at first.
+    Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, the
+    inputs' rows first, and `bias` `[num_units]`, zero at first.
 
     Args:
       num_units: number of units, at least 1.

@@ -159,7 +159,8 @@ FUNCTIONS = {
     "1.13": {
         "cudnn_lstm": "inputs input_h input_c params is_training input_mode direction dropout "
         "seed name",
-        "cudnn_rnn_relu": "inputs input_h params is_training input_mode direction dropout seed name",
+        "cudnn_rnn_relu": "inputs input_h params is_training input_mode direction dropout "
+        "seed name",
         "cudnn_rnn_opaque_params_size": "rnn_mode num_layers num_units input_size input_mode "
         "direction dtype dropout seed name",
     },
@@ -209,9 +210,8 @@ def test_functions_of_1_4_by_position():
 
 def test_seeds_of_1_0():
     contrib.install("1.0")
-    rnn = tensorflow.contrib.cudnn_rnn.CudnnLSTM(
-        2, 3, 3, "auto_select", "unidirectional", 0.5, 7, 9
-    )
+    rnn_class = tensorflow.contrib.cudnn_rnn.CudnnLSTM
+    rnn = rnn_class(2, 3, 3, "auto_select", "unidirectional", 0.5, 7, 9)
     assert (rnn.dropout, rnn.config.seed, rnn.config.seed2) == (0.5, 7, 9)
 
 

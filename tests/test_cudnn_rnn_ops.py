@@ -1,7 +1,6 @@
 """The functional API, and what the op-level classes have had since TensorFlow 1.14."""
 
 import functools
-import inspect
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import reference
 import tensorflow.compat.v1 as tf
 from op_harness import TOLERANCES, assert_close, run_reference_by_sequence
 from rnn_models import CLASSES, NUM_GATES, initialize, make_params, params_size
+from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn import config, cudnn_rnn_ops
@@ -456,14 +456,47 @@ def test_second_order_gradient_of_v3_is_an_error_in_words():
         tf.gradients(first, inputs[0])
 
 
-@pytest.mark.skipif(
-    not tf.__version__.startswith("1."), reason="only TensorFlow 1.15 has the original"
-)
-@pytest.mark.parametrize("name", sorted(cudnn_rnn_ops.__all__) + ["_cudnn_rnn"])
-def test_signatures_are_those_of_the_original(name):
-    original_module = pytest.importorskip("tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops")
-    found, expected = (
-        [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
-        for function in (getattr(cudnn_rnn_ops, name), getattr(original_module, name))
-    )
-    assert found == expected
+# --- Eager execution ---
+
+
+@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
+def test_eager_execution(rnn_mode, num_proj):
+    """Values and gradients of a call, and of the conversions, are those of a graph."""
+    described = description(rnn_mode, num_proj, "unidirectional")
+    _, arrays = arrays_for(rnn_mode, num_proj, "unidirectional")
+    named = dict(is_training=True, sequence_lengths=LENGTHS)
+    if num_proj:
+        named["num_proj"] = num_proj
+
+    def loss(inputs, params):
+        found = FUNCTIONS[rnn_mode](*inputs, params=params, **named)
+        parts = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=params, **described)
+        back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
+            weights=parts[0], biases=parts[1], **described
+        )
+        return tf.reduce_sum(tf.sin(found[0])) + tf.reduce_sum(tf.cos(back))
+
+    inputs = positional(arrays)
+    expected_loss = loss(inputs[:-1], inputs[-1])
+    expected = run([expected_loss] + tf.gradients(expected_loss, inputs))
+    with context.eager_mode():
+        inputs = positional(arrays)
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            found_loss = loss(inputs[:-1], inputs[-1])
+        found = [found_loss] + tape.gradient(found_loss, inputs)
+        for one, two in zip(found, expected):
+            np.testing.assert_allclose(one.numpy(), two, rtol=1e-12, atol=1e-12)
+
+
+def test_eager_models_of_different_sizes():
+    """TensorFlow issue 15752."""
+    with context.eager_mode():
+        for num_units in (2, 5, 3):
+            model = cudnn_rnn.CudnnGRU(1, num_units, 4)
+            size = int(model.params_size())
+            assert size == params_size("gru", 1, num_units, 4)
+            states = tf.zeros([1, 2, num_units])
+            for is_training in (False, tf.constant(True)):
+                outputs, _ = model(tf.ones([3, 2, 4]), states, tf.ones([size]), is_training)
+                assert outputs.shape.as_list() == [3, 2, num_units]

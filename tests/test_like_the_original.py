@@ -1,0 +1,100 @@
+"""The functional API against the original's of TensorFlow 1.15, which runs over the same kernels.
+
+Same nodes with the same attributes, same values and gradients. Only that TensorFlow has it.
+"""
+
+import importlib
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn import cudnn_rnn_ops
+
+pytestmark = pytest.mark.skipif(
+    not tf.__version__.startswith("1."), reason="only TensorFlow 1.15 has the original"
+)
+
+FUNCTIONS = {
+    "lstm": "cudnn_lstm",
+    "gru": "cudnn_gru",
+    "rnn_relu": "cudnn_rnn_relu",
+    "rnn_tanh": "cudnn_rnn_tanh",
+}
+STEPS, BATCH, INPUT_SIZE, NUM_UNITS, NUM_LAYERS = 4, 3, 4, 5, 2
+LENGTHS = [4, 2, 1]
+
+
+@pytest.fixture
+def original():
+    return importlib.import_module("tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops")
+
+
+def calls():
+    """Every combination of what decides about the node."""
+    for rnn_mode, direction, num_proj, time_major, lengths, seed in itertools.product(
+        FUNCTIONS,
+        ["unidirectional", "bidirectional"],
+        [None, 0, 3],
+        [True, False],
+        [None, LENGTHS],
+        [0, 7],
+    ):
+        if rnn_mode == "lstm" or num_proj is None:
+            yield rnn_mode, direction, num_proj, time_major, lengths, seed
+
+
+def build(module, call, session):
+    """What one of the two modules makes of a call: a node, and everything that comes out."""
+    rnn_mode, direction, num_proj, time_major, lengths, seed = call
+    of_projection = {} if num_proj is None else {"num_proj": num_proj}
+    shared = dict(direction=direction, dropout=0.5, seed=seed, **of_projection)
+    sizes = (rnn_mode, NUM_LAYERS, NUM_UNITS, INPUT_SIZE)
+    size = session.run(module.cudnn_rnn_opaque_params_size(*sizes, **shared))
+    params = tf.constant(np.linspace(-1, 1, size), tf.float32)
+    weights, biases = module.cudnn_rnn_opaque_params_to_canonical(*sizes, params, **shared)
+    together = module.cudnn_rnn_canonical_to_opaque_params(*sizes, weights, biases, **shared)
+
+    num_states = NUM_LAYERS * (2 if direction == "bidirectional" else 1)
+    states = [np.ones([num_states, BATCH, num_proj or NUM_UNITS])]
+    if rnn_mode == "lstm":
+        states.append(np.full([num_states, BATCH, NUM_UNITS], 0.5))
+    numbers = np.linspace(-1, 1, STEPS * BATCH * INPUT_SIZE)
+    arrays = [numbers.reshape(STEPS, BATCH, INPUT_SIZE)] + states
+    if not time_major:
+        arrays = [np.swapaxes(array, 0, 1) for array in arrays]
+    inputs = [tf.constant(array, tf.float32) for array in arrays] + [params]
+    outputs = getattr(module, FUNCTIONS[rnn_mode])(
+        *inputs, is_training=True, sequence_lengths=lengths, time_major=time_major, **shared
+    )
+    node = outputs[0].op
+    attributes = {
+        name: node.get_attr(name) for name in node.node_def.attr if not name.startswith("_")
+    }
+    tensors = list(weights) + list(biases) + [together] + list(outputs)
+    return node.type, attributes, session.run(tensors + tf.gradients(outputs, inputs))
+
+
+@pytest.mark.parametrize("call", calls(), ids=str)
+def test_nodes_values_and_gradients(original, call, fixed_dropout_pattern):
+    results = []
+    for module in (original, cudnn_rnn_ops):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.set_random_seed(5)
+            results.append(build(module, call, session))
+    expected, found = results
+    assert found[:2] == expected[:2]
+    assert len(found[2]) == len(expected[2])
+    for one, two in zip(found[2], expected[2]):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", sorted(cudnn_rnn_ops.__all__) + ["_cudnn_rnn"])
+def test_signatures(original, name):
+    found, expected = (
+        [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
+        for function in (getattr(cudnn_rnn_ops, name), getattr(original, name))
+    )
+    assert found == expected
