@@ -323,7 +323,7 @@ class _CudnnRNN(Layer):
           sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
             count. Beyond, the output is 0; the returned states are those after the last step that
             counts. None: all steps of all sequences count. A bool or bool tensor in this place
-            means `training`, which stood here up to TensorFlow 1.12.
+            means `training`, which stood here up to TensorFlow 1.13.
           time_major: False for batch-major `inputs`, states and outputs.
           training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
             With a tensor there is a gradient in both cases, of what was computed.
@@ -374,7 +374,7 @@ class _CudnnRNN(Layer):
         """Runs the RNN on a buffer that may be any tensor; the layer need not be built.
 
         Args as those of `call`; without an LSTM, `c` is ignored. A bool in the place of
-        `sequence_lengths` means `training`, which stood here up to TensorFlow 1.12.
+        `sequence_lengths` means `training`, which stood here up to TensorFlow 1.13.
 
         Returns:
           `(outputs, (h, c))`; without an LSTM, `c` means nothing.

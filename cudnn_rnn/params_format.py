@@ -53,7 +53,7 @@ class CudnnParamsFormatConverter:
     ):
         """Takes the description of an RNN, as `CudnnLSTM` does.
 
-        Up to TensorFlow 1.13 there was no `num_proj`: a string in its place is the input mode,
+        Up to TensorFlow 1.14 there was no `num_proj`: a string in its place is the input mode,
         with the direction after it.
         """
         if isinstance(num_proj, str):

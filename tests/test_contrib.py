@@ -382,7 +382,7 @@ def test_uninstall():
 # --- TensorFlow 2: a tf.contrib where there is none ---
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="of TensorFlow 2")
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
 def test_contrib_is_there_under_both_names():
     contrib.install()
     assert tensorflow.contrib is tf.contrib is sys.modules[CONTRIB]
@@ -393,7 +393,7 @@ def test_contrib_is_there_under_both_names():
         importlib.import_module("tensorflow.contrib.rnn")
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="of TensorFlow 2")
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
 def test_a_contrib_of_somebody_else_stays():
     other = types.ModuleType(CONTRIB)
     other.training = "theirs"

@@ -190,7 +190,7 @@ def test_a_program_that_imports_tensorflow(tmp_path, options):
         assert "python -m cudnn_rnn run --tf1" in errors
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="of TensorFlow 2")
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
 def test_keras_works_beside_tensorflow_1(tmp_path):
     path = write(
         tmp_path,
