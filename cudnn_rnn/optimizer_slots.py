@@ -166,8 +166,5 @@ class CudnnSlotSaveable(SaveableObject):
         keys = [spec.name for spec in self.specs]
         shapes = [spec.tensor.shape for spec in self.specs]
         tensors = restoring.in_exact_shapes(restored_tensors, keys, shapes)
-        # Where the Saver restores the slot under its own name too, both assign the same tensor.
-        value = others.get(
-            restoring.variable_name(self._slot), self._conversion.from_cells(tensors)
-        )
-        return restoring.assign(self._slot, value)
+        value = self._conversion.from_cells(tensors)
+        return restoring.assign(self._slot, restoring.value_to_assign(self._slot, value, others))

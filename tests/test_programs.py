@@ -477,7 +477,7 @@ def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
         np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
 
 
-@pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1 has tf.estimator")
+@pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.estimator")
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")
 def test_estimator(namespace, kind, tmp_path):

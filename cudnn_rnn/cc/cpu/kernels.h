@@ -146,10 +146,8 @@ struct CellKernels {
 template <typename T>
 struct Kernels {
   const char* instruction_set;
-  // Columns of a vector; and of a product's tile, its vectors and the rows it is fastest with.
-  int64_t lanes;
-  int64_t tile_vectors;
-  int64_t tile_rows;
+  int64_t lanes;         // columns of a vector
+  int64_t tile_vectors;  // vectors of a product's tile
   void (*product)(const ProductTile<T>&);
   void (*unpacked_product)(const UnpackedProduct<T>&);
   // Packs rows [0, depth) of up to `lanes` columns to [depth, lanes].
