@@ -65,6 +65,9 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
         product.columns, std::min(panel + kernels.tile_vectors, end_panel) * kernels.lanes);
     tile.columns = end_column - column;
     tile.factors.b = product.b + (panel * product.depth + first_depth) * kernels.lanes;
+    tile.factors.next_b = panel + 2 * kernels.tile_vectors <= end_panel
+                              ? tile.factors.b + kernels.tile_vectors * tile.factors.b_panel_stride
+                              : nullptr;
     tile.c = product.c + first_row * product.c_row_stride + column;
     tile.bias = product.bias == nullptr || first_depth > 0 ? nullptr : product.bias + column;
     MultiplyInChains(kernels, tile, product.has_long_sums ? kShortChain : depth);
