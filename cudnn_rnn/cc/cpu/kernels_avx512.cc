@@ -42,6 +42,19 @@ CUDNN_RNN_INLINE void StorePart(const Vector<float>& value, float* target, int64
 CUDNN_RNN_INLINE void StorePart(const Vector<double>& value, double* target, int64_t count) {
   _mm512_mask_storeu_pd(target, static_cast<__mmask8>((1u << count) - 1), value);
 }
+// Without a mask GCC 12 warns of its own header.
+CUDNN_RNN_INLINE Vector<float> Smaller(const Vector<float>& a, const Vector<float>& b) {
+  return _mm512_maskz_min_ps(0xffff, a, b);
+}
+CUDNN_RNN_INLINE Vector<double> Smaller(const Vector<double>& a, const Vector<double>& b) {
+  return _mm512_maskz_min_pd(0xff, a, b);
+}
+CUDNN_RNN_INLINE Vector<float> Larger(const Vector<float>& a, const Vector<float>& b) {
+  return _mm512_maskz_max_ps(0xffff, a, b);
+}
+CUDNN_RNN_INLINE Vector<double> Larger(const Vector<double>& a, const Vector<double>& b) {
+  return _mm512_maskz_max_pd(0xff, a, b);
+}
 
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 

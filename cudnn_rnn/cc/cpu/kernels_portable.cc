@@ -28,6 +28,14 @@ CUDNN_RNN_INLINE void StorePart(const Vector<T>& value, T* target, int64_t count
     if (i < count) target[i] = value[i];
   }
 }
+template <typename V>
+CUDNN_RNN_INLINE V Smaller(const V& a, const V& b) {
+  return a < b ? a : b;
+}
+template <typename V>
+CUDNN_RNN_INLINE V Larger(const V& a, const V& b) {
+  return a > b ? a : b;
+}
 
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 
