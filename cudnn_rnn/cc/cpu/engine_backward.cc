@@ -184,11 +184,10 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
   cell.output_gradient_row_stride = output_width_;
   cell.h_gradient_row_stride = outputs_;
 
-  ProductTile<T> product;
+  ProductTile<T> product = ProductTile<T>();
   product.columns = tile.columns;
   product.c = values;
   product.c_row_stride = kProductColumns;
-  product.bias = nullptr;
   product.factors.a_depth_stride = 1;
   product.factors.b_panel_stride = gate_width_ * kernels_.lanes;
   const int64_t next_tile = kernels_.tile_vectors * product.factors.b_panel_stride;
@@ -246,16 +245,12 @@ void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const Step
   cell.output_gradient = output_gradient;
   cell.h_gradient = h_gradient;
 
-  ProductTile<T> product;
+  ProductTile<T> product = ProductTile<T>();
   product.columns = tile.columns;
   product.c = values;
   product.c_row_stride = kProductColumns;
-  product.accumulate = false;
-  product.bias = nullptr;
-  product.factors.next_b = nullptr;
   product.factors.depth = outputs_;
   product.factors.a_row_stride = outputs_;
-  product.factors.next_b = nullptr;
   product.factors.a_depth_stride = 1;
   product.factors.b_panel_stride = outputs_ * kernels_.lanes;
   product.factors.b = layer.workspace->packed_projection +

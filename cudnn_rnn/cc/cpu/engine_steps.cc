@@ -125,11 +125,10 @@ void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepTile& tile
 template <typename T>
 void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& tile) const {
   const int64_t rows = tile.step->first + tile.first_row;
-  ProductTile<T> product;
+  ProductTile<T> product = ProductTile<T>();
   product.rows = tile.end_row - tile.first_row;
   product.columns = tile.columns;
   product.factors.depth = units_;
-  product.factors.next_b = nullptr;
   product.factors.a =
       layer.unprojected[tile.direction] + (layer.keeps_units ? rows : tile.first_row) * units_;
   product.factors.a_row_stride = units_;
@@ -140,8 +139,6 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
                       tile.panel * product.factors.b_panel_stride;
   product.c = layer.output + rows * output_width_ + tile.direction * outputs_ + tile.column;
   product.c_row_stride = output_width_;
-  product.accumulate = false;
-  product.bias = nullptr;
   kernels_.product(product);
 }
 

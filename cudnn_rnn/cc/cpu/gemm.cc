@@ -11,24 +11,8 @@ namespace {
 constexpr int64_t kItemRows = 64;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
-// Terms of a chain where sums are long.
+// Terms of a chain where sums are long; each block's chains are added up before they are added to c.
 constexpr int64_t kShortChain = 32;
-
-// The tile's depth in parts of so many terms.
-template <typename T>
-void MultiplyInChains(const Kernels<T>& kernels, ProductTile<T> tile, int64_t terms) {
-  Factors<T>& factors = tile.factors;
-  for (int64_t rest = factors.depth; rest > terms; rest -= terms) {
-    factors.depth = terms;
-    kernels.product(tile);
-    factors.a += terms * factors.a_depth_stride;
-    factors.b += terms * kernels.lanes;
-    factors.depth = rest - terms;
-    tile.accumulate = true;
-    tile.bias = nullptr;
-  }
-  kernels.product(tile);
-}
 
 // rows x panels of the product, from `first_panel` on, over a block of its depth.
 template <typename T>
@@ -36,10 +20,9 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
                    int64_t rows, int64_t first_panel, int64_t end_panel, int64_t first_depth,
                    int64_t depth) {
   alignas(64) T block[kDepthBlock * kItemRows];
-  ProductTile<T> tile;
+  ProductTile<T> tile = ProductTile<T>();
   tile.rows = rows;
   tile.factors.depth = depth;
-  tile.factors.next_b = nullptr;
   const T* a =
       product.a.data + first_row * product.a.row_stride + first_depth * product.a.column_stride;
   if (product.a.column_stride == 1) {
@@ -59,6 +42,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   tile.factors.b_panel_stride = product.depth * kernels.lanes;
   tile.c_row_stride = product.c_row_stride;
   tile.accumulate = product.accumulate || first_depth > 0;
+  tile.chain_terms = product.has_long_sums ? kShortChain : 0;
   for (int64_t panel = first_panel; panel < end_panel; panel += kernels.tile_vectors) {
     const int64_t column = panel * kernels.lanes;
     const int64_t end_column = std::min(
@@ -70,7 +54,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
                               : nullptr;
     tile.c = product.c + first_row * product.c_row_stride + column;
     tile.bias = product.bias == nullptr || first_depth > 0 ? nullptr : product.bias + column;
-    MultiplyInChains(kernels, tile, product.has_long_sums ? kShortChain : depth);
+    kernels.product(tile);
   }
 }
 

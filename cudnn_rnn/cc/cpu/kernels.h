@@ -39,8 +39,8 @@ struct Factors {
   const T* next_b;
 };
 
-// c[m, n] (+)= bias[n] + the sum of factors, for m < rows, n < columns. Every element is one chain
-// of multiply-adds in the order of k, wherever tiles begin and end.
+// c[m, n] (+)= bias[n] + the sum of factors, for m < rows, n < columns. Every element is the sum of
+// chains of multiply-adds in the order of k, wherever tiles begin and end.
 template <typename T>
 struct ProductTile {
   Factors<T> factors;
@@ -49,7 +49,8 @@ struct ProductTile {
   T* c;             // c[m, n] at c[m * c_row_stride + n]
   int64_t c_row_stride;
   bool accumulate;
-  const T* bias;  // [columns], or null
+  const T* bias;        // [columns], or null
+  int64_t chain_terms;  // of a chain at most; 0 for one chain
 };
 
 // c[m, n] (+)= bias[n] + sum over k of a[m, k] * b[n, k]: a product with an operand that is used
