@@ -14,6 +14,30 @@ constexpr int64_t kDepthBlock = 192;
 // Terms of a chain where sums are long; each block's chains are added up before they are added to c.
 constexpr int64_t kShortChain = 32;
 
+// Whether a block of `a` is better copied: its rows would compete for few sets of the first-level
+// cache (64 sets, which repeat every 4 KiB), or their neighbours in depth are far apart.
+template <typename T>
+bool NeedsCopy(const StridedMatrix<T>& a) {
+  return a.column_stride != 1 || a.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
+}
+
+// To `copy`, of kDepthBlock * kItemRows, whichever of rows and depth has neighbours in memory.
+template <typename T>
+void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
+  if (factors->a_depth_stride == 1) {
+    for (int64_t m = 0; m < rows; ++m) {
+      std::copy_n(factors->a + m * factors->a_row_stride, factors->depth, copy + m * kDepthBlock);
+    }
+    factors->a_row_stride = kDepthBlock;
+  } else {
+    for (int64_t k = 0; k < factors->depth; ++k) {
+      std::copy_n(factors->a + k * factors->a_depth_stride, rows, copy + k * kItemRows);
+    }
+    factors->a_depth_stride = kItemRows;
+  }
+  factors->a = copy;
+}
+
 // rows x panels of the product, from `first_panel` on, over a block of its depth.
 template <typename T>
 void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, int64_t first_row,
@@ -23,22 +47,11 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   ProductTile<T> tile = ProductTile<T>();
   tile.rows = rows;
   tile.factors.depth = depth;
-  const T* a =
-      product.a.data + first_row * product.a.row_stride + first_depth * product.a.column_stride;
-  if (product.a.column_stride == 1) {
-    for (int64_t m = 0; m < rows; ++m) {
-      std::copy_n(a + m * product.a.row_stride, depth, block + m * kDepthBlock);
-    }
-    tile.factors.a_row_stride = kDepthBlock;
-    tile.factors.a_depth_stride = 1;
-  } else {
-    for (int64_t k = 0; k < depth; ++k) {
-      std::copy_n(a + k * product.a.column_stride, rows, block + k * kItemRows);
-    }
-    tile.factors.a_row_stride = 1;
-    tile.factors.a_depth_stride = kItemRows;
-  }
-  tile.factors.a = block;
+  tile.factors.a = product.a.data + first_row * product.a.row_stride +
+                   first_depth * product.a.column_stride;
+  tile.factors.a_row_stride = product.a.row_stride;
+  tile.factors.a_depth_stride = product.a.column_stride;
+  if (NeedsCopy(product.a)) CopyBlock(rows, &tile.factors, block);
   tile.factors.b_panel_stride = product.depth * kernels.lanes;
   tile.c_row_stride = product.c_row_stride;
   tile.accumulate = product.accumulate || first_depth > 0;
