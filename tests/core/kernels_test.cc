@@ -410,12 +410,12 @@ TEST(DropoutOfRows) {
     const std::vector<float> whole = Mask(pattern, 6 * width, 3);
     const std::vector<int64_t> positions = {5, 0, 3, 2};
     std::vector<float> rows(static_cast<size_t>(4 * width), 1.0f);
-    ApplyDropoutToRows(pattern, positions.data(), 4, width, rows.data(), rows.data(), &alone);
+    ApplyDropoutToRows(pattern, positions.data(), 0, 4, width, rows.data(), rows.data(), &alone);
     for (int64_t i = 0; i < 4 * width; ++i) {
       EXPECT(rows[i] == whole[positions[i / width] * width + i % width], width, " ", i);
     }
     std::vector<float> in_order(static_cast<size_t>(6 * width), 1.0f);
-    ApplyDropoutToRows(pattern, nullptr, 6, width, in_order.data(), in_order.data(), &alone);
+    ApplyDropoutToRows(pattern, nullptr, 0, 6, width, in_order.data(), in_order.data(), &alone);
     EXPECT(in_order == whole, width);
   }
 }

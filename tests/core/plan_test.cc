@@ -124,6 +124,48 @@ TEST(ThreadsDoNotChangeABit) {
   }
 }
 
+// Steps so small that none is shared, in a stack of layers: there are 4 blocks of steps.
+TEST(LayersSideBySideDoNotChangeABit) {
+  constexpr int64_t kCyclesWorthWaiting = 4000;
+  struct Case {
+    RnnMode mode;
+    int64_t num_proj;
+    InputMode input_mode;
+    float dropout;
+    size_t lengths;
+  };
+  const Case cases[] = {{RnnMode::kTanh, 0, InputMode::kLinear, 0.3f, 0},
+                        {RnnMode::kRelu, 0, InputMode::kSkip, 0, 3},
+                        {RnnMode::kLstm, 0, InputMode::kLinear, 0.3f, 0},
+                        {RnnMode::kLstm, 0, InputMode::kSkip, 0.3f, 2},
+                        {RnnMode::kLstm, 9, InputMode::kLinear, 0.3f, 3},
+                        {RnnMode::kGru, 0, InputMode::kLinear, 0, 3},
+                        {RnnMode::kGru, 0, InputMode::kLinear, 0.3f, 1}};
+  for (const Case& test : cases) {
+    for (const bool is_training : {false, true}) {
+      Problem problem;
+      problem.config.mode = test.mode;
+      problem.config.input_mode = test.input_mode;
+      problem.config.num_layers = 3;
+      problem.config.num_units = 12;
+      problem.config.num_proj = test.num_proj;
+      problem.config.input_size = test.input_mode == InputMode::kSkip ? 12 : 5;
+      problem.config.dropout = test.dropout;
+      problem.shape = {37, 5, /*time_major=*/true};
+      problem.lengths = AllLengths(problem.shape)[test.lengths];
+      SerialRunner serial;
+      Tensors expected = MakeTensors(problem);
+      RunCpuPlan(problem, &serial, is_training, &expected);
+      for (int num_threads : {2, 3, 5}) {
+        ThreadRunner threads(num_threads, kCyclesWorthWaiting);
+        Tensors found = MakeTensors(problem);
+        RunCpuPlan(problem, &threads, is_training, &found);
+        ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
+      }
+    }
+  }
+}
+
 TEST(InstructionSetsAgree) {
   SerialRunner runner;
   int64_t index = 0;

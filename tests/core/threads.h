@@ -15,7 +15,9 @@ namespace cudnn_rnn {
 // A thread for each task; the destructor waits for them all. However little the work, it is shared.
 class ThreadRunner : public ParallelRunner {
  public:
-  explicit ThreadRunner(int64_t num_threads) : num_threads_(num_threads) {}
+  // By default everything is shared that can be.
+  explicit ThreadRunner(int64_t num_threads, int64_t cycles_worth_waiting = 0)
+      : num_threads_(num_threads), cycles_worth_waiting_(cycles_worth_waiting) {}
   ~ThreadRunner() override {
     for (std::thread& thread : threads_) thread.join();
   }
@@ -23,10 +25,11 @@ class ThreadRunner : public ParallelRunner {
   int64_t num_threads() const override { return num_threads_; }
   void Schedule(std::function<void()> task) override { threads_.emplace_back(std::move(task)); }
   int64_t cycles_worth_waking() const override { return 0; }
-  int64_t cycles_worth_waiting() const override { return 0; }
+  int64_t cycles_worth_waiting() const override { return cycles_worth_waiting_; }
 
  private:
   const int64_t num_threads_;
+  const int64_t cycles_worth_waiting_;
   std::vector<std::thread> threads_;
 };
 

@@ -93,24 +93,23 @@ void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* 
 }
 
 template <typename T>
-void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t num_rows,
-                        int64_t width, const T* source, T* target, TeamMember* member) {
-  if (positions == nullptr) {
-    ApplyDropout(pattern, num_rows * width, source, target, member);
-    return;
-  }
+void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t first_row,
+                        int64_t end_row, int64_t width, const T* source, T* target,
+                        TeamMember* member) {
   const Mask<T> mask(pattern);
-  member->ForEach(num_rows, width * kCyclesPerElement, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      mask.Apply(positions[row] * width, width, source + row * width, target + row * width);
+  const auto apply = [&](int64_t begin, int64_t end) {
+    for (int64_t row = first_row + begin; row < first_row + end; ++row) {
+      const int64_t position = positions == nullptr ? row : positions[row];
+      mask.Apply(position * width, width, source + row * width, target + row * width);
     }
-  });
+  };
+  member->ForEach(end_row - first_row, width * kCyclesPerElement, apply);
 }
 
 #define INSTANTIATE(T)                                                                         \
   template void ApplyDropout<T>(const DropoutPattern&, int64_t, const T*, T*, TeamMember*);    \
   template void ApplyDropoutToRows<T>(const DropoutPattern&, const int64_t*, int64_t, int64_t, \
-                                      const T*, T*, TeamMember*)
+                                      int64_t, const T*, T*, TeamMember*)
 INSTANTIATE(float);
 INSTANTIATE(double);
 #undef INSTANTIATE

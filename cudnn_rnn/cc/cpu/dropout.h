@@ -28,11 +28,12 @@ template <typename T>
 void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* source, T* target,
                   TeamMember* member);
 
-// The same for `num_rows` rows of `width` elements, where row i has the pattern of the elements of
-// row positions[i]. Null: of row i.
+// The same for rows [first_row, end_row) of `width` elements, where row i has the pattern of the
+// elements of row positions[i]. Null: of row i.
 template <typename T>
-void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t num_rows,
-                        int64_t width, const T* source, T* target, TeamMember* member);
+void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t first_row,
+                        int64_t end_row, int64_t width, const T* source, T* target,
+                        TeamMember* member);
 
 }  // namespace cudnn_rnn
 

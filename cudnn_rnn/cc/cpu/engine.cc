@@ -4,9 +4,19 @@
 
 #include "cudnn_rnn/cc/cpu/dropout.h"
 #include "cudnn_rnn/cc/cpu/engine_layers.h"
+#include "cudnn_rnn/cc/cpu/engine_steps.h"
 
 namespace cudnn_rnn {
 namespace {
+
+// In processor cycles: a step below it is not worth sharing with any number of threads, so that
+// there is reason to reserve room for layers side by side.
+constexpr int64_t kStepWorthSharing = 4000;
+
+// Of the wavefront: with many blocks for each layer the others wait little for the first and the
+// last one; with several steps a block is worth a barrier and its input products a tile.
+constexpr int64_t kBlocksPerLayer = 8;
+constexpr int64_t kStepsOfABlock = 8;
 
 template <typename T>
 const CellKernels<T>& CellOf(const Kernels<T>& kernels, RnnMode mode) {
@@ -40,7 +50,8 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const Sequ
       gates_(config.num_gates()),
       gate_width_(gates_ * units_),
       directions_(config.num_directions()),
-      output_width_(directions_ * outputs_) {}
+      output_width_(directions_ * outputs_),
+      layers_at_once_(directions_ == 1 && StepCost() < kStepWorthSharing ? config.num_layers : 1) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
@@ -78,6 +89,12 @@ typename Engine<T>::ReserveSpace Engine<T>::ReserveOf(int64_t layer, void* reser
 }
 
 template <typename T>
+int64_t Engine<T>::WidestInput() const {
+  return std::max(config_.skips_input_projection() ? 0 : config_.input_size,
+                  config_.num_layers > 1 ? output_width_ : 0);
+}
+
+template <typename T>
 CheckedSize Engine<T>::ForwardWorkspaceBytes(bool is_training) const {
   Arena arena(nullptr);
   ForwardWorkspace workspace;
@@ -89,18 +106,18 @@ template <typename T>
 void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
                                          ForwardWorkspace* workspace) const {
   const bool several = config_.num_layers > 1;
-  const int64_t widest = std::max(config_.skips_input_projection() ? 0 : config_.input_size,
-                                  several ? output_width_ : 0);
   *workspace = ForwardWorkspace();
   if (!has_single_step_) {
-    workspace->packed_inputs = arena->Take<T>(PackedElements(gate_width_, widest));
+    workspace->packed_inputs =
+        arena->Take<T>(PackedElements(gate_width_, WidestInput()) * layers_at_once_);
     workspace->packed_recurrent =
-        arena->Take<T>(PackedElements(units_, outputs_) * (directions_ * gates_));
+        arena->Take<T>(PackedElements(units_, outputs_) * (directions_ * gates_ * layers_at_once_));
     if (config_.has_projection()) {
-      workspace->packed_projection = arena->Take<T>(PackedElements(outputs_, units_) * directions_);
+      workspace->packed_projection =
+          arena->Take<T>(PackedElements(outputs_, units_) * (directions_ * layers_at_once_));
     }
   }
-  workspace->bias = arena->Take<T>(gate_width_);
+  workspace->bias = arena->Take<T>(CheckedSize(gate_width_) * layers_at_once_);
   const CheckedSize batch(batch_size_);
   for (int64_t d = 0; d < directions_; ++d) {
     if (!is_training || gates_ == 1) {
@@ -108,7 +125,9 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
       if (has_single_step_ && config_.mode == RnnMode::kGru) {
         workspace->candidates[d] = arena->Take<T>(batch * units_);
       }
-      if (config_.has_projection()) workspace->unprojected[d] = arena->Take<T>(batch * units_);
+      if (config_.has_projection()) {
+        workspace->unprojected[d] = arena->Take<T>(batch * units_ * layers_at_once_);
+      }
     }
   }
   if (several && !is_training) {
@@ -144,85 +163,170 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, const PackedSequences&
   Arena arena(tensors.workspace);
   ForwardWorkspace workspace;
   DescribeForwardWorkspace(is_training, &arena, &workspace);
+  const std::vector<ForwardLayer> layers =
+      ForwardLayers(tensors, workspace, sequences, is_training, dropout_call);
+  if (RunsLayersSideBySide(sequences, member)) {
+    RunForwardSideBySide(layers, member);
+  } else {
+    for (const ForwardLayer& layer : layers) RunForwardLayer(layer, member);
+  }
+}
+
+template <typename T>
+std::vector<typename Engine<T>::ForwardLayer> Engine<T>::ForwardLayers(
+    const ForwardTensors<T>& tensors, const ForwardWorkspace& workspace,
+    const PackedSequences& sequences, bool is_training, int64_t dropout_call) const {
+  std::vector<ForwardLayer> layers(static_cast<size_t>(config_.num_layers));
   const T* input = tensors.input;
   for (int64_t l = 0; l < config_.num_layers; ++l) {
     const bool last = l + 1 == config_.num_layers;
     const ReserveSpace reserve = is_training ? ReserveOf(l, tensors.reserve_space) : ReserveSpace();
-    ForwardLayer layer = ForwardLayer();
+    const int64_t place = l % layers_at_once_;
+    ForwardLayer& layer = layers[static_cast<size_t>(l)];
     layer.index = l;
     layer.sequences = &sequences;
     layer.tensors = &tensors;
-    layer.workspace = &workspace;
+    layer.packed_inputs =
+        PartOf(workspace.packed_inputs, place, PackedElements(gate_width_, WidestInput()).value());
+    layer.packed_recurrent = PartOf(workspace.packed_recurrent, place,
+                                    directions_ * PackedRecurrentSize(/*transposed=*/false));
+    layer.packed_projection = PartOf(workspace.packed_projection, place,
+                                     directions_ * PackedProjectionSize(/*transposed=*/false));
+    layer.bias = workspace.bias + place * gate_width_;
     layer.input = input;
     layer.output = last ? tensors.output : is_training ? reserve.output : workspace.outputs[l % 2];
+    layer.dropped = last ? nullptr : workspace.dropped;
+    layer.dropout = {config_.dropout, config_.seed, config_.seed2, dropout_call, l + 1};
     layer.keeps_units = is_training && gates_ > 1;
     for (int64_t d = 0; d < directions_; ++d) {
       layer.gates[d] = layer.keeps_units ? reserve.gates[d] : workspace.gates[d];
       layer.units[d] = layer.keeps_units ? reserve.units[d] : workspace.candidates[d];
-      layer.unprojected[d] = layer.keeps_units ? reserve.unprojected[d] : workspace.unprojected[d];
-      ComputeInputProducts(layer, d, member);
+      layer.unprojected[d] = layer.keeps_units
+                                 ? reserve.unprojected[d]
+                                 : PartOf(workspace.unprojected[d], place, batch_size_ * units_);
     }
-    if (has_single_step_) {
-      RunSingleStep(layer, member);
-    } else {
-      PackRecurrentWeights(l, /*transposed=*/false, tensors.params, workspace.packed_recurrent,
-                           member);
-      PackProjection(l, /*transposed=*/false, tensors.params, workspace.packed_projection, member);
-      RunForwardSteps(layer, member);
-    }
-    StoreFinalStates(layer, member);
-    input = layer.output;
-    if (workspace.dropped != nullptr && !last) {
-      const DropoutPattern pattern = {config_.dropout, config_.seed, config_.seed2, dropout_call,
-                                      l + 1};
-      ApplyDropoutToRows(pattern, sequences.positions(), sequences.num_rows(), output_width_,
-                         layer.output, workspace.dropped, member);
-      input = workspace.dropped;
-    }
+    input = layer.dropped != nullptr ? layer.dropped : layer.output;
   }
+  return layers;
+}
+
+template <typename T>
+void Engine<T>::RunForwardLayer(const ForwardLayer& layer, TeamMember* member) const {
+  const StepRange steps = AllSteps(*layer.sequences);
+  for (int64_t d = 0; d < directions_; ++d) {
+    PrepareInputProducts(layer, d, member);
+    ComputeInputProducts(layer, d, steps, member);
+  }
+  if (has_single_step_) {
+    RunSingleStep(layer, member);
+  } else {
+    PackStepWeights(layer, member);
+    RunForwardSteps(layer, steps, member);
+  }
+  StoreFinalStates(layer, steps, member);
+  DropOutput(layer, steps, member);
+}
+
+template <typename T>
+int64_t Engine<T>::NumStepBlocks(const PackedSequences& sequences) const {
+  return std::min(kBlocksPerLayer * config_.num_layers, sequences.num_steps() / kStepsOfABlock);
+}
+
+template <typename T>
+typename Engine<T>::StepRange Engine<T>::BlockOf(const PackedSequences& sequences,
+                                                 int64_t block) const {
+  const int64_t num_blocks = NumStepBlocks(sequences);
+  return {sequences.num_steps() * block / num_blocks,
+          sequences.num_steps() * (block + 1) / num_blocks};
+}
+
+template <typename T>
+bool Engine<T>::RunsLayersSideBySide(const PackedSequences& sequences, TeamMember* member) const {
+  return layers_at_once_ > 1 && member->team_size() > 1 && !member->Shares(StepCost()) &&
+         NumStepBlocks(sequences) > 1;
+}
+
+// The layers share the workspace's buffers of N rows, each for the rows of its own block.
+template <typename T>
+void Engine<T>::RunForwardSideBySide(const std::vector<ForwardLayer>& layers,
+                                     TeamMember* member) const {
+  for (const ForwardLayer& layer : layers) {
+    PrepareInputProducts(layer, /*direction=*/0, member);
+    PackStepWeights(layer, member);
+  }
+  const PackedSequences& sequences = *layers[0].sequences;
+  const auto advance = [&](int64_t position, int64_t block, TeamMember* worker) {
+    const ForwardLayer& layer = layers[static_cast<size_t>(position)];
+    const StepRange steps = BlockOf(sequences, block);
+    ComputeInputProducts(layer, /*direction=*/0, steps, worker);
+    RunForwardSteps(layer, steps, worker);
+    StoreFinalStates(layer, steps, worker);
+    DropOutput(layer, steps, worker);
+  };
+  ForDiagonals(sequences, advance, member);
+}
+
+template <typename T>
+void Engine<T>::DropOutput(const ForwardLayer& layer, const StepRange& steps,
+                           TeamMember* member) const {
+  if (layer.dropped == nullptr) return;
+  const PackedSequences& sequences = *layer.sequences;
+  ApplyDropoutToRows(layer.dropout, sequences.positions(), sequences.FirstRow(steps.first),
+                     sequences.FirstRow(steps.end), output_width_, layer.output, layer.dropped,
+                     member);
+}
+
+template <typename T>
+void Engine<T>::PrepareInputProducts(const ForwardLayer& layer, int64_t direction,
+                                     TeamMember* member) const {
+  const T* params = layer.tensors->params;
+  const T* input_bias = params + layout_.InputBiases(layer.index, direction);
+  const T* recurrent_bias = params + layout_.RecurrentBiases(layer.index, direction);
+  const int64_t shared_biases = config_.mode == RnnMode::kGru ? 2 * units_ : gate_width_;
+  member->Once([&] {
+    for (int64_t j = 0; j < gate_width_; ++j) {
+      layer.bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
+    }
+  });
+  const int64_t columns = layout_.InputWeightColumns(layer.index);
+  if (columns == 0 || has_single_step_) return;
+  const T* weights = params + layout_.InputWeights(layer.index, direction);
+  PackOperand<T>(kernels_, {weights, 1, columns}, columns, gate_width_, layer.packed_inputs,
+                 member);
 }
 
 // gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n stays outside:
 // the cell adds it within the product with r.
 template <typename T>
 void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t direction,
-                                     TeamMember* member) const {
-  const T* params = layer.tensors->params;
-  const T* input_bias = params + layout_.InputBiases(layer.index, direction);
-  const T* recurrent_bias = params + layout_.RecurrentBiases(layer.index, direction);
-  const int64_t shared_biases = config_.mode == RnnMode::kGru ? 2 * units_ : gate_width_;
+                                     const StepRange& steps, TeamMember* member) const {
   const int64_t columns = layout_.InputWeightColumns(layer.index);
-  T* bias = layer.workspace->bias;
-  member->Once([&] {
-    for (int64_t j = 0; j < gate_width_; ++j) {
-      bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
-    }
-  });
   if (columns == 0) {
-    AddSkippedInput(layer, direction, member);
+    AddSkippedInput(layer, direction, steps, member);
     return;
   }
-  const T* weights = params + layout_.InputWeights(layer.index, direction);
+  const int64_t first_row = layer.sequences->FirstRow(steps.first);
+  const int64_t num_rows = layer.sequences->FirstRow(steps.end) - first_row;
+  const T* input = layer.input + first_row * columns;
+  T* gates = layer.gates[direction] + first_row * gate_width_;
   if (has_single_step_) {
+    const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, direction);
     MultiplyUnpacked<T>(kernels_,
-                        {layer.sequences->num_rows(), gate_width_, columns, layer.input, columns,
-                         weights, columns, layer.gates[direction], gate_width_,
-                         /*accumulate=*/false, bias},
+                        {num_rows, gate_width_, columns, input, columns, weights, columns, gates,
+                         gate_width_, /*accumulate=*/false, layer.bias},
                         member);
     return;
   }
-  T* packed = layer.workspace->packed_inputs;
-  PackOperand<T>(kernels_, {weights, 1, columns}, columns, gate_width_, packed, member);
   MatrixProduct<T> product;
-  product.rows = layer.sequences->num_rows();
+  product.rows = num_rows;
   product.columns = gate_width_;
   product.depth = columns;
-  product.a = {layer.input, columns, 1};
-  product.b = packed;
-  product.c = layer.gates[direction];
+  product.a = {input, columns, 1};
+  product.b = layer.packed_inputs;
+  product.c = gates;
   product.c_row_stride = gate_width_;
   product.accumulate = false;
-  product.bias = bias;
+  product.bias = layer.bias;
   product.has_long_sums = false;
   Multiply(kernels_, product, member);
 }
@@ -230,20 +334,27 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
 // Where there is no W, x goes to every gate.
 template <typename T>
 void Engine<T>::AddSkippedInput(const ForwardLayer& layer, int64_t direction,
-                                TeamMember* member) const {
-  const T* bias = layer.workspace->bias;
-  member->ForEach(layer.sequences->num_rows(), gate_width_ / 2 + 1,
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t row = begin; row < end; ++row) {
-                      T* target = layer.gates[direction] + row * gate_width_;
-                      const T* x = layer.input + row * units_;
-                      for (int64_t g = 0; g < gates_; ++g) {
-                        for (int64_t j = 0; j < units_; ++j) {
-                          target[g * units_ + j] = bias[g * units_ + j] + x[j];
-                        }
-                      }
-                    }
-                  });
+                                const StepRange& steps, TeamMember* member) const {
+  const int64_t first_row = layer.sequences->FirstRow(steps.first);
+  const auto add = [&](int64_t begin, int64_t end) {
+    for (int64_t row = first_row + begin; row < first_row + end; ++row) {
+      T* target = layer.gates[direction] + row * gate_width_;
+      const T* x = layer.input + row * units_;
+      for (int64_t g = 0; g < gates_; ++g) {
+        for (int64_t j = 0; j < units_; ++j) {
+          target[g * units_ + j] = layer.bias[g * units_ + j] + x[j];
+        }
+      }
+    }
+  };
+  member->ForEach(layer.sequences->FirstRow(steps.end) - first_row, gate_width_ / 2 + 1, add);
+}
+
+template <typename T>
+void Engine<T>::PackStepWeights(const ForwardLayer& layer, TeamMember* member) const {
+  const T* params = layer.tensors->params;
+  PackRecurrentWeights(layer.index, /*transposed=*/false, params, layer.packed_recurrent, member);
+  PackProjection(layer.index, /*transposed=*/false, params, layer.packed_projection, member);
 }
 
 // Without a projection P = H. For gradients the gates follow one another in depth.

@@ -20,6 +20,7 @@
 #define CUDNN_RNN_CC_CPU_ENGINE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cudnn_rnn/cc/core/arena.h"
 #include "cudnn_rnn/cc/core/checked_math.h"
@@ -107,6 +108,13 @@ class Engine {
   static DirectionStep DirectionStepOf(const PackedSequences& sequences, int64_t direction,
                                        int64_t step);
 
+  // Steps of a layer, in the order of a direction.
+  struct StepRange {
+    int64_t first;
+    int64_t end;
+  };
+  static StepRange AllSteps(const PackedSequences& sequences) { return {0, sequences.num_steps()}; }
+
   // One phase of a step: all vectors of `columns` of each direction.
   struct StepPhase {
     int64_t columns;
@@ -127,6 +135,8 @@ class Engine {
     int64_t columns;  // how many
   };
   int64_t StepCost(int64_t rows, int64_t columns, int64_t depth) const;
+  // Of all units of a direction, forward; backward is about the same.
+  int64_t StepCost() const { return StepCost(batch_size_, units_, gates_ * outputs_); }
   // Calls `compute` for tiles that together are the phase, on all members or alone on this one, and
   // only of directions [first_direction, end_direction).
   template <typename Compute>
@@ -139,6 +149,18 @@ class Engine {
   void RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_step,
                 TeamMember* member) const;
 
+  // Layers side by side, where a step is not worth sharing: while a layer works on a block of
+  // steps, the one that reads its results works on the block before. Only of one direction.
+  bool RunsLayersSideBySide(const PackedSequences& sequences, TeamMember* member) const;
+  int64_t NumStepBlocks(const PackedSequences& sequences) const;
+  // Calls advance(position, block, member) for each layer, by its position in the order of the
+  // pass, and each block, after it was called for the block before and for the position before.
+  template <typename Advance>
+  void ForDiagonals(const PackedSequences& sequences, const Advance& advance,
+                    TeamMember* member) const;
+  // Block number `block` of a layer's steps.
+  StepRange BlockOf(const PackedSequences& sequences, int64_t block) const;
+
   void DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const;
   void DescribeForwardWorkspace(bool is_training, Arena* arena, ForwardWorkspace* workspace) const;
   void DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena,
@@ -149,43 +171,73 @@ class Engine {
   CheckedSize PackedElements(int64_t columns, CheckedSize depth) const {
     return depth * kernels_.lanes * NumPanels(kernels_, columns);
   }
+  // Columns of any layer's W.
+  int64_t WidestInput() const;
   // Of one direction: R^T for h' R^T, of each gate; R itself for gradients; the projection.
   int64_t PackedRecurrentSize(bool transposed) const;
   int64_t PackedProjectionSize(bool transposed) const;
 
-  // Forward, in order: gates = W x + biases; the steps; the final states.
-  void ComputeInputProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
-  void AddSkippedInput(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
+  // Forward, in order: gates = W x + biases; the steps; the final states; dropout.
+  std::vector<ForwardLayer> ForwardLayers(const ForwardTensors<T>& tensors,
+                                          const ForwardWorkspace& workspace,
+                                          const PackedSequences& sequences, bool is_training,
+                                          int64_t dropout_call) const;
+  void RunForwardLayer(const ForwardLayer& layer, TeamMember* member) const;
+  void RunForwardSideBySide(const std::vector<ForwardLayer>& layers, TeamMember* member) const;
+  // What ComputeInputProducts needs: the biases, and W packed.
+  void PrepareInputProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
+  void ComputeInputProducts(const ForwardLayer& layer, int64_t direction, const StepRange& steps,
+                            TeamMember* member) const;
+  void AddSkippedInput(const ForwardLayer& layer, int64_t direction, const StepRange& steps,
+                       TeamMember* member) const;
+  void PackStepWeights(const ForwardLayer& layer, TeamMember* member) const;
   void PackRecurrentWeights(int64_t layer, bool transposed, const T* params, T* packed,
                             TeamMember* member) const;
   void PackProjection(int64_t layer, bool transposed, const T* params, T* packed,
                       TeamMember* member) const;
-  void RunForwardSteps(const ForwardLayer& layer, TeamMember* member) const;
+  void RunForwardSteps(const ForwardLayer& layer, const StepRange& steps, TeamMember* member) const;
   void RunForwardTile(const ForwardLayer& layer, const StepTile& tile) const;
   void RunProjectionTile(const ForwardLayer& layer, const StepTile& tile) const;
   // Sets the cell's pointers for the rows from `row` on.
   void PointForwardCell(const ForwardLayer& layer, const StepTile& tile, int64_t row,
                         ForwardTile<T>* cell) const;
-  // In place of PackRecurrentWeights, PackProjection and RunForwardSteps.
+  // In place of PackStepWeights and RunForwardSteps.
   void RunSingleStep(const ForwardLayer& layer, TeamMember* member) const;
   void AddRecurrentProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
-  void StoreFinalStates(const ForwardLayer& layer, TeamMember* member) const;
-  void StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction) const;
+  void StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
+                        TeamMember* member) const;
+  void StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,
+                          const StepRange& steps) const;
+  void DropOutput(const ForwardLayer& layer, const StepRange& steps, TeamMember* member) const;
 
   // Backward, in order: the steps; gradients of weights and biases; gradient of the input.
-  void RunBackwardSteps(const BackwardLayer& layer, TeamMember* member) const;
+  std::vector<BackwardLayer> BackwardLayers(const BackwardTensors<T>& tensors,
+                                            const BackwardWorkspace& workspace,
+                                            const PackedSequences& sequences,
+                                            int64_t dropout_call) const;
+  void RunBackwardLayer(const BackwardLayer& layer, TeamMember* member) const;
+  void RunBackwardSideBySide(const std::vector<BackwardLayer>& layers, TeamMember* member) const;
+  void PackStepWeights(const BackwardLayer& layer, TeamMember* member) const;
+  void RunBackwardSteps(const BackwardLayer& layer, const StepRange& steps,
+                        TeamMember* member) const;
   void RunBackwardTile(const BackwardLayer& layer, const StepTile& tile) const;
   void RunProjectionBackwardTile(const BackwardLayer& layer, const StepTile& tile) const;
   void PointBackwardCell(const BackwardLayer& layer, const StepTile& tile, int64_t row,
                          BackwardTile<T>* cell) const;
-  void ComputeWeightGradients(const BackwardLayer& layer, int64_t direction,
+  void ComputeParameterGradients(const BackwardLayer& layer, TeamMember* member) const;
+  // `input` after dropout.
+  void ComputeWeightGradients(const BackwardLayer& layer, int64_t direction, const T* input,
                               TeamMember* member) const;
   // h' of every row [N, P] as an operand.
   void PackPreviousOutputs(const BackwardLayer& layer, int64_t direction, T* packed,
                            TeamMember* member) const;
   void ComputeBiasGradients(const BackwardLayer& layer, int64_t direction,
                             TeamMember* member) const;
-  void ComputeInputGradient(const BackwardLayer& layer, TeamMember* member) const;
+  void PackInputWeights(const BackwardLayer& layer, int64_t direction, TeamMember* member) const;
+  void ComputeInputGradient(const BackwardLayer& layer, int64_t direction, const StepRange& steps,
+                            TeamMember* member) const;
+  void DropInputGradient(const BackwardLayer& layer, const StepRange& steps,
+                         TeamMember* member) const;
 
   void CopyHiddenStates(const T* source, T* target) const;
   void CopyCellStates(const T* source, T* target) const;
@@ -214,6 +266,8 @@ class Engine {
   const int64_t gate_width_;    // G * H
   const int64_t directions_;    // D
   const int64_t output_width_;  // D * P
+  // L where layers may run side by side, else 1.
+  const int64_t layers_at_once_;
 };
 
 }  // namespace cudnn_rnn

@@ -56,20 +56,25 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
                                PackedElements(units_, max_rows_)};   // h', and before projection
   const CheckedSize largest = *std::max_element(std::begin(sizes), std::end(sizes));
   *workspace = BackwardWorkspace();
-  workspace->packed_recurrent = arena->Take<T>(PackedElements(outputs_, gate_width_) * directions_);
+  const int64_t stacks = directions_ * layers_at_once_;
+  const CheckedSize rows = max_rows_ * layers_at_once_;
+  workspace->packed_recurrent = arena->Take<T>(PackedElements(outputs_, gate_width_) * stacks);
   if (config_.has_projection()) {
-    workspace->packed_projection = arena->Take<T>(PackedElements(units_, outputs_) * directions_);
+    workspace->packed_projection = arena->Take<T>(PackedElements(units_, outputs_) * stacks);
+  }
+  if (layers_at_once_ > 1) {
+    workspace->packed_inputs = arena->Take<T>(PackedElements(widest, gate_width_) * stacks);
   }
   workspace->packed = arena->Take<T>(largest);
   for (int64_t d = 0; d < directions_; ++d) {
     if (keeps_reserve_space || gates_ == 1) {
-      workspace->gate_gradients[d] = arena->Take<T>(max_rows_ * gate_width_);
+      workspace->gate_gradients[d] = arena->Take<T>(rows * gate_width_);
       if (config_.mode == RnnMode::kGru) {
-        workspace->candidate_gradients[d] = arena->Take<T>(max_rows_ * units_);
+        workspace->candidate_gradients[d] = arena->Take<T>(rows * units_);
       }
     }
     if (config_.has_projection()) {
-      workspace->projected_gradients[d] = arena->Take<T>(max_rows_ * outputs_);
+      workspace->projected_gradients[d] = arena->Take<T>(rows * outputs_);
     }
   }
   if (!several) return;
@@ -95,49 +100,111 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, const PackedSequence
   Arena arena(tensors.workspace);
   BackwardWorkspace workspace;
   DescribeBackwardWorkspace(tensors.keeps_reserve_space, &arena, &workspace);
-  void* reserve_space = tensors.reserve_space;
+  const std::vector<BackwardLayer> layers =
+      BackwardLayers(tensors, workspace, sequences, dropout_call);
+  if (RunsLayersSideBySide(sequences, member)) {
+    RunBackwardSideBySide(layers, member);
+  } else {
+    for (const BackwardLayer& layer : layers) RunBackwardLayer(layer, member);
+  }
+}
+
+// From the last layer to the first.
+template <typename T>
+std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
+    const BackwardTensors<T>& tensors, const BackwardWorkspace& workspace,
+    const PackedSequences& sequences, int64_t dropout_call) const {
+  std::vector<BackwardLayer> layers(static_cast<size_t>(config_.num_layers));
+  const int64_t max_rows = max_rows_.value();
   const T* output_gradient = tensors.output_backprop;
   for (int64_t l = config_.num_layers - 1; l >= 0; --l) {
-    const DropoutPattern pattern = {config_.dropout, config_.seed, config_.seed2, dropout_call, l};
-    const bool drops = l > 0 && workspace.dropped != nullptr;
-    BackwardLayer layer = BackwardLayer();
+    const int64_t position = config_.num_layers - 1 - l, place = l % layers_at_once_;
+    BackwardLayer& layer = layers[static_cast<size_t>(position)];
     layer.index = l;
     layer.sequences = &sequences;
     layer.tensors = &tensors;
     layer.workspace = &workspace;
-    layer.reserve = ReserveOf(l, reserve_space);
+    layer.reserve = ReserveOf(l, tensors.reserve_space);
+    layer.packed_recurrent = PartOf(workspace.packed_recurrent, place,
+                                    directions_ * PackedRecurrentSize(/*transposed=*/true));
+    layer.packed_projection = PartOf(workspace.packed_projection, place,
+                                     directions_ * PackedProjectionSize(/*transposed=*/true));
+    layer.packed_inputs =
+        workspace.packed_inputs == nullptr
+            ? workspace.packed
+            : workspace.packed_inputs + place * PackedElements(WidestInput(), gate_width_).value();
     for (int64_t d = 0; d < directions_; ++d) {
       // A tile of a cell reads all it needs of these rows before it writes their gradients.
       const bool in_place = workspace.gate_gradients[d] == nullptr;
-      layer.gate_gradients[d] = in_place ? layer.reserve.gates[d] : workspace.gate_gradients[d];
+      layer.gate_gradients[d] =
+          in_place ? layer.reserve.gates[d]
+                   : PartOf(workspace.gate_gradients[d], place, max_rows * gate_width_);
       layer.candidate_gradients[d] =
-          in_place ? layer.reserve.units[d] : workspace.candidate_gradients[d];
+          in_place ? layer.reserve.units[d]
+                   : PartOf(workspace.candidate_gradients[d], place, max_rows * units_);
+      layer.projected_gradients[d] =
+          PartOf(workspace.projected_gradients[d], place, max_rows * outputs_);
     }
-    layer.input = l == 0 ? tensors.input : ReserveOf(l - 1, reserve_space).output;
+    layer.input = l == 0 ? tensors.input : ReserveOf(l - 1, tensors.reserve_space).output;
     layer.output = layer.reserve.output == nullptr ? tensors.output : layer.reserve.output;
     layer.output_gradient = output_gradient;
-    const int64_t turn = (config_.num_layers - 1 - l) % 2;
-    layer.input_gradient = l == 0 ? tensors.input_backprop : workspace.output_gradients[turn];
-    if (drops) {
-      ApplyDropoutToRows(pattern, sequences.positions(), sequences.num_rows(), output_width_,
-                         layer.input, workspace.dropped, member);
-      layer.input = workspace.dropped;
-    }
-    PackRecurrentWeights(l, /*transposed=*/true, tensors.params, workspace.packed_recurrent,
-                         member);
-    PackProjection(l, /*transposed=*/true, tensors.params, workspace.packed_projection, member);
-    RunBackwardSteps(layer, member);
-    for (int64_t d = 0; d < directions_; ++d) {
-      ComputeWeightGradients(layer, d, member);
-      ComputeBiasGradients(layer, d, member);
-    }
-    ComputeInputGradient(layer, member);
-    if (drops) {
-      ApplyDropoutToRows(pattern, sequences.positions(), sequences.num_rows(), output_width_,
-                         layer.input_gradient, layer.input_gradient, member);
-    }
+    layer.input_gradient =
+        l == 0 ? tensors.input_backprop : workspace.output_gradients[position % 2];
+    layer.drops_input = l > 0 && workspace.dropped != nullptr;
+    layer.dropout = {config_.dropout, config_.seed, config_.seed2, dropout_call, l};
     output_gradient = layer.input_gradient;
   }
+  return layers;
+}
+
+template <typename T>
+void Engine<T>::RunBackwardLayer(const BackwardLayer& layer, TeamMember* member) const {
+  const StepRange steps = AllSteps(*layer.sequences);
+  PackStepWeights(layer, member);
+  RunBackwardSteps(layer, steps, member);
+  ComputeParameterGradients(layer, member);
+  for (int64_t d = 0; d < directions_; ++d) {
+    PackInputWeights(layer, d, member);
+    ComputeInputGradient(layer, d, steps, member);
+  }
+  DropInputGradient(layer, steps, member);
+}
+
+// As RunForwardSideBySide, from the last block to the first; the gradients of parameters follow.
+template <typename T>
+void Engine<T>::RunBackwardSideBySide(const std::vector<BackwardLayer>& layers,
+                                      TeamMember* member) const {
+  for (const BackwardLayer& layer : layers) {
+    PackStepWeights(layer, member);
+    PackInputWeights(layer, /*direction=*/0, member);
+  }
+  const PackedSequences& sequences = *layers[0].sequences;
+  const auto advance = [&](int64_t position, int64_t block, TeamMember* worker) {
+    const BackwardLayer& layer = layers[static_cast<size_t>(position)];
+    const StepRange steps = BlockOf(sequences, NumStepBlocks(sequences) - 1 - block);
+    RunBackwardSteps(layer, steps, worker);
+    ComputeInputGradient(layer, /*direction=*/0, steps, worker);
+    DropInputGradient(layer, steps, worker);
+  };
+  ForDiagonals(sequences, advance, member);
+  for (const BackwardLayer& layer : layers) ComputeParameterGradients(layer, member);
+}
+
+template <typename T>
+void Engine<T>::PackStepWeights(const BackwardLayer& layer, TeamMember* member) const {
+  const T* params = layer.tensors->params;
+  PackRecurrentWeights(layer.index, /*transposed=*/true, params, layer.packed_recurrent, member);
+  PackProjection(layer.index, /*transposed=*/true, params, layer.packed_projection, member);
+}
+
+template <typename T>
+void Engine<T>::DropInputGradient(const BackwardLayer& layer, const StepRange& steps,
+                                  TeamMember* member) const {
+  if (!layer.drops_input) return;
+  const PackedSequences& sequences = *layer.sequences;
+  ApplyDropoutToRows(layer.dropout, sequences.positions(), sequences.FirstRow(steps.first),
+                     sequences.FirstRow(steps.end), output_width_, layer.input_gradient,
+                     layer.input_gradient, member);
 }
 
 template <typename T>
@@ -152,11 +219,12 @@ StridedMatrix<T> Engine<T>::RecurrentGateGradients(const BackwardLayer& layer, i
 // A sequence's first step is followed by one without a cell, which carries the gradient on to its
 // initial states; step -1 is that of the last sequences.
 template <typename T>
-void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, TeamMember* member) const {
-  const int64_t num_steps = layer.sequences->num_steps();
+void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, const StepRange& steps,
+                                 TeamMember* member) const {
+  const int64_t first = steps.first == 0 ? -1 : steps.first;
   const auto run_step = [&](int64_t i, int64_t first_direction, int64_t end_direction,
                             TeamMember* worker) {
-    const int64_t step = num_steps - 1 - i;
+    const int64_t step = steps.end - 1 - i;
     const StepPhase states = {outputs_, kernels_.tile_vectors, gate_width_, step, true};
     ForTiles(
         *layer.sequences, states, layer.index, first_direction, end_direction,
@@ -167,7 +235,7 @@ void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, TeamMember* member)
         *layer.sequences, projections, layer.index, first_direction, end_direction,
         [&](const StepTile& tile) { RunProjectionBackwardTile(layer, tile); }, worker);
   };
-  RunSteps(num_steps + 1, gate_width_, run_step, member);
+  RunSteps(steps.end - first, gate_width_, run_step, member);
 }
 
 // The gradient of h, from the output and from the next step's gates. Without a projection the
@@ -191,8 +259,7 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
   product.factors.a_depth_stride = 1;
   product.factors.b_panel_stride = gate_width_ * kernels_.lanes;
   const int64_t next_tile = kernels_.tile_vectors * product.factors.b_panel_stride;
-  const T* packed = layer.workspace->packed_recurrent +
-                    d * PackedRecurrentSize(/*transposed=*/true) +
+  const T* packed = layer.packed_recurrent + d * PackedRecurrentSize(/*transposed=*/true) +
                     tile.panel * product.factors.b_panel_stride;
   for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
     cell.rows = std::min(
@@ -222,7 +289,7 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
     cell.output_gradient =
         layer.output_gradient + (step.first + row) * output_width_ + d * outputs_ + tile.column;
     if (config_.has_projection()) {
-      T* gradients = layer.workspace->projected_gradients[d] + (step.first + row) * outputs_;
+      T* gradients = layer.projected_gradients[d] + (step.first + row) * outputs_;
       SumGradients(cell, gradients + tile.column, outputs_);
     } else {
       PointBackwardCell(layer, tile, row, &cell);
@@ -253,14 +320,14 @@ void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const Step
   product.factors.a_row_stride = outputs_;
   product.factors.a_depth_stride = 1;
   product.factors.b_panel_stride = outputs_ * kernels_.lanes;
-  product.factors.b = layer.workspace->packed_projection +
+  product.factors.b = layer.packed_projection +
                       tile.direction * PackedProjectionSize(/*transposed=*/true) +
                       tile.panel * product.factors.b_panel_stride;
   for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
     cell.rows = std::min(kProductRows, RowsUpTo(row, tile.end_row, tile.step->previous_rows));
     product.rows = cell.rows;
     product.factors.a =
-        layer.workspace->projected_gradients[tile.direction] + (tile.step->first + row) * outputs_;
+        layer.projected_gradients[tile.direction] + (tile.step->first + row) * outputs_;
     kernels_.product(product);
     PointBackwardCell(layer, tile, row, &cell);
     cell_.backward(cell);
@@ -302,11 +369,26 @@ void Engine<T>::PointBackwardCell(const BackwardLayer& layer, const StepTile& ti
   }
 }
 
+template <typename T>
+void Engine<T>::ComputeParameterGradients(const BackwardLayer& layer, TeamMember* member) const {
+  const PackedSequences& sequences = *layer.sequences;
+  const T* input = layer.input;
+  if (layer.drops_input) {
+    ApplyDropoutToRows(layer.dropout, sequences.positions(), 0, sequences.num_rows(), output_width_,
+                       input, layer.workspace->dropped, member);
+    input = layer.workspace->dropped;
+  }
+  for (int64_t d = 0; d < directions_; ++d) {
+    ComputeWeightGradients(layer, d, input, member);
+    ComputeBiasGradients(layer, d, member);
+  }
+}
+
 // dW [G * H, I] = dgates^T x;  dR [H, P] of each gate = dgate^T h';  and of a projection [P, H]
 // dh^T (o * tanh(c)).
 template <typename T>
 void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direction,
-                                       TeamMember* member) const {
+                                       const T* input, TeamMember* member) const {
   const int64_t num_rows = layer.sequences->num_rows();
   T* gradients = layer.tensors->params_backprop;
   T* packed = layer.workspace->packed;
@@ -328,7 +410,7 @@ void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direc
   };
   const int64_t columns = layout_.InputWeightColumns(layer.index);
   if (columns > 0) {
-    PackOperand<T>(kernels_, {layer.input, columns, 1}, num_rows, columns, packed, member);
+    PackOperand<T>(kernels_, {input, columns, 1}, num_rows, columns, packed, member);
     multiply({layer.gate_gradients[direction], gate_width_, 1}, gate_width_, columns,
              gradients + layout_.InputWeights(layer.index, direction));
   }
@@ -341,7 +423,7 @@ void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direc
   if (!config_.has_projection()) return;
   PackOperand<T>(kernels_, {layer.reserve.unprojected[direction], units_, 1}, num_rows, units_,
                  packed, member);
-  multiply({layer.workspace->projected_gradients[direction], outputs_, 1}, outputs_, units_,
+  multiply({layer.projected_gradients[direction], outputs_, 1}, outputs_, units_,
            gradients + layout_.ProjectionWeights(layer.index, direction));
 }
 
@@ -418,42 +500,49 @@ void Engine<T>::ComputeBiasGradients(const BackwardLayer& layer, int64_t directi
   member->Once([&] { std::copy_n(input_bias, shared, recurrent_bias); });
 }
 
+template <typename T>
+void Engine<T>::PackInputWeights(const BackwardLayer& layer, int64_t direction,
+                                 TeamMember* member) const {
+  const int64_t columns = layout_.InputWeightColumns(layer.index);
+  if (columns == 0) return;
+  const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, direction);
+  PackOperand<T>(kernels_, {weights, columns, 1}, gate_width_, columns, layer.packed_inputs,
+                 member);
+}
+
 // dx [N, I] = sum over directions of dgates W.
 template <typename T>
-void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, TeamMember* member) const {
+void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, int64_t direction,
+                                     const StepRange& steps, TeamMember* member) const {
   const int64_t columns = layout_.InputWeightColumns(layer.index);
-  const int64_t num_rows = layer.sequences->num_rows();
-  for (int64_t d = 0; d < directions_; ++d) {
-    const T* gradients = layer.gate_gradients[d];
-    if (columns > 0) {
-      const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, d);
-      T* packed = layer.workspace->packed;
-      PackOperand<T>(kernels_, {weights, columns, 1}, gate_width_, columns, packed, member);
-      MatrixProduct<T> product;
-      product.rows = num_rows;
-      product.columns = columns;
-      product.depth = gate_width_;
-      product.a = {gradients, gate_width_, 1};
-      product.b = packed;
-      product.c = layer.input_gradient;
-      product.c_row_stride = columns;
-      product.accumulate = d > 0;
-      product.bias = nullptr;
-      product.has_long_sums = false;
-      Multiply(kernels_, product, member);
-      continue;
-    }
-    member->ForEach(num_rows, gate_width_ + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        T* target = layer.input_gradient + row * units_;
-        if (d == 0) std::fill_n(target, units_, T(0));
-        for (int64_t g = 0; g < gates_; ++g) {
-          const T* source = gradients + row * gate_width_ + g * units_;
-          for (int64_t j = 0; j < units_; ++j) target[j] += source[j];
-        }
-      }
-    });
+  const int64_t first_row = layer.sequences->FirstRow(steps.first);
+  const int64_t num_rows = layer.sequences->FirstRow(steps.end) - first_row;
+  const T* gradients = layer.gate_gradients[direction] + first_row * gate_width_;
+  if (columns > 0) {
+    MatrixProduct<T> product;
+    product.rows = num_rows;
+    product.columns = columns;
+    product.depth = gate_width_;
+    product.a = {gradients, gate_width_, 1};
+    product.b = layer.packed_inputs;
+    product.c = layer.input_gradient + first_row * columns;
+    product.c_row_stride = columns;
+    product.accumulate = direction > 0;
+    product.bias = nullptr;
+    product.has_long_sums = false;
+    Multiply(kernels_, product, member);
+    return;
   }
+  member->ForEach(num_rows, gate_width_ + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      T* target = layer.input_gradient + (first_row + row) * units_;
+      if (direction == 0) std::fill_n(target, units_, T(0));
+      for (int64_t g = 0; g < gates_; ++g) {
+        const T* source = gradients + row * gate_width_ + g * units_;
+        for (int64_t j = 0; j < units_; ++j) target[j] += source[j];
+      }
+    }
+  });
 }
 
 // The forward half is instantiated in engine.cc and engine_steps.cc.

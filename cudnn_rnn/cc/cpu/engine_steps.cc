@@ -38,9 +38,11 @@ StridedMatrix<T> Engine<T>::PreviousOutput(const T* input_h, const T* output, co
 }
 
 template <typename T>
-void Engine<T>::RunForwardSteps(const ForwardLayer& layer, TeamMember* member) const {
-  const auto run_step = [&](int64_t step, int64_t first_direction, int64_t end_direction,
+void Engine<T>::RunForwardSteps(const ForwardLayer& layer, const StepRange& steps,
+                                TeamMember* member) const {
+  const auto run_step = [&](int64_t i, int64_t first_direction, int64_t end_direction,
                             TeamMember* worker) {
+    const int64_t step = steps.first + i;
     const StepPhase cells = {units_, cell_.forward_vectors, gates_ * outputs_, step, false};
     ForTiles(
         *layer.sequences, cells, layer.index, first_direction, end_direction,
@@ -51,7 +53,7 @@ void Engine<T>::RunForwardSteps(const ForwardLayer& layer, TeamMember* member) c
         *layer.sequences, projections, layer.index, first_direction, end_direction,
         [&](const StepTile& tile) { RunProjectionTile(layer, tile); }, worker);
   };
-  RunSteps(layer.sequences->num_steps(), gates_ * outputs_, run_step, member);
+  RunSteps(steps.end - steps.first, gates_ * outputs_, run_step, member);
 }
 
 template <typename T>
@@ -60,7 +62,7 @@ void Engine<T>::RunForwardTile(const ForwardLayer& layer, const StepTile& tile) 
   cell.units = tile.columns;
   const int64_t panel_size = outputs_ * kernels_.lanes;
   if (!has_single_step_) {
-    cell.recurrent.b = layer.workspace->packed_recurrent +
+    cell.recurrent.b = layer.packed_recurrent +
                        tile.direction * PackedRecurrentSize(/*transposed=*/false) +
                        tile.panel * panel_size;
     cell.recurrent.b_panel_stride =
@@ -134,7 +136,7 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
   product.factors.a_row_stride = units_;
   product.factors.a_depth_stride = 1;
   product.factors.b_panel_stride = units_ * kernels_.lanes;
-  product.factors.b = layer.workspace->packed_projection +
+  product.factors.b = layer.packed_projection +
                       tile.direction * PackedProjectionSize(/*transposed=*/false) +
                       tile.panel * product.factors.b_panel_stride;
   product.c = layer.output + rows * output_width_ + tile.direction * outputs_ + tile.column;
@@ -188,20 +190,22 @@ void Engine<T>::RunSingleStep(const ForwardLayer& layer, TeamMember* member) con
   }
 }
 
-// Of each sequence, where its last step is; the initial ones of a sequence without a step.
+// Of each sequence whose last step is one of these; the initial ones of a sequence without a step.
 template <typename T>
-void Engine<T>::StoreFinalStates(const ForwardLayer& layer, TeamMember* member) const {
+void Engine<T>::StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
+                                 TeamMember* member) const {
   member->Once([&] {
-    for (int64_t d = 0; d < directions_; ++d) StoreFinalStatesOf(layer, d);
+    for (int64_t d = 0; d < directions_; ++d) StoreFinalStatesOf(layer, d, steps);
   });
 }
 
 template <typename T>
-void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction) const {
+void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,
+                                   const StepRange& steps) const {
   const PackedSequences& sequences = *layer.sequences;
   const ForwardTensors<T>& tensors = *layer.tensors;
   const int64_t first_state = (layer.index * directions_ + direction) * batch_size_;
-  for (int64_t i = 0; i < sequences.num_steps(); ++i) {
+  for (int64_t i = steps.first; i < steps.end; ++i) {
     const DirectionStep step = DirectionStepOf(sequences, direction, i);
     for (int64_t row = step.next_rows; row < step.rows; ++row) {
       const int64_t state = first_state + row;
@@ -213,6 +217,7 @@ void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction)
       }
     }
   }
+  if (steps.first > 0) return;
   for (int64_t row = sequences.RowsAt(0); row < batch_size_; ++row) {
     const int64_t state = first_state + row;
     std::copy_n(tensors.input_h + state * outputs_, outputs_, tensors.output_h + state * outputs_);
@@ -228,9 +233,11 @@ void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction)
                                                                         int64_t, int64_t);      \
   template StridedMatrix<T> Engine<T>::PreviousOutput(const T*, const T*, const StepTile&,      \
                                                       int64_t) const;                           \
-  template void Engine<T>::RunForwardSteps(const ForwardLayer&, TeamMember*) const;             \
+  template void Engine<T>::RunForwardSteps(const ForwardLayer&, const StepRange&, TeamMember*)  \
+      const;                                                                                    \
   template void Engine<T>::RunSingleStep(const ForwardLayer&, TeamMember*) const;               \
-  template void Engine<T>::StoreFinalStates(const ForwardLayer&, TeamMember*) const
+  template void Engine<T>::StoreFinalStates(const ForwardLayer&, const StepRange&, TeamMember*) \
+      const
 INSTANTIATE(float);
 INSTANTIATE(double);
 #undef INSTANTIATE

@@ -39,6 +39,25 @@ void Engine<T>::RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_st
 }
 
 template <typename T>
+template <typename Advance>
+void Engine<T>::ForDiagonals(const PackedSequences& sequences, const Advance& advance,
+                             TeamMember* member) const {
+  const int64_t num_blocks = NumStepBlocks(sequences);
+  // About as much for the products of the inputs as for the steps.
+  const int64_t cost = 2 * StepCost() * (sequences.num_steps() / num_blocks);
+  for (int64_t diagonal = 0; diagonal < num_blocks + config_.num_layers - 1; ++diagonal) {
+    const int64_t first = std::max<int64_t>(0, diagonal - num_blocks + 1);
+    const int64_t last = std::min(config_.num_layers - 1, diagonal);
+    member->ForEach(last - first + 1, cost, [&](int64_t begin, int64_t end) {
+      TeamMember alone;
+      for (int64_t position = first + begin; position < first + end; ++position) {
+        advance(position, diagonal - position, &alone);
+      }
+    });
+  }
+}
+
+template <typename T>
 template <typename Compute>
 void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phase, int64_t layer,
                          int64_t first_direction, int64_t end_direction, const Compute& compute,

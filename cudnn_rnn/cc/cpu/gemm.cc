@@ -11,7 +11,8 @@ namespace {
 constexpr int64_t kItemRows = 64;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
-// Terms of a chain where sums are long; each block's chains are added up before they are added to c.
+// Terms of a chain where sums are long; each block's chains are added up before they are added to
+// c.
 constexpr int64_t kShortChain = 32;
 
 // Whether a block of `a` is better copied: its rows would compete for few sets of the first-level
@@ -47,8 +48,8 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   ProductTile<T> tile = ProductTile<T>();
   tile.rows = rows;
   tile.factors.depth = depth;
-  tile.factors.a = product.a.data + first_row * product.a.row_stride +
-                   first_depth * product.a.column_stride;
+  tile.factors.a =
+      product.a.data + first_row * product.a.row_stride + first_depth * product.a.column_stride;
   tile.factors.a_row_stride = product.a.row_stride;
   tile.factors.a_depth_stride = product.a.column_stride;
   if (NeedsCopy(product.a)) CopyBlock(rows, &tile.factors, block);
