@@ -11,8 +11,10 @@
 // steps go the same way in reverse; the gradients of weights and inputs are large products over
 // all steps.
 //
-// Where the shape has a single step, as in a decode loop, the forward pass uses each weight once
-// for each sequence, and reads it where it is instead of packing it.
+// Where the shape is a single step of few sequences, as in a decode loop, the forward pass reads
+// weights where they are instead of packing them.
+//
+// Layers whose steps are too small to be shared run side by side, as a wavefront.
 //
 // Every sum has one order, whatever is computed where, so results do not depend on the number of
 // threads.
@@ -257,7 +259,7 @@ class Engine {
   const ParamLayout layout_;
   const Kernels<T>& kernels_;
   const CellKernels<T>& cell_;
-  const bool has_single_step_;
+  const bool reads_weights_in_place_;
   const int64_t batch_size_;    // B
   const CheckedSize max_rows_;  // T * B
   const int64_t units_;         // H

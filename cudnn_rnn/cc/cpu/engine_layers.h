@@ -40,14 +40,14 @@ struct Engine<T>::ReserveSpace {
 
 template <typename T>
 struct Engine<T>::ForwardWorkspace {
-  // Of each of layers_at_once_; none of the first three for a single step.
+  // Of each of layers_at_once_; none of the first three where weights are read in place.
   T* packed_inputs;      // W of one direction
   T* packed_recurrent;   // R of each direction and gate
   T* packed_projection;  // of each direction
   T* bias;               // [G * H] of one direction, added to W x
   T* gates[2];           // [N, G * H], where the reserve space has none
   T* unprojected[2];     // [B, H] likewise, of each of layers_at_once_
-  T* candidates[2];      // [B, H] R_n h' of GRU for a single step, likewise
+  T* candidates[2];      // [B, H] R_n h' of GRU where R is read in place, likewise
   T* outputs[2];         // [N, D * P] of inner layers in turn, likewise
   T* dropped;            // [N, D * P] a layer's input after dropout
 };

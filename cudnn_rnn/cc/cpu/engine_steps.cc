@@ -61,7 +61,7 @@ void Engine<T>::RunForwardTile(const ForwardLayer& layer, const StepTile& tile) 
   ForwardTile<T> cell = ForwardTile<T>();
   cell.units = tile.columns;
   const int64_t panel_size = outputs_ * kernels_.lanes;
-  if (!has_single_step_) {
+  if (!reads_weights_in_place_) {
     cell.recurrent.b = layer.packed_recurrent +
                        tile.direction * PackedRecurrentSize(/*transposed=*/false) +
                        tile.panel * panel_size;
