@@ -23,7 +23,7 @@ class CpuPlan : public RnnPlan {
     ParamLayout layout;
     CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
     const Kernels<Real>* kernels;
-    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, &kernels));
+    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
     std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, *kernels));
     CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
     *plan = std::move(created);

@@ -147,7 +147,7 @@ class Engine {
 
   // Elements of an operand that is packed for a product.
   CheckedSize PackedElements(int64_t columns, CheckedSize depth) const {
-    return depth * kernels_.lanes * NumPanels(kernels_, columns);
+    return PanelSize(kernels_, depth) * NumPanels(kernels_, columns);
   }
   // Of one direction: R^T for h' R^T, of each gate; R itself for gradients; the projection.
   int64_t PackedRecurrentSize(bool transposed) const;
