@@ -1,7 +1,8 @@
 // The engine with products of bfloat16, forward and backward, against one in double whose products
 // round their factors likewise.
 
-#include <type_traits>
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "cudnn_rnn/cc/cpu/engine.h"
@@ -122,13 +123,23 @@ void RunEngine(const Problem& problem, const Kernels<T>& kernels, Tensors* tenso
   give(params_backprop, &tensors->params_backprop);
 }
 
-// Beyond what float loses: a factor that lies between two numbers of bfloat16 may become the other
-// one, and a single factor that is off by 2^-8 changes a sum of some by less than a thousandth.
+double LargestDifference(const Vector& found, const Vector& expected) {
+  double difference = 0, largest = 1e-30;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT(std::isfinite(found[i]));
+    difference = std::max(difference, std::abs(found[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+// Nearly all results differ as float does from double. But where float's error takes a factor over
+// the middle between two numbers of bfloat16, it becomes the other one, off by 2^-8.
 TEST(ProductsOfBfloat16RoundTheirFactors) {
   const Kernels<float>* kernels;
   if (!ChooseKernels<float>("avx512_bf16", DataType::kBfloat16, &kernels).ok()) return;
   const Kernels<double> rounding_kernels = RoundingKernels();
-  int64_t index = 0;
+  int64_t index = 0, num_results = 0, num_close = 0;
   for (Problem problem : Problems()) {
     problem.config.data_type = DataType::kBfloat16;
     problem.config.dropout = problem.config.num_layers > 1 ? 0.4f : 0.0f;
@@ -138,10 +149,13 @@ TEST(ProductsOfBfloat16RoundTheirFactors) {
     RunEngine(problem, *kernels, &found);
     RunEngine(problem, rounding_kernels, &expected);
     for (const Result& result : Results()) {
-      ExpectClose(found.*result.values, expected.*result.values, 1e-3,
-                  Concatenate(result.name, " of ", problem.Text()));
+      const double difference = LargestDifference(found.*result.values, expected.*result.values);
+      EXPECT(difference < 1e-2, difference, " in ", result.name, " of ", problem.Text());
+      ++num_results;
+      num_close += difference < 1e-5;
     }
   }
+  EXPECT(num_close > num_results * 9 / 10, num_close, " of ", num_results);
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ TEST(GradientsAgreeWithThoseOfDouble) {
   for (const Case& test : cases) {
     int64_t index = 0;
     for (Problem problem : Problems()) {
+      // Rounded factors move a sum to the other side of ReLU's kink: see bfloat16_test.cc.
+      if (problem.config.mode == RnnMode::kRelu && test.instruction_set == "avx512_bf16") continue;
       SetDropout(&problem);
       problem.lengths = AllLengths(problem.shape)[index++ % 5];
       problem.config.data_type = test.data_type;
