@@ -12,9 +12,9 @@
 namespace cudnn_rnn {
 namespace {
 
-// Storage is what the caller's buffers hold, Real what the engine computes in. The workspace holds
-// the engine's own part, then the packed sequences, then copies of buffers that are not in the
-// engine's form.
+// Storage is what the caller's buffers hold, Real what the engine computes in; where Storage is
+// bfloat16, the factors of products may be rounded to it. The workspace holds the engine's own
+// part, then the packed sequences, then copies of buffers that are not in the engine's form.
 template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:

@@ -60,7 +60,7 @@ struct ProductTile {
   int64_t c_row_stride;
   bool accumulate;
   const T* bias;        // [columns], or null
-  int64_t chain_terms;  // of a chain at most; 0 for one chain
+  int64_t chain_terms;  // of a chain at most, an even number; 0 for one chain
 };
 
 // c[m, n] (+)= bias[n] + sum over k of a[m, k] * b[n, k]: a product with an operand that is used
