@@ -20,8 +20,10 @@ from cudnn_rnn._version import __version__
 _SECONDS_FOR_A_TRIAL = 300
 
 # What the library looks for; `kernels.cc` chooses by the same names.
+_AVX512 = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"}
 _INSTRUCTION_SETS = [
-    ("avx512", {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"}),
+    ("avx512_bf16", _AVX512 | {"avx512_bf16"}),
+    ("avx512", _AVX512),
     ("avx2", {"avx2", "fma"}),
 ]
 _INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"

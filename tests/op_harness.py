@@ -25,7 +25,8 @@ PARTS = ("", "Backprop", "ParamsSize", "ParamsToCanonical", "CanonicalToParams")
 HUGE = 2**31 - 1
 
 # Largest error allowed, relative to the largest magnitude in the tensor. Half is computed in float,
-# but comes in and goes out as half; so is bfloat16, which has 8 bits.
+# but comes in and goes out as half; so is bfloat16, which has 8 bits, and on some processors the
+# factors of products are rounded to it too.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3, "bfloat16": 2e-2}
 
 # The forward op of each version.

@@ -1,7 +1,8 @@
 """bfloat16 in the classes, functions, layers, cells and saveables, which TensorFlow 2's ops take.
 
-The kernels compute in float on what comes in as bfloat16 and round what goes out, so the results
-agree with those of float arithmetic on the same numbers to a few units of its 8 bits.
+The kernels compute in float on what comes in as bfloat16 and round what goes out, on some
+processors the factors of products too, so the results agree with those of float arithmetic on the
+same numbers to a few units of its 8 bits.
 """
 
 import numpy as np

@@ -161,6 +161,7 @@ def test_library_without_a_gpu_part(tmp_path):
 @pytest.mark.parametrize(
     "flags, expected",
     [
+        ("sse2 avx2 fma avx512f avx512dq avx512bw avx512vl avx512_bf16", "avx512_bf16"),
         ("sse2 avx2 fma avx512f avx512dq avx512bw avx512vl", "avx512"),
         ("sse2 avx2 fma avx512f", "avx2"),
         ("sse2 avx2", "portable"),

@@ -23,9 +23,17 @@ std::vector<T> Random(int64_t size, unsigned seed) {
   return values;
 }
 
+// A factor as products of packed operands take it.
+template <typename T>
+T Factor(const Kernels<T>& kernels, T value) {
+  if (kernels.packed_terms == 1) return value;
+  return static_cast<T>(Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value))));
+}
+
 template <typename T>
 void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int64_t depth,
-                  bool transpose_a, bool transpose_b, bool accumulate, bool with_bias) {
+                  bool transpose_a, bool transpose_b, bool accumulate, bool with_bias,
+                  bool has_long_sums) {
   const std::vector<T> a = Random<T>(rows * depth, 1);
   const std::vector<T> b = Random<T>(depth * columns, 2);
   const int64_t c_stride = columns + 3;
@@ -35,7 +43,7 @@ void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int6
       transpose_a ? StridedMatrix<T>{a.data(), 1, rows} : StridedMatrix<T>{a.data(), depth, 1};
   const StridedMatrix<T> b_view =
       transpose_b ? StridedMatrix<T>{b.data(), 1, depth} : StridedMatrix<T>{b.data(), columns, 1};
-  const int64_t packed_size = NumPanels(kernels, columns) * kernels.lanes * depth;
+  const int64_t packed_size = NumPanels(kernels, columns) * PanelSize(kernels, depth);
   std::vector<T> packed(static_cast<size_t>(packed_size) + 1, T(7));
   const std::vector<T> bias = Random<T>(columns, 4);
   TeamMember alone;
@@ -50,7 +58,7 @@ void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int6
   product.c_row_stride = c_stride;
   product.accumulate = accumulate;
   product.bias = with_bias ? bias.data() : nullptr;
-  product.has_long_sums = depth % 2 == 1;
+  product.has_long_sums = has_long_sums;
   Multiply(kernels, product, &alone);
   double worst = 0;
   bool untouched = packed.back() == T(7);
@@ -59,9 +67,9 @@ void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int6
       long double sum = accumulate ? before[m * c_stride + n] : T(0);
       if (with_bias) sum += bias[n];
       for (int64_t k = 0; k < depth; ++k) {
-        sum += static_cast<long double>(
-                   a_view.data[m * a_view.row_stride + k * a_view.column_stride]) *
-               b_view.data[k * b_view.row_stride + n * b_view.column_stride];
+        const T left = a_view.data[m * a_view.row_stride + k * a_view.column_stride];
+        const T right = b_view.data[k * b_view.row_stride + n * b_view.column_stride];
+        sum += static_cast<long double>(Factor(kernels, left)) * Factor(kernels, right);
       }
       worst = std::max(worst, std::abs(static_cast<double>(c[m * c_stride + n] - sum)));
     }
@@ -84,14 +92,14 @@ void CheckProducts() {
         for (int64_t depth : {1, 5, 16, 191, 192, 193}) {
           variant += 5;
           CheckProduct<T>(*kernels, rows, columns, depth, variant & 1, variant & 2, variant & 4,
-                          variant & 8);
+                          variant & 8, variant & 16);
         }
       }
     }
     // More than one block of rows, of columns and of depth.
-    CheckProduct<T>(*kernels, 130, 16 * 48 + 5, 400, true, false, true, true);
-    CheckProduct<T>(*kernels, 4, 5, 0, false, false, false, false);
-    CheckProduct<T>(*kernels, 4, 5, 0, false, false, true, true);
+    CheckProduct<T>(*kernels, 130, 16 * 48 + 5, 400, true, false, true, true, true);
+    CheckProduct<T>(*kernels, 4, 5, 0, false, false, false, false, false);
+    CheckProduct<T>(*kernels, 4, 5, 0, false, false, true, true, true);
   }
 }
 
@@ -146,7 +154,8 @@ TEST(LongSumsKeepTheirPrecision) {
     const int64_t depth = 3000, rows = 5, columns = 20;
     const std::vector<float> a = Random<float>(rows * depth, 1),
                              b = Random<float>(depth * columns, 2);
-    std::vector<float> squares(a), packed(NumPanels(*kernels, columns) * kernels->lanes * depth);
+    std::vector<float> squares(a),
+        packed(NumPanels(*kernels, columns) * PanelSize(*kernels, depth));
     std::vector<float> c(rows * columns), positive(b);
     for (float& value : squares) value *= value;
     for (float& value : positive) value = std::abs(value);
@@ -168,12 +177,31 @@ TEST(LongSumsKeepTheirPrecision) {
       for (int64_t n = 0; n < columns; ++n) {
         double sum = 0;
         for (int64_t k = 0; k < depth; ++k) {
-          sum += static_cast<double>(squares[k * rows + m]) * positive[k * columns + n];
+          sum += static_cast<double>(Factor(*kernels, squares[k * rows + m])) *
+                 Factor(*kernels, positive[k * columns + n]);
         }
         worst = std::max(worst, std::abs(c[m * columns + n] - sum) / sum);
       }
     }
     EXPECT(worst < 1.5e-6, kernels->instruction_set, " ", worst);
+  }
+}
+
+// Only models of bfloat16 have products of it, and only where nothing else is asked for.
+TEST(ProductsOfBfloat16AreForItsModels) {
+  const bool has_them = InstructionSets().back() == "avx512_bf16";
+  for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
+    for (const std::string& name : {std::string(), InstructionSets().back()}) {
+      const Kernels<float>* kernels;
+      EXPECT(ChooseKernels<float>(name, data_type, &kernels).ok(), name);
+      const bool rounds = has_them && data_type == DataType::kBfloat16;
+      EXPECT(kernels->packed_terms == (rounds ? 2 : 1), name, " ", Name(data_type));
+    }
+  }
+  for (const char* name : {"portable", "avx2", "avx512"}) {
+    const Kernels<float>* kernels;
+    if (!ChooseKernels<float>(name, DataType::kBfloat16, &kernels).ok()) continue;
+    EXPECT(kernels->packed_terms == 1, name);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/cpu/float16.h"
 
 namespace cudnn_rnn {
 
@@ -70,9 +71,12 @@ namespace naive {
 
 inline double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// matrix [rows, columns] times vector [columns].
-inline Vector Multiply(const double* matrix, int64_t rows, const Vector& vector) {
+// matrix [rows, columns] times vector [columns], which may be rounded to bfloat16.
+inline Vector Multiply(const double* matrix, int64_t rows, Vector vector, bool rounds_factors) {
   Vector product(static_cast<size_t>(rows), 0.0);
+  for (double& value : vector) {
+    if (rounds_factors) value = Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value)));
+  }
   for (double& sum : product) {
     for (double value : vector) sum += *matrix++ * value;
   }
@@ -81,15 +85,17 @@ inline Vector Multiply(const double* matrix, int64_t rows, const Vector& vector)
 
 // One step of one sequence. x has the layer's width; h [P] and c [H] are replaced.
 inline void Step(const RnnConfig& config, const ParamLayout& layout, int64_t layer,
-                 int64_t direction, const double* params, const Vector& x, Vector* h, Vector* c) {
+                 int64_t direction, const double* params, const Vector& x, bool rounds_factors,
+                 Vector* h, Vector* c) {
   const int64_t units = config.num_units, rows = config.num_gates() * units;
   Vector from_input;
   if (layout.InputWeightColumns(layer) > 0) {
-    from_input = Multiply(params + layout.InputWeights(layer, direction), rows, x);
+    from_input = Multiply(params + layout.InputWeights(layer, direction), rows, x, rounds_factors);
   } else {
     for (int64_t j = 0; j < rows; ++j) from_input.push_back(x[j % units]);
   }
-  Vector from_state = Multiply(params + layout.RecurrentWeights(layer, direction), rows, *h);
+  Vector from_state =
+      Multiply(params + layout.RecurrentWeights(layer, direction), rows, *h, rounds_factors);
   for (int64_t j = 0; j < rows; ++j) {
     from_input[j] += params[layout.InputBiases(layer, direction) + j];
     from_state[j] += params[layout.RecurrentBiases(layer, direction) + j];
@@ -119,7 +125,8 @@ inline void Step(const RnnConfig& config, const ParamLayout& layout, int64_t lay
     }
   }
   if (config.has_projection()) {
-    new_h = Multiply(params + layout.ProjectionWeights(layer, direction), config.num_proj, new_h);
+    new_h = Multiply(params + layout.ProjectionWeights(layer, direction), config.num_proj, new_h,
+                     rounds_factors);
   }
   *h = new_h;
 }
@@ -137,9 +144,10 @@ inline void SetRow(const Vector& values, int64_t row, Vector* buffer) {
 
 // Computes output, output_h and output_c. With dropout, masks[layer] is what a layer's input
 // [T, B, LayerInputSize] (time-major, whatever the problem's major axis) is multiplied with; the
-// first layer's is not read. Without masks there is no dropout.
+// first layer's is not read. Without masks there is no dropout. rounds_factors: what weights are
+// multiplied with is rounded to bfloat16.
 inline void NaiveForward(const Problem& problem, const std::vector<Vector>& masks,
-                         Tensors* tensors) {
+                         bool rounds_factors, Tensors* tensors) {
   const RnnConfig& config = problem.config;
   ParamLayout layout;
   if (!ParamLayout::Create(config, &layout).ok()) return;
@@ -168,8 +176,8 @@ inline void NaiveForward(const Problem& problem, const std::vector<Vector>& mask
         std::vector<Vector> of_direction(sequence.size());
         for (int64_t step = 0; step < length; ++step) {
           const int64_t time = direction == 0 ? step : length - 1 - step;
-          naive::Step(config, layout, layer, direction, tensors->params.data(), sequence[time], &h,
-                      &c);
+          naive::Step(config, layout, layer, direction, tensors->params.data(), sequence[time],
+                      rounds_factors, &h, &c);
           of_direction[time] = h;
         }
         for (int64_t time = 0; time < length; ++time) {

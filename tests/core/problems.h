@@ -16,8 +16,9 @@ inline std::vector<Problem> Problems() {
   struct Shape {
     int64_t layers, units, input, steps, batch;
   };
-  const Shape shapes[] = {{1, 1, 1, 1, 1},   {1, 3, 5, 4, 2},   {2, 5, 3, 2, 9},  {3, 17, 4, 5, 3},
-                          {2, 33, 33, 3, 1}, {1, 50, 7, 6, 35}, {2, 37, 19, 1, 6}, {1, 21, 9, 1, 34}};
+  const Shape shapes[] = {{1, 1, 1, 1, 1},   {1, 3, 5, 4, 2},   {2, 5, 3, 2, 9},
+                          {3, 17, 4, 5, 3},  {2, 33, 33, 3, 1}, {1, 50, 7, 6, 35},
+                          {2, 37, 19, 1, 6}, {1, 21, 9, 1, 34}};
   struct Cell {
     RnnMode mode;
     bool has_projection;

@@ -288,7 +288,7 @@ void CountingLstm(const ForwardTile<float>& tile) {
 // The same sum of lengths costs the same, however much padding there is: for each step of each
 // sequence as many multiply-adds as there are weights, and in the backward pass twice as many.
 TEST(PaddingCostsNoArithmetic) {
-  EXPECT(ChooseKernels<float>("portable", &real_kernels).ok());
+  EXPECT(ChooseKernels<float>("portable", DataType::kFloat, &real_kernels).ok());
   Kernels<float> kernels = *real_kernels;
   kernels.product = CountingProduct;
   kernels.lstm.forward = CountingLstm;

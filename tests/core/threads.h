@@ -3,7 +3,9 @@
 #define CUDNN_RNN_TESTS_CORE_THREADS_H_
 
 #include <functional>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,13 +35,30 @@ class ThreadRunner : public ParallelRunner {
   std::vector<std::thread> threads_;
 };
 
-// Those that this processor runs.
+// Those that this processor runs, the best last.
+inline std::vector<std::string> InstructionSets() {
+  std::vector<std::string> all;
+  for (const char* instruction_set : {"portable", "avx2", "avx512", "avx512_bf16"}) {
+    const Kernels<float>* kernels;
+    if (ChooseKernels<float>(instruction_set, DataType::kFloat, &kernels).ok()) {
+      all.push_back(instruction_set);
+    }
+  }
+  return all;
+}
+
+// Each once; models of bfloat16 have all that those of float have, and more.
 template <typename T>
 std::vector<const Kernels<T>*> AllKernels() {
+  const DataType data_type =
+      std::is_same<T, double>::value ? DataType::kDouble : DataType::kBfloat16;
   std::vector<const Kernels<T>*> all;
-  for (const char* instruction_set : {"portable", "avx2", "avx512"}) {
+  for (const std::string& instruction_set : InstructionSets()) {
     const Kernels<T>* kernels;
-    if (ChooseKernels<T>(instruction_set, &kernels).ok()) all.push_back(kernels);
+    if (ChooseKernels<T>(instruction_set, data_type, &kernels).ok() &&
+        kernels->instruction_set == instruction_set) {
+      all.push_back(kernels);
+    }
   }
   return all;
 }

@@ -38,6 +38,11 @@ class CheckedSize {
     return result;
   }
 
+  friend CheckedSize operator/(CheckedSize a, int64_t divisor) {
+    a.value_ /= divisor;
+    return a;
+  }
+
   // A size that overflowed is larger than any that did not.
   friend bool operator<(CheckedSize a, CheckedSize b) {
     return !a.overflowed_ && (b.overflowed_ || a.value_ < b.value_);

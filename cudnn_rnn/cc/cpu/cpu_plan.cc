@@ -12,9 +12,9 @@
 namespace cudnn_rnn {
 namespace {
 
-// Storage is what the caller's buffers hold, Real what the engine computes in. The workspace holds
-// the engine's own part, then the packed sequences, then copies of buffers that are not in the
-// engine's form.
+// Storage is what the caller's buffers hold, Real what the engine computes in; where Storage is
+// bfloat16, the factors of products may be rounded to it. The workspace holds the engine's own
+// part, then the packed sequences, then copies of buffers that are not in the engine's form.
 template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:
@@ -23,7 +23,7 @@ class CpuPlan : public RnnPlan {
     ParamLayout layout;
     CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
     const Kernels<Real>* kernels;
-    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, &kernels));
+    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
     std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, *kernels));
     CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
     *plan = std::move(created);

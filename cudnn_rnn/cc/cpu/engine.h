@@ -171,7 +171,7 @@ class Engine {
 
   // Elements of an operand that is packed for a product.
   CheckedSize PackedElements(int64_t columns, CheckedSize depth) const {
-    return depth * kernels_.lanes * NumPanels(kernels_, columns);
+    return PanelSize(kernels_, depth) * NumPanels(kernels_, columns);
   }
   // Columns of any layer's W.
   int64_t WidestInput() const;

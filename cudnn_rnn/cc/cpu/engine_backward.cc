@@ -12,6 +12,8 @@ namespace {
 // Rows whose products wait in the first-level cache for the cell's arithmetic.
 constexpr int64_t kProductRows = 32;
 constexpr int64_t kProductColumns = kMaxTileVectors * kMaxLanes;
+// Rows that are packed at once; an even number.
+constexpr int64_t kGatheredRows = 64;
 
 // target += product.
 template <typename T>
@@ -257,7 +259,7 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
   product.c = values;
   product.c_row_stride = kProductColumns;
   product.factors.a_depth_stride = 1;
-  product.factors.b_panel_stride = gate_width_ * kernels_.lanes;
+  product.factors.b_panel_stride = PanelSize(kernels_, gate_width_);
   const int64_t next_tile = kernels_.tile_vectors * product.factors.b_panel_stride;
   const T* packed = layer.packed_recurrent + d * PackedRecurrentSize(/*transposed=*/true) +
                     tile.panel * product.factors.b_panel_stride;
@@ -272,7 +274,7 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
       const StridedMatrix<T> gradients = RecurrentGateGradients(layer, d, first);
       product.factors.a = gradients.data + (step.next_first + row) * gradients.row_stride;
       product.factors.a_row_stride = gradients.row_stride;
-      product.factors.b = packed + first * units_ * kernels_.lanes;
+      product.factors.b = packed + PanelSize(kernels_, first * units_);
       product.factors.depth = (end - first) * units_;
       product.factors.next_b = row == tile.first_row && cell.rows >= kPrefetchingRows
                                    ? product.factors.b + next_tile
@@ -319,7 +321,7 @@ void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const Step
   product.factors.depth = outputs_;
   product.factors.a_row_stride = outputs_;
   product.factors.a_depth_stride = 1;
-  product.factors.b_panel_stride = outputs_ * kernels_.lanes;
+  product.factors.b_panel_stride = PanelSize(kernels_, outputs_);
   product.factors.b = layer.packed_projection +
                       tile.direction * PackedProjectionSize(/*transposed=*/true) +
                       tile.panel * product.factors.b_panel_stride;
@@ -427,8 +429,8 @@ void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direc
            gradients + layout_.ProjectionWeights(layer.index, direction));
 }
 
-// Of each panel, step by step in the order of time, but neighbouring rows of one source at once:
-// with full lengths these are the initial state and all outputs but the last.
+// Of each panel, step by step in the order of time. The rows are gathered first: those of a pair in
+// a panel may come from two places.
 template <typename T>
 void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t direction, T* packed,
                                     TeamMember* member) const {
@@ -438,23 +440,21 @@ void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t directio
       layer.tensors->input_h + (layer.index * directions_ + direction) * batch_size_ * outputs_;
   const T* outputs = layer.output + direction * outputs_;
   const auto pack_panel = [&](int64_t panel) {
+    alignas(64) T gathered[kGatheredRows * kMaxLanes];
     const int64_t column = panel * lanes;
     const int64_t columns = std::min(lanes, outputs_ - column);
-    T* target = packed + panel * lanes * sequences.num_rows();
-    StridedMatrix<T> source = {nullptr, 0, 1};
+    T* target = packed + panel * PanelSize(kernels_, sequences.num_rows());
     int64_t num_rows = 0;
     const auto flush = [&] {
-      kernels_.pack(source, num_rows, columns, target);
-      target += num_rows * lanes;
+      kernels_.pack({gathered, lanes, 1}, num_rows, columns, target);
+      target += PanelSize(kernels_, num_rows);
       num_rows = 0;
     };
     const auto add = [&](const T* data, int64_t row_stride, int64_t rows) {
-      if (rows == 0) return;
-      if (row_stride != source.row_stride || data != source.data + num_rows * row_stride) {
-        flush();
-        source = {data, row_stride, 1};
+      for (; rows > 0; --rows, data += row_stride) {
+        std::copy_n(data, columns, gathered + num_rows * lanes);
+        if (++num_rows == kGatheredRows) flush();
       }
-      num_rows += rows;
     };
     const int64_t num_steps = sequences.num_steps();
     for (int64_t time = 0; time < num_steps; ++time) {

@@ -60,7 +60,7 @@ template <typename T>
 void Engine<T>::RunForwardTile(const ForwardLayer& layer, const StepTile& tile) const {
   ForwardTile<T> cell = ForwardTile<T>();
   cell.units = tile.columns;
-  const int64_t panel_size = outputs_ * kernels_.lanes;
+  const int64_t panel_size = PanelSize(kernels_, outputs_);
   if (!reads_weights_in_place_) {
     cell.recurrent.b = layer.packed_recurrent +
                        tile.direction * PackedRecurrentSize(/*transposed=*/false) +
@@ -135,7 +135,7 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
       layer.unprojected[tile.direction] + (layer.keeps_units ? rows : tile.first_row) * units_;
   product.factors.a_row_stride = units_;
   product.factors.a_depth_stride = 1;
-  product.factors.b_panel_stride = units_ * kernels_.lanes;
+  product.factors.b_panel_stride = PanelSize(kernels_, units_);
   product.factors.b = layer.packed_projection +
                       tile.direction * PackedProjectionSize(/*transposed=*/false) +
                       tile.panel * product.factors.b_panel_stride;

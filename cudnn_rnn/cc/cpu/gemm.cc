@@ -39,7 +39,8 @@ void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
   factors->a = copy;
 }
 
-// rows x panels of the product, from `first_panel` on, over a block of its depth.
+// rows x panels of the product, from `first_panel` on, over a block of its depth that begins at an
+// even one.
 template <typename T>
 void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, int64_t first_row,
                    int64_t rows, int64_t first_panel, int64_t end_panel, int64_t first_depth,
@@ -53,7 +54,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   tile.factors.a_row_stride = product.a.row_stride;
   tile.factors.a_depth_stride = product.a.column_stride;
   if (NeedsCopy(product.a)) CopyBlock(rows, &tile.factors, block);
-  tile.factors.b_panel_stride = product.depth * kernels.lanes;
+  tile.factors.b_panel_stride = PanelSize(kernels, product.depth);
   tile.c_row_stride = product.c_row_stride;
   tile.accumulate = product.accumulate || first_depth > 0;
   tile.chain_terms = product.has_long_sums ? kShortChain : 0;
@@ -62,7 +63,8 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
     const int64_t end_column = std::min(
         product.columns, std::min(panel + kernels.tile_vectors, end_panel) * kernels.lanes);
     tile.columns = end_column - column;
-    tile.factors.b = product.b + (panel * product.depth + first_depth) * kernels.lanes;
+    tile.factors.b =
+        product.b + panel * tile.factors.b_panel_stride + PanelSize(kernels, first_depth);
     tile.factors.next_b = panel + 2 * kernels.tile_vectors <= end_panel
                               ? tile.factors.b + kernels.tile_vectors * tile.factors.b_panel_stride
                               : nullptr;
@@ -84,7 +86,7 @@ void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int6
                       StridedMatrix<T> part = source;
                       part.data += panel * lanes * source.column_stride;
                       kernels.pack(part, depth, std::min(lanes, columns - panel * lanes),
-                                   packed + panel * lanes * depth);
+                                   packed + panel * PanelSize(kernels, depth));
                     }
                   });
 }
@@ -96,6 +98,7 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   const int64_t panel_blocks = (num_panels + kItemPanels - 1) / kItemPanels;
   const int64_t depth_blocks =
       std::max<int64_t>(1, (product.depth + kDepthBlock - 1) / kDepthBlock);
+  const int64_t pairs = (product.depth + 1) / 2;  // of a panel, which are not divided
   const int64_t item_cost = std::min(product.rows, kItemRows) *
                             (std::min(num_panels, kItemPanels) * (product.depth / 2 + 1));
   member->ForEach(row_blocks * panel_blocks, item_cost, [&](int64_t begin, int64_t end) {
@@ -105,8 +108,8 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
       const int64_t first_row = product.rows * row_block / row_blocks;
       const int64_t end_row = product.rows * (row_block + 1) / row_blocks;
       for (int64_t i = 0; i < depth_blocks; ++i) {
-        const int64_t first_depth = product.depth * i / depth_blocks;
-        const int64_t end_depth = product.depth * (i + 1) / depth_blocks;
+        const int64_t first_depth = pairs * i / depth_blocks * 2;
+        const int64_t end_depth = std::min(product.depth, pairs * (i + 1) / depth_blocks * 2);
         MultiplyBlock(kernels, product, first_row, end_row - first_row,
                       num_panels * panel_block / panel_blocks,
                       num_panels * (panel_block + 1) / panel_blocks, first_depth,

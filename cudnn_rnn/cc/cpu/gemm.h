@@ -15,7 +15,7 @@ int64_t NumPanels(const Kernels<T>& kernels, int64_t columns) {
   return (columns + kernels.lanes - 1) / kernels.lanes;
 }
 
-// Packs an operand [depth, columns] to [panels, depth, lanes].
+// Packs an operand [depth, columns] to its panels, one after the other.
 template <typename T>
 void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
                  int64_t columns, T* packed, TeamMember* member);

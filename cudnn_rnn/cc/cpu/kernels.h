@@ -5,7 +5,14 @@
 #include <cstdint>
 #include <string>
 
+#include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
+
+// Where the compiler knows the dot products of bfloat16.
+#if defined(__x86_64__) && \
+    ((defined(__clang__) && __clang_major__ >= 10) || (!defined(__clang__) && __GNUC__ >= 11))
+#define CUDNN_RNN_HAS_AVX512_BF16
+#endif
 
 namespace cudnn_rnn {
 
@@ -16,6 +23,9 @@ constexpr int64_t kMaxTileVectors = 4;
 // A right-hand operand [depth, columns] is packed into panels of one vector of columns: panel p
 // holds columns [p * lanes, (p + 1) * lanes) as [depth, lanes], padded with zeros. A tile of a
 // product has several panels side by side, which need not be neighbours in the operand.
+//
+// Where products are of bfloat16, a panel holds pairs of neighbours in depth, [depth / 2, lanes]
+// with depth rounded up, a pair in each element. There the left-hand operand is rounded as well.
 
 // Element (row, column) at data[row * row_stride + column * column_stride].
 template <typename T>
@@ -28,7 +38,7 @@ struct StridedMatrix {
 // Some of the terms of a sum over k: a[m, k] * b[k, n].
 template <typename T>
 struct Factors {
-  const T* a;  // a[m, k] at a[m * a_row_stride + k * a_depth_stride]
+  const T* a;  // a[m, k] at a[m * a_row_stride + k * a_depth_stride]; one of them is 1
   int64_t a_row_stride;
   int64_t a_depth_stride;
   const T* b;  // the first panel, at its first k
@@ -50,7 +60,7 @@ struct ProductTile {
   int64_t c_row_stride;
   bool accumulate;
   const T* bias;        // [columns], or null
-  int64_t chain_terms;  // of a chain at most; 0 for one chain
+  int64_t chain_terms;  // of a chain at most, an even number; 0 for one chain
 };
 
 // c[m, n] (+)= bias[n] + sum over k of a[m, k] * b[n, k]: a product with an operand that is used
@@ -149,9 +159,10 @@ struct Kernels {
   const char* instruction_set;
   int64_t lanes;         // columns of a vector
   int64_t tile_vectors;  // vectors of a product's tile
+  int64_t packed_terms;  // terms of a sum in one element of a panel: 1, or 2 of bfloat16
   void (*product)(const ProductTile<T>&);
   void (*unpacked_product)(const UnpackedProduct<T>&);
-  // Packs rows [0, depth) of up to `lanes` columns to [depth, lanes].
+  // Packs rows [0, depth) of up to `lanes` columns to a panel.
   void (*pack)(const StridedMatrix<T>& source, int64_t depth, int64_t columns, T* packed);
   // sums[n] = the sum over rows of matrix[row * row_stride + n], in double, for n < columns.
   void (*sum_rows)(const T* matrix, int64_t row_stride, int64_t rows, int64_t columns, T* sums);
@@ -161,13 +172,22 @@ struct Kernels {
   CellKernels<T> tanh;
 };
 
+// Elements of a panel of that depth; within a deeper one, how far it is to that depth if it is
+// even.
+template <typename T, typename Size>
+Size PanelSize(const Kernels<T>& kernels, Size depth) {
+  return (depth + (kernels.packed_terms - 1)) / kernels.packed_terms * kernels.lanes;
+}
+
 // Where a user names an instruction set; whoever makes a plan reads it.
 constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
 
-// The kernels named portable, avx2 or avx512, or for an empty name the best that this processor
-// runs. Fails where the processor lacks them or the name is unknown.
+// The kernels named portable, avx2, avx512 or avx512_bf16, or for an empty name the best that this
+// processor runs; avx512_bf16 are those of avx512 unless models are of bfloat16. Fails where the
+// processor lacks them or the name is unknown.
 template <typename T>
-Status ChooseKernels(const std::string& instruction_set, const Kernels<T>** kernels);
+Status ChooseKernels(const std::string& instruction_set, DataType data_type,
+                     const Kernels<T>** kernels);
 
 // One set each; null where the compiler does not build for that processor.
 const Kernels<float>* PortableKernels(float);
@@ -176,6 +196,7 @@ const Kernels<float>* Avx2Kernels(float);
 const Kernels<double>* Avx2Kernels(double);
 const Kernels<float>* Avx512Kernels(float);
 const Kernels<double>* Avx512Kernels(double);
+const Kernels<float>* Avx512Bf16Kernels();
 
 }  // namespace cudnn_rnn
 

@@ -24,38 +24,9 @@ namespace cudnn_rnn {
 #endif
 namespace {
 
-constexpr int kVectorBytes = 64;
-#include "cudnn_rnn/cc/cpu/vectors.inc"
+#include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
 
-// Of 32 registers, 24 hold sums.
-constexpr int TileRows(int vectors) { return vectors == 4 ? 6 : 8; }
-
-CUDNN_RNN_INLINE Vector<float> LoadPart(const float* source, int64_t count) {
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), source);
-}
-CUDNN_RNN_INLINE Vector<double> LoadPart(const double* source, int64_t count) {
-  return _mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), source);
-}
-CUDNN_RNN_INLINE void StorePart(const Vector<float>& value, float* target, int64_t count) {
-  _mm512_mask_storeu_ps(target, static_cast<__mmask16>((1u << count) - 1), value);
-}
-CUDNN_RNN_INLINE void StorePart(const Vector<double>& value, double* target, int64_t count) {
-  _mm512_mask_storeu_pd(target, static_cast<__mmask8>((1u << count) - 1), value);
-}
-// Without a mask GCC 12 warns of its own header.
-CUDNN_RNN_INLINE Vector<float> Smaller(const Vector<float>& a, const Vector<float>& b) {
-  return _mm512_maskz_min_ps(0xffff, a, b);
-}
-CUDNN_RNN_INLINE Vector<double> Smaller(const Vector<double>& a, const Vector<double>& b) {
-  return _mm512_maskz_min_pd(0xff, a, b);
-}
-CUDNN_RNN_INLINE Vector<float> Larger(const Vector<float>& a, const Vector<float>& b) {
-  return _mm512_maskz_max_ps(0xffff, a, b);
-}
-CUDNN_RNN_INLINE Vector<double> Larger(const Vector<double>& a, const Vector<double>& b) {
-  return _mm512_maskz_max_pd(0xff, a, b);
-}
-
+// Needs those.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 
 }  // namespace
