@@ -112,10 +112,15 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
   const bool several = config_.num_layers > 1;
   *workspace = ForwardWorkspace();
   if (!reads_weights_in_place_) {
-    workspace->packed_inputs =
-        arena->Take<T>(PackedElements(gate_width_, WidestInput()) * layers_at_once_);
-    workspace->packed_recurrent =
-        arena->Take<T>(PackedElements(units_, outputs_) * (directions_ * gates_ * layers_at_once_));
+    const CheckedSize inputs = PackedElements(gate_width_, WidestInput());
+    const CheckedSize recurrent = PackedElements(units_, outputs_) * (directions_ * gates_);
+    if (layers_at_once_ > 1) {
+      workspace->packed_inputs = arena->Take<T>(inputs * layers_at_once_);
+      workspace->packed_recurrent = arena->Take<T>(recurrent * layers_at_once_);
+    } else {  // One after the other.
+      workspace->packed_inputs = arena->Take<T>(std::max(inputs, recurrent));
+      workspace->packed_recurrent = workspace->packed_inputs;
+    }
     if (config_.has_projection()) {
       workspace->packed_projection =
           arena->Take<T>(PackedElements(outputs_, units_) * (directions_ * layers_at_once_));

@@ -82,7 +82,7 @@ struct Engine<T>::BackwardWorkspace {
   T* candidate_gradients[2];  // [N, H], GRU only; likewise
   T* projected_gradients[2];  // [N, P] of h, with a projection only
   // One for all.
-  T* packed;               // one operand of a large product
+  T* packed;               // one operand of a large product, in place of R^T
   T* output_gradients[2];  // [N, D * P] of inner layers in turn
   T* dropped;              // [N, D * P] a layer's input after dropout
 };
