@@ -18,6 +18,7 @@ CPU_SOURCES = [
     "cpu/dropout.cc",
     "cpu/engine.cc",
     "cpu/engine_backward.cc",
+    "cpu/engine_gradients.cc",
     "cpu/engine_steps.cc",
     "cpu/gemm.cc",
     "cpu/kernels_avx2.cc",
