@@ -156,7 +156,6 @@ def pretended_peers(tmp_path, monkeypatch):
 def run_benchmark(folder, *arguments):
     import run
 
-    run.SETTLING_SECONDS = 0  # nothing spins here
     output = folder / "output"
     status = run.main(["--quick", "--threads", "1", "--output", str(output)] + list(arguments))
     with open(str(output / "results.json")) as file:

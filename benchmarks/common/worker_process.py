@@ -5,6 +5,7 @@ Libraries that cannot share a process, or a Python, can so be measured in turn.
 
 import atexit
 import json
+import signal
 import subprocess
 
 from measuring import Sample, Unsupported
@@ -67,6 +68,14 @@ class WorkerProcess:
         if "error" in answer:
             raise Unsupported(answer["error"])
         return answer
+
+    def stop(self):
+        """Lets none of its threads run: those of a pool may spin long after their work is done."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        """Takes back `stop`."""
+        self._process.send_signal(signal.SIGCONT)
 
     def close(self):
         """Ends the process."""

@@ -83,13 +83,19 @@ class PeerProcess:
         self.versions, self.has_product = answer["versions"], answer["has_product"]
 
     def ask(self, request):
-        """An answer; after a failure of the process itself the next `start` begins a new one."""
+        """An answer; after a failure of the process itself the next `start` begins a new one.
+
+        The process runs only meanwhile, so that none disturbs another.
+        """
+        self._worker.go_on()
         try:
-            return self._worker.ask(request)
+            answer = self._worker.ask(request)
         except Unsupported:
             if not self._worker.is_alive():
                 self.close()
             raise
+        self._worker.stop()
+        return answer
 
     def prepare(self, configuration, arrays_path, results_path=None):
         """Makes the network, and writes its results where there is a path for them.

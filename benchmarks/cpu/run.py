@@ -25,8 +25,6 @@ from roofline import working_set
 from summary import describe, describe_check, has_errors
 from tqdm import tqdm
 
-# Threads of a peer spin for a while after a call; the next peer is not to suffer from that.
-SETTLING_SECONDS = 0.02
 _BANDWIDTH_VARIABLE = "CUDNN_RNN_READ_BANDWIDTH"
 
 
@@ -57,7 +55,7 @@ class Progress:
 
 
 class Announced:
-    """A run that says whose turn it is, and waits until the one before is quiet."""
+    """A run that says whose turn it is."""
 
     def __init__(self, run, name, progress):
         self._run, self._name, self._progress = run, name, progress
@@ -65,7 +63,6 @@ class Announced:
     def run(self, num_steps):
         """As the run; a failure names its peer."""
         self._progress.say(self._name)
-        time.sleep(SETTLING_SECONDS)
         try:
             return self._run.run(num_steps)
         except Unsupported as failure:
@@ -112,7 +109,6 @@ class Benchmark:
                 peer.start()
                 if not peer.has_product:
                     continue
-                time.sleep(SETTLING_SECONDS)
                 run = peer.run_of("matrix_product", size=size)
                 seconds = [run.run(1).wall_seconds for _ in range(3 if self._chosen.quick else 9)]
             except (Refusal, Unsupported) as failure:
