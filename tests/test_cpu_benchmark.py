@@ -238,6 +238,7 @@ def test_tables():
     results = [
         make_result("gru-2x650-b20-t35", ours=50.0, torch=75.0, onnxruntime=40.0),
         make_result("gru-2x650-b20-t35", "training", ours=150.0, torch=180.0),
+        make_result("lstm-1x512-b1-t50", ours=10.0, onnxruntime=9.0),
     ]
     results[0]["peers"]["tf1-fused"] = {"reason": "an LSTM alone", "is_error": False}
     assert not has_errors(results)
@@ -250,10 +251,22 @@ def test_tables():
     assert cells[4:] == ["1.50 (75)", "0.80 (40)", "missed: onnxruntime"]
     cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
     assert cells[4:] == ["1.20 (180)", "-", "met"]
+    ratio = "onnxruntime, their time over ours"
+    # 7.1 GFLOP at 100 GFLOP/s take 71 ms, 214 MB at 50 GB/s 4.28 ms.
     assert (
-        "- missed: gru-2x650-b20-t35, inference: onnxruntime, their time over ours: 0.800" in text
+        "- out of reach: gru-2x650-b20-t35, inference: %s: 0.800, goal 1.00, limit 0.56" % ratio
+        in text
     )
-    assert "- missed: training, torch, geometric mean of their time over ours: 1.200" in text
+    assert (
+        "- missed: lstm-1x512-b1-t50, inference: %s: 0.900, goal 1.00, limit 2.10" % ratio in text
+    )
+    assert (
+        "- out of reach: training, torch, geometric mean of their time over ours: 1.200, goal 1.40,"
+        " limit 0.85" in text
+    )
+    # And both means of inference.
+    assert text.count("- out of reach: ") == 4
+    assert "Out of reach of any program on this machine: 4 of the others" in text
     assert "- tf1-fused: an LSTM alone (gru-2x650-b20-t35)" in text
     assert "- keras: ERROR: other results: d_w_0_0 (gru-2x650-b20-t35, training)" in text
     assert "product of torch.nn, measured" in text

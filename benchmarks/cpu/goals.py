@@ -4,9 +4,10 @@ from collections import namedtuple
 
 from quantities import geometric_mean
 
-Verdict = namedtuple("Verdict", "what value goal is_met")
+Verdict = namedtuple("Verdict", "what value goal is_met limit")
 """A goal in words with the number found and the one to reach; ratios and shares, higher is better,
-but of growth: there at most the goal."""
+but of growth: there at most the goal. `limit`: of a ratio to a peer, what a run would reach that
+takes no longer than the roofline's floor, or None; no program can meet a goal above it."""
 
 # Their time over ours, at least, in every configuration.
 RATIOS = {
@@ -36,12 +37,13 @@ def row_verdicts(row):
     """
     found = []
     for peer, goal in RATIOS[row.configuration.kind].items():
-        value = row.ratios.get(peer)
+        value, limit = row.ratios.get(peer), row.limits.get(peer)
         if value is not None:
-            found.append(Verdict("%s, their time over ours" % peer, value, goal, value >= goal))
+            what = "%s, their time over ours" % peer
+            found.append(Verdict(what, value, goal, value >= goal, limit))
     goal = SHARES.get(row.configuration.name, {}).get(row.configuration.kind)
     if goal is not None and row.share is not None:
-        found.append(Verdict("share of the peak", row.share, goal, row.share >= goal))
+        found.append(Verdict("share of the peak", row.share, goal, row.share >= goal, None))
     return found
 
 
@@ -57,18 +59,23 @@ def _mean_verdicts(rows):
             mean = mean_ratio(rows, kind, peer)
             if mean is not None:
                 what = "%s, %s, geometric mean of their time over ours" % (kind, peer)
-                found.append(Verdict(what, mean, goal, mean >= goal))
+                limit = _mean(rows, kind, lambda row, peer=peer: row.limits.get(peer))
+                found.append(Verdict(what, mean, goal, mean >= goal, limit))
     return found
 
 
 def mean_ratio(rows, kind, peer):
     """Geometric mean of their time over ours, of the groups that count; None without any."""
+    return _mean(rows, kind, lambda row: row.ratios.get(peer))
+
+
+def _mean(rows, kind, number_of):
     return geometric_mean(
-        row.ratios[peer]
+        number_of(row)
         for row in rows
         if row.configuration.kind == kind
         and row.configuration.group in MEAN_GROUPS
-        and row.ratios.get(peer) is not None
+        and number_of(row) is not None
     )
 
 
@@ -89,6 +96,7 @@ def _lengths_verdicts(rows):
                     value,
                     LENGTHS_SHARE,
                     value <= LENGTHS_SHARE,
+                    None,
                 )
             )
     return found
@@ -113,5 +121,5 @@ def _growth_verdicts(rows):
             smallest.configuration.key,
             largest.configuration.name,
         )
-        found.append(Verdict(what, value, GROWTH, value <= GROWTH))
+        found.append(Verdict(what, value, GROWTH, value <= GROWTH, None))
     return found

@@ -13,8 +13,16 @@ from collections import namedtuple
 
 from configurations import GATES
 
-Floor = namedtuple("Floor", "by_arithmetic by_bytes")
-"""Seconds."""
+
+class Floor(namedtuple("Floor", "by_arithmetic by_bytes")):
+    """Seconds."""
+
+    __slots__ = ()
+
+    @property
+    def seconds(self):
+        """The higher of the two."""
+        return max(self.by_arithmetic, self.by_bytes or 0)
 
 
 def input_weight_bytes(configuration):

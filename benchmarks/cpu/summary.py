@@ -19,9 +19,10 @@ from quantities import make_cell, quantile
 from roofline import floor_of
 from tables import could_not_run, markdown_table
 
-Row = namedtuple("Row", "configuration ours cells ratios peak share floor")
-"""One configuration: the `Cell` of ours, those of all by name, their time over ours by name, the
-peak in operations per second, the share of it, and the `Floor`; None what is not known."""
+Row = namedtuple("Row", "configuration ours cells ratios limits peak share floor")
+"""One configuration: the `Cell` of ours, those of all by name, their time over ours and over the
+higher floor by name, the peak in operations per second, the share of it, and the `Floor`; None what
+is not known."""
 
 
 def make_rows(results):
@@ -45,7 +46,8 @@ def make_rows(results):
             peak = 2 * PRODUCT_SIZE**3 / quantile(result["peak_seconds"], 0.5)
             floor = floor_of(configuration, peak, result.get("bytes_per_second"))
             share = configuration.operations / ours.seconds / peak if ours is not None else None
-        rows.append(Row(configuration, ours, cells, ratios, peak, share, floor))
+        limits = {name: cells[name].seconds / floor.seconds for name in ratios if floor}
+        rows.append(Row(configuration, ours, cells, ratios, limits, peak, share, floor))
     return rows
 
 
@@ -122,10 +124,6 @@ def means_table(rows):
 
 def roofline_table(rows):
     """Floors, what was measured, and the gap."""
-
-    def gap(row):
-        return row.ours.seconds / max(row.floor.by_arithmetic, row.floor.by_bytes or 0)
-
     columns = [
         ("configuration", lambda row: row.configuration.key),
         ("GFLOP", lambda row: "%.3g" % (row.configuration.operations * 1e-9)),
@@ -136,7 +134,10 @@ def roofline_table(rows):
             lambda row: _number(row.floor.by_bytes and row.floor.by_bytes * 1000, "%.3g"),
         ),
         ("measured, ms", lambda row: "%.3g" % (row.ours.seconds * 1000)),
-        ("measured over the higher floor", lambda row: "%.2f" % gap(row)),
+        (
+            "measured over the higher floor",
+            lambda row: "%.2f" % (row.ours.seconds / row.floor.seconds),
+        ),
     ]
     return markdown_table(columns, [row for row in rows if row.floor and row.ours])
 
@@ -146,17 +147,30 @@ def _goals_part(rows):
     overall = [("all", one) for one in overall_verdicts(rows)]
     missed = [pair for pair in verdicts if not pair[1].is_met]
     met = sum(verdict.is_met for _, verdict in verdicts + overall)
+    beyond = sum(_is_out_of_reach(verdict) for _, verdict in verdicts + overall)
     lines = ["Goals met: %d of %d." % (met, len(verdicts + overall))]
-    listed = [
-        "- %s: %s: %.3f, goal %.2f"
-        % ("met" if one.is_met else "missed", one.what, one.value, one.goal)
-        for _, one in overall
-    ]
-    listed += [
-        "- missed: %s: %s: %.3f, goal %.2f" % (key, one.what, one.value, one.goal)
-        for key, one in missed
-    ]
+    if beyond:
+        lines.append(
+            "Out of reach of any program on this machine: %d of the others, for a peer is nearer to"
+            " the floor below than the goal asks us to be ahead of it. A limit is their time over"
+            " that floor." % beyond
+        )
+    listed = ["- " + _verdict_text("", one) for _, one in overall]
+    listed += ["- " + _verdict_text(key + ": ", one) for key, one in missed]
     return "\n".join(lines + [""] + listed)
+
+
+def _is_out_of_reach(verdict):
+    return not verdict.is_met and verdict.limit is not None and verdict.limit < verdict.goal
+
+
+def _verdict_text(whose, verdict):
+    state = "met" if verdict.is_met else "missed"
+    if _is_out_of_reach(verdict):
+        state = "out of reach"
+    limit = "" if verdict.is_met or verdict.limit is None else ", limit %.2f" % verdict.limit
+    numbers = "%.3f, goal %.2f%s" % (verdict.value, verdict.goal, limit)
+    return "%s: %s%s: %s" % (state, whose, verdict.what, numbers)
 
 
 def _equal_results_part(results):
