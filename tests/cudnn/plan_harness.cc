@@ -11,6 +11,7 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
+#include "tests/cudnn/stand_in/cpu_arithmetic.h"
 #include "tests/cudnn/stand_in/functions.h"
 
 namespace cudnn_rnn {
@@ -267,7 +268,8 @@ Status GpuModel::Run(const Problem& problem, const CallOptions& call, const Call
 
 Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffers& buffers) {
   std::unique_ptr<RnnPlan> plan;
-  CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(problem.config, problem.shape, "", &plan));
+  CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(problem.config, problem.shape,
+                                          StandInInstructionSet(problem.config.data_type), &plan));
   SerialRunner runner;
   Execution execution;
   execution.runner = &runner;

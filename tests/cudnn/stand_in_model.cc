@@ -1,5 +1,7 @@
 #include "tests/cudnn/stand_in_model.h"
 
+#include "tests/cudnn/stand_in/cpu_arithmetic.h"
+
 namespace cudnn_rnn {
 namespace stand_in_test {
 namespace {
@@ -59,7 +61,8 @@ void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call,
               StepTensors* step) {
   std::unique_ptr<RnnPlan> plan;
   const SequenceShape sequences = {shape.num_steps, shape.batch_size(), true};
-  const Status created = CreateCpuPlan(config, sequences, "", &plan);
+  const Status created =
+      CreateCpuPlan(config, sequences, StandInInstructionSet(config.data_type), &plan);
   EXPECT(created.ok(), created.message());
   if (!created.ok()) return;
   step->y.resize(step->dy.size());

@@ -5,6 +5,7 @@
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "tests/cudnn/stand_in/cpu_arithmetic.h"
 
 namespace cudnn_rnn {
 namespace stand_in {
@@ -144,7 +145,8 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
   const Status weights =
       WeightSpace::Create(config, rnn_call->rnn.padded_weights, &rnn_call->weights);
   if (!weights.ok()) return RefuseOrViolate(call, weights);
-  const Status planned = CreateCpuPlan(config, rnn_call->shape(), "", &rnn_call->plan);
+  const Status planned = CreateCpuPlan(config, rnn_call->shape(),
+                                       StandInInstructionSet(config.data_type), &rnn_call->plan);
   if (!planned.ok()) return RefuseOrViolate(call, planned);
 
   const CheckedSize element(rnn_call->element_size());
