@@ -4,7 +4,7 @@ from collections import namedtuple
 
 from quantities import geometric_mean
 
-Verdict = namedtuple("Verdict", "what value goal is_met limit")
+Verdict = namedtuple("Verdict", "what value goal is_met limit", defaults=[None])
 """A goal in words with the number found and the one to reach; ratios and shares, higher is better,
 but of growth: there at most the goal. `limit`: of a ratio to a peer, what a run would reach that
 takes no longer than the roofline's floor, or None; no program can meet a goal above it."""
@@ -43,7 +43,7 @@ def row_verdicts(row):
             found.append(Verdict(what, value, goal, value >= goal, limit))
     goal = SHARES.get(row.configuration.name, {}).get(row.configuration.kind)
     if goal is not None and row.share is not None:
-        found.append(Verdict("share of the peak", row.share, goal, row.share >= goal, None))
+        found.append(Verdict("share of the peak", row.share, goal, row.share >= goal))
     return found
 
 
@@ -96,7 +96,6 @@ def _lengths_verdicts(rows):
                     value,
                     LENGTHS_SHARE,
                     value <= LENGTHS_SHARE,
-                    None,
                 )
             )
     return found
@@ -121,5 +120,5 @@ def _growth_verdicts(rows):
             smallest.configuration.key,
             largest.configuration.name,
         )
-        found.append(Verdict(what, value, GROWTH, value <= GROWTH, None))
+        found.append(Verdict(what, value, GROWTH, value <= GROWTH))
     return found

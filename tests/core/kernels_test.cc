@@ -384,7 +384,7 @@ std::vector<float> Mask(const DropoutPattern& pattern, int64_t size, int64_t num
   std::vector<float> mask(ones.size());
   ThreadRunner runner(num_threads);
   RunTeam(&runner, int64_t(1) << 40, [&](TeamMember* member) {
-    ApplyDropout(pattern, size, ones.data(), mask.data(), member);
+    ApplyDropoutToRows(pattern, nullptr, 0, size, /*width=*/1, ones.data(), mask.data(), member);
   });
   return mask;
 }

@@ -22,9 +22,9 @@ std::vector<Vector> DropoutMasks(const Problem& problem) {
   TeamMember alone;
   for (int64_t layer = 0; layer < config.num_layers && config.dropout > 0; ++layer) {
     masks.emplace_back(problem.rows() * config.LayerInputSize(layer), 1.0);
-    ApplyDropout<double>({config.dropout, config.seed, config.seed2, /*call=*/0, layer},
-                         static_cast<int64_t>(masks.back().size()), masks.back().data(),
-                         masks.back().data(), &alone);
+    ApplyDropoutToRows<double>({config.dropout, config.seed, config.seed2, /*call=*/0, layer},
+                               nullptr, 0, problem.rows(), config.LayerInputSize(layer),
+                               masks.back().data(), masks.back().data(), &alone);
   }
   return masks;
 }

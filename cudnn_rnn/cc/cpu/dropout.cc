@@ -80,19 +80,6 @@ class Mask {
 }  // namespace
 
 template <typename T>
-void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* source, T* target,
-                  TeamMember* member) {
-  const Mask<T> mask(pattern);
-  constexpr int64_t kItemElements = 4096;
-  const int64_t num_items = (num_elements + kItemElements - 1) / kItemElements;
-  member->ForEach(num_items, kItemElements * kCyclesPerElement, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * kItemElements;
-    const int64_t last = std::min(end * kItemElements, num_elements);
-    mask.Apply(first, last - first, source + first, target + first);
-  });
-}
-
-template <typename T>
 void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t first_row,
                         int64_t end_row, int64_t width, const T* source, T* target,
                         TeamMember* member) {
@@ -107,7 +94,6 @@ void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions,
 }
 
 #define INSTANTIATE(T)                                                                         \
-  template void ApplyDropout<T>(const DropoutPattern&, int64_t, const T*, T*, TeamMember*);    \
   template void ApplyDropoutToRows<T>(const DropoutPattern&, const int64_t*, int64_t, int64_t, \
                                       int64_t, const T*, T*, TeamMember*)
 INSTANTIATE(float);

@@ -22,14 +22,9 @@ struct DropoutPattern {
   int64_t layer;
 };
 
-// target[i] = keep(i) ? source[i] / (1 - dropout) : 0; target may be source. With dropout 1
-// everything is 0.
-template <typename T>
-void ApplyDropout(const DropoutPattern& pattern, int64_t num_elements, const T* source, T* target,
-                  TeamMember* member);
-
-// The same for rows [first_row, end_row) of `width` elements, where row i has the pattern of the
-// elements of row positions[i]. Null: of row i.
+// target[i] = keep(i) ? source[i] / (1 - dropout) : 0 for the elements of rows [first_row, end_row)
+// of `width` elements, where row i has the pattern of the elements of row positions[i], or with
+// null of row i. target may be source. With dropout 1 everything is 0.
 template <typename T>
 void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions, int64_t first_row,
                         int64_t end_row, int64_t width, const T* source, T* target,

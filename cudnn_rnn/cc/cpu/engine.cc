@@ -55,7 +55,10 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const Sequ
       gate_width_(gates_ * units_),
       directions_(config.num_directions()),
       output_width_(directions_ * outputs_),
-      layers_at_once_(directions_ == 1 && StepCost() < kStepWorthSharing ? config.num_layers : 1) {}
+      layers_at_once_(directions_ == 1 && shape.num_steps >= 2 * kStepsOfABlock &&
+                              StepCost() < kStepWorthSharing
+                          ? config.num_layers
+                          : 1) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {

@@ -50,14 +50,13 @@ template <typename T>
 void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena,
                                           BackwardWorkspace* workspace) const {
   const bool several = config_.num_layers > 1;
-  const int64_t widest = std::max(config_.input_size, several ? output_width_ : 0);
   *workspace = BackwardWorkspace();
   const int64_t stacks = directions_ * layers_at_once_;
   const CheckedSize rows = max_rows_ * layers_at_once_;
   // The steps are over when large products begin.
   const CheckedSize sizes[] = {PackedElements(outputs_, gate_width_) * stacks,  // R^T
-                               PackedElements(widest, gate_width_),             // W
-                               PackedElements(widest, max_rows_),               // x
+                               PackedElements(WidestInput(), gate_width_),      // W
+                               PackedElements(WidestInput(), max_rows_),        // x
                                PackedElements(units_, max_rows_)};  // h', and before projection
   workspace->packed = arena->Take<T>(*std::max_element(std::begin(sizes), std::end(sizes)));
   workspace->packed_recurrent = workspace->packed;
@@ -65,7 +64,7 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
     workspace->packed_projection = arena->Take<T>(PackedElements(units_, outputs_) * stacks);
   }
   if (layers_at_once_ > 1) {
-    workspace->packed_inputs = arena->Take<T>(PackedElements(widest, gate_width_) * stacks);
+    workspace->packed_inputs = arena->Take<T>(PackedElements(WidestInput(), gate_width_) * stacks);
   }
   for (int64_t d = 0; d < directions_; ++d) {
     if (keeps_reserve_space || gates_ == 1) {

@@ -42,7 +42,7 @@ template <typename T>
 struct Engine<T>::ForwardWorkspace {
   // Of each of layers_at_once_; none of the first three where weights are read in place.
   T* packed_inputs;      // W of one direction
-  T* packed_recurrent;   // R of each direction and gate
+  T* packed_recurrent;   // R of each direction and gate; of one layer at a time in W's place
   T* packed_projection;  // of each direction
   T* bias;               // [G * H] of one direction, added to W x
   T* gates[2];           // [N, G * H], where the reserve space has none
