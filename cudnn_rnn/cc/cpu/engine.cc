@@ -55,6 +55,8 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const Sequ
       gate_width_(gates_ * units_),
       directions_(config.num_directions()),
       output_width_(directions_ * outputs_),
+      recurrent_panel_size_(PanelSize(kernels, outputs_)),
+      recurrent_gate_size_(NumPanels(kernels, units_) * recurrent_panel_size_),
       layers_at_once_(directions_ == 1 && shape.num_steps >= 2 * kStepsOfABlock &&
                               StepCost() < kStepWorthSharing
                           ? config.num_layers

@@ -268,6 +268,10 @@ class Engine {
   const int64_t gate_width_;    // G * H
   const int64_t directions_;    // D
   const int64_t output_width_;  // D * P
+  // Of R packed for forward steps: from a vector of units to the next one, and from a gate to the
+  // next one.
+  const int64_t recurrent_panel_size_;
+  const int64_t recurrent_gate_size_;
   // L where layers may run side by side, else 1.
   const int64_t layers_at_once_;
 };

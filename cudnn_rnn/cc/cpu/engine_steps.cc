@@ -60,16 +60,13 @@ template <typename T>
 void Engine<T>::RunForwardTile(const ForwardLayer& layer, const StepTile& tile) const {
   ForwardTile<T> cell = ForwardTile<T>();
   cell.units = tile.columns;
-  const int64_t panel_size = PanelSize(kernels_, outputs_);
   if (!reads_weights_in_place_) {
-    cell.recurrent.b = layer.packed_recurrent +
-                       tile.direction * PackedRecurrentSize(/*transposed=*/false) +
-                       tile.panel * panel_size;
-    cell.recurrent.b_panel_stride =
-        gates_ == 1 ? panel_size : NumPanels(kernels_, units_) * panel_size;
+    cell.recurrent.b = layer.packed_recurrent + tile.direction * gates_ * recurrent_gate_size_ +
+                       tile.panel * recurrent_panel_size_;
+    cell.recurrent.b_panel_stride = gates_ == 1 ? recurrent_panel_size_ : recurrent_gate_size_;
     cell.recurrent.depth = outputs_;
     if (tile.end_row - tile.first_row >= kPrefetchingRows) {
-      cell.recurrent.next_b = cell.recurrent.b + panel_size;
+      cell.recurrent.next_b = cell.recurrent.b + recurrent_panel_size_;
     }
   }
   cell.recurrent.a_depth_stride = 1;

@@ -13,10 +13,11 @@ constexpr int64_t kItemsPerMember = 24;
 constexpr int64_t kLeastRowsOfAGroup = 4;
 
 // Of one direction's step, in processor cycles: two vectors of multiply-adds each, and some 40 of
-// them for a unit's activations.
+// them for a unit's activations. For few rows the weights' way from the second-level cache takes as
+// long as products of four.
 template <typename T>
 int64_t Engine<T>::StepCost(int64_t rows, int64_t columns, int64_t depth) const {
-  return rows * columns * (depth + 40) / (2 * kernels_.lanes) + 1;
+  return columns * (std::max<int64_t>(rows, 4) * depth + 40 * rows) / (2 * kernels_.lanes) + 1;
 }
 
 template <typename T>
@@ -70,47 +71,67 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
     most_rows = std::max(most_rows, rows[d]);
   }
   // Items are vectors of columns, and of each so many groups of rows that the members get nearly
-  // the same; neighbouring items are groups of one vector.
+  // the same; neighbouring items are groups of one vector. Divisions take as long as a few
+  // products: there is none for each tile of whole vectors.
   const int64_t num_panels = NumPanels(kernels_, phase.columns);
   const int64_t num_vectors = num_panels * (end_direction - first_direction);
-  const int64_t wanted_groups = (kItemsPerMember * member->team_size() - 1) / num_vectors + 1;
-  const int64_t row_groups =
-      member->team_size() == 1
-          ? 1
-          : std::max<int64_t>(1, std::min(wanted_groups, most_rows / kLeastRowsOfAGroup));
+  int64_t row_groups = 1;
+  if (member->team_size() > 1) {
+    const int64_t wanted_groups = (kItemsPerMember * member->team_size() - 1) / num_vectors + 1;
+    row_groups = std::max<int64_t>(1, std::min(wanted_groups, most_rows / kLeastRowsOfAGroup));
+  }
   const auto compute_tile = [&](int64_t vector, int64_t vectors, int64_t first_group,
                                 int64_t end_group) {
+    const bool is_second = vector >= num_panels;
     StepTile tile;
-    tile.direction = first_direction + vector / num_panels;
+    tile.direction = first_direction + (is_second ? 1 : 0);
     tile.step = &steps[tile.direction];
     tile.stack = layer * directions_ + tile.direction;
-    tile.first_row = rows[tile.direction] * first_group / row_groups;
-    tile.end_row = rows[tile.direction] * end_group / row_groups;
-    tile.panel = vector % num_panels;
+    tile.first_row = first_group == 0 ? 0 : rows[tile.direction] * first_group / row_groups;
+    tile.end_row = end_group == row_groups ? rows[tile.direction]
+                                           : rows[tile.direction] * end_group / row_groups;
+    tile.panel = vector - (is_second ? num_panels : 0);
     tile.column = tile.panel * kernels_.lanes;
     tile.columns = std::min(vectors * kernels_.lanes, phase.columns - tile.column);
     compute(tile);
   };
-  // Every other step from the last item to the first, which are the ones still in the cache.
-  const bool backwards = phase.step % 2 != 0;
   const auto compute_items = [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t item = backwards ? end - 1 : begin;
-      const int64_t vector = item / row_groups, group = item % row_groups;
-      const bool whole = backwards ? group == row_groups - 1 && end - begin >= row_groups
-                                   : group == 0 && end - begin >= row_groups;
-      if (!whole) {
-        const int64_t first = backwards ? std::max<int64_t>(0, group + 1 - (end - begin)) : group;
-        const int64_t last = backwards ? group + 1 : std::min(row_groups, group + (end - begin));
-        compute_tile(vector, 1, first, last);
-        (backwards ? end : begin) += backwards ? first - last : last - first;
-        continue;
+    // Of vectors first..last all items, but perhaps not all groups of these two.
+    const int64_t first = row_groups == 1 ? begin : begin / row_groups;
+    const int64_t last = row_groups == 1 ? end - 1 : (end - 1) / row_groups;
+    const int64_t first_group = begin - first * row_groups, end_group = end - last * row_groups;
+    const int64_t end_whole = end_group < row_groups ? last : last + 1;
+    const int64_t first_whole = first_group > 0 ? first + 1 : std::min(first, end_whole);
+    const auto compute_first = [&] {
+      if (first_group > 0)
+        compute_tile(first, 1, first_group, first < last ? row_groups : end_group);
+    };
+    const auto compute_last = [&] {
+      if (end_group < row_groups && (first < last || first_group == 0)) {
+        compute_tile(last, 1, 0, end_group);
       }
-      const int64_t panel = vector % num_panels;
-      const int64_t vectors = std::min(std::min(phase.tile_vectors, (end - begin) / row_groups),
-                                       backwards ? panel + 1 : num_panels - panel);
-      compute_tile(backwards ? vector + 1 - vectors : vector, vectors, 0, row_groups);
-      (backwards ? end : begin) += backwards ? -vectors * row_groups : vectors * row_groups;
+    };
+    // Every other step from the last vector to the first, which are the ones still in the cache.
+    if (phase.step % 2 != 0) {
+      compute_last();
+      for (int64_t end_vector = end_whole; end_vector > first_whole;) {
+        const int64_t first_panel = end_vector > num_panels ? num_panels : 0;
+        const int64_t vectors =
+            std::min(phase.tile_vectors, end_vector - std::max(first_whole, first_panel));
+        end_vector -= vectors;
+        compute_tile(end_vector, vectors, 0, row_groups);
+      }
+      compute_first();
+    } else {
+      compute_first();
+      for (int64_t vector = first_whole; vector < end_whole;) {
+        const int64_t end_panel = vector < num_panels ? num_panels : num_vectors;
+        const int64_t vectors =
+            std::min(phase.tile_vectors, std::min(end_whole, end_panel) - vector);
+        compute_tile(vector, vectors, 0, row_groups);
+        vector += vectors;
+      }
+      compute_last();
     }
   };
   member->ForEach(num_vectors * row_groups,

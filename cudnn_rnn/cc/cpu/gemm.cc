@@ -94,26 +94,31 @@ void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int6
 template <typename T>
 void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMember* member) {
   const int64_t num_panels = NumPanels(kernels, product.columns);
+  const int64_t num_tiles = (num_panels + kernels.tile_vectors - 1) / kernels.tile_vectors;
   const int64_t row_blocks = (product.rows + kItemRows - 1) / kItemRows;
-  const int64_t panel_blocks = (num_panels + kItemPanels - 1) / kItemPanels;
+  // Few rows are divided by their columns, so that the members get nearly the same.
+  const int64_t wanted_blocks = Team::kMostSlicesPerMember * member->team_size() / row_blocks;
+  const int64_t panel_blocks =
+      std::max((num_panels + kItemPanels - 1) / kItemPanels, std::min(num_tiles, wanted_blocks));
   const int64_t depth_blocks =
       std::max<int64_t>(1, (product.depth + kDepthBlock - 1) / kDepthBlock);
   const int64_t pairs = (product.depth + 1) / 2;  // of a panel, which are not divided
-  const int64_t item_cost = std::min(product.rows, kItemRows) *
-                            (std::min(num_panels, kItemPanels) * (product.depth / 2 + 1));
+  const int64_t item_cost =
+      (product.rows / row_blocks + 1) * ((num_panels / panel_blocks + 1) * (product.depth / 2 + 1));
   member->ForEach(row_blocks * panel_blocks, item_cost, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       // Neighbouring items share panels.
       const int64_t panel_block = item / row_blocks, row_block = item % row_blocks;
       const int64_t first_row = product.rows * row_block / row_blocks;
       const int64_t end_row = product.rows * (row_block + 1) / row_blocks;
+      const int64_t first_panel = num_tiles * panel_block / panel_blocks * kernels.tile_vectors;
+      const int64_t end_panel =
+          std::min(num_panels, num_tiles * (panel_block + 1) / panel_blocks * kernels.tile_vectors);
       for (int64_t i = 0; i < depth_blocks; ++i) {
         const int64_t first_depth = pairs * i / depth_blocks * 2;
         const int64_t end_depth = std::min(product.depth, pairs * (i + 1) / depth_blocks * 2);
-        MultiplyBlock(kernels, product, first_row, end_row - first_row,
-                      num_panels * panel_block / panel_blocks,
-                      num_panels * (panel_block + 1) / panel_blocks, first_depth,
-                      end_depth - first_depth);
+        MultiplyBlock(kernels, product, first_row, end_row - first_row, first_panel, end_panel,
+                      first_depth, end_depth - first_depth);
       }
     }
   });
