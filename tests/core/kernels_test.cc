@@ -104,17 +104,21 @@ void CheckProducts() {
 }
 
 template <typename T>
-void CheckUnpackedProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int64_t depth,
-                          bool accumulate, bool with_bias) {
+using UnpackedFunction = void(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*);
+
+template <typename T>
+void CheckUnpackedProduct(const Kernels<T>& kernels, const UnpackedFunction<T>& multiply,
+                          int64_t rows, int64_t columns, int64_t depth, bool accumulate,
+                          bool with_bias) {
   const std::vector<T> a = Random<T>(rows * (depth + 2), 1),
                        b = Random<T>(columns * (depth + 1), 2);
   const std::vector<T> bias = Random<T>(columns, 4), before = Random<T>(rows * (columns + 3), 3);
   std::vector<T> c = before;
   TeamMember alone;
-  MultiplyUnpacked<T>(kernels,
-                      {rows, columns, depth, a.data(), depth + 2, b.data(), depth + 1, c.data(),
-                       columns + 3, accumulate, with_bias ? bias.data() : nullptr},
-                      &alone);
+  multiply(kernels,
+           {rows, columns, depth, a.data(), depth + 2, b.data(), depth + 1, c.data(), columns + 3,
+            accumulate, with_bias ? bias.data() : nullptr},
+           &alone);
   double worst = 0;
   for (int64_t m = 0; m < rows; ++m) {
     for (int64_t n = 0; n < columns + 3; ++n) {
@@ -131,22 +135,25 @@ void CheckUnpackedProduct(const Kernels<T>& kernels, int64_t rows, int64_t colum
 }
 
 template <typename T>
-void CheckUnpackedProducts() {
+void CheckUnpackedProducts(const UnpackedFunction<T>& multiply) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
     int variant = 0;
-    for (int64_t rows : {1, 2, 3, 4, 5, 9}) {
+    for (int64_t rows : {1, 2, 3, 4, 5, 9, 33}) {
       for (int64_t columns : {1, 3, 4, 7, 15, 16, 17, 50}) {
-        for (int64_t depth : {0, 1, 3, 8, 15, 16, 17, 100}) {
+        for (int64_t depth : {0, 1, 3, 8, 15, 16, 17, 100, 385}) {
           variant += 3;
-          CheckUnpackedProduct<T>(*kernels, rows, columns, depth, variant & 1, variant & 2);
+          CheckUnpackedProduct<T>(*kernels, multiply, rows, columns, depth, variant & 1,
+                                  variant & 2);
         }
       }
     }
   }
 }
 
-TEST(UnpackedProductsFloat) { CheckUnpackedProducts<float>(); }
-TEST(UnpackedProductsDouble) { CheckUnpackedProducts<double>(); }
+TEST(UnpackedProductsFloat) { CheckUnpackedProducts<float>(MultiplyUnpacked<float>); }
+TEST(UnpackedProductsDouble) { CheckUnpackedProducts<double>(MultiplyUnpacked<double>); }
+TEST(ProductsThatPackTilesFloat) { CheckUnpackedProducts<float>(MultiplyPackingTiles<float>); }
+TEST(ProductsThatPackTilesDouble) { CheckUnpackedProducts<double>(MultiplyPackingTiles<double>); }
 
 // Sums of positive terms, where one chain loses the most: 3000 terms lose some 1e-5 in float.
 TEST(LongSumsKeepTheirPrecision) {

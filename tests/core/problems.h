@@ -18,7 +18,7 @@ inline std::vector<Problem> Problems() {
   };
   const Shape shapes[] = {{1, 1, 1, 1, 1},   {1, 3, 5, 4, 2},   {2, 5, 3, 2, 9},
                           {3, 17, 4, 5, 3},  {2, 33, 33, 3, 1}, {1, 50, 7, 6, 35},
-                          {2, 37, 19, 1, 6}, {1, 21, 9, 1, 34}};
+                          {2, 37, 19, 1, 6}, {1, 21, 9, 1, 34}, {2, 37, 19, 1, 20}};
   struct Cell {
     RnnMode mode;
     bool has_projection;

@@ -325,10 +325,9 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   T* gates = layer.gates[direction] + first_row * gate_width_;
   if (reads_weights_in_place_) {
     const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, direction);
-    MultiplyUnpacked<T>(kernels_,
-                        {num_rows, gate_width_, columns, input, columns, weights, columns, gates,
-                         gate_width_, /*accumulate=*/false, layer.bias},
-                        member);
+    MultiplyInPlace({num_rows, gate_width_, columns, input, columns, weights, columns, gates,
+                     gate_width_, /*accumulate=*/false, layer.bias},
+                    member);
     return;
   }
   MatrixProduct<T> product;

@@ -206,6 +206,8 @@ class Engine {
   // In place of PackStepWeights and RunForwardSteps.
   void RunSingleStep(const ForwardLayer& layer, TeamMember* member) const;
   void AddRecurrentProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
+  // Where weights are read in place.
+  void MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const;
   void StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
                         TeamMember* member) const;
   void StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,

@@ -39,6 +39,14 @@ void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
   factors->a = copy;
 }
 
+// Blocks of depth begin at an even one, as pairs of bfloat16 are not divided.
+int64_t NumDepthBlocks(int64_t depth) {
+  return std::max<int64_t>(1, (depth + kDepthBlock - 1) / kDepthBlock);
+}
+int64_t FirstDepthOfBlock(int64_t depth, int64_t block) {
+  return std::min(depth, (depth + 1) / 2 * block / NumDepthBlocks(depth) * 2);
+}
+
 // rows x panels of the product, from `first_panel` on, over a block of its depth that begins at an
 // even one.
 template <typename T>
@@ -74,6 +82,42 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   }
 }
 
+// One tile's panels of the product, all of its rows.
+template <typename T>
+void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
+                         int64_t first_panel, int64_t end_panel) {
+  alignas(64) T packed[kMaxTileVectors * kMaxLanes * kDepthBlock];
+  const int64_t column = first_panel * kernels.lanes;
+  const int64_t end_column = std::min(product.columns, end_panel * kernels.lanes);
+  const int64_t depth_blocks = NumDepthBlocks(product.depth);
+  ProductTile<T> tile = ProductTile<T>();
+  tile.rows = product.rows;
+  tile.columns = end_column - column;
+  tile.factors.a_row_stride = product.a_row_stride;
+  tile.factors.a_depth_stride = 1;
+  tile.factors.b = packed;
+  tile.c = product.c + column;
+  tile.c_row_stride = product.c_row_stride;
+  for (int64_t i = 0; i < depth_blocks; ++i) {
+    const int64_t first_depth = FirstDepthOfBlock(product.depth, i);
+    const int64_t depth = FirstDepthOfBlock(product.depth, i + 1) - first_depth;
+    const int64_t panel_size = PanelSize(kernels, depth);
+    const T* b = product.b + column * product.b_row_stride + first_depth;
+    for (int64_t panel = first_panel; panel < end_panel; ++panel) {
+      const int64_t offset = (panel - first_panel) * kernels.lanes;
+      kernels.pack({b + offset * product.b_row_stride, 1, product.b_row_stride}, depth,
+                   std::min(kernels.lanes, tile.columns - offset),
+                   packed + (panel - first_panel) * panel_size);
+    }
+    tile.factors.depth = depth;
+    tile.factors.a = product.a + first_depth;
+    tile.factors.b_panel_stride = panel_size;
+    tile.accumulate = product.accumulate || i > 0;
+    tile.bias = product.bias == nullptr || i > 0 ? nullptr : product.bias + column;
+    kernels.product(tile);
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -100,9 +144,7 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   const int64_t wanted_blocks = Team::kMostSlicesPerMember * member->team_size() / row_blocks;
   const int64_t panel_blocks =
       std::max((num_panels + kItemPanels - 1) / kItemPanels, std::min(num_tiles, wanted_blocks));
-  const int64_t depth_blocks =
-      std::max<int64_t>(1, (product.depth + kDepthBlock - 1) / kDepthBlock);
-  const int64_t pairs = (product.depth + 1) / 2;  // of a panel, which are not divided
+  const int64_t depth_blocks = NumDepthBlocks(product.depth);
   const int64_t item_cost =
       (product.rows / row_blocks + 1) * ((num_panels / panel_blocks + 1) * (product.depth / 2 + 1));
   member->ForEach(row_blocks * panel_blocks, item_cost, [&](int64_t begin, int64_t end) {
@@ -115,8 +157,8 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
       const int64_t end_panel =
           std::min(num_panels, num_tiles * (panel_block + 1) / panel_blocks * kernels.tile_vectors);
       for (int64_t i = 0; i < depth_blocks; ++i) {
-        const int64_t first_depth = pairs * i / depth_blocks * 2;
-        const int64_t end_depth = std::min(product.depth, pairs * (i + 1) / depth_blocks * 2);
+        const int64_t first_depth = FirstDepthOfBlock(product.depth, i);
+        const int64_t end_depth = FirstDepthOfBlock(product.depth, i + 1);
         MultiplyBlock(kernels, product, first_row, end_row - first_row, first_panel, end_panel,
                       first_depth, end_depth - first_depth);
       }
@@ -140,11 +182,28 @@ void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& produ
                   });
 }
 
+template <typename T>
+void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
+                          TeamMember* member) {
+  const int64_t num_panels = NumPanels(kernels, product.columns);
+  const int64_t tile_vectors = kernels.tile_vectors;
+  // Packing an element takes about as long as the products of eight rows with it.
+  const int64_t tile_cost = tile_vectors * (product.rows + 8) * product.depth / 2 + 1;
+  member->ForEach((num_panels + tile_vectors - 1) / tile_vectors, tile_cost,
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t tile = begin; tile < end; ++tile) {
+                      MultiplyPackingTile(kernels, product, tile * tile_vectors,
+                                          std::min(num_panels, (tile + 1) * tile_vectors));
+                    }
+                  });
+}
+
 #define INSTANTIATE(T)                                                                           \
   template void PackOperand<T>(const Kernels<T>&, const StridedMatrix<T>&, int64_t, int64_t, T*, \
                                TeamMember*);                                                     \
   template void Multiply<T>(const Kernels<T>&, const MatrixProduct<T>&, TeamMember*);            \
-  template void MultiplyUnpacked<T>(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*)
+  template void MultiplyUnpacked<T>(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*);  \
+  template void MultiplyPackingTiles<T>(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*)
 INSTANTIATE(float);
 INSTANTIATE(double);
 #undef INSTANTIATE

@@ -45,6 +45,13 @@ template <typename T>
 void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                       TeamMember* member);
 
+// The same where there are more rows, though not many blocks of them: each tile's columns of the
+// operand are packed, a block of their depth at a time, used while they are in the cache, and
+// forgotten. Sums as in Multiply.
+template <typename T>
+void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
+                          TeamMember* member);
+
 }  // namespace cudnn_rnn
 
 #endif  // CUDNN_RNN_CC_CPU_GEMM_H_
