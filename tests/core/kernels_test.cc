@@ -98,6 +98,8 @@ void CheckProducts() {
     }
     // More than one block of rows, of columns and of depth.
     CheckProduct<T>(*kernels, 130, 16 * 48 + 5, 400, true, false, true, true, true);
+    CheckProduct<T>(*kernels, 0, 5, 3, false, false, false, false, false);
+    CheckProduct<T>(*kernels, 4, 0, 3, false, false, false, false, false);
     CheckProduct<T>(*kernels, 4, 5, 0, false, false, false, false, false);
     CheckProduct<T>(*kernels, 4, 5, 0, false, false, true, true, true);
   }

@@ -137,6 +137,7 @@ void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int6
 
 template <typename T>
 void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMember* member) {
+  if (product.rows == 0 || product.columns == 0) return;
   const int64_t num_panels = NumPanels(kernels, product.columns);
   const int64_t num_tiles = (num_panels + kernels.tile_vectors - 1) / kernels.tile_vectors;
   const int64_t row_blocks = (product.rows + kItemRows - 1) / kItemRows;
