@@ -9,8 +9,8 @@
 namespace cudnn_rnn {
 namespace {
 
-// Rows for which a product without packing is faster than one with it: by a seventh at 20 rows of
-// 650 units, and not at all at 50.
+// Rows of a single step for which it is faster not to pack weights as a whole. As dot products, by
+// a seventh at 20 rows of 650 units and not at all at 50, on Zen 4.
 constexpr int64_t kMostUnpackedRows = 32;
 
 // In processor cycles: a step below it is not worth sharing with any number of threads, so that
@@ -395,7 +395,7 @@ void Engine<T>::PackRecurrentWeights(int64_t layer, bool transposed, const T* pa
     }
     for (int64_t g = 0; g < gates_; ++g) {
       PackOperand<T>(kernels_, {weights + g * units_ * outputs_, 1, outputs_}, outputs_, units_,
-                     target + g * PackedElements(units_, outputs_).value(), member);
+                     target + g * recurrent_gate_size_, member);
     }
   }
 }

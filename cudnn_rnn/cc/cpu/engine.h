@@ -12,7 +12,7 @@
 // all steps.
 //
 // Where the shape is a single step of few sequences, as in a decode loop, the forward pass reads
-// weights where they are instead of packing them.
+// weights where they are, or packs a tile's columns at a time, instead of packing them as a whole.
 //
 // Layers whose steps are too small to be shared run side by side, as a wavefront.
 //

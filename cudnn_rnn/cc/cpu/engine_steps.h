@@ -101,10 +101,11 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
     const int64_t last = row_groups == 1 ? end - 1 : (end - 1) / row_groups;
     const int64_t first_group = begin - first * row_groups, end_group = end - last * row_groups;
     const int64_t end_whole = end_group < row_groups ? last : last + 1;
-    const int64_t first_whole = first_group > 0 ? first + 1 : std::min(first, end_whole);
+    const int64_t first_whole = first_group > 0 ? first + 1 : first;
     const auto compute_first = [&] {
-      if (first_group > 0)
+      if (first_group > 0) {
         compute_tile(first, 1, first_group, first < last ? row_groups : end_group);
+      }
     };
     const auto compute_last = [&] {
       if (end_group < row_groups && (first < last || first_group == 0)) {
