@@ -26,7 +26,9 @@ def can_run(instruction_set):
     return True
 
 
-@pytest.mark.parametrize("instruction_set", ["portable", "avx2", "avx512", "avx512_bf16"])
+@pytest.mark.parametrize(
+    "instruction_set", ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"]
+)
 def test_instruction_set(instruction_set, monkeypatch):
     monkeypatch.setenv(VARIABLE, instruction_set)
     if not can_run(instruction_set):

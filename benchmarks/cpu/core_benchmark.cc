@@ -46,7 +46,8 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --peak GFLOPS       of a matrix product on these threads: prints the share of it
-  --instruction-set S portable, avx2, avx512 or avx512_bf16 (default: the best this processor has)
+  --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the best of the first
+                      four that this processor has)
 )";
 
 struct Arguments {

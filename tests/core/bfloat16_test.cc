@@ -135,10 +135,8 @@ double LargestDifference(const Vector& found, const Vector& expected) {
 
 // Nearly all results differ as float does from double. But where float's error takes a factor over
 // the middle between two numbers of bfloat16, it becomes the other one, off by 2^-8.
-TEST(ProductsOfBfloat16RoundTheirFactors) {
-  const Kernels<float>* kernels;
-  if (!ChooseKernels<float>("avx512_bf16", DataType::kBfloat16, &kernels).ok()) return;
-  const Kernels<double> rounding_kernels = RoundingKernels();
+void CompareWithRoundedFactors(const Kernels<float>& kernels,
+                               const Kernels<double>& rounding_kernels) {
   int64_t index = 0, num_results = 0, num_close = 0;
   for (Problem problem : Problems()) {
     problem.config.data_type = DataType::kBfloat16;
@@ -146,16 +144,27 @@ TEST(ProductsOfBfloat16RoundTheirFactors) {
     Tensors found = MakeTensors(problem);
     Tensors expected = found;
     problem.lengths = AllLengths(problem.shape)[index++ % 5];
-    RunEngine(problem, *kernels, &found);
+    RunEngine(problem, kernels, &found);
     RunEngine(problem, rounding_kernels, &expected);
     for (const Result& result : Results()) {
       const double difference = LargestDifference(found.*result.values, expected.*result.values);
-      EXPECT(difference < 1e-2, difference, " in ", result.name, " of ", problem.Text());
+      EXPECT(difference < 1e-2, difference, " in ", result.name, " of ", problem.Text(), ", ",
+             kernels.instruction_set);
       ++num_results;
       num_close += difference < 1e-5;
     }
   }
-  EXPECT(num_close > num_results * 9 / 10, num_close, " of ", num_results);
+  EXPECT(num_close > num_results * 9 / 10, num_close, " of ", num_results, ", ",
+         kernels.instruction_set);
+}
+
+TEST(ProductsOfBfloat16RoundTheirFactors) {
+  const Kernels<double> rounding_kernels = RoundingKernels();
+  for (const Kernels<float>* kernels : AllKernels<float>()) {
+    if (MultipliesBfloat16(kernels->instruction_set)) {
+      CompareWithRoundedFactors(*kernels, rounding_kernels);
+    }
+  }
 }
 
 }  // namespace

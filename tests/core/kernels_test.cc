@@ -109,9 +109,17 @@ template <typename T>
 using UnpackedFunction = void(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*);
 
 template <typename T>
+using FactorFunction = T(const Kernels<T>&, T);
+
+template <typename T>
+T ExactFactor(const Kernels<T>&, T value) {
+  return value;
+}
+
+template <typename T>
 void CheckUnpackedProduct(const Kernels<T>& kernels, const UnpackedFunction<T>& multiply,
-                          int64_t rows, int64_t columns, int64_t depth, bool accumulate,
-                          bool with_bias) {
+                          const FactorFunction<T>& factor, int64_t rows, int64_t columns,
+                          int64_t depth, bool accumulate, bool with_bias) {
   const std::vector<T> a = Random<T>(rows * (depth + 2), 1),
                        b = Random<T>(columns * (depth + 1), 2);
   const std::vector<T> bias = Random<T>(columns, 4), before = Random<T>(rows * (columns + 3), 3);
@@ -127,7 +135,8 @@ void CheckUnpackedProduct(const Kernels<T>& kernels, const UnpackedFunction<T>& 
       long double sum = accumulate || n >= columns ? before[m * (columns + 3) + n] : T(0);
       if (with_bias && n < columns) sum += bias[n];
       for (int64_t k = 0; k < depth && n < columns; ++k) {
-        sum += static_cast<long double>(a[m * (depth + 2) + k]) * b[n * (depth + 1) + k];
+        sum += static_cast<long double>(factor(kernels, a[m * (depth + 2) + k])) *
+               factor(kernels, b[n * (depth + 1) + k]);
       }
       worst = std::max(worst, std::abs(static_cast<double>(c[m * (columns + 3) + n] - sum)));
     }
@@ -137,14 +146,14 @@ void CheckUnpackedProduct(const Kernels<T>& kernels, const UnpackedFunction<T>& 
 }
 
 template <typename T>
-void CheckUnpackedProducts(const UnpackedFunction<T>& multiply) {
+void CheckUnpackedProducts(const UnpackedFunction<T>& multiply, const FactorFunction<T>& factor) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
     int variant = 0;
     for (int64_t rows : {1, 2, 3, 4, 5, 9, 33}) {
       for (int64_t columns : {1, 3, 4, 7, 15, 16, 17, 50}) {
         for (int64_t depth : {0, 1, 3, 8, 15, 16, 17, 100, 385}) {
           variant += 3;
-          CheckUnpackedProduct<T>(*kernels, multiply, rows, columns, depth, variant & 1,
+          CheckUnpackedProduct<T>(*kernels, multiply, factor, rows, columns, depth, variant & 1,
                                   variant & 2);
         }
       }
@@ -152,10 +161,18 @@ void CheckUnpackedProducts(const UnpackedFunction<T>& multiply) {
   }
 }
 
-TEST(UnpackedProductsFloat) { CheckUnpackedProducts<float>(MultiplyUnpacked<float>); }
-TEST(UnpackedProductsDouble) { CheckUnpackedProducts<double>(MultiplyUnpacked<double>); }
-TEST(ProductsThatPackTilesFloat) { CheckUnpackedProducts<float>(MultiplyPackingTiles<float>); }
-TEST(ProductsThatPackTilesDouble) { CheckUnpackedProducts<double>(MultiplyPackingTiles<double>); }
+TEST(UnpackedProductsFloat) {
+  CheckUnpackedProducts<float>(MultiplyUnpacked<float>, ExactFactor<float>);
+}
+TEST(UnpackedProductsDouble) {
+  CheckUnpackedProducts<double>(MultiplyUnpacked<double>, ExactFactor<double>);
+}
+TEST(ProductsThatPackTilesFloat) {
+  CheckUnpackedProducts<float>(MultiplyPackingTiles<float>, Factor<float>);
+}
+TEST(ProductsThatPackTilesDouble) {
+  CheckUnpackedProducts<double>(MultiplyPackingTiles<double>, Factor<double>);
+}
 
 // Sums of positive terms, where one chain loses the most: 3000 terms lose some 1e-5 in float.
 TEST(LongSumsKeepTheirPrecision) {
@@ -196,16 +213,29 @@ TEST(LongSumsKeepTheirPrecision) {
   }
 }
 
-// Only models of bfloat16 have products of it, and only where nothing else is asked for.
+// Only models of bfloat16 have products of it, and only where nothing else is asked for; those of
+// AMX only where they are.
 TEST(ProductsOfBfloat16AreForItsModels) {
-  const bool has_them = InstructionSets().back() == "avx512_bf16";
-  for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
-    for (const std::string& name : {std::string(), InstructionSets().back()}) {
-      const Kernels<float>* kernels;
-      EXPECT(ChooseKernels<float>(name, data_type, &kernels).ok(), name);
-      const bool rounds = has_them && data_type == DataType::kBfloat16;
+  const auto kernels_for = [](const std::string& name, DataType data_type) {
+    const Kernels<float>* kernels = nullptr;
+    EXPECT(ChooseKernels<float>(name, data_type, &kernels).ok(), name);
+    return kernels;
+  };
+  bool has_them = false;
+  for (const std::string& name : InstructionSets()) {
+    if (!MultipliesBfloat16(name)) continue;
+    has_them = true;
+    for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
+      const bool rounds = data_type == DataType::kBfloat16;
+      const Kernels<float>* kernels = kernels_for(name, data_type);
+      EXPECT(kernels->instruction_set == (rounds ? name : "avx512"), name, " ", Name(data_type));
       EXPECT(kernels->packed_terms == (rounds ? 2 : 1), name, " ", Name(data_type));
     }
+  }
+  const std::string best = kernels_for("", DataType::kBfloat16)->instruction_set;
+  EXPECT((best == "avx512_bf16") == has_them, best);
+  for (DataType data_type : {DataType::kHalf, DataType::kFloat}) {
+    EXPECT(kernels_for("", data_type)->packed_terms == 1, Name(data_type));
   }
   for (const char* name : {"portable", "avx2", "avx512"}) {
     const Kernels<float>* kernels;

@@ -32,7 +32,7 @@ std::vector<Vector> DropoutMasks(const Problem& problem) {
 // Products with packed weights round the other factor; a single step of few sequences packs
 // nothing.
 bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
-  return problem.config.data_type == DataType::kBfloat16 && instruction_set == "avx512_bf16" &&
+  return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set) &&
          (problem.shape.num_steps > 1 || problem.shape.batch_size > 32);
 }
 

@@ -38,13 +38,18 @@ class ThreadRunner : public ParallelRunner {
 // Those that this processor runs, the best last.
 inline std::vector<std::string> InstructionSets() {
   std::vector<std::string> all;
-  for (const char* instruction_set : {"portable", "avx2", "avx512", "avx512_bf16"}) {
+  for (const char* instruction_set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"}) {
     const Kernels<float>* kernels;
     if (ChooseKernels<float>(instruction_set, DataType::kFloat, &kernels).ok()) {
       all.push_back(instruction_set);
     }
   }
   return all;
+}
+
+// Whether products of models of bfloat16 are of factors that are rounded to it.
+inline bool MultipliesBfloat16(const std::string& instruction_set) {
+  return instruction_set == "avx512_bf16" || instruction_set == "amx_bf16";
 }
 
 // Each once; models of bfloat16 have all that those of float have, and more.

@@ -3,8 +3,17 @@
 #include <algorithm>
 #include <iterator>
 
+#if defined(CUDNN_RNN_HAS_AMX_BF16) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace cudnn_rnn {
 namespace {
+
+// Its processors run it only if it is asked for by name.
+constexpr char kAmx[] = "amx_bf16";
 
 bool ProcessorHasAvx2() {
 #if defined(__x86_64__)
@@ -25,17 +34,43 @@ bool ProcessorHasAvx512() {
 }
 
 bool ProcessorHasAvx512Bf16() {
-#if defined(CUDNN_RNN_HAS_AVX512_BF16)
+#if defined(CUDNN_RNN_EMULATES_AVX512_BF16)  // tests/core/emulated
+  return ProcessorHasAvx512();
+#elif defined(CUDNN_RNN_HAS_AVX512_BF16)
   return ProcessorHasAvx512() && __builtin_cpu_supports("avx512bf16");
 #else
   return false;
 #endif
 }
 
-const Kernels<float>* Avx512Bf16KernelsFor(DataType data_type, float) {
-  return data_type == DataType::kBfloat16 ? Avx512Bf16Kernels() : Avx512Kernels(float());
+// The registers are so large that a process must ask for them, once; its later threads have them
+// too.
+bool ProcessorHasAmxBf16() {
+#if defined(CUDNN_RNN_EMULATES_AMX_BF16)  // tests/core/emulated
+  return ProcessorHasAvx512Bf16();
+#elif defined(CUDNN_RNN_HAS_AMX_BF16) && defined(__linux__)
+  static const bool has_amx = [] {
+    constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl's, since Linux 5.16
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
+           (edx & kTiles) != 0 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return ProcessorHasAvx512Bf16() && has_amx;
+#else
+  return false;
+#endif
 }
-const Kernels<double>* Avx512Bf16KernelsFor(DataType, double) { return Avx512Kernels(double()); }
+
+// Of models of bfloat16; others have those of AVX-512.
+template <const Kernels<float>* (*Get)()>
+const Kernels<float>* KernelsOfBfloat16(DataType data_type, float) {
+  return data_type == DataType::kBfloat16 ? Get() : Avx512Kernels(float());
+}
+template <const Kernels<float>* (*Get)()>
+const Kernels<double>* KernelsOfBfloat16(DataType, double) {
+  return Avx512Kernels(double());
+}
 
 }  // namespace
 
@@ -45,8 +80,12 @@ Status ChooseKernels(const std::string& wanted, DataType data_type, const Kernel
     const char* instruction_set;
     const Kernels<T>* kernels;  // null where this processor does not run them
   };
+  const bool wants_amx = wanted == kAmx;
   const Candidate candidates[] = {
-      {"avx512_bf16", ProcessorHasAvx512Bf16() ? Avx512Bf16KernelsFor(data_type, T()) : nullptr},
+      {kAmx, wants_amx && ProcessorHasAmxBf16() ? KernelsOfBfloat16<AmxBf16Kernels>(data_type, T())
+                                                : nullptr},
+      {"avx512_bf16",
+       ProcessorHasAvx512Bf16() ? KernelsOfBfloat16<Avx512Bf16Kernels>(data_type, T()) : nullptr},
       {"avx512", ProcessorHasAvx512() ? Avx512Kernels(T()) : nullptr},
       {"avx2", ProcessorHasAvx2() ? Avx2Kernels(T()) : nullptr},
       {"portable", PortableKernels(T())}};
@@ -56,8 +95,8 @@ Status ChooseKernels(const std::string& wanted, DataType data_type, const Kernel
       });
   if (chosen == std::end(candidates)) {
     return InvalidArgument("The environment variable ", kInstructionSetVariable,
-                           " must be portable, avx2, avx512 or avx512_bf16, but is '", wanted,
-                           "'.");
+                           " must be portable, avx2, avx512, avx512_bf16 or amx_bf16, but is '",
+                           wanted, "'.");
   }
   *kernels = chosen->kernels;
   if (*kernels != nullptr) return Status();

@@ -8,10 +8,13 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 
-// Where the compiler knows the dot products of bfloat16.
+// Where the compiler knows the products of bfloat16 of AVX-512, and those of AMX.
 #if defined(__x86_64__) && \
     ((defined(__clang__) && __clang_major__ >= 10) || (!defined(__clang__) && __GNUC__ >= 11))
 #define CUDNN_RNN_HAS_AVX512_BF16
+#endif
+#if defined(CUDNN_RNN_HAS_AVX512_BF16) && (!defined(__clang__) || __clang_major__ >= 12)
+#define CUDNN_RNN_HAS_AMX_BF16
 #endif
 
 namespace cudnn_rnn {
@@ -59,8 +62,9 @@ struct ProductTile {
   T* c;             // c[m, n] at c[m * c_row_stride + n]
   int64_t c_row_stride;
   bool accumulate;
-  const T* bias;        // [columns], or null
-  int64_t chain_terms;  // of a chain at most, an even number; 0 for one chain
+  const T* bias;  // [columns], or null
+  // Of a chain at most, an even number; 0 for one chain, which those of amx_bf16 always are.
+  int64_t chain_terms;
 };
 
 // c[m, n] (+)= bias[n] + sum over k of a[m, k] * b[n, k]: a product with an operand that is used
@@ -182,9 +186,10 @@ Size PanelSize(const Kernels<T>& kernels, Size depth) {
 // Where a user names an instruction set; whoever makes a plan reads it.
 constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
 
-// The kernels named portable, avx2, avx512 or avx512_bf16, or for an empty name the best that this
-// processor runs; avx512_bf16 are those of avx512 unless models are of bfloat16. Fails where the
-// processor lacks them or the name is unknown.
+// The kernels named portable, avx2, avx512, avx512_bf16 or amx_bf16, or for an empty name the best
+// that this processor runs, but not amx_bf16, which nobody has measured yet. avx512_bf16 and
+// amx_bf16 are those of avx512 unless models are of bfloat16. Fails where the processor lacks them
+// or the name is unknown.
 template <typename T>
 Status ChooseKernels(const std::string& instruction_set, DataType data_type,
                      const Kernels<T>** kernels);
@@ -197,6 +202,7 @@ const Kernels<double>* Avx2Kernels(double);
 const Kernels<float>* Avx512Kernels(float);
 const Kernels<double>* Avx512Kernels(double);
 const Kernels<float>* Avx512Bf16Kernels();
+const Kernels<float>* AmxBf16Kernels();
 
 }  // namespace cudnn_rnn
 

@@ -1,0 +1,54 @@
+// The inner loops for processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX's products of bfloat16,
+// for models of that type.
+
+#include <cstddef>
+#include <utility>
+
+#include "cudnn_rnn/cc/cpu/kernels.h"
+
+#if defined(CUDNN_RNN_HAS_AMX_BF16)
+#include <immintrin.h>
+#endif
+
+namespace cudnn_rnn {
+
+#if defined(CUDNN_RNN_HAS_AMX_BF16)
+
+// See kernels_avx512.cc.
+#if defined(__clang__)
+#pragma clang attribute push(                                                                 \
+    __attribute__((                                                                           \
+        target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma"))), \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target( \
+    "avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,prefer-vector-width=512")
+#endif
+namespace {
+
+#define CUDNN_RNN_AMX_TILES
+#include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
+
+#define CUDNN_RNN_BFLOAT16_PANELS
+#include "cudnn_rnn/cc/cpu/kernels.inc"
+
+}  // namespace
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+const Kernels<float>* AmxBf16Kernels() {
+  static const Kernels<float> kernels = MakeKernels<float>("amx_bf16");
+  return &kernels;
+}
+
+#else
+
+const Kernels<float>* AmxBf16Kernels() { return nullptr; }
+
+#endif
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,175 @@
+// The instructions for bfloat16 of AVX512-BF16 and AMX in AVX-512 and plain C++, so that what uses
+// them is tested on a processor without: same names as those of the compiler's header. As Intel's
+// manual describes them, but for subnormal sums, which are kept. Those are emulated whose macro is
+// defined: CUDNN_RNN_EMULATES_AVX512_BF16, CUDNN_RNN_EMULATES_AMX_BF16.
+#ifndef CUDNN_RNN_TESTS_CORE_EMULATED_BFLOAT16_INSTRUCTIONS_H_
+#define CUDNN_RNN_TESTS_CORE_EMULATED_BFLOAT16_INSTRUCTIONS_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+namespace cudnn_rnn {
+namespace emulated {
+
+#define CUDNN_RNN_EMULATED __attribute__((target("avx512f,avx512bw"), noinline)) inline
+
+CUDNN_RNN_EMULATED __m512i WithoutSubnormals(__m512i bits) {
+  const __mmask16 is_normal = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
+  return _mm512_and_si512(bits,
+                          _mm512_mask_set1_epi32(_mm512_set1_epi32(INT32_MIN), is_normal, -1));
+}
+
+// Each pair's lower half, and its upper one.
+CUDNN_RNN_EMULATED __m512 LowerHalves(__m512i pairs) {
+  return _mm512_castsi512_ps(WithoutSubnormals(_mm512_slli_epi32(pairs, 16)));
+}
+CUDNN_RNN_EMULATED __m512 UpperHalves(__m512i pairs) {
+  return _mm512_castsi512_ps(
+      WithoutSubnormals(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))));
+}
+
+// To nearest even, in the upper half of each lane.
+CUDNN_RNN_EMULATED __m512i RoundToUpperHalves(__m512 values) {
+  const __m512i bits = WithoutSubnormals(_mm512_castps_si512(values));
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+  return _mm512_mask_mov_epi32(rounded, is_nan, quiet);
+}
+
+// VCVTNE2PS2BF16: the lanes of `lower`, then those of `upper`.
+CUDNN_RNN_EMULATED __m512i RoundTwoVectors(__m512 upper, __m512 lower) {
+  const auto halves = [](__m512 values) __attribute__((target("avx512f,avx512bw"))) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(RoundToUpperHalves(values), 16));
+  };
+  return _mm512_inserti64x4(_mm512_castsi256_si512(halves(lower)), halves(upper), 1);
+}
+
+// VDPBF16PS: of each pair first the product of the upper halves, then that of the lower ones.
+CUDNN_RNN_EMULATED __m512 AddDotProducts(__m512 sums, __m512i left, __m512i right) {
+  sums = _mm512_fmadd_ps(UpperHalves(left), UpperHalves(right), sums);
+  return _mm512_fmadd_ps(LowerHalves(left), LowerHalves(right), sums);
+}
+
+// A row of TDPBF16PS: the lower and the upper halves' products are added up apart.
+CUDNN_RNN_EMULATED void AddRowOfDotProducts(const uint32_t* left, const uint32_t (*right)[16],
+                                            int depth, uint32_t* sums) {
+  __m512 lower = _mm512_setzero_ps(), upper = _mm512_setzero_ps();
+  for (int k = 0; k < depth; ++k) {
+    const __m512i pair = _mm512_set1_epi32(static_cast<int>(left[k]));
+    const __m512i row = _mm512_loadu_si512(right[k]);
+    lower = _mm512_fmadd_ps(LowerHalves(pair), LowerHalves(row), lower);
+    upper = _mm512_fmadd_ps(UpperHalves(pair), UpperHalves(row), upper);
+  }
+  _mm512_storeu_ps(sums, _mm512_add_ps(_mm512_loadu_ps(sums), _mm512_add_ps(lower, upper)));
+}
+
+[[noreturn]] inline void Fault(const char* what) {
+  std::fprintf(stderr, "AMX: %s\n", what);
+  std::abort();
+}
+
+// A thread's tile registers. What would be a fault of the processor ends the program.
+class TileRegisters {
+ public:
+  static TileRegisters& OfThread() {
+    static thread_local TileRegisters registers;
+    return registers;
+  }
+
+  void Configure(const void* memory) {
+    uint8_t bytes[64];
+    std::memcpy(bytes, memory, sizeof(bytes));
+    if (bytes[0] != 1 || bytes[1] != 0) Fault("palette or first row");
+    for (int i = 2; i < 16; ++i) CheckIsZero(bytes[i]);
+    for (int i = 0; i < kRegisters; ++i) {
+      row_bytes_[i] = bytes[16 + 2 * i] + 256 * bytes[17 + 2 * i];
+      rows_[i] = bytes[48 + i];
+      if (row_bytes_[i] > 64 || rows_[i] > 16) Fault("shape of a register");
+      if ((row_bytes_[i] == 0) != (rows_[i] == 0)) Fault("rows without columns");
+    }
+    for (int i = 32; i < 48; ++i) CheckIsZero(bytes[i]);
+    for (int i = 56; i < 64; ++i) CheckIsZero(bytes[i]);
+    is_configured_ = true;
+    std::memset(data_, 0, sizeof(data_));
+  }
+  void Release() { is_configured_ = false; }
+
+  void Zero(int to) {
+    Check(to);
+    std::memset(data_[to], 0, sizeof(data_[to]));
+  }
+  void Load(int to, const void* memory, int64_t stride) {
+    Zero(to);
+    for (int row = 0; row < rows_[to]; ++row) {
+      std::memcpy(data_[to][row], static_cast<const char*>(memory) + row * stride,
+                  static_cast<size_t>(row_bytes_[to]));
+    }
+  }
+  void Store(int from, void* memory, int64_t stride) {
+    Check(from);
+    for (int row = 0; row < rows_[from]; ++row) {
+      std::memcpy(static_cast<char*>(memory) + row * stride, data_[from][row],
+                  static_cast<size_t>(row_bytes_[from]));
+    }
+  }
+
+  void AddDotProducts(int to, int left, int right) {
+    for (int i : {to, left, right}) Check(i);
+    if (rows_[left] != rows_[to] || row_bytes_[left] != 4 * rows_[right] ||
+        row_bytes_[right] != row_bytes_[to] || left == right || left == to || right == to) {
+      Fault("shapes of the factors");
+    }
+    for (int row = 0; row < rows_[to]; ++row) {
+      AddRowOfDotProducts(data_[left][row], data_[right], rows_[right], data_[to][row]);
+    }
+  }
+
+ private:
+  static constexpr int kRegisters = 8;
+
+  static void CheckIsZero(uint8_t byte) {
+    if (byte != 0) Fault("reserved bytes of the configuration");
+  }
+  void Check(int i) const {
+    if (!is_configured_ || rows_[i] == 0) Fault("a register without a shape");
+  }
+
+  bool is_configured_ = false;
+  int rows_[kRegisters] = {}, row_bytes_[kRegisters] = {};
+  uint32_t data_[kRegisters][16][16];
+};
+
+}  // namespace emulated
+}  // namespace cudnn_rnn
+
+#if defined(CUDNN_RNN_EMULATES_AMX_BF16)
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#define _tile_loadconfig(memory) emulated::TileRegisters::OfThread().Configure(memory)
+#define _tile_release() emulated::TileRegisters::OfThread().Release()
+#define _tile_zero(to) emulated::TileRegisters::OfThread().Zero(to)
+#define _tile_loadd(to, memory, stride) emulated::TileRegisters::OfThread().Load(to, memory, stride)
+#define _tile_stored(from, memory, stride) \
+  emulated::TileRegisters::OfThread().Store(from, memory, stride)
+#define _tile_dpbf16ps(to, left, right) \
+  emulated::TileRegisters::OfThread().AddDotProducts(to, left, right)
+#endif
+
+#if defined(CUDNN_RNN_EMULATES_AVX512_BF16)
+#define _mm512_cvtne2ps_pbh(upper, lower) emulated::RoundTwoVectors(upper, lower)
+#define _mm512_dpbf16_ps(sums, left, right) \
+  emulated::AddDotProducts(sums, reinterpret_cast<__m512i>(left), reinterpret_cast<__m512i>(right))
+#endif
+
+#endif  // CUDNN_RNN_TESTS_CORE_EMULATED_BFLOAT16_INSTRUCTIONS_H_

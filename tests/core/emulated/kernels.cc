@@ -1,0 +1,4 @@
+#include "tests/core/emulated/bfloat16_instructions.h"
+
+// Behind it.
+#include "cudnn_rnn/cc/cpu/kernels.cc"
