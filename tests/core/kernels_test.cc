@@ -174,6 +174,48 @@ TEST(ProductsThatPackTilesDouble) {
   CheckUnpackedProducts<double>(MultiplyPackingTiles<double>, Factor<double>);
 }
 
+// So the engine may choose by what is faster: blocks of depth, columns and rows make no difference.
+template <typename T>
+void CompareWaysToPack(const Kernels<T>& kernels, int64_t rows, int64_t columns, int64_t depth) {
+  const std::vector<T> a = Random<T>(rows * depth, 1), b = Random<T>(columns * depth, 2),
+                       bias = Random<T>(columns, 3);
+  std::vector<T> packed(
+      static_cast<size_t>(NumPanels(kernels, columns) * PanelSize(kernels, depth)));
+  std::vector<T> whole(static_cast<size_t>(rows * columns)), by_tiles(whole);
+  TeamMember alone;
+  PackOperand<T>(kernels, {b.data(), 1, depth}, depth, columns, packed.data(), &alone);
+  Multiply(kernels,
+           {rows,
+            columns,
+            depth,
+            {a.data(), depth, 1},
+            packed.data(),
+            whole.data(),
+            columns,
+            /*accumulate=*/false,
+            bias.data(),
+            /*has_long_sums=*/false},
+           &alone);
+  MultiplyPackingTiles(kernels,
+                       {rows, columns, depth, a.data(), depth, b.data(), depth, by_tiles.data(),
+                        columns, /*accumulate=*/false, bias.data()},
+                       &alone);
+  EXPECT(whole == by_tiles, kernels.instruction_set, " ", rows, "x", columns, "x", depth);
+}
+
+TEST(PackingTilesForThemselvesChangesNoBit) {
+  for (int64_t rows : {1, 9, 50, 64}) {
+    for (int64_t depth : {7, 192, 385}) {
+      for (const Kernels<float>* kernels : AllKernels<float>()) {
+        CompareWaysToPack(*kernels, rows, /*columns=*/117, depth);
+      }
+      for (const Kernels<double>* kernels : AllKernels<double>()) {
+        CompareWaysToPack(*kernels, rows, /*columns=*/117, depth);
+      }
+    }
+  }
+}
+
 // Sums of positive terms, where one chain loses the most: 3000 terms lose some 1e-5 in float.
 TEST(LongSumsKeepTheirPrecision) {
   for (const Kernels<float>* kernels : AllKernels<float>()) {

@@ -186,7 +186,7 @@ class Engine {
                                           int64_t dropout_call) const;
   void RunForwardLayer(const ForwardLayer& layer, TeamMember* member) const;
   void RunForwardSideBySide(const std::vector<ForwardLayer>& layers, TeamMember* member) const;
-  // What ComputeInputProducts needs: the biases, and W packed.
+  // What ComputeInputProducts needs: the biases, and W packed if it is packed as a whole.
   void PrepareInputProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
   void ComputeInputProducts(const ForwardLayer& layer, int64_t direction, const StepRange& steps,
                             TeamMember* member) const;
@@ -206,7 +206,7 @@ class Engine {
   // In place of PackStepWeights and RunForwardSteps.
   void RunSingleStep(const ForwardLayer& layer, TeamMember* member) const;
   void AddRecurrentProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
-  // Where weights are read in place.
+  // By weights that are not packed as a whole.
   void MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const;
   void StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
                         TeamMember* member) const;
@@ -276,6 +276,8 @@ class Engine {
   const int64_t recurrent_gate_size_;
   // L where layers may run side by side, else 1.
   const int64_t layers_at_once_;
+  // Whether so few rows are multiplied by W that it is packed by tiles, and nowhere kept.
+  const bool packs_input_tiles_;
 };
 
 }  // namespace cudnn_rnn

@@ -148,10 +148,12 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
   kernels_.product(product);
 }
 
-// The choice does not depend on lengths, nor do results therefore.
+// Dot products, which add up otherwise than all else, are of single steps only, and the choice does
+// not depend on lengths: nor do results therefore.
 template <typename T>
 void Engine<T>::MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const {
-  if (batch_size_ <= kMostRowsOfDotProducts || kernels_.packed_terms > 1) {
+  const bool are_few = batch_size_ <= kMostRowsOfDotProducts || kernels_.packed_terms > 1;
+  if (reads_weights_in_place_ && are_few) {
     MultiplyUnpacked(kernels_, product, member);
   } else {
     MultiplyPackingTiles(kernels_, product, member);

@@ -8,7 +8,7 @@ namespace {
 // What one work item computes: so many rows by so many panels of c. In float, with 16 lanes: its
 // block of a (48 KiB) is in the second-level cache, and three panels of b (36 KiB) stay in the
 // first-level cache while all of the rows pass by.
-constexpr int64_t kItemRows = 64;
+constexpr int64_t kItemRows = kMostRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
 // Terms of a chain where sums are long; each block's chains are added up before they are added to
@@ -112,6 +112,9 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& pr
     tile.factors.depth = depth;
     tile.factors.a = product.a + first_depth;
     tile.factors.b_panel_stride = panel_size;
+    // Each pass over the panels asks for as much of the next tile's columns, which follow.
+    tile.factors.next_b =
+        product.b + end_column * product.b_row_stride + tile.columns * first_depth;
     tile.accumulate = product.accumulate || i > 0;
     tile.bias = product.bias == nullptr || i > 0 ? nullptr : product.bias + column;
     kernels.product(tile);

@@ -45,9 +45,10 @@ template <typename T>
 void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                       TeamMember* member);
 
-// The same where there are more rows, though not many blocks of them: each tile's columns of the
+// The same where there are more rows, though at most one block of them: each tile's columns of the
 // operand are packed, a block of their depth at a time, used while they are in the cache, and
-// forgotten. Sums as in Multiply.
+// forgotten. Every bit as by Multiply.
+constexpr int64_t kMostRowsOfPackedTiles = 64;
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                           TeamMember* member);
