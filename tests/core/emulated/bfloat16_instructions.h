@@ -16,58 +16,65 @@
 namespace cudnn_rnn {
 namespace emulated {
 
+// Of 16 lanes, which the compiler computes as it can; the instructions' operands have their size.
+typedef float Floats __attribute__((vector_size(64), may_alias));
+typedef uint32_t Bits __attribute__((vector_size(64), may_alias));
+typedef uint16_t Halves __attribute__((vector_size(32), may_alias));
+
 #define CUDNN_RNN_EMULATED __attribute__((target("avx512f,avx512bw"), noinline)) inline
 
-CUDNN_RNN_EMULATED __m512i WithoutSubnormals(__m512i bits) {
-  const __mmask16 is_normal = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
-  return _mm512_and_si512(bits,
-                          _mm512_mask_set1_epi32(_mm512_set1_epi32(INT32_MIN), is_normal, -1));
+CUDNN_RNN_EMULATED Bits WithoutSubnormals(Bits bits) {
+  const Bits is_normal = reinterpret_cast<Bits>((bits & 0x7f800000u) != 0u);
+  return bits & (is_normal | 0x80000000u);
 }
 
 // Each pair's lower half, and its upper one.
-CUDNN_RNN_EMULATED __m512 LowerHalves(__m512i pairs) {
-  return _mm512_castsi512_ps(WithoutSubnormals(_mm512_slli_epi32(pairs, 16)));
+CUDNN_RNN_EMULATED Floats LowerHalves(Bits pairs) {
+  return reinterpret_cast<Floats>(WithoutSubnormals(pairs << 16));
 }
-CUDNN_RNN_EMULATED __m512 UpperHalves(__m512i pairs) {
-  return _mm512_castsi512_ps(
-      WithoutSubnormals(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))));
+CUDNN_RNN_EMULATED Floats UpperHalves(Bits pairs) {
+  return reinterpret_cast<Floats>(WithoutSubnormals(pairs & 0xffff0000u));
 }
 
-// To nearest even, in the upper half of each lane.
-CUDNN_RNN_EMULATED __m512i RoundToUpperHalves(__m512 values) {
-  const __m512i bits = WithoutSubnormals(_mm512_castps_si512(values));
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-  const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
-  return _mm512_mask_mov_epi32(rounded, is_nan, quiet);
+// To nearest even; a NaN stays one.
+CUDNN_RNN_EMULATED Halves RoundVector(Floats values) {
+  const Bits bits = WithoutSubnormals(reinterpret_cast<Bits>(values));
+  const Bits rounded = bits + (bits >> 16 & 1u) + 0x7fffu;
+  const Bits is_nan = reinterpret_cast<Bits>(values != values);
+  return __builtin_convertvector(((is_nan & (bits | 0x400000u)) | (~is_nan & rounded)) >> 16,
+                                 Halves);
 }
 
 // VCVTNE2PS2BF16: the lanes of `lower`, then those of `upper`.
 CUDNN_RNN_EMULATED __m512i RoundTwoVectors(__m512 upper, __m512 lower) {
-  const auto halves = [](__m512 values) __attribute__((target("avx512f,avx512bw"))) {
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(RoundToUpperHalves(values), 16));
-  };
-  return _mm512_inserti64x4(_mm512_castsi256_si512(halves(lower)), halves(upper), 1);
+  const Halves halves[] = {RoundVector(reinterpret_cast<Floats>(lower)),
+                           RoundVector(reinterpret_cast<Floats>(upper))};
+  return _mm512_loadu_si512(halves);
 }
 
 // VDPBF16PS: of each pair first the product of the upper halves, then that of the lower ones.
 CUDNN_RNN_EMULATED __m512 AddDotProducts(__m512 sums, __m512i left, __m512i right) {
-  sums = _mm512_fmadd_ps(UpperHalves(left), UpperHalves(right), sums);
-  return _mm512_fmadd_ps(LowerHalves(left), LowerHalves(right), sums);
+  const Bits a = reinterpret_cast<Bits>(left), b = reinterpret_cast<Bits>(right);
+  Floats result = reinterpret_cast<Floats>(sums) + UpperHalves(a) * UpperHalves(b);
+  result += LowerHalves(a) * LowerHalves(b);
+  return reinterpret_cast<__m512>(result);
 }
 
 // A row of TDPBF16PS: the lower and the upper halves' products are added up apart.
 CUDNN_RNN_EMULATED void AddRowOfDotProducts(const uint32_t* left, const uint32_t (*right)[16],
                                             int depth, uint32_t* sums) {
-  __m512 lower = _mm512_setzero_ps(), upper = _mm512_setzero_ps();
+  Floats lower = {}, upper = {};
   for (int k = 0; k < depth; ++k) {
-    const __m512i pair = _mm512_set1_epi32(static_cast<int>(left[k]));
-    const __m512i row = _mm512_loadu_si512(right[k]);
-    lower = _mm512_fmadd_ps(LowerHalves(pair), LowerHalves(row), lower);
-    upper = _mm512_fmadd_ps(UpperHalves(pair), UpperHalves(row), upper);
+    Bits row;
+    std::memcpy(&row, right[k], sizeof(row));
+    const Bits pair = left[k] - Bits{};
+    lower += LowerHalves(pair) * LowerHalves(row);
+    upper += UpperHalves(pair) * UpperHalves(row);
   }
-  _mm512_storeu_ps(sums, _mm512_add_ps(_mm512_loadu_ps(sums), _mm512_add_ps(lower, upper)));
+  Floats total;
+  std::memcpy(&total, sums, sizeof(total));
+  total += lower + upper;
+  std::memcpy(sums, &total, sizeof(total));
 }
 
 [[noreturn]] inline void Fault(const char* what) {
