@@ -61,8 +61,9 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const Sequ
                               StepCost() < kStepWorthSharing
                           ? config.num_layers
                           : 1),
-      packs_input_tiles_(!reads_weights_in_place_ && layers_at_once_ == 1 &&
-                         !(CheckedSize(kMostRowsOfPackedTiles) < max_rows_)) {}
+      keeps_packed_inputs_(
+          !reads_weights_in_place_ &&
+          (layers_at_once_ > 1 || CheckedSize(kMostRowsOfPackedTiles) < max_rows_)) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
@@ -119,7 +120,8 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
   const bool several = config_.num_layers > 1;
   *workspace = ForwardWorkspace();
   if (!reads_weights_in_place_) {
-    const CheckedSize inputs = PackedElements(gate_width_, packs_input_tiles_ ? 0 : WidestInput());
+    const CheckedSize inputs =
+        PackedElements(gate_width_, keeps_packed_inputs_ ? WidestInput() : 0);
     const CheckedSize recurrent = PackedElements(units_, outputs_) * (directions_ * gates_);
     if (layers_at_once_ > 1) {
       workspace->packed_inputs = arena->Take<T>(inputs * layers_at_once_);
@@ -305,7 +307,7 @@ void Engine<T>::PrepareInputProducts(const ForwardLayer& layer, int64_t directio
     }
   });
   const int64_t columns = layout_.InputWeightColumns(layer.index);
-  if (columns == 0 || reads_weights_in_place_ || packs_input_tiles_) return;
+  if (columns == 0 || !keeps_packed_inputs_) return;
   const T* weights = params + layout_.InputWeights(layer.index, direction);
   PackOperand<T>(kernels_, {weights, 1, columns}, columns, gate_width_, layer.packed_inputs,
                  member);
@@ -325,7 +327,7 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   const int64_t num_rows = layer.sequences->FirstRow(steps.end) - first_row;
   const T* input = layer.input + first_row * columns;
   T* gates = layer.gates[direction] + first_row * gate_width_;
-  if (reads_weights_in_place_ || packs_input_tiles_) {
+  if (!keeps_packed_inputs_) {
     const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, direction);
     MultiplyInPlace({num_rows, gate_width_, columns, input, columns, weights, columns, gates,
                      gate_width_, /*accumulate=*/false, layer.bias},

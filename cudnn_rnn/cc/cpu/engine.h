@@ -276,8 +276,8 @@ class Engine {
   const int64_t recurrent_gate_size_;
   // L where layers may run side by side, else 1.
   const int64_t layers_at_once_;
-  // Whether so few rows are multiplied by W that it is packed by tiles, and nowhere kept.
-  const bool packs_input_tiles_;
+  // Whether W is packed as a whole; not for few rows.
+  const bool keeps_packed_inputs_;
 };
 
 }  // namespace cudnn_rnn

@@ -9,8 +9,7 @@
 namespace cudnn_rnn {
 namespace {
 
-// With more it is better to pack a tile's columns, in float and double: 650 units by a twentieth at
-// 12 rows, by a fifth at 20.
+// With more it is better to pack a tile's columns, in float and double: docs/engine.md.
 constexpr int64_t kMostRowsOfDotProducts = 8;
 
 }  // namespace

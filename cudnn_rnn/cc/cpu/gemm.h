@@ -36,6 +36,10 @@ struct MatrixProduct {
   bool has_long_sums;
 };
 
+// Rows of a block of Multiply, for which a tile of its panels is read once. Up to so many the
+// engine has a tile's columns packed for themselves.
+constexpr int64_t kMostRowsOfPackedTiles = 64;
+
 // c (+)= bias + a b.
 template <typename T>
 void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMember* member);
@@ -48,7 +52,6 @@ void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& produ
 // The same where there are more rows, though at most one block of them: each tile's columns of the
 // operand are packed, a block of their depth at a time, used while they are in the cache, and
 // forgotten. Every bit as by Multiply.
-constexpr int64_t kMostRowsOfPackedTiles = 64;
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                           TeamMember* member);

@@ -47,8 +47,9 @@ struct Factors {
   const T* b;  // the first panel, at its first k
   int64_t b_panel_stride;
   int64_t depth;
-  // Panels that are wanted next, laid out as b, or null. While the rows of this tile pass by its
-  // own panels, those come to the second-level cache.
+  // What is wanted next, panels laid out as b or what these will be packed from, or null. While the
+  // rows of this tile pass by its own panels, as much of that comes to the second-level cache. It
+  // is not read otherwise, and may lie beyond an end.
   const T* next_b;
 };
 
