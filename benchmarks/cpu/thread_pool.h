@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/team_recruiter.h"
 
 namespace cudnn_rnn {
 
@@ -42,6 +44,8 @@ class ThreadPool : public ParallelRunner {
     wake_.notify_one();
   }
 
+  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
+
  private:
   void Serve() {
     for (;;) {
@@ -58,6 +62,7 @@ class ThreadPool : public ParallelRunner {
   }
 
   const int num_threads_;
+  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;

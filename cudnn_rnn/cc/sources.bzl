@@ -10,6 +10,7 @@ CORE_SOURCES = [
     "core/rnn_config.cc",
     "core/rnn_plan.cc",
     "core/team.cc",
+    "core/team_recruiter.cc",
 ]
 
 CPU_SOURCES = [
@@ -72,6 +73,7 @@ HEADERS = [
     "core/rnn_plan.h",
     "core/status.h",
     "core/team.h",
+    "core/team_recruiter.h",
     "cpu/activations.inc",
     "cpu/amx_tiles.inc",
     "cpu/bfloat16_panels.inc",

@@ -1,6 +1,9 @@
 // Runs every test, or those whose names contain the first argument. Of these, with
 // TEST_TOTAL_SHARDS and TEST_SHARD_INDEX in the environment (Bazel's names), only one shard.
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -14,17 +17,32 @@ int NumberFrom(const char* variable, int otherwise) {
   return value == nullptr ? otherwise : std::atoi(value);
 }
 
+// A last resort, so that a test that hangs is named: a core that is busy with other programs too
+// needs a few minutes for all tests together, with sanitizers.
+constexpr unsigned kMostSeconds = 3600;
+const char* current_test = "no test";
+
+void NameHangingTest(int) {
+  for (const char* text : {"FAILED, hangs: ", current_test, "\n"}) {
+    if (write(STDOUT_FILENO, text, std::strlen(text)) < 0) break;
+  }
+  _exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using cudnn_rnn::testing::Failures;
   const int num_shards = NumberFrom("TEST_TOTAL_SHARDS", 1);
   const int shard = NumberFrom("TEST_SHARD_INDEX", 0);
+  signal(SIGALRM, NameHangingTest);
+  alarm(kMostSeconds);
   int chosen = 0, passed = 0, failed = 0;
   for (const auto& test : cudnn_rnn::testing::Tests()) {
     if (argc > 1 && std::strstr(test.name, argv[1]) == nullptr) continue;
     if (chosen++ % num_shards != shard) continue;
     const int before = Failures();
+    current_test = test.name;
     test.run();
     const bool ok = Failures() == before;
     ++(ok ? passed : failed);

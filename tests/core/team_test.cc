@@ -1,34 +1,24 @@
-// Teams: every item once, phases one after the other, whoever comes and whenever.
+// Teams: every item once, phases one after the other, whatever the runner does with its tasks.
 
 #include "cudnn_rnn/cc/core/team.h"
 
 #include <atomic>
-#include <chrono>
 #include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
+#include "tests/core/unusual_runners.h"
 
 namespace cudnn_rnn {
 namespace {
 
 constexpr int64_t kWorthATeam = int64_t(1) << 40;
-
-// Keeps the tasks until somebody runs them.
-class LateRunner : public ParallelRunner {
- public:
-  explicit LateRunner(int64_t num_threads) : num_threads_(num_threads) {}
-  int64_t num_threads() const override { return num_threads_; }
-  void Schedule(std::function<void()> task) override { tasks_.push_back(std::move(task)); }
-  std::vector<std::function<void()>>& tasks() { return tasks_; }
-
- private:
-  const int64_t num_threads_;
-  std::vector<std::function<void()>> tasks_;
-};
 
 // Phases in which each item needs all of the phase before: item i of phase p sums two items of
 // phase p - 1. Returns false where an item was not computed exactly once or too early.
@@ -44,8 +34,11 @@ bool RunPhases(ParallelRunner* runner, int64_t num_items, int64_t num_phases) {
           values[phase + 1][i] += values[phase][i] + values[phase][other] % 1000 + 1;
         }
       };
-      // Small phases too, which the caller alone computes.
-      member->ForEach(num_items, phase % 5 == 3 ? 1 : kWorthATeam, compute, 1 + phase % 4);
+      if (phase % 5 == 3) {  // by the caller alone
+        member->Once([&] { compute(0, num_items); });
+      } else {
+        member->ForEach(num_items, kWorthATeam, compute, 1 + phase % 4);
+      }
     }
   });
   std::vector<int64_t> expected = values[0];
@@ -70,27 +63,105 @@ TEST(TeamComputesEveryItemOnceAndInOrder) {
 }
 
 TEST(TeamNeedsNobodyBesideTheCaller) {
-  LateRunner runner(4);
+  KeepingRunner runner(4);
   EXPECT(RunPhases(&runner, 50, 20));
-  EXPECT(runner.tasks().size() == 3, runner.tasks().size());
-  // What the tasks point to is gone; they see that they are not wanted any more.
-  for (const auto& task : runner.tasks()) task();
+  // What the tasks were meant for is gone; they see that they are not wanted any more.
+  runner.RunTasks();
+}
+
+TEST(TeamNeedsNoTaskToRun) {
+  DroppingRunner runner(4);
+  EXPECT(RunPhases(&runner, 50, 20));
+}
+
+// As a pool does whose queue is full.
+TEST(TeamDoesNotWaitForItselfWhereTasksRunInsideSchedule) {
+  InlineRunner runner(3);
+  EXPECT(RunPhases(&runner, 50, 200));
+}
+
+TEST(TeamDoesNotWaitForItselfWhereTasksRunTwiceAndDeepInsideSchedule) {
+  RepeatingRunner runner(3);
+  EXPECT(RunPhases(&runner, 50, 200));
+}
+
+// Tasks of one call that run inside another call's Schedule, on the stack of its thread.
+TEST(TeamsDoNotWaitForEachOtherWhereTheirTasksMix) {
+  KeepingRunner runner(3);
+  bool inner = true;
+  int64_t depth = 0;
+  runner.before_schedule = [&] {
+    if (depth == 3) return;
+    ++depth;
+    runner.RunTasks();
+    inner = RunPhases(&runner, 20, 10) && inner;
+    --depth;
+  };
+  EXPECT(RunPhases(&runner, 50, 20));
+  EXPECT(inner);
+}
+
+// Callers that share a pool of few threads with a short queue, which runs what does not fit inside
+// Schedule: as TensorFlow's does, whose queue has 1,024 entries.
+TEST(TeamsOfManyCallersShareAPoolWithAShortQueue) {
+  for (int64_t queue_size : {0, 1, 3}) {
+    BoundedPool pool(/*num_threads=*/2, queue_size);
+    std::vector<std::thread> callers;
+    std::atomic<int64_t> wrong{0};
+    for (int caller = 0; caller < 5; ++caller) {
+      callers.emplace_back([&pool, &wrong, caller] {
+        for (int round = 0; round < 100; ++round) {
+          PoolRunner runner(&pool, 2 + caller % 3);
+          if (!RunPhases(&runner, 1 + 10 * caller, caller == 0 ? 300 : 10)) ++wrong;
+        }
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT(wrong == 0, wrong.load(), " of 500, queue of ", queue_size);
+  }
+}
+
+// However many calls are made while no thread of the pool is free.
+TEST(TeamLeavesFewTasksInTheQueueOfABusyPool) {
+  KeepingRunner runner(4);
+  for (int call = 0; call < 1000; ++call) RunPhases(&runner, 8, 3);
+  EXPECT(runner.num_tasks() <= 4, runner.num_tasks());
+  // They serve a later call.
+  std::atomic<bool> is_computed{false};
+  std::atomic<int64_t> others{0};
+  const std::thread::id caller = std::this_thread::get_id();
+  std::vector<std::thread> threads;
+  RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
+    member->ForEach(2, kWorthATeam, [&](int64_t, int64_t) {
+      if (std::this_thread::get_id() != caller) {
+        ++others;
+        is_computed = true;
+        return;
+      }
+      if (threads.empty()) runner.RunTasksOnThreads(&threads);
+      while (!is_computed) std::this_thread::yield();
+    });
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT(others == 1, others.load());
 }
 
 // Members that arrive in the middle, one while a phase is being computed.
 TEST(TeamTakesInLateMembers) {
-  LateRunner runner(3);
+  KeepingRunner runner(3);
+  runner.patience = std::numeric_limits<int64_t>::max();
   std::vector<std::thread> threads;
-  std::atomic<int64_t> computed{0};
+  std::atomic<int64_t> computed{0}, arrived{0};
   const std::thread::id caller = std::this_thread::get_id();
   constexpr int64_t kPhases = 30, kItems = 6;
   RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
     const bool is_caller = std::this_thread::get_id() == caller;
+    ++arrived;
     for (int64_t phase = 0; phase < kPhases; ++phase) {
       member->ForEach(kItems, kWorthATeam, [&](int64_t begin, int64_t end) {
         if (is_caller && phase == 10 && begin == 0) {
-          for (const auto& task : runner.tasks()) threads.emplace_back(task);
-          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          runner.RunTasksOnThreads(&threads);
+          while (arrived < 3) std::this_thread::yield();
         }
         computed += end - begin;
       });
@@ -102,19 +173,54 @@ TEST(TeamTakesInLateMembers) {
   EXPECT(computed == kPhases * kItems, computed.load());
 }
 
+// While the caller computes alone, the helper's thread becomes free for others; when there is
+// enough to share again, a helper comes back and computes with the caller.
+TEST(TeamGivesAnIdleHelpersThreadBackAndRecruitsAgain) {
+  KeepingRunner runner(2);
+  runner.patience = 0;
+  std::vector<std::thread> threads;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int64_t> helped{0};
+  // Returns when another thread has computed a part of the phase; threads run the tasks.
+  const auto share = [&](TeamMember* member, int64_t expected) {
+    member->ForEach(2, kWorthATeam, [&, expected](int64_t, int64_t) {
+      if (std::this_thread::get_id() != caller) {
+        ++helped;
+        return;
+      }
+      while (helped < expected) {
+        runner.RunTasksOnThreads(&threads);
+        std::this_thread::yield();
+      }
+    });
+  };
+  RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
+    share(member, 1);
+    member->Once([&] {
+      // The threads end, though the call does not.
+      for (std::thread& thread : threads) thread.join();
+      threads.clear();
+    });
+    // The first of these recruits.
+    share(member, 2);
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT(helped >= 2, helped.load());
+}
+
 TEST(TeamIsNotWorthWhileForLittleWork) {
-  LateRunner runner(4);
+  KeepingRunner runner(4);
   int64_t members = 0;
   RunTeam(&runner, 100, [&](TeamMember* member) {
     ++members;
     EXPECT(member->team_size() == 1);
   });
-  EXPECT(members == 1 && runner.tasks().empty());
+  EXPECT(members == 1 && runner.num_tasks() == 0);
 }
 
 // On many cores little work wakes few threads, and a short phase has few slices.
 TEST(TeamIsAsLargeAsTheWorkIsWorth) {
-  LateRunner runner(50);
+  KeepingRunner runner(50);
   int64_t slices = 0;
   RunTeam(&runner, 5 * runner.cycles_worth_waking(), [&](TeamMember* member) {
     EXPECT(member->team_size() == 6, member->team_size());
@@ -125,12 +231,12 @@ TEST(TeamIsAsLargeAsTheWorkIsWorth) {
     member->ForEach(1000, runner.cycles_worth_waiting(), count);
     EXPECT(slices == 6 * Team::kMostSlicesPerMember, slices);
   });
-  EXPECT(runner.tasks().size() == 5, runner.tasks().size());
+  EXPECT(runner.num_tasks() == 5, runner.num_tasks());
 }
 
 // A like phase has the same items on the same member, as long as all are there.
 TEST(TeamKeepsItemsWithTheirMember) {
-  ThreadRunner runner(2);
+  ThreadRunner runner(2, /*cycles_worth_waiting=*/0, std::numeric_limits<int64_t>::max());
   constexpr int64_t kItems = 10, kPhases = 50;
   std::vector<std::vector<std::thread::id>> owners(kPhases, std::vector<std::thread::id>(kItems));
   std::atomic<int64_t> arrived{0};
@@ -151,6 +257,61 @@ TEST(TeamKeepsItemsWithTheirMember) {
   });
   for (int64_t phase = 1; phase < kPhases; ++phase) EXPECT(owners[phase] == owners[0], phase);
   EXPECT(owners[0].front() != owners[0].back());
+}
+
+// Where a program throws.
+enum class Thrower { kCallersSlice, kHelpersSlice, kCaller, kHelper };
+
+// Runs phases, in one of which a member throws, with both members in it. Returns what RunTeam threw.
+std::string RunThrowingPhases(Thrower thrower, int64_t throwing_phase) {
+  ThreadRunner runner(2, /*cycles_worth_waiting=*/0, std::numeric_limits<int64_t>::max());
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int64_t> arrived{0}, present{0};
+  try {
+    RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
+      struct Presence {  // Destroyed when the program is left in whatever way.
+        explicit Presence(std::atomic<int64_t>* count) : count(count) { ++*count; }
+        ~Presence() { --*count; }
+        std::atomic<int64_t>* const count;
+      } presence(&present);
+      const bool is_caller = std::this_thread::get_id() == caller;
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+      for (int64_t phase = 0; phase < 10; ++phase) {
+        const bool throws = phase == throwing_phase;
+        if (throws && thrower == (is_caller ? Thrower::kCaller : Thrower::kHelper)) {
+          throw std::runtime_error("outside of a slice");
+        }
+        member->ForEach(
+            2, kWorthATeam,
+            [&](int64_t, int64_t) {
+              if (throws &&
+                  thrower == (is_caller ? Thrower::kCallersSlice : Thrower::kHelpersSlice)) {
+                throw std::runtime_error("in a slice");
+              }
+            },
+            /*slices_per_member=*/1);
+      }
+    });
+  } catch (const std::runtime_error& error) {
+    EXPECT(present == 0, present.load(), " members are still in the program");
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TeamThrowsWhatAMemberThrowsWhenAllHaveLeft) {
+  for (int64_t phase : {0, 5, 9}) {
+    for (int round = 0; round < 20; ++round) {
+      EXPECT(RunThrowingPhases(Thrower::kCaller, phase) == "outside of a slice", phase);
+      EXPECT(RunThrowingPhases(Thrower::kHelper, phase) == "outside of a slice", phase);
+      // One member may compute both slices of a phase; then the other throws nothing.
+      for (Thrower thrower : {Thrower::kCallersSlice, Thrower::kHelpersSlice}) {
+        const std::string thrown = RunThrowingPhases(thrower, phase);
+        EXPECT(thrown.empty() || thrown == "in a slice", thrown);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #define CUDNN_RNN_TESTS_CORE_THREADS_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/team_recruiter.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
 
 namespace cudnn_rnn {
@@ -17,21 +19,30 @@ namespace cudnn_rnn {
 // A thread for each task; the destructor waits for them all. However little the work, it is shared.
 class ThreadRunner : public ParallelRunner {
  public:
-  // By default everything is shared that can be.
-  explicit ThreadRunner(int64_t num_threads, int64_t cycles_worth_waiting = 0)
-      : num_threads_(num_threads), cycles_worth_waiting_(cycles_worth_waiting) {}
+  // By default everything is shared that can be, and helpers have little patience (nanoseconds), so
+  // that many of them leave and come back.
+  explicit ThreadRunner(int64_t num_threads, int64_t cycles_worth_waiting = 0,
+                        int64_t patience = 100 * 1000)
+      : num_threads_(num_threads),
+        cycles_worth_waiting_(cycles_worth_waiting),
+        patience_(patience) {}
   ~ThreadRunner() override {
     for (std::thread& thread : threads_) thread.join();
   }
 
   int64_t num_threads() const override { return num_threads_; }
   void Schedule(std::function<void()> task) override { threads_.emplace_back(std::move(task)); }
+  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
   int64_t cycles_worth_waking() const override { return 0; }
   int64_t cycles_worth_waiting() const override { return cycles_worth_waiting_; }
+  int64_t serial_patience() const override { return patience_; }
+  int64_t shared_patience() const override { return patience_; }
 
  private:
   const int64_t num_threads_;
   const int64_t cycles_worth_waiting_;
+  const int64_t patience_;
+  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
   std::vector<std::thread> threads_;
 };
 

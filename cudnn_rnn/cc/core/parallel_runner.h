@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace cudnn_rnn {
+
+class TeamRecruiter;
 
 class ParallelRunner {
  public:
@@ -14,14 +17,24 @@ class ParallelRunner {
   // How many threads may work at once, with the calling one; at least 1.
   virtual int64_t num_threads() const = 0;
 
-  // Calls `task` once on another thread, at any time: perhaps long after the work it was meant to
-  // share is done. Not called where num_threads() is 1.
+  // Passes `task` to the threads. They may call it at any time, more than once or never, even
+  // inside Schedule on the calling thread; or destroy it. Not called where num_threads() is 1.
   virtual void Schedule(std::function<void()> task) = 0;
+
+  // The recruiter of these threads: one for all runners of a thread pool. Not called where
+  // num_threads() is 1.
+  virtual std::shared_ptr<TeamRecruiter> recruiter() = 0;
 
   // Processor cycles of work that are worth waking other threads for; and, once these work
   // together, worth waiting for one another.
   virtual int64_t cycles_worth_waking() const { return 30000; }
   virtual int64_t cycles_worth_waiting() const { return 4000; }
+
+  // Nanoseconds without work after which a helper gives its thread back. While the caller computes
+  // alone: about what it costs to wake a thread. While others compute slices of a shared phase:
+  // more than a slice that takes a little longer, since the next phase is probably shared too.
+  virtual int64_t serial_patience() const { return 50 * 1000; }
+  virtual int64_t shared_patience() const { return 1000 * 1000; }
 };
 
 // Everything on the calling thread.
@@ -29,6 +42,7 @@ class SerialRunner : public ParallelRunner {
  public:
   int64_t num_threads() const override { return 1; }
   void Schedule(std::function<void()>) override {}
+  std::shared_ptr<TeamRecruiter> recruiter() override { return nullptr; }
 };
 
 }  // namespace cudnn_rnn

@@ -1,12 +1,9 @@
 #include "cudnn_rnn/cc/core/team.h"
 
-#include <chrono>
 #include <thread>
 
 namespace cudnn_rnn {
 namespace {
-
-constexpr int64_t kMostMembers = 64;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -14,66 +11,119 @@ inline void Pause() {
 #endif
 }
 
-// Waits for something that other threads bring about: at first within nanoseconds, then leaving
-// the core to others, and at last (some milliseconds) without keeping one busy.
-class Patience {
- public:
-  void Wait() {
-    constexpr int kPauses = 4000, kYields = 2000;
-    ++waits_;
-    if (waits_ <= kPauses) {
-      Pause();
-    } else if (waits_ <= kPauses + kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
-  }
-
- private:
-  int waits_ = 0;
-};
-
 }  // namespace
 
+constexpr int64_t Team::kMostMembers;
 constexpr int64_t Team::kMostSlicesPerMember;
 constexpr int64_t TeamMember::kManyCycles;
 
+void Patience::Wait() {
+  constexpr int64_t kPauses = 4000, kYields = 2000;
+  ++num_waits_;
+  if (num_waits_ <= kPauses) {
+    Pause();
+  } else if (num_waits_ <= kPauses + kYields) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+bool Patience::IsOver(int64_t nanoseconds) {
+  constexpr int64_t kWaitsPerReading = 32;  // Reading the clock takes as long as some pauses.
+  if (num_waits_ == 0 || num_waits_ % kWaitsPerReading != 0) return false;
+  const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
+  if (num_waits_ == kWaitsPerReading) start_ = now;
+  return now - start_ > std::chrono::nanoseconds(nanoseconds);
+}
+
+Team::Team(ParallelRunner* runner, int64_t size, const Program& program)
+    : runner_(runner),
+      recruiter_(runner->recruiter()),
+      size_(size),
+      program_(program),
+      cycles_worth_waking_(runner->cycles_worth_waking()),
+      cycles_worth_waiting_(runner->cycles_worth_waiting()),
+      serial_patience_(runner->serial_patience()),
+      shared_patience_(runner->shared_patience()),
+      claims_(static_cast<size_t>(size * kMostSlicesPerMember)) {
+  recruiter_->Open(this);
+}
+
+Team::~Team() { Close(); }
+
+void Team::Run() {
+  Recruit();
+  TeamMember caller(this, 0);
+  program_(&caller);
+  Close();
+  if (has_failed()) RethrowFailure();
+}
+
 void Team::Close() {
-  closed_.store(true);
+  recruiter_->Close(this);
+  is_closed_.store(true, std::memory_order_release);
   Patience patience;
-  while (active_.load() > 0) patience.Wait();
+  while (num_helpers() > 0) patience.Wait();
 }
 
-void TeamMember::Wait() const {
-  Patience patience;
-  while (!team_->HasDone(target_)) patience.Wait();
+void Team::RethrowFailure() const { std::rethrow_exception(failure_); }
+
+int64_t Team::AddHelper() {
+  int64_t index = 1;
+  while ((helper_indices_ >> index & 1) != 0) ++index;
+  helper_indices_ |= uint64_t(1) << index;
+  num_helpers_.fetch_add(1, std::memory_order_relaxed);
+  return index;
 }
 
-void RunTeam(ParallelRunner* runner, int64_t cost,
-             const std::function<void(TeamMember*)>& program) {
+void Team::RemoveHelper(int64_t index) {
+  helper_indices_ &= ~(uint64_t(1) << index);
+  num_helpers_.fetch_sub(1, std::memory_order_release);
+}
+
+void Team::Help(int64_t index) noexcept {
+  TeamMember helper(this, index);
+  try {
+    program_(&helper);
+  } catch (...) {
+    if (is_failing_.exchange(true)) return;
+    failure_ = std::current_exception();
+    has_failed_.store(true, std::memory_order_release);
+  }
+}
+
+void TeamMember::WaitAsCaller() const {
+  Patience patience;
+  while (!team_->HasDone(target_)) {
+    // The slice of a helper that failed is never done.
+    if (team_->has_failed()) team_->RethrowFailure();
+    patience.Wait();
+  }
+}
+
+void TeamMember::WaitAsHelper(int64_t patience) {
+  while (!team_->HasDone(target_)) {
+    if (team_->is_closed() || patience_.IsOver(patience)) {
+      has_left_ = true;
+      return;
+    }
+    patience_.Wait();
+  }
+}
+
+void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program) {
   // On a machine with many cores, no more than the work is worth waking.
   const int64_t wake_cost = runner->cycles_worth_waking();
-  const int64_t affordable = wake_cost == 0 ? kMostMembers : 1 + cost / wake_cost;
-  const int64_t size = std::min({runner->num_threads(), kMostMembers, affordable});
+  const int64_t affordable = wake_cost == 0 ? Team::kMostMembers : 1 + cost / wake_cost;
+  const int64_t size = std::min({runner->num_threads(), Team::kMostMembers, affordable});
   if (size <= 1) {
     TeamMember alone;
     program(&alone);
     return;
   }
-  const std::shared_ptr<Team> team = std::make_shared<Team>(size, runner->cycles_worth_waiting());
-  const auto* const shared_program = &program;
-  for (int64_t index = 1; index < size; ++index) {
-    runner->Schedule([team, index, shared_program] {
-      if (!team->Enter()) return;
-      TeamMember member(team.get(), index);
-      (*shared_program)(&member);
-      team->Leave();
-    });
-  }
-  TeamMember caller(team.get(), 0);
-  program(&caller);
-  team->Close();
+  Team team(runner, size, program);
+  team.Run();
 }
 
 }  // namespace cudnn_rnn

@@ -26,7 +26,9 @@ void Engine<T>::RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_st
                          TeamMember* member) const {
   const int64_t cost = StepCost(batch_size_, units_, depth);
   if (member->Shares(cost * directions_) && member->team_size() > directions_) {
-    for (int64_t i = 0; i < num_steps; ++i) run_step(i, 0, directions_, member);
+    for (int64_t i = 0; i < num_steps && !member->has_left(); ++i) {
+      run_step(i, 0, directions_, member);
+    }
     return;
   }
   // A direction for each member needs no barrier at all.

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+
+#include "cudnn_rnn/cc/core/team_recruiter.h"
 
 namespace cudnn_rnn {
 
@@ -29,6 +33,25 @@ IntraOpRunner::IntraOpRunner(OpKernelContext* context)
 int64_t IntraOpRunner::num_threads() const { return pool_ == nullptr ? 1 : pool_->NumThreads(); }
 
 void IntraOpRunner::Schedule(std::function<void()> task) { pool_->Schedule(std::move(task)); }
+
+std::shared_ptr<TeamRecruiter> IntraOpRunner::recruiter() {
+  // Calls and their tasks own the recruiters. A pool that was destroyed has neither, so another
+  // pool at its address gets a recruiter of its own.
+  static std::mutex* const mutex = new std::mutex();
+  static auto* const recruiters = new std::unordered_map<const void*, std::weak_ptr<TeamRecruiter>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  const auto found = recruiters->find(pool_);
+  if (found != recruiters->end()) {
+    if (std::shared_ptr<TeamRecruiter> recruiter = found->second.lock()) return recruiter;
+  } else {
+    for (auto entry = recruiters->begin(); entry != recruiters->end();) {
+      entry = entry->second.expired() ? recruiters->erase(entry) : std::next(entry);
+    }
+  }
+  const auto created = std::make_shared<TeamRecruiter>();
+  (*recruiters)[pool_] = created;
+  return created;
+}
 
 TfStatus ReadDataType(OpKernelConstruction* context, DataType* data_type) {
   ::tensorflow::DataType type;

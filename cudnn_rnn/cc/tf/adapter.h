@@ -2,6 +2,7 @@
 #ifndef CUDNN_RNN_CC_TF_ADAPTER_H_
 #define CUDNN_RNN_CC_TF_ADAPTER_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ class IntraOpRunner : public ParallelRunner {
   explicit IntraOpRunner(::tensorflow::OpKernelContext* context);
   int64_t num_threads() const override;
   void Schedule(std::function<void()> task) override;
+  std::shared_ptr<TeamRecruiter> recruiter() override;
 
  private:
   ::tensorflow::thread::ThreadPool* const pool_;

@@ -1,0 +1,103 @@
+#include "cudnn_rnn/cc/core/team_recruiter.h"
+
+#include <algorithm>
+
+#include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/team.h"
+
+namespace cudnn_rnn {
+namespace {
+
+// Whether this thread is inside a call of ParallelRunner::Schedule. A pool with a full queue runs
+// the task there; the thread then has work of its own, and must not help another team first.
+thread_local bool is_scheduling = false;
+
+class SchedulingScope {
+ public:
+  SchedulingScope() : outer_(is_scheduling) { is_scheduling = true; }
+  ~SchedulingScope() { is_scheduling = outer_; }
+
+ private:
+  const bool outer_;
+};
+
+}  // namespace
+
+// Counts itself as waiting from its construction to its start. A pool may also destroy it unused.
+class TeamRecruiter::Task {
+ public:
+  explicit Task(std::shared_ptr<TeamRecruiter> recruiter) : recruiter_(std::move(recruiter)) {
+    ++recruiter_->num_waiting_tasks_;
+  }
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  ~Task() { Start(); }
+
+  void Run() {
+    if (Start() && !is_scheduling) recruiter_->RunTask();
+  }
+
+ private:
+  // True for the first caller.
+  bool Start() {
+    if (started_.exchange(true)) return false;
+    --recruiter_->num_waiting_tasks_;
+    return true;
+  }
+
+  const std::shared_ptr<TeamRecruiter> recruiter_;
+  std::atomic<bool> started_{false};
+};
+
+void TeamRecruiter::Open(Team* team) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  open_teams_.push_back(team);
+}
+
+void TeamRecruiter::Recruit(ParallelRunner* runner) {
+  int64_t num_vacancies = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const Team* team : open_teams_) num_vacancies += team->num_vacancies();
+  }
+  // Counted once, before the loop: a runner that runs each task at once leaves none waiting.
+  const int64_t num_tasks =
+      std::min(num_vacancies, runner->num_threads()) - num_waiting_tasks_.load();
+  const SchedulingScope scope;
+  try {
+    for (int64_t i = 0; i < num_tasks; ++i) {
+      const auto task = std::make_shared<Task>(shared_from_this());
+      runner->Schedule([task] { task->Run(); });
+    }
+  } catch (...) {
+    // No memory for a task, or the pool refuses it: the work is done by those who are there.
+  }
+}
+
+void TeamRecruiter::Close(Team* team) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find(open_teams_.begin(), open_teams_.end(), team);
+  if (found != open_teams_.end()) open_teams_.erase(found);
+}
+
+Team* TeamRecruiter::Join(int64_t* index) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Team* neediest = nullptr;
+  for (Team* team : open_teams_) {
+    if (team->num_vacancies() == 0) continue;
+    if (neediest == nullptr || team->num_helpers() < neediest->num_helpers()) neediest = team;
+  }
+  if (neediest != nullptr) *index = neediest->AddHelper();
+  return neediest;
+}
+
+void TeamRecruiter::RunTask() {
+  int64_t index = 0;
+  Team* const team = Join(&index);
+  if (team == nullptr) return;
+  team->Help(index);
+  std::lock_guard<std::mutex> lock(mutex_);
+  team->RemoveHelper(index);  // The team may be gone from here on.
+}
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,166 @@
+// Runners that do with their tasks what a thread pool may do too, but seldom does.
+#ifndef CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
+#define CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/parallel_runner.h"
+#include "cudnn_rnn/cc/core/team_recruiter.h"
+
+namespace cudnn_rnn {
+
+// Has a recruiter of its own, and the usual costs.
+class UnusualRunner : public ParallelRunner {
+ public:
+  explicit UnusualRunner(int64_t num_threads) : num_threads_(num_threads) {}
+  int64_t num_threads() const override { return num_threads_; }
+  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
+
+ private:
+  const int64_t num_threads_;
+  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
+};
+
+// Never calls a task.
+class DroppingRunner : public UnusualRunner {
+ public:
+  using UnusualRunner::UnusualRunner;
+  void Schedule(std::function<void()>) override {}
+};
+
+// Calls each task at once.
+class InlineRunner : public UnusualRunner {
+ public:
+  using UnusualRunner::UnusualRunner;
+  void Schedule(std::function<void()> task) override { task(); }
+};
+
+// Calls each task four times, two calls of Schedule further down the stack.
+class RepeatingRunner : public UnusualRunner {
+ public:
+  using UnusualRunner::UnusualRunner;
+  void Schedule(std::function<void()> task) override {
+    if (depth_ == 2) return task();
+    ++depth_;
+    Schedule(task);
+    Schedule(task);
+    --depth_;
+  }
+
+ private:
+  int depth_ = 0;
+};
+
+// Keeps the tasks until it is told to run them. For one calling thread.
+class KeepingRunner : public UnusualRunner {
+ public:
+  using UnusualRunner::UnusualRunner;
+  void Schedule(std::function<void()> task) override {
+    tasks_.push_back(std::move(task));
+    if (before_schedule) before_schedule();
+  }
+  int64_t serial_patience() const override {
+    return patience < 0 ? UnusualRunner::serial_patience() : patience;
+  }
+  int64_t shared_patience() const override {
+    return patience < 0 ? UnusualRunner::shared_patience() : patience;
+  }
+
+  size_t num_tasks() const { return tasks_.size(); }
+  void RunTasks() {
+    for (const std::function<void()>& task : TakeTasks()) task();
+  }
+  void RunTasksOnThreads(std::vector<std::thread>* threads) {
+    for (std::function<void()>& task : TakeTasks()) threads->emplace_back(std::move(task));
+  }
+
+  std::function<void()> before_schedule;  // on the calling thread
+  int64_t patience = -1;                  // of helpers in all phases; negative: the usual ones
+
+ private:
+  std::vector<std::function<void()>> TakeTasks() {
+    std::vector<std::function<void()>> tasks;
+    tasks.swap(tasks_);
+    return tasks;
+  }
+
+  std::vector<std::function<void()>> tasks_;
+};
+
+// Threads with a queue of bounded length. A task that does not fit runs inside Schedule.
+class BoundedPool {
+ public:
+  BoundedPool(int num_threads, size_t queue_size) : queue_size_(queue_size) {
+    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Serve(); });
+  }
+  ~BoundedPool() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stops_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  const std::shared_ptr<TeamRecruiter>& recruiter() const { return recruiter_; }
+
+  void Schedule(std::function<void()> task) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (tasks_.size() < queue_size_) {
+        tasks_.push_back(std::move(task));
+        wake_.notify_one();
+        return;
+      }
+    }
+    task();
+  }
+
+ private:
+  void Serve() {
+    for (;;) {
+      std::function<void()> task;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_.wait(lock, [this] { return stops_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+    }
+  }
+
+  const size_t queue_size_;
+  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool stops_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// A call's way to a pool, where everything is worth sharing.
+class PoolRunner : public ParallelRunner {
+ public:
+  PoolRunner(BoundedPool* pool, int64_t num_threads) : pool_(pool), num_threads_(num_threads) {}
+  int64_t num_threads() const override { return num_threads_; }
+  void Schedule(std::function<void()> task) override { pool_->Schedule(std::move(task)); }
+  std::shared_ptr<TeamRecruiter> recruiter() override { return pool_->recruiter(); }
+  int64_t cycles_worth_waking() const override { return 0; }
+  int64_t cycles_worth_waiting() const override { return 0; }
+
+ private:
+  BoundedPool* const pool_;
+  const int64_t num_threads_;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
