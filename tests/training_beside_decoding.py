@@ -1,8 +1,8 @@
-"""Sessions that train and decode loops in one process, with few threads for all of them.
+"""Sessions that train or multiply, and decode loops, in one process with few threads for all.
 
-Training keeps the threads of the intra-op pool busy while a decode loop asks for their help in
-every step: the arrangement in which a call once waited for itself. Prints a line for each loop and
-one at the end; `test_teams_under_load.py` runs a short form.
+Training and large products keep the threads of the intra-op pool busy while a decode loop asks for
+their help in every step: the arrangement in which a call once waited for itself. Prints a line for
+each loop and one at the end; `test_teams_under_load.py` runs a short form.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import cudnn_rnn  # noqa: E402
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainers", type=int, default=3, help="sessions that train (default 3)")
+    parser.add_argument("--multipliers", type=int, default=0, help="sessions that multiply")
     parser.add_argument("--decoders", type=int, default=2, help="decode loops (default 2)")
     parser.add_argument("--threads", type=int, default=2, help="intra-op threads (default 2)")
     parser.add_argument("--layers", type=int, default=4, help="layers that train (default 4)")
@@ -33,8 +34,23 @@ def parse_arguments(arguments):
     return parser.parse_args(arguments)
 
 
-class Trainer:
-    """One session with an LSTM that trains (batch 64, 50 steps) until it is told to stop."""
+class Worker:
+    """One session that runs one op until it is told to stop."""
+
+    def __init__(self, operation, config):
+        self._operation = operation
+        self._session = tf.Session(config=config)
+        self._session.run(tf.global_variables_initializer())
+        self.num_steps = 0
+
+    def run(self, stopping):
+        while not stopping.is_set():
+            self._session.run(self._operation)
+            self.num_steps += 1
+
+
+class Trainer(Worker):
+    """An LSTM that trains, batch 64, 50 steps."""
 
     def __init__(self, arguments, config):
         batch, steps, units = 64, 50, arguments.units
@@ -44,15 +60,16 @@ class Trainer:
             state = tf.zeros([arguments.layers, batch, units])
             outputs = lstm(tf.ones([steps, batch, units]), state, state, params, True)[0]
             loss = tf.reduce_mean(tf.square(outputs - 0.5))
-            self._train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-            self._session = tf.Session(config=config)
-            self._session.run(tf.global_variables_initializer())
-        self.num_steps = 0
+            super().__init__(tf.train.GradientDescentOptimizer(0.1).minimize(loss), config)
 
-    def run(self, stopping):
-        while not stopping.is_set():
-            self._session.run(self._train)
-            self.num_steps += 1
+
+class Multiplier(Worker):
+    """A product of large matrices, which TensorFlow divides among all threads of its pool."""
+
+    def __init__(self, config):
+        with tf.Graph().as_default():
+            factors = tf.get_variable("factors", initializer=tf.ones([4096, 4096]))
+            super().__init__(tf.linalg.matmul(factors, factors)[0, 0], config)
 
 
 class Decoder:
@@ -93,6 +110,7 @@ def main(arguments):
     arguments = parse_arguments(arguments)
     config = tf.ConfigProto(intra_op_parallelism_threads=arguments.threads)
     trainers = [Trainer(arguments, config) for _ in range(arguments.trainers)]
+    multipliers = [Multiplier(config) for _ in range(arguments.multipliers)]
     decoders = [Decoder(arguments, config) for _ in range(arguments.decoders)]
     alone = [decoder.run() for decoder in decoders]
     print("alone: %s s" % ["%.2f" % decoder.seconds[0] for decoder in decoders], flush=True)
@@ -111,7 +129,9 @@ def main(arguments):
             print("decoder %d, loop %d: %.1f s" % (index, done, decoders[index].seconds[-1]))
             sys.stdout.flush()
 
-    training = [threading.Thread(target=trainer.run, args=(stopping,)) for trainer in trainers]
+    training = [
+        threading.Thread(target=worker.run, args=(stopping,)) for worker in trainers + multipliers
+    ]
     decoding = [threading.Thread(target=decode, args=(i,)) for i in range(len(decoders))]
     for thread in training + decoding:
         thread.start()
