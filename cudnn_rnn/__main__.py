@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from cudnn_rnn import doctor, run_command
+from cudnn_rnn._version import __version__
 
 _DESCRIPTION = """\
 Tools for cudnn_rnn, tf.contrib.cudnn_rnn for today's TensorFlow.
@@ -22,8 +23,9 @@ def main(arguments=None):
         prog="python -m cudnn_rnn",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="python -m cudnn_rnn COMMAND ...",
+        usage="python -m cudnn_rnn [--help | --version | COMMAND ...]",
     )
+    parser.add_argument("--version", action="version", version="cudnn_rnn " + __version__)
     commands = parser.add_subparsers(dest="command", help=argparse.SUPPRESS)
     doctor.add_arguments(commands.add_parser("doctor", add_help=True))
     run_parser = commands.add_parser("run", add_help=True)

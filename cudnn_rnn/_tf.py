@@ -117,10 +117,14 @@ def objects_to_restore(restorer):
 
 
 def native_rnn_cell_module():
-    """Returns `tf.nn.rnn_cell` where it can be used, else None (TensorFlow with Keras 3)."""
+    """Returns `tf.nn.rnn_cell` where it can be used, else None; this may import Keras.
+
+    With Keras 3 the module exists and its members raise `AttributeError`. TensorFlow 2 takes them
+    from Keras, and raises whatever a Keras that is missing or broken raises.
+    """
     try:
-        tf.nn.rnn_cell.RNNCell  # noqa: B018 - with Keras 3 the module exists, its members raise.
-    except AttributeError:
+        tf.nn.rnn_cell.RNNCell  # noqa: B018
+    except Exception:
         return None
     return tf.nn.rnn_cell
 

@@ -12,13 +12,12 @@ package of `tf.contrib` is replaced. `uninstall()` undoes either.
 
 import importlib
 import importlib.machinery
-import re
 import sys
 import types
 
 import tensorflow
 
-from cudnn_rnn import releases
+from cudnn_rnn import release_numbers, releases
 
 __all__ = ["install", "uninstall"]
 
@@ -53,7 +52,7 @@ def install(version="1.15"):
       TypeError: `version` is not a string.
       ValueError: there was no such release.
     """
-    minor = _minor(version)
+    minor = release_numbers.minor_of(version)
     modules = _make_modules(releases.namespaces(minor), "1.%d" % minor)
     uninstall()
     contrib_modules = _existing_contrib() or _install_contrib()
@@ -69,22 +68,6 @@ def uninstall():
     """Undoes `install`: `tf.contrib.cudnn_rnn` is what it was before, or is gone."""
     while _undo:
         _undo.pop()()
-
-
-def _minor(version):
-    """Returns the second number of a version, an int."""
-    if not isinstance(version, str):
-        raise TypeError(
-            'version must be a string like "1.15", but is %r of type %s.'
-            % (version, type(version).__name__)
-        )
-    match = re.match(r"1\.(\d{1,2})(\.\w+|-\w+|rc\d+)*$", version)
-    if not match or int(match.group(1)) > releases.LAST_RELEASE:
-        raise ValueError(
-            'version must be a release of TensorFlow from "1.0" to "1.%d", but is %r.'
-            % (releases.LAST_RELEASE, version)
-        )
-    return int(match.group(1))
 
 
 def _is_of_package(name):

@@ -318,32 +318,3 @@ def add_arguments(parser):
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-
-
-def main(arguments=None):
-    """Runs `doctor` on its arguments (those of the process if None); returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m cudnn_rnn doctor")
-    add_arguments(parser)
-    parser.parse_args(arguments)
-    return Doctor().examine()
-
-
-def is_asked_for():
-    """Tells whether this process is `python -m cudnn_rnn doctor`, at its import of the package.
-
-    Python imports a package before its `__main__`, so where the package does not import, only the
-    package itself can let the doctor in. The importer is then runpy, and nobody else.
-    """
-    if sys.argv[:2] != ["-m", "doctor"]:
-        return False
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != "cudnn_rnn" and name.split(".")[0] != "importlib":
-            return name == "runpy"
-        frame = frame.f_back
-    return False
-
-
-if __name__ == "__main__":
-    sys.exit(main())

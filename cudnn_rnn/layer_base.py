@@ -7,9 +7,8 @@ there this module brings a small one with the same names, scopes and attributes.
 import contextlib
 
 from cudnn_rnn._tf import IS_TENSORFLOW_1, tf, without_autograph
-from cudnn_rnn.layer_record import LayerRecord
+from cudnn_rnn.layer_record import LayerRecord, snake_case
 from cudnn_rnn.restoring import variable_name
-from cudnn_rnn.rnn_cell_base import snake_case
 
 
 class _BareLayer(LayerRecord):

@@ -5,11 +5,18 @@ losses, updates, inputs and outputs of its calls, copies.
 """
 
 import copy
+import re
 
 import numpy as np
 
 from cudnn_rnn._tf import tf
 from cudnn_rnn.arguments import shape_text
+
+
+def snake_case(name):
+    """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
+    words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
+    return "_".join(words).lower()
 
 
 class LayerRecord(tf.Module):

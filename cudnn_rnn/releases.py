@@ -13,8 +13,6 @@ from cudnn_rnn import canonical, config, cudnn_rnn_ops, layers, models
 from cudnn_rnn._tf import tf
 from cudnn_rnn.arguments import as_tensors, check_shape
 
-LAST_RELEASE = 15
-
 # Where this library has the names that are in neither of the modules above; see `_find`.
 _MODULES = ("compatible_cells", "opaque_saveable", "params_format", "saveable")
 

@@ -9,16 +9,9 @@ this module brings small ones that `tf.compat.v1.nn.dynamic_rnn`, `bidirectional
 import collections
 import contextlib
 import numbers
-import re
 
 from cudnn_rnn._tf import native_rnn_cell_module, tf
-from cudnn_rnn.layer_record import LayerRecord
-
-
-def snake_case(name):
-    """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
-    words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
-    return "_".join(words).lower()
+from cudnn_rnn.layer_record import LayerRecord, snake_case
 
 
 class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):

@@ -9,6 +9,8 @@ import runpy
 import sys
 import types
 
+from cudnn_rnn import release_numbers
+
 DESCRIPTION = """\
 Runs a Python program, unchanged, with tf.contrib.cudnn_rnn in place.
 
@@ -29,6 +31,8 @@ _HINT = """\
 python -m cudnn_rnn run: this is TensorFlow %s, whose `tensorflow` is not that of TensorFlow 1. If \
 the program is written for TensorFlow 1, run it with
     python -m cudnn_rnn run --tf1 ..."""
+
+_ADVICE = "`python -m cudnn_rnn doctor` says what is installed here and what works."
 
 
 def add_arguments(parser):
@@ -72,15 +76,22 @@ def arguments_of_program(all_arguments, parsed):
 
 
 def run(options, parser):
-    """Runs the program; returns 0. What it raises, `SystemExit` too, goes through."""
-    from cudnn_rnn import contrib
+    """Runs the program; returns the exit status.
 
+    What the program raises, `SystemExit` too, goes through.
+    """
     try:
-        contrib.install(options.tf_contrib_version)
+        release_numbers.minor_of(options.tf_contrib_version)
     except ValueError as error:
         parser.error("--tf-contrib-version: %s" % error)
     if not options.is_module and not os.path.exists(options.program):
         parser.error("there is no file %s" % options.program)
+    try:
+        _load_package()
+    except ImportError as error:
+        print("python -m cudnn_rnn run: %s\n%s" % (error, _ADVICE), file=sys.stderr)
+        return 1
+    importlib.import_module("cudnn_rnn.contrib").install(options.tf_contrib_version)
     if options.tf1:
         use_tensorflow_1_api()
     sys.excepthook = _hook_for_the_program(sys.excepthook)
@@ -89,6 +100,13 @@ def run(options, parser):
     else:
         _run_path(options.program, options.arguments)
     return 0
+
+
+def _load_package():
+    """Makes `cudnn_rnn` what `import cudnn_rnn` gives a program; see `command_line.py`."""
+    package = sys.modules["cudnn_rnn"]
+    if not hasattr(package, "load_library"):
+        importlib.reload(package)
 
 
 def _hook_for_the_program(excepthook):

@@ -1,0 +1,117 @@
+"""`python -m cudnn_rnn`: what it answers without TensorFlow, and when the package is light."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import cudnn_rnn
+from cudnn_rnn import command_line
+
+PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
+# Each list is one command; the status is argparse's: 0 after an answer, 2 after wrong usage.
+COMMANDS = [
+    (["--help"], 0, ["doctor", "run", "--version"]),
+    (["-h"], 0, ["doctor", "run"]),
+    (["--version"], 0, ["cudnn_rnn " + cudnn_rnn.__version__]),
+    ([], 2, ["doctor", "run"]),
+    (["patient"], 2, ["doctor", "run"]),
+    (["--no-such-option"], 2, ["--no-such-option"]),
+    (["doctor", "--help"], 0, ["exit status"]),
+    (["doctor", "now"], 2, ["now"]),
+    (["run", "--help"], 0, ["--tf-contrib-version", "--tf1"]),
+    (["run"], 2, ["SCRIPT or MODULE"]),
+    (["run", "no_such_file.py"], 2, ["there is no file no_such_file.py"]),
+    (["run", "--tf-contrib-version", "2.1", "x.py"], 2, ['from "1.0" to "1.15"']),
+]
+
+
+@pytest.fixture
+def without_tensorflow(tmp_path):
+    """A folder that has a `tensorflow` which cannot be imported."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('no TensorFlow today')")
+    return tmp_path
+
+
+def run(folder, *command):
+    """Runs python in `folder`; returns (status, all that it printed)."""
+    process = subprocess.run(
+        [sys.executable] + list(command),
+        cwd=str(folder),
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(folder), PACKAGE_FOLDER])),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    return process.returncode, process.stdout
+
+
+@pytest.mark.parametrize("arguments, expected, parts", COMMANDS)
+def test_answers_without_tensorflow(without_tensorflow, arguments, expected, parts):
+    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", *arguments)
+    assert status == expected, printed
+    assert "Traceback" not in printed and "no TensorFlow today" not in printed
+    for part in parts:
+        assert part in printed
+
+
+@pytest.mark.parametrize(
+    "options", [["-mcudnn_rnn"], ["-W", "ignore", "-Bm", "cudnn_rnn"], ["-m", "cudnn_rnn.__main__"]]
+)
+def test_other_spellings_of_the_command(without_tensorflow, options):
+    status, printed = run(without_tensorflow, *(options + ["--version"]))
+    assert (status, printed) == (0, "cudnn_rnn %s\n" % cudnn_rnn.__version__)
+
+
+def test_a_program_that_cannot_get_the_package_is_told_so(without_tensorflow):
+    (without_tensorflow / "program.py").write_text("print('it ran')")
+    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", "run", "program.py")
+    assert status == 1
+    assert "no TensorFlow today" in printed and "cudnn_rnn doctor" in printed
+    assert "Traceback" not in printed and "it ran" not in printed
+
+
+@pytest.mark.parametrize("command", [["-c", "import cudnn_rnn"], ["-m", "other", "cudnn_rnn"]])
+def test_an_import_raises_what_is_wrong(without_tensorflow, command):
+    (without_tensorflow / "other").mkdir()
+    (without_tensorflow / "other" / "__init__.py").write_text("import cudnn_rnn")
+    (without_tensorflow / "other" / "__main__.py").write_text("print('it ran')")
+    status, printed = run(without_tensorflow, *command)
+    assert status == 1
+    assert "ImportError" in printed and "no TensorFlow today" in printed and "it ran" not in printed
+
+
+def test_a_program_has_the_whole_package(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import cudnn_rnn\n"
+        "missing = [name for name in cudnn_rnn.__all__ if not hasattr(cudnn_rnn, name)]\n"
+        "assert not missing and 'CudnnLSTM' in cudnn_rnn.__all__, missing\n"
+        "from tensorflow.python.framework import kernels\n"
+        "assert kernels.get_registered_kernels_for_op('CudnnRNNParamsSize').kernel\n"
+        "print('it ran')\n"
+    )
+    status, printed = run(tmp_path, "-m", "cudnn_rnn", "run", "program.py")
+    assert status == 0, printed
+    assert "it ran" in printed
+
+
+@pytest.mark.parametrize(
+    "argv, arguments, expected",
+    [
+        (["-m"], ["python", "-m", "cudnn_rnn"], True),
+        (["-m", "-m", "x"], ["python", "-W", "ignore", "-m", "cudnn_rnn", "-m", "x"], True),
+        (["-m", "cudnn_rnn"], ["python", "-m", "other", "cudnn_rnn"], False),
+        (["-m"], ["python", "-m", "other_cudnn_rnn"], False),
+        (["-m"], ["python", "-m", "cudnn_rnn.layers"], False),
+        (["/folder/__main__.py"], ["python", "-m", "cudnn_rnn"], False),
+        (["-c"], ["python", "-c", "import cudnn_rnn"], False),
+        (["-m"], [], False),
+        ([], [], False),
+    ],
+)
+def test_when_python_looks_for_the_command(monkeypatch, argv, arguments, expected):
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(command_line, "_arguments_of_process", lambda: arguments)
+    assert command_line.is_being_located() is expected
