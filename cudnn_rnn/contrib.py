@@ -6,8 +6,9 @@
     from tensorflow.contrib.cudnn_rnn import CudnnLSTM
     from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
 
-TensorFlow 2 has no `tf.contrib`, so it gets one with this package only. In TensorFlow 1.15 this one
-package of `tf.contrib` is replaced. `uninstall()` undoes either.
+TensorFlow 2 has no `tf.contrib`, so it gets one, with this package and the parts in
+`contrib_parts.py`. In TensorFlow 1.15 this one package of `tf.contrib` is replaced. `uninstall()`
+undoes either.
 """
 
 import importlib
@@ -17,21 +18,13 @@ import types
 
 import tensorflow
 
-from cudnn_rnn import release_numbers, releases
+from cudnn_rnn import contrib_parts, release_numbers, releases
 
 __all__ = ["install", "uninstall"]
 
-_CONTRIB = "tensorflow.contrib"
+_CONTRIB = contrib_parts.CONTRIB
 _PACKAGE = _CONTRIB + ".cudnn_rnn"
 _IS_TENSORFLOW_1 = tensorflow.version.VERSION.startswith("1.")
-
-# Where programs that use this library find what they often need besides.
-_ELSEWHERE = {
-    "rnn": "LSTMStateTuple, MultiRNNCell, BasicRNNCell and stack_bidirectional_dynamic_rnn are in "
-    "cudnn_rnn.",
-    "layers": "The package tf_slim has tf.contrib.layers, as tf_slim.layers.",
-    "slim": "The package tf_slim is what tf.contrib.slim was.",
-}
 
 _ABSENT = object()
 _undo = []  # functions that undo an installation, the first one last
@@ -44,6 +37,10 @@ def install(version="1.15"):
     `python.ops.cudnn_rnn_ops` and (from 1.4) `python.layers.cudnn_rnn` give this library's classes
     and functions, with the names, defaults and arguments of that release. What was imported before
     stays what it was. A later call for another release replaces the earlier one.
+
+    TensorFlow 2 also gets `tf.contrib.rnn`, with the names that have an equivalent, and, if the
+    package tf_slim is installed, `tf.contrib.layers` and `tf.contrib.slim`. What is missing raises
+    `AttributeError` or `ImportError` with the reason.
 
     Args:
       version: str, a release from "1.0" to "1.15"; a third number does not matter.
@@ -131,43 +128,25 @@ def _tensorflow_modules():
 
 def _install_contrib():
     """Makes a `tf.contrib` where there is none; returns it in a list."""
-    contrib = _make_module(_CONTRIB, True, "tf.contrib of the library cudnn_rnn, and no more.")
-
-    def missing(name):
-        raise AttributeError(
-            "module %r has no attribute %r: %s" % (_CONTRIB, name, _why_missing(name))
-        )
-
-    contrib.__getattr__ = missing
+    contrib = _make_module(_CONTRIB, True, "tf.contrib, as far as the library cudnn_rnn has it.")
+    contrib.__getattr__ = contrib_parts.part
     _set_module(_CONTRIB, contrib)
-    finder = _FinderOfTheRest()
-    sys.meta_path.append(finder)
+    _undo.append(_forget_parts)
+    finder = contrib_parts.Finder()
+    # First, as the modules of a package that took over a part are not to be found by its folder.
+    sys.meta_path.insert(0, finder)
     _undo.append(lambda: sys.meta_path.remove(finder))
+    contrib.rnn = contrib_parts.Rnn()
+    sys.modules[contrib.rnn.__name__] = contrib.rnn
     for module in _tensorflow_modules():
         _set_attribute(module, "contrib", contrib)
     return [contrib]
 
 
-class _FinderOfTheRest:
-    """The last finder of modules: says why there is nothing else in `tf.contrib`."""
-
-    def find_spec(self, name, path=None, target=None):
-        parent, _, child = name.rpartition(".")
-        if parent == _CONTRIB:
-            # Without name=, at which `from tensorflow.contrib import ...` would drop the text.
-            raise ModuleNotFoundError("No module named %r: %s" % (name, _why_missing(child)))
-        return None
-
-
-def _why_missing(name):
-    """Returns a sentence for a part of `tf.contrib` that is not there, a str."""
-    text = (
-        "this TensorFlow, %s, has no tf.contrib, and the library cudnn_rnn brings "
-        "tf.contrib.cudnn_rnn only." % tensorflow.version.VERSION
-    )
-    if name in _ELSEWHERE:
-        text += " " + _ELSEWHERE[name]
-    return text
+def _forget_parts():
+    """Removes what programs imported below a `tf.contrib` that this module made."""
+    for name in [name for name in sys.modules if name.startswith(_CONTRIB + ".")]:
+        del sys.modules[name]
 
 
 def _set_module(name, module):

@@ -142,7 +142,12 @@ class _BareRNNCell(LayerRecord):
     def _weights(self, wanted):
         found = [variable for variable, trainable in self._own_weights if trainable in wanted]
         for cell in self._cells():
-            found.extend(cell._weights(wanted))
+            if isinstance(cell, _BareRNNCell):
+                found.extend(cell._weights(wanted))
+                continue
+            # A cell of another library, for example of tf_keras.
+            found.extend(cell.trainable_variables if True in wanted else [])
+            found.extend(cell.non_trainable_variables if False in wanted else [])
         return found
 
     variables = property(lambda self: self._weights((True, False)), doc="All variables.")

@@ -23,9 +23,11 @@ sys.argv, sys.path and __main__ as python itself would set them.
 A program for TensorFlow 1 that says `import tensorflow as tf` also needs TensorFlow 1's other names
 and its graphs. TensorFlow 1.15 has them. With TensorFlow 2, --tf1 makes `tensorflow` mean
 tensorflow.compat.v1, with the behaviours of TensorFlow 2 turned off; a program that imports
-tensorflow.compat.v1 itself does not need it. What tensorflow.compat.v1 no longer has is not there
-either way: the rest of tf.contrib, since 2.16 tf.estimator, and with Keras 3 tf.layers and
-tf.nn.rnn_cell, which TF_USE_LEGACY_KERAS=1 and the package tf_keras bring back."""
+tensorflow.compat.v1 itself does not need it. tf.contrib also has rnn, with the names that have an
+equivalent, and layers and slim if the package tf_slim is installed. What tensorflow.compat.v1 no
+longer has is not there either way: the rest of tf.contrib, since 2.16 tf.estimator, and with
+Keras 3 tf.layers and tf.nn.rnn_cell, which TF_USE_LEGACY_KERAS=1 and the package tf_keras bring
+back."""
 
 _HINT = """\
 python -m cudnn_rnn run: this is TensorFlow %s, whose `tensorflow` is not that of TensorFlow 1. If \
@@ -142,9 +144,10 @@ def use_tensorflow_1_api():
     if tensorflow.version.VERSION.startswith("1."):
         return
     try:
-        # Keras is for TensorFlow 2, and is loaded when something asks for it: have it loaded.
+        # Keras is for TensorFlow 2, and is loaded when something asks for it: have it loaded. One
+        # that cannot be loaded is the program's concern, if it needs Keras at all.
         importlib.import_module("keras")
-    except ImportError:
+    except Exception:
         pass
     tensorflow_1 = tensorflow.compat.v1
     tensorflow_1.disable_v2_behavior()
