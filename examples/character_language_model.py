@@ -343,7 +343,7 @@ def leave_files(paths, options, results, training, held_out, sample):
 
 def main(arguments=None):
     """The program; returns its exit code."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments, __doc__)
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         return run(options)
     except (UserError, ImportError) as error:

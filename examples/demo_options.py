@@ -1,9 +1,14 @@
-"""The command line of the character language model."""
+"""The command line of the character language model.
+
+As a program it only checks the arguments and answers --help, with nothing but Python.
+"""
 
 import argparse
+import ast
 import collections
 import math
 import os
+import sys
 
 # What options are when they are not given, and with --quick.
 DEFAULTS = dict(steps=750, units=192, layers=2, batch=32, seq_length=64, learning_rate=0.004)
@@ -49,10 +54,21 @@ def number(convert, smallest, largest=math.inf, excluding=None):
     return read
 
 
-def parse_options(arguments, description):
+PROGRAM = "character_language_model.py"
+
+
+def description():
+    """Returns the docstring of the program, which itself needs TensorFlow."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), PROGRAM)
+    with open(path, encoding="utf-8") as file:
+        return ast.get_docstring(ast.parse(file.read()))
+
+
+def parse_options(arguments):
     """Returns the options of the command line, `arguments` (without the program's name)."""
     parser = argparse.ArgumentParser(
-        description=description,
+        prog=PROGRAM,
+        description=description(),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Example, a smaller model on a text of your own:\n"
@@ -101,3 +117,7 @@ def parse_options(arguments, description):
     )
     parser.set_defaults(**(QUICK if "--quick" in arguments else DEFAULTS))
     return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    parse_options(sys.argv[1:])

@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 unset PYTHONPATH
 . scripts/environments.sh
 
+check_arguments examples/demo_options.py "$@"
+
 pythons="$TENSORFLOW_PYTHONS"
 if [ "$TENSORFLOW" != "tensorflow==2.21.0" ]; then
     pythons="3.7 3.8 3.9 3.10 3.11 3.12 3.13" # pip says so where the chosen TensorFlow has no wheel

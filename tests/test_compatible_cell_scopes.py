@@ -22,6 +22,7 @@ from cell_formulas import (
     variable_shapes,
     within,
 )
+from time_limits import SECONDS_FOR_A_PROCESS
 
 from cudnn_rnn.compatible_cells import (
     CudnnCompatibleGRUCell,
@@ -383,7 +384,7 @@ def test_with_tensorflow_2_behavior_switched_off():
         stderr=subprocess.PIPE,
         universal_newlines=True,
         env=environment,
-        timeout=300,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
     assert process.returncode == 0, process.stderr
     # 2 + 6 variables, two Adam slots each, Adam's two powers of beta.

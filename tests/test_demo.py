@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from time_limits import SECONDS_FOR_A_PROCESS
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "examples")
 PROGRAM = os.path.join(EXAMPLES, "character_language_model.py")
@@ -42,7 +44,7 @@ def start(command, folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
-        timeout=600,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
 
 
@@ -185,6 +187,28 @@ def test_help(demo, capsys):
     for option in ("corpus", "steps", "units", "layers", "batch", "seq-length", "learning-rate"):
         assert "--" + option in shown
     assert "CudnnCompatibleLSTMCell" in shown and "None" not in shown
+
+
+@pytest.mark.parametrize(
+    "arguments, status, part",
+    [(["--help"], 0, "--learning-rate"), (["-h"], 0, "--quick"), (["--stepz", "5"], 2, "--stepz")],
+)
+def test_make_demo_installs_nothing_for_help_or_wrong_arguments(tmp_path, arguments, status, part):
+    """The script is told of a Python that does not exist, and makes no environment."""
+    for folder in ("scripts", "examples"):
+        shutil.copytree(os.path.join(os.path.dirname(EXAMPLES), folder), str(tmp_path / folder))
+    before = sorted(os.listdir(str(tmp_path)))
+    process = subprocess.run(
+        ["bash", "scripts/run_demo.sh"] + arguments,
+        cwd=str(tmp_path),
+        env=dict(os.environ, PYTHON=str(tmp_path / "no_python")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    assert process.returncode == status and part in process.stdout, process.stdout
+    assert "None" not in process.stdout
+    assert sorted(os.listdir(str(tmp_path))) == before
 
 
 @pytest.mark.parametrize("library", ["tqdm", "matplotlib"])

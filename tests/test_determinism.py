@@ -18,6 +18,7 @@ from op_harness import (
     session_config,
 )
 from tensorflow.python.ops import gen_cudnn_rnn_ops
+from time_limits import SECONDS_FOR_A_PROCESS
 
 # Configuration, batch, steps: small ones, and ones large enough to be split among threads.
 SIZES = [
@@ -65,7 +66,7 @@ def test_rows_do_not_depend_on_their_neighbours(rnn_mode, dtype):
             assert_close(network.forward(some), expected, TOLERANCES[dtype], (rnn_mode, rows))
 
 
-def run_in_parallel(work, count, seconds=120):
+def run_in_parallel(work, count, seconds=SECONDS_FOR_A_PROCESS):
     """Runs work(0) .. work(count - 1) in threads; raises what they raise, or if one hangs."""
     problems = []
 

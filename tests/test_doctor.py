@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
+from time_limits import SECONDS_FOR_A_PROCESS
 
 import cudnn_rnn
 from cudnn_rnn import __main__, doctor, library
@@ -28,7 +29,7 @@ def run_doctor(*arguments, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
-        timeout=900,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
     return process.returncode, process.stdout
 
@@ -212,7 +213,7 @@ def test_another_program_with_the_same_words_is_not_the_doctor(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
-        timeout=300,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.endswith("RUNS CudnnLSTM\n"), process.stdout

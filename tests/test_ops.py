@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from rnn_models import CLASSES, DIRECTIONS, initialize, opaque_values
+from time_limits import SECONDS_FOR_A_PROCESS
 
 from cudnn_rnn import ops
 from cudnn_rnn._tf import gen_cudnn_rnn_ops, register_gradient
@@ -205,6 +206,6 @@ def test_whole_program_without_v2_behavior(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
-        timeout=600,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
     assert result.returncode == 0 and result.stdout.endswith("done\n"), result.stderr

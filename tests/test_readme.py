@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from time_limits import SECONDS_FOR_A_PROCESS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -26,7 +27,7 @@ def test_examples_run_in_order(tmp_path):
         universal_newlines=True,
         cwd=str(tmp_path),
         env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
-        timeout=300,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
     assert "Error" not in process.stderr, process.stderr
     lines = process.stdout.splitlines()
@@ -61,7 +62,7 @@ def test_examples_of_migrating(tmp_path, index):
         universal_newlines=True,
         cwd=str(tmp_path),
         env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
-        timeout=300,
+        timeout=SECONDS_FOR_A_PROCESS,
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[-1] == KEYS_OF_MIGRATING[index]

@@ -355,17 +355,18 @@ TEST(StandInFindsAHandleThatTwoThreadsUse) {
   const StepTensors step = RandomStep(config, Shape());
   first.Load(step);
   second.Load(step);
-  stand_in_set_pause(200000);
   const auto run_second = [&] {
     stand_in_set_thread_device(0);
     second.Forward();
   };
+  stand_in_let_calls_meet(2);
   std::thread with_its_own(run_second);
   EXPECT(first.Forward() == 0);
   with_its_own.join();
   EXPECT(stand_in_violations() == 0, stand_in_violation_text());
   void* const own = second.handle;
   second.handle = first.handle;
+  stand_in_let_calls_meet(2);
   std::thread with_the_same(run_second);
   first.Forward();
   with_the_same.join();

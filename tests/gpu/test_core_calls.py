@@ -290,7 +290,7 @@ def test_params_in_host_memory_are_refused():
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
-        timeout=300,
+        timeout=3000,
     )
     assert process.returncode == 0, process.stdout
     assert "REFUSED" in process.stdout and "params" in process.stdout, process.stdout

@@ -354,7 +354,7 @@ def run_program(program, *arguments, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
-        timeout=300,
+        timeout=3000,
     )
     assert process.returncode == 0, process.stdout[-4000:]
     return "\n".join(line for line in process.stdout.splitlines() if line.startswith("RESULT"))

@@ -210,6 +210,11 @@ void stand_in_set_pause(int64_t microseconds) {
   Settings().pause_microseconds = microseconds;
 }
 
+void stand_in_let_calls_meet(int64_t calls) {
+  Lock lock(TheState().mutex);
+  Settings().calls_to_meet = calls;
+}
+
 void stand_in_register_memory(const void* data, int64_t bytes) {
   if (data == nullptr || bytes < 0) return;
   Lock lock(TheState().mutex);

@@ -114,6 +114,8 @@ STAND_IN_EXPORT void stand_in_set_bfloat16(int supported);
 STAND_IN_EXPORT void stand_in_set_padded_weights(int padded);
 /* A call that is given a handle holds it that much longer, so that sharing one shows. Default 0. */
 STAND_IN_EXPORT void stand_in_set_pause(int64_t microseconds);
+/* Calls that are given a handle hold it until this many threads have made one. Default 0. */
+STAND_IN_EXPORT void stand_in_let_calls_meet(int64_t calls);
 
 /* Makes the caller's memory device memory, of every device. Ranges may be registered repeatedly
  * and overlap; unregistering takes one registration of that address away. */

@@ -138,6 +138,8 @@ int Call::NeedStream(const void* stream) {
 
 int Call::NeedHandle(void* address, Handle** handle) {
   STAND_IN_RETURN_IF_FAILED(Need(&state_.handles, address, "handle", handle));
+  int64_t& calls_to_meet = state_.record.options.calls_to_meet;
+  if (calls_to_meet > 0 && --calls_to_meet == 0) state_.calls_have_met.notify_all();
   if ((*handle)->in_use) return Violation("handle ", address, " is in use by another thread");
   int device;
   STAND_IN_RETURN_IF_FAILED(NeedContext(&device));
@@ -147,6 +149,7 @@ int Call::NeedHandle(void* address, Handle** handle) {
   }
   (*handle)->in_use = true;
   handle_ = address;
+  state_.calls_have_met.wait(lock_, [&] { return calls_to_meet == 0; });
   if (state_.record.options.pause_microseconds > 0) {
     const std::chrono::microseconds pause(state_.record.options.pause_microseconds);
     Unlock();

@@ -2,6 +2,7 @@
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -145,6 +146,7 @@ struct Options {
   bool bfloat16 = false;
   bool padded_weights = false;
   int64_t pause_microseconds = 0;
+  int64_t calls_to_meet = 0;
   bool any_memory = false;
   std::map<const void*, int> stream_devices;
 };
@@ -167,6 +169,7 @@ struct Record {
 
 struct State {
   std::mutex mutex;
+  std::condition_variable calls_have_met;
   Record record;
   bool is_initialized = false;  // cuInit
   Objects<Handle> handles;
