@@ -34,6 +34,15 @@ _PROVIDERS = {
     "none": "nobody's: on a GPU an RNN op cannot run",
 }
 
+_ERRORS_OF_PROGRAMS = """\
+"No OpKernel was registered to support Op 'CudnnRNN...'", "Could not find device for node":
+    The process that loads the graph or SavedModel has not imported this package, which
+    registers the kernels: `import cudnn_rnn` first.
+"Cannot assign a device for operation ... /device:GPU:0":
+    The graph is pinned to a GPU that the process does not see. Make the session with
+    tf.ConfigProto(allow_soft_placement=True).
+docs/serving.md says more."""
+
 # The trials: programs that write a JSON object to the file that is their argument.
 
 _ASK_TENSORFLOW = """
@@ -140,6 +149,9 @@ class Doctor:
             self._examine_gpu(tensorflow)
         else:
             self._print("Not looked at: the above comes first.")
+        if works:
+            self._section("Should a program fail nevertheless")
+            self._print(textwrap.indent(_ERRORS_OF_PROGRAMS, "  "))
         self._section("In short")
         if self.problems:
             self._print("cudnn_rnn does not work here. What to do is said above.")

@@ -1,0 +1,77 @@
+"""What docs/serving.md and the doctor say of graphs that run elsewhere is what TensorFlow says."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn import doctor, library
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# A network of one unit on a device (argv[1]); what is to happen first is put in front.
+PROGRAM = """
+import sys
+import tensorflow.compat.v1 as tf
+with tf.Graph().as_default(), tf.device(sys.argv[1]):
+    one = tf.ones([1, 1, 1])
+    outputs = tf.raw_ops.CudnnRNN(input=one, input_h=one, input_c=tf.ones([0]), params=tf.ones([4]),
+                                  rnn_mode="rnn_relu", is_training=False)
+    config = tf.ConfigProto(allow_soft_placement=len(sys.argv) > 2, device_count={"GPU": 0})
+    with tf.Session(config=config) as session:
+        print(session.run(outputs)[0])
+"""
+NO_KERNEL = "No OpKernel was registered to support Op 'CudnnRNN"
+NO_DEVICE = "Cannot assign a device for operation"
+
+
+def run(first, *arguments):
+    """Runs the program; returns (status, all that it printed)."""
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", first + PROGRAM] + list(arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        cwd=os.path.dirname(os.path.abspath(__file__)),
+        env=dict(os.environ, CUDA_VISIBLE_DEVICES=""),
+    )
+    return process.returncode, process.stdout
+
+
+@pytest.mark.parametrize(
+    "first, arguments, error",
+    [
+        ("", ["/cpu:0"], NO_KERNEL),
+        ("import cudnn_rnn", ["/cpu:0"], None),
+        ("import tensorflow; tensorflow.load_op_library(%r)", ["/cpu:0"], None),
+        ("import cudnn_rnn", ["/gpu:0"], NO_DEVICE),
+        ("import cudnn_rnn", ["/gpu:0", "allow_soft_placement"], None),
+    ],
+    ids=["not_imported", "imported", "library_alone", "pinned", "soft_placement"],
+)
+def test_what_tensorflow_says(first, arguments, error):
+    if "%r" in first:
+        first = first % library.library_path()
+    status, printed = run(first, *arguments)
+    if error is None:
+        assert status == 0 and "[[[4.]]]" in printed, printed
+    else:
+        assert status != 0 and error in printed, printed
+
+
+def test_eager_execution_without_the_import():
+    if tf.__version__.startswith("1."):
+        pytest.skip("for TensorFlow 2, whose eager errors are quoted")
+    program = "import tensorflow as tf; one = tf.ones([1, 1, 1]); tf.raw_ops.CudnnRNN(input=one, "
+    program += "input_h=one, input_c=one, params=one, is_training=False); "
+    status, printed = run(program, "/cpu:0")
+    assert status != 0 and "Could not find device for node: {{node CudnnRNN}}" in printed, printed
+
+
+def test_both_pages_have_the_errors_and_the_cures():
+    with open(os.path.join(ROOT, "docs", "serving.md"), encoding="utf-8") as file:
+        page = file.read()
+    for text in (NO_KERNEL, NO_DEVICE, "Could not find device for node", "allow_soft_placement"):
+        assert text in page and text in doctor._ERRORS_OF_PROGRAMS
