@@ -50,10 +50,23 @@ def _saver_restore(original, self, sess, save_path):
     try:
         return original(self, sess, save_path)
     except tf.errors.OpError as error:
-        explained = checkpoint_errors.explained(error, path, own + others)
+        explained = _explained(error, path, own + others)
         if explained is error:
             raise
         raise explained from error
+
+
+def _explained(error, path, expected):
+    """Returns what to raise in place of an `OpError` of `Saver.restore`, maybe the error itself."""
+    if "Cannot assign a device for operation" not in str(error):
+        return checkpoint_errors.explained(error, path, expected)
+    # TensorFlow suspects the checkpoint, which has not been read.
+    text = (
+        "The checkpoint %s cannot be restored: the graph is pinned to a device that this process "
+        "does not have. Make the session with tf.ConfigProto(allow_soft_placement=True), or remove "
+        "tf.device from the program.\nTensorFlow says: %s"
+    )
+    return type(error)(None, None, text % (path, getattr(error, "message", error)))
 
 
 def _objects_restore(original, self, save_path, *arguments, **named):
