@@ -240,9 +240,9 @@ class Network {
     Check(ParamLayout::Create(config, &layout));
     rows_ = shape.num_steps * shape.batch_size;
     if (arguments.has_mean_half_lengths) {
-      lengths_ = MeanHalfLengths(shape);
-      options_.sequence_lengths = lengths_.data();
-      rows_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
+      std::vector<int32_t>& lengths = options_.sequence_lengths;
+      lengths = MeanHalfLengths(shape);
+      rows_ = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     }
     options_.is_training = arguments.is_training;
     Allocate(layout.size());
@@ -307,7 +307,6 @@ class Network {
   const Arguments& arguments_;
   std::mt19937 generator_{17};
   std::unique_ptr<RnnPlan> plan_;
-  std::vector<int32_t> lengths_;
   int64_t rows_;  // that are not padding
   CallOptions options_;
   std::vector<std::unique_ptr<Elements>> buffers_;

@@ -69,7 +69,9 @@ def make_runs(configuration, device):
         for name, _ in buffers._fields_:
             if name in tensors:
                 setattr(buffers, name, tensors[name].data_ptr())
-    backward_buffers.reserve_space_bytes = sizes.reserve_space_bytes
+    for buffers in (forward_buffers, backward_buffers):
+        buffers.reserve_space_bytes = sizes.reserve_space_bytes
+        buffers.workspace_bytes = workspace_bytes
     functions, handle = library.functions, model._handle
     call_pointer = ctypes.byref(call)
     forward_pointer = ctypes.byref(forward_buffers)

@@ -5,6 +5,7 @@ valid Starlark and valid Python.
 """
 
 CORE_SOURCES = [
+    "core/exceptions.cc",
     "core/param_layout.cc",
     "core/reserve_space.cc",
     "core/rnn_config.cc",
@@ -66,6 +67,7 @@ HEADERS = [
     "core/arena.h",
     "core/checked_math.h",
     "core/device_memory.h",
+    "core/exceptions.h",
     "core/parallel_runner.h",
     "core/param_layout.h",
     "core/reserve_space.h",
@@ -80,6 +82,7 @@ HEADERS = [
     "cpu/buffer_exchange.h",
     "cpu/cells.inc",
     "cpu/cpu_plan.h",
+    "cpu/cycles.h",
     "cpu/dropout.h",
     "cpu/engine.h",
     "cpu/engine_layers.h",
@@ -99,6 +102,7 @@ HEADERS = [
     "cudnn/bfloat16_kernels.h",
     "cudnn/bfloat16_plan.h",
     "cudnn/c_api.h",
+    "cudnn/c_api_return.h",
     "cudnn/cudnn_plan.h",
     "cudnn/cudnn_plan_workspace.h",
     "cudnn/cudnn_types.h",

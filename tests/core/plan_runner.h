@@ -133,7 +133,7 @@ inline Tensors MakeTensors(const Problem& problem) {
 inline CallOptions OptionsOf(const Problem& problem, bool is_training) {
   CallOptions options;
   options.is_training = is_training;
-  if (!problem.lengths.empty()) options.sequence_lengths = problem.lengths.data();
+  options.sequence_lengths = problem.lengths;
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/dropout.h"
+#include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problems.h"
@@ -274,6 +275,42 @@ TEST(ReserveSpacesOfOthersAreRefused) {
   for (const RnnConfig& other : others) EXPECT(PlanFingerprint(other, {4, 5}) != identity.plan);
   EXPECT(PlanFingerprint(config, {5, 4}) != identity.plan);
   EXPECT(PlanFingerprint(config, {4, 5, false}) != identity.plan);
+}
+
+// The lengths' own bookkeeping takes memory for each step, unless there is no sequence.
+TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
+  constexpr int64_t kMostBytes = 1 << 16;
+  SerialRunner runner;
+  for (int64_t num_steps : {int64_t{1} << 31, int64_t{1} << 40, int64_t{1} << 62}) {
+    for (bool time_major : {true, false}) {
+      for (DataType data_type : {DataType::kFloat, DataType::kHalf}) {
+        Problem problem;
+        problem.config.data_type = data_type;
+        problem.config.num_layers = 2;
+        problem.shape = {num_steps, 0, time_major};
+        std::unique_ptr<RnnPlan> plan;
+        const Status created = CreateCpuPlan(problem.config, problem.shape, "", &plan);
+        EXPECT(created.ok(), created.message());
+        if (!created.ok()) continue;
+        const CallOptions options = OptionsOf(problem, /*is_training=*/true);
+        EXPECT(plan->ForwardWorkspaceBytes(options) < kMostBytes, problem.Text());
+        EXPECT(plan->BackwardWorkspaceBytes(options) < kMostBytes, problem.Text());
+        EXPECT(plan->ReserveSpaceBytes() < kMostBytes, problem.Text());
+        ExpectPassedThrough(problem);
+      }
+    }
+  }
+  EXPECT(PackedSequences::NumElements({int64_t{1} << 62, 0}).value() == 0);
+}
+
+// The cost of a step is a product that no buffer has: it may not fit in 64 bits where all sizes do.
+TEST(CostsOfEnormousStepsDoNotOverflow) {
+  RnnConfig config;
+  config.num_units = 1 << 20;
+  std::unique_ptr<RnnPlan> plan;
+  EXPECT_ERROR(CreateCpuPlan(config, {16, int64_t{1} << 40}, "", &plan), "64 bits");
+  const Status created = CreateCpuPlan(config, {16, int64_t{1} << 30}, "", &plan);
+  EXPECT(created.ok(), created.message());
 }
 
 TEST(TooLargeForTheInputIsRefused) {

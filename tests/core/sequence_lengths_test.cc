@@ -50,17 +50,27 @@ TEST(PackingFullLengthsPermutesNothing) {
 
 TEST(WrongLengthsAreRefused) {
   const std::vector<int32_t> above = {0, 3, 4, 2}, negative = {-1, 3};
-  EXPECT_ERROR(CheckSequenceLengths(above.data(), {3, 4}), "sequence_lengths[2] is 4", "3");
-  EXPECT_ERROR(CheckSequenceLengths(negative.data(), {3, 2}), "sequence_lengths[0] is -1");
-  EXPECT(CheckSequenceLengths(nullptr, {3, 2}).ok());
-  EXPECT(CheckSequenceLengths(above.data(), {4, 4}).ok());
+  EXPECT_ERROR(CheckSequenceLengths(above, {3, 4}), "sequence_lengths[2] is 4", "3");
+  EXPECT_ERROR(CheckSequenceLengths(negative, {3, 2}), "sequence_lengths[0] is -1");
+  EXPECT_ERROR(CheckSequenceLengths(above, {4, 3}), "has 4 elements", "the 3 sequences");
+  EXPECT(CheckSequenceLengths({}, {3, 2}).ok());
+  EXPECT(CheckSequenceLengths(above, {4, 4}).ok());
   std::unique_ptr<RnnPlan> plan;
   EXPECT(CreateCpuPlan(RnnConfig(), {3, 4}, "", &plan).ok());
   SerialRunner runner;
   CallOptions options;
-  options.sequence_lengths = above.data();
+  options.sequence_lengths = above;
   EXPECT_ERROR(plan->Forward(ForwardBuffers(), options, {&runner}), "sequence_lengths[2]");
   EXPECT_ERROR(plan->Backward(BackwardBuffers(), options, {&runner}), "sequence_lengths[2]");
+}
+
+TEST(LengthsAreCopiedBeforeTheyAreChecked) {
+  std::vector<int32_t> source = {0, 3, 2}, copy = {7};
+  EXPECT(CopySequenceLengths(source.data(), {3, 3}, &copy).ok() && copy == source);
+  source[1] = 1 << 30;
+  EXPECT(copy[1] == 3);
+  EXPECT_ERROR(CopySequenceLengths(source.data(), {3, 3}, &copy), "sequence_lengths[1]");
+  EXPECT(CopySequenceLengths(nullptr, {3, 3}, &copy).ok() && copy.empty());
 }
 
 // A small training forward call whose reserve space stays.
@@ -103,7 +113,7 @@ class Trained {
  private:
   static CallOptions Options(const std::vector<int32_t>& lengths) {
     CallOptions options;
-    if (!lengths.empty()) options.sequence_lengths = lengths.data();
+    options.sequence_lengths = lengths;
     return options;
   }
 

@@ -112,7 +112,9 @@ std::vector<float> Train(int on_gpu) {
   forward.output_h = output_h.data();
   forward.output_c = output_c.data();
   forward.reserve_space = reserve.data();
+  forward.reserve_space_bytes = sizes.reserve_space_bytes;
   forward.workspace = forward_workspace.data();
+  forward.workspace_bytes = sizes.forward_workspace_bytes;
   EXPECT(cudnn_rnn_forward(model, &call, &forward) == 0, cudnn_rnn_last_error());
 
   Floats dy(output_bytes, device), dh(state_bytes, device), dc(state_bytes, device);
@@ -135,6 +137,7 @@ std::vector<float> Train(int on_gpu) {
   backward.input_c_backprop = dcx.data();
   backward.params_backprop = dw.data();
   backward.workspace = backward_workspace.data();
+  backward.workspace_bytes = sizes.backward_workspace_bytes;
   EXPECT(cudnn_rnn_backward(model, &call, &backward) == 0, cudnn_rnn_last_error());
   if (on_gpu) {  // a buffer in the host's memory
     Floats host(params_bytes, false);

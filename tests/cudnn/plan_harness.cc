@@ -103,7 +103,7 @@ CallOptions Problem::Options(bool is_training, int64_t dropout_call) const {
   CallOptions options;
   options.is_training = is_training;
   options.dropout_call = dropout_call;
-  options.sequence_lengths = lengths.empty() ? nullptr : lengths.data();
+  options.sequence_lengths = lengths;
   return options;
 }
 

@@ -75,7 +75,7 @@ void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call,
   CallOptions options;
   options.is_training = true;
   options.dropout_call = dropout_call;
-  options.sequence_lengths = shape.lengths.data();
+  options.sequence_lengths = shape.lengths;
   AlignedBuffer reserve_space(plan->ReserveSpaceBytes());
   AlignedBuffer forward_workspace(plan->ForwardWorkspaceBytes(options));
   AlignedBuffer backward_workspace(plan->BackwardWorkspaceBytes(options));

@@ -79,16 +79,20 @@ def _pointers(*names):
 class ForwardBuffers(ctypes.Structure):
     """cudnn_rnn_forward_buffers."""
 
-    _fields_ = _pointers(
-        "input",
-        "input_h",
-        "input_c",
-        "params",
-        "output",
-        "output_h",
-        "output_c",
-        "reserve_space",
-        "workspace",
+    _fields_ = (
+        _pointers(
+            "input",
+            "input_h",
+            "input_c",
+            "params",
+            "output",
+            "output_h",
+            "output_c",
+            "reserve_space",
+        )
+        + [("reserve_space_bytes", ctypes.c_int64)]
+        + _pointers("workspace")
+        + [("workspace_bytes", ctypes.c_int64)]
     )
 
 
@@ -116,6 +120,7 @@ class BackwardBuffers(ctypes.Structure):
             "params_backprop",
             "workspace",
         )
+        + [("workspace_bytes", ctypes.c_int64)]
     )
 
 
@@ -363,9 +368,15 @@ class Model:
             name: GuardedBuffer(shape, self.description.dtype, self.device)
             for name, shape in self.output_shapes(call).items()
         }
-        reserve = self._bytes(sizes.reserve_space_bytes if call.is_training else 0)
+        reserve_space_bytes = sizes.reserve_space_bytes if call.is_training else 0
+        reserve = self._bytes(reserve_space_bytes)
         workspace = self._bytes(sizes.forward_workspace_bytes)
-        buffers = ForwardBuffers(reserve_space=reserve.pointer, workspace=workspace.pointer)
+        buffers = ForwardBuffers(
+            reserve_space=reserve.pointer,
+            reserve_space_bytes=reserve_space_bytes,
+            workspace=workspace.pointer,
+            workspace_bytes=sizes.forward_workspace_bytes,
+        )
         self._point(buffers, inputs)
         for name, buffer in outputs.items():
             setattr(buffers, name, buffer.pointer)
@@ -401,6 +412,7 @@ class Model:
             reserve_space=forward_pass.reserve_space.pointer,
             reserve_space_bytes=reserve_space_bytes,
             workspace=workspace.pointer,
+            workspace_bytes=forward_pass.sizes.backward_workspace_bytes,
         )
         outputs = {name: forward_pass.results[name] for name in ("output", "output_h")}
         self._point(buffers, dict(inputs, **outputs))

@@ -19,6 +19,7 @@
 #define CUDNN_RNN_CC_CORE_RNN_PLAN_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/status.h"
@@ -31,8 +32,16 @@ struct SequenceShape {
   bool time_major = true;
 };
 
-// Fails unless each of the shape's B lengths is in 0..T. `lengths` may be null: all are T.
-Status CheckSequenceLengths(const int32_t* lengths, const SequenceShape& shape);
+// Copies the lengths [B] from memory that another thread may write at the same time, then checks
+// the copy. `source` may be null: all lengths are T, and the copy is empty.
+Status CopySequenceLengths(const int32_t* source, const SequenceShape& shape,
+                           std::vector<int32_t>* lengths);
+
+// Fails unless there are B lengths, each in 0..T, or none: all are T.
+Status CheckSequenceLengths(const std::vector<int32_t>& lengths, const SequenceShape& shape);
+
+// Whether a sequence ends before step T.
+bool HasPadding(const std::vector<int32_t>& lengths, const SequenceShape& shape);
 
 // What a call chooses beside its buffers.
 struct CallOptions {
@@ -41,8 +50,9 @@ struct CallOptions {
   // it and the config's seeds. A device whose generator has a state starts anew at call 0 and goes
   // on at any other.
   int64_t dropout_call = 0;
-  // [B] in host memory, or null where all are T. Read only during the call.
-  const int32_t* sequence_lengths = nullptr;
+  // [B], or empty where all are T. A copy that belongs to the call: sizes, checks and fingerprints
+  // must all see the same lengths, and a framework's tensor may change while the call runs.
+  std::vector<int32_t> sequence_lengths;
   // Of Backward. If false it may overwrite the reserve space, which saves some plans a copy.
   bool keeps_reserve_space = true;
 };

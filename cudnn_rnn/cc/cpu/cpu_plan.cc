@@ -1,11 +1,10 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 
-#include <algorithm>
-
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/team.h"
 #include "cudnn_rnn/cc/cpu/buffer_exchange.h"
+#include "cudnn_rnn/cc/cpu/cycles.h"
 #include "cudnn_rnn/cc/cpu/engine.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 
@@ -61,25 +60,26 @@ class CpuPlan : public RnnPlan {
     int64_t states;  // h as well as c
     int64_t params;
   };
-  CheckedSize ExchangeSize(const CallOptions& options, const BufferCounts& counts) const;
+  CheckedSize ExchangeSize(bool packs, const BufferCounts& counts) const;
   CheckedSize ForwardWorkspaceSize(const CallOptions& options) const;
   CheckedSize BackwardWorkspaceSize(const CallOptions& options) const;
   Status CheckSizes() const;
 
-  // The lengths, or null where all are full, which needs no packing.
-  const int32_t* ShorterLengths(const CallOptions& options) const;
-  PackedSequences Pack(const int32_t* lengths, Arena* arena) const;
+  // Full lengths need no packing.
+  bool Packs(const CallOptions& options) const {
+    return HasPadding(options.sequence_lengths, shape_);
+  }
+  PackedSequences Pack(const CallOptions& options, Arena* arena) const;
   BufferShape SequenceBuffer(const PackedSequences& sequences, int64_t width) const;
   BufferShape StateBuffer(const PackedSequences& sequences, int64_t width) const;
   BufferShape ParamsBuffer() const;
-  ReserveSpaceIdentity IdentityOf(const int32_t* lengths, const void* output_h) const;
+  ReserveSpaceIdentity IdentityOf(const CallOptions& options, const void* output_h) const;
 
   // Of a forward pass, in processor cycles: a multiply-add for each row and parameter.
   int64_t Cost(const PackedSequences& sequences) const {
     constexpr double kMultiplyAddsPerCycle = 16;
-    const double cost = static_cast<double>(sequences.num_rows()) *
-                        static_cast<double>(num_params_) / kMultiplyAddsPerCycle;
-    return static_cast<int64_t>(std::min(cost, 1e15));
+    return Cycles(static_cast<double>(sequences.num_rows()) * static_cast<double>(num_params_) /
+                  kMultiplyAddsPerCycle);
   }
 
   int64_t num_stacks() const { return config_.num_layers * config_.num_directions(); }
@@ -96,10 +96,8 @@ class CpuPlan : public RnnPlan {
 
 // Of the packed sequences and of copies.
 template <typename Storage, typename Real>
-CheckedSize CpuPlan<Storage, Real>::ExchangeSize(const CallOptions& options,
-                                                 const BufferCounts& counts) const {
+CheckedSize CpuPlan<Storage, Real>::ExchangeSize(bool packs, const BufferCounts& counts) const {
   constexpr bool kConverts = !std::is_same<Storage, Real>::value;
-  const bool packs = options.sequence_lengths != nullptr;
   Arena arena(nullptr);
   const auto take = [&arena](int64_t count, CheckedSize num_elements) {
     for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
@@ -121,22 +119,19 @@ template <typename Storage, typename Real>
 CheckedSize CpuPlan<Storage, Real>::ForwardWorkspaceSize(const CallOptions& options) const {
   // Outputs are counted with what they are the output of.
   return engine_.ForwardWorkspaceBytes(options.is_training) +
-         ExchangeSize(options, {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
+         ExchangeSize(Packs(options), {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
 }
 
 template <typename Storage, typename Real>
 CheckedSize CpuPlan<Storage, Real>::BackwardWorkspaceSize(const CallOptions& options) const {
   return engine_.BackwardWorkspaceBytes(options.keeps_reserve_space) +
-         ExchangeSize(options, {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
+         ExchangeSize(Packs(options), {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
 }
 
 template <typename Storage, typename Real>
 Status CpuPlan<Storage, Real>::CheckSizes() const {
-  const int32_t some_lengths[1] = {};
-  CallOptions largest;
-  largest.sequence_lengths = some_lengths;
   CheckedSize total = engine_.ReserveSpaceBytes() + kReserveHeaderBytes;
-  total = total + ExchangeSize(largest, {2, 2, 3, 2}) + engine_.BackwardWorkspaceBytes(true);
+  total = total + ExchangeSize(/*packs=*/true, {2, 2, 3, 2}) + engine_.BackwardWorkspaceBytes(true);
   for (const bool is_training : {false, true}) {
     total = total + engine_.ForwardWorkspaceBytes(is_training);
   }
@@ -154,18 +149,9 @@ Status CpuPlan<Storage, Real>::CheckSizes() const {
 }
 
 template <typename Storage, typename Real>
-const int32_t* CpuPlan<Storage, Real>::ShorterLengths(const CallOptions& options) const {
-  const int32_t* lengths = options.sequence_lengths;
-  if (lengths == nullptr) return nullptr;
-  const bool all_full = std::all_of(lengths, lengths + shape_.batch_size,
-                                    [this](int32_t n) { return n == shape_.num_steps; });
-  return all_full ? nullptr : lengths;
-}
-
-template <typename Storage, typename Real>
-PackedSequences CpuPlan<Storage, Real>::Pack(const int32_t* lengths, Arena* arena) const {
-  if (lengths == nullptr) return PackedSequences(shape_);
-  return PackedSequences(shape_, lengths,
+PackedSequences CpuPlan<Storage, Real>::Pack(const CallOptions& options, Arena* arena) const {
+  if (!Packs(options)) return PackedSequences(shape_);
+  return PackedSequences(shape_, options.sequence_lengths.data(),
                          arena->Take<int64_t>(PackedSequences::NumElements(shape_)));
 }
 
@@ -194,15 +180,15 @@ BufferShape CpuPlan<Storage, Real>::ParamsBuffer() const {
 }
 
 template <typename Storage, typename Real>
-ReserveSpaceIdentity CpuPlan<Storage, Real>::IdentityOf(const int32_t* lengths,
+ReserveSpaceIdentity CpuPlan<Storage, Real>::IdentityOf(const CallOptions& options,
                                                         const void* output_h) const {
   const int64_t state_elements = num_stacks() * shape_.batch_size * config_.output_size();
   ReserveSpaceIdentity identity;
   identity.plan = plan_fingerprint_;
   identity.output_h = Fingerprint(output_h, state_elements * static_cast<int64_t>(sizeof(Storage)));
-  if (lengths != nullptr) {
-    identity.lengths =
-        Fingerprint(lengths, shape_.batch_size * static_cast<int64_t>(sizeof(int32_t)));
+  if (Packs(options)) {
+    identity.lengths = Fingerprint(options.sequence_lengths.data(),
+                                   shape_.batch_size * static_cast<int64_t>(sizeof(int32_t)));
   }
   return identity;
 }
@@ -211,11 +197,10 @@ template <typename Storage, typename Real>
 Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const CallOptions& options,
                                        const Execution& execution) const {
   CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
-  const int32_t* const lengths = ShorterLengths(options);
   const bool is_training = options.is_training;
   Arena arena(static_cast<char*>(buffers.workspace) +
               engine_.ForwardWorkspaceBytes(is_training).value());
-  const PackedSequences sequences = Pack(lengths, &arena);
+  const PackedSequences sequences = Pack(options, &arena);
   const BufferShape input = SequenceBuffer(sequences, config_.input_size);
   const BufferShape output = SequenceBuffer(sequences, output_width());
   const BufferShape hidden = StateBuffer(sequences, config_.output_size());
@@ -240,7 +225,7 @@ Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const Call
     exchange.Store(tensors.output_c, cell, buffers.output_c);
   });
   if (is_training) {
-    WriteReserveHeader(IdentityOf(lengths, buffers.output_h), options.dropout_call,
+    WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call,
                        buffers.reserve_space);
   }
   return Status();
@@ -250,14 +235,13 @@ template <typename Storage, typename Real>
 Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const CallOptions& options,
                                         const Execution& execution) const {
   CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
-  const int32_t* const lengths = ShorterLengths(options);
   int64_t dropout_call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(IdentityOf(lengths, buffers.output_h),
+  CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(IdentityOf(options, buffers.output_h),
                                               ReserveSpaceBytes(), buffers.reserve_space,
                                               buffers.reserve_space_bytes, &dropout_call));
   Arena arena(static_cast<char*>(buffers.workspace) +
               engine_.BackwardWorkspaceBytes(options.keeps_reserve_space).value());
-  const PackedSequences sequences = Pack(lengths, &arena);
+  const PackedSequences sequences = Pack(options, &arena);
   const BufferShape input = SequenceBuffer(sequences, config_.input_size);
   const BufferShape output = SequenceBuffer(sequences, output_width());
   const BufferShape hidden = StateBuffer(sequences, config_.output_size());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cudnn_rnn/cc/cpu/cycles.h"
 #include "cudnn_rnn/cc/cpu/engine.h"
 
 namespace cudnn_rnn {
@@ -17,7 +18,12 @@ constexpr int64_t kLeastRowsOfAGroup = 4;
 // long as products of four.
 template <typename T>
 int64_t Engine<T>::StepCost(int64_t rows, int64_t columns, int64_t depth) const {
-  return columns * (std::max<int64_t>(rows, 4) * depth + 40 * rows) / (2 * kernels_.lanes) + 1;
+  const double cycles_per_column =
+      static_cast<double>(std::max<int64_t>(rows, 4)) * static_cast<double>(depth) +
+      40.0 * static_cast<double>(rows);
+  return Cycles(static_cast<double>(columns) * cycles_per_column /
+                static_cast<double>(2 * kernels_.lanes)) +
+         1;
 }
 
 template <typename T>
@@ -38,7 +44,8 @@ void Engine<T>::RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_st
       for (int64_t i = 0; i < num_steps; ++i) run_step(i, d, d + 1, &alone);
     }
   };
-  member->ForEach(directions_, cost * num_steps, run_directions, /*slices_per_member=*/1);
+  member->ForEach(directions_, Cycles(static_cast<double>(cost) * static_cast<double>(num_steps)),
+                  run_directions, /*slices_per_member=*/1);
 }
 
 template <typename T>
@@ -47,7 +54,8 @@ void Engine<T>::ForDiagonals(const PackedSequences& sequences, const Advance& ad
                              TeamMember* member) const {
   const int64_t num_blocks = NumStepBlocks(sequences);
   // About as much for the products of the inputs as for the steps.
-  const int64_t cost = 2 * StepCost() * (sequences.num_steps() / num_blocks);
+  const int64_t cost = Cycles(2.0 * static_cast<double>(StepCost()) *
+                              static_cast<double>(sequences.num_steps() / num_blocks));
   for (int64_t diagonal = 0; diagonal < num_blocks + config_.num_layers - 1; ++diagonal) {
     const int64_t first = std::max<int64_t>(0, diagonal - num_blocks + 1);
     const int64_t last = std::min(config_.num_layers - 1, diagonal);

@@ -49,6 +49,7 @@ PackedSequences::PackedSequences(const SequenceShape& shape, const int32_t* leng
 }
 
 CheckedSize PackedSequences::NumElements(const SequenceShape& shape) {
+  if (shape.batch_size == 0) return 0;
   const CheckedSize steps(shape.num_steps), batch_size(shape.batch_size);
   return (steps + 2) * 2 + batch_size + steps * batch_size;
 }

@@ -19,8 +19,10 @@ class PackedSequences {
  public:
   // All sequences have all steps; takes no memory.
   explicit PackedSequences(const SequenceShape& shape);
-  // With valid lengths [B]. What it keeps is in `memory`, NumElements(shape) of them.
+  // With valid lengths [B] of a batch that is not empty. What it keeps is in `memory`,
+  // NumElements(shape) of them.
   PackedSequences(const SequenceShape& shape, const int32_t* lengths, int64_t* memory);
+  // 0 for an empty batch, however many steps the shape has.
   static CheckedSize NumElements(const SequenceShape& shape);
 
   int64_t batch_size() const { return batch_size_; }

@@ -103,6 +103,7 @@ Status Launch(const GpuQueue& queue, void* kernel, const void* source, int64_t c
 
 Bfloat16Kernels::~Bfloat16Kernels() {
   for (const auto& entry : loaded_) {
+    if (entry.second.module == nullptr) continue;
     if (libraries_->cuCtxPushCurrent_v2(entry.first) != kCudaSuccess) continue;
     libraries_->cuModuleUnload(entry.second.module);
     void* context;
@@ -112,9 +113,10 @@ Bfloat16Kernels::~Bfloat16Kernels() {
 
 Status Bfloat16Kernels::Load(const GpuQueue& queue, Loaded* loaded) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = loaded_.find(queue.context());
-  if (found != loaded_.end()) {
-    *loaded = found->second;
+  // First, as this alone may throw; an entry without a module is not loaded yet.
+  Loaded& known = loaded_[queue.context()];
+  if (known.module != nullptr) {
+    *loaded = known;
     return Status();
   }
   CUDNN_RNN_RETURN_IF_ERROR(
@@ -126,7 +128,7 @@ Status Bfloat16Kernels::Load(const GpuQueue& queue, Loaded* loaded) {
                                    "float_to_bfloat16");
   }
   if (status.ok()) {
-    loaded_[queue.context()] = *loaded;
+    known = *loaded;
   } else {
     libraries_->cuModuleUnload(loaded->module);
   }

@@ -17,6 +17,16 @@ Status Bfloat16Plan::Create(GpuRuntime* runtime, const RnnConfig& config,
                        rows * config.num_directions() * config.output_size(),
                        states * config.output_size(),
                        config.has_cell_state() ? states * config.num_units : 0, layout.size()};
+  // No workspace holds more than five copies of a buffer, and the float plan leaves half of what 64
+  // bits can count.
+  const CheckedSize copies =
+      (CheckedSize(sizes.input) + sizes.output + sizes.h + sizes.c + sizes.params) *
+      (5 * static_cast<int64_t>(sizeof(float)));
+  if ((copies * 2).overflowed()) {
+    return InvalidArgument("The model is too large for this input: ", Describe(config), ", with ",
+                           shape.num_steps, " steps and batch size ", shape.batch_size,
+                           " needs more bytes than 64 bits can count.");
+  }
   plan->reset(new Bfloat16Plan(runtime, sizes, "converting for " + Describe(config),
                                std::move(float_plan)));
   return Status();

@@ -5,6 +5,7 @@
 
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "cudnn_rnn/cc/cudnn/c_api_return.h"
 #include "cudnn_rnn/cc/cudnn/driver_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
@@ -18,14 +19,15 @@ struct cudnn_rnn_model {
 namespace cudnn_rnn {
 namespace {
 
-std::string& LastError() {
-  static thread_local std::string text;
-  return text;
-}
+// The text of this thread's last call.
+struct LastError {
+  std::string memory;
+  const char* text = "";
+};
 
-int Finish(const Status& status) {
-  LastError() = status.message();
-  return static_cast<int>(status.code());
+LastError& TheLastError() {
+  static thread_local LastError last_error;
+  return last_error;
 }
 
 // The enumerator counted by `number`, which must be below `count`.
@@ -76,7 +78,8 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
   call->shape = {source.num_steps, source.batch_size, source.time_major != 0};
   call->options.is_training = source.is_training != 0;
   call->options.dropout_call = source.dropout_call;
-  call->options.sequence_lengths = source.sequence_lengths;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CopySequenceLengths(source.sequence_lengths, call->shape, &call->options.sequence_lengths));
   call->options.keeps_reserve_space = source.keeps_reserve_space != 0;
   call->execution.runner = &call->runner;
   call->execution.stream = source.stream;
@@ -133,6 +136,13 @@ Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_s
   return Status();
 }
 
+// Sizes depend on the lengths, which may have changed since the caller asked for the sizes.
+Status CheckBytes(const char* name, int64_t given, int64_t needed) {
+  if (given >= needed) return Status();
+  return InvalidArgument(name, " must have at least ", needed, " bytes for this call, but has ",
+                         given, "; allocate what cudnn_rnn_prepare says for the same call.");
+}
+
 Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                const cudnn_rnn_forward_buffers& buffers) {
   DeviceCheck check;
@@ -148,6 +158,13 @@ Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
   CUDNN_RNN_RETURN_IF_ERROR(check.Check("workspace", buffers.workspace));
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  const RnnPlan& plan = *call.found.plan;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckBytes("workspace", buffers.workspace_bytes, plan.ForwardWorkspaceBytes(call.options)));
+  if (call.options.is_training) {
+    CUDNN_RNN_RETURN_IF_ERROR(
+        CheckBytes("reserve_space", buffers.reserve_space_bytes, plan.ReserveSpaceBytes()));
+  }
   ForwardBuffers forward;
   forward.input = buffers.input;
   forward.input_h = buffers.input_h;
@@ -158,7 +175,7 @@ Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
   forward.output_c = buffers.output_c;
   forward.reserve_space = buffers.reserve_space;
   forward.workspace = buffers.workspace;
-  return call.found.plan->Forward(forward, call.options, call.execution);
+  return plan.Forward(forward, call.options, call.execution);
 }
 
 Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
@@ -172,6 +189,9 @@ Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
   CUDNN_RNN_RETURN_IF_ERROR(check.Check("workspace", buffers.workspace));
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  const RnnPlan& plan = *call.found.plan;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckBytes("workspace", buffers.workspace_bytes, plan.BackwardWorkspaceBytes(call.options)));
   BackwardBuffers backward;
   backward.input = buffers.input;
   backward.input_h = buffers.input_h;
@@ -189,7 +209,7 @@ Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
   backward.input_c_backprop = buffers.input_c_backprop;
   backward.params_backprop = buffers.params_backprop;
   backward.workspace = buffers.workspace;
-  return call.found.plan->Backward(backward, call.options, call.execution);
+  return plan.Backward(backward, call.options, call.execution);
 }
 
 Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_model** model) {
@@ -216,46 +236,67 @@ std::vector<std::string> SplitAtColons(const std::string& text) {
   return parts;
 }
 
+Status OpenGpu(const char* driver_name, const char* cudnn_file, const char* wheel_folders) {
+  LibrarySearch search;
+  if (driver_name != nullptr) search.driver_name = driver_name;
+  if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
+  if (wheel_folders != nullptr) search.wheel_folders = SplitAtColons(wheel_folders);
+  return OpenProcessGpu(search);
+}
+
 }  // namespace
+
+int KeepLastError(const Status& status) noexcept {
+  LastError& last_error = TheLastError();
+  const bool is_kept = CatchExceptions([&] {
+                         last_error.memory = status.message();
+                         return Status();
+                       }).ok();
+  const bool lacks_text = !status.ok() && status.message().empty();
+  last_error.text = is_kept && !lacks_text ? last_error.memory.c_str() : kOutOfHostMemoryText;
+  return static_cast<int>(status.code());
+}
+
 }  // namespace cudnn_rnn
+
+using cudnn_rnn::ReturnFromC;
 
 extern "C" {
 
-const char* cudnn_rnn_last_error(void) { return cudnn_rnn::LastError().c_str(); }
+const char* cudnn_rnn_last_error(void) { return cudnn_rnn::TheLastError().text; }
 
 int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file, const char* wheel_folders) {
-  cudnn_rnn::LibrarySearch search;
-  if (driver_name != nullptr) search.driver_name = driver_name;
-  if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
-  if (wheel_folders != nullptr) search.wheel_folders = cudnn_rnn::SplitAtColons(wheel_folders);
-  return cudnn_rnn::Finish(cudnn_rnn::OpenProcessGpu(search));
+  return ReturnFromC([=] { return cudnn_rnn::OpenGpu(driver_name, cudnn_file, wheel_folders); });
 }
 
 const char* cudnn_rnn_gpu_report(void) {
   static thread_local std::string text;
-  text = cudnn_rnn::ProcessGpuReport();
-  return text.c_str();
+  const cudnn_rnn::Status status = cudnn_rnn::CatchExceptions([] {
+    text = cudnn_rnn::ProcessGpuReport();
+    return cudnn_rnn::Status();
+  });
+  return status.ok() ? text.c_str() : cudnn_rnn::kOutOfHostMemoryText;
 }
 
 int cudnn_rnn_model_create(const cudnn_rnn_model_config* config, int on_gpu,
                            cudnn_rnn_model** model) {
-  return cudnn_rnn::Finish(cudnn_rnn::CreateModel(*config, on_gpu != 0, model));
+  return ReturnFromC([=] { return cudnn_rnn::CreateModel(*config, on_gpu != 0, model); });
 }
 
 void cudnn_rnn_model_destroy(cudnn_rnn_model* model) { delete model; }
 
 int cudnn_rnn_prepare(cudnn_rnn_model* model, const cudnn_rnn_call* call, cudnn_rnn_sizes* sizes) {
-  return cudnn_rnn::Finish(cudnn_rnn::Prepare(model, *call, sizes));
+  return ReturnFromC([=] { return cudnn_rnn::Prepare(model, *call, sizes); });
 }
 
 int cudnn_rnn_forward(cudnn_rnn_model* model, const cudnn_rnn_call* call,
                       const cudnn_rnn_forward_buffers* buffers) {
-  return cudnn_rnn::Finish(cudnn_rnn::Forward(model, *call, *buffers));
+  return ReturnFromC([=] { return cudnn_rnn::Forward(model, *call, *buffers); });
 }
 
 int cudnn_rnn_backward(cudnn_rnn_model* model, const cudnn_rnn_call* call,
                        const cudnn_rnn_backward_buffers* buffers) {
-  return cudnn_rnn::Finish(cudnn_rnn::Backward(model, *call, *buffers));
+  return ReturnFromC([=] { return cudnn_rnn::Backward(model, *call, *buffers); });
 }
 
 }  // extern "C"

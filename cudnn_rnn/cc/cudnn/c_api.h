@@ -2,7 +2,8 @@
  * owns. The GPU tests drive it with PyTorch's tensors.
  *
  * Functions return 0 or the number of a StatusCode (core/status.h); cudnn_rnn_last_error() is then
- * the text, of the last call on this thread. Shapes and meanings are those of core/rnn_plan.h. */
+ * the text, of the last call on this thread. No function throws: a lack of memory is an error like
+ * others. Shapes and meanings are those of core/rnn_plan.h. */
 #ifndef CUDNN_RNN_CC_CUDNN_C_API_H_
 #define CUDNN_RNN_CC_CUDNN_C_API_H_
 
@@ -41,7 +42,9 @@ typedef struct {
   int32_t time_major;
   int32_t is_training;
   int64_t dropout_call;
-  const int32_t* sequence_lengths; /* host memory [batch_size], or NULL */
+  /* Host memory [batch_size], or NULL. Each function reads every length once and works on that
+   * copy; sizes depend on the lengths. */
+  const int32_t* sequence_lengths;
   int32_t keeps_reserve_space;
   void* stream; /* CUstream; ignored on a CPU */
 } cudnn_rnn_call;
@@ -64,7 +67,9 @@ typedef struct {
   void* output_h;
   void* output_c;
   void* reserve_space;
+  int64_t reserve_space_bytes; /* 0 unless is_training */
   void* workspace;
+  int64_t workspace_bytes;
 } cudnn_rnn_forward_buffers;
 
 typedef struct {
@@ -84,6 +89,7 @@ typedef struct {
   void* input_c_backprop;
   void* params_backprop;
   void* workspace;
+  int64_t workspace_bytes;
 } cudnn_rnn_backward_buffers;
 
 typedef struct cudnn_rnn_model cudnn_rnn_model; /* as an op kernel: its plans, its dropout state */

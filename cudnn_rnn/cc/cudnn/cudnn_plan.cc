@@ -1,5 +1,6 @@
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
@@ -80,6 +81,7 @@ Status CudnnPlan::Create(const GpuQueue& queue, const RnnConfig& config, const S
       new CudnnPlan(queue.runtime(), config, shape, choices, layout, std::move(dropout)));
   CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
   if (!created->is_empty()) CUDNN_RNN_RETURN_IF_ERROR(created->CreateDescriptors(queue));
+  CUDNN_RNN_RETURN_IF_ERROR(created->CheckWorkspace());
   *plan = std::move(created);
   return Status();
 }
@@ -96,14 +98,28 @@ Status CudnnPlan::CheckSizes() const {
                {"the number of steps", shape_.num_steps},
                {"the batch size", shape_.batch_size}};
   for (const auto& size : sizes) {
-    if (size.value <= std::numeric_limits<int>::max()) continue;
+    // An empty call never reaches cuDNN.
+    if (is_empty() || size.value <= std::numeric_limits<int>::max()) continue;
     return InvalidArgument(size.name, " must be below 2^31 on a GPU, but is ", size.value, ".");
   }
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const CheckedSize total =
       rows * (CheckedSize(input_width_) + output_width_) * 4 +
       CheckedSize(num_states_) * shape_.batch_size * (h_width_ + c_width_) * 8;
-  if (!total.overflowed()) return Status();
+  return total.overflowed() ? TooLarge() : Status();
+}
+
+// Half of what 64 bits can count is left to a Bfloat16Plan.
+Status CudnnPlan::CheckWorkspace() const {
+  CallOptions options;
+  options.keeps_reserve_space = true;
+  Workspace workspace;
+  const CheckedSize largest =
+      DescribeWorkspace(Pass::kBackward, options, /*has_zero_lengths=*/true, nullptr, &workspace);
+  return (largest * 2).overflowed() ? TooLarge() : Status();
+}
+
+Status CudnnPlan::TooLarge() const {
   return InvalidArgument("The model is too large for this input: ", Describe(config_), ", with ",
                          shape_.num_steps, " steps and batch size ", shape_.batch_size,
                          " needs more bytes than 64 bits can count.");
@@ -200,9 +216,10 @@ CudnnPlan::Lengths CudnnPlan::ReadLengths(const CallOptions& options) const {
   Lengths lengths;
   lengths.at_least_one.assign(static_cast<size_t>(shape_.batch_size),
                               static_cast<int>(shape_.num_steps));
-  for (int64_t b = 0; options.sequence_lengths != nullptr && b < shape_.batch_size; ++b) {
-    const int length = options.sequence_lengths[b];
-    lengths.at_least_one[b] = length > 0 ? length : 1;
+  for (size_t i = 0; i < options.sequence_lengths.size(); ++i) {
+    const int64_t b = static_cast<int64_t>(i);
+    const int length = options.sequence_lengths[i];
+    lengths.at_least_one[i] = length > 0 ? length : 1;
     if (length > 0) continue;
     std::vector<ZeroRows>& zero_rows = lengths.zero_rows;
     if (!zero_rows.empty() && zero_rows.back().first + zero_rows.back().count == b) {
@@ -256,10 +273,8 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
 }
 
 int64_t CudnnPlan::WorkspaceBytes(Pass pass, const CallOptions& options) const {
-  bool has_zero_lengths = false;
-  for (int64_t b = 0; options.sequence_lengths != nullptr && b < shape_.batch_size; ++b) {
-    has_zero_lengths |= options.sequence_lengths[b] == 0;
-  }
+  const std::vector<int32_t>& lengths = options.sequence_lengths;
+  const bool has_zero_lengths = std::find(lengths.begin(), lengths.end(), 0) != lengths.end();
   Workspace workspace;
   return DescribeWorkspace(pass, options, has_zero_lengths, nullptr, &workspace).value();
 }

@@ -73,6 +73,9 @@ class CudnnPlan : public RnnPlan {
             std::shared_ptr<DropoutState> dropout);
 
   Status CheckSizes() const;
+  // After CreateDescriptors: cuDNN has said how much memory it needs.
+  Status CheckWorkspace() const;
+  Status TooLarge() const;
   Status CreateDescriptors(const GpuQueue& queue);
   Status SetRnnDescriptor(const GpuQueue& queue);
   Status SetStateDescriptor(const GpuQueue& queue, int64_t width, const TensorDescriptor& target);

@@ -7,21 +7,23 @@ namespace {
 
 class DriverMemory : public DeviceMemory {
  public:
-  DriverMemory(const GpuLibraries* libraries, void* context, DeviceAddress address)
-      : libraries_(libraries), context_(context), address_(address) {}
+  DriverMemory(const GpuLibraries* libraries, void* context)
+      : libraries_(libraries), context_(context) {}
   ~DriverMemory() override {
+    if (address_ == 0) return;
     if (libraries_->cuCtxPushCurrent_v2(context_) != kCudaSuccess) return;
     libraries_->cuMemFree_v2(address_);
     void* context;
     libraries_->cuCtxPopCurrent_v2(&context);
   }
 
+  DeviceAddress* address() { return &address_; }
   void* data() override { return reinterpret_cast<void*>(static_cast<uintptr_t>(address_)); }
 
  private:
   const GpuLibraries* const libraries_;
   void* const context_;
-  const DeviceAddress address_;
+  DeviceAddress address_ = 0;
 };
 
 }  // namespace
@@ -29,10 +31,11 @@ class DriverMemory : public DeviceMemory {
 Status DriverAllocator::Allocate(int64_t bytes, MemoryNeed, std::unique_ptr<DeviceMemory>* memory) {
   GpuQueue queue(runtime_, stream_, Concatenate("allocating ", bytes, " bytes"));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
-  DeviceAddress address = 0;
-  CUDNN_RNN_RETURN_IF_ERROR(
-      CUDNN_RNN_DRIVER_CALL(queue, cuMemAlloc_v2, &address, static_cast<size_t>(bytes)));
-  memory->reset(new DriverMemory(runtime_->libraries.get(), queue.context(), address));
+  std::unique_ptr<DriverMemory> allocated(
+      new DriverMemory(runtime_->libraries.get(), queue.context()));
+  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(queue, cuMemAlloc_v2, allocated->address(),
+                                                  static_cast<size_t>(bytes)));
+  *memory = std::move(allocated);
   return Status();
 }
 

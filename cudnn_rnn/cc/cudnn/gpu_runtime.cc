@@ -1,5 +1,7 @@
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 
+#include "cudnn_rnn/cc/core/exceptions.h"
+
 namespace cudnn_rnn {
 
 HandlePool::~HandlePool() {
@@ -25,8 +27,12 @@ Status HandlePool::Borrow(void* context, const std::string& what, void** handle)
 }
 
 void HandlePool::GiveBack(void* context, void* handle) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  idle_.emplace(context, handle);
+  const Status kept = CatchExceptions([&] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle_.emplace(context, handle);
+    return Status();
+  });
+  if (!kept.ok()) libraries_->cudnnDestroy(handle);
 }
 
 namespace {
@@ -49,10 +55,10 @@ Status OpenProcessGpu(const LibrarySearch& search) {
   Process& process = TheProcess();
   std::lock_guard<std::mutex> lock(process.mutex);
   if (process.tried) return process.status;
-  process.tried = true;
   std::unique_ptr<GpuLibraries> libraries;
   process.status = OpenGpuLibraries(search, &libraries);
   if (process.status.ok()) process.runtime = new GpuRuntime(std::move(libraries));
+  process.tried = true;  // Last: an exception leaves everything to the next call.
   return process.status;
 }
 

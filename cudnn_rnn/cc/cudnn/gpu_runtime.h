@@ -24,6 +24,7 @@ class HandlePool {
 
   // A handle of the current context, which is `context`.
   Status Borrow(void* context, const std::string& what, void** handle);
+  // The context is current. Throws nothing: without memory to remember the handle it is destroyed.
   void GiveBack(void* context, void* handle);
 
  private:

@@ -24,14 +24,6 @@ int64_t BitsOf(float value) {
   return bits;
 }
 
-bool IsPadded(const SequenceShape& shape, const CallOptions& call) {
-  if (!shape.time_major) return true;
-  for (int64_t b = 0; call.sequence_lengths != nullptr && b < shape.batch_size; ++b) {
-    if (call.sequence_lengths[b] != shape.num_steps) return true;
-  }
-  return false;
-}
-
 // Steps are known here up to a factor of two: what is fastest hardly depends on them, and a program
 // whose batches all differ in length should not try again for each.
 int64_t RoundUpToPowerOfTwo(int64_t value) {
@@ -103,7 +95,7 @@ Status CudnnPlanCache::Impl::Find(const RnnConfig& config, const SequenceShape& 
                                         "cuStreamGetCtx", "looking for the stream's device"));
   CudnnPlan::Choices choices;
   choices.is_training = call.is_training;
-  choices.is_padded = IsPadded(shape, call);
+  choices.is_padded = !shape.time_major || HasPadding(call.sequence_lengths, shape);
   choices.allow_tf32 = options.allow_tf32;
   const Trial trial = {runtime_, execution.stream, allocator, config, shape, choices};
   Key key = QuestionOf(trial, context, options);

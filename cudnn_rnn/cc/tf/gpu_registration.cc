@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "cudnn_rnn/cc/cudnn/c_api_return.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 #include "cudnn_rnn/cc/tf/cudnn_backend.h"
 #include "cudnn_rnn/cc/tf/registration.h"
@@ -24,8 +25,9 @@ int cudnn_rnn_register_gpu_kernels(const char* cudnn_file, const char* wheel_fol
                                    int unlabelled_priority) {
   static std::once_flag once;
   const int code = cudnn_rnn_open_gpu(nullptr, cudnn_file, wheel_folders);
-  if (code == 0) {
+  if (code != 0) return code;
+  return cudnn_rnn::ReturnFromC([=] {
     std::call_once(once, [=] { cudnn_rnn::RegisterGpuKernels(unlabelled_priority); });
-  }
-  return code;
+    return cudnn_rnn::Status();
+  });
 }

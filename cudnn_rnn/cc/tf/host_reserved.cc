@@ -17,23 +17,23 @@ struct Contents {
 static_assert(sizeof(Contents) <= kHostReservedBytes, "the contents must fit their place");
 
 Contents ContentsFor(const RnnConfig& config, const SequenceShape& shape,
-                     const int32_t* sequence_lengths) {
-  const int64_t lengths_bytes =
-      sequence_lengths == nullptr ? 0 : shape.batch_size * static_cast<int64_t>(sizeof(int32_t));
-  return {kMagic, PlanFingerprint(config, shape), Fingerprint(sequence_lengths, lengths_bytes)};
+                     const std::vector<int32_t>& sequence_lengths) {
+  const int64_t lengths_bytes = static_cast<int64_t>(sequence_lengths.size() * sizeof(int32_t));
+  return {kMagic, PlanFingerprint(config, shape),
+          Fingerprint(sequence_lengths.data(), lengths_bytes)};
 }
 
 }  // namespace
 
 void WriteHostReserved(const RnnConfig& config, const SequenceShape& shape,
-                       const int32_t* sequence_lengths, void* host_reserved) {
+                       const std::vector<int32_t>& sequence_lengths, void* host_reserved) {
   const Contents contents = ContentsFor(config, shape, sequence_lengths);
   std::memset(host_reserved, 0, kHostReservedBytes);
   std::memcpy(host_reserved, &contents, sizeof(contents));
 }
 
 Status CheckHostReserved(const RnnConfig& config, const SequenceShape& shape,
-                         const int32_t* sequence_lengths, const void* host_reserved,
+                         const std::vector<int32_t>& sequence_lengths, const void* host_reserved,
                          int64_t num_bytes) {
   if (num_bytes != kHostReservedBytes) {
     return InvalidArgument(

@@ -5,6 +5,7 @@
 #define CUDNN_RNN_CC_TF_HOST_RESERVED_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
@@ -14,13 +15,13 @@ namespace cudnn_rnn {
 
 constexpr int64_t kHostReservedBytes = 64;
 
-// `sequence_lengths` may be null.
+// `sequence_lengths` are those of CallOptions.
 void WriteHostReserved(const RnnConfig& config, const SequenceShape& shape,
-                       const int32_t* sequence_lengths, void* host_reserved);
+                       const std::vector<int32_t>& sequence_lengths, void* host_reserved);
 
 // Fails unless the bytes are what WriteHostReserved wrote for the same arguments.
 Status CheckHostReserved(const RnnConfig& config, const SequenceShape& shape,
-                         const int32_t* sequence_lengths, const void* host_reserved,
+                         const std::vector<int32_t>& sequence_lengths, const void* host_reserved,
                          int64_t num_bytes);
 
 }  // namespace cudnn_rnn

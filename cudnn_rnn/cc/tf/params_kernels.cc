@@ -53,20 +53,26 @@ ParamsSizeKernel::ParamsSizeKernel(OpKernelConstruction* context) : OpKernel(con
 }
 
 void ParamsSizeKernel::Compute(OpKernelContext* context) {
+  RunAndReport(context, [&] { return Run(context); });
+}
+
+TfStatus ParamsSizeKernel::Run(OpKernelContext* context) {
   ParamLayout layout;
-  OP_REQUIRES_OK(context, ReadLayout(context, attributes_, &layout));
+  TF_RETURN_IF_ERROR(ReadLayout(context, attributes_, &layout));
   const bool is_int32 = size_type_ == ::tensorflow::DT_INT32;
-  OP_REQUIRES(context, !is_int32 || layout.size() <= std::numeric_limits<int32_t>::max(),
-              ToTf(InvalidArgument("The parameter buffer has ", layout.size(),
-                                   " elements, more than params_size can hold in 32 bits; ask for "
-                                   "it with S=int64.")));
+  if (is_int32 && layout.size() > std::numeric_limits<int32_t>::max()) {
+    return ToTf(InvalidArgument("The parameter buffer has ", layout.size(),
+                                " elements, more than params_size can hold in 32 bits; ask for it "
+                                "with S=int64."));
+  }
   Tensor* params_size;
-  OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({1}), &params_size));
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({1}), &params_size));
   if (is_int32) {
     params_size->vec<int32_t>()(0) = static_cast<int32_t>(layout.size());
   } else {
     params_size->vec<TfInt64>()(0) = layout.size();
   }
+  return TfStatus();
 }
 
 ParamsToCanonicalKernel::ParamsToCanonicalKernel(OpKernelConstruction* context,
@@ -77,15 +83,19 @@ ParamsToCanonicalKernel::ParamsToCanonicalKernel(OpKernelConstruction* context,
 }
 
 void ParamsToCanonicalKernel::Compute(OpKernelContext* context) {
+  RunAndReport(context, [&] { return Run(context); });
+}
+
+TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
   ParamLayout layout;
-  OP_REQUIRES_OK(context, ReadLayout(context, attributes_, &layout));
+  TF_RETURN_IF_ERROR(ReadLayout(context, attributes_, &layout));
   const Tensor* params;
-  OP_REQUIRES_OK(context, context->input("params", &params));
-  OP_REQUIRES_OK(context, CheckShape("params", *params, {layout.size()}, "params_size"));
+  TF_RETURN_IF_ERROR(context->input("params", &params));
+  TF_RETURN_IF_ERROR(CheckShape("params", *params, {layout.size()}, "params_size"));
   OpOutputList weights, biases;
-  OP_REQUIRES_OK(context, context->output_list("weights", &weights));
-  OP_REQUIRES_OK(context, context->output_list("biases", &biases));
-  OP_REQUIRES_OK(context, CheckListLengths(weights.size(), biases.size(), layout));
+  TF_RETURN_IF_ERROR(context->output_list("weights", &weights));
+  TF_RETURN_IF_ERROR(context->output_list("biases", &biases));
+  TF_RETURN_IF_ERROR(CheckListLengths(weights.size(), biases.size(), layout));
 
   const int64_t element_size = SizeOf(attributes_.data_type);
   const char* source = static_cast<const char*>(DataOf(*params));
@@ -100,13 +110,14 @@ void ParamsToCanonicalKernel::Compute(OpKernelContext* context) {
   };
   for (int i = 0; i < weights.size(); ++i) {
     const ParamRegion weight = layout.CanonicalWeight(i);
-    OP_REQUIRES_OK(context, take(weight, TensorShape({weight.rows, weight.columns}), i, &weights));
+    TF_RETURN_IF_ERROR(take(weight, TensorShape({weight.rows, weight.columns}), i, &weights));
   }
   for (int i = 0; i < biases.size(); ++i) {
     const ParamRegion bias = layout.CanonicalBias(i);
-    OP_REQUIRES_OK(context, take(bias, TensorShape({bias.rows}), i, &biases));
+    TF_RETURN_IF_ERROR(take(bias, TensorShape({bias.rows}), i, &biases));
   }
-  OP_REQUIRES_OK(context, ToTf(backend_->Start(context)->Run(copies)));
+  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Run(copies)));
+  return TfStatus();
 }
 
 CanonicalToParamsKernel::CanonicalToParamsKernel(OpKernelConstruction* context,
@@ -129,22 +140,26 @@ TfStatus CheckElements(const char* list, int index, const Tensor& tensor,
 }  // namespace
 
 void CanonicalToParamsKernel::Compute(OpKernelContext* context) {
+  RunAndReport(context, [&] { return Run(context); });
+}
+
+TfStatus CanonicalToParamsKernel::Run(OpKernelContext* context) {
   ParamLayout layout;
-  OP_REQUIRES_OK(context, ReadLayout(context, attributes_, &layout));
+  TF_RETURN_IF_ERROR(ReadLayout(context, attributes_, &layout));
   OpInputList weights, biases;
-  OP_REQUIRES_OK(context, context->input_list("weights", &weights));
-  OP_REQUIRES_OK(context, context->input_list("biases", &biases));
-  OP_REQUIRES_OK(context, CheckListLengths(weights.size(), biases.size(), layout));
+  TF_RETURN_IF_ERROR(context->input_list("weights", &weights));
+  TF_RETURN_IF_ERROR(context->input_list("biases", &biases));
+  TF_RETURN_IF_ERROR(CheckListLengths(weights.size(), biases.size(), layout));
   // All sizes before the allocation: with the inputs in memory, so is room for their sum.
   for (int i = 0; i < weights.size(); ++i) {
-    OP_REQUIRES_OK(context, CheckElements("weights", i, weights[i], layout.CanonicalWeight(i)));
+    TF_RETURN_IF_ERROR(CheckElements("weights", i, weights[i], layout.CanonicalWeight(i)));
   }
   for (int i = 0; i < biases.size(); ++i) {
-    OP_REQUIRES_OK(context, CheckElements("biases", i, biases[i], layout.CanonicalBias(i)));
+    TF_RETURN_IF_ERROR(CheckElements("biases", i, biases[i], layout.CanonicalBias(i)));
   }
 
   Tensor* params;
-  OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({layout.size()}), &params));
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({layout.size()}), &params));
   const int64_t element_size = SizeOf(attributes_.data_type);
   char* target = static_cast<char*>(MutableDataOf(params));
   std::vector<Copy> copies;
@@ -154,7 +169,8 @@ void CanonicalToParamsKernel::Compute(OpKernelContext* context) {
   };
   for (int i = 0; i < weights.size(); ++i) put(weights[i], layout.CanonicalWeight(i));
   for (int i = 0; i < biases.size(); ++i) put(biases[i], layout.CanonicalBias(i));
-  OP_REQUIRES_OK(context, ToTf(backend_->Start(context)->Run(copies)));
+  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Run(copies)));
+  return TfStatus();
 }
 
 }  // namespace cudnn_rnn

@@ -18,6 +18,8 @@ class ParamsSizeKernel : public ::tensorflow::OpKernel {
   void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
+  TfStatus Run(::tensorflow::OpKernelContext* context);
+
   RnnConfig attributes_;
   ::tensorflow::DataType size_type_ = ::tensorflow::DT_INT32;
 };
@@ -30,6 +32,8 @@ class ParamsToCanonicalKernel : public ::tensorflow::OpKernel {
   void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
+  TfStatus Run(::tensorflow::OpKernelContext* context);
+
   std::unique_ptr<DeviceBackend> backend_;
   RnnConfig attributes_;
 };
@@ -43,6 +47,8 @@ class CanonicalToParamsKernel : public ::tensorflow::OpKernel {
   void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
+  TfStatus Run(::tensorflow::OpKernelContext* context);
+
   std::unique_ptr<DeviceBackend> backend_;
   RnnConfig attributes_;
 };

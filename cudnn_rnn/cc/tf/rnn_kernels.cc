@@ -69,24 +69,26 @@ ForwardKernel::ForwardKernel(OpKernelConstruction* context, OpVersion version,
 }
 
 void ForwardKernel::Compute(OpKernelContext* context) {
+  RunAndReport(context, [&] { return Run(context); });
+}
+
+TfStatus ForwardKernel::Run(OpKernelContext* context) {
   Model model;
-  OP_REQUIRES_OK(context, ReadModel(context, version_, attributes_, &model));
-  OP_REQUIRES_OK(context, ToTf(CheckSequenceLengths(model.sequence_lengths, model.shape)));
+  TF_RETURN_IF_ERROR(ReadModel(context, version_, attributes_, &model));
   CallOptions options;
   options.is_training = is_training_;
   options.dropout_call = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
   options.sequence_lengths = model.sequence_lengths;
   const std::unique_ptr<DeviceCall> call = backend_->Start(context);
   std::shared_ptr<const RnnPlan> plan;
-  OP_REQUIRES_OK(context, ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+  TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
 
   ForwardOutputs outputs;
   const int64_t reserve_bytes = is_training_ ? plan->ReserveSpaceBytes() : 0;
-  OP_REQUIRES_OK(context,
-                 AllocateOutputs(context, model, version_, is_training_, reserve_bytes, &outputs));
+  TF_RETURN_IF_ERROR(
+      AllocateOutputs(context, model, version_, is_training_, reserve_bytes, &outputs));
   Tensor workspace;
-  OP_REQUIRES_OK(context,
-                 AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
+  TF_RETURN_IF_ERROR(AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
 
   ForwardBuffers buffers;
   buffers.input = DataOf(*model.input);
@@ -98,16 +100,17 @@ void ForwardKernel::Compute(OpKernelContext* context) {
     buffers.input_c = DataOf(*model.input_c);
     buffers.output_c = MutableDataOf(outputs.output_c);
   } else {
-    OP_REQUIRES_OK(context,
-                   ToTf(call->Clear(MutableDataOf(outputs.output_c), BytesOf(*outputs.output_c))));
+    TF_RETURN_IF_ERROR(
+        ToTf(call->Clear(MutableDataOf(outputs.output_c), BytesOf(*outputs.output_c))));
   }
   buffers.reserve_space = MutableDataOf(outputs.reserve_space);
   buffers.workspace = MutableDataOf(&workspace);
-  OP_REQUIRES_OK(context, ToTf(plan->Forward(buffers, options, call->execution())));
+  TF_RETURN_IF_ERROR(ToTf(plan->Forward(buffers, options, call->execution())));
   if (outputs.host_reserved != nullptr && is_training_) {
     WriteHostReserved(model.config, model.shape, model.sequence_lengths,
                       MutableDataOf(outputs.host_reserved));
   }
+  return TfStatus();
 }
 
 namespace {
@@ -224,16 +227,19 @@ BackwardKernel::BackwardKernel(OpKernelConstruction* context, OpVersion version,
 }
 
 void BackwardKernel::Compute(OpKernelContext* context) {
+  RunAndReport(context, [&] { return Run(context); });
+}
+
+TfStatus BackwardKernel::Run(OpKernelContext* context) {
   Model model;
-  OP_REQUIRES_OK(context, ReadModel(context, version_, attributes_, &model));
-  OP_REQUIRES_OK(context, ToTf(CheckSequenceLengths(model.sequence_lengths, model.shape)));
+  TF_RETURN_IF_ERROR(ReadModel(context, version_, attributes_, &model));
   if (HasHostReserved(version_)) {
-    OP_REQUIRES_OK(context, CheckHostReservedInput(context, model));
+    TF_RETURN_IF_ERROR(CheckHostReservedInput(context, model));
   }
   BackwardBuffers buffers;
-  OP_REQUIRES_OK(context, ReadForwardResults(context, model, &buffers));
+  TF_RETURN_IF_ERROR(ReadForwardResults(context, model, &buffers));
   ReserveSpace reserve_space;
-  OP_REQUIRES_OK(context, ReadReserveSpace(context, &reserve_space));
+  TF_RETURN_IF_ERROR(ReadReserveSpace(context, &reserve_space));
 
   CallOptions options;
   options.is_training = true;  // the forward call did
@@ -241,17 +247,17 @@ void BackwardKernel::Compute(OpKernelContext* context) {
   options.keeps_reserve_space = !reserve_space.is_owned;
   const std::unique_ptr<DeviceCall> call = backend_->Start(context);
   std::shared_ptr<const RnnPlan> plan;
-  OP_REQUIRES_OK(context, ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+  TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
   buffers.reserve_space = MutableDataOf(&reserve_space.tensor);
   buffers.reserve_space_bytes =
       reserve_space.BytesOf(plan->ReserveSpaceBytes(), SizeOf(model.config.data_type));
 
-  OP_REQUIRES_OK(context, AllocateGradients(context, model, call.get(), &buffers));
+  TF_RETURN_IF_ERROR(AllocateGradients(context, model, call.get(), &buffers));
   Tensor workspace;
-  OP_REQUIRES_OK(context,
-                 AllocateWorkspace(context, plan->BackwardWorkspaceBytes(options), &workspace));
+  TF_RETURN_IF_ERROR(AllocateWorkspace(context, plan->BackwardWorkspaceBytes(options), &workspace));
   buffers.workspace = MutableDataOf(&workspace);
-  OP_REQUIRES_OK(context, ToTf(plan->Backward(buffers, options, call->execution())));
+  TF_RETURN_IF_ERROR(ToTf(plan->Backward(buffers, options, call->execution())));
+  return TfStatus();
 }
 
 }  // namespace cudnn_rnn

@@ -19,6 +19,8 @@ class ForwardKernel : public ::tensorflow::OpKernel {
   void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
+  TfStatus Run(::tensorflow::OpKernelContext* context);
+
   const OpVersion version_;
   std::unique_ptr<DeviceBackend> backend_;
   RnnAttributes attributes_;
@@ -34,6 +36,8 @@ class BackwardKernel : public ::tensorflow::OpKernel {
   void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
+  TfStatus Run(::tensorflow::OpKernelContext* context);
+
   const OpVersion version_;
   std::unique_ptr<DeviceBackend> backend_;
   RnnAttributes attributes_;

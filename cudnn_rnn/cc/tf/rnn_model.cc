@@ -62,8 +62,8 @@ TfStatus ReadSequenceLengths(OpKernelContext* context, Model* model) {
   const Tensor* lengths;
   TF_RETURN_IF_ERROR(context->input("sequence_lengths", &lengths));
   TF_RETURN_IF_ERROR(CheckShape("sequence_lengths", *lengths, {model->shape.batch_size}, "batch"));
-  model->sequence_lengths = static_cast<const int32_t*>(DataOf(*lengths));
-  return TfStatus();
+  return ToTf(CopySequenceLengths(static_cast<const int32_t*>(DataOf(*lengths)), model->shape,
+                                  &model->sequence_lengths));
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ struct Model {
   const ::tensorflow::Tensor* params = nullptr;
   // The first so many of params are those of the model; the rest is not read.
   int64_t params_size = 0;
-  const int32_t* sequence_lengths = nullptr;  // in host memory, or null
+  // A copy, checked; empty without lengths. Another thread may write into a fed tensor.
+  std::vector<int32_t> sequence_lengths;
 
   std::vector<int64_t> OutputShape() const;
   std::vector<int64_t> HiddenStateShape() const;
@@ -48,7 +49,6 @@ struct Model {
   const char* CellStateAxes() const;
 };
 
-// The lengths are read and not checked: plans and CheckSequenceLengths do.
 TfStatus ReadModel(::tensorflow::OpKernelContext* context, OpVersion version,
                    const RnnAttributes& attributes, Model* model);
 

@@ -117,7 +117,7 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
 
   CallOptions options;
   options.is_training = true;
-  options.sequence_lengths = rnn_call.lengths();
+  options.sequence_lengths = rnn_call.x.lengths;
   Buffer workspace(rnn_call.plan->BackwardWorkspaceBytes(options));
   BackwardBuffers backward;
   backward.input = reserve + layout.x;

@@ -73,11 +73,6 @@ struct RnnCall {
   // Of the caller's memory.
   int64_t x_memory() const { return x.size().value() * element_size(); }
   int64_t y_memory() const { return y.size().value() * element_size(); }
-  // Null where all are the number of steps.
-  const int32_t* lengths() const {
-    const bool is_full = x.sum_of_lengths() == int64_t{1} * x.num_steps * x.batch_size;
-    return is_full ? nullptr : x.lengths.data();
-  }
   uint64_t ModelFingerprint() const;
 };
 

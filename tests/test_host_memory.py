@@ -1,0 +1,44 @@
+"""Host memory that changes or is large: fed lengths that a thread writes, steps without a batch."""
+
+import os
+import subprocess
+import sys
+
+import changing_lengths
+import numpy as np
+import reference
+from op_harness import Network
+
+LSTM = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 2, 3)
+
+
+def test_fed_lengths_may_change_during_a_call():
+    """Forward and gradient give results or refuse the lengths; the process lives."""
+    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
+    # The package may be found from the working directory only, through PYTHONPATH or installed.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    process = subprocess.run(
+        [sys.executable, changing_lengths.__file__],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        env=environment,
+    )
+    assert process.returncode == 0, process.stderr[-4000:]
+    assert process.stdout.split() == [str(changing_lengths.ROUNDS)]
+
+
+def test_steps_without_a_batch_need_no_memory():
+    """A terabyte of steps' lengths' bookkeeping would not fit; without sequences there is none."""
+    num_steps = 2**40
+    state = np.zeros((1, 0, 2), np.float32)
+    arrays = {"input": np.zeros((num_steps, 0, 3), np.float32), "params": np.ones(56, np.float32)}
+    arrays["output_backprop"] = np.zeros((num_steps, 0, 2), np.float32)
+    for name in ("input_h", "input_c", "output_h_backprop", "output_c_backprop"):
+        arrays[name] = state
+    arrays["sequence_lengths"] = np.zeros(0, np.int32)
+    with Network(LSTM, "float32", version=3) as network:
+        found = network.run(arrays)
+    assert found["output"].shape == (num_steps, 0, 2)
+    assert found["output_h"].shape == state.shape
+    assert not found["d_params"].any()
