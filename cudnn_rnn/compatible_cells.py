@@ -18,9 +18,8 @@ Where TensorFlow still has `tf.nn.rnn_cell` (1.15, and 2.x with Keras 2) the cel
 its `RNNCell`, elsewhere of this library's own: see `cudnn_rnn/rnn_cell_base.py`.
 """
 
-import numbers
-
 from cudnn_rnn._tf import tf
+from cudnn_rnn.config import checked_size
 from cudnn_rnn.rnn_cell_base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
 
 __all__ = [
@@ -42,12 +41,9 @@ class _CudnnCompatibleCell(RNNCell):
     """What the two cells share: arguments, variables, and checks of shapes."""
 
     def __init__(self, num_units, reuse):
-        if isinstance(num_units, bool) or not isinstance(num_units, numbers.Integral):
-            raise TypeError("num_units must be an integer, but is %r" % (num_units,))
-        if num_units < 1:
-            raise ValueError("num_units must be at least 1, but is %d" % num_units)
+        num_units = checked_size("num_units", num_units)
         super().__init__(_reuse=reuse)
-        self._num_units = int(num_units)
+        self._num_units = num_units
         self._input_size = None
 
     @property

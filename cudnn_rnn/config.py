@@ -17,7 +17,8 @@ import collections
 import numbers
 import operator
 
-from cudnn_rnn._tf import allowed_dtypes, static_value, tf
+from cudnn_rnn._tf import allowed_dtypes, tf
+from cudnn_rnn.static_sizes import static_size
 
 CUDNN_LSTM = "lstm"
 CUDNN_GRU = "gru"
@@ -103,9 +104,9 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         """
         config = cls(
             rnn_mode=checked_choice("rnn_mode", rnn_mode, tuple(GATES)),
-            num_layers=_checked_size("num_layers", num_layers),
-            num_units=_checked_size("num_units", num_units),
-            input_size=_checked_size("input_size", input_size),
+            num_layers=checked_size("num_layers", num_layers),
+            num_units=checked_size("num_units", num_units),
+            input_size=checked_size("input_size", input_size),
             input_mode=checked_choice("input_mode", input_mode, INPUT_MODES),
             direction=checked_choice("direction", direction, DIRECTIONS),
             dtype=checked_dtype(dtype),
@@ -218,7 +219,7 @@ def checked_projection(rnn_mode, num_units, num_proj):
     """Returns `num_proj` as an int, 0 for None; raises `ValueError` where there can be none."""
     if num_proj is None or (_is_integer(num_proj) and num_proj == 0):
         return 0
-    num_proj = _checked_size("num_proj", num_proj)
+    num_proj = checked_size("num_proj", num_proj)
     if rnn_mode != CUDNN_LSTM:
         raise ValueError(
             "num_proj must be None or 0 with rnn_mode %r, but is %d: only an LSTM has a projection."
@@ -249,7 +250,17 @@ def dtype_hint(dtype):
     return ""
 
 
-def _checked_size(name, value):
+def checked_size(name, value):
+    """Returns a size, such as `num_units`, as an int.
+
+    Args:
+      name: of the argument.
+      value: an integer, or a scalar integer tensor whose value follows from static shapes.
+
+    Raises:
+      TypeError: no integer, or a tensor that is known only when the graph is run.
+      ValueError: below 1 or above 2**31 - 1.
+    """
     if isinstance(value, bool):
         raise TypeError("%s must be a positive integer, but is the bool %r." % (name, value))
     if tf.is_tensor(value):
@@ -267,20 +278,21 @@ def _checked_size(name, value):
 
 
 def _value_of_tensor(name, tensor):
-    """Returns what a scalar tensor that is known already holds, for the sizes of an RNN."""
+    """Returns the int that a scalar tensor always has, for the sizes of an RNN."""
     if tensor.shape.rank not in (0, None):
         # TensorFlow's words for it, which programs look for.
         raise ValueError(
             "%s must be a positive integer, but is %s: Shape must be rank 0 but is rank %d."
             % (name, tensor, tensor.shape.rank)
         )
-    value = static_value(tensor)
-    if value is None or not tensor.dtype.is_integer:
+    value = static_size(tensor) if tensor.dtype.is_integer else None
+    if value is None:
         raise TypeError(
-            "%s must be a positive integer that is known when the graph is made, but is %s."
+            "%s must be a positive integer that is known when the graph is made, but is %s. Pass "
+            "an int, or give the tensor whose tf.shape() this is a static size with set_shape."
             % (name, tensor)
         )
-    return int(value)
+    return value
 
 
 def _is_integer(value):

@@ -46,8 +46,8 @@ class _CudnnRNN(Layer):
         """Makes a layer; its variable is made when it is built.
 
         Args:
-          num_layers: int, at least 1.
-          num_units: int, at least 1, the size of the output of one direction.
+          num_layers: int, at least 1, or a scalar tensor whose value follows from static shapes.
+          num_units: likewise, the size of the output of one direction.
           input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
             it is; the size of the input must be `num_units`) or "auto_select" (skip_input where the
             sizes are equal).
@@ -68,8 +68,8 @@ class _CudnnRNN(Layer):
         """
         super().__init__(dtype=dtype, name=name)
         self._plain_dtype = config_module.checked_dtype(dtype)
-        self._num_layers = num_layers
-        self._num_units = num_units
+        self._num_layers = config_module.checked_size("num_layers", num_layers)
+        self._num_units = config_module.checked_size("num_units", num_units)
         self._input_mode = input_mode
         self._direction = direction
         self._dropout = dropout
@@ -78,8 +78,9 @@ class _CudnnRNN(Layer):
         self._bias_initializer = bias_initializer
         self._input_size = None
         self._saveable = None
-        self._config(num_units)  # Checks all of it, before the size of the input is known.
-        if dropout > 0 and num_layers == 1:
+        # Checks the other arguments, before the size of the input is known.
+        self._config(self._num_units)
+        if dropout > 0 and self._num_layers == 1:
             warnings.warn(
                 "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
                 "layer but the first. Use tf.nn.dropout on the input or the output."
@@ -342,7 +343,8 @@ class _CudnnRNN(Layer):
             means `training`, which stood here up to TensorFlow 1.13.
           time_major: False for batch-major `inputs`, states and outputs.
           training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
-            With a tensor there is a gradient in both cases, of what was computed.
+            With a tensor there is a gradient in both cases, of what was computed. None means False,
+            as in Keras.
 
         Returns:
           `(outputs, states)`: `[time, batch, num_dirs * num_units]` (batch-major: batch first), and
@@ -396,7 +398,7 @@ class _CudnnRNN(Layer):
           `(outputs, (h, c))`; without an LSTM, `c` means nothing.
         """
         sequence_lengths, training = lengths_and_training(
-            sequence_lengths, training, training_name="training"
+            sequence_lengths, False if training is None else training, training_name="training"
         )
         input_size = self._input_size
         shape = getattr(inputs, "shape", None)

@@ -56,9 +56,9 @@ class _CudnnRNN:
         it. By keyword each name means what it says.
 
         Args:
-          num_layers: int, at least 1.
-          num_units: int, at least 1, the size of the output of one direction.
-          input_size: int, at least 1, the last dimension of the input.
+          num_layers: int, at least 1, or a scalar tensor whose value follows from static shapes.
+          num_units: likewise, the size of the output of one direction.
+          input_size: likewise, the last dimension of the input, such as `tf.shape(inputs)[2]`.
           input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
             it is; `input_size` must equal `num_units`) or "auto_select" (skip_input where the sizes
             are equal).

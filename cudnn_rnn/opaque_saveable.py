@@ -72,9 +72,9 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
           TypeError, ValueError: an argument of the wrong type or outside of its range, or an
             `opaque_params` of another static shape.
         """
-        self._num_layers = num_layers
-        self._num_units = num_units
-        self._input_size = input_size
+        self._num_layers = config_module.checked_size("num_layers", num_layers)
+        self._num_units = config_module.checked_size("num_units", num_units)
+        self._input_size = config_module.checked_size("input_size", input_size)
         self._input_mode = input_mode
         self._direction = direction
         self._scope = getattr(scope, "name", scope) or None

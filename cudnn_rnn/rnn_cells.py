@@ -10,9 +10,8 @@ runs one step at a time: no cuDNN-compatible cell of its own is needed, since
 bidirectional RNNs.
 """
 
-import numbers
-
 from cudnn_rnn._tf import native_rnn_cell_module, tf
+from cudnn_rnn.config import checked_size
 from cudnn_rnn.rnn_cell_base import RNNCell
 
 __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
@@ -38,16 +37,13 @@ class _BareBasicRNNCell(RNNCell):
     """
 
     def __init__(self, num_units, activation=None, reuse=None, name=None, dtype=None):
-        if isinstance(num_units, bool) or not isinstance(num_units, numbers.Integral):
-            raise TypeError("num_units must be an integer, but is %r" % (num_units,))
-        if num_units < 1:
-            raise ValueError("num_units must be at least 1, but is %d" % num_units)
+        num_units = checked_size("num_units", num_units)
         if isinstance(activation, str):
             activation = getattr(tf.nn, activation, activation)
         if activation is not None and not callable(activation):
             raise TypeError("activation must be a function of a tensor, but is %r" % (activation,))
         super().__init__(_reuse=reuse, name=name, dtype=dtype)
-        self._num_units = int(num_units)
+        self._num_units = num_units
         self._activation = activation or tf.tanh
 
     @property

@@ -266,12 +266,12 @@ def test_a_users_own_cell_on_the_same_base(control_flow):
 @pytest.mark.parametrize(
     "num_units, error, text",
     [
-        (0, ValueError, "num_units must be at least 1, but is 0"),
-        (-3, ValueError, "num_units must be at least 1, but is -3"),
-        (2.5, TypeError, "num_units must be an integer, but is 2.5"),
-        ("8", TypeError, "num_units must be an integer, but is '8'"),
-        (None, TypeError, "num_units must be an integer, but is None"),
-        (True, TypeError, "num_units must be an integer, but is True"),
+        (0, ValueError, "num_units must be between 1 and 2147483647, but is 0"),
+        (-3, ValueError, "num_units must be between 1 and 2147483647, but is -3"),
+        (2.5, TypeError, "num_units must be a positive integer, but is 2.5"),
+        ("8", TypeError, "num_units must be a positive integer, but is '8'"),
+        (None, TypeError, "num_units must be a positive integer, but is None"),
+        (True, TypeError, "num_units must be a positive integer, but is the bool True"),
     ],
 )
 def test_bad_num_units(cell_class, num_units, error, text):
