@@ -30,6 +30,39 @@ def as_tensors(values, dtype, default_dtype):
     return [_as_tensor(name, value, dtype) for name, value in values]
 
 
+def cast_tensors(name, value, dtype, compute_dtype):
+    """Casts an argument of a layer from the dtype of its variables to that of its computations.
+
+    Args:
+      name: of the argument.
+      value: a tensor, or a list of tensors. Anything else is left as it is.
+      dtype: of the variables.
+      compute_dtype: of the computations.
+
+    Raises:
+      TypeError: a tensor of another dtype that an RNN can have.
+    """
+    if isinstance(value, (list, tuple)):
+        return [cast_tensors(name, part, dtype, compute_dtype) for part in value]
+    found = value.dtype.base_dtype if tf.is_tensor(value) else None
+    if found in (None, compute_dtype) or found not in DTYPES:
+        return value
+    if found != dtype:
+        raise TypeError(
+            "%s must be of dtype %s, the dtype of this layer, but is %s. Convert it with tf.cast, "
+            "or make the layer with %s."
+            % (
+                name,
+                " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True)),
+                found.name,
+                "compute_dtype=tf.%s, which keeps its variables in %s" % (found.name, dtype.name)
+                if found.size == 2
+                else "dtype=tf.%s" % found.name,
+            )
+        )
+    return tf.cast(as_tensor(value, dtype), compute_dtype)
+
+
 def numpy_dtype(*values):
     """Returns the first dtype of an RNN among those of the NumPy arrays, float32 without any."""
     for value in values:
@@ -108,11 +141,18 @@ def _common_dtype(values, dtype):
         if dtype is not None and found != dtype:
             raise TypeError(
                 "%s must be of dtype %s, which this RNN was made with (dtype=), but is %s. Convert "
-                "it with tf.cast, or make the RNN with dtype=tf.%s."
-                % (name, dtype.name, found.name, found.name)
+                "it with tf.cast, or make the RNN with dtype=tf.%s%s."
+                % (name, dtype.name, found.name, found.name, _advice_on_params(found))
             )
         return found
     return dtype
+
+
+def _advice_on_params(dtype):
+    """Returns what the advice to compute in a 16-bit dtype must add: optimizers diverge in it."""
+    if dtype.size > 2:
+        return ""
+    return " and pass tf.cast(params, tf.%s) of a float32 variable" % dtype.name
 
 
 def _as_tensor(name, value, dtype):

@@ -230,15 +230,15 @@ def checked_projection(rnn_mode, num_units, num_proj):
     return num_proj
 
 
-def checked_dtype(dtype):
-    """Returns `dtype` as one of `DTYPES`; raises `ValueError` if it is none of them."""
+def checked_dtype(dtype, name="dtype"):
+    """Returns `dtype`, the argument of that name, as one of `DTYPES`; else raises `ValueError`."""
     try:
         checked = tf.as_dtype(dtype).base_dtype
     except TypeError:
         checked = None
     if checked not in DTYPES:
         raise ValueError(
-            "dtype must be %s, but is %r.%s" % (DTYPE_NAMES, dtype, dtype_hint(checked))
+            "%s must be %s, but is %r.%s" % (name, DTYPE_NAMES, dtype, dtype_hint(checked))
         )
     return checked
 

@@ -15,7 +15,7 @@ import warnings
 from cudnn_rnn import canonical, opaque_saveable, trackable_parts
 from cudnn_rnn import config as config_module
 from cudnn_rnn._tf import tf, without_autograph
-from cudnn_rnn.arguments import as_tensors, check_shape, shape_text
+from cudnn_rnn.arguments import as_tensors, cast_tensors, check_shape, shape_text
 from cudnn_rnn.config import RnnConfig
 from cudnn_rnn.forward import Call, Sizes, lengths_and_training
 from cudnn_rnn.layer_base import Layer
@@ -42,6 +42,7 @@ class _CudnnRNN(Layer):
         kernel_initializer=None,
         bias_initializer=None,
         name=None,
+        compute_dtype=None,
     ):
         """Makes a layer; its variable is made when it is built.
 
@@ -55,12 +56,17 @@ class _CudnnRNN(Layer):
           dropout: number between 0 and 1, the share of its inputs that every layer but the first
             drops in training. Does nothing with one layer, which is warned about.
           seed: int or None, of the dropout and of the default `kernel_initializer`.
-          dtype: tf.float16, tf.float32 or tf.float64; in TensorFlow 2 also tf.bfloat16.
+          dtype: of the variable; tf.float16, tf.float32 or tf.float64, in TensorFlow 2 also
+            tf.bfloat16. Optimizers such as Adam diverge on a float16 variable; for 16-bit
+            computations leave this at float32 and set `compute_dtype`.
           kernel_initializer: function of (shape, dtype=) for every canonical matrix; Glorot's
             uniform one by default.
           bias_initializer: likewise for every canonical bias; zeros by default.
           name: str or `tf.VariableScope`, name of the variable scope; by default that of the class,
             `cudnn_lstm` and so on. A name that the scope around has already gets a number.
+          compute_dtype: one of these dtypes, of the computations, outputs and states; by default
+            `dtype`. If they differ, inputs and states may be of either, and the gradient of the
+            variable and its values in checkpoints are of `dtype`.
 
         Raises:
           TypeError: an argument of the wrong type.
@@ -68,6 +74,11 @@ class _CudnnRNN(Layer):
         """
         super().__init__(dtype=dtype, name=name)
         self._plain_dtype = config_module.checked_dtype(dtype)
+        self._plain_compute_dtype = (
+            self._plain_dtype
+            if compute_dtype is None
+            else config_module.checked_dtype(compute_dtype, "compute_dtype")
+        )
         self._num_layers = config_module.checked_size("num_layers", num_layers)
         self._num_units = config_module.checked_size("num_units", num_units)
         self._input_mode = input_mode
@@ -138,6 +149,11 @@ class _CudnnRNN(Layer):
     def direction(self):
         """ "unidirectional" or "bidirectional"."""
         return self._direction
+
+    @property
+    def compute_dtype(self):
+        """Name of the dtype of computations, outputs and states; `dtype` is the variable's."""
+        return self._plain_compute_dtype.name
 
     @property
     def num_dirs(self):
@@ -355,7 +371,9 @@ class _CudnnRNN(Layer):
           ValueError: an argument whose static shape does not fit. A shape that only a run tells is
             an `InvalidArgumentError` then.
         """
-        (inputs,) = as_tensors([("inputs", inputs)], self._plain_dtype, self._plain_dtype)
+        compute_dtype = self._plain_compute_dtype
+        inputs = self._cast("inputs", inputs)
+        (inputs,) = as_tensors([("inputs", inputs)], compute_dtype, compute_dtype)
         axes = "[time, batch, input_size]" if time_major else "[batch, time, input_size]"
         check_shape("inputs", inputs, [None, None, self._input_size], axes)
         num_states = len(self.state_shape(1))
@@ -384,7 +402,10 @@ class _CudnnRNN(Layer):
         shapes = self.state_shape(batch)
         if not time_major:
             shapes = [[shape[1], shape[0], shape[2]] for shape in shapes]
-        return tuple(tf.zeros(shape, self._plain_dtype) for shape in shapes)
+        return tuple(tf.zeros(shape, self._plain_compute_dtype) for shape in shapes)
+
+    def _cast(self, argument, value):
+        return cast_tensors(argument, value, self._plain_dtype, self._plain_compute_dtype)
 
     def _forward(
         self, inputs, h, c, opaque_params, sequence_lengths=None, time_major=True, training=True
@@ -408,10 +429,10 @@ class _CudnnRNN(Layer):
         config = self._config(input_size or self._num_units, for_a_call=True)
         call = Call(
             config,
-            inputs,
-            h,
-            c,
-            opaque_params,
+            self._cast("inputs", inputs),
+            self._cast("input_h", h),
+            self._cast("input_c", c),
+            self._cast("params", opaque_params),
             training,
             sequence_lengths,
             time_major,
@@ -421,8 +442,8 @@ class _CudnnRNN(Layer):
                 self.num_units,
                 canonical.static_params_size(config) if input_size else None,
             ),
-            dtype=self._plain_dtype,
-            default_dtype=self._plain_dtype,
+            dtype=self._plain_compute_dtype,
+            default_dtype=self._plain_compute_dtype,
             input_name="inputs",
             training_name="training",
         )
