@@ -6,6 +6,7 @@ there this module brings a small one with the same names, scopes and attributes.
 
 import contextlib
 
+from cudnn_rnn import keras_models
 from cudnn_rnn._tf import IS_TENSORFLOW_1, tf, without_autograph
 from cudnn_rnn.layer_record import LayerRecord, snake_case
 from cudnn_rnn.restoring import variable_name
@@ -55,7 +56,11 @@ class _BareLayer(LayerRecord):
 
         Returns:
           What `call` returns.
+
+        Raises:
+          TypeError: the call is part of a Keras model; see `keras_models.py`.
         """
+        keras_models.refuse_inside(self, (inputs, arguments, named))
         self._set_scope(named.pop("scope", None))
         with self._enter_scope():
             if not self.built:

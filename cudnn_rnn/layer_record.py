@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+from cudnn_rnn import keras_models
 from cudnn_rnn._tf import tf
 from cudnn_rnn.arguments import shape_text
 
@@ -34,6 +35,11 @@ class LayerRecord(tf.Module):
         self.__dict__["_added_losses"] = []  # (tensor, inputs that it depends on, or None)
         self.__dict__["_added_updates"] = []  # (operation, likewise)
         self.__dict__["_graph"] = None
+
+    @property
+    def _keras_history(self):
+        # keras.Sequential looks for this attribute of all that it is given.
+        keras_models.refuse(self, "keras.Sequential got it")
 
     def _cells(self):
         """Layers inside this one, whose losses, updates and variables count as its own."""

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import numbers
 
+from cudnn_rnn import keras_models
 from cudnn_rnn._tf import native_rnn_cell_module, tf
 from cudnn_rnn.layer_record import LayerRecord, snake_case
 
@@ -79,7 +80,11 @@ class _BareRNNCell(LayerRecord):
 
         Returns:
           `(output, new_state)`: `[batch, output_size]`, and a state like `state`.
+
+        Raises:
+          TypeError: the call is part of a Keras model; see `keras_models.py`.
         """
+        keras_models.refuse_inside(self, (inputs, state))
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
         if self._dtype is None:
             self._dtype = tf.nest.flatten(inputs)[0].dtype.base_dtype.name
