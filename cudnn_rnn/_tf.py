@@ -6,6 +6,7 @@ Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.15 an
 
 import contextlib
 import functools
+import types
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import meta_graph as meta_graph_module
@@ -177,8 +178,15 @@ def without_autograph(function):
     return tf.autograph.experimental.do_not_convert(function)
 
 
+# The attribute of a wrapped function that says which wrapper is in charge.
+_HOOK = "cudnn_rnn_hook"
+
+
 def wrap(owner, name, wrapper):
     """Puts a function around one of TensorFlow's own; once, however often it is called.
+
+    If the package is imported again, the new wrapper takes the place of the old one, also where
+    another library has wrapped the function in the meantime.
 
     Args:
       owner: class or module that has the function as an attribute.
@@ -186,12 +194,15 @@ def wrap(owner, name, wrapper):
       wrapper: function of the original function and of the arguments of a call.
     """
     original = getattr(owner, name)
-    if getattr(original, "is_wrapped_by_cudnn_rnn", False):
+    hook = getattr(original, _HOOK, None)
+    if hook is not None:
+        hook.wrapper = wrapper
         return
+    hook = types.SimpleNamespace(wrapper=wrapper)
 
     @functools.wraps(original)
     def wrapped(*arguments, **named):
-        return wrapper(original, *arguments, **named)
+        return hook.wrapper(original, *arguments, **named)
 
-    wrapped.is_wrapped_by_cudnn_rnn = True
+    setattr(wrapped, _HOOK, hook)
     setattr(owner, name, wrapped)

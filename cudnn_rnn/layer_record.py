@@ -24,8 +24,9 @@ class LayerRecord(tf.Module):
     """Base of layers that remember losses, updates, and what they were called with.
 
     A subclass has `variables` and `_scope` (a variable scope or None), calls `_remember_call` after
-    each call and `_remember_regularization` around making variables. Tensors of a `tf.function` are
-    not remembered: nobody outside could use them.
+    each call and `_remember_regularization` around making variables. Nothing of a `tf.function` is
+    remembered: nobody outside could use its tensors, and its graph must not live as long as the
+    layer.
     """
 
     def __init__(self, name):
@@ -98,7 +99,7 @@ class LayerRecord(tf.Module):
 
     def _remember_regularization(self, make_variable):
         """Calls a function that makes a variable; what its regularizer adds is a loss."""
-        if tf.executing_eagerly():
+        if _makes_short_lived_tensors():
             return make_variable()
         collected = tf.get_collection_ref(tf.GraphKeys.REGULARIZATION_LOSSES)
         num_before = len(collected)
@@ -109,17 +110,15 @@ class LayerRecord(tf.Module):
     # --- Calls ---
 
     def _remember_call(self, inputs, outputs):
-        if tf.executing_eagerly():
+        if _makes_short_lived_tensors():
             return
-        graph = tf.get_default_graph()
         if self._graph is None:
-            self.__dict__["_graph"] = graph
-        if not graph.building_function:
-            self._calls.append((tf.nest.flatten(inputs), tf.nest.flatten(outputs)))
+            self.__dict__["_graph"] = tf.get_default_graph()
+        self._calls.append((tf.nest.flatten(inputs), tf.nest.flatten(outputs)))
 
     @property
     def graph(self):
-        """The graph of the first call; None before it."""
+        """The graph of the first call outside of functions; None before it."""
         _refuse_when_eager("graph")
         return self._graph
 
@@ -262,6 +261,11 @@ class LayerRecord(tf.Module):
         for name, value in vars(self).items():
             copied.__dict__[name] = copy.deepcopy(value, memo)
         return copied
+
+
+def _makes_short_lived_tensors():
+    """Whether tensors made now are values, or belong to a function's graph."""
+    return tf.executing_eagerly() or tf.get_default_graph().building_function
 
 
 def _refuse_when_eager(what):

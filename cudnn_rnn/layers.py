@@ -342,6 +342,12 @@ class _CudnnRNN(Layer):
             )
         return super()._gather_saveables_for_checkpoint
 
+    def __deepcopy__(self, memo):
+        """Returns a layer with settings of its own that shares the variable and its saveable."""
+        shared = list(self.variables) + [self._saveable]
+        memo.update((id(value), value) for value in shared)
+        return super().__deepcopy__(memo)
+
     @without_autograph
     def call(
         self, inputs, initial_state=None, sequence_lengths=None, time_major=True, training=True

@@ -8,6 +8,7 @@ order of arguments than the library, there is a class or function made for it.
 import functools
 import importlib
 import inspect
+import re
 
 from cudnn_rnn import canonical, config, cudnn_rnn_ops, layers, models
 from cudnn_rnn._tf import tf
@@ -205,12 +206,28 @@ def _op_level_class(name, minor):
     optional["is_training"] = True
     call = _method(base.__call__, _signature(*required, **optional))
     bases = (_RoomForInputWeights, base) if minor <= 2 else (base,)
-    return _subclass(name, bases, {"__init__": init, "__call__": call})
+    return _subclass(name, minor, bases, {"__init__": init, "__call__": call})
 
 
-def _subclass(name, bases, attributes):
-    base = bases[-1]
-    return type(name, bases, dict(attributes, __doc__=base.__doc__, __module__=base.__module__))
+def _subclass(name, minor, bases, attributes):
+    made = type(name, bases, dict(attributes, __doc__=bases[-1].__doc__))
+    return _findable(made, name, minor)
+
+
+def _findable(made, name, minor):
+    """Names a class or function made for a release so that pickle finds it here; returns it."""
+    made.__module__ = __name__
+    made.__qualname__ = "%s_of_1_%d" % (name, minor)
+    return made
+
+
+def __getattr__(qualified_name):
+    """Finds what `_findable` has named, also if it has not been made in this process."""
+    match = re.match(r"(\w+)_of_1_(\d|1[0-5])$", qualified_name)
+    found = _ops(int(match.group(2))).get(match.group(1)) if match else None
+    if getattr(found, "__qualname__", None) != qualified_name:
+        raise AttributeError("module %r has no attribute %r" % (__name__, qualified_name))
+    return found
 
 
 class _RoomForInputWeights:
@@ -272,7 +289,7 @@ def _rnn_params_saveable(minor):
         ),
     }[minor]
     init = _method(base.__init__, signature)
-    return _subclass("RNNParamsSaveable", (base,), {"__init__": init})
+    return _subclass("RNNParamsSaveable", minor, (base,), {"__init__": init})
 
 
 @functools.lru_cache(maxsize=None)
@@ -288,7 +305,8 @@ def _simple_saveable():
             return issubclass(subclass, (tanh, relu)) or super().__subclasscheck__(subclass)
 
     base = _find("CudnnLSTMSaveable")
-    return Simple("CudnnRNNSimpleSaveable", (base,), {"__doc__": base.__doc__})
+    name = "CudnnRNNSimpleSaveable"
+    return _findable(Simple(name, (base,), {"__doc__": base.__doc__}), name, minor=12)
 
 
 @functools.lru_cache(maxsize=None)
@@ -309,4 +327,4 @@ def _function(name, minor):
         return function(**signature.bind(*arguments, **named).arguments)
 
     of_release.__signature__ = signature
-    return of_release
+    return _findable(of_release, name, minor)

@@ -105,6 +105,9 @@ class Parts:
 class _Part(Trackable):
     """One tensor, to a checkpoint a variable."""
 
+    # Tells parts from other objects; unlike isinstance also those made before a re-import.
+    is_part_of_cudnn_rnn = True
+
     def __init__(self, parts, name):
         self.parts = parts
         self.name = name
@@ -167,6 +170,10 @@ def _key(path):
     return "/".join(escaped) + "/.ATTRIBUTES/" + _VALUE
 
 
+def _is_part(candidate):
+    return getattr(type(candidate), "is_part_of_cudnn_rnn", False)
+
+
 def bound_parts(coordinator):
     """Returns the parts that an object-based checkpoint has values for.
 
@@ -179,7 +186,7 @@ def bound_parts(coordinator):
     bound = collections.OrderedDict()
     for index, trackable in list(coordinator.object_by_proto_id.items()):
         attributes = coordinator.object_graph_proto.nodes[index].attributes
-        if isinstance(trackable, _Part) and attributes:
+        if _is_part(trackable) and attributes:
             bound.setdefault(trackable.parts, {})[trackable.name] = attributes[0].checkpoint_key
     return bound
 
@@ -192,7 +199,7 @@ def expected_below(objects):
     expected, has_layers = [], False
     for candidate, path in objects:
         has_layers = has_layers or hasattr(candidate, "_saveable_cls")
-        if isinstance(candidate, _Part):
+        if _is_part(candidate):
             expected += candidate.parts.expected({candidate.name: _key(path)})
     return expected if has_layers or expected else None
 
