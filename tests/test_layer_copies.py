@@ -97,16 +97,8 @@ def make_cell_call():
     return own, lambda inputs: own(inputs[0], tf.zeros([BATCH, UNITS]))[0]
 
 
-def make_stack_call():
-    stack = cudnn_rnn.MultiRNNCell([cell("rnn_tanh", UNITS)])
-    stack.build(tf.TensorShape([BATCH, WIDTH]))
-    return stack, lambda inputs: stack(inputs[0], (tf.zeros([BATCH, UNITS]),))[0]
-
-
 @needs_tensorflow_2
-@pytest.mark.parametrize(
-    "make_call", [make_layer_call, make_built_layer_call, make_cell_call, make_stack_call]
-)
+@pytest.mark.parametrize("make_call", [make_layer_call, make_built_layer_call, make_cell_call])
 def test_graph_of_a_function_is_collected(eager, make_call):
     """While the layer lives on. The first call was remembered by its graph."""
     layer, call = make_call()
