@@ -173,7 +173,6 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
           restored_shapes: ignored; the shape of a variable says nothing of the cells' tensors.
 
         Raises:
-          ValueError: another saveable in the same Saver has one of the keys.
           TypeError: the saveable was not made for a variable.
           InvalidArgumentError: when run, if a tensor has another shape; it names the key.
         """
@@ -216,14 +215,12 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
           keys: list of their keys in the checkpoint.
         """
         variable = self._variable_to_restore()
-        others = restoring.read_with(tensors)
-        restoring.refuse_shared_keys(self, others)
         shapes = [tensor.shape for tensor in self._parts_to_save()]
         # Else a converter of a user's own does not tell.
         if all(shape.is_fully_defined() for shape in shapes):
             tensors = restoring.in_exact_shapes(tensors, keys, shapes)
         value = self.format_converter.tf_canonical_to_opaque(list(tensors))
-        return restoring.assign(variable, restoring.value_to_assign(variable, value, others))
+        return restoring.assign(variable, value, restoring.SUMS_SCOPE)
 
     def _add_trackable_dependencies(self, trackable, dtype):
         """Puts the cells' tensors below an object, for `tf.train.Checkpoint`.

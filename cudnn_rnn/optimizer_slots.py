@@ -157,14 +157,11 @@ class CudnnSlotSaveable(SaveableObject):
           restored_shapes: ignored.
 
         Raises:
-          ValueError: another saveable in the same Saver has one of the keys.
           InvalidArgumentError: when run, if a tensor has another shape; it names the key.
         """
         del restored_shapes
-        others = restoring.read_with(restored_tensors)
-        restoring.refuse_shared_keys(self, others)
         keys = [spec.name for spec in self.specs]
         shapes = [spec.tensor.shape for spec in self.specs]
         tensors = restoring.in_exact_shapes(restored_tensors, keys, shapes)
         value = self._conversion.from_cells(tensors)
-        return restoring.assign(self._slot, restoring.value_to_assign(self._slot, value, others))
+        return restoring.assign(self._slot, value, restoring.SUMS_SCOPE)

@@ -1,21 +1,22 @@
-"""Makes TensorFlow's restoring tell what is wrong with a checkpoint of this package's saveables.
+"""Wraps the functions with which TensorFlow builds and runs restores.
 
-A `tf.train.Saver` reads all tensors of a checkpoint with one op, before a saveable gets any. What
-this op says of one that is missing or damaged is its key at most. An op of this package in its
-place would make graphs that other programs cannot load, and one that calls Python graphs that
-nobody else can run. So `install` wraps the functions in which TensorFlow's Python does the reading:
-`tf.train.Saver.restore`, and of `tf.train.Checkpoint` the one that reads the names of objects, and
-the one that restores their tensors.
+A `tf.train.Saver` reads all tensors of a checkpoint with one op, before a saveable gets any. The
+errors of this op name at most the key. A custom op would make graphs that other programs cannot
+load, and a Python op would make graphs that only this process can run. So `install` wraps:
 
-They do what they did, unless a tensor of this package's saveables is among those to restore. Then
-what the list of keys, dtypes and shapes shows to be wrong is an error before anything is restored,
-so that no variable at all has changed; and an error that TensorFlow itself raises is explained.
+* `tf.train.Saver.build`: `restore_order.py` orders competing assignments of one variable.
+* `tf.train.Saver.restore`: checks keys, dtypes and shapes before anything is restored, and explains
+  errors about the contents of the checkpoint.
+* of `tf.train.Checkpoint`, the functions that read the names of objects and restore their tensors:
+  the same checks, and the same order.
+
+The wrappers call the original and do nothing else unless saveables of this package take part.
 """
 
 import os
 import re
 
-from cudnn_rnn import checkpoint_errors, restoring, trackable_parts
+from cudnn_rnn import checkpoint_errors, restore_order, restoring, trackable_parts
 from cudnn_rnn._tf import (
     CheckpointRestoreCoordinator,
     CheckpointRestorer,
@@ -34,9 +35,20 @@ _CHECK = re.compile(
 
 def install():
     """Wraps the functions; once, however often it is called."""
+    wrap(tf.train.Saver, "build", _saver_build)
     wrap(tf.train.Saver, "restore", _saver_restore)
     wrap(CheckpointRestorer, "restore", _objects_restore)
     wrap(CheckpointRestoreCoordinator, "restore_saveables", _restore_saveables)
+
+
+def _saver_build(original, self):
+    original(self)
+    if tf.executing_eagerly() or not restoring.saveables_of_graph() or self.saver_def is None:
+        return
+    graph = tf.get_default_graph()
+    path = graph.get_tensor_by_name(self.saver_def.filename_tensor_name)
+    restore_order.refuse_shared_keys(path)
+    restore_order.order_assignments([graph.get_operation_by_name(self.saver_def.restore_op_name)])
 
 
 def _saver_restore(original, self, sess, save_path):
@@ -46,7 +58,7 @@ def _saver_restore(original, self, sess, save_path):
     path = os.fsdecode(save_path)
     # A Saver can read an object-based checkpoint too, under other keys.
     if not checkpoint_errors.is_object_based(path):
-        checkpoint_errors.check(path, own)
+        checkpoint_errors.check(path, own + others)
     try:
         return original(self, sess, save_path)
     except tf.errors.OpError as error:
@@ -94,8 +106,10 @@ def _restore_saveables(original, self, *arguments, **named):
     with_data = not tf.executing_eagerly()
     checkpoint_errors.check(self.save_path_string, unchecked, with_data, missing)
     checked.update(entry.key for entry in unchecked)
+    direct = trackable_parts.bound_variables(self)
     try:
-        return original(self, *arguments, **named)
+        with restoring.direct_values(direct):
+            return original(self, *arguments, **named)
     except tf.errors.OpError as error:
         explained = checkpoint_errors.explained(error, self.save_path_string, expected)
         if explained is error:
@@ -107,7 +121,7 @@ def _read_by_saver(saver, session):
     """Returns what a Saver reads, two lists of `restoring.Expected`.
 
     The first has what this package's saveables expect; without any, both are empty. The second has
-    the other tensors, of which the dtype is known.
+    the other tensors. Their shapes are known if variables get them as they are.
     """
     if tf.executing_eagerly():
         return _expected_by_saveables(saver._var_list), []
@@ -119,7 +133,9 @@ def _read_by_saver(saver, session):
     except (KeyError, ValueError):  # a Saver of another graph; TensorFlow says so
         return [], []
     checks = [_CHECK.match(operation.name) for operation in path.consumers()]
-    dtypes = _dtypes_of_keys(path)
+    if not any(checks):
+        return [], []
+    others = {entry.key: _expected_by_variables(entry) for entry in restoring.read_from(path)}
     own = {}
     for check in filter(None, checks):
         keys, shapes = (
@@ -129,25 +145,18 @@ def _read_by_saver(saver, session):
         for key, shape in zip(keys, shapes):
             key, shape = key.decode(), [int(size) for size in re.findall(rb"\d+", shape)]
             any_shape = check.group("kind") == restoring.SIZES_SCOPE
-            own[key] = restoring.Expected(key, shape, any_shape, dtypes[key])
-    others = [
-        restoring.Expected(key, None, True, dtype)
-        for key, dtype in dtypes.items()
-        if own and key not in own
-    ]
-    return list(own.values()), others
+            own[key] = restoring.Expected(key, shape, any_shape, others.pop(key).dtype)
+    return list(own.values()), list(others.values())
 
 
-def _dtypes_of_keys(path):
-    """Returns a dict of the keys read from the checkpoint, by ops of the graph, to dtypes."""
-    dtypes = {}
-    for operation in path.consumers():
-        keys = static_value(operation.inputs[1]) if operation.type == "RestoreV2" else None
-        if keys is not None:
-            dtypes.update(
-                (key.decode(), tensor.dtype) for key, tensor in zip(keys, operation.outputs)
-            )
-    return dtypes
+def _expected_by_variables(read):
+    """Returns the `restoring.Expected` for one `restoring.Read` of a graph."""
+    dtype = read.tensor.dtype
+    if read.slice_spec:
+        shape = [int(size) for size in read.slice_spec.split(" ")[:-1]]
+        return restoring.Expected(read.key, shape, False, dtype)
+    shape, any_shape = restore_order.assigned_shape(read.tensor)
+    return restoring.Expected(read.key, shape, any_shape, dtype)
 
 
 def _expected_by_saveables(variables):

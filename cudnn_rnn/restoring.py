@@ -1,7 +1,9 @@
 """What the saveables of all releases share: names, checks of what was read, and assignments."""
 
 import collections
+import contextlib
 import re
+import threading
 
 from cudnn_rnn._tf import Variable, assert_when_run, static_value, tf
 from cudnn_rnn.arguments import shape_text
@@ -46,37 +48,27 @@ def identity_of_name(tensor, name):
         return tf.identity(tensor, name=name if is_name_of_node else None)
 
 
-def read_with(restored_tensors):
-    """Returns what else the Saver reads together with these tensors: a dict of key to tensor."""
-    operation = getattr(restored_tensors[0], "op", None)
-    if operation is None or operation.type != "RestoreV2":
-        return {}
-    own = {tensor.name for tensor in restored_tensors}
-    keys, slices = (static_value(operation.inputs[index]) for index in (1, 2))
-    return {
-        key.decode(): tensor
-        for key, part, tensor in zip(keys, slices, operation.outputs)
-        if tensor.name not in own and not part
-    }
+# What one RestoreV2 op reads under one key. `slice_spec`: text, empty for a whole tensor.
+Read = collections.namedtuple("Read", ["key", "slice_spec", "tensor"])
 
 
-def refuse_shared_keys(saveable, others):
-    """Raises if the same Saver reads one of the keys for another saveable too.
+def read_from(path):
+    """Returns a list of `Read`: all that ops of the graph read from a checkpoint.
 
     Args:
-      saveable: the saveable that is being restored.
-      others: what `read_with` returns.
+      path: the string tensor with the path of the checkpoint.
     """
-    own = {spec.name for spec in saveable.specs}
-    for other in saveables_of_graph():
-        shared = sorted({spec.name for spec in other.specs} & own)
-        if other is not saveable and shared and shared[0] in others:
-            raise ValueError(
-                "The saveables %r and %r in one Saver would both write the key %r. Give each "
-                "a scope of its own (base_variable_scope=, scope=, for layers name=), create them "
-                "in different name scopes, or use two Savers."
-                % (saveable.name, other.name, shared[0])
-            )
+    found = []
+    for operation in path.consumers():
+        if operation.type != "RestoreV2":
+            continue
+        keys, slices = (static_value(operation.inputs[index]) for index in (1, 2))
+        if keys is not None and slices is not None:
+            found += [
+                Read(key.decode(), slice_spec.decode(), tensor)
+                for key, slice_spec, tensor in zip(keys, slices, operation.outputs)
+            ]
+    return found
 
 
 def require_saved_otherwise(saveable, variable):
@@ -159,24 +151,6 @@ def _in_shapes(tensors, keys, shapes, scope, what, wrong):
         return [tf.reshape(tensor, shape) for tensor, shape in zip(tensors, shapes)]
 
 
-def value_to_assign(variable, value, others):
-    """Returns what the Saver reads for the variable under its own name, else `value`.
-
-    Where it restores both, in no given order, both so assign the same tensor.
-
-    Args:
-      variable: the variable.
-      value: tensor, made from the saveable's own tensors.
-      others: what `read_with` returns.
-    """
-    name = variable_name(variable)
-    if name not in others:
-        return value
-    if not variable.shape.is_fully_defined():
-        return others[name]
-    return in_exact_shapes([others[name]], [name], [variable.shape])[0]
-
-
 def as_variable(variable):
     """Returns a variable as it is, for a tensor that names one in a graph that one, else None.
 
@@ -196,8 +170,16 @@ def variable_name(variable):
     return variable.name.split(":")[0]
 
 
-def assign(variable, value):
-    """Returns an op that gives `variable` the `value`, once the shapes are found to agree."""
+def assign(variable, value, scope):
+    """Returns an op that gives `variable` the `value`, once the shapes are found to agree.
+
+    Returns an op that does nothing inside `direct_values` of the variable.
+
+    Args:
+      variable: the variable.
+      value: tensor, rebuilt from tensors of a checkpoint.
+      scope: `EXACT_SCOPE` or `SUMS_SCOPE`.
+    """
     value = tf.convert_to_tensor(value, dtype=variable.dtype.base_dtype)
     if not value.shape.is_compatible_with(variable.shape):
         raise ValueError(
@@ -205,6 +187,30 @@ def assign(variable, value):
             "returned one of shape %s."
             % (shape_text(variable.shape), variable_name(variable), shape_text(value.shape))
         )
+    if any(variable is other for other in getattr(_direct, "variables", ())):
+        return tf.no_op()
     if variable.shape.rank is not None:
         value = tf.ensure_shape(value, variable.shape)
-    return tf.assign(variable, value, validate_shape=False)
+    with tf.name_scope(scope):
+        return tf.assign(variable, value, validate_shape=False)
+
+
+# Scopes of the assignments of values that saveables rebuild, by which `restore_order.py` finds them
+# in the graph: values with both biases of each gate, and values made from their sums.
+EXACT_SCOPE, SUMS_SCOPE = "cudnn_rnn_assign_exact", "cudnn_rnn_assign_sums"
+
+_direct = threading.local()
+
+
+@contextlib.contextmanager
+def direct_values(variables):
+    """While this context lasts, saveables leave these variables to those who restore them directly.
+
+    Where ops run at once, the last assignment counts, and TensorFlow orders them by their keys.
+    """
+    before = getattr(_direct, "variables", ())
+    _direct.variables = tuple(variables)
+    try:
+        yield
+    finally:
+        _direct.variables = before

@@ -82,12 +82,10 @@ class RNNParamsSaveable(SaveableObject):
           restored_shapes: ignored; the shape of a variable says nothing of the canonical tensors.
 
         Raises:
-          ValueError: another saveable in the same Saver has one of the keys, or
-            `canonical_to_params` returns tensors that do not fit the variables in number or shape.
+          ValueError: `canonical_to_params` returns tensors that do not fit the variables in number
+            or shape.
         """
         del restored_shapes
-        others = restoring.read_with(restored_tensors)
-        restoring.refuse_shared_keys(self, others)
         tensors = restored_tensors
         shapes = [spec.tensor.shape for spec in self.specs]
         # Else what to save comes from a user's own params_to_canonical.
@@ -101,11 +99,12 @@ class RNNParamsSaveable(SaveableObject):
                 "canonical_to_params must return one tensor for each of the %d param_variables of "
                 "the saveable %r, but returned %d." % (len(self._variables), self.name, len(values))
             )
-        values = [
-            restoring.value_to_assign(variable, value, others)
-            for variable, value in zip(self._variables, values)
-        ]
-        return tf.group(*[restoring.assign(*pair) for pair in zip(self._variables, values)])
+        return tf.group(
+            *[
+                restoring.assign(variable, value, restoring.EXACT_SCOPE)
+                for variable, value in zip(self._variables, values)
+            ]
+        )
 
     def expected_tensors(self):
         """Returns a `restoring.Expected` for each of `specs`."""

@@ -13,6 +13,7 @@ from cudnn_rnn._tf import (
     SaveableObject,
     SaveSpec,
     Trackable,
+    Variable,
     tf,
     without_autograph,
 )
@@ -189,6 +190,20 @@ def bound_parts(coordinator):
         if _is_part(trackable) and attributes:
             bound.setdefault(trackable.parts, {})[trackable.name] = attributes[0].checkpoint_key
     return bound
+
+
+def bound_variables(coordinator):
+    """Returns a list of the variables that an object-based checkpoint has values for.
+
+    Args:
+      coordinator: what TensorFlow makes for one call of `tf.train.Checkpoint.restore`.
+    """
+    nodes = coordinator.object_graph_proto.nodes
+    return [
+        trackable
+        for index, trackable in list(coordinator.object_by_proto_id.items())
+        if isinstance(trackable, Variable) and nodes[index].attributes
+    ]
 
 
 def expected_below(objects):
