@@ -12,6 +12,27 @@ from cudnn_rnn.arguments import shape_text
 # What a reader of a checkpoint raises, according to TensorFlow's version.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, LookupError, ValueError)
 
+# What TensorFlow raises about the contents of a checkpoint. All others are about the machine, the
+# network or the program: they are never explained, as programs recover from some of them.
+_ABOUT_CONTENTS = (
+    tf.errors.NotFoundError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.DataLossError,
+    tf.errors.OutOfRangeError,
+)
+# What a reader raises where it can say nothing about the contents. TensorFlow 2 has no types for
+# most errors of a reader, damage among them.
+_NOT_ABOUT_CONTENTS = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.UnavailableError,
+)
+
 _MOST_LINES = 8  # of keys in one error; a model may have hundreds of them
 
 # The key under which an object-based checkpoint keeps the names of its objects.
@@ -53,7 +74,8 @@ def check_object_graph(path, expected):
         if reader.has_tensor(_OBJECT_GRAPH):
             reader.get_tensor(_OBJECT_GRAPH)
     except _READ_ERRORS as error:
-        entries = expected() if tf.io.gfile.exists(path + ".index") else None
+        # TensorFlow fails likewise on what shows no damage, or can read it after all.
+        entries = expected() if _shows_damage(error, path) else None
         if entries is not None:
             raise _unreadable(path, entries, error) from error
 
@@ -67,21 +89,35 @@ def is_object_based(path):
 
 
 def explained(error, path, expected):
-    """Returns what to raise in place of an `OpError`: itself, where the checkpoint is all right.
+    """Returns what to raise in place of an `OpError`.
+
+    Returns the error itself if it is not about the contents of a checkpoint, if no damage is found,
+    and if this process cannot open the checkpoint, which may be on another machine.
 
     Args:
       error: the error of TensorFlow.
       path: str, as `tf.train.Saver.restore` takes it.
       expected: list of `restoring.Expected`.
     """
-    if getattr(error, "is_explained", False):
+    if getattr(error, "is_explained", False) or not isinstance(error, _ABOUT_CONTENTS):
         return error
     try:
         reader = tf.train.NewCheckpointReader(path)
-    except _READ_ERRORS:
-        return _unreadable(path, expected, error)
-    problems = _misfits(reader, expected) or _damages(reader, expected)
+    except _READ_ERRORS as read_error:
+        is_damaged = _shows_damage(read_error, path)
+        return _unreadable(path, expected, error) if is_damaged else error
+    try:
+        problems = _misfits(reader, expected) or _damages(reader, expected)
+    except tf.errors.OpError:
+        return error
     return _error(path, problems, error) if problems else error
+
+
+def _shows_damage(error, path):
+    """Returns whether the error of opening a checkpoint shows that it is there and is damaged."""
+    is_there = any(tf.io.gfile.exists(path + suffix) for suffix in (".index", ""))
+    is_about_it = not isinstance(error, _NOT_ABOUT_CONTENTS + (tf.errors.NotFoundError,))
+    return is_there and is_about_it
 
 
 def _unreadable(path, expected, error):
@@ -134,7 +170,9 @@ def _missing(reader, expected, is_shown):
             keys = reader.get_variable_to_shape_map()
             similar = difflib.get_close_matches(expected.key, keys, n=1)
             found += "".join(" (there is %s)" % key for key in similar)
-    except _READ_ERRORS as error:  # the list of keys is damaged there
+    except _READ_ERRORS as error:
+        if isinstance(error, _NOT_ABOUT_CONTENTS):
+            raise
         found, kind = str(error), tf.errors.DataLossError
     return kind, expected.key, found, _words(expected)
 
@@ -166,6 +204,8 @@ def _damages(reader, expected):
         try:
             reader.get_tensor(entry.key)
         except _READ_ERRORS as error:
+            if isinstance(error, _NOT_ABOUT_CONTENTS):
+                raise
             found = "cannot be read (%s)" % getattr(error, "message", error)
             problems.append((tf.errors.DataLossError, entry.key, found, _words(entry)))
     return problems

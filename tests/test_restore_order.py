@@ -54,6 +54,7 @@ def assert_restores(session, saver, path, variable, expected, count=RESTORES):
 def check(session, saver, variable, key, tmp_path):
     """Saves, changes the value under the variable's own key, and restores."""
     saved, own = two_values(variable)
+    session.run(variable.initializer)  # before that of its moving average, which reads it
     initialize(session)
     session.run(tf.assign(variable, saved))
     path = saver.save(session, str(tmp_path / "model"))
