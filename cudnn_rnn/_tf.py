@@ -16,7 +16,7 @@ from tensorflow.python.ops import (
     cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
     gen_cudnn_rnn_ops,
 )
-from tensorflow.python.ops.variables import Variable
+from tensorflow.python.ops.variables import PartitionedVariable, Variable
 from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
 
 try:
@@ -44,6 +44,7 @@ __all__ = [
     "CheckpointRestoreCoordinator",
     "CheckpointRestorer",
     "IS_TENSORFLOW_1",
+    "PartitionedVariable",
     "SaveSpec",
     "SaveableObject",
     "Trackable",

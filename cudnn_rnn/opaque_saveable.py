@@ -69,9 +69,10 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             name that the graph has already gets a number.
 
         Raises:
-          TypeError, ValueError: an argument of the wrong type or outside of its range, or an
-            `opaque_params` of another static shape.
+          TypeError, ValueError: an argument of the wrong type or outside of its range, a partitioned
+            variable, or an `opaque_params` of another static shape.
         """
+        restoring.refuse_partitioned("opaque_params", opaque_params)
         self._num_layers = config_module.checked_size("num_layers", num_layers)
         self._num_units = config_module.checked_size("num_units", num_units)
         self._input_size = config_module.checked_size("input_size", input_size)

@@ -15,6 +15,8 @@ J^T has one 1 at most. A bias of a cell therefore gives its slots to both of cuD
 where its value is split into halves.
 """
 
+import collections
+
 from cudnn_rnn import restoring
 from cudnn_rnn._tf import SaveableObject, SaveSpec, tf
 from cudnn_rnn.opaque_saveable import CudnnOpaqueParamsSaveable
@@ -38,25 +40,32 @@ def saved_as_cells(*optimizers):
     half of the sum, and each slot as the mean.
 
     Args:
-      *optimizers: `tf.train.Optimizer`s that have made their slots: call it after `minimize`. Slots
-        of others, and moving averages, stay as they are, under the names of the opaque variables.
+      *optimizers: `tf.train.Optimizer`s that have made their slots: call `saved_as_cells` after
+        `minimize`. An optimizer that wraps others (loss scaling, `MovingAverageOptimizer`,
+        `SyncReplicasOptimizer`) stands for them. Slots of other optimizers, and moving averages,
+        stay as they are, under the names of the opaque variables.
 
     Returns:
       A list for the argument `var_list` of `tf.train.Saver`.
 
     Raises:
       RuntimeError: in eager execution.
-      ValueError: a slot whose name does not have the name of its variable in it.
+      TypeError: an optimizer without `get_slot` and `get_slot_names`.
+      ValueError: an optimizer that has not made its slots yet, or a slot whose name does not have
+        the name of its variable in it.
     """
     if tf.executing_eagerly():
         raise RuntimeError("saved_as_cells is of graphs only, but TensorFlow executes eagerly.")
+    optimizers = _unwrapped(optimizers)
+    for optimizer in optimizers:
+        _require_slots(optimizer)
     saved = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
     replaced = []
     for saveable in list(saved):
         variable = _opaque_variable(saveable)
         if variable is None:
             continue
-        slots = list(_slots(variable, optimizers))
+        slots = _slots(variable, optimizers)
         conversion = _SlotConversion(saveable.format_converter, variable) if slots else None
         saved += [CudnnSlotSaveable(saveable, variable, slot, conversion) for slot in slots]
         replaced += [variable] + slots
@@ -71,12 +80,67 @@ def _opaque_variable(saveable):
     return restoring.as_variable(saveable._variables)
 
 
+def _unwrapped(optimizers):
+    """Returns a list of the optimizers and of all that they wrap, each once."""
+    found, waiting = [], list(optimizers)
+    for optimizer in waiting:
+        if not _has_slots(optimizer):
+            raise TypeError(
+                "saved_as_cells takes optimizers with get_slot and get_slot_names, such as those of "
+                "tf.train, but got %r." % (optimizer,)
+            )
+    while waiting:
+        optimizer = waiting.pop(0)
+        if not any(optimizer is other for other in found):
+            found.append(optimizer)
+            waiting += _wrapped(optimizer)
+    return found
+
+
+def _wrapped(optimizer):
+    values = []
+    for value in getattr(optimizer, "__dict__", {}).values():
+        values += value if isinstance(value, (list, tuple)) else [value]
+    return [value for value in values if _has_slots(value)]
+
+
+def _has_slots(value):
+    methods = [getattr(value, name, None) for name in ("get_slot", "get_slot_names")]
+    return not isinstance(value, type) and all(callable(method) for method in methods)
+
+
+def _require_slots(optimizer):
+    """Raises if an optimizer of a class that makes slots has made nothing yet."""
+    base = tf.train.Optimizer
+    if not isinstance(optimizer, base) or type(optimizer)._create_slots is base._create_slots:
+        return  # such as GradientDescentOptimizer, and wrappers
+    if not optimizer.variables():
+        raise ValueError(
+            "The %s %r has made no slots in this graph. Call saved_as_cells after minimize or "
+            "apply_gradients, or without this optimizer if it never makes slots."
+            % (type(optimizer).__name__, optimizer.get_name())
+        )
+
+
 def _slots(variable, optimizers):
+    """Returns a list of the variable's slots, each once: a wrapper may answer for what it wraps."""
+    slots = collections.OrderedDict()
     for optimizer in optimizers:
-        for name in optimizer.get_slot_names():
+        for name in _slot_names(optimizer):
             slot = optimizer.get_slot(variable, name)
             if slot is not None:
-                yield slot
+                slots[restoring.variable_name(slot)] = slot
+    return list(slots.values())
+
+
+def _slot_names(optimizer):
+    try:
+        return optimizer.get_slot_names()
+    except AttributeError:
+        # MovingAverageOptimizer of TensorFlow 1 never calls the constructor of its base class.
+        if not _wrapped(optimizer):
+            raise
+        return []
 
 
 class _SlotConversion:

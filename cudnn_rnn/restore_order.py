@@ -65,7 +65,8 @@ def refuse_shared_keys(path):
             raise ValueError(
                 "The saveables %r and %r in one Saver would both write the key %r. Give each "
                 "a scope of its own (base_variable_scope=, scope=, for layers name=), create them "
-                "in different name scopes, or use two Savers." % (owners[0].name, owners[1].name, key)
+                "in different name scopes, or use two Savers."
+                % (owners[0].name, owners[1].name, key)
             )
 
 

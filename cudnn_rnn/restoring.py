@@ -5,7 +5,7 @@ import contextlib
 import re
 import threading
 
-from cudnn_rnn._tf import Variable, assert_when_run, static_value, tf
+from cudnn_rnn._tf import PartitionedVariable, Variable, assert_when_run, static_value, tf
 from cudnn_rnn.arguments import shape_text
 
 # All saveables of a graph. No string, so that exporting a MetaGraphDef passes over it.
@@ -163,6 +163,29 @@ def as_variable(variable):
             if candidate.op is variable.op:
                 return candidate
     return None
+
+
+def refuse_partitioned(argument, value):
+    """Raises if a value is a partitioned variable, one part of it, or a list of parts.
+
+    Args:
+      argument: name of the argument, for the error.
+      value: anything.
+    """
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    for one in values:
+        if isinstance(one, PartitionedVariable):
+            name, found = one.name, "the partitioned variable"
+        elif getattr(one, "_save_slice_info", None) is not None:
+            name, found = one._save_slice_info.full_name, "a part of the partitioned variable"
+        else:
+            continue
+        raise TypeError(
+            "%s must be a variable that holds the whole opaque buffer, but is or contains %s %s. "
+            "Create the variable with tf.Variable, or with tf.get_variable in a variable scope "
+            "without a partitioner: `with tf.variable_scope(name) as scope: "
+            "scope.set_partitioner(None)`." % (argument, found, name)
+        )
 
 
 def variable_name(variable):

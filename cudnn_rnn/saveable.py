@@ -53,14 +53,14 @@ class RNNParamsSaveable(SaveableObject):
             make each, when saving and when restoring, in a `tf.name_scope` of its own.)
 
         Raises:
-          TypeError: arguments that fit neither list.
+          TypeError: arguments that fit neither list, or a partitioned variable.
           ValueError: a variable that is neither the opaque buffer nor one of several.
         """
         model, to_canonical, from_canonical, variables, scope, name = _read_arguments(
             arguments, named
         )
         self._canonical_to_params = from_canonical
-        self._variables = _checked_variables(variables)
+        self._variables = _checked_variables(variables, from_canonical)
         self._format = _choose_format(model, scope)
         weights, biases = to_canonical(
             _buffer_to_save(to_canonical, from_canonical, self._variables)
@@ -223,7 +223,11 @@ def _read_arguments(arguments, named):
     return values
 
 
-def _checked_variables(variables):
+def _checked_variables(variables, from_canonical):
+    # A user's own canonical_to_params may return one tensor for each part of another variable.
+    is_one_buffer = _model_of_method(from_canonical, "canonical_to_params") is not None
+    if is_one_buffer or not isinstance(variables, (list, tuple)):
+        restoring.refuse_partitioned("param_variables", variables)
     variables = list(variables) if isinstance(variables, (list, tuple)) else [variables]
     if not variables:
         raise ValueError("param_variables must have at least one variable, but is empty.")
@@ -233,6 +237,7 @@ def _checked_variables(variables):
 def _checked_variable(variable):
     found = restoring.as_variable(variable)
     if found is None:
+        restoring.refuse_partitioned("param_variables", variable)
         raise TypeError("param_variables must be a list of variables, but has %r." % (variable,))
     return found
 

@@ -212,9 +212,11 @@ def test_a_partitioned_variable_beside(session, tmp_path):
         saver.restore(session, path)
 
 
-def test_a_variable_of_any_shape_beside(session, tmp_path):
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_a_variable_of_any_shape_beside(session, tmp_path, use_resource):
     saveable, _ = make("layer", "first")
-    variable = tf.Variable(np.ones(3, np.float32), name="v", validate_shape=False)
+    value = tf.placeholder_with_default(np.ones(3, np.float32), [None])
+    variable = tf.Variable(value, name="v", validate_shape=False, use_resource=use_resource)
     saver = tf.train.Saver([saveable, variable])
     initialize(session)
     path = saver.save(session, str(tmp_path / "model"))
@@ -261,9 +263,7 @@ def test_errors_that_are_not_of_the_contents_pass(session, tmp_path, kind_of_err
 
 
 @pytest.mark.parametrize("kind_of_reader_error", [tf.errors.NotFoundError] + PASSING_ERRORS[:2])
-def test_a_path_that_only_the_server_can_open(
-    session, tmp_path, monkeypatch, kind_of_reader_error
-):
+def test_a_path_that_only_the_server_can_open(session, tmp_path, monkeypatch, kind_of_reader_error):
     models = Models("layer")
     path = models.save(session, tmp_path / "model")
     expected = session.run(models.variables)

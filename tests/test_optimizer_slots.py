@@ -6,10 +6,12 @@ import tensorflow.compat.v1 as tf
 from layer_models import LAYERS, run_cells
 from rnn_models import initialize, opaque_values
 from tensorflow.python.eager import context
+from tensorflow.python.training.experimental import loss_scale, loss_scale_optimizer
 from test_opaque_saveable import _ForgetBiasOne
 
 import cudnn_rnn
 from cudnn_rnn.opaque_saveable import CudnnLSTMSaveable
+from cudnn_rnn.optimizer_slots import CudnnSlotSaveable
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 # Of each mode, biases that a cell has once where cuDNN has two; the GRU's candidate has both.
@@ -304,6 +306,116 @@ def test_slots_of_another_shape(tmp_path):
         message = r"basic_rnn_cell/kernel/Momentum: .*\[5, 4\].*\[7, 4\]"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             tf.train.Saver([saveable]).restore(session, path)
+
+
+class _Wrapper(tf.train.Optimizer):
+    """An optimizer that knows nothing of the slots of the one it wraps."""
+
+    def __init__(self, optimizer):
+        super().__init__(False, "Wrapper")
+        self._wrapped = [optimizer]
+
+    def compute_gradients(self, *arguments, **named):
+        return self._wrapped[0].compute_gradients(*arguments, **named)
+
+    def apply_gradients(self, *arguments, **named):
+        return self._wrapped[0].apply_gradients(*arguments, **named)
+
+
+def _scaled(optimizer):
+    scale = loss_scale.FixedLossScale(2.0)
+    return loss_scale_optimizer.MixedPrecisionLossScaleOptimizer(optimizer, scale)
+
+
+WRAPPERS = {
+    "own": _Wrapper,
+    "twice": lambda optimizer: _Wrapper(_Wrapper(optimizer)),
+    "loss_scale": _scaled,
+    "replicas": lambda optimizer: tf.train.SyncReplicasOptimizer(optimizer, 1),
+}
+if tf.__version__.startswith("1."):
+    from tensorflow.contrib import opt
+
+    WRAPPERS["moving_average"] = opt.MovingAverageOptimizer
+    WRAPPERS["replicas_of_moving_average"] = lambda optimizer: tf.train.SyncReplicasOptimizer(
+        opt.MovingAverageOptimizer(optimizer), 1
+    )
+
+
+def _minimize(optimizer):
+    """Makes a layer and a step of training; returns the layer."""
+    layer = LAYERS["lstm"](1, UNITS)
+    layer.build([None, None, WIDTH])
+    step = tf.train.get_or_create_global_step()
+    optimizer.minimize(tf.reduce_sum(layer.kernel**2), global_step=step)
+    return layer
+
+
+def _keys_of_slots(saved):
+    return sorted(
+        spec.name for one in saved if isinstance(one, CudnnSlotSaveable) for spec in one.specs
+    )
+
+
+@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
+def test_an_optimizer_that_wraps_another(wrapper):
+    """Its slots are those of the other; each is saved once."""
+    with tf.Graph().as_default():
+        optimizer = WRAPPERS[wrapper](tf.train.AdamOptimizer(0.1))
+        layer = _minimize(optimizer)
+        saved = cudnn_rnn.saved_as_cells(optimizer)
+        cells = [spec.name for spec in layer.saveable.specs]
+        expected = sorted(cell + slot for cell in cells for slot in ("/Adam", "/Adam_1"))
+        assert _keys_of_slots(saved) == expected
+        names = [getattr(one, "name", "") for one in saved]
+        assert not [name for name in names if "opaque_kernel/Adam" in name]
+        tf.train.Saver(saved)
+
+
+@pytest.mark.parametrize("wrapper", [None] + sorted(WRAPPERS))
+def test_before_minimize(wrapper):
+    with tf.Graph().as_default():
+        layer = LAYERS["lstm"](1, UNITS)
+        layer.build([None, None, WIDTH])
+        optimizer = tf.train.AdamOptimizer(0.1)
+        if wrapper is not None:
+            optimizer = WRAPPERS[wrapper](optimizer)
+        message = "AdamOptimizer 'Adam' has made no slots in this graph.*after minimize"
+        with pytest.raises(ValueError, match=message):
+            cudnn_rnn.saved_as_cells(optimizer)
+
+
+def test_an_optimizer_applied_in_another_graph():
+    optimizer = tf.train.AdamOptimizer(0.1)
+    with tf.Graph().as_default():
+        _minimize(optimizer)
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="no slots in this graph"):
+        cudnn_rnn.saved_as_cells(optimizer)
+
+
+@pytest.mark.parametrize("wrapper", [None] + sorted(WRAPPERS))
+def test_an_optimizer_that_never_makes_slots(wrapper):
+    with tf.Graph().as_default():
+        optimizer = tf.train.GradientDescentOptimizer(0.1)
+        if wrapper is not None:
+            optimizer = WRAPPERS[wrapper](optimizer)
+        _minimize(optimizer)
+        assert _keys_of_slots(cudnn_rnn.saved_as_cells(optimizer)) == []
+
+
+def test_an_optimizer_of_other_variables():
+    """It has no slot of the layer, which is right, and the other one's are converted."""
+    with tf.Graph().as_default():
+        one, other = tf.train.AdamOptimizer(0.1), tf.train.MomentumOptimizer(0.1, 0.9)
+        _minimize(one)
+        variable = tf.get_variable("v", initializer=1.0)
+        other.minimize(variable**2, var_list=[variable])
+        assert len(_keys_of_slots(cudnn_rnn.saved_as_cells(one, other))) == 4
+
+
+def test_no_optimizer():
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="get_slot.* but got 0.1"):
+        cudnn_rnn.saved_as_cells(0.1)
 
 
 class _OddlyNamed:

@@ -21,6 +21,7 @@ from cudnn_rnn import (
     CudnnLSTM,
     RNNParamsSaveable,
 )
+from cudnn_rnn.opaque_saveable import CudnnLSTMSaveable
 from cudnn_rnn.rnn_cell_base import MultiRNNCell
 
 CELL_CLASSES = {"lstm": CudnnCompatibleLSTMCell, "gru": CudnnCompatibleGRUCell}
@@ -145,6 +146,70 @@ def test_restoring_into_platform_independent_cells(tmp_path, rnn_mode, cell_clas
     with tf.Session() as session:
         restore(session, tf.global_variables(), path)
         np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-5, atol=1e-6)
+
+
+# Partitioned variables
+
+
+def partitioned(size, use_resource):
+    return tf.get_variable(
+        "parted",
+        [size],
+        partitioner=tf.fixed_size_partitioner(2),
+        use_resource=use_resource,
+    )
+
+
+PARTS = {"whole": lambda parted: parted, "list": list, "first": lambda parted: list(parted)[0]}
+MESSAGE = "%s must be .*whole opaque buffer.* partitioned variable parted.*set_partitioner.None"
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+@pytest.mark.parametrize("parts", sorted(PARTS))
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_a_partitioned_variable_is_refused(generation, parts, use_resource):
+    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, use_resource)
+    arguments = [model] if generation == "b" else []
+    arguments += [model.params_to_canonical, model.canonical_to_params, PARTS[parts](parted)]
+    with pytest.raises(TypeError, match=MESSAGE % "param_variables"):
+        RNNParamsSaveable(*arguments)
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+@pytest.mark.parametrize("parts", sorted(PARTS))
+def test_a_partitioned_variable_is_refused_by_saveables_of_cells(parts, use_resource):
+    parted = PARTS[parts](partitioned(144, use_resource))
+    with pytest.raises(TypeError, match=MESSAGE % "opaque_params"):
+        CudnnLSTMSaveable(parted, 1, 4, 3)
+
+
+def test_a_list_with_a_partitioned_variable_is_refused():
+    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, False)
+    with pytest.raises(TypeError, match=MESSAGE % "param_variables"):
+        RNNParamsSaveable(model.params_to_canonical, merge_lstm, [parted, make_params(model)])
+
+
+def test_the_advice_for_partitioned_variables():
+    model = CudnnLSTM(1, 4, 3)
+    with tf.variable_scope("outer", partitioner=tf.fixed_size_partitioner(2)):
+        with tf.variable_scope("inner") as scope:
+            scope.set_partitioner(None)
+            whole = tf.get_variable("whole", [144])
+    tf.train.Saver([saveable_b(model, whole), whole])
+
+
+def test_restoring_into_the_parts_of_another_variable(tmp_path):
+    """A `canonical_to_params` of a user's own can return one tensor for each part."""
+    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, False)
+    path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
+
+    def split(weights, biases):
+        return tf.split(model.canonical_to_params(weights, biases), 2)
+
+    saveable = RNNParamsSaveable(model, model.params_to_canonical, split, list(parted), "rnn")
+    with tf.Session() as session:
+        restore(session, [saveable], path)
+        np.testing.assert_array_equal(session.run(parted.as_tensor()), opaque_values(144))
 
 
 # Checkpoints that do not fit
