@@ -69,8 +69,8 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             name that the graph has already gets a number.
 
         Raises:
-          TypeError, ValueError: an argument of the wrong type or outside of its range, a partitioned
-            variable, or an `opaque_params` of another static shape.
+          TypeError, ValueError: an argument of the wrong type or outside of its range, or an
+            `opaque_params` that is partitioned or has another static shape.
         """
         restoring.refuse_partitioned("opaque_params", opaque_params)
         self._num_layers = config_module.checked_size("num_layers", num_layers)

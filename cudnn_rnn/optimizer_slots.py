@@ -86,8 +86,8 @@ def _unwrapped(optimizers):
     for optimizer in waiting:
         if not _has_slots(optimizer):
             raise TypeError(
-                "saved_as_cells takes optimizers with get_slot and get_slot_names, such as those of "
-                "tf.train, but got %r." % (optimizer,)
+                "saved_as_cells takes optimizers with get_slot and get_slot_names, such as those "
+                "of tf.train, but got %r." % (optimizer,)
             )
     while waiting:
         optimizer = waiting.pop(0)

@@ -48,7 +48,7 @@ def _saver_build(original, self):
     graph = tf.get_default_graph()
     path = graph.get_tensor_by_name(self.saver_def.filename_tensor_name)
     restore_order.refuse_shared_keys(path)
-    restore_order.order_assignments([graph.get_operation_by_name(self.saver_def.restore_op_name)])
+    restore_order.order_assignments(path)
 
 
 def _saver_restore(original, self, sess, save_path):
@@ -135,7 +135,7 @@ def _read_by_saver(saver, session):
     checks = [_CHECK.match(operation.name) for operation in path.consumers()]
     if not any(checks):
         return [], []
-    others = {entry.key: _expected_by_variables(entry) for entry in restoring.read_from(path)}
+    everything = {entry.key: _expected_by_variables(entry) for entry in restoring.read_from(path)}
     own = {}
     for check in filter(None, checks):
         keys, shapes = (
@@ -145,8 +145,9 @@ def _read_by_saver(saver, session):
         for key, shape in zip(keys, shapes):
             key, shape = key.decode(), [int(size) for size in re.findall(rb"\d+", shape)]
             any_shape = check.group("kind") == restoring.SIZES_SCOPE
-            own[key] = restoring.Expected(key, shape, any_shape, others.pop(key).dtype)
-    return list(own.values()), list(others.values())
+            own[key] = restoring.Expected(key, shape, any_shape, everything[key].dtype)
+    others = [expected for key, expected in everything.items() if key not in own]
+    return list(own.values()), others
 
 
 def _expected_by_variables(read):

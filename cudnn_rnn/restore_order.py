@@ -23,20 +23,20 @@ _SCOPES = (restoring.SUMS_SCOPE, restoring.EXACT_SCOPE)  # in the order in which
 _REBUILT = re.compile(r"(?:.*/)?(%s)(?:_\d+)?/" % "|".join(_SCOPES))
 
 
-def order_assignments(restore_ops):
+def order_assignments(path):
     """Makes the value under a variable's own key win over what saveables rebuild.
 
     Without such a value, the tensors that keep both biases win over those that keep their sums, and
     among equals the later assignment wins.
 
     Args:
-      restore_ops: list of operations of one graph that are run together.
+      path: the string tensor from which a Saver's ops take the path of the checkpoint.
 
     Raises:
       ValueError: a variable whose own value cannot be told.
     """
     by_variable = collections.OrderedDict()
-    for operation in sorted(_ancestors(restore_ops), key=_number):
+    for operation in sorted(_descendants(path), key=_number):
         if operation.type in _ASSIGN_TYPES:
             variable = _source(operation.inputs[0]).name
             by_variable.setdefault(variable, []).append(operation)
@@ -106,9 +106,20 @@ def _number(operation):
     return operation._id
 
 
-def _ancestors(operations):
-    """Returns a list of the operations and of all that they depend on."""
-    found, waiting = {operation.name: operation for operation in operations}, list(operations)
+def _descendants(tensor):
+    """Returns a list of the operations whose inputs are computed from a tensor."""
+    found, waiting = {}, [tensor]
+    while waiting:
+        for operation in waiting.pop().consumers():
+            if operation.name not in found:
+                found[operation.name] = operation
+                waiting.extend(operation.outputs)
+    return list(found.values())
+
+
+def _ancestors(operation):
+    """Returns a list of an operation and of all that it depends on."""
+    found, waiting = {operation.name: operation}, [operation]
     while waiting:
         operation = waiting.pop()
         for other in [tensor.op for tensor in operation.inputs] + list(operation.control_inputs):
@@ -139,9 +150,9 @@ def _require_one_own_value(variable, direct):
     if len(direct) == 1 and _source(direct[0].inputs[1]).type == "RestoreV2":
         return
     raise ValueError(
-        "This Saver restores the variable %s from a saveable of cudnn_rnn and also by %s. The value "
-        "that the variable would get is not defined; expected is at most one other assignment, of a "
-        "tensor read from the checkpoint. Use two Savers, or leave one of them out of var_list."
+        "This Saver restores the variable %s from a saveable of cudnn_rnn and also by %s. Which "
+        "value the variable would get is not defined; expected is at most one other assignment, of "
+        "a tensor read from the checkpoint. Use two Savers, or leave one of them out of var_list."
         % (variable, ", ".join("%s (%s)" % (one.name, one.type) for one in direct))
     )
 
@@ -149,7 +160,7 @@ def _require_one_own_value(variable, direct):
 def _chain(variable, assignments):
     """Makes each assignment wait for the one before it."""
     for earlier, later in zip(assignments, assignments[1:]):
-        if any(later is operation for operation in _ancestors([earlier])):
+        if any(later is operation for operation in _ancestors(earlier)):
             raise ValueError(
                 "This Saver's builder makes %s, which restores the variable %s, run before %s, "
                 "which would overwrite the value. Leave out the arguments builder= and "

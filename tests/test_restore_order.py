@@ -15,7 +15,7 @@ from tensorflow.python.training.saving import saveable_object
 import cudnn_rnn
 from cudnn_rnn import optimizer_slots
 
-RESTORES = 40
+RESTORES = 40  # each of them a chance for the wrong order
 LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 KINDS = ("layer", "opaque", "a", "b")
 
