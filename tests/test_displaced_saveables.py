@@ -50,20 +50,6 @@ def test_a_default_saver_saves_all_variables_and_the_last_ones_cells(
         np.testing.assert_array_equal(found, values)
 
 
-def test_a_sharded_saver(session, tmp_path):
-    """The builder of SavedModels makes one."""
-    saveables = make_saveables("lstm")
-    variables = [saveable._variables for saveable in saveables]
-    saver = tf.train.Saver(sharded=True)
-    initialize(session)
-    expected = session.run(variables)
-    path = saver.save(session, str(tmp_path / "model"))
-    session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
-    saver.restore(session, path)
-    for found, values in zip(session.run(variables), expected):
-        np.testing.assert_array_equal(found, values)
-
-
 def test_each_has_its_own_keys_alone(session):
     first, second = make_saveables("lstm", collect=False)
     assert keys(first) == keys(second) != []
