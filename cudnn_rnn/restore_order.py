@@ -60,13 +60,12 @@ def refuse_shared_keys(path):
     )
     saveables = restoring.saveables_of_graph()
     for key in sorted(key for key, count in keys.items() if count > 1):
-        owners = [one for one in saveables if key in [spec.name for spec in one.specs]]
+        owners = sorted(one.name for one in saveables if key in [spec.name for spec in one.specs])
         if len(owners) > 1:
             raise ValueError(
                 "The saveables %r and %r in one Saver would both write the key %r. Give each "
                 "a scope of its own (base_variable_scope=, scope=, for layers name=), create them "
-                "in different name scopes, or use two Savers."
-                % (owners[0].name, owners[1].name, key)
+                "in different name scopes, or use two Savers." % (owners[0], owners[1], key)
             )
 
 
