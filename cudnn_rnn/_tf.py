@@ -1,6 +1,6 @@
 """The one module that knows how TensorFlow versions differ, and the door to its internals.
 
-Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.15 and 2.x both offer as
+Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and 2.x offer as
 `tensorflow.compat.v1`) and the names below.
 """
 
@@ -53,10 +53,12 @@ __all__ = [
     "assert_when_run",
     "allowed_dtypes",
     "gen_cudnn_rnn_ops",
+    "has_projection",
     "kernel_label",
     "meta_graph_module",
     "native_rnn_cell_module",
     "objects_to_restore",
+    "projection_of",
     "register_gradient",
     "registered_gradient",
     "static_value",
@@ -70,6 +72,20 @@ def allowed_dtypes(op_type, attribute):
     """Returns the tuple of `tf.DType` that an attribute of an op can be in this TensorFlow."""
     (found,) = [attr for attr in _op_definition(op_type).attr if attr.name == attribute]
     return tuple(tf.as_dtype(dtype) for dtype in found.allowed_values.list.type)
+
+
+def has_projection():
+    """Tells whether this TensorFlow's ops take `num_proj`: all but those of TensorFlow 1.14."""
+    return _has_num_proj("CudnnRNNV3")
+
+
+def projection_of(operation):
+    """Returns the attribute `num_proj` of an operation, 0 where its op has no such attribute."""
+    return operation.get_attr("num_proj") if _has_num_proj(operation.type) else 0
+
+
+def _has_num_proj(op_type):
+    return any(attribute.name == "num_proj" for attribute in _op_definition(op_type).attr)
 
 
 def as_tensor(value, dtype):

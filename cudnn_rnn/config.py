@@ -17,7 +17,7 @@ import collections
 import numbers
 import operator
 
-from cudnn_rnn._tf import allowed_dtypes, tf
+from cudnn_rnn._tf import allowed_dtypes, has_projection, tf
 from cudnn_rnn.static_sizes import static_size
 
 CUDNN_LSTM = "lstm"
@@ -224,6 +224,11 @@ def checked_projection(rnn_mode, num_units, num_proj):
         raise ValueError(
             "num_proj must be None or 0 with rnn_mode %r, but is %d: only an LSTM has a projection."
             % (rnn_mode, num_proj)
+        )
+    if not has_projection():
+        raise ValueError(
+            "num_proj is %d, but the ops of TensorFlow %s have no projection: use num_proj=None, "
+            "or TensorFlow 1.15 or newer." % (num_proj, tf.__version__)
         )
     if num_units is not None and num_proj >= num_units:
         raise ValueError("num_proj must be below num_units, %d, but is %d." % (num_units, num_proj))

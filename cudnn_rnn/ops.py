@@ -16,6 +16,7 @@ from cudnn_rnn import gpu
 from cudnn_rnn._tf import (
     gen_cudnn_rnn_ops,
     kernel_label,
+    projection_of,
     register_gradient,
     registered_gradient,
     tf,
@@ -48,10 +49,8 @@ def _sizes_of(source):
 
 
 def _projection_of(source):
-    """Returns num_proj of a config, or of an operation of a version that has it; else 0."""
-    if not _is_operation(source):
-        return source.num_proj
-    return source.get_attr("num_proj") if source.type.endswith("V2") else 0
+    """Returns num_proj of a config or an operation."""
+    return projection_of(source) if _is_operation(source) else source.num_proj
 
 
 # Forward ops; the gradients of nodes with a kernel label are registered with this suffix.
@@ -120,6 +119,8 @@ def rnn(
         **_attributes_of(config),
     )
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
+    # TensorFlow 1.14 has no such attribute, later versions have 0 as its default.
+    projection = {"num_proj": config.num_proj} if config.num_proj else {}
     with _chosen_kernels():
         if needs_v3:
             if sequence_lengths is None:
@@ -127,7 +128,7 @@ def rnn(
             results = gen_cudnn_rnn_ops.cudnn_rnnv3(
                 sequence_lengths=sequence_lengths,
                 time_major=time_major,
-                num_proj=config.num_proj,
+                **projection,
                 **arguments,
             )
         elif os.environ.get(_USE_V2_VARIABLE) == "1":

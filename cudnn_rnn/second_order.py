@@ -9,7 +9,7 @@ of steps has to be known when the graph is made.
 """
 
 from cudnn_rnn import canonical
-from cudnn_rnn._tf import register_gradient, tf
+from cudnn_rnn._tf import projection_of, register_gradient, tf
 from cudnn_rnn.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_BIDIRECTION, CUDNN_RNN_TANH, RnnConfig
 from cudnn_rnn.format_converter import chunks
 
@@ -97,7 +97,7 @@ class _Model:
             self._dtype,
             dropout=0.0,
             seed=0,
-            num_proj=op.get_attr("num_proj") if is_v3 else None,
+            num_proj=projection_of(op),
             seed2=0,
         )
 

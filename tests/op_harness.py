@@ -81,7 +81,7 @@ class Network:
             if version == 3:
                 lengths = self._placeholder("sequence_lengths", tf.int32)
                 only_v3 = dict(sequence_lengths=lengths, time_major=time_major)
-                only_v3.update(num_proj=configuration.num_proj)
+                only_v3.update(projection_attribute(configuration))
             no_input_c = tf.constant([], dtype)
             with tf.device(device):
                 node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(
@@ -224,6 +224,11 @@ def assert_same_bits(found, expected, context=""):
 def model_attributes(configuration):
     """rnn_mode, input_mode and direction, as keyword arguments of any of the ops."""
     return {name: getattr(configuration, name) for name in ("rnn_mode", "input_mode", "direction")}
+
+
+def projection_attribute(configuration):
+    """num_proj as a keyword argument, if the model has one: it is none of TensorFlow 1.14's."""
+    return {"num_proj": configuration.num_proj} if configuration.num_proj else {}
 
 
 def size_arguments(configuration):

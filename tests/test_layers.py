@@ -499,12 +499,12 @@ CALL_ERRORS = [
     (
         lambda layer: layer(tf.zeros([4, 2, 3]), training="no"),
         TypeError,
-        "^training must be a bool",
+        r"\btraining must be a bool",
     ),
     (
         lambda layer: layer(tf.zeros([4, 2, 3]), None, True, training=False),
         TypeError,
-        "^Got training",
+        r"\bGot training",
     ),
     (
         lambda layer: layer._canonical_bias_shape(2),

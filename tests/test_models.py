@@ -10,6 +10,7 @@ from rnn_models import CLASSES, call_arguments, initialize, opaque_values, param
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
+from cudnn_rnn import config
 
 RNN_MODES = sorted(CLASSES)
 
@@ -97,7 +98,19 @@ def test_sixth_argument_in_ninth_place_of_an_lstm():
     model = cudnn_rnn.CudnnLSTM(2, 5, 3, "linear_input", "unidirectional", tf.float32, 0.5, 7, None)
     assert model.dropout == 0.5
     assert model.num_proj is None
-    assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=4).num_proj == 4
+
+
+@pytest.mark.parametrize("num_proj", [4])
+def test_projection(num_proj):
+    assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=num_proj).num_proj == num_proj
+
+
+def test_projection_in_tensorflow_1_14(monkeypatch):
+    monkeypatch.setattr(config, "has_projection", lambda: False)
+    expected = "num_proj is 4, but the ops of TensorFlow .* use num_proj=None, or TensorFlow 1.15"
+    with pytest.raises(ValueError, match=expected):
+        cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=4)
+    assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=0).num_proj is None
 
 
 def test_no_projection_without_an_lstm():

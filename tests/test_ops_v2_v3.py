@@ -19,6 +19,7 @@ from op_harness import (
     assert_same_bits,
     call,
     model_attributes,
+    projection_attribute,
     refusal,
     run_reference,
     run_reference_by_sequence,
@@ -27,9 +28,14 @@ from op_harness import (
 )
 from tensorflow.python.framework import op_def_registry
 
+from cudnn_rnn._tf import has_projection
+
 BATCH, STEPS = 5, 6
 LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
 PROJECTED = LSTM._replace(num_proj=3)
+needs_projection = pytest.mark.skipif(
+    not has_projection(), reason="TensorFlow 1.14 has no projection"
+)
 GRU = LSTM._replace(rnn_mode="gru")
 
 # What a batch of sequences can look like, zeros first, last, alone and everywhere.
@@ -245,7 +251,7 @@ def v3_inputs(configuration, dtype="float32", time_major=True):
     arrays = arrays_for(configuration, LENGTHS["mixed"], dtype)
     arrays = {name: array for name, array in arrays.items() if not name.endswith("_backprop")}
     arrays.setdefault("input_c", np.zeros([0], dtype))
-    attributes = dict(model_attributes(configuration), num_proj=configuration.num_proj)
+    attributes = dict(model_attributes(configuration), **projection_attribute(configuration))
     if not time_major:
         arrays, attributes["time_major"] = swap_major(arrays), False
     return arrays, attributes
@@ -294,6 +300,7 @@ def test_projection_must_be_below_num_units(num_proj):
     assert "num_proj" in text and str(num_proj) in text and "num_units 5" in text, text
 
 
+@needs_projection
 def test_projection_needs_lstm():
     inputs, attributes = v3_inputs(GRU)
     attributes["num_proj"] = 3
@@ -301,6 +308,7 @@ def test_projection_needs_lstm():
     assert "num_proj" in text and "gru" in text, text
 
 
+@needs_projection
 @pytest.mark.parametrize(
     "name, shape",
     [
@@ -355,7 +363,7 @@ def test_damaged_host_reserved(op, size):
     inputs, attributes = v3_inputs(LSTM)
     backward_inputs = v3_backward_inputs(inputs, attributes)
     if op == "cudnn_rnn_backprop_v2":
-        del backward_inputs["sequence_lengths"], attributes["num_proj"]
+        del backward_inputs["sequence_lengths"]
     shape = {"zeros": 64, "scalar": ()}.get(size, size)
     backward_inputs["host_reserved"] = np.zeros(shape, np.int8)
     assert_refused(["host_reserved"], op, backward_inputs, **attributes)
@@ -379,7 +387,7 @@ def canonical(configuration, dtype="float64"):
 
 
 def v2_attributes(configuration):
-    return dict(model_attributes(configuration), num_proj=configuration.num_proj)
+    return dict(model_attributes(configuration), **projection_attribute(configuration))
 
 
 def v2_sizes(configuration):
@@ -400,6 +408,7 @@ def test_params_size(configuration, S):
     assert found.dtype == S.as_numpy_dtype
 
 
+@needs_projection
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("configuration", configurations(), ids=str)
 def test_canonical_v2(configuration, dtype):
@@ -425,6 +434,7 @@ def test_canonical_v2(configuration, dtype):
     assert_same_bits({"params": back}, {"params": params})
 
 
+@needs_projection
 @pytest.mark.parametrize("count", [(1, 1), (35, 32), (36, 36), (32, 32), (37, 32), (36, 31)])
 def test_canonical_v2_checks_both_lengths(count):
     params, (weights, biases) = canonical(PROJECTED)

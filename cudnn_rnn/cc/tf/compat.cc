@@ -73,7 +73,9 @@ bool AllocateWithoutRetry(::tensorflow::OpKernelContext* context,
   ::tensorflow::AllocationAttributes attributes;
   ForbidRetry(&attributes, 0);
   attributes.allocation_will_be_logged = true;
-  ::tensorflow::Allocator* allocator = context->get_allocator(::tensorflow::AllocatorAttributes());
+  // OpKernelContext::get_allocator, which returns the same one, is private in TensorFlow 1.14.
+  ::tensorflow::Allocator* allocator =
+      context->device()->GetAllocator(::tensorflow::AllocatorAttributes());
   ::tensorflow::Tensor allocated(allocator, ::tensorflow::DT_INT8, shape, attributes);
   if (!allocated.IsInitialized()) return false;
   *tensor = allocated;

@@ -1,4 +1,4 @@
-// The one place that knows how TensorFlow's C++ API differs between releases (1.15 to 2.21).
+// The one place that knows how TensorFlow's C++ API differs between releases (1.14 to 2.21).
 #ifndef CUDNN_RNN_CC_TF_COMPAT_H_
 #define CUDNN_RNN_CC_TF_COMPAT_H_
 
