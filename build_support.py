@@ -9,32 +9,44 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import build_cache
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 SOURCE_FOLDER = "cudnn_rnn/cc"
+# The lists in sources.bzl of what includes no header of TensorFlow.
+_CORE_LISTS = ("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES")
 
 # TensorFlow is asked in a process of its own: an import that dies cannot take the build with it,
-# and what TensorFlow prints does not mix with the answer.
+# and what TensorFlow prints does not mix with the answer. The version comes first, because an old
+# TensorFlow may not have the rest.
 _ASK_TENSORFLOW = """
 import json, sys
 import tensorflow as tf
-answer = {
-    "version": str(tf.version.VERSION),
-    "git_version": str(tf.version.GIT_VERSION),
-    "cxx11_abi": int(tf.sysconfig.CXX11_ABI_FLAG),
-    "include_folder": tf.sysconfig.get_include(),
-    "library_folder": tf.sysconfig.get_lib(),
-    "compile_flags": tf.sysconfig.get_compile_flags(),
-    "link_flags": tf.sysconfig.get_link_flags(),
-}
-with open(sys.argv[1], "w") as file:
-    json.dump(answer, file)
+
+def write_answer(**answer):
+    with open(sys.argv[1], "w") as file:
+        json.dump(answer, file)
+
+version = str(tf.__version__)
+write_answer(version=version)
+write_answer(
+    version=version,
+    git_version=str(tf.version.GIT_VERSION),
+    cxx11_abi=int(tf.sysconfig.CXX11_ABI_FLAG),
+    include_folder=tf.sysconfig.get_include(),
+    library_folder=tf.sysconfig.get_lib(),
+    compile_flags=tf.sysconfig.get_compile_flags(),
+    link_flags=tf.sysconfig.get_link_flags(),
+)
 """
 
 _NO_TENSORFLOW = """
@@ -78,12 +90,22 @@ class TensorFlow:
                 self.include_flags += ["-isystem", flag[2:]]
         self.definition_flags = [flag for flag in flags if not flag.startswith("-I")]
         if not any("-std=" in flag for flag in flags):
-            # TensorFlow 1.15 names no standard, and does not load a library compiled as C++17.
-            self.definition_flags.append("-std=c++14")
+            self.definition_flags.append("-std=" + self._standard_of_release())
+
+    def _standard_of_release(self):
+        """Returns the C++ standard of a release whose flags name none: those before 2.11.
+
+        The headers of 2.10 need C++17. TensorFlow 1.15 does not load a library compiled as C++17.
+        """
+        major, minor = re.match(r"(\d+)\.(\d+)", self.version).groups()
+        return "c++17" if (int(major), int(minor)) >= (2, 10) else "c++14"
 
 
 def ask_tensorflow():
-    """Returns the `TensorFlow` that this Python imports; `SystemExit` with advice if none."""
+    """Returns the `TensorFlow` that this Python imports.
+
+    Raises `SystemExit` with advice if there is none or if its version is not supported.
+    """
     with tempfile.TemporaryDirectory() as folder:
         answer_path = os.path.join(folder, "answer.json")
         process = subprocess.run(
@@ -93,12 +115,23 @@ def ask_tensorflow():
             stderr=subprocess.STDOUT,
             universal_newlines=True,
         )
-        if process.returncode == 0:
-            with open(answer_path) as file:
-                return TensorFlow(json.load(file))
+        answer = _read_json(answer_path)
+    problem = answer and _read_version_file()["tensorflow_problem"](answer["version"])
+    if problem:
+        raise SystemExit("\n" + problem)
+    if process.returncode == 0:
+        return TensorFlow(answer)
     lines = process.stdout.strip().splitlines()
     problem = lines[-1] if lines else "exit status %d, no message" % process.returncode
     raise SystemExit(_NO_TENSORFLOW.format(python=sys.executable, problem=problem))
+
+
+def _read_json(path):
+    """Returns the content of the file, None if there is no such file."""
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        return json.load(file)
 
 
 def read_build_lists():
@@ -112,7 +145,7 @@ def read_build_lists():
     return lists
 
 
-def library_sources(names=("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES", "TF_SOURCES")):
+def library_sources(names=_CORE_LISTS + ("TF_SOURCES",)):
     """Returns the translation units of the op library, or a part, relative to the project."""
     lists = read_build_lists()
     return [SOURCE_FOLDER + "/" + path for name in names for path in lists[name]]
@@ -135,7 +168,7 @@ def find_compiler():
 
 def describe_compiler(compiler):
     """Returns for example "g++ 12.2.0"."""
-    first_line = _run(compiler + ["--version"], "asking the compiler's version").splitlines()[0]
+    first_line = _compiler_version(compiler).splitlines()[0]
     version = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", first_line))
     return "%s %s" % (
         os.path.basename(compiler[-1]),
@@ -143,41 +176,64 @@ def describe_compiler(compiler):
     )
 
 
+def _compiler_version(compiler):
+    return _run(compiler + ["--version"], "asking the compiler's version")
+
+
+def _common_flags():
+    return read_build_lists()["COMPILE_FLAGS"] + ["-DNDEBUG", "-g0", "-pthread", "-I."]
+
+
 def compile_flags(tensorflow):
-    """Returns the flags for every translation unit.
+    """Returns the flags for the sources that include TensorFlow's headers.
 
     No path of this machine may reach the library: TensorFlow's headers use `__FILE__` in their
-    messages, so its folder is renamed, and there is no debug information. What the user says in
-    CXXFLAGS comes first: it adds, but changes nothing that is decided here.
+    messages, so its folder is renamed, and there is no debug information.
     """
     return (
-        shlex.split(os.environ.get("CXXFLAGS", ""))
-        + read_build_lists()["COMPILE_FLAGS"]
-        + ["-DNDEBUG", "-g0", "-pthread", "-I."]
+        _common_flags()
         + ["-ffile-prefix-map=%s=tensorflow/include" % tensorflow.include_folder]
         + tensorflow.include_flags
         + tensorflow.definition_flags
+        + _flags_of_user()
     )
+
+
+def core_compile_flags(tensorflow):
+    """Returns the flags for the sources that include no header of TensorFlow.
+
+    They name nothing of TensorFlow but the C++ standard and the ABI of the standard library, so
+    that one object serves every TensorFlow with the same two.
+    """
+    shared = [
+        re.sub("^--std=", "-std=", flag)
+        for flag in tensorflow.definition_flags
+        if not flag.startswith("-DEIGEN_")
+    ]
+    return _common_flags() + shared + _flags_of_user()
+
+
+def _flags_of_user():
+    """Returns CXXFLAGS. They come last on a command line, so they override what is decided here."""
+    return shlex.split(os.environ.get("CXXFLAGS", ""))
 
 
 def build_library(output_path, temporary_folder):
     """Compiles and links the op library to `output_path` and writes the build info beside it."""
+    start = time.time()
     tensorflow = ask_tensorflow()
     compiler = find_compiler()
     flags = compile_flags(tensorflow)
     _try_compiler(compiler, flags, temporary_folder)
     compiler_name = describe_compiler(compiler)
-    print("compiling for TensorFlow %s with %s" % (tensorflow.version, compiler_name), flush=True)
+    jobs = _number_of_jobs()
+    print(
+        "compiling for TensorFlow %s with %s, %d files at a time"
+        % (tensorflow.version, compiler_name, jobs),
+        flush=True,
+    )
+    objects = Compilation(compiler, tensorflow, temporary_folder).run(jobs)
     os.makedirs(os.path.dirname(output_path), exist_ok=True)
-
-    def compile_one(source):
-        path = os.path.join(temporary_folder, source.replace("/", "_") + ".o")
-        warnings = _run(compiler + flags + ["-c", source, "-o", path], "compiling " + source)
-        print(source, warnings, sep="\n" if warnings else "", flush=True)
-        return path
-
-    with ThreadPoolExecutor(_number_of_jobs()) as pool:
-        objects = list(pool.map(compile_one, library_sources()))
     _run(
         compiler
         + shlex.split(os.environ.get("LDFLAGS", ""))
@@ -188,12 +244,74 @@ def build_library(output_path, temporary_folder):
         "linking " + os.path.basename(output_path),
     )
     _write_build_info(output_path, tensorflow, compiler_name)
+    print("built in %d s" % (time.time() - start), flush=True)
+
+
+class Compilation:
+    """Compiles all sources, prints how far it is, and takes objects from the cache where it can."""
+
+    def __init__(self, compiler, tensorflow, folder):
+        self._compiler = compiler
+        self._folder = folder
+        self._flags = compile_flags(tensorflow)
+        self._core_flags = core_compile_flags(tensorflow)
+        self._cache = build_cache.open_cache(self._core_flags)
+        self._keys = build_cache.object_keys(
+            compiler,
+            _compiler_version(compiler),
+            self._core_flags,
+            library_sources(_CORE_LISTS),
+            _core_headers(),
+            ROOT,
+        )
+
+    def run(self, jobs):
+        """Returns the paths of the objects; `jobs` compilers run at a time."""
+        sources = library_sources(("TF_SOURCES",)) + library_sources(_CORE_LISTS)
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = [pool.submit(self._compile, source) for source in sources]
+            try:
+                for number, future in enumerate(as_completed(futures), 1):
+                    progress = "[%*d/%d] " % (len(str(len(futures))), number, len(futures))
+                    print(progress + future.result(), flush=True)
+            finally:
+                for future in futures:
+                    future.cancel()
+        self._cache.remove_what_is_old()
+        return [self._object_path(source) for source in sources]
+
+    def _object_path(self, source):
+        return os.path.join(self._folder, source.replace("/", "_") + ".o")
+
+    def _compile(self, source):
+        """Makes the object of `source`; returns a line that says so, and the warnings."""
+        path, key = self._object_path(source), self._keys.get(source)
+        if key and self._cache.load(key, path):
+            return source + " (compiled by an earlier build)"
+        flags = self._core_flags if key else self._flags
+        warnings = _run(self._compiler + flags + ["-c", source, "-o", path], "compiling " + source)
+        if key and not warnings:  # warnings are shown by every build
+            self._cache.store(key, path)
+        return source + ("\n" + warnings if warnings else "")
+
+
+def _core_headers():
+    """Returns what a source without TensorFlow's headers may include, relative to the project."""
+    return [
+        "/".join([SOURCE_FOLDER, folder, name])
+        for folder in ("core", "cpu", "cudnn")
+        for name in os.listdir(os.path.join(ROOT, SOURCE_FOLDER, folder))
+        if name.endswith((".h", ".inc"))
+    ]
 
 
 def package_version():
-    """Returns the version in `cudnn_rnn/_version.py` without importing the package."""
-    with open(os.path.join(ROOT, "cudnn_rnn", "_version.py")) as file:
-        return re.search(r'__version__ = "(.+)"', file.read()).group(1)
+    """Returns the version of the package without importing it."""
+    return _read_version_file()["__version__"]
+
+
+def _read_version_file():
+    return runpy.run_path(os.path.join(ROOT, "cudnn_rnn", "_version.py"))
 
 
 def _write_build_info(library_path, tensorflow, compiler_name):
@@ -228,7 +346,7 @@ def _try_compiler(compiler, flags, temporary_folder):
 def _number_of_jobs():
     if os.environ.get("MAX_JOBS", "").isdigit():
         return max(1, int(os.environ["MAX_JOBS"]))
-    return min(os.cpu_count() or 1, 8)  # each takes up to 1 GB over TensorFlow's headers
+    return len(os.sched_getaffinity(0))  # up to 1 GB for each source with TensorFlow's headers
 
 
 def _run(command, purpose):

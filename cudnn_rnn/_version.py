@@ -1,3 +1,34 @@
-"""The version of this package: the one place that says it."""
+"""The version of this package and the TensorFlow versions it works with, said in this file only.
+
+The build runs this file on its own, before anything can be imported from the package: this file
+uses the standard library alone.
+"""
+
+import re
 
 __version__ = "0.1.0"
+
+# Older releases lack classes and functions that the package is written against.
+OLDEST_TENSORFLOW = "1.14"
+# Newer releases are not refused; docs/tensorflow_versions.md lists what was tried.
+NEWEST_TENSORFLOW_TRIED = "2.21"
+
+
+def tensorflow_problem(version):
+    """Returns a sentence that refuses an unsupported TensorFlow version, None for any other.
+
+    A version that is no number, such as one of a build from source, is not refused.
+    """
+    found = _major_and_minor(version)
+    if found is None or found >= _major_and_minor(OLDEST_TENSORFLOW):
+        return None
+    return (
+        "cudnn_rnn works with TensorFlow %s to %s, but this environment has TensorFlow %s: install "
+        "one of those first, for example with `pip install tensorflow==2.21.0`."
+        % (OLDEST_TENSORFLOW, NEWEST_TENSORFLOW_TRIED, version)
+    )
+
+
+def _major_and_minor(version):
+    match = re.match(r"(\d+)\.(\d+)", str(version))
+    return match and tuple(int(number) for number in match.groups())

@@ -15,7 +15,7 @@ import threading
 from urllib.parse import unquote, urlparse
 
 from cudnn_rnn import gpu
-from cudnn_rnn._version import __version__
+from cudnn_rnn._version import OLDEST_TENSORFLOW, __version__, tensorflow_problem
 
 LIBRARY_NAME = "_cudnn_rnn_ops.so"
 BUILD_INFO_NAME = "_build_info.json"
@@ -32,10 +32,11 @@ def load_library():
     registered once in a process.
 
     Raises:
-      ImportError: TensorFlow cannot be imported; no library is found (the message lists where it
-        was looked for); the library was built for another TensorFlow or another version of this
-        package (the message names both and the command that rebuilds it); a file is damaged; or
-        the environment variable CUDNN_RNN_GPU_KERNELS has a value that it cannot have.
+      ImportError: TensorFlow cannot be imported or is not supported; no library is found (the
+        message lists where it was looked for); the library was built for another TensorFlow or
+        another version of this package (the message names both and the command that rebuilds it);
+        a file is damaged; or the environment variable CUDNN_RNN_GPU_KERNELS has a value that it
+        cannot have.
     """
     with _lock:
         tensorflow = _import_tensorflow()
@@ -98,12 +99,14 @@ def _import_tensorflow():
             "    pip install tensorflow==2.21.0\n"
             "and then cudnn_rnn, which is compiled for it.%s" % (sys.executable, _rebuild_advice())
         ) from error
-    if not hasattr(tensorflow, "version"):
-        # A folder that an uninstall left behind, or a TensorFlow before 1.13.
+    if not hasattr(tensorflow, "__version__"):  # a folder that an uninstall left behind
         raise ImportError(
-            "cudnn_rnn needs TensorFlow 1.15.5 or newer, but `import tensorflow` gives %r."
-            % tensorflow
+            "cudnn_rnn needs TensorFlow %s or newer, but `import tensorflow` gives %r."
+            % (OLDEST_TENSORFLOW, tensorflow)
         )
+    problem = tensorflow_problem(tensorflow.__version__)
+    if problem:
+        raise ImportError(problem + _rebuild_advice())
     return tensorflow
 
 

@@ -62,7 +62,7 @@ check_arguments() {
 fingerprint() {
     {
         printf '%s\n' "$@"
-        find setup.py build_support.py pyproject.toml MANIFEST.in cudnn_rnn -type f \
+        find setup.py build_support.py build_cache.py pyproject.toml MANIFEST.in cudnn_rnn -type f \
             ! -name '*.pyc' ! -name '*.so' ! -name '_build_info.json' -print0 |
             LC_ALL=C sort -z | xargs -0 sha256sum
     } | sha256sum

@@ -321,6 +321,20 @@ def test_without_tensorflow(tmp_path, content, expected):
     assert expected in printed
 
 
+@pytest.mark.parametrize("version", ["1.13.2", "0.12.1"])
+def test_old_tensorflow_is_refused_in_one_sentence(tmp_path, version):
+    copy_package(tmp_path)
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("__version__ = %r" % version)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import cudnn_rnn"
+    status, printed = run_python(code, tmp_path)
+    assert status == 1
+    expected = "ImportError: cudnn_rnn works with TensorFlow 1.14 to "
+    (line,) = [line for line in printed.splitlines() if line.startswith(expected)]
+    assert "has TensorFlow %s:" % version in line
+    assert REBUILD in printed
+
+
 def test_build_info_is_for_this_tensorflow():
     info = library.build_info()
     assert info["tensorflow"] == tf.version.VERSION
