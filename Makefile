@@ -6,7 +6,8 @@ ARGS ?=
 export PYTHON TENSORFLOW
 
 .PHONY: help demo test core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
-	torch-parity test-gpu bench bench-core bench-gpu pack-gpu lint format clean
+	torch-parity test-gpu bench bench-core bench-gpu pack-gpu try-versions lint \
+	format clean
 
 help:
 	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for today's TensorFlow, on a CPU too"
@@ -23,6 +24,8 @@ help:
 	@echo "Work on it:"
 	@echo "  make test                              all tests, in TensorFlow 2.21 and (with a Python 3.7) 1.15.5"
 	@echo "  make test ARGS='-k gradients'          some of the Python tests"
+	@echo "  make try-versions                      installation and some tests in every TensorFlow of a list; about"
+	@echo "                                         an hour, downloads 8 GB; ARGS=--help says what it takes"
 	@echo "  make core-test                         only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behaviour sanitizers"
 	@echo "  make cudnn-test                        the cuDNN plans on a stand-in for cuDNN, without a GPU"
@@ -46,6 +49,9 @@ demo:
 
 test:
 	@bash scripts/run_tests.sh $(ARGS)
+
+try-versions:
+	@python3 scripts/try_tensorflow_versions $(ARGS)
 
 core-test:
 	@bash scripts/run_core_tests.sh

@@ -243,7 +243,7 @@ def build_library(output_path, temporary_folder):
         + ["-ldl"],
         "linking " + os.path.basename(output_path),
     )
-    _write_build_info(output_path, tensorflow, compiler_name)
+    _write_build_info(output_path, tensorflow, compiler_name, flags)
     print("built in %d s" % (time.time() - start), flush=True)
 
 
@@ -314,7 +314,7 @@ def _read_version_file():
     return runpy.run_path(os.path.join(ROOT, "cudnn_rnn", "_version.py"))
 
 
-def _write_build_info(library_path, tensorflow, compiler_name):
+def _write_build_info(library_path, tensorflow, compiler_name, flags):
     with open(library_path, "rb") as file:
         library_sha256 = hashlib.sha256(file.read()).hexdigest()
     build_info = {
@@ -323,6 +323,7 @@ def _write_build_info(library_path, tensorflow, compiler_name):
         "tensorflow_git_version": tensorflow.git_version,
         "cxx11_abi": tensorflow.cxx11_abi,
         "compiler": compiler_name,
+        "cxx_standard": [flag for flag in flags if "-std=" in flag][-1].partition("=")[2],
         "library_sha256": library_sha256,
     }
     with open(os.path.join(os.path.dirname(library_path), "_build_info.json"), "w") as file:

@@ -79,7 +79,8 @@ def _path_or_none():
 def build_info():
     """Returns what the build wrote down about the library in use, a dict of str.
 
-    Keys: cudnn_rnn, tensorflow, tensorflow_git_version, cxx11_abi, compiler, library_sha256.
+    Keys: cudnn_rnn, tensorflow, tensorflow_git_version, cxx11_abi, compiler, cxx_standard,
+    library_sha256.
     Raises the `ImportError`s of `load_library`.
     """
     return _read_build_info(os.path.dirname(library_path()))

@@ -92,6 +92,7 @@ make_requirements() {
 
 # make_environment FOLDER PYTHON EXTRA REQUIREMENT...
 # The same, with this project, compiled for the requirements; again only where something changed.
+# EXTRA: of setup.py's extras_require, or an empty string.
 make_environment() {
     local folder="$1" python="$2" extra="$3"
     shift 3
@@ -101,7 +102,7 @@ make_environment() {
     if [ "$(cat "$folder/project.stamp" 2>/dev/null)" != "$built" ]; then
         say "Compiling cudnn_rnn and installing it into $folder (about a minute)"
         rm -f "$folder/project.stamp"
-        pip_install "$folder" --no-build-isolation ".[$extra]" ||
+        pip_install "$folder" --no-build-isolation ".${extra:+[$extra]}" ||
             fail "cudnn_rnn cannot be installed; see above"
         printf '%s\n' "$built" >"$folder/project.stamp"
     fi
