@@ -104,36 +104,26 @@ def open_cache(flags):
     return NoCache()
 
 
-def object_keys(compiler, compiler_version, flags, sources, headers, root):
-    """Returns a dict from each source to the key of its object.
+def object_key(compiler, compiler_version, flags, files, root):
+    """Returns the key of an object.
 
     Args:
       compiler: the start of the command line, a list of str.
       compiler_version: what the compiler prints for `--version`.
       flags: a list of str.
-      sources: paths relative to `root`.
-      headers: paths of all files that a source may include, relative to `root`.
+      files: paths relative to `root`: the source and all that it may include.
       root: the folder in which the compiler runs.
     """
     program = os.path.realpath(shutil.which(compiler[0]) or compiler[0])
-    common = hashlib.sha256(_FORMAT)
     environment = [os.environ.get(name, "") for name in _COMPILER_VARIABLES]
+    key = hashlib.sha256(_FORMAT)
     for text in [program, compiler_version, *compiler[1:], "", *flags, "", *environment]:
-        common.update(text.encode("utf-8", "surrogateescape") + b"\0")
-    for path in sorted(headers):
-        _add_file(common, root, path)
-    keys = {}
-    for source in sources:
-        key = common.copy()
-        _add_file(key, root, source)
-        keys[source] = key.hexdigest()
-    return keys
-
-
-def _add_file(key, root, path):
-    with open(os.path.join(root, path), "rb") as file:
-        content = file.read()
-    key.update(b"%s\0%d\0%s" % (path.encode(), len(content), content))
+        key.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    for path in files:
+        with open(os.path.join(root, path), "rb") as file:
+            content = file.read()
+        key.update(b"%s\0%d\0%s" % (path.encode(), len(content), content))
+    return key.hexdigest()
 
 
 def _chosen_folder():

@@ -221,6 +221,8 @@ def _flags_of_user():
 def build_library(output_path, temporary_folder):
     """Compiles and links the op library to `output_path` and writes the build info beside it."""
     start = time.time()
+    if not sys.platform.startswith("linux"):
+        raise SystemExit("cudnn_rnn works on Linux only, but this platform is %s." % sys.platform)
     tensorflow = ask_tensorflow()
     compiler = find_compiler()
     flags = compile_flags(tensorflow)
@@ -256,18 +258,12 @@ class Compilation:
         self._flags = compile_flags(tensorflow)
         self._core_flags = core_compile_flags(tensorflow)
         self._cache = build_cache.open_cache(self._core_flags)
-        self._keys = build_cache.object_keys(
-            compiler,
-            _compiler_version(compiler),
-            self._core_flags,
-            library_sources(_CORE_LISTS),
-            _core_headers(),
-            ROOT,
-        )
+        self._compiler_version = _compiler_version(compiler)
+        self._core_sources = library_sources(_CORE_LISTS)
 
     def run(self, jobs):
         """Returns the paths of the objects; `jobs` compilers run at a time."""
-        sources = library_sources(("TF_SOURCES",)) + library_sources(_CORE_LISTS)
+        sources = library_sources(("TF_SOURCES",)) + self._core_sources
         with ThreadPoolExecutor(jobs) as pool:
             futures = [pool.submit(self._compile, source) for source in sources]
             try:
@@ -285,24 +281,33 @@ class Compilation:
 
     def _compile(self, source):
         """Makes the object of `source`; returns a line that says so, and the warnings."""
-        path, key = self._object_path(source), self._keys.get(source)
+        path = self._object_path(source)
+        key = self._key(source) if source in self._core_sources else None
         if key and self._cache.load(key, path):
             return source + " (compiled by an earlier build)"
         flags = self._core_flags if key else self._flags
         warnings = _run(self._compiler + flags + ["-c", source, "-o", path], "compiling " + source)
-        if key and not warnings:  # warnings are shown by every build
+        # Warnings are shown by every build. A file may have changed while the compiler ran.
+        if key and not warnings and key == self._key(source):
             self._cache.store(key, path)
         return source + ("\n" + warnings if warnings else "")
+
+    def _key(self, source):
+        files = [source] + _core_headers()
+        return build_cache.object_key(
+            self._compiler, self._compiler_version, self._core_flags, files, ROOT
+        )
 
 
 def _core_headers():
     """Returns what a source without TensorFlow's headers may include, relative to the project."""
-    return [
+    paths = [
         "/".join([SOURCE_FOLDER, folder, name])
         for folder in ("core", "cpu", "cudnn")
         for name in os.listdir(os.path.join(ROOT, SOURCE_FOLDER, folder))
         if name.endswith((".h", ".inc"))
     ]
+    return sorted(paths)
 
 
 def package_version():

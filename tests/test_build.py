@@ -39,6 +39,11 @@ def tensorflow_answer(version="2.21.0", flags=("-D_GLIBCXX_USE_CXX11_ABI=1", "--
     }
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 class Project:
     """A copy of the sources and of the modules that build them."""
 
@@ -311,6 +316,26 @@ def test_cache_is_shared_by_builds_at_the_same_time(project, tmp_path):
         thread.join()
     assert problems == []
     assert all(path.name.startswith("key") for path in (tmp_path / "objects").iterdir())
+
+
+def test_a_file_that_changes_while_it_is_compiled_is_not_kept(project, monkeypatch):
+    compiler = project.folder.parent / "stand-in"
+    header = "cudnn_rnn/cc/core/status.h"
+    changes = 'case "$*" in *core/team.cc*) echo "// changed" >> %s ;; esac\n' % header
+    monkeypatch.setenv("MAX_JOBS", "1")
+    compiler.write_text(COMPILER.replace("while", changes + "while"))
+    project.build(monkeypatch)
+    (project.folder / header).write_bytes(read(os.path.join(ROOT, header)))
+    compiler.write_text(COMPILER)
+    compiled = project.build(monkeypatch)
+    assert "cudnn_rnn/cc/core/team.cc" in compiled
+    assert "cudnn_rnn/cc/core/param_layout.cc" not in compiled
+
+
+def test_other_platforms_are_refused(project, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SystemExit, match="works on Linux only, but this platform is darwin"):
+        project.build(monkeypatch)
 
 
 def test_a_source_that_does_not_compile_ends_the_build(project, monkeypatch):
