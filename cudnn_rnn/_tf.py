@@ -39,12 +39,16 @@ IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
 # What restores for `tf.train.Checkpoint`, and what holds the state of one such restoration.
 CheckpointRestorer = object_based.TrackableSaver
 CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
+# TensorFlow 1.14 restores each object as soon as it has found it in the checkpoint; later versions
+# find all objects first.
+RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
 
 __all__ = [
     "CheckpointRestoreCoordinator",
     "CheckpointRestorer",
     "IS_TENSORFLOW_1",
     "PartitionedVariable",
+    "RESTORES_ONE_BY_ONE",
     "SaveSpec",
     "SaveableObject",
     "Trackable",

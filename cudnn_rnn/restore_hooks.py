@@ -18,6 +18,7 @@ import re
 
 from cudnn_rnn import checkpoint_errors, restore_order, restoring, trackable_parts
 from cudnn_rnn._tf import (
+    RESTORES_ONE_BY_ONE,
     CheckpointRestoreCoordinator,
     CheckpointRestorer,
     SaveableObject,
@@ -87,16 +88,29 @@ def _objects_restore(original, self, save_path, *arguments, **named):
 
     if isinstance(save_path, (str, bytes, os.PathLike)):
         checkpoint_errors.check_object_graph(os.fsdecode(save_path), expected)
-    return original(self, save_path, *arguments, **named)
+    status = original(self, save_path, *arguments, **named)
+    coordinator = getattr(status, "_checkpoint", None)
+    if RESTORES_ONE_BY_ONE and isinstance(coordinator, CheckpointRestoreCoordinator):
+        missing = _missing_parts(coordinator)
+        checkpoint_errors.check(coordinator.save_path_string, [], missing=missing)
+    return status
+
+
+def _missing_parts(coordinator):
+    """Returns `restoring.Expected`s: what layers need beside what the checkpoint has for them."""
+    return [
+        entry
+        for parts, keys in trackable_parts.bound_parts(coordinator).items()
+        if parts.are_tracked
+        for entry in parts.missing(keys)
+    ]
 
 
 def _restore_saveables(original, self, *arguments, **named):
-    expected, missing = [], []
+    expected = []
     for parts, keys in trackable_parts.bound_parts(self).items():
         parts.read_from(self.save_path_string)
         expected += parts.expected(keys)
-        if parts.are_tracked:
-            missing += parts.missing(keys)
     if not expected:
         return original(self, *arguments, **named)
     # A layer that is built later gets its tensors one by one.
@@ -104,6 +118,7 @@ def _restore_saveables(original, self, *arguments, **named):
     unchecked = [entry for entry in expected if entry.key not in checked]
     # In a graph, what happens here only makes the ops that will read.
     with_data = not tf.executing_eagerly()
+    missing = [] if RESTORES_ONE_BY_ONE else _missing_parts(self)
     checkpoint_errors.check(self.save_path_string, unchecked, with_data, missing)
     checked.update(entry.key for entry in unchecked)
     direct = trackable_parts.bound_variables(self)

@@ -343,10 +343,12 @@ def test_conversions_undo_each_other(rnn_mode, num_proj):
     ]
 
 
-def test_shapes_with_a_projection():
+@pytest.mark.parametrize("num_proj", [4])
+def test_shapes_with_a_projection(num_proj):
+    described = description("lstm", num_proj)
+    size = cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described)
     weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
-        params=tf.zeros([cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**description("lstm", 4))]),
-        **description("lstm", 4),
+        params=tf.zeros([size]), **described
     )
     layer = lambda width: [[6, width]] * 4 + [[6, 4]] * 4 + [[4, 6]]  # noqa: E731
     expected = layer(5) * 2 + layer(8) * 2

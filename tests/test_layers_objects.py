@@ -143,7 +143,8 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
     else:
         layer.kernel.assign(tf.zeros_like(layer.kernel))
     # In a graph of TensorFlow 1, a Checkpoint that has saved does not restore from other names.
-    status = tf.train.Checkpoint(encoder=layer).restore(path)
+    again = tf.train.Checkpoint(encoder=layer)  # TensorFlow 1.14's status does not keep it alive
+    status = again.restore(path)
     status.assert_existing_objects_matched()
     status.initialize_or_restore()
     np.testing.assert_array_equal(run(layer.kernel), values)
@@ -308,7 +309,8 @@ def test_deferred_restoration_of_several(run, tmp_path):
         run(checkpoint.save_counter.initializer)
     path = checkpoint.save(str(tmp_path / "model"))
     others = {name: LAYERS["lstm"](2, UNITS, name=name + "_2") for name in layers}
-    status = tf.train.Checkpoint(**others).restore(path)
+    again = tf.train.Checkpoint(**others)  # TensorFlow 1.14's status does not keep it alive
+    status = again.restore(path)
     for other in others.values():
         other.build([None, None, WIDTH])
     status.initialize_or_restore()

@@ -52,9 +52,10 @@ def test_what_is_not_needed_is_not_read(rnn_mode, version):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_dtypes_and_projection(dtype):
-    arrays = arrays_of(PROJECTED, 3, dtype)
-    with Network(PROJECTED, dtype, version=3) as network:
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED], ids=str)
+def test_dtypes_and_projection(configuration, dtype):
+    arrays = arrays_of(configuration, 3, dtype)
+    with Network(configuration, dtype, version=3) as network:
         assert_ignores_the_spare(network.run(with_spare(arrays)), network.run(arrays))
 
 

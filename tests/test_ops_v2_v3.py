@@ -185,11 +185,12 @@ def test_each_sequence_alone_in_the_same_op(configuration):
     assert_close({"d": d_params}, {"d": together["d_params"]}, TOLERANCES["float64"], "d_params")
 
 
-def test_inference_gives_what_training_gives():
-    arrays = arrays_for(PROJECTED, LENGTHS["mixed"])
-    with Network(PROJECTED, "float64", version=3) as training:
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED], ids=str)
+def test_inference_gives_what_training_gives(configuration):
+    arrays = arrays_for(configuration, LENGTHS["mixed"])
+    with Network(configuration, "float64", version=3) as training:
         expected = training.forward(arrays)
-    with Network(PROJECTED, "float64", version=3, is_training=False) as inference:
+    with Network(configuration, "float64", version=3, is_training=False) as inference:
         found = inference.forward(arrays)
         names = ["reserve_space", "host_reserved"]
         reserves = inference.session.run(
