@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from cudnn_rnn import cudnn_rnn_ops
 
 pytestmark = pytest.mark.skipif(
-    not tf.__version__.startswith("1."), reason="only TensorFlow 1.15 has the original"
+    not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
 )
 
 FUNCTIONS = {
