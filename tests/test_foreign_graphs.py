@@ -25,7 +25,7 @@ from cudnn_rnn._tf import has_projection
 
 pytestmark = pytest.mark.skipif(
     not has_projection(),
-    reason="TensorFlow 1.14 does not know the attribute num_proj of these nodes",
+    reason="TensorFlow 1.14 has no attribute num_proj, these nodes have",
 )
 
 GRAPHS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "graphs")
