@@ -262,7 +262,7 @@ TEST(TeamKeepsItemsWithTheirMember) {
 // Where a program throws.
 enum class Thrower { kCallersSlice, kHelpersSlice, kCaller, kHelper };
 
-// Runs phases, in one of which a member throws, with both members in it. Returns what RunTeam threw.
+// Runs phases with two members, one of which throws. Returns the text of what RunTeam threw.
 std::string RunThrowingPhases(Thrower thrower, int64_t throwing_phase) {
   ThreadRunner runner(2, /*cycles_worth_waiting=*/0, std::numeric_limits<int64_t>::max());
   const std::thread::id caller = std::this_thread::get_id();
