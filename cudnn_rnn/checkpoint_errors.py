@@ -69,13 +69,15 @@ def check_object_graph(path, expected):
       path: str, as `tf.train.Checkpoint.restore` takes it. One where no file is passes.
       expected: function that returns a list of `restoring.Expected`, or None to pass everything.
     """
+    reader = None
     try:
         reader = tf.train.NewCheckpointReader(path)
         if reader.has_tensor(_OBJECT_GRAPH):
             reader.get_tensor(_OBJECT_GRAPH)
     except _READ_ERRORS as error:
         # TensorFlow fails likewise on what shows no damage, or can read it after all.
-        entries = expected() if _shows_damage(error, path) else None
+        is_data_lost = reader is not None and isinstance(error, tf.errors.NotFoundError)
+        entries = expected() if is_data_lost or _shows_damage(error, path) else None
         if entries is not None:
             raise _unreadable(path, entries, error) from error
 
