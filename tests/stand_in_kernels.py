@@ -7,9 +7,10 @@ They are the op library's GPU kernels, over the stand-in for cuDNN and the drive
 import ctypes
 import functools
 import hashlib
-import importlib.util
+import importlib
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -20,12 +21,12 @@ LEFT_OUT = ("cpu_backend.cc", "cpu_registration.cc", "gpu_registration.cc", "c_a
 
 
 def _build_support():
-    spec = importlib.util.spec_from_file_location(
-        "build_support", os.path.join(ROOT, "build_support.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    # At the end and only for this import: the folder also holds the package's sources.
+    sys.path.append(ROOT)
+    try:
+        return importlib.import_module("build_support")
+    finally:
+        sys.path.remove(ROOT)
 
 
 def _fingerprint(command):

@@ -61,8 +61,8 @@ def test_basic_cell_is_a_cell():
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        ((2.5,), TypeError, "num_units must be an integer"),
-        ((0,), ValueError, "num_units must be at least 1"),
+        ((2.5,), TypeError, "num_units must be a positive integer"),
+        ((0,), ValueError, "num_units must be between 1 and"),
         ((2, "no_such_function"), TypeError, "activation must be a function"),
     ],
 )
