@@ -47,8 +47,8 @@ def refuse(layer, reason):
         "nor save its variables. Call it outside of Keras, train its trainable_variables with "
         "tf.GradientTape or a graph's optimizer, and save it with tf.train.Checkpoint or "
         "tf.compat.v1.train.Saver. In a Keras model, use keras.layers.LSTM or keras.layers.GRU, or "
-        "make the parameters a weight of the model, self.add_weight(shape=[size]), and pass it to "
-        "an op-level object such as cudnn_rnn.CudnnLSTM." % (type(layer).__name__, reason)
+        "make the parameters a weight of a Keras layer, self.add_weight(shape=[size]), and pass it "
+        "to an op-level object such as cudnn_rnn.CudnnLSTM." % (type(layer).__name__, reason)
     )
 
 

@@ -187,13 +187,12 @@ def test_layer_in_a_callback(keras):
 
 @needs_tensorflow_2
 def test_op_level_object_in_a_model(keras, tmp_path):
-    """What the error recommends: the parameters are a weight of the model, trained and saved."""
+    """What the error recommends: the parameters are a weight of a layer, trained and saved."""
 
-    class Model(keras.Model):
+    class Rnn(keras.layers.Layer):
         def __init__(self):
             super().__init__()
             self.rnn = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH)
-            self.dense = keras.layers.Dense(1)
             size = int(self.rnn.params_size())
             self.params = self.add_weight(name="params", shape=[size], initializer="normal")
 
@@ -201,14 +200,23 @@ def test_op_level_object_in_a_model(keras, tmp_path):
             inputs = tensorflow.transpose(inputs, [1, 0, 2])
             state = tensorflow.zeros([1, tensorflow.shape(inputs)[1], UNITS])
             outputs, _ = self.rnn(inputs, state, tensorflow.convert_to_tensor(self.params))
-            return self.dense(outputs[-1])
+            return outputs[-1]
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.rnn = Rnn()
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, inputs):
+            return self.dense(self.rnn(inputs))
 
     inputs, targets = examples()
     model, other = Model(), Model()
     model.compile("adam", "mse")
-    before = np.array(model.params)
+    before = np.array(model.rnn.params)
     model.fit(inputs, targets, epochs=1, verbose=0)
-    assert np.abs(np.array(model.params) - before).max() > 0
+    assert np.abs(np.array(model.rnn.params) - before).max() > 0
     path = str(tmp_path / "model.weights.h5")
     model.save_weights(path)
     other(tensorflow.constant(inputs))

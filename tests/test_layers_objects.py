@@ -252,6 +252,9 @@ def test_built_in_a_function(eager):
 
 @needs_tensorflow_2
 def test_saved_model(eager, tmp_path):
+    if not hasattr(tensorflow.Module, "_trackable_children"):
+        pytest.skip("this TensorFlow cannot leave a layer's canonical parts out of a SavedModel")
+
     class Model(tensorflow.Module):
         def __init__(self):
             super().__init__()
