@@ -1,4 +1,5 @@
-// Threads that stay, as those of TensorFlow's intra-op pool do, for measuring plans without it.
+// Threads that stay, as those of TensorFlow's intra-op pool do, for measuring and testing plans
+// without it.
 #ifndef CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
 #define CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
 
@@ -17,10 +18,12 @@
 
 namespace cudnn_rnn {
 
-// The caller is one of the threads; the others sleep until there is a task.
+// The caller is one of the threads; the others sleep until there is a task. A task that the queue
+// has no room for runs inside Schedule, as in TensorFlow's pool, whose queue has 1,024 entries.
 class ThreadPool : public ParallelRunner {
  public:
-  explicit ThreadPool(int num_threads) : num_threads_(num_threads) {
+  explicit ThreadPool(int num_threads, size_t queue_size = 1024)
+      : num_threads_(num_threads), queue_size_(queue_size) {
     for (int i = 1; i < num_threads_; ++i) threads_.emplace_back([this] { Serve(); });
   }
   ThreadPool(const ThreadPool&) = delete;
@@ -39,9 +42,13 @@ class ThreadPool : public ParallelRunner {
   void Schedule(std::function<void()> task) override {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      tasks_.push_back(std::move(task));
+      if (tasks_.size() < queue_size_) {
+        tasks_.push_back(std::move(task));
+        wake_.notify_one();
+        return;
+      }
     }
-    wake_.notify_one();
+    task();
   }
 
   std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
@@ -62,6 +69,7 @@ class ThreadPool : public ParallelRunner {
   }
 
   const int num_threads_;
+  const size_t queue_size_;
   const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
   std::mutex mutex_;
   std::condition_variable wake_;

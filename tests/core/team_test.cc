@@ -104,8 +104,8 @@ TEST(TeamsDoNotWaitForEachOtherWhereTheirTasksMix) {
 // Callers that share a pool of few threads with a short queue, which runs what does not fit inside
 // Schedule: as TensorFlow's does, whose queue has 1,024 entries.
 TEST(TeamsOfManyCallersShareAPoolWithAShortQueue) {
-  for (int64_t queue_size : {0, 1, 3}) {
-    BoundedPool pool(/*num_threads=*/2, queue_size);
+  for (size_t queue_size : {0, 1, 3}) {
+    ThreadPool pool(/*num_threads=*/3, queue_size);
     std::vector<std::thread> callers;
     std::atomic<int64_t> wrong{0};
     for (int caller = 0; caller < 5; ++caller) {

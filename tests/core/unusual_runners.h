@@ -2,15 +2,13 @@
 #ifndef CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
 #define CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/cpu/thread_pool.h"
 #include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/team_recruiter.h"
 
@@ -94,62 +92,10 @@ class KeepingRunner : public UnusualRunner {
   std::vector<std::function<void()>> tasks_;
 };
 
-// Threads with a queue of bounded length. A task that does not fit runs inside Schedule.
-class BoundedPool {
- public:
-  BoundedPool(int num_threads, size_t queue_size) : queue_size_(queue_size) {
-    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Serve(); });
-  }
-  ~BoundedPool() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stops_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-  const std::shared_ptr<TeamRecruiter>& recruiter() const { return recruiter_; }
-
-  void Schedule(std::function<void()> task) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (tasks_.size() < queue_size_) {
-        tasks_.push_back(std::move(task));
-        wake_.notify_one();
-        return;
-      }
-    }
-    task();
-  }
-
- private:
-  void Serve() {
-    for (;;) {
-      std::function<void()> task;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [this] { return stops_ || !tasks_.empty(); });
-        if (tasks_.empty()) return;
-        task = std::move(tasks_.front());
-        tasks_.pop_front();
-      }
-      task();
-    }
-  }
-
-  const size_t queue_size_;
-  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
-  bool stops_ = false;
-  std::vector<std::thread> threads_;
-};
-
 // A call's way to a pool, where everything is worth sharing.
 class PoolRunner : public ParallelRunner {
  public:
-  PoolRunner(BoundedPool* pool, int64_t num_threads) : pool_(pool), num_threads_(num_threads) {}
+  PoolRunner(ThreadPool* pool, int64_t num_threads) : pool_(pool), num_threads_(num_threads) {}
   int64_t num_threads() const override { return num_threads_; }
   void Schedule(std::function<void()> task) override { pool_->Schedule(std::move(task)); }
   std::shared_ptr<TeamRecruiter> recruiter() override { return pool_->recruiter(); }
@@ -157,7 +103,7 @@ class PoolRunner : public ParallelRunner {
   int64_t cycles_worth_waiting() const override { return 0; }
 
  private:
-  BoundedPool* const pool_;
+  ThreadPool* const pool_;
   const int64_t num_threads_;
 };
 
