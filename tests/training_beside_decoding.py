@@ -145,7 +145,7 @@ def main(arguments):
         % (
             sum(len(decoder.seconds) - 1 for decoder in decoders),
             arguments.steps,
-            max(decoder.seconds[-1] for decoder in decoders),
+            max(max(decoder.seconds[1:]) for decoder in decoders),
             sum(trainer.num_steps for trainer in trainers),
             len(wrong),
         )
