@@ -104,13 +104,14 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         as it did in TensorFlow 1, where programs rely on it. The variable of the earlier such a
         Saver has under its own name.
         """
-        return [] if self._is_displaced() else self._specs
+        return [] if self.is_displaced else self._specs
 
     @specs.setter
     def specs(self, specs):
         self._specs = specs
 
-    def _is_displaced(self):
+    @property
+    def is_displaced(self):
         if self._given_name is None:
             return False
         with self.op.graph.as_default():
@@ -123,6 +124,10 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             self._is_alike(saveable) and any(saveable is other for other in collected)
             for saveable in later
         )
+
+    def require_saved_otherwise(self):
+        """Raises `ValueError` if a default Saver has nothing of this displaced saveable."""
+        restoring.require_saved_otherwise(self, self._variable_to_restore())
 
     def _is_alike(self, other):
         """Whether another saveable was given this one's name and has its keys."""
@@ -179,7 +184,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         """
         del restored_shapes
         if not restored_tensors:
-            restoring.require_saved_otherwise(self, self._variable_to_restore())
+            self.require_saved_otherwise()
             return tf.no_op()
         return self.write_parts(restored_tensors, [spec.name for spec in self.specs])
 

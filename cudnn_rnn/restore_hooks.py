@@ -43,13 +43,31 @@ def install():
 
 
 def _saver_build(original, self):
+    if tf.executing_eagerly() or not restoring.saveables_of_graph():
+        return original(self)
+    if self._sharded:
+        _leave_out_displaced(self)
     original(self)
-    if tf.executing_eagerly() or not restoring.saveables_of_graph() or self.saver_def is None:
+    if self.saver_def is None:  # there is nothing to save
         return
     graph = tf.get_default_graph()
     path = graph.get_tensor_by_name(self.saver_def.filename_tensor_name)
     restore_order.refuse_shared_keys(path)
     restore_order.order_assignments(path)
+
+
+def _leave_out_displaced(saver):
+    """Takes displaced saveables from a sharded Saver, which needs a device; they have none."""
+    saved = saver._var_list
+    if saved is None:
+        saved = tf.global_variables() + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+    if not isinstance(saved, (list, tuple)):
+        return
+    displaced = [value for value in saved if getattr(value, "is_displaced", False)]
+    for saveable in displaced:
+        saveable.require_saved_otherwise()
+    if displaced:
+        saver._var_list = [v for v in saved if not any(v is other for other in displaced)]
 
 
 def _saver_restore(original, self, sess, save_path):

@@ -50,6 +50,20 @@ def test_a_default_saver_saves_all_variables_and_the_last_ones_cells(
         np.testing.assert_array_equal(found, values)
 
 
+def test_a_sharded_saver(session, tmp_path):
+    """The builder of SavedModels makes one."""
+    saveables = make_saveables("lstm")
+    variables = [saveable._variables for saveable in saveables]
+    saver = tf.train.Saver(sharded=True)
+    initialize(session)
+    expected = session.run(variables)
+    path = saver.save(session, str(tmp_path / "model"))
+    session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
+    saver.restore(session, path)
+    for found, values in zip(session.run(variables), expected):
+        np.testing.assert_array_equal(found, values)
+
+
 def test_each_has_its_own_keys_alone(session):
     first, second = make_saveables("lstm", collect=False)
     assert keys(first) == keys(second) != []
@@ -86,7 +100,8 @@ def test_one_of_another_name_is_not_displaced(session):
         tf.train.Saver()
 
 
-def test_a_displaced_one_with_a_local_variable_is_refused(session):
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_displaced_one_with_a_local_variable_is_refused(session, sharded):
     make_saveables("lstm", collections=[tf.GraphKeys.LOCAL_VARIABLES])
     with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* its variable opaque is not in"):
-        tf.train.Saver()
+        tf.train.Saver(sharded=sharded)
