@@ -45,12 +45,14 @@ def fixed_dropout_pattern(monkeypatch):
 def control_flow(request):
     """Loops as TensorFlow 1 makes them (with reference variables), and as TensorFlow 2 does."""
     import tensorflow.compat.v1 as tf
+    from tensorflow.python.ops import control_flow_util
 
     def set_behavior(control_flow_v2, resource_variables):
-        (tf.enable_control_flow_v2 if control_flow_v2 else tf.disable_control_flow_v2)()
+        # What tf.enable_control_flow_v2 sets, which TensorFlow 1.14 lacks.
+        control_flow_util.ENABLE_CONTROL_FLOW_V2 = control_flow_v2
         (tf.enable_resource_variables if resource_variables else tf.disable_resource_variables)()
 
-    before = tf.control_flow_v2_enabled(), tf.resource_variables_enabled()
+    before = control_flow_util.ENABLE_CONTROL_FLOW_V2, tf.resource_variables_enabled()
     set_behavior(*([request.param == "control_flow_v2"] * 2))
     yield request.param
     set_behavior(*before)
