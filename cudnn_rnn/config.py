@@ -251,7 +251,7 @@ def checked_dtype(dtype, name="dtype"):
 def dtype_hint(dtype):
     """Returns a sentence to end an error about this dtype with, or nothing."""
     if dtype == tf.bfloat16:
-        return " The ops of TensorFlow %s have no bfloat16; TensorFlow 2 has." % tf.__version__
+        return " The ops of TensorFlow %s have no bfloat16; those of 2.15 have." % tf.__version__
     return ""
 
 
