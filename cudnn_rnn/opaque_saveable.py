@@ -112,6 +112,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     @property
     def is_displaced(self):
+        """Whether a later saveable of the same name and keys is saved in place of this one."""
         if self._given_name is None:
             return False
         with self.op.graph.as_default():

@@ -6,7 +6,7 @@
 
 namespace cudnn_rnn {
 
-// The text where there is not even memory for a text: a Status of kResourceExhausted may have none.
+// Describes a Status of kResourceExhausted whose own text is empty, for lack of memory.
 extern const char kOutOfHostMemoryText[];
 
 // Turns the exception that is being handled into a Status; std::bad_alloc is kResourceExhausted.

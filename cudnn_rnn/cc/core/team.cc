@@ -61,6 +61,7 @@ void Team::Run() {
 }
 
 void Team::Close() {
+  if (is_closed()) return;
   recruiter_->Close(this);
   is_closed_.store(true, std::memory_order_release);
   Patience patience;

@@ -84,7 +84,7 @@ class Team {
   // Schedules tasks for the vacancies, by member 0.
   void Recruit() { recruiter_->Recruit(runner_); }
 
-  // For the recruiter, which holds its lock but for Help.
+  // The recruiter calls these, all but Help while it holds its lock.
 
   int64_t num_helpers() const { return num_helpers_.load(std::memory_order_acquire); }
   int64_t num_vacancies() const { return size_ - 1 - num_helpers(); }
@@ -95,7 +95,8 @@ class Team {
   void Help(int64_t index) noexcept;
 
  private:
-  // Ends the team: no helper joins any more, and those who joined have left when it returns.
+  // Ends the team: no helper joins any more. Returns when all helpers have left; a second call does
+  // nothing.
   void Close();
 
   // Written by different threads, so on cache lines of their own (whatever the alignment).
@@ -147,7 +148,7 @@ class TeamMember {
 
   int64_t team_size() const { return team_ == nullptr ? 1 : team_->size(); }
 
-  // True for a helper from whom nothing is expected any more: a program may skip its phases.
+  // True for a helper that has left the team: a program may skip the remaining phases.
   bool has_left() const { return has_left_; }
 
   // Whether it is worth while to share a phase of so many processor cycles.
