@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cudnn_rnn/cc/core/exceptions.h"
 #include "cudnn_rnn/cc/core/team_recruiter.h"
 
 namespace cudnn_rnn {
@@ -25,6 +26,15 @@ Status FromTf(const TfStatus& status) {
   const bool no_memory = CodeOf(status) == static_cast<int>(StatusCode::kResourceExhausted);
   return Status(no_memory ? StatusCode::kResourceExhausted : StatusCode::kInternal,
                 MessageOf(status));
+}
+
+void StatusKernel::Compute(OpKernelContext* context) {
+  TfStatus result;
+  const Status caught = CatchExceptions([&] {
+    result = Run(context);
+    return Status();
+  });
+  OP_REQUIRES_OK(context, caught.ok() ? result : ToTf(caught));
 }
 
 IntraOpRunner::IntraOpRunner(OpKernelContext* context)

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cudnn_rnn/cc/core/exceptions.h"
 #include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
@@ -17,17 +16,16 @@ namespace cudnn_rnn {
 TfStatus ToTf(const Status& status);
 Status FromTf(const TfStatus& status);
 
-// Runs the work of a kernel's Compute, which returns a TfStatus, and gives the context its error.
-// TensorFlow's callers of Compute do not expect exceptions: a lack of memory is an error too.
-template <typename Function>
-void RunAndReport(::tensorflow::OpKernelContext* context, const Function& run) {
-  TfStatus result;
-  const Status caught = CatchExceptions([&] {
-    result = run();
-    return Status();
-  });
-  OP_REQUIRES_OK(context, caught.ok() ? result : ToTf(caught));
-}
+// A kernel whose work returns a status. TensorFlow's callers of Compute do not expect exceptions,
+// so an exception becomes the context's error too.
+class StatusKernel : public ::tensorflow::OpKernel {
+ public:
+  explicit StatusKernel(::tensorflow::OpKernelConstruction* context) : OpKernel(context) {}
+  void Compute(::tensorflow::OpKernelContext* context) final;
+
+ private:
+  virtual TfStatus Run(::tensorflow::OpKernelContext* context) = 0;
+};
 
 // TensorFlow's intra-op thread pool.
 class IntraOpRunner : public ParallelRunner {

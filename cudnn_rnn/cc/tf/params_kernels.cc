@@ -10,7 +10,6 @@ namespace cudnn_rnn {
 namespace {
 
 using ::tensorflow::OpInputList;
-using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::OpOutputList;
@@ -47,13 +46,9 @@ TfStatus CheckListLengths(int64_t num_weights, int64_t num_biases, const ParamLa
 
 }  // namespace
 
-ParamsSizeKernel::ParamsSizeKernel(OpKernelConstruction* context) : OpKernel(context) {
+ParamsSizeKernel::ParamsSizeKernel(OpKernelConstruction* context) : StatusKernel(context) {
   OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
   OP_REQUIRES_OK(context, context->GetAttr("S", &size_type_));
-}
-
-void ParamsSizeKernel::Compute(OpKernelContext* context) {
-  RunAndReport(context, [&] { return Run(context); });
 }
 
 TfStatus ParamsSizeKernel::Run(OpKernelContext* context) {
@@ -77,13 +72,9 @@ TfStatus ParamsSizeKernel::Run(OpKernelContext* context) {
 
 ParamsToCanonicalKernel::ParamsToCanonicalKernel(OpKernelConstruction* context,
                                                  const BackendFactory& create_backend)
-    : OpKernel(context) {
+    : StatusKernel(context) {
   OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
   OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
-}
-
-void ParamsToCanonicalKernel::Compute(OpKernelContext* context) {
-  RunAndReport(context, [&] { return Run(context); });
 }
 
 TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
@@ -122,7 +113,7 @@ TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
 
 CanonicalToParamsKernel::CanonicalToParamsKernel(OpKernelConstruction* context,
                                                  const BackendFactory& create_backend)
-    : OpKernel(context) {
+    : StatusKernel(context) {
   OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
   OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
 }
@@ -138,10 +129,6 @@ TfStatus CheckElements(const char* list, int index, const Tensor& tensor,
 }
 
 }  // namespace
-
-void CanonicalToParamsKernel::Compute(OpKernelContext* context) {
-  RunAndReport(context, [&] { return Run(context); });
-}
 
 TfStatus CanonicalToParamsKernel::Run(OpKernelContext* context) {
   ParamLayout layout;

@@ -6,33 +6,32 @@
 #include <memory>
 
 #include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/tf/adapter.h"
 #include "cudnn_rnn/cc/tf/device_backend.h"
 
 namespace cudnn_rnn {
 
 // num_layers, num_units, input_size, scalars in host memory -> params_size [1] in host memory, the
 // elements of the parameter buffer.
-class ParamsSizeKernel : public ::tensorflow::OpKernel {
+class ParamsSizeKernel : public StatusKernel {
  public:
   explicit ParamsSizeKernel(::tensorflow::OpKernelConstruction* context);
-  void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
-  TfStatus Run(::tensorflow::OpKernelContext* context);
+  TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   RnnConfig attributes_;
   ::tensorflow::DataType size_type_ = ::tensorflow::DT_INT32;
 };
 
 // params [params_size] -> weights [num_units, width] and biases [num_units].
-class ParamsToCanonicalKernel : public ::tensorflow::OpKernel {
+class ParamsToCanonicalKernel : public StatusKernel {
  public:
   ParamsToCanonicalKernel(::tensorflow::OpKernelConstruction* context,
                           const BackendFactory& create_backend);
-  void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
-  TfStatus Run(::tensorflow::OpKernelContext* context);
+  TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   std::unique_ptr<DeviceBackend> backend_;
   RnnConfig attributes_;
@@ -40,14 +39,13 @@ class ParamsToCanonicalKernel : public ::tensorflow::OpKernel {
 
 // weights and biases of any shapes with the right number of elements in row-major order -> params
 // [params_size].
-class CanonicalToParamsKernel : public ::tensorflow::OpKernel {
+class CanonicalToParamsKernel : public StatusKernel {
  public:
   CanonicalToParamsKernel(::tensorflow::OpKernelConstruction* context,
                           const BackendFactory& create_backend);
-  void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
-  TfStatus Run(::tensorflow::OpKernelContext* context);
+  TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   std::unique_ptr<DeviceBackend> backend_;
   RnnConfig attributes_;

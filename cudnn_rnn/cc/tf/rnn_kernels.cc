@@ -9,7 +9,6 @@
 namespace cudnn_rnn {
 namespace {
 
-using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
@@ -60,16 +59,12 @@ TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion
 
 ForwardKernel::ForwardKernel(OpKernelConstruction* context, OpVersion version,
                              const BackendFactory& create_backend)
-    : OpKernel(context), version_(version) {
+    : StatusKernel(context), version_(version) {
   OP_REQUIRES_OK(context, ReadRnnAttributes(context, version, &attributes_));
   OP_REQUIRES_OK(context, context->GetAttr("is_training", &is_training_));
   OP_REQUIRES_OK(context, ToTf(ReadEnvironmentSwitch("TF_CUDNN_RESET_RND_GEN_STATE",
                                                      &repeats_dropout_pattern_)));
   OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
-}
-
-void ForwardKernel::Compute(OpKernelContext* context) {
-  RunAndReport(context, [&] { return Run(context); });
 }
 
 TfStatus ForwardKernel::Run(OpKernelContext* context) {
@@ -221,13 +216,9 @@ TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceC
 
 BackwardKernel::BackwardKernel(OpKernelConstruction* context, OpVersion version,
                                const BackendFactory& create_backend)
-    : OpKernel(context), version_(version) {
+    : StatusKernel(context), version_(version) {
   OP_REQUIRES_OK(context, ReadRnnAttributes(context, version, &attributes_));
   OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
-}
-
-void BackwardKernel::Compute(OpKernelContext* context) {
-  RunAndReport(context, [&] { return Run(context); });
 }
 
 TfStatus BackwardKernel::Run(OpKernelContext* context) {

@@ -7,19 +7,19 @@
 #include <cstdint>
 #include <memory>
 
+#include "cudnn_rnn/cc/tf/adapter.h"
 #include "cudnn_rnn/cc/tf/device_backend.h"
 #include "cudnn_rnn/cc/tf/rnn_model.h"
 
 namespace cudnn_rnn {
 
-class ForwardKernel : public ::tensorflow::OpKernel {
+class ForwardKernel : public StatusKernel {
  public:
   ForwardKernel(::tensorflow::OpKernelConstruction* context, OpVersion version,
                 const BackendFactory& create_backend);
-  void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
-  TfStatus Run(::tensorflow::OpKernelContext* context);
+  TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   const OpVersion version_;
   std::unique_ptr<DeviceBackend> backend_;
@@ -29,14 +29,13 @@ class ForwardKernel : public ::tensorflow::OpKernel {
   std::atomic<int64_t> num_calls_{0};
 };
 
-class BackwardKernel : public ::tensorflow::OpKernel {
+class BackwardKernel : public StatusKernel {
  public:
   BackwardKernel(::tensorflow::OpKernelConstruction* context, OpVersion version,
                  const BackendFactory& create_backend);
-  void Compute(::tensorflow::OpKernelContext* context) override;
 
  private:
-  TfStatus Run(::tensorflow::OpKernelContext* context);
+  TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   const OpVersion version_;
   std::unique_ptr<DeviceBackend> backend_;
