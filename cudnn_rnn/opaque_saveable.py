@@ -96,23 +96,13 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         restoring.saveables_of_graph().append(self)
 
     @property
-    def specs(self):
-        """List of `SaveSpec`, one for each tensor of the cells; what a Saver saves and restores.
-
-        Empty where a later saveable displaces this one. That takes two of the same name and keys,
-        both in `tf.GraphKeys.SAVEABLE_OBJECTS`: of these `tf.train.Saver()` saves the later only,
-        as it did in TensorFlow 1, where programs rely on it. The variable of the earlier such a
-        Saver has under its own name.
-        """
-        return [] if self.is_displaced else self._specs
-
-    @specs.setter
-    def specs(self, specs):
-        self._specs = specs
-
-    @property
     def is_displaced(self):
-        """Whether a later saveable of the same name and keys is saved in place of this one."""
+        """Whether a later saveable of the same name and keys is saved in place of this one.
+
+        That takes two in `tf.GraphKeys.SAVEABLE_OBJECTS`: of these `tf.train.Saver()` saves the
+        later only, as it did in TensorFlow 1, where programs rely on it. The variable of the
+        earlier such a Saver has under its own name.
+        """
         if self._given_name is None:
             return False
         with self.op.graph.as_default():
@@ -126,16 +116,24 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             for saveable in later
         )
 
-    def require_saved_otherwise(self):
-        """Raises `ValueError` if a default Saver has nothing of this displaced saveable."""
-        restoring.require_saved_otherwise(self, self._variable_to_restore())
+    def require_saved_by(self, saved):
+        """Raises `ValueError` if a list of variables and saveables has nothing of the variable."""
+        variable = self._variable_to_restore()
+        if not any(variable is getattr(other, "_variables", other) for other in saved):
+            raise ValueError(
+                "The saveable %r has the name and the keys of a later one in "
+                "tf.GraphKeys.SAVEABLE_OBJECTS, and its variable %s is not in what this Saver "
+                "saves, by default tf.GraphKeys.GLOBAL_VARIABLES, so that the Saver would save "
+                "neither. Give each saveable a scope of its own, or add the variable to var_list."
+                % (self.name, restoring.variable_name(variable))
+            )
 
     def _is_alike(self, other):
         """Whether another saveable was given this one's name and has its keys."""
         return (
             isinstance(other, CudnnOpaqueParamsSaveable)
             and other._given_name == self._given_name
-            and [spec.name for spec in other._specs] == [spec.name for spec in self._specs]
+            and [spec.name for spec in other.specs] == [spec.name for spec in self.specs]
         )
 
     def _specs_read_later(self, keys):
@@ -184,9 +182,6 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
           InvalidArgumentError: when run, if a tensor has another shape; it names the key.
         """
         del restored_shapes
-        if not restored_tensors:
-            self.require_saved_otherwise()
-            return tf.no_op()
         return self.write_parts(restored_tensors, [spec.name for spec in self.specs])
 
     def expected_tensors(self):

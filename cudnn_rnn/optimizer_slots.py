@@ -75,7 +75,8 @@ def saved_as_cells(*optimizers):
 
 
 def _opaque_variable(saveable):
-    if not isinstance(saveable, CudnnOpaqueParamsSaveable):
+    """Returns the variable that a saveable saves as cells; None if it saves none so."""
+    if not isinstance(saveable, CudnnOpaqueParamsSaveable) or saveable.is_displaced:
         return None
     return restoring.as_variable(saveable._variables)
 

@@ -4,7 +4,8 @@ A `tf.train.Saver` reads all tensors of a checkpoint with one op, before a savea
 errors of this op name at most the key. A custom op would make graphs that other programs cannot
 load, and a Python op would make graphs that only this process can run. So `install` wraps:
 
-* `tf.train.Saver.build`: `restore_order.py` orders competing assignments of one variable.
+* `tf.train.Saver.build`: leaves displaced saveables out, and `restore_order.py` orders competing
+  assignments of one variable.
 * `tf.train.Saver.restore`: checks keys, dtypes and shapes before anything is restored, and explains
   errors about the contents of the checkpoint.
 * of `tf.train.Checkpoint`, the functions that read the names of objects and restore their tensors:
@@ -45,8 +46,7 @@ def install():
 def _saver_build(original, self):
     if tf.executing_eagerly() or not restoring.saveables_of_graph():
         return original(self)
-    if self._sharded:
-        _leave_out_displaced(self)
+    _leave_out_displaced(self)
     original(self)
     if self.saver_def is None:  # there is nothing to save
         return
@@ -57,17 +57,18 @@ def _saver_build(original, self):
 
 
 def _leave_out_displaced(saver):
-    """Takes displaced saveables from a sharded Saver, which needs a device; they have none."""
+    """Takes displaced saveables from what a Saver saves: their keys belong to later ones."""
     saved = saver._var_list
     if saved is None:
         saved = tf.global_variables() + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
     if not isinstance(saved, (list, tuple)):
         return
     displaced = [value for value in saved if getattr(value, "is_displaced", False)]
+    kept = [value for value in saved if not any(value is other for other in displaced)]
     for saveable in displaced:
-        saveable.require_saved_otherwise()
+        saveable.require_saved_by(kept)
     if displaced:
-        saver._var_list = [v for v in saved if not any(v is other for other in displaced)]
+        saver._var_list = kept
 
 
 def _saver_restore(original, self, sess, save_path):

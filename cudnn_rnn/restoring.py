@@ -71,17 +71,6 @@ def read_from(path):
     return found
 
 
-def require_saved_otherwise(saveable, variable):
-    """Raises if a saveable that has nothing to save is all that a `tf.train.Saver()` has of it."""
-    if not any(variable is other for other in tf.global_variables()):
-        raise ValueError(
-            "The saveable %r has the name and the keys of a later one in "
-            "tf.GraphKeys.SAVEABLE_OBJECTS, and its variable %s is not in "
-            "tf.GraphKeys.GLOBAL_VARIABLES, so that tf.train.Saver() would save neither. Give each "
-            "saveable a scope of its own." % (saveable.name, variable_name(variable))
-        )
-
-
 # Scopes of the checks that `_in_shapes` puts into a graph, by which `restore_hooks.py` finds them
 # again, in graphs that were imported too.
 SIZES_SCOPE, SHAPES_SCOPE = "cudnn_rnn_checkpoint_sizes", "cudnn_rnn_checkpoint_shapes"

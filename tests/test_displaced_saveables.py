@@ -6,6 +6,8 @@ import tensorflow.compat.v1 as tf
 from layer_models import SAVEABLES
 from rnn_models import CLASSES, initialize, keys, opaque_values, params_size
 
+import cudnn_rnn
+
 UNITS, WIDTH = 4, 3
 
 
@@ -50,6 +52,27 @@ def test_a_default_saver_saves_all_variables_and_the_last_ones_cells(
         np.testing.assert_array_equal(found, values)
 
 
+def test_saved_as_cells_keeps_the_variable_of_a_displaced_one(session, tmp_path):
+    saveables = make_saveables("lstm")
+    variables = [saveable._variables for saveable in saveables]
+    optimizer = tf.train.AdamOptimizer()
+    optimizer.minimize(sum(tf.reduce_sum(variable**2) for variable in variables))
+    saver = tf.train.Saver(cudnn_rnn.saved_as_cells(optimizer))
+    initialize(session)
+    expected = session.run(variables)
+    path = saver.save(session, str(tmp_path / "model"))
+
+    found = set(tf.train.load_checkpoint(path).get_variable_to_shape_map())
+    assert {"opaque", "opaque/Adam"} <= found
+    assert not {"opaque_1", "opaque_1/Adam"} & found
+    assert {key + slot for key in keys(saveables[-1]) for slot in ("", "/Adam")} <= found
+    session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
+    saver.restore(session, path)
+    found, kernels = session.run([variables[0], saveables[-1].specs[0].tensor])
+    np.testing.assert_array_equal(found, expected[0])
+    assert np.any(kernels)
+
+
 def test_a_sharded_saver(session, tmp_path):
     """The builder of SavedModels makes one."""
     saveables = make_saveables("lstm")
@@ -89,6 +112,21 @@ def test_a_second_one_for_the_same_variable_displaces_the_first(session, tmp_pat
     session.run(first._variables.assign(tf.zeros_like(first._variables)))
     saver.restore(session, path)
     np.testing.assert_array_equal(session.run(first._variables), expected)
+
+
+def test_a_variable_saved_by_the_later_one_needs_no_other_saver(session):
+    """Nothing is lost though the variable is not in the Saver's list."""
+    (first,) = make_saveables("lstm", count=1, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    second = SAVEABLES["lstm"](first._variables, 1, UNITS, WIDTH)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, second)
+    tf.train.Saver()
+
+
+def test_a_list_without_the_variable_is_refused(session):
+    saveables = make_saveables("lstm")
+    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* variable opaque .* add .* var_l"):
+        tf.train.Saver(saveables)
+    tf.train.Saver(saveables + tf.global_variables())
 
 
 def test_one_of_another_name_is_not_displaced(session):
