@@ -2,25 +2,19 @@
 
 import importlib
 
-from cudnn_rnn import command_line
 from cudnn_rnn._version import __version__
+from cudnn_rnn.cli.launch import is_being_located
 
-if not command_line.is_being_located():
-    from cudnn_rnn.library import load_library
+# `python -m cudnn_rnn` must answer even if TensorFlow or the library is broken.
+if not is_being_located():
+    from cudnn_rnn._native.library import library_path, load_library
 
-    # Before anything imports TensorFlow: where something is wrong with it or with the library, this
-    # says what and what to do.
+    # Before anything imports TensorFlow: explains what is wrong with it or with the library.
     load_library()
 
-    from cudnn_rnn import (
-        contrib,
-        cudnn_rnn_ops,
-        layers,
-        meta_graph,
-        restore_hooks,
-        second_order,  # noqa: F401  (registers the gradients of the gradient ops)
-    )
-    from cudnn_rnn.config import (
+    from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers
+    from cudnn_rnn._core import second_order  # noqa: F401  (registers gradients of gradients)
+    from cudnn_rnn._core.config import (
         CUDNN_GRU,
         CUDNN_GRU_PARAMS_PER_LAYER,
         CUDNN_INPUT_AUTO_MODE,
@@ -35,48 +29,41 @@ if not command_line.is_being_located():
         CUDNN_RNN_TANH_PARAMS_PER_LAYER,
         CUDNN_RNN_UNIDIRECTION,
     )
-    from cudnn_rnn.gpu import kernels_in_charge
-    from cudnn_rnn.meta_graph import import_meta_graph
-    from cudnn_rnn.models import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
-    from cudnn_rnn.opaque_saveable import (
+    from cudnn_rnn._native.gpu_kernels import kernels_in_charge
+    from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
+    from cudnn_rnn.op_level import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
+    from cudnn_rnn.saveables import (
         CudnnGRUSaveable,
         CudnnLSTMSaveable,
         CudnnOpaqueParamsSaveable,
-        CudnnRNNReluSaveable,
-        CudnnRNNTanhSaveable,
-    )
-    from cudnn_rnn.optimizer_slots import saved_as_cells
-    from cudnn_rnn.params_format import (
         CudnnParamsFormatConverter,
         CudnnParamsFormatConverterGRU,
         CudnnParamsFormatConverterLSTM,
         CudnnParamsFormatConverterRelu,
         CudnnParamsFormatConverterTanh,
+        CudnnRNNReluSaveable,
+        CudnnRNNTanhSaveable,
+        RNNParamsSaveable,
+        saved_as_cells,
     )
-    from cudnn_rnn.saveable import RNNParamsSaveable
 
-    meta_graph.install()
-    restore_hooks.install()
+    _patches.install()
 
-# The cells are loaded when they are first used: in some TensorFlows their base class is Keras's,
-# and importing this package must not import Keras.
+# Imported when first used, because importing the cells may import Keras.
 _MODULES_OF_CELLS = {
-    "BasicRNNCell": "rnn_cells",
-    "CudnnCompatibleGRUCell": "compatible_cells",
-    "CudnnCompatibleLSTMCell": "compatible_cells",
-    "LSTMStateTuple": "compatible_cells",
-    "MultiRNNCell": "compatible_cells",
-    "stack_bidirectional_dynamic_rnn": "rnn_cells",
+    "BasicRNNCell": "cudnn_rnn.cells.basic",
+    "CudnnCompatibleGRUCell": "cudnn_rnn.cells.compatible",
+    "CudnnCompatibleLSTMCell": "cudnn_rnn.cells.compatible",
+    "LSTMStateTuple": "cudnn_rnn.cells.compatible",
+    "MultiRNNCell": "cudnn_rnn.cells.compatible",
+    "stack_bidirectional_dynamic_rnn": "cudnn_rnn.cells.basic",
 }
 
 
 def __getattr__(name):
     if name in _MODULES_OF_CELLS:
-        module = importlib.import_module("cudnn_rnn." + _MODULES_OF_CELLS[name])
-        globals()[name] = getattr(module, name)
+        globals()[name] = getattr(importlib.import_module(_MODULES_OF_CELLS[name]), name)
         return globals()[name]
-    if name in _MODULES_OF_CELLS.values():
-        return importlib.import_module("cudnn_rnn." + name)
     raise AttributeError("module %r has no attribute %r" % (__name__, name))
 
 
@@ -124,6 +111,7 @@ __all__ = [
     "import_meta_graph",
     "kernels_in_charge",
     "layers",
+    "library_path",
     "saved_as_cells",
     "stack_bidirectional_dynamic_rnn",
 ]

@@ -3,7 +3,7 @@
 Functions of tensors: `cudnn_lstm`, `cudnn_gru`, `cudnn_rnn_relu` and `cudnn_rnn_tanh` run an RNN on
 an opaque parameter buffer, `cudnn_rnn_opaque_params_to_canonical` and
 `cudnn_rnn_canonical_to_opaque_params` take the buffer apart and put it together, and
-`cudnn_rnn_opaque_params_size` says how large it is. `models.py` has the arithmetic.
+`cudnn_rnn_opaque_params_size` says how large it is. `op_level.py` has the arithmetic.
 
 The arguments that these functions share:
 
@@ -24,10 +24,11 @@ The conversions take dropout and seed because the ops do; they change nothing th
 
 import collections
 
-from cudnn_rnn import canonical, config
-from cudnn_rnn._tf import tf
-from cudnn_rnn.arguments import numpy_dtype
-from cudnn_rnn.config import (
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import canonical, config
+from cudnn_rnn._core.arguments import numpy_dtype
+from cudnn_rnn._core.calls import Call
+from cudnn_rnn._core.config import (
     CUDNN_GRU,
     CUDNN_INPUT_LINEAR_MODE,
     CUDNN_LSTM,
@@ -36,7 +37,6 @@ from cudnn_rnn.config import (
     CUDNN_RNN_UNIDIRECTION,
     RnnConfig,
 )
-from cudnn_rnn.forward import Call
 
 __all__ = [
     "check_direction",

@@ -7,18 +7,19 @@ saveable that puts them into checkpoints as the variables of platform-independen
     outputs, (h, c) = lstm(inputs, training=True)
     saver = tf.train.Saver()
 
-See `models.py` for the arithmetic and for classes that own no variables.
+See `op_level.py` for the arithmetic and for classes that own no variables.
 """
 
 import warnings
 
-from cudnn_rnn import canonical, opaque_saveable, trackable_parts
-from cudnn_rnn import config as config_module
-from cudnn_rnn._tf import tf, without_autograph
-from cudnn_rnn.arguments import as_tensors, cast_tensors, check_shape, shape_text
-from cudnn_rnn.config import RnnConfig
-from cudnn_rnn.forward import Call, Sizes, lengths_and_training
-from cudnn_rnn.layer_base import Layer
+from cudnn_rnn._compat import tf, without_autograph
+from cudnn_rnn._core import canonical
+from cudnn_rnn._core import config as config_module
+from cudnn_rnn._core.arguments import as_tensors, cast_tensors, check_shape, shape_text
+from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training
+from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.layer_base import Layer
+from cudnn_rnn.checkpoints import cell_saveables, object_based
 
 __all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 
@@ -335,7 +336,7 @@ class _CudnnRNN(Layer):
 
     @property
     def _gather_saveables_for_checkpoint(self):
-        if not trackable_parts.supports(self._rnn_mode):
+        if not object_based.supports(self._rnn_mode):
             raise NotImplementedError(
                 "%s cannot be in an object-based checkpoint in TensorFlow 1. Use tf.train.Saver."
                 % type(self).__name__
@@ -462,7 +463,7 @@ class CudnnLSTM(_CudnnRNN):
 
     _rnn_mode = config_module.CUDNN_LSTM
     _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
-    _saveable_cls = opaque_saveable.CudnnLSTMSaveable
+    _saveable_cls = cell_saveables.CudnnLSTMSaveable
 
 
 class _CudnnRNNNoInputC(_CudnnRNN):
@@ -472,13 +473,13 @@ class _CudnnRNNNoInputC(_CudnnRNN):
 class CudnnGRU(_CudnnRNNNoInputC):
     """A stack of GRU layers with one opaque vector of parameters.
 
-    The reset gate acts after the recurrent product, which has a bias of its own (see `models.py`),
-    so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
+    The reset gate acts after the recurrent product, which has a bias of its own (see
+    `op_level.py`), so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
     """
 
     _rnn_mode = config_module.CUDNN_GRU
     _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
-    _saveable_cls = opaque_saveable.CudnnGRUSaveable
+    _saveable_cls = cell_saveables.CudnnGRUSaveable
 
 
 class CudnnRNNTanh(_CudnnRNNNoInputC):
@@ -486,7 +487,7 @@ class CudnnRNNTanh(_CudnnRNNNoInputC):
 
     _rnn_mode = config_module.CUDNN_RNN_TANH
     _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
-    _saveable_cls = opaque_saveable.CudnnRNNTanhSaveable
+    _saveable_cls = cell_saveables.CudnnRNNTanhSaveable
 
 
 class CudnnRNNRelu(_CudnnRNNNoInputC):
@@ -494,4 +495,4 @@ class CudnnRNNRelu(_CudnnRNNNoInputC):
 
     _rnn_mode = config_module.CUDNN_RNN_RELU
     _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
-    _saveable_cls = opaque_saveable.CudnnRNNReluSaveable
+    _saveable_cls = cell_saveables.CudnnRNNReluSaveable

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cudnn_rnn.compatible_cells import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
+from cudnn_rnn.cells.compatible import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
 
 CELLS = [CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell]
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS = 3, 5, 4, 6

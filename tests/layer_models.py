@@ -3,7 +3,8 @@
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn import layers, opaque_saveable
+from cudnn_rnn import layers
+from cudnn_rnn.checkpoints import cell_saveables
 
 LAYERS = {
     "lstm": layers.CudnnLSTM,
@@ -12,10 +13,10 @@ LAYERS = {
     "rnn_tanh": layers.CudnnRNNTanh,
 }
 SAVEABLES = {
-    "lstm": opaque_saveable.CudnnLSTMSaveable,
-    "gru": opaque_saveable.CudnnGRUSaveable,
-    "rnn_relu": opaque_saveable.CudnnRNNReluSaveable,
-    "rnn_tanh": opaque_saveable.CudnnRNNTanhSaveable,
+    "lstm": cell_saveables.CudnnLSTMSaveable,
+    "gru": cell_saveables.CudnnGRUSaveable,
+    "rnn_relu": cell_saveables.CudnnRNNReluSaveable,
+    "rnn_tanh": cell_saveables.CudnnRNNTanhSaveable,
 }
 
 

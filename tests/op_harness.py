@@ -12,7 +12,7 @@ import reference
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from cudnn_rnn import library
+from cudnn_rnn._native import library
 
 library.load_library()
 

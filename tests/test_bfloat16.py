@@ -13,7 +13,8 @@ from op_harness import TOLERANCES, relative_error
 from rnn_models import CLASSES, GENERATIONS, initialize
 
 import cudnn_rnn
-from cudnn_rnn import config, cudnn_rnn_ops
+from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn._core import config
 
 RNN_MODES = sorted(CLASSES)
 DIRECTIONS = ("unidirectional", "bidirectional")

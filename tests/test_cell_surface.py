@@ -11,8 +11,8 @@ import tensorflow.compat.v1 as tf
 from cell_formulas import BATCH, CELLS, INPUT_SIZE, NUM_UNITS, SCOPE, variable_shapes
 from tensorflow.python.eager import context
 
-from cudnn_rnn import rnn_cell_base
-from cudnn_rnn.compatible_cells import (
+from cudnn_rnn.cells import base
+from cudnn_rnn.cells.compatible import (
     CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,
     MultiRNNCell,
@@ -22,7 +22,7 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 
 # Where the base is the library's own, the surface is what TensorFlow's documentation says; that of
 # TensorFlow 1.15 has gone another way with `input` and the like.
-HAS_OWN_BASE = rnn_cell_base._NATIVE is None
+HAS_OWN_BASE = base._NATIVE is None
 own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="TensorFlow's own base class")
 
 

@@ -266,9 +266,9 @@ def test_a_checkpoint_that_is_not_there(session, tmp_path):
 
 
 def test_installed_once():
-    cudnn_rnn.restore_hooks.install()
+    cudnn_rnn._patches.restores.install()
     before = tf.train.Saver.restore
-    cudnn_rnn.restore_hooks.install()
+    cudnn_rnn._patches.restores.install()
     assert tf.train.Saver.restore is before
     assert not hasattr(before.__wrapped__, "__wrapped__")
 

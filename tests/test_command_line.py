@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import cudnn_rnn
-from cudnn_rnn import command_line
+from cudnn_rnn.cli import launch
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
 # Each list is one command; the status is argparse's: 0 after an answer, 2 after wrong usage.
@@ -113,5 +113,5 @@ def test_a_program_has_the_whole_package(tmp_path):
 )
 def test_when_python_looks_for_the_command(monkeypatch, argv, arguments, expected):
     monkeypatch.setattr(sys, "argv", argv)
-    monkeypatch.setattr(command_line, "_arguments_of_process", lambda: arguments)
-    assert command_line.is_being_located() is expected
+    monkeypatch.setattr(launch, "_arguments_of_process", lambda: arguments)
+    assert launch.is_being_located() is expected

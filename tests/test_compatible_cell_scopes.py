@@ -24,7 +24,7 @@ from cell_formulas import (
 )
 from time_limits import SECONDS_FOR_A_PROCESS
 
-from cudnn_rnn.compatible_cells import (
+from cudnn_rnn.cells.compatible import (
     CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,
     LSTMStateTuple,
@@ -360,8 +360,8 @@ def test_with_tensorflow_2_behavior_switched_off():
         import tensorflow.compat.v1 as tf
         tf.disable_v2_behavior()
         tf.logging.set_verbosity(tf.logging.ERROR)
-        from cudnn_rnn.compatible_cells import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
-        from cudnn_rnn.compatible_cells import MultiRNNCell
+        from cudnn_rnn.cells.compatible import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
+        from cudnn_rnn.cells.compatible import MultiRNNCell
         cell = MultiRNNCell([CudnnCompatibleLSTMCell(4), CudnnCompatibleGRUCell(5)])
         inputs = tf.placeholder(tf.float32, [None, None, 3])
         outputs, state = tf.nn.dynamic_rnn(cell, inputs, sequence_length=[2, 1], dtype=tf.float32)

@@ -25,7 +25,7 @@ from cell_formulas import (
 )
 
 import cudnn_rnn
-from cudnn_rnn.compatible_cells import (
+from cudnn_rnn.cells.compatible import (
     CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,
     LSTMStateTuple,

@@ -9,7 +9,7 @@ from test_layers import expected_results, make_inputs, set_params
 
 import cudnn_rnn
 from cudnn_rnn import layers
-from cudnn_rnn.config import DTYPES
+from cudnn_rnn._core.config import DTYPES
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 SIXTEEN_BITS = [dtype.name for dtype in DTYPES if dtype.size == 2]
@@ -197,7 +197,7 @@ def test_refused_dtypes(session):
 def test_in_a_function_with_a_tape(dtype):
     from tensorflow.python.eager import context
 
-    if tf.as_dtype(dtype) not in cudnn_rnn.config.DTYPES:
+    if tf.as_dtype(dtype) not in cudnn_rnn._core.config.DTYPES:
         pytest.skip("this TensorFlow's ops have no bfloat16")
     with context.eager_mode():
         layer = make_layer(compute_dtype=dtype)

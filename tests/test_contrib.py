@@ -14,7 +14,8 @@ import tensorflow.compat.v1 as tf
 from rnn_models import initialize
 
 import cudnn_rnn
-from cudnn_rnn import compatible_cells, contrib, layers, models
+from cudnn_rnn import contrib, layers, op_level
+from cudnn_rnn.cells import compatible
 
 IS_TENSORFLOW_1 = tensorflow.__version__.startswith("1.")
 VERSIONS = ["1.%d" % minor for minor in range(16)]
@@ -62,11 +63,11 @@ def test_names_of_the_package(version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_generation_of_the_classes(version):
     contrib.install(version)
-    generation = layers if number(version) >= 5 else models
+    generation = layers if number(version) >= 5 else op_level
     namespace = tensorflow.contrib.cudnn_rnn
     for name in RNNS:
         assert issubclass(getattr(namespace, name), getattr(generation, name))
-        assert issubclass(getattr(importlib.import_module(OPS), name), getattr(models, name))
+        assert issubclass(getattr(importlib.import_module(OPS), name), getattr(op_level, name))
         assert name in str(getattr(namespace, name))
         assert getattr(namespace, name).__name__ == name
     classes = dict(inspect.getmembers(namespace, inspect.isclass))
@@ -132,9 +133,9 @@ def test_buffers_with_room_for_input_weights(version, name, tmp_path):
     """Up to 1.2, where the first layer has none: what is at the end means nothing."""
     contrib.install(version)
     old = getattr(tensorflow.contrib.cudnn_rnn, name)(2, 4, 4)
-    new = getattr(models, name)(2, 4, 4, "skip_input")
+    new = getattr(op_level, name)(2, 4, 4, "skip_input")
     size, used = (tf.get_static_value(model.params_size()) for model in (old, new))
-    assert size == tf.get_static_value(getattr(models, name)(2, 4, 4).params_size()) > used
+    assert size == tf.get_static_value(getattr(op_level, name)(2, 4, 4).params_size()) > used
     params = tf.get_variable("params", initializer=np.arange(size, dtype=np.float32) / 100)
     functions = (old.params_to_canonical, old.canonical_to_params)
     saveable = tensorflow.contrib.cudnn_rnn.RNNParamsSaveable(*functions, params)
@@ -356,8 +357,8 @@ def test_one_program_of_each_generation(version, tmp_path):
 def test_cells_are_the_library_s():
     contrib.install("1.15")
     namespace = tensorflow.contrib.cudnn_rnn
-    assert namespace.CudnnCompatibleGRUCell is compatible_cells.CudnnCompatibleGRUCell
-    assert namespace.CudnnCompatibleLSTMCell is compatible_cells.CudnnCompatibleLSTMCell
+    assert namespace.CudnnCompatibleGRUCell is compatible.CudnnCompatibleGRUCell
+    assert namespace.CudnnCompatibleLSTMCell is compatible.CudnnCompatibleLSTMCell
 
 
 # --- Versions ---
@@ -434,7 +435,7 @@ def assert_as_before():
         assert "cudnn_rnn library" not in (original.__doc__ or "")
         assert original.__file__.endswith(os.path.join("contrib", "cudnn_rnn", "__init__.py"))
         ops = importlib.import_module(OPS)
-        assert ops.CudnnLSTM.__module__ == OPS and not issubclass(ops.CudnnLSTM, models.CudnnLSTM)
+        assert ops.CudnnLSTM.__module__ == OPS and not issubclass(ops.CudnnLSTM, op_level.CudnnLSTM)
     else:
         assert not hasattr(tensorflow, "contrib") and not hasattr(tf, "contrib")
         assert not [name for name in sys.modules if name.startswith(CONTRIB)]
@@ -520,7 +521,7 @@ from tensorflow.contrib.cudnn_rnn import CudnnLSTM
 from tensorflow.contrib import cudnn_rnn
 import tensorflow.compat.v1 as v1
 assert tf.contrib.cudnn_rnn is cudnn_rnn and CudnnLSTM(1, 2, 2).input_mode == "auto_select"
-assert "cudnn_rnn.models" in [base.__module__ for base in CudnnLSTM.__mro__[1:]]
+assert "cudnn_rnn.op_level" in [base.__module__ for base in CudnnLSTM.__mro__[1:]]
 """
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],

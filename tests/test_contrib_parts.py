@@ -9,7 +9,8 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn import _tf, contrib, contrib_parts
+from cudnn_rnn import _compat, contrib
+from cudnn_rnn.contrib import other_packages
 
 pytestmark = pytest.mark.skipif(
     tensorflow.__version__.startswith("1."), reason="for TensorFlow 2, which has no tf.contrib"
@@ -48,7 +49,7 @@ def installed():
 @pytest.fixture
 def no_native_cells(monkeypatch):
     """TensorFlow has no cells, as with Keras 3."""
-    monkeypatch.setattr(contrib_parts, "native_rnn_cell_module", lambda: None)
+    monkeypatch.setattr(other_packages, "native_rnn_cell_module", lambda: None)
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_forms_of_import_of_rnn():
 
 def test_names_of_rnn():
     names = set(names_after("from tensorflow.contrib.rnn import *")) - {"__builtins__"}
-    native = _tf.native_rnn_cell_module()
+    native = _compat.native_rnn_cell_module()
     assert names == HERE | (set() if native is None else CELLS)
     assert set(dir(tensorflow.contrib.rnn)) == names
     for name in names & CELLS:
@@ -138,7 +139,7 @@ def test_a_tf_keras_that_cannot_be_imported(no_native_cells, packages):
 
 
 def test_cells_of_tf_keras(no_native_cells, packages):
-    parts = contrib_parts._CELLS_OF_TF_KERAS.split(".")
+    parts = other_packages._CELLS_OF_TF_KERAS.split(".")
     texts = {".".join(parts[: depth + 1]): "" for depth in range(len(parts))}
     texts[".".join(parts)] = "".join("class %s: pass\n" % name for name in sorted(CELLS))
     packages(texts)

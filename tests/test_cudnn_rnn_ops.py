@@ -11,7 +11,8 @@ from rnn_models import CLASSES, NUM_GATES, initialize, make_params, params_size
 from tensorflow.python.eager import context
 
 import cudnn_rnn
-from cudnn_rnn import config, cudnn_rnn_ops
+from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn._core import config
 
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS, NUM_LAYERS = 3, 4, 5, 6, 2
 LENGTHS = [4, 0, 2]

@@ -11,7 +11,9 @@ import tensorflow.compat.v1 as tf
 from time_limits import SECONDS_FOR_A_PROCESS
 
 import cudnn_rnn
-from cudnn_rnn import __main__, doctor, library
+from cudnn_rnn import __main__
+from cudnn_rnn._native import library
+from cudnn_rnn.cli import doctor
 
 PACKAGE = os.path.dirname(os.path.abspath(cudnn_rnn.__file__))
 

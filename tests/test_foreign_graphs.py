@@ -21,7 +21,7 @@ from reference import Configuration
 from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
-from cudnn_rnn._tf import has_projection
+from cudnn_rnn._compat import has_projection
 
 pytestmark = pytest.mark.skipif(
     not has_projection(),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn.config import RnnConfig
-from cudnn_rnn.format_converter import (
+from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn.checkpoints.cell_layout import (
     CellFormat,
     GRUFormat,
     LSTMFormat,

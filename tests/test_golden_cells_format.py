@@ -11,7 +11,7 @@ from layer_models import LAYERS, SAVEABLES, run_cells
 from rnn_models import CLASSES, initialize
 from test_golden import GOLDEN, read_checkpoint
 
-from cudnn_rnn import config as config_module
+from cudnn_rnn._core import config as config_module
 
 CASES = [
     os.path.relpath(folder, GOLDEN)

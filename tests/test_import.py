@@ -91,7 +91,7 @@ def test_all_names_are_there():
     assert [name for name in cudnn_rnn.__all__ if not hasattr(cudnn_rnn, name)] == []
     assert set(cudnn_rnn.__all__) <= set(dir(cudnn_rnn))
     assert len(set(cudnn_rnn.__all__)) == len(cudnn_rnn.__all__)
-    assert cudnn_rnn.compatible_cells.MultiRNNCell is cudnn_rnn.MultiRNNCell
+    assert cudnn_rnn.cells.compatible.MultiRNNCell is cudnn_rnn.MultiRNNCell
     with pytest.raises(AttributeError, match="'cudnn_rnn' has no attribute 'CudnnRNN'"):
         cudnn_rnn.CudnnRNN  # noqa: B018
 

@@ -169,10 +169,10 @@ def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
     outputs, _ = gru(inputs, tf.zeros([1, BATCH, UNITS]), params, is_training=False)
     with tf.variable_scope("cells"):
         cell_outputs, _ = run_cells("gru", 1, UNITS, False, tf.constant(inputs))
-    converter = cudnn_rnn.params_format.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
+    converter = cudnn_rnn.checkpoints.converters.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
     weights, biases = converter.opaque_to_tf_canonical(params)
     values = weights + biases
-    names = cudnn_rnn.opaque_saveable.CudnnGRUSaveable._cell_variables
+    names = cudnn_rnn.checkpoints.cell_saveables.CudnnGRUSaveable._cell_variables
     variables = {variable.op.name: variable for variable in tf.global_variables()}
     prefix = "cells/rnn/multi_rnn_cell/cell_0/cudnn_compatible_gru_cell/"
     initialize(session)

@@ -15,7 +15,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn import library
+from cudnn_rnn._native import library
 
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps "
 
@@ -224,7 +224,9 @@ def test_python_in_a_checkout_uses_the_installed_library(
     if not checkout_has_library_of_another_tensorflow:
         os.remove(os.path.join(package, library.LIBRARY_NAME))
     copy_package(installed)
-    code = "import cudnn_rnn.library; print('FOUND', cudnn_rnn.library.library_path())"
+    code = (
+        "import cudnn_rnn._native.library; print('FOUND', cudnn_rnn._native.library.library_path())"
+    )
     status, printed = run_python(code, PYTHONPATH=os.pathsep.join([str(checkout), str(installed)]))
     assert status == 0, printed
     assert "FOUND " + os.path.join(str(installed), "cudnn_rnn", library.LIBRARY_NAME) in printed
@@ -239,11 +241,11 @@ def test_kernels_are_registered_once(tmp_path):
         + """
 import importlib, sys, threading
 import cudnn_rnn
-from cudnn_rnn import library
+from cudnn_rnn._native import library
 number = count_cpu_kernels()
 importlib.reload(library)
 importlib.reload(cudnn_rnn)
-threads = [threading.Thread(target=cudnn_rnn.library.load_library) for _ in range(8)]
+threads = [threading.Thread(target=cudnn_rnn._native.library.load_library) for _ in range(8)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 for name in [name for name in sys.modules if name.split(".")[0] == "cudnn_rnn"]:
@@ -272,7 +274,7 @@ def test_first_load_from_many_threads(tmp_path):
 import sys, threading
 import tensorflow
 sys.path.insert(0, sys.argv[1])
-from cudnn_rnn import library
+from cudnn_rnn._native import library
 barrier, problems = threading.Barrier(8), []
 def load():
     barrier.wait()
@@ -314,7 +316,7 @@ def test_without_tensorflow(tmp_path, content, expected):
         code += "sys.path[:] = [e for e in sys.path if 'site-packages' not in e]\n"
     else:
         (tmp_path / "tensorflow" / "__init__.py").write_text(content)
-    code += "import cudnn_rnn.library"
+    code += "import cudnn_rnn._native.library"
     status, printed = run_python(code, tmp_path)
     assert status == 1
     assert "ImportError: cudnn_rnn needs TensorFlow" in printed

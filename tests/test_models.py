@@ -10,7 +10,7 @@ from rnn_models import CLASSES, call_arguments, initialize, opaque_values, param
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
-from cudnn_rnn import config
+from cudnn_rnn._core import config
 
 RNN_MODES = sorted(CLASSES)
 

@@ -7,16 +7,16 @@ from layer_models import LAYERS, SAVEABLES, run_cells
 from rnn_models import CLASSES, DIRECTIONS, initialize, keys, opaque_values, params_size
 
 import cudnn_rnn
-from cudnn_rnn import config as config_module
-from cudnn_rnn import params_format
-from cudnn_rnn.opaque_saveable import CudnnGRUSaveable, CudnnLSTMSaveable
+from cudnn_rnn._core import config as config_module
+from cudnn_rnn.checkpoints import converters
+from cudnn_rnn.checkpoints.cell_saveables import CudnnGRUSaveable, CudnnLSTMSaveable
 
 LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 CONVERTERS = {
-    "lstm": params_format.CudnnParamsFormatConverterLSTM,
-    "gru": params_format.CudnnParamsFormatConverterGRU,
-    "rnn_relu": params_format.CudnnParamsFormatConverterRelu,
-    "rnn_tanh": params_format.CudnnParamsFormatConverterTanh,
+    "lstm": converters.CudnnParamsFormatConverterLSTM,
+    "gru": converters.CudnnParamsFormatConverterGRU,
+    "rnn_relu": converters.CudnnParamsFormatConverterRelu,
+    "rnn_tanh": converters.CudnnParamsFormatConverterTanh,
 }
 
 
@@ -116,10 +116,10 @@ def test_there_and_back(session, rnn_mode, direction, num_proj):
 
 def test_converter_arguments_up_to_1_13(session):
     """Without num_proj, the input mode fourth and the direction fifth."""
-    converter = params_format.CudnnParamsFormatConverterGRU(2, 4, 4, "skip_input", "bidirectional")
+    converter = converters.CudnnParamsFormatConverterGRU(2, 4, 4, "skip_input", "bidirectional")
     assert converter._num_proj is None and converter._num_dirs == 2
     assert converter._config.skips_input_projection
-    converter = params_format.CudnnParamsFormatConverterGRU(
+    converter = converters.CudnnParamsFormatConverterGRU(
         2, 4, 4, "linear_input", direction="bidirectional"
     )
     assert converter._num_dirs == 2 and not converter._config.skips_input_projection
@@ -226,7 +226,7 @@ def test_second_saveable_on_the_variable_of_a_layer(session, tmp_path):
     tf.train.Saver([layer.saveable, second])
 
 
-class _ForgetBiasOne(params_format.CudnnParamsFormatConverterLSTM):
+class _ForgetBiasOne(converters.CudnnParamsFormatConverterLSTM):
     """Overrides the order of gates and the rule for the biases."""
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):

@@ -10,8 +10,8 @@ import tensorflow.compat.v1 as tf
 from rnn_models import CLASSES, DIRECTIONS, initialize, opaque_values
 from time_limits import SECONDS_FOR_A_PROCESS
 
-from cudnn_rnn import ops
-from cudnn_rnn._tf import gen_cudnn_rnn_ops, register_gradient
+from cudnn_rnn._compat import gen_cudnn_rnn_ops, register_gradient
+from cudnn_rnn._core import nodes
 
 CASES = [
     (rnn_mode, direction, input_mode, dtype)
@@ -118,7 +118,7 @@ def test_gradients_missing_upstream_count_as_zero(session):
     weights, biases = model.params_to_canonical(params)
     upstream = [None] * len(weights + biases)
     upstream[1] = tf.ones([5, 5])
-    gradients = ops._params_to_canonical_gradient(weights[0].op, *upstream)
+    gradients = nodes._params_to_canonical_gradient(weights[0].op, *upstream)
     assert gradients[:3] == [None, None, None]
     expected = np.zeros(params.shape[0])
     expected[25:50] = 1

@@ -28,7 +28,7 @@ from op_harness import (
 )
 from tensorflow.python.framework import op_def_registry
 
-from cudnn_rnn._tf import has_projection
+from cudnn_rnn._compat import has_projection
 
 BATCH, STEPS = 5, 6
 LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)

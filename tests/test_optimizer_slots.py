@@ -10,8 +10,8 @@ from tensorflow.python.training.experimental import loss_scale, loss_scale_optim
 from test_opaque_saveable import _ForgetBiasOne
 
 import cudnn_rnn
-from cudnn_rnn.opaque_saveable import CudnnLSTMSaveable
-from cudnn_rnn.optimizer_slots import CudnnSlotSaveable
+from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
+from cudnn_rnn.checkpoints.optimizer_slots import CudnnSlotSaveable
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 # Of each mode, biases that a cell has once where cuDNN has two; the GRU's candidate has both.

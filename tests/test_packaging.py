@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
-from cudnn_rnn import library
+from cudnn_rnn._native import library
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -140,7 +140,7 @@ def test_source_distribution_builds_elsewhere(tmp_path):
         if name.endswith(("_SOURCES", "HEADERS"))
         for path in lists[name]
     }
-    needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/library.py"}
+    needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
     needed |= {"setup.py", "build_cache.py", "build_support.py", "pyproject.toml"}
     needed |= {"README.md", "LICENSE"}
     assert needed - names == set()

@@ -104,7 +104,7 @@ def test_hooks_do_not_pile_up():
                 meta_info_def=tf.MetaGraphDef.MetaInfoDef(tensorflow_version="1.15.0")))
         assert len(calls) == 1
         hook = ours.cudnn_rnn_hook.wrapper
-        assert hook is sys.modules["cudnn_rnn.meta_graph"]._import
+        assert hook is sys.modules["cudnn_rnn._patches.meta_graphs"].import_scoped
         print("done")
         """
     )

@@ -9,7 +9,8 @@ import sys
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn import contrib, releases
+from cudnn_rnn import contrib
+from cudnn_rnn.contrib import releases
 
 MINORS = range(16)
 MODELS = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]

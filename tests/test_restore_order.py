@@ -13,7 +13,7 @@ from tensorflow.python.training import saver as saver_module
 from tensorflow.python.training.saving import saveable_object
 
 import cudnn_rnn
-from cudnn_rnn import optimizer_slots
+from cudnn_rnn.checkpoints import optimizer_slots
 
 RESTORES = 40  # each of them a chance for the wrong order
 LAYER_COUNT, UNITS, WIDTH = 2, 4, 3

@@ -49,7 +49,7 @@ def test_basic_cell(activation):
 def test_basic_cell_is_a_cell():
     cell = BasicRNNCell(NUM_UNITS, name="mine")
     assert cell.state_size == cell.output_size == NUM_UNITS
-    assert isinstance(cell, cudnn_rnn.compatible_cells.RNNCell)
+    assert isinstance(cell, cudnn_rnn.cells.compatible.RNNCell)
     cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
     assert [v.op.name for v in cell.variables] == ["mine/kernel", "mine/bias"]
     again = BasicRNNCell(NUM_UNITS, reuse=True, name="mine")
@@ -57,7 +57,7 @@ def test_basic_cell_is_a_cell():
     assert len(tf.global_variables()) == 2
 
 
-@pytest.mark.skipif(cudnn_rnn.rnn_cell_base._NATIVE is not None, reason="TensorFlow's own cell")
+@pytest.mark.skipif(cudnn_rnn.cells.base._NATIVE is not None, reason="TensorFlow's own cell")
 @pytest.mark.parametrize(
     "arguments, error, message",
     [

@@ -21,8 +21,8 @@ from cudnn_rnn import (
     CudnnLSTM,
     RNNParamsSaveable,
 )
-from cudnn_rnn.opaque_saveable import CudnnLSTMSaveable
-from cudnn_rnn.rnn_cell_base import MultiRNNCell
+from cudnn_rnn.cells.base import MultiRNNCell
+from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
 
 CELL_CLASSES = {"lstm": CudnnCompatibleLSTMCell, "gru": CudnnCompatibleGRUCell}
 INPUT_MODES = ("linear_input", "skip_input", "auto_select")

@@ -8,7 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn import doctor, library
+from cudnn_rnn._native import library
+from cudnn_rnn.cli import doctor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

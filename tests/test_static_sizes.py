@@ -103,10 +103,10 @@ def test_sizes_of_saveables_and_functions(x):
     num_params = cudnn_rnn.cudnn_rnn_ops.cudnn_rnn_opaque_params_size("lstm", 2, size, size)
     assert tf.get_static_value(num_params) == expected._num_params()
     params = tf.get_variable("params", [expected._num_params()])
-    from cudnn_rnn import opaque_saveable
+    from cudnn_rnn.checkpoints import cell_saveables
 
     two = tf.shape(tf.zeros([2]))[0]
-    saveable = opaque_saveable.CudnnLSTMSaveable(params, two, size, size)
+    saveable = cell_saveables.CudnnLSTMSaveable(params, two, size, size)
     shapes = [spec.tensor.shape.as_list() for spec in saveable.specs]
     assert shapes == [[2 * WIDTH, 4 * WIDTH]] * 2 + [[4 * WIDTH]] * 2
 

@@ -81,7 +81,7 @@ def make_step(tf, ops, request, op_version, device):
 
 def kernels_in_charge():
     """Whose kernels run on a GPU and why, in words."""
-    from cudnn_rnn import doctor
+    from cudnn_rnn.cli import doctor
 
     return ": ".join(filter(None, doctor.kernels_in_charge())) or "unknown"
 

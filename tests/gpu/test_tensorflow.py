@@ -34,7 +34,7 @@ from test_ops_v2_v3 import (
 )
 
 import cudnn_rnn
-from cudnn_rnn import gpu
+from cudnn_rnn._native import gpu_kernels
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "float32")
@@ -53,7 +53,7 @@ def make_network(configuration, dtype, device, **options):
 
 @pytest.mark.gpu_only
 def test_our_kernels_are_in_charge(op_device):
-    in_charge = gpu.kernels_in_charge()
+    in_charge = gpu_kernels.kernels_in_charge()
     assert in_charge.provider == "cudnn_rnn", in_charge
     assert "libcudnn" in in_charge.reason, in_charge
 
@@ -318,7 +318,7 @@ print("RESULT WORKS")
 OTHER_KERNELS_PROGRAM = (
     START
     + """
-print("RESULT PROVIDER", gpu.kernels_in_charge().provider)
+print("RESULT PROVIDER", gpu_kernels.kernels_in_charge().provider)
 results = {}
 for index, case in enumerate(OTHER_KERNELS_CASES):
     with make_network(case.configuration, case.dtype, device) as network:

@@ -1,0 +1,196 @@
+"""The one module that knows how TensorFlow versions differ, and the door to its internals.
+
+Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and 2.x offer as
+`tensorflow.compat.v1`) and the names below.
+"""
+
+import contextlib
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import meta_graph as meta_graph_module
+from tensorflow.python.framework import op_def_registry, tensor_util
+from tensorflow.python.framework import ops as framework_ops
+from tensorflow.python.ops import (
+    cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
+    gen_cudnn_rnn_ops,
+)
+from tensorflow.python.ops.variables import PartitionedVariable, Variable
+from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
+
+try:
+    from tensorflow.python.checkpoint import checkpoint as object_based
+    from tensorflow.python.trackable.base import Trackable
+except ImportError:  # TensorFlow 1
+    from tensorflow.python.training.tracking import util as object_based
+    from tensorflow.python.training.tracking.base import Trackable
+
+if hasattr(op_def_registry, "get"):
+    _op_definition = op_def_registry.get
+else:  # TensorFlow 1
+
+    def _op_definition(name):
+        return op_def_registry.get_registered_ops()[name]
+
+
+IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
+
+# What restores for `tf.train.Checkpoint`, and what holds the state of one such restoration.
+CheckpointRestorer = object_based.TrackableSaver
+CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
+# TensorFlow 1.14 restores each object as soon as it has found it in the checkpoint; later versions
+# find all objects first.
+RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
+
+__all__ = [
+    "CheckpointRestoreCoordinator",
+    "CheckpointRestorer",
+    "IS_TENSORFLOW_1",
+    "PartitionedVariable",
+    "RESTORES_ONE_BY_ONE",
+    "SaveSpec",
+    "SaveableObject",
+    "Trackable",
+    "Variable",
+    "as_tensor",
+    "assert_when_run",
+    "allowed_dtypes",
+    "gen_cudnn_rnn_ops",
+    "has_projection",
+    "kernel_label",
+    "meta_graph_module",
+    "native_rnn_cell_module",
+    "objects_to_restore",
+    "projection_of",
+    "register_gradient",
+    "registered_gradient",
+    "static_value",
+    "tf",
+    "without_autograph",
+]
+
+
+def allowed_dtypes(op_type, attribute):
+    """Returns the tuple of `tf.DType` that an attribute of an op can be in this TensorFlow."""
+    (found,) = [attr for attr in _op_definition(op_type).attr if attr.name == attribute]
+    return tuple(tf.as_dtype(dtype) for dtype in found.allowed_values.list.type)
+
+
+def has_projection():
+    """Tells whether this TensorFlow's ops take `num_proj`: all but those of TensorFlow 1.14."""
+    return _has_num_proj("CudnnRNNV3")
+
+
+def projection_of(operation):
+    """Returns the attribute `num_proj` of an operation, 0 where its op has no such attribute."""
+    return operation.get_attr("num_proj") if _has_num_proj(operation.type) else 0
+
+
+def _has_num_proj(op_type):
+    return any(attribute.name == "num_proj" for attribute in _op_definition(op_type).attr)
+
+
+def as_tensor(value, dtype):
+    """Converts `value` to a tensor of `dtype`, a variable to one that a feed of the variable sets.
+
+    `session.run(outputs, {variable: array})` feeds the tensor that `session.run(variable)` fetches.
+    A reference variable converts to a copy of it, but a resource variable to a new read that no
+    feed reaches. Where nothing orders the two reads (no control dependency, no enclosing function,
+    branch or loop), the tensor that a feed sets is as good, and feeding works for both.
+    """
+    if isinstance(value, Variable):
+        fed, graph = getattr(value, "_graph_element", None), tf.get_default_graph()
+        nothing_orders_reads = (
+            not tf.executing_eagerly()
+            and not graph._current_control_dependencies()
+            and graph._get_control_flow_context() is None
+        )
+        if tf.is_tensor(fed) and fed.graph is graph and nothing_orders_reads:
+            value = fed
+    return tf.convert_to_tensor(value, dtype=dtype)
+
+
+def static_value(tensor):
+    """Returns the NumPy value of `tensor` if it is known without running anything, else None."""
+    return tensor_util.constant_value(tensor)
+
+
+def assert_when_run(condition, *data, **named):
+    """Returns an op that fails with `data`, strings and tensors, unless the bool tensor is true.
+
+    Of a tensor the error shows the first three elements. `name=` names the op.
+
+    Unlike `tf.Assert`, it makes one node, and raises nothing before it is run.
+    """
+    return tf.raw_ops.Assert(
+        condition=condition, data=[tf.convert_to_tensor(part) for part in data], **named
+    )
+
+
+def objects_to_restore(restorer):
+    """Returns a list of the objects below the root of a `CheckpointRestorer`, each with its path.
+
+    A path is a list of names from the root to the object.
+    """
+    objects, paths = restorer._graph_view._breadth_first_traversal()
+    return [(found, [reference.name for reference in paths[found]]) for found in objects]
+
+
+def native_rnn_cell_module():
+    """Returns `tf.nn.rnn_cell` where it can be used, else None; this may import Keras.
+
+    With Keras 3 the module exists and its members raise `AttributeError`. TensorFlow 2 takes them
+    from Keras, and raises whatever a Keras that is missing or broken raises.
+    """
+    try:
+        tf.nn.rnn_cell.RNNCell  # noqa: B018
+    except Exception:
+        return None
+    return tf.nn.rnn_cell
+
+
+def register_gradient(op_type):
+    """Decorates the gradient function of `op_type`; one that is registered already stays."""
+
+    def register(function):
+        try:
+            tf.RegisterGradient(op_type)(function)
+        except KeyError:  # registered already
+            pass
+        return function
+
+    return register
+
+
+def registered_gradient(op_type):
+    """Returns the gradient function that is registered under this name."""
+    try:
+        registry = framework_ops.gradient_registry
+    except AttributeError:  # TensorFlow 1
+        registry = framework_ops._gradient_registry
+    return registry.lookup(op_type)
+
+
+@contextlib.contextmanager
+def kernel_label(label, op_types, gradients):
+    """While this context lasts, nodes of `op_types` get only kernels with this label.
+
+    Ops that run at once, without a graph, are not affected.
+
+    Args:
+      label: str.
+      op_types: names of ops.
+      gradients: dict from names of ops to the names under which their gradients are registered.
+    """
+    graph = tf.get_default_graph()
+    labels = {op_type: label for op_type in op_types}
+    with graph._kernel_label_map(labels), graph.gradient_override_map(gradients):
+        yield
+
+
+def without_autograph(function):
+    """Decorates a function that AutoGraph is to leave as it is."""
+    if IS_TENSORFLOW_1:
+        # Its decorator hides the names of the arguments, which Keras looks for.
+        function.__dict__["__ag_compiled"] = True
+        return function
+    return tf.autograph.experimental.do_not_convert(function)

@@ -1,0 +1,173 @@
+"""Turns the arguments of a call into tensors of one dtype, and checks their static shapes."""
+
+import numbers
+
+import numpy as np
+
+from cudnn_rnn._compat import as_tensor, static_value, tf
+from cudnn_rnn._core.config import DTYPE_NAMES, DTYPES, dtype_hint
+
+
+def as_tensors(values, dtype, default_dtype):
+    """Converts the arguments of one call to tensors of one dtype.
+
+    The tensors among the values say which; Python and NumPy values are converted to it.
+
+    Args:
+      values: a list of pairs (argument name, value). A value may be a list of tensors of one shape,
+        which are stacked along a new first dimension.
+      dtype: the dtype that the tensors must have, or None if they are to decide.
+      default_dtype: the dtype if there is no tensor among the values and `dtype` is None.
+
+    Returns:
+      A list of tensors.
+
+    Raises:
+      TypeError: dtypes that differ, or that no RNN has, or values that are no numbers.
+      ValueError: a list of tensors of different shapes.
+    """
+    dtype = _common_dtype(values, dtype) or default_dtype
+    return [_as_tensor(name, value, dtype) for name, value in values]
+
+
+def cast_tensors(name, value, dtype, compute_dtype):
+    """Casts an argument of a layer from the dtype of its variables to that of its computations.
+
+    Args:
+      name: of the argument.
+      value: a tensor, or a list of tensors. Anything else is left as it is.
+      dtype: of the variables.
+      compute_dtype: of the computations.
+
+    Raises:
+      TypeError: a tensor of another dtype that an RNN can have.
+    """
+    if isinstance(value, (list, tuple)):
+        return [cast_tensors(name, part, dtype, compute_dtype) for part in value]
+    found = value.dtype.base_dtype if tf.is_tensor(value) else None
+    if found in (None, compute_dtype) or found not in DTYPES:
+        return value
+    if found != dtype:
+        raise TypeError(
+            "%s must be of dtype %s, the dtype of this layer, but is %s. Convert it with tf.cast, "
+            "or make the layer with %s."
+            % (
+                name,
+                " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True)),
+                found.name,
+                "compute_dtype=tf.%s, which keeps its variables in %s" % (found.name, dtype.name)
+                if found.size == 2
+                else "dtype=tf.%s" % found.name,
+            )
+        )
+    return tf.cast(as_tensor(value, dtype), compute_dtype)
+
+
+def numpy_dtype(*values):
+    """Returns the first dtype of an RNN among those of the NumPy arrays, float32 without any."""
+    for value in values:
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(part, (np.ndarray, np.generic)):
+                # By the type, as bfloat16 is none of NumPy's own.
+                found = [dtype for dtype in DTYPES if part.dtype == dtype.as_numpy_dtype]
+                if found:
+                    return found[0]
+    return tf.float32
+
+
+def check_shape(name, tensor, expected, meaning):
+    """Raises `ValueError` if the static shape contradicts `expected`, a list of int or None."""
+    if not tensor.shape.is_compatible_with(expected):
+        raise ValueError(
+            "%s must have shape %s (%s), but has shape %s."
+            % (name, shape_text(expected), meaning, shape_text(tensor.shape))
+        )
+
+
+def shape_text(shape):
+    """Writes a shape as a list, with a question mark for each unknown dimension."""
+    shape = tf.TensorShape(shape)
+    if shape.rank is None:
+        return "<unknown>"
+    return "[%s]" % ", ".join("?" if size is None else str(size) for size in shape.as_list())
+
+
+def static_bool(name, value):
+    """Returns `value` as a bool, or None if it is a scalar bool tensor known only when it is run.
+
+    Raises:
+      TypeError: anything but a bool, 0, 1 or a bool tensor.
+      ValueError: a bool tensor that is no scalar.
+    """
+    if tf.is_tensor(value):
+        tensor = tf.convert_to_tensor(value)
+        if tensor.dtype.base_dtype != tf.bool:
+            raise TypeError(
+                "%s must be a bool or a bool tensor, but is a tensor of dtype %s. Convert it with "
+                "tf.cast(value, tf.bool)." % (name, tensor.dtype.base_dtype.name)
+            )
+        check_shape(name, tensor, [], "a scalar")
+        known = static_value(tensor)
+        return None if known is None else bool(known)
+    if isinstance(value, (bool, np.bool_)) or (
+        isinstance(value, numbers.Integral) and value in (0, 1)
+    ):
+        return bool(value)
+    raise TypeError(
+        "%s must be a bool or a scalar bool tensor, but is %r of type %s."
+        % (name, value, type(value).__name__)
+    )
+
+
+def _common_dtype(values, dtype):
+    """Returns the dtype of the tensors among the values, `dtype` if there are none."""
+    names = {}  # dtype -> name of the first argument that has it
+    for name, value in values:
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            if tf.is_tensor(part):
+                names.setdefault(part.dtype.base_dtype, name)
+    for found, name in names.items():
+        if found not in DTYPES:
+            raise TypeError(
+                "%s must be of dtype %s, but is %s.%s"
+                % (name, DTYPE_NAMES, found.name, dtype_hint(found))
+            )
+    if len(names) > 1:
+        raise TypeError(
+            "All tensors must have one dtype, but %s. Convert with tf.cast."
+            % " and ".join("%s is %s" % (name, found.name) for found, name in names.items())
+        )
+    for found, name in names.items():
+        if dtype is not None and found != dtype:
+            raise TypeError(
+                "%s must be of dtype %s, which this RNN was made with (dtype=), but is %s. Convert "
+                "it with tf.cast, or make the RNN with dtype=tf.%s%s."
+                % (name, dtype.name, found.name, found.name, _advice_on_params(found))
+            )
+        return found
+    return dtype
+
+
+def _advice_on_params(dtype):
+    """Returns what the advice to compute in a 16-bit dtype must add: optimizers diverge in it."""
+    if dtype.size > 2:
+        return ""
+    return " and pass tf.cast(params, tf.%s) of a float32 variable" % dtype.name
+
+
+def _as_tensor(name, value, dtype):
+    try:
+        return as_tensor(value, dtype)
+    except TypeError as error:
+        raise TypeError(
+            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
+        )
+    except ValueError as error:
+        raise ValueError(
+            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
+        )
+
+
+def variable_name(variable):
+    """Returns the name of a variable, its key in a Saver that was not given another."""
+    return variable.name.split(":")[0]

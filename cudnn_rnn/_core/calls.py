@@ -1,0 +1,216 @@
+"""Calls of an RNN: the arguments as every release takes them, checked, and the node for them."""
+
+import collections
+import numbers
+
+import numpy as np
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import nodes
+from cudnn_rnn._core.arguments import as_tensors, check_shape, static_bool
+from cudnn_rnn._core.config import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
+
+# What the shapes of a call's arguments must be, as far as it is known: int or None each.
+Sizes = collections.namedtuple("Sizes", "input_size num_states num_units params_size")
+UNKNOWN_SIZES = Sizes(None, None, None, None)
+
+
+def lengths_and_training(sequence_lengths, is_training, training_name="is_training"):
+    """Returns the two arguments with a bool in the place of the first one understood.
+
+    Up to TensorFlow 1.13 `is_training` was where `sequence_lengths` is from 1.14 on, so a bool, 0,
+    1 or a bool tensor there means `is_training`. (Lengths are a vector.)
+
+    Raises:
+      TypeError: `is_training` is given as well, and says something else.
+    """
+    if not _is_bool(sequence_lengths):
+        return sequence_lengths, is_training
+    if is_training is not True and is_training is not sequence_lengths:
+        raise TypeError(
+            "Got %s twice: %r where sequence_lengths can be, and %s=%r."
+            % (training_name, sequence_lengths, training_name, is_training)
+        )
+    return None, sequence_lengths
+
+
+def _is_bool(value):
+    if tf.is_tensor(value):
+        return value.dtype.base_dtype == tf.bool
+    return isinstance(value, (bool, np.bool_)) or (
+        isinstance(value, numbers.Integral) and value in (0, 1)
+    )
+
+
+class Call:
+    """One call of an RNN: checks the arguments, and builds it.
+
+    Attributes:
+      outputs: `(output, output_h, output_c)`; without an LSTM `output_c` means nothing.
+    """
+
+    def __init__(
+        self,
+        config,
+        input_data,
+        input_h,
+        input_c,
+        params,
+        is_training,
+        sequence_lengths=None,
+        time_major=True,
+        sizes=UNKNOWN_SIZES,
+        dtype=None,
+        default_dtype=tf.float32,
+        input_name="input_data",
+        training_name="is_training",
+        name=None,
+    ):
+        """Builds the node for a call, or two of them where only a run can tell which one it is.
+
+        Args:
+          config: an `RnnConfig`, or anything else with the attributes that `nodes.rnn` needs.
+          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch, input_size]`
+            (batch-major: `[batch, time, input_size]`, or a list of `batch` tensors).
+          input_h: `[num_layers * directions, batch, num_units]` (batch-major: batch first); with a
+            projection `num_proj` wide.
+          input_c: `[num_layers * directions, batch, num_units]`, the same, if `config` is of an
+            LSTM; else ignored.
+          params: `[params_size]`.
+          is_training: bool or scalar bool tensor.
+          sequence_lengths: None or integers `[batch]`.
+          time_major: bool.
+          sizes: `Sizes`.
+          dtype: the dtype that tensors must have, or None if they decide.
+          default_dtype: the dtype if there are no tensors among the values.
+          input_name: what error messages call `input_data`.
+          training_name: what they call `is_training`.
+          name: of the node, None for the default.
+
+        Raises:
+          TypeError: an argument of the wrong type or dtype.
+          ValueError: an argument whose static shape does not fit.
+        """
+        self._config = config
+        self._is_lstm = config.rnn_mode == CUDNN_LSTM
+        self._time_major = _checked_time_major(time_major)
+        self._name = name
+        self._training_name = training_name
+        values = [(input_name, input_data), ("input_h", input_h), ("params", params)]
+        if self._is_lstm:
+            values.append(("input_c", input_c))
+        tensors = as_tensors(values, dtype, default_dtype)
+        self._input, self._h, self._params = tensors[:3]
+        self._c = tensors[3] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
+        output_shape, state_shapes = self._check_shapes(sizes, input_name)
+        self._lengths = self._checked_lengths(sequence_lengths, output_shape)
+        self.outputs = self._build(is_training)
+        self.outputs[0].set_shape(output_shape)
+        for state, shape in zip(self.outputs[1:], state_shapes):
+            state.set_shape(shape)
+
+    def _axes(self, first, batch, last):
+        """Returns the shape of a time-major tensor as that of this call's."""
+        return [first, batch, last] if self._time_major else [batch, first, last]
+
+    def _check_shapes(self, sizes, input_name):
+        """Checks the static shapes; returns those of the output and of the states."""
+        time, batch, _ = self._checked_shape(
+            input_name, self._input, (None, None, sizes.input_size), ("time", "input_size")
+        )
+        check_shape("params", self._params, [sizes.params_size], "[params_size]")
+        num_proj = self._config.num_proj
+        states = "num_layers * directions"
+        num_states, batch, width = self._checked_shape(
+            "input_h",
+            self._h,
+            (sizes.num_states, batch, num_proj or sizes.num_units),
+            (states, "num_proj" if num_proj else "num_units"),
+        )
+        state_shapes = [self._axes(num_states, batch, width)]
+        if self._is_lstm:
+            units = sizes.num_units if num_proj else width
+            num_states, batch, units = self._checked_shape(
+                "input_c", self._c, (num_states, batch, units), (states, "num_units")
+            )
+            width = width or (None if num_proj else units)
+            state_shapes = [
+                self._axes(num_states, batch, last) for last in (num_proj or width, units)
+            ]
+        is_bidirectional = self._config.direction == CUDNN_RNN_BIDIRECTION
+        output_width = None if width is None else width * (2 if is_bidirectional else 1)
+        return self._axes(time, batch, output_width), state_shapes
+
+    def _checked_shape(self, argument, tensor, expected, names):
+        """Checks a tensor of three axes.
+
+        Args:
+          argument: its name.
+          tensor: itself.
+          expected: (first, batch, last), int or None each, of the time-major tensor.
+          names: what the first and the last one are.
+
+        Returns:
+          The three with what the tensor says of them.
+        """
+        meaning = "[%s, %s, %s]" % tuple(self._axes(names[0], "batch", names[1]))
+        check_shape(argument, tensor, self._axes(*expected), meaning)
+        found = tensor.shape.with_rank(3).as_list()
+        return [
+            size if known is None else known for known, size in zip(expected, self._axes(*found))
+        ]
+
+    def _checked_lengths(self, lengths, output_shape):
+        """Returns the sequence lengths as an int32 tensor, None if there are none."""
+        if lengths is None:
+            return None
+        expected = "sequence_lengths must be integers of shape [batch], or None for full length"
+        try:
+            lengths = tf.convert_to_tensor(lengths)
+        except (TypeError, ValueError) as error:
+            raise TypeError("%s, but is %r: %s" % (expected, lengths, error))
+        if not lengths.dtype.base_dtype.is_integer:
+            raise TypeError("%s, but is of dtype %s." % (expected, lengths.dtype.base_dtype.name))
+        batch = output_shape[1] if self._time_major else output_shape[0]
+        check_shape("sequence_lengths", lengths, [batch], "[batch]")
+        return tf.cast(lengths, tf.int32)
+
+    def _build(self, is_training):
+        """Builds the node, or two of them where only a run can tell whether to drop anything."""
+        config = self._config
+        training = static_bool(self._training_name, is_training)
+        if training is not None:
+            return self._node(config, training)
+        # Without dropout, training computes what inference does, and has a gradient either way.
+        without_dropout = config._replace(dropout=0.0)
+        if config.dropout == 0 or getattr(config, "num_layers", None) == 1:
+            return self._node(without_dropout, True)
+        num_results = 3 if self._is_lstm else 2
+        results = tf.cond(
+            is_training,
+            lambda: list(self._node(config, True)[:num_results]),
+            lambda: list(self._node(without_dropout, True)[:num_results]),
+        )
+        return tuple(results) if self._is_lstm else tuple(results) + (self._c,)
+
+    def _node(self, config, training):
+        return nodes.rnn(
+            config,
+            self._input,
+            self._h,
+            self._c,
+            self._params,
+            is_training=training,
+            sequence_lengths=self._lengths,
+            time_major=self._time_major,
+            name=self._name,
+        )
+
+
+def _checked_time_major(time_major):
+    known = static_bool("time_major", time_major)
+    if known is None:
+        raise TypeError(
+            "time_major must be known when the graph is made, but is %r." % (time_major,)
+        )
+    return known

@@ -1,0 +1,146 @@
+"""Between the opaque parameter buffer and its canonical tensors, with checks of what comes in."""
+
+import numpy as np
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import nodes
+from cudnn_rnn._core.arguments import as_tensors, check_shape, shape_text
+from cudnn_rnn._core.config import INT32_MAX
+
+
+def static_params_size(config):
+    """Returns the number of elements of the opaque buffer, an int.
+
+    Raises:
+      ValueError: it is more than an op can take.
+    """
+    params_size = config.params_size()
+    if params_size > INT32_MAX:
+        raise ValueError(
+            "num_layers %d, num_units %d and input_size %d make an RNN (%s) of %d parameters, but "
+            "the opaque buffer can have at most %d."
+            % (
+                config.num_layers,
+                config.num_units,
+                config.input_size,
+                config.rnn_mode,
+                params_size,
+                INT32_MAX,
+            )
+        )
+    return params_size
+
+
+def params_size(config, name=None):
+    """Returns the number of elements of the opaque buffer, a scalar int32 tensor.
+
+    Its value is known when the graph is made.
+    """
+    # Not op CudnnRNNParamsSize, whose value Python's side of shape inference does not know. It
+    # gives the same number: the layout is the dense one everywhere.
+    return tf.constant(static_params_size(config), tf.int32, name=name or "params_size")
+
+
+def params_to_canonical(config, dtype, params, name=None):
+    """Takes the opaque buffer apart. Differentiable.
+
+    Args:
+      config: an `RnnConfig`.
+      dtype: the dtype that `params` must have, or None if it may be any.
+      params: `[params_size]`.
+      name: of the node, None for the default.
+
+    Returns:
+      `(weights, biases)`, lists of tensors in the order and of the shapes of
+      `config.canonical_weights()` and `config.canonical_biases()`.
+
+    Raises:
+      TypeError: `params` is not of the right dtype.
+      ValueError: `params` does not have the right shape.
+    """
+    (params,) = as_tensors([("params", params)], dtype, config.dtype)
+    check_shape("params", params, [static_params_size(config)], "[params_size]")
+    weights, biases = nodes.params_to_canonical(
+        config, params, config.num_canonical_weights, config.num_canonical_biases, name
+    )
+    entries = config.canonical_weights() + config.canonical_biases()
+    for tensor, entry in zip(weights + biases, entries):
+        tensor.set_shape(entry.shape)
+    return weights, biases
+
+
+def canonical_to_params(config, dtype, weights, biases, name=None):
+    """Puts the opaque buffer together; undoes `params_to_canonical`. Differentiable.
+
+    Args:
+      config: an `RnnConfig`.
+      dtype: the dtype that the tensors must have, or None if it may be any.
+      weights: list as `params_to_canonical` returns it; a tensor may have any shape with the right
+        number of elements, in row-major order.
+      biases: likewise.
+      name: of the node, None for the default.
+
+    Returns:
+      The opaque buffer, `[params_size]`.
+
+    Raises:
+      TypeError: tensors of different or of wrong dtypes.
+      ValueError: a list of the wrong length, or a tensor with the wrong number of elements.
+    """
+    size = static_params_size(config)
+    weights = _named(config, "weights", weights, config.canonical_weights())
+    biases = _named(config, "biases", biases, config.canonical_biases())
+    tensors = as_tensors(
+        [(name, value) for name, value, _ in weights + biases], dtype, config.dtype
+    )
+    for tensor, (argument, _, shape) in zip(tensors, weights + biases):
+        _check_num_elements(argument, tensor, shape)
+    num_weights = len(weights)
+    params = nodes.canonical_to_params(config, tensors[:num_weights], tensors[num_weights:], name)
+    params.set_shape([size])
+    return params
+
+
+def _named(config, argument, values, entries):
+    """Returns a list of (name for error messages, value, canonical shape)."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(
+            "%s must be a list of %d tensors, but is a %s."
+            % (argument, len(entries), type(values).__name__)
+        )
+    if len(values) != len(entries):
+        raise ValueError(
+            "%s must be a list of %d tensors (num_layers %d * directions %d * %d), but has %d."
+            % (
+                argument,
+                len(entries),
+                config.num_layers,
+                config.num_directions,
+                len(entries) // (config.num_layers * config.num_directions),
+                len(values),
+            )
+        )
+    return [
+        ("%s[%d] (%s)" % (argument, index, entry.place), value, entry.shape)
+        for index, (value, entry) in enumerate(zip(values, entries))
+    ]
+
+
+def _check_num_elements(name, tensor, expected_shape):
+    num_elements = int(np.prod(expected_shape, dtype=np.int64))
+    if tensor.shape.num_elements() not in (None, num_elements):
+        raise ValueError(
+            "%s must have %d elements (shape %s), but has %d (shape %s)."
+            % (
+                name,
+                num_elements,
+                shape_text(expected_shape),
+                tensor.shape.num_elements(),
+                shape_text(tensor.shape),
+            )
+        )
+
+
+def chunks(values, size):
+    """Returns lists of `size` successive values each."""
+    return [list(values[start : start + size]) for start in range(0, len(values), size)]

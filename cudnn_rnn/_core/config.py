@@ -1,0 +1,339 @@
+"""`RnnConfig`: what an RNN is, checked in one place, and the shapes of its canonical tensors.
+
+The opaque parameter buffer is one vector. For every layer and direction (forward, then backward)
+come the input weights W of every gate, then the recurrent weights R of every gate; after all
+matrices, for every layer and direction, the input biases bW and then the recurrent biases bR of
+every gate. The canonical tensors are the same numbers in the same order, one tensor each: matrices
+`[num_units, width]` in row-major order, where `width` is `input_size` in the first layer and
+`num_directions * num_units` above (and `num_units` for R), and biases `[num_units]`. With
+skip_input the first layer's W have a width of 0.
+
+An LSTM may have a projection: its output h is `num_proj` wide, so is R and, for each direction, the
+input of the layer above; after its R, every layer and direction has a matrix `[num_proj,
+num_units]`.
+"""
+
+import collections
+import numbers
+import operator
+
+from cudnn_rnn._compat import allowed_dtypes, has_projection, tf
+from cudnn_rnn._core.static_sizes import static_size
+
+CUDNN_LSTM = "lstm"
+CUDNN_GRU = "gru"
+CUDNN_RNN_RELU = "rnn_relu"
+CUDNN_RNN_TANH = "rnn_tanh"
+
+CUDNN_RNN_UNIDIRECTION = "unidirectional"
+CUDNN_RNN_BIDIRECTION = "bidirectional"
+
+CUDNN_INPUT_LINEAR_MODE = "linear_input"
+CUDNN_INPUT_SKIP_MODE = "skip_input"
+CUDNN_INPUT_AUTO_MODE = "auto_select"
+
+# Tensors per layer and direction, as many matrices as biases: W and R of every gate.
+CUDNN_LSTM_PARAMS_PER_LAYER = 8
+CUDNN_GRU_PARAMS_PER_LAYER = 6
+CUDNN_RNN_TANH_PARAMS_PER_LAYER = 2
+CUDNN_RNN_RELU_PARAMS_PER_LAYER = 2
+
+# Gates in cuDNN's order.
+GATES = {
+    CUDNN_LSTM: ("input gate", "forget gate", "new memory gate", "output gate"),
+    CUDNN_GRU: ("reset gate", "update gate", "new memory gate"),
+    CUDNN_RNN_RELU: ("only gate",),
+    CUDNN_RNN_TANH: ("only gate",),
+}
+DIRECTIONS = (CUDNN_RNN_UNIDIRECTION, CUDNN_RNN_BIDIRECTION)
+INPUT_MODES = (CUDNN_INPUT_LINEAR_MODE, CUDNN_INPUT_SKIP_MODE, CUDNN_INPUT_AUTO_MODE)
+# Of tensors and variables: with bfloat16 in TensorFlow 2, without in TensorFlow 1.
+DTYPES = tuple(
+    dtype
+    for dtype in (tf.float16, tf.float32, tf.float64, tf.bfloat16)
+    if dtype in allowed_dtypes("CudnnRNN", "T")
+)
+DTYPE_NAMES = "%s or %s" % (", ".join(dtype.name for dtype in DTYPES[:-1]), DTYPES[-1].name)
+
+INT32_MAX = 2**31 - 1
+
+_FIELDS = [
+    "rnn_mode",
+    "num_layers",
+    "num_units",
+    "input_size",
+    "input_mode",
+    "direction",
+    "dtype",
+    "dropout",
+    "seed",
+    "seed2",
+    "num_proj",  # 0 for no projection
+]
+
+# One tensor of the canonical form: the place in words, and the shape as a list of int.
+CanonicalEntry = collections.namedtuple("CanonicalEntry", ["place", "shape"])
+
+
+class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
+    """The description of one RNN. Make it with `RnnConfig.checked`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def checked(
+        cls,
+        rnn_mode,
+        num_layers,
+        num_units,
+        input_size,
+        input_mode,
+        direction,
+        dtype,
+        dropout,
+        seed,
+        num_proj=None,
+        seed2=None,
+    ):
+        """Returns a config of valid values; raises `ValueError` or `TypeError` for others.
+
+        `seed` is an int or None. As for TensorFlow's own random ops, the pair (seed, seed2) derives
+        from it and from `tf.set_random_seed`; (0, 0), which lets the op choose, comes out if
+        neither is set. With an int for `seed2` both go to the op as they are. `num_proj` is an int,
+        None or 0 for no projection.
+        """
+        config = cls(
+            rnn_mode=checked_choice("rnn_mode", rnn_mode, tuple(GATES)),
+            num_layers=checked_size("num_layers", num_layers),
+            num_units=checked_size("num_units", num_units),
+            input_size=checked_size("input_size", input_size),
+            input_mode=checked_choice("input_mode", input_mode, INPUT_MODES),
+            direction=checked_choice("direction", direction, DIRECTIONS),
+            dtype=checked_dtype(dtype),
+            dropout=checked_dropout(dropout),
+            seed=0,
+            seed2=0,
+            num_proj=checked_projection(rnn_mode, num_units, num_proj),
+        )
+        if config.input_mode == CUDNN_INPUT_SKIP_MODE and config.input_size != config.num_units:
+            raise ValueError(
+                "input_mode='skip_input' needs input_size equal to num_units, because the first "
+                "layer adds its input to every gate as it is, but input_size is %d and num_units "
+                "is %d. Use input_mode='linear_input'." % (config.input_size, config.num_units)
+            )
+        seed, seed2 = op_seeds(seed, seed2)
+        return config._replace(seed=seed, seed2=seed2)
+
+    @property
+    def num_directions(self):
+        return 2 if self.direction == CUDNN_RNN_BIDIRECTION else 1
+
+    @property
+    def gates(self):
+        return GATES[self.rnn_mode]
+
+    @property
+    def has_cell_state(self):
+        return self.rnn_mode == CUDNN_LSTM
+
+    @property
+    def skips_input_projection(self):
+        """Whether the first layer has no input weights W."""
+        return self.input_mode == CUDNN_INPUT_SKIP_MODE or (
+            self.input_mode == CUDNN_INPUT_AUTO_MODE and self.input_size == self.num_units
+        )
+
+    @property
+    def output_units(self):
+        """The width of the output h of one direction."""
+        return self.num_proj or self.num_units
+
+    @property
+    def num_canonical_biases(self):
+        """How many biases the canonical form has."""
+        return self.num_layers * self.num_directions * 2 * len(self.gates)
+
+    @property
+    def num_canonical_weights(self):
+        """How many weights the canonical form has: as many, and the projections."""
+        num_projections = self.num_layers * self.num_directions if self.num_proj else 0
+        return self.num_canonical_biases + num_projections
+
+    def input_weights_width(self, layer):
+        """The width of the input weights W of `layer`; 0 where it has none."""
+        if layer > 0:
+            return self.num_directions * self.output_units
+        return 0 if self.skips_input_projection else self.input_size
+
+    def canonical_weights(self):
+        """Returns a `CanonicalEntry` for every weight, in order."""
+        entries = []
+        for layer, place in self._layers_and_directions():
+            widths = (("input", self.input_weights_width(layer)), ("recurrent", self.output_units))
+            for source, width in widths:
+                for gate in self.gates:
+                    name = "%s, %s, %s weights" % (place, gate, source)
+                    entries.append(CanonicalEntry(name, [self.num_units, width]))
+            if self.num_proj:
+                shape = [self.num_proj, self.num_units]
+                entries.append(CanonicalEntry("%s, projection" % place, shape))
+        return entries
+
+    def canonical_biases(self):
+        """Returns a `CanonicalEntry` for every bias, in order."""
+        return [
+            CanonicalEntry("%s, %s, %s bias" % (place, gate, source), [self.num_units])
+            for _, place in self._layers_and_directions()
+            for source in ("input", "recurrent")
+            for gate in self.gates
+        ]
+
+    def params_size(self):
+        """Returns the number of elements of the dense opaque buffer, an int of any size."""
+        widths_of_input_weights = self.input_weights_width(0) + (
+            (self.num_layers - 1) * self.input_weights_width(1)
+        )
+        columns = widths_of_input_weights + self.num_layers * (self.output_units + 2)  # R, bW, bR
+        projections = self.num_layers * self.num_units * self.num_proj
+        return self.num_directions * (len(self.gates) * self.num_units * columns + projections)
+
+    def _layers_and_directions(self):
+        """Returns a list of (layer, both in words)."""
+        return [
+            (layer, "layer %d, %s" % (layer, direction))
+            for layer in range(self.num_layers)
+            for direction in ("forward", "backward")[: self.num_directions]
+        ]
+
+
+def op_seeds(seed, seed2=None):
+    """Returns the attributes (seed, seed2) of an op; see `RnnConfig.checked`."""
+    seed = _checked_seed("seed", seed)
+    seed2 = _checked_seed("seed2", seed2)
+    if seed2 is None:
+        seed, seed2 = tf.random.get_seed(seed)
+    return seed or 0, seed2 or 0
+
+
+def checked_projection(rnn_mode, num_units, num_proj):
+    """Returns `num_proj` as an int, 0 for None; raises `ValueError` where there can be none."""
+    if num_proj is None or (_is_integer(num_proj) and num_proj == 0):
+        return 0
+    num_proj = checked_size("num_proj", num_proj)
+    if rnn_mode != CUDNN_LSTM:
+        raise ValueError(
+            "num_proj must be None or 0 with rnn_mode %r, but is %d: only an LSTM has a projection."
+            % (rnn_mode, num_proj)
+        )
+    if not has_projection():
+        raise ValueError(
+            "num_proj is %d, but the ops of TensorFlow %s have no projection: use num_proj=None, "
+            "or TensorFlow 1.15 or newer." % (num_proj, tf.__version__)
+        )
+    if num_units is not None and num_proj >= num_units:
+        raise ValueError("num_proj must be below num_units, %d, but is %d." % (num_units, num_proj))
+    return num_proj
+
+
+def checked_dtype(dtype, name="dtype"):
+    """Returns `dtype`, the argument of that name, as one of `DTYPES`; else raises `ValueError`."""
+    try:
+        checked = tf.as_dtype(dtype).base_dtype
+    except TypeError:
+        checked = None
+    if checked not in DTYPES:
+        raise ValueError(
+            "%s must be %s, but is %r.%s" % (name, DTYPE_NAMES, dtype, dtype_hint(checked))
+        )
+    return checked
+
+
+def dtype_hint(dtype):
+    """Returns a sentence to end an error about this dtype with, or nothing."""
+    if dtype == tf.bfloat16:
+        return " The ops of TensorFlow %s have no bfloat16; those of 2.15 have." % tf.__version__
+    return ""
+
+
+def checked_size(name, value):
+    """Returns a size, such as `num_units`, as an int.
+
+    Args:
+      name: of the argument.
+      value: an integer, or a scalar integer tensor whose value follows from static shapes.
+
+    Raises:
+      TypeError: no integer, or a tensor that is known only when the graph is run.
+      ValueError: below 1 or above 2**31 - 1.
+    """
+    if isinstance(value, bool):
+        raise TypeError("%s must be a positive integer, but is the bool %r." % (name, value))
+    if tf.is_tensor(value):
+        value = _value_of_tensor(name, value)
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            "%s must be a positive integer, but is %r of type %s."
+            % (name, value, type(value).__name__)
+        ) from None
+    if not 1 <= size <= INT32_MAX:
+        raise ValueError("%s must be between 1 and %d, but is %d." % (name, INT32_MAX, size))
+    return size
+
+
+def _value_of_tensor(name, tensor):
+    """Returns the int that a scalar tensor always has, for the sizes of an RNN."""
+    if tensor.shape.rank not in (0, None):
+        # TensorFlow's words for it, which programs look for.
+        raise ValueError(
+            "%s must be a positive integer, but is %s: Shape must be rank 0 but is rank %d."
+            % (name, tensor, tensor.shape.rank)
+        )
+    value = static_size(tensor) if tensor.dtype.is_integer else None
+    if value is None:
+        raise TypeError(
+            "%s must be a positive integer that is known when the graph is made, but is %s. Pass "
+            "an int, or give the tensor whose tf.shape() this is a static size with set_shape."
+            % (name, tensor)
+        )
+    return value
+
+
+def _is_integer(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def checked_choice(name, value, choices):
+    """Returns `value`; raises `ValueError` unless it is one of the strings `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(
+            "%s must be one of %s, but is %r." % (name, ", ".join(map(repr, choices)), value)
+        )
+    return value
+
+
+def checked_dropout(dropout):
+    """Returns the dropout as a float; raises unless it is a number from 0 to 1."""
+    if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real):
+        raise TypeError(
+            "dropout must be a number between 0 and 1, the share of inputs to drop, but is %r of "
+            "type %s." % (dropout, type(dropout).__name__)
+        )
+    if not 0.0 <= dropout <= 1.0:  # also catches NaN
+        raise ValueError(
+            "dropout must be between 0 and 1 (the share of inputs to drop, not to keep), but is %r."
+            % (dropout,)
+        )
+    return float(dropout)
+
+
+def _checked_seed(name, seed):
+    if seed is None:
+        return None
+    if not _is_integer(seed):
+        raise TypeError(
+            "%s must be an integer or None, but is %r of type %s."
+            % (name, seed, type(seed).__name__)
+        )
+    return int(seed)

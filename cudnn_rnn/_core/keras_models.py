@@ -1,0 +1,81 @@
+"""Refuses this package's layers and cells inside Keras models.
+
+Keras finds the variables of a model through its own classes. A layer of this package is none of
+these, so a Keras model would compute with it, but leave its variables out of training and saving,
+without a word. Nothing here imports Keras: whoever builds a Keras model has done so.
+
+TensorFlow 1 has Keras layers in place of the base classes that call this module. They need none of
+it.
+"""
+
+import sys
+
+from cudnn_rnn._compat import tf
+
+_IMPORTED_AS = frozenset(["keras", "tf_keras", "tensorflow.python.keras"])
+_PACKAGES = ("keras", "tf_keras", "tensorflow")
+# Base classes of TensorFlow 1 that are built on Keras: with them variables come from variable
+# scopes and are found in collections.
+_LEGACY_MODULES = ("legacy_tf_layers", "legacy_cells", "legacy_rnn")
+# Methods of a Keras model that run the computation it trains. AutoGraph adds the prefix.
+_METHODS = frozenset(
+    prefix + name
+    for prefix in ("", "tf__")
+    for name in ("__call__", "call", "train_step", "test_step", "predict_step")
+)
+
+
+def refuse_inside(layer, arguments=()):
+    """Raises `TypeError` if a call of a layer is part of a Keras model.
+
+    Args:
+      layer: the layer or cell that is called.
+      arguments: of the call, nested.
+    """
+    if any(_is_symbolic(value) for value in tf.nest.flatten(arguments)):
+        refuse(layer, "it got a symbolic tensor of Keras")
+    if not _IMPORTED_AS.isdisjoint(sys.modules):
+        owner = _running_keras_layer()
+        if owner is not None:
+            refuse(layer, "%s called it" % type(owner).__name__)
+
+
+def refuse(layer, reason):
+    """Raises the `TypeError` that says what to do instead; `reason` is what was found."""
+    raise TypeError(
+        "%s is no Keras layer and cannot be part of a Keras model (%s): Keras would neither train "
+        "nor save its variables. Call it outside of Keras, train its trainable_variables with "
+        "tf.GradientTape or a graph's optimizer, and save it with tf.train.Checkpoint or "
+        "tf.compat.v1.train.Saver. In a Keras model, use keras.layers.LSTM or keras.layers.GRU, or "
+        "make the parameters a weight of a Keras layer, self.add_weight(shape=[size]), and pass it "
+        "to an op-level object such as cudnn_rnn.CudnnLSTM." % (type(layer).__name__, reason)
+    )
+
+
+def _is_symbolic(value):
+    return any(
+        base.__name__ == "KerasTensor" and _is_of_keras(base) for base in type(value).__mro__
+    )
+
+
+def _is_of_keras(keras_class):
+    module = keras_class.__module__
+    return module.split(".")[0] in _PACKAGES and "keras" in module
+
+
+def _running_keras_layer():
+    """Returns the Keras layer or model of which a method is running in this thread, or None."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name in _METHODS:
+            owner = frame.f_locals.get("self")
+            if _is_keras_layer(type(owner)):
+                return owner
+        frame = frame.f_back
+    return None
+
+
+def _is_keras_layer(owner_class):
+    bases = [base for base in owner_class.__mro__ if _is_of_keras(base)]
+    is_legacy = any(name in base.__module__ for base in bases for name in _LEGACY_MODULES)
+    return not is_legacy and any(base.__name__ == "Layer" for base in bases)

@@ -1,0 +1,130 @@
+"""`Layer`, the base class of the layers, in every TensorFlow.
+
+In TensorFlow 1 it is its own `tf.layers.Layer`. TensorFlow 2 has that one only with Keras 2, so
+there this module brings a small one with the same names, scopes and attributes.
+"""
+
+import contextlib
+
+from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
+from cudnn_rnn._core import keras_models
+from cudnn_rnn._core.arguments import variable_name
+from cudnn_rnn._core.layer_record import LayerRecord, snake_case
+
+
+class _BareLayer(LayerRecord):
+    """A layer: makes its variables once, in `build`, and computes, in `call`, as often as called.
+
+    The variables are in a variable scope named after the layer, that follows the scope in which
+    `build` or the layer is first called: names, sharing (`reuse`) and custom getters.
+    """
+
+    def __init__(self, trainable=True, name=None, dtype=None):
+        super().__init__(name=None)  # tf.Module takes no name that has a slash.
+        self.trainable = trainable
+        self.built = False
+        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
+        class_name = snake_case(type(self).__name__)
+        self._name = name if isinstance(name, str) else class_name
+        # The name of the scope, before it is made unique.
+        self._base_name = getattr(name, "name", name) or class_name
+        self._scope = None
+        self._trainable_weights = []
+        self._non_trainable_weights = []
+
+    def __setattr__(self, name, value):
+        # Past tf.Module, which would make attributes parts of an object-based checkpoint.
+        object.__setattr__(self, name, value)
+
+    def build(self, input_shape):
+        """Makes the variables for inputs of this static shape."""
+        self.built = True
+
+    def call(self, inputs, *arguments, **named):
+        """Computes the outputs."""
+        raise NotImplementedError("%s does not define call" % type(self).__name__)
+
+    @without_autograph
+    def __call__(self, inputs, *arguments, **named):
+        """Calls `call`, after `build` if this is the first call.
+
+        Args:
+          inputs: the tensor whose static shape `build` gets.
+          *arguments: what else `call` takes.
+          **named: likewise; and `scope`, a variable scope or its name, by default the layer's own
+            name, which counts if the layer has not been built.
+
+        Returns:
+          What `call` returns.
+
+        Raises:
+          TypeError: the call is part of a Keras model; see `_core/keras_models.py`.
+        """
+        keras_models.refuse_inside(self, (inputs, arguments, named))
+        self._set_scope(named.pop("scope", None))
+        with self._enter_scope():
+            if not self.built:
+                self.build(tf.convert_to_tensor(inputs).shape)
+            outputs = self.call(inputs, *arguments, **named)
+            self._remember_call(inputs, outputs)
+            return outputs
+
+    def _set_scope(self, scope=None):
+        if self._scope is None:
+            with tf.variable_scope(scope, default_name=self._base_name) as entered:
+                self._scope = entered
+
+    @contextlib.contextmanager
+    def _enter_scope(self):
+        reuse = True if self.built else None
+        with tf.variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as entered:
+            with tf.name_scope(entered.original_name_scope):
+                yield
+
+    @property
+    def name(self):
+        """Name of the layer."""
+        return self._name
+
+    @property
+    def scope_name(self):
+        """Name of the variable scope; `ValueError` before the layer is built."""
+        if self._scope is None:
+            raise ValueError("%s has no scope_name before it is built." % self.name)
+        return self._scope.name
+
+    @property
+    def dtype(self):
+        """Name of the variables' dtype."""
+        return self._dtype
+
+    trainable_weights = property(
+        lambda self: list(self._trainable_weights) if self.trainable else [],
+        doc="The variables that are trained.",
+    )
+    trainable_variables = trainable_weights
+    non_trainable_weights = property(
+        lambda self: (
+            list(self._non_trainable_weights)
+            + ([] if self.trainable else list(self._trainable_weights))
+        ),
+        doc="The variables that are not trained.",
+    )
+    non_trainable_variables = non_trainable_weights
+    weights = property(
+        lambda self: self.trainable_weights + self.non_trainable_weights, doc="All variables."
+    )
+    variables = weights
+
+    def _trackable_children(self, save_type="checkpoint", **named):
+        """A SavedModel has the variables as they are; a checkpoint what the layer tracks."""
+        if save_type == "savedmodel":
+            return {variable_name(variable).split("/")[-1]: variable for variable in self.weights}
+        return super()._trackable_children(save_type, **named)
+
+
+if IS_TENSORFLOW_1:
+    Layer = tf.layers.Layer
+else:
+    Layer = _BareLayer
+    Layer.__name__ = Layer.__qualname__ = "Layer"

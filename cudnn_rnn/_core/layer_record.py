@@ -1,0 +1,297 @@
+"""`LayerRecord`: what a layer of TensorFlow 1 remembers of its calls, for TensorFlows without it.
+
+The cells of `cells/base.py` get from here the methods and properties that a cell had as a layer:
+losses, updates, inputs and outputs of its calls, copies.
+"""
+
+import copy
+import re
+
+import numpy as np
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import keras_models
+from cudnn_rnn._core.arguments import shape_text
+
+
+def snake_case(name):
+    """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
+    words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
+    return "_".join(words).lower()
+
+
+class LayerRecord(tf.Module):
+    """Base of layers that remember losses, updates, and what they were called with.
+
+    A subclass has `variables` and `_scope` (a variable scope or None), calls `_remember_call` after
+    each call and `_remember_regularization` around making variables. Nothing of a `tf.function` is
+    remembered: nobody outside could use its tensors, and its graph must not live as long as the
+    layer.
+    """
+
+    def __init__(self, name):
+        super().__init__(name=name)
+        # Past tf.Module, which would add these to the names in an object-based checkpoint.
+        self.__dict__["_calls"] = []  # (inputs, outputs), lists of tensors
+        self.__dict__["_added_losses"] = []  # (tensor, inputs that it depends on, or None)
+        self.__dict__["_added_updates"] = []  # (operation, likewise)
+        self.__dict__["_graph"] = None
+
+    @property
+    def _keras_history(self):
+        # keras.Sequential looks for this attribute of all that it is given.
+        keras_models.refuse(self, "keras.Sequential got it")
+
+    def _cells(self):
+        """Layers inside this one, whose losses, updates and variables count as its own."""
+        return []
+
+    # --- Losses and updates ---
+
+    activity_regularizer = None
+
+    @property
+    def losses(self):
+        """Losses of the regularizers of its variables, and those of `add_loss`."""
+        return self._all_added("_added_losses")
+
+    @property
+    def updates(self):
+        """The operations given to `add_update`."""
+        return self._all_added("_added_updates")
+
+    def add_loss(self, losses, inputs=None):
+        """Adds loss tensors to `losses` and to `tf.GraphKeys.REGULARIZATION_LOSSES`.
+
+        Args:
+          losses: a tensor, or a list of them.
+          inputs: the tensors that they depend on, None if on none: see `get_losses_for`.
+        """
+        _refuse_when_eager("add_loss")
+        added = _as_list(losses)
+        self._added_losses.extend((loss, _key(inputs)) for loss in added)
+        _add_to_collection(tf.GraphKeys.REGULARIZATION_LOSSES, added)
+
+    def add_update(self, updates, inputs=None):
+        """Adds operations to `updates` and to `tf.GraphKeys.UPDATE_OPS`; see `add_loss`."""
+        _refuse_when_eager("add_update")
+        added = _as_list(updates)
+        self._added_updates.extend((update, _key(inputs)) for update in added)
+        _add_to_collection(tf.GraphKeys.UPDATE_OPS, added)
+
+    def get_losses_for(self, inputs):
+        """Returns the losses that were added with these inputs, or with None."""
+        return [loss for loss, key in self._all_pairs("_added_losses") if key == _key(inputs)]
+
+    def get_updates_for(self, inputs):
+        """Returns the updates that were added with these inputs, or with None."""
+        return [update for update, key in self._all_pairs("_added_updates") if key == _key(inputs)]
+
+    def _all_pairs(self, attribute):
+        pairs = list(getattr(self, attribute))
+        for cell in self._cells():
+            added = getattr(cell, "_all_pairs", None)
+            pairs.extend(added(attribute) if added else [])
+        return pairs
+
+    def _all_added(self, attribute):
+        return [added for added, _ in self._all_pairs(attribute)]
+
+    def _remember_regularization(self, make_variable):
+        """Calls a function that makes a variable; what its regularizer adds is a loss."""
+        if _makes_short_lived_tensors():
+            return make_variable()
+        collected = tf.get_collection_ref(tf.GraphKeys.REGULARIZATION_LOSSES)
+        num_before = len(collected)
+        variable = make_variable()
+        self._added_losses.extend((loss, None) for loss in collected[num_before:])
+        return variable
+
+    # --- Calls ---
+
+    def _remember_call(self, inputs, outputs):
+        if _makes_short_lived_tensors():
+            return
+        if self._graph is None:
+            self.__dict__["_graph"] = tf.get_default_graph()
+        self._calls.append((tf.nest.flatten(inputs), tf.nest.flatten(outputs)))
+
+    @property
+    def graph(self):
+        """The graph of the first call outside of functions; None before it."""
+        _refuse_when_eager("graph")
+        return self._graph
+
+    def get_input_at(self, node_index):
+        """Returns the input of the call of that number, a tensor (a list if there are several)."""
+        return _single(self._call_at(node_index, "input")[0])
+
+    def get_output_at(self, node_index):
+        """Returns the list of a call's output and new states, a tensor if it is one only."""
+        return _single(self._call_at(node_index, "output")[1])
+
+    def get_input_shape_at(self, node_index):
+        """Returns the static shape of a call's input, a tuple (a list if there are several)."""
+        return _single(_shapes(self._call_at(node_index, "input shape")[0]))
+
+    def get_output_shape_at(self, node_index):
+        """Returns the static shapes of a call's outputs, tuples in a list."""
+        return _single(_shapes(self._call_at(node_index, "output shape")[1]))
+
+    @property
+    def input(self):
+        """The input of the only call; `AttributeError` if there was none, or more."""
+        return _single(self._only_call("input")[0])
+
+    @property
+    def output(self):
+        """The list of output and new states of the only call; see `input`."""
+        return _single(self._only_call("output")[1])
+
+    @property
+    def input_shape(self):
+        """The static shape of the input, a tuple, if it is the same in all calls."""
+        return self._only_shape("input", 0)
+
+    @property
+    def output_shape(self):
+        """The static shapes of the outputs, if they are the same in all calls."""
+        return self._only_shape("output", 1)
+
+    def _call_at(self, index, what):
+        _refuse_when_eager(what)
+        if not self._calls:
+            raise RuntimeError("%s has no %s before it is first called" % (self.name, what))
+        if not -len(self._calls) <= index < len(self._calls):
+            raise ValueError(
+                "%s has no %s of call %d: there were %d calls"
+                % (self.name, what, index, len(self._calls))
+            )
+        return self._calls[index]
+
+    def _only_call(self, what):
+        _refuse_when_eager(what)
+        if len(self._calls) != 1:
+            raise AttributeError(
+                "%s was called %d times, so it has no single %s; get_%s_at(0) is that of the first"
+                % (self.name, len(self._calls), what, what)
+            )
+        return self._calls[0]
+
+    def _only_shape(self, what, place):
+        _refuse_when_eager(what + "_shape")
+        shapes = [_shapes(call[place]) for call in self._calls]
+        if not shapes or any(shape != shapes[0] for shape in shapes):
+            raise AttributeError(
+                "%s was called with %s, so it has no single %s_shape"
+                % (self.name, "different shapes" if shapes else "nothing yet", what)
+            )
+        return _single(shapes[0])
+
+    # --- The rest of a layer ---
+
+    def apply(self, inputs, *arguments, **named):
+        """The same as calling it."""
+        return self(inputs, *arguments, **named)
+
+    def count_params(self):
+        """Returns how many numbers its variables have; `ValueError` before they are made."""
+        if not self.built:
+            raise ValueError("%s has no variables to count before it is built" % self.name)
+        return sum(variable.shape.num_elements() for variable in self.variables)
+
+    def get_weights(self):
+        """Returns the values of `weights`, a list of arrays.
+
+        Raises:
+          RuntimeError: in a graph without a default session.
+        """
+        if tf.executing_eagerly():
+            return [variable.numpy() for variable in self.weights]
+        return self._default_session("get_weights").run(self.weights)
+
+    def set_weights(self, weights):
+        """Gives the variables these values.
+
+        Args:
+          weights: arrays, one for each of `weights`, of the same shapes.
+
+        Raises:
+          ValueError: the number of arrays, or a shape, is another.
+          RuntimeError: in a graph without a default session.
+        """
+        values = [np.asarray(value) for value in weights]
+        if len(values) != len(self.weights):
+            raise ValueError(
+                "weights must be %d arrays, one for each variable of %s, but are %d."
+                % (len(self.weights), self.name, len(values))
+            )
+        for variable, value in zip(self.weights, values):
+            if not variable.shape.is_compatible_with(value.shape):
+                raise ValueError(
+                    "weights: the array for the variable %s must have shape %s, but has %s."
+                    % (variable.name, shape_text(variable.shape), shape_text(value.shape))
+                )
+        if tf.executing_eagerly():
+            for variable, value in zip(self.weights, values):
+                variable.assign(value)
+            return
+        session = self._default_session("set_weights")
+        for variable, value in zip(self.weights, values):
+            variable.load(value, session)
+
+    def _default_session(self, what):
+        session = tf.get_default_session()
+        if session is None:
+            raise RuntimeError(
+                "%s of %s reads or writes variables of a graph, which needs a default session: "
+                "call it in `with session.as_default():`." % (what, self.name)
+            )
+        return session
+
+    def __deepcopy__(self, memo):
+        """A copy with settings of its own, but the same variables if there are any yet."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        shared = list(self.variables) + [self._scope, self._graph]
+        memo.update((id(value), value) for value in shared if value is not None)
+        memo[id(self._calls)] = []
+        for name in ("_added_losses", "_added_updates"):
+            memo[id(getattr(self, name))] = list(getattr(self, name))
+        for name, value in vars(self).items():
+            copied.__dict__[name] = copy.deepcopy(value, memo)
+        return copied
+
+
+def _makes_short_lived_tensors():
+    """Whether tensors made now are values, or belong to a function's graph."""
+    return tf.executing_eagerly() or tf.get_default_graph().building_function
+
+
+def _refuse_when_eager(what):
+    if tf.executing_eagerly():
+        raise RuntimeError("%s is of graphs only, but TensorFlow executes eagerly" % what)
+
+
+def _add_to_collection(name, values):
+    collected = tf.get_collection_ref(name)
+    collected.extend(value for value in values if not any(value is old for old in collected))
+
+
+def _as_list(values):
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _key(inputs):
+    """Returns what tells inputs apart, None for None."""
+    return None if inputs is None else tuple(id(tensor) for tensor in tf.nest.flatten(inputs))
+
+
+def _single(values):
+    return values[0] if len(values) == 1 else values
+
+
+def _shapes(tensors):
+    return [
+        None if tensor.shape.rank is None else tuple(tensor.shape.as_list()) for tensor in tensors
+    ]

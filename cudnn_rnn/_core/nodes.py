@@ -1,0 +1,236 @@
+"""One function per op, and the gradients of the conversions of parameters.
+
+The ops are TensorFlow's own; this project's library gives them kernels. The functions here take
+checked arguments (see `op_level.py` for the checks) and build one node each. So names of nodes,
+and with them the checkpoint keys of early releases, come out as they always did.
+
+Each op has several versions. The first one is made wherever it can do what is asked, so that graphs
+run where later ones do not exist; sequence lengths, batch-major tensors and a projection need a
+later one.
+"""
+
+import contextlib
+import os
+
+from cudnn_rnn._compat import (
+    gen_cudnn_rnn_ops,
+    kernel_label,
+    projection_of,
+    register_gradient,
+    registered_gradient,
+    tf,
+)
+from cudnn_rnn._native import gpu_kernels
+
+_ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
+
+# The environment variable of TensorFlow 1.10 to 1.15 that chooses CudnnRNNV2, if it is "1": on a
+# GPU, TensorFlow's own kernel for that tries cuDNN's algorithms and takes the fastest.
+_USE_V2_VARIABLE = "TF_CUDNN_RNN_USE_V2"
+
+
+def _is_operation(source):
+    return hasattr(source, "get_attr")
+
+
+def _attributes_of(source):
+    """Returns the attributes that all ops share, from a config or from an operation."""
+    if _is_operation(source):
+        return {name: source.get_attr(name) for name in _ATTRIBUTES}
+    return {name: getattr(source, name) for name in _ATTRIBUTES}
+
+
+def _sizes_of(source):
+    """Returns the sizes that all parameter ops take, from a config or from such an op."""
+    names = ("num_layers", "num_units", "input_size")
+    if _is_operation(source):
+        return dict(zip(names, source.inputs))
+    return {name: getattr(source, name) for name in names}
+
+
+def _projection_of(source):
+    """Returns num_proj of a config or an operation."""
+    return projection_of(source) if _is_operation(source) else source.num_proj
+
+
+# Forward ops; the gradients of nodes with a kernel label are registered with this suffix.
+_FORWARD_OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
+_WITH_LABEL = "WithKernelLabel"
+_OPS = _FORWARD_OPS + (
+    "CudnnRNNBackprop",
+    "CudnnRNNBackpropV2",
+    "CudnnRNNBackpropV3",
+    "CudnnRNNCanonicalToParams",
+    "CudnnRNNCanonicalToParamsV2",
+    "CudnnRNNParamsSize",
+    "CudnnRNNParamsToCanonical",
+    "CudnnRNNParamsToCanonicalV2",
+)
+
+
+def _labelled_kernels():
+    """Returns a context in which the ops made get this package's kernels."""
+    gradients = {op_type: op_type + _WITH_LABEL for op_type in _FORWARD_OPS}
+    return kernel_label(gpu_kernels.KERNEL_LABEL, _OPS, gradients)
+
+
+def _chosen_kernels():
+    """Returns a context in which new ops get the kernels that `_native/gpu_kernels.py` says."""
+    return _labelled_kernels() if gpu_kernels.labels_nodes() else contextlib.nullcontext()
+
+
+def rnn(
+    config,
+    input_data,
+    input_h,
+    input_c,
+    params,
+    is_training,
+    sequence_lengths=None,
+    time_major=True,
+    name=None,
+):
+    """Runs the RNN: op `CudnnRNN`, or `CudnnRNNV3` where only that can do it.
+
+    Args:
+      config: an `RnnConfig`, or anything else with rnn_mode, input_mode, direction, dropout, seed,
+        seed2 and num_proj.
+      input_data: `[time, batch, input_size]`.
+      input_h: `[num_layers * num_directions, batch, num_units]`; with a projection `num_proj` wide.
+      input_c: `[num_layers * num_directions, batch, num_units]` for an LSTM, else an empty vector.
+      params: `[params_size]`, the opaque buffer.
+      is_training: a Python bool.
+      sequence_lengths: `[batch]`, int32, each from 0 to `time`; None if all have all the steps.
+      time_major: if False, the first two dimensions of `input_data`, the states and the results are
+        the other way round.
+      name: of the node, None for the default.
+
+    Returns:
+      `(output, output_h, output_c)`: `[time, batch, num_directions * num_units]` (`num_proj` with a
+      projection), and the shapes of the states. Without an LSTM `output_c` means nothing.
+    """
+    arguments = dict(
+        input=input_data,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        is_training=is_training,
+        name=name,
+        **_attributes_of(config),
+    )
+    needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
+    # TensorFlow 1.14 has no such attribute, later versions have 0 as its default.
+    projection = {"num_proj": config.num_proj} if config.num_proj else {}
+    with _chosen_kernels():
+        if needs_v3:
+            if sequence_lengths is None:
+                sequence_lengths = _all_steps(input_data, time_major)
+            results = gen_cudnn_rnn_ops.cudnn_rnnv3(
+                sequence_lengths=sequence_lengths,
+                time_major=time_major,
+                **projection,
+                **arguments,
+            )
+        elif os.environ.get(_USE_V2_VARIABLE) == "1":
+            results = gen_cudnn_rnn_ops.cudnn_rnnv2(**arguments)
+        else:
+            results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
+    return tuple(results)[:3]
+
+
+def _all_steps(input_data, time_major):
+    """Returns sequence lengths, `[batch]`, that leave out no step."""
+    shape = tf.shape(input_data)
+    time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
+    return tf.fill([batch], time)
+
+
+def params_to_canonical(source, params, num_weights, num_biases=None, name=None):
+    """Takes the opaque buffer apart: op `CudnnRNNParamsToCanonical`, with a projection its V2.
+
+    Args:
+      source: an `RnnConfig` or the like, or an operation that has its sizes as inputs and the rest
+        as attributes.
+      params: `[params_size]`, the opaque buffer.
+      num_weights: how many weights.
+      num_biases: how many biases, if not as many; only with a projection can they differ.
+      name: of the node, None for the default.
+
+    Returns:
+      Two lists of tensors: weights, of every layer and direction `[num_units, width]` for every
+      gate, twice, and the projection `[num_proj, num_units]` if there is one; biases `[num_units]`.
+    """
+    arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
+    num_proj = _projection_of(source)
+    with _chosen_kernels():
+        if num_proj:
+            weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical_v2(
+                num_params_weights=num_weights,
+                num_params_biases=num_weights if num_biases is None else num_biases,
+                num_proj=num_proj,
+                **arguments,
+            )
+        else:
+            weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
+                num_params=num_weights, **arguments
+            )
+    return list(weights), list(biases)
+
+
+def canonical_to_params(source, weights, biases, name=None):
+    """Puts the opaque buffer together: op `CudnnRNNCanonicalToParams` or its V2, the inverse.
+
+    The tensors may have any shape with the right number of elements, in row-major order.
+    """
+    arguments = dict(
+        _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
+    )
+    num_proj = _projection_of(source)
+    with _chosen_kernels():
+        if num_proj:
+            return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(
+                num_proj=num_proj, **arguments
+            )
+        return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(**arguments)
+
+
+# Both conversions only move numbers, so each is the other's transpose, and so its gradient.
+
+
+@register_gradient("CudnnRNNParamsToCanonical")
+@register_gradient("CudnnRNNParamsToCanonicalV2")
+def _params_to_canonical_gradient(op, *gradients):
+    gradients = [
+        tf.zeros_like(output) if gradient is None else gradient
+        for gradient, output in zip(gradients, op.outputs)
+    ]
+    num_weights = op.get_attr("num_params_weights" if op.type.endswith("V2") else "num_params")
+    params_gradient = canonical_to_params(op, gradients[:num_weights], gradients[num_weights:])
+    return [None, None, None, tf.reshape(params_gradient, tf.shape(op.inputs[3]))]
+
+
+@register_gradient("CudnnRNNCanonicalToParams")
+@register_gradient("CudnnRNNCanonicalToParamsV2")
+def _canonical_to_params_gradient(op, gradient):
+    if op.type.endswith("V2"):
+        counts = op.get_attr("num_params_weights"), op.get_attr("num_params_biases")
+    else:
+        counts = (op.get_attr("num_params"),)
+    weights, biases = params_to_canonical(op, gradient, *counts)
+    return [None, None, None] + [
+        tf.reshape(part, tf.shape(canonical))
+        for part, canonical in zip(weights + biases, op.inputs[3:])
+    ]
+
+
+def _register_gradient_with_label(forward_op):
+    """Of a forward node with the kernel label: TensorFlow's gradient, its node labelled as well."""
+
+    @register_gradient(forward_op + _WITH_LABEL)
+    def gradient_with_label(op, *gradients):
+        with _labelled_kernels():
+            return registered_gradient(forward_op)(op, *gradients)
+
+
+for _forward_op in _FORWARD_OPS:
+    _register_gradient_with_label(_forward_op)

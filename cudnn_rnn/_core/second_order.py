@@ -1,0 +1,242 @@
+"""Gradients of the gradient ops, such as a gradient penalty needs them.
+
+`CudnnRNNBackprop` computes, from the model's inputs z = (input, input_h, input_c, params) and from
+gradients g in its outputs, J(z)^T g with J the Jacobian of the model. There is no kernel for what
+differentiates that. So here the model is computed anew with TensorFlow's own ops, one step after
+the other, and those are differentiated, twice. That is right for every mode, direction, number of
+layers, for sequence lengths and projections, and takes as many nodes as there are steps: the number
+of steps has to be known when the graph is made.
+"""
+
+from cudnn_rnn._compat import projection_of, register_gradient, tf
+from cudnn_rnn._core import canonical
+from cudnn_rnn._core.config import (
+    CUDNN_GRU,
+    CUDNN_LSTM,
+    CUDNN_RNN_BIDIRECTION,
+    CUDNN_RNN_TANH,
+    RnnConfig,
+)
+
+_NUM_MODEL_INPUTS = 4  # input, input_h, input_c, params
+
+
+@register_gradient("CudnnRNNBackprop")
+@register_gradient("CudnnRNNBackpropV2")
+@register_gradient("CudnnRNNBackpropV3")
+def _gradient_of_backprop(op, *gradients):
+    inputs = list(op.inputs)
+    has_lengths = op.type.endswith("V3")
+    lengths = inputs[_NUM_MODEL_INPUTS] if has_lengths else None
+    # After those of the model (and the lengths) come its three outputs, which z implies, and then
+    # the gradients in them.
+    first = _NUM_MODEL_INPUTS + (1 if has_lengths else 0) + 3
+    model = _Model(op, lengths)
+    places = [0, 1, 2, 3] if model.is_lstm else [0, 1, 3]
+    backprop_places = [first, first + 1] + ([first + 2] if model.is_lstm else [])
+    model_inputs = [inputs[place] for place in places]
+    backprops = [inputs[place] for place in backprop_places]
+    upstream = [
+        tf.zeros_like(inputs[place]) if gradients[place] is None else gradients[place]
+        for place in places
+    ]
+    with tf.GradientTape() as outer:
+        outer.watch(model_inputs + backprops)
+        with tf.GradientTape() as inner:
+            inner.watch(model_inputs)
+            outputs = model.run(*model_inputs)
+        first_order = inner.gradient(
+            outputs, model_inputs, backprops, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+    found = outer.gradient(first_order, model_inputs + backprops, upstream)
+    results = [None] * len(inputs)
+    for place, gradient in zip(places + backprop_places, found):
+        results[place] = gradient
+    return results
+
+
+class _Model:
+    """The model of a gradient op, from TensorFlow's own ops."""
+
+    def __init__(self, op, lengths):
+        """Reads the attributes and the static shapes; `LookupError` where there is no gradient."""
+        is_v3 = op.type.endswith("V3")
+        self._name = op.name if hasattr(op, "name") else op.type
+        self._lengths = lengths
+        self._time_major = op.get_attr("time_major") if is_v3 else True
+        direction = _text(op.get_attr("direction"))
+        rnn_mode = _text(op.get_attr("rnn_mode"))
+        self.is_lstm = rnn_mode == CUDNN_LSTM
+        steps, _, input_size = self._static_shape(op.inputs[0])
+        states, _, width = self._static_shape(op.inputs[1])
+        units = self._static_shape(op.inputs[2])[2] if self.is_lstm else width
+        for what, size in (
+            ("the number of steps", steps),
+            ("the size of the input", input_size),
+            ("num_layers", states),
+            ("num_units", units),
+        ):
+            if size is None:
+                self._refuse(
+                    "%s must be known when the graph is made, but is not: the shapes are %s, %s"
+                    % (what, op.inputs[0].shape, op.inputs[1].shape)
+                )
+        num_layers = states // (2 if direction == CUDNN_RNN_BIDIRECTION else 1)
+        if op.get_attr("dropout") > 0 and num_layers > 1:
+            self._refuse(
+                "with dropout %g, which of the inputs it dropped is not known. Make the model "
+                "without dropout" % op.get_attr("dropout")
+            )
+        dtype = op.inputs[0].dtype.base_dtype
+        # The 16-bit types are computed in float, as the kernels do.
+        self._dtype = dtype if dtype in (tf.float32, tf.float64) else tf.float32
+        self._outer_dtype = dtype
+        self._steps = steps
+        self._config = RnnConfig.checked(
+            rnn_mode,
+            num_layers,
+            units,
+            input_size,
+            _text(op.get_attr("input_mode")),
+            direction,
+            self._dtype,
+            dropout=0.0,
+            seed=0,
+            num_proj=projection_of(op),
+            seed2=0,
+        )
+
+    def _static_shape(self, tensor):
+        """Returns (first, batch, last) of a tensor of three axes, time-major; None if unknown."""
+        shape = tensor.shape
+        if shape.rank is None:
+            return None, None, None
+        sizes = shape.as_list()
+        return sizes if self._time_major else [sizes[1], sizes[0], sizes[2]]
+
+    def _refuse(self, reason):
+        raise LookupError(
+            "CudnnRNN has no second-order gradient here: %s. (The gradient op is %r; if a "
+            "first-order gradient will do, put tf.stop_gradient around it.)" % (reason, self._name)
+        )
+
+    def run(self, *tensors):
+        """Computes the outputs.
+
+        Args:
+          *tensors: input, input_h, (for an LSTM) input_c and params.
+
+        Returns:
+          A list of output, output_h and (for an LSTM) output_c, in the dtype of the op.
+        """
+        tensors = [tf.cast(tensor, self._dtype) for tensor in tensors]
+        *states, params = [self._swapped(tensor) for tensor in tensors[1:-1]] + [tensors[-1]]
+        outputs, states = self._run(self._swapped(tensors[0]), states, params)
+        results = [self._swapped(tensor) for tensor in [outputs] + states]
+        return [tf.cast(tensor, self._outer_dtype) for tensor in results]
+
+    def _swapped(self, tensor):
+        return tensor if self._time_major else tf.transpose(tensor, [1, 0, 2])
+
+    def _run(self, inputs, initial, params):
+        """Runs all layers on time-major tensors; returns (outputs, list of final states)."""
+        config = self._config
+        weights, biases = canonical.params_to_canonical(config, None, params)
+        parts = config.num_layers * config.num_directions
+        weights, biases = (
+            canonical.chunks(values, len(values) // parts) for values in (weights, biases)
+        )
+        valid = self._valid_steps(inputs)
+        if valid is not None:  # What is beyond a sequence's end may be anything, NaN too.
+            inputs = tf.where_v2(tf.stack(valid), inputs, tf.zeros_like(inputs))
+        steps = tf.unstack(inputs, self._steps)
+        final = []
+        for layer in range(config.num_layers):
+            of_directions = []
+            for direction in range(config.num_directions):
+                part = layer * config.num_directions + direction
+                cell = _Cell(config, weights[part], biases[part], layer)
+                state = tuple(values[part] for values in initial)
+                outputs, state = self._one_direction(cell, steps, valid, state, direction == 1)
+                of_directions.append(outputs)
+                final.append(state)
+            steps = [tf.concat(step, axis=1) for step in zip(*of_directions)]
+        batch = tf.shape(inputs)[1]
+        width = config.num_directions * config.output_units
+        outputs = tf.stack(steps) if steps else tf.zeros([0, batch, width], self._dtype)
+        return outputs, [tf.stack(values) for values in zip(*final)]
+
+    def _valid_steps(self, inputs):
+        """Returns for each step a bool tensor `[batch, 1]`: whether the sequence has that step."""
+        if self._lengths is None or not self._steps:
+            return None
+        lengths = tf.reshape(self._lengths, [-1, 1])
+        return [lengths > step for step in range(self._steps)]
+
+    def _one_direction(self, cell, steps, valid, state, backward):
+        outputs = [None] * len(steps)
+        order = range(len(steps))
+        for step in reversed(order) if backward else order:
+            new_state = cell(steps[step], state)
+            output = new_state[0]
+            if valid is not None:
+                new_state = tuple(
+                    tf.where_v2(valid[step], new, old) for new, old in zip(new_state, state)
+                )
+                output = tf.where_v2(valid[step], output, tf.zeros_like(output))
+            outputs[step], state = output, new_state
+        return outputs, state
+
+
+class _Cell:
+    """One layer and direction; the formulas are those of `op_level.py`."""
+
+    def __init__(self, config, weights, biases, layer):
+        num_gates = len(config.gates)
+        self._config = config
+        self._num_gates = num_gates
+        skips = layer == 0 and config.skips_input_projection
+        # [num_gates * num_units, width] and [num_gates * num_units, output_units]
+        self._input_weights = None if skips else tf.concat(weights[:num_gates], axis=0)
+        self._recurrent_weights = tf.concat(weights[num_gates : 2 * num_gates], axis=0)
+        self._projection = weights[-1] if config.num_proj else None
+        self._input_bias = tf.concat(biases[:num_gates], axis=0)
+        self._recurrent_bias = tf.concat(biases[num_gates:], axis=0)
+
+    def __call__(self, x, state):
+        """Returns the next state: (h,), or of an LSTM (h, c), each `[batch, width]`."""
+        from_input = (
+            tf.tile(x, [1, self._num_gates])
+            if self._input_weights is None
+            else tf.matmul(x, self._input_weights, transpose_b=True)
+        )
+        from_input = self._gates(from_input + self._input_bias)
+        recurrent = tf.matmul(state[0], self._recurrent_weights, transpose_b=True)
+        recurrent = self._gates(recurrent + self._recurrent_bias)
+        if self._config.rnn_mode == CUDNN_GRU:
+            return (self._gru(from_input, recurrent, state[0]),)
+        gates = [one + other for one, other in zip(from_input, recurrent)]
+        if self._config.rnn_mode == CUDNN_LSTM:
+            return self._lstm(gates, state[1])
+        is_tanh = self._config.rnn_mode == CUDNN_RNN_TANH
+        return (tf.tanh(gates[0]) if is_tanh else tf.nn.relu(gates[0]),)
+
+    def _gates(self, values):
+        return tf.split(values, self._num_gates, axis=1)
+
+    def _gru(self, from_input, recurrent, h):
+        reset, update = (tf.sigmoid(from_input[gate] + recurrent[gate]) for gate in range(2))
+        new_memory = tf.tanh(from_input[2] + reset * recurrent[2])
+        return (1 - update) * new_memory + update * h
+
+    def _lstm(self, gates, c):
+        input_gate, forget_gate, new_memory, output_gate = gates
+        c = tf.sigmoid(forget_gate) * c + tf.sigmoid(input_gate) * tf.tanh(new_memory)
+        h = tf.sigmoid(output_gate) * tf.tanh(c)
+        if self._projection is not None:
+            h = tf.matmul(h, self._projection, transpose_b=True)
+        return h, c
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value

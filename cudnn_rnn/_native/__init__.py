@@ -1,0 +1,1 @@
+"""The compiled library: finding it, loading it, and which kernels run on a GPU."""

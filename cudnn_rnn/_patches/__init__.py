@@ -1,0 +1,78 @@
+"""Everything in TensorFlow that this package wraps: the list `PATCHES`.
+
+`install`, called when the package is imported, wraps the functions; `uninstall` restores
+TensorFlow's. The environment variable CUDNN_RNN_PATCHES=off, read at import, leaves TensorFlow as
+it is. Without the patches, a Saver that holds a variable twice restores either value, checkpoint
+errors are TensorFlow's, and MetaGraphs whose collections name saveables cannot be imported.
+
+The wrappers only act if saveables or layers of this package take part. If a wrapper fails, the call
+goes on as without it, with a `RuntimeWarning`.
+"""
+
+import os
+
+from cudnn_rnn._compat import (
+    CheckpointRestoreCoordinator,
+    CheckpointRestorer,
+    meta_graph_module,
+    tf,
+)
+from cudnn_rnn._patches import meta_graphs, restores
+from cudnn_rnn._patches.hooks import Patch
+
+VARIABLE = "CUDNN_RNN_PATCHES"
+
+PATCHES = (
+    Patch(
+        tf.train.Saver,
+        "build",
+        restores.saver_build,
+        "leaves displaced saveables out and orders competing assignments of one variable",
+    ),
+    Patch(
+        tf.train.Saver,
+        "restore",
+        restores.saver_restore,
+        "checks keys, dtypes and shapes before anything is restored, and explains errors",
+    ),
+    Patch(
+        CheckpointRestorer,
+        "restore",
+        restores.objects_restore,
+        "the same checks for tf.train.Checkpoint: names of objects",
+    ),
+    Patch(
+        CheckpointRestoreCoordinator,
+        "restore_saveables",
+        restores.restore_saveables,
+        "the same checks for tf.train.Checkpoint: tensors",
+    ),
+    Patch(
+        meta_graph_module,
+        "import_scoped_meta_graph_with_return_elements",
+        meta_graphs.import_scoped,
+        "imports MetaGraphs whose collections name saveables of layers",
+    ),
+)
+
+
+def install():
+    """Wraps the functions in `PATCHES`, unless CUDNN_RNN_PATCHES is "off".
+
+    Raises:
+      ImportError: CUDNN_RNN_PATCHES is set to something else than "on" or "off".
+    """
+    value = os.environ.get(VARIABLE) or "on"
+    if value not in ("on", "off"):
+        raise ImportError(
+            "The environment variable %s is %r; expected on or off, or unset for on."
+            % (VARIABLE, value)
+        )
+    for patch in PATCHES:
+        patch.install() if value == "on" else patch.uninstall()
+
+
+def uninstall():
+    """Restores TensorFlow's own functions; see `Patch.uninstall`."""
+    for patch in PATCHES:
+        patch.uninstall()

@@ -1,0 +1,99 @@
+"""Wraps functions of TensorFlow, and takes the wrappers off again."""
+
+import functools
+import types
+import warnings
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn.checkpoints.restore_ops import SaverRefusal
+
+# The attribute of a wrapped function that holds its hook.
+_HOOK = "cudnn_rnn_hook"
+
+
+class Patch:
+    """One function of TensorFlow that this package wraps.
+
+    Attributes:
+      owner: class or module that has the function as an attribute.
+      name: of the attribute.
+      wrapper: function of the original function and of the arguments of a call.
+      purpose: str, for people.
+    """
+
+    def __init__(self, owner, name, wrapper, purpose):
+        self.owner = owner
+        self.name = name
+        self.wrapper = wrapper
+        self.purpose = purpose
+
+    def __str__(self):
+        return "%s.%s: %s" % (self.owner.__name__, self.name, self.purpose)
+
+    def install(self):
+        """Wraps the function; once, however often it is called.
+
+        If the package is imported again, the new wrapper replaces the old one, even if another
+        library has wrapped the function in the meantime.
+        """
+        original = getattr(self.owner, self.name)
+        hook = getattr(original, _HOOK, None)
+        if hook is None:
+            hook = types.SimpleNamespace(original=original, wrapper=None)
+            setattr(self.owner, self.name, _wrapped(hook))
+        hook.wrapper = self.wrapper
+
+    def uninstall(self):
+        """Restores TensorFlow's function.
+
+        If another library has wrapped the function in the meantime, its wrapper stays, and this
+        package's no longer does anything.
+        """
+        current = getattr(self.owner, self.name)
+        hook = getattr(current, _HOOK, None)
+        if hook is None:
+            return
+        hook.wrapper = None
+        if current is hook.wrapped:
+            setattr(self.owner, self.name, hook.original)
+
+
+def _wrapped(hook):
+    @functools.wraps(hook.original)
+    def wrapped(*arguments, **named):
+        if hook.wrapper is None:
+            return hook.original(*arguments, **named)
+        return hook.wrapper(hook.original, *arguments, **named)
+
+    setattr(wrapped, _HOOK, hook)
+    hook.wrapped = wrapped
+    return wrapped
+
+
+def guarded(step, *arguments, otherwise=None):
+    """Runs a step of a wrapper; a defect in it must not break the user's call.
+
+    Args:
+      step: function of this package.
+      *arguments: its arguments.
+      otherwise: returned, after a warning, if the step fails unexpectedly.
+
+    Returns:
+      What the step returns.
+
+    Raises:
+      SaverRefusal, tf.errors.OpError: from the step, which means to raise them.
+    """
+    try:
+        return step(*arguments)
+    except (SaverRefusal, tf.errors.OpError):
+        raise
+    except Exception as error:
+        warnings.warn(
+            "cudnn_rnn skips a check of its own, %s, which failed with %s: %s. TensorFlow goes on "
+            "as it does without cudnn_rnn. Please report this."
+            % (step.__name__.strip("_"), type(error).__name__, error),
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return otherwise

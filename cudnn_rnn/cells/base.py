@@ -1,0 +1,282 @@
+"""`RNNCell`, `MultiRNNCell` and `LSTMStateTuple`, in every TensorFlow.
+
+Where TensorFlow still has `tf.nn.rnn_cell` (1.15, and 2.x with Keras 2) these are TensorFlow's own,
+so that its wrappers and `isinstance` work. With Keras 3 TensorFlow has none of them any more, and
+this module brings small ones that `tf.compat.v1.nn.dynamic_rnn`, `bidirectional_dynamic_rnn` and
+`static_rnn` accept.
+"""
+
+import collections
+import contextlib
+import numbers
+
+from cudnn_rnn._compat import native_rnn_cell_module, tf
+from cudnn_rnn._core import keras_models
+from cudnn_rnn._core.layer_record import LayerRecord, snake_case
+
+
+class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
+    """State of an LSTM: the memory `c` and the output `h`, both `[batch, num_units]`."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self):
+        """The dtype that `c` and `h` share; `TypeError` if they do not."""
+        if self.c.dtype != self.h.dtype:
+            raise TypeError(
+                "LSTMStateTuple: c and h must have the same dtype, but c has %s and h has %s"
+                % (self.c.dtype, self.h.dtype)
+            )
+        return self.c.dtype
+
+
+class _BareRNNCell(LayerRecord):
+    """Base of RNN cells for a TensorFlow without `tf.nn.rnn_cell.RNNCell`.
+
+    A subclass defines `state_size`, `output_size`, `call(inputs, state)`, and in `build` makes its
+    variables with `add_variable`. They are made once, at the first call, in a variable scope named
+    after the class (`MyCell` -> `my_cell`), so names, sharing (`reuse`), initializers, partitioners
+    and custom getters follow the variable scope around that first call.
+    """
+
+    def __init__(self, trainable=True, name=None, dtype=None, _reuse=None):
+        scope_name = name or snake_case(type(self).__name__)
+        super().__init__(name=scope_name)
+        self.trainable = trainable
+        self.built = False
+        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
+        self._scope_name = scope_name
+        self._reuse = _reuse
+        # Set past tf.Module, which would add these lists to the names in an object checkpoint.
+        self.__dict__["_scope"] = None
+        self.__dict__["_own_weights"] = []
+
+    @property
+    def state_size(self):
+        """Size of the state, or a (nested) tuple of sizes: each tensor is `[batch, size]`."""
+        raise NotImplementedError("%s does not define state_size" % type(self).__name__)
+
+    @property
+    def output_size(self):
+        """Size of the output: it is `[batch, output_size]`."""
+        raise NotImplementedError("%s does not define output_size" % type(self).__name__)
+
+    def build(self, inputs_shape):
+        """Makes the variables; `inputs_shape` is the static shape `[batch, input_size]`."""
+        self.built = True
+
+    def call(self, inputs, state):
+        """Computes one step: returns `(output, new_state)`."""
+        raise NotImplementedError("%s does not define call" % type(self).__name__)
+
+    def __call__(self, inputs, state, scope=None):
+        """Runs one step, making the variables first if this is the first call.
+
+        Args:
+          inputs: tensor `[batch, input_size]`.
+          state: tensor `[batch, state_size]`, or a tuple of them in the structure of `state_size`.
+          scope: variable scope or its name for the variables; by default the cell's own name.
+
+        Returns:
+          `(output, new_state)`: `[batch, output_size]`, and a state like `state`.
+
+        Raises:
+          TypeError: the call is part of a Keras model; see `_core/keras_models.py`.
+        """
+        keras_models.refuse_inside(self, (inputs, state))
+        inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        if self._dtype is None:
+            self._dtype = tf.nest.flatten(inputs)[0].dtype.base_dtype.name
+        with self._enter_scope(scope), tf.name_scope(self._scope_name):
+            if not self.built:
+                self.build(tf.nest.map_structure(lambda tensor: tensor.shape, inputs))
+                self.built = True
+            outputs = self.call(inputs, state)
+        self._remember_call(inputs, outputs)
+        return outputs
+
+    @contextlib.contextmanager
+    def _enter_scope(self, scope):
+        if self._scope is not None:
+            # Reentered with reuse, so that a subclass may also ask for its variables in call().
+            with tf.variable_scope(self._scope, reuse=self.built, auxiliary_name_scope=False):
+                yield
+            return
+        if self._reuse:
+            context = tf.variable_scope(
+                self._scope_name if scope is None else scope,
+                reuse=self._reuse,
+                auxiliary_name_scope=False,
+            )
+        else:
+            context = tf.variable_scope(
+                scope, default_name=self._scope_name, auxiliary_name_scope=False
+            )
+        with context as entered:
+            self.__dict__["_scope"] = entered
+            yield
+
+    def add_variable(
+        self,
+        name,
+        shape,
+        dtype=None,
+        initializer=None,
+        regularizer=None,
+        trainable=True,
+        constraint=None,
+    ):
+        """Makes (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
+        variable = self._remember_regularization(
+            lambda: tf.get_variable(
+                name,
+                shape=shape,
+                dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
+                initializer=initializer,
+                regularizer=regularizer,
+                trainable=bool(trainable and self.trainable),
+                constraint=constraint,
+            )
+        )
+        self._own_weights.append((variable, bool(trainable and self.trainable)))
+        return variable
+
+    add_weight = add_variable
+
+    def _weights(self, wanted):
+        found = [variable for variable, trainable in self._own_weights if trainable in wanted]
+        for cell in self._cells():
+            if isinstance(cell, _BareRNNCell):
+                found.extend(cell._weights(wanted))
+                continue
+            # A cell of another library, for example of tf_keras.
+            found.extend(cell.trainable_variables if True in wanted else [])
+            found.extend(cell.non_trainable_variables if False in wanted else [])
+        return found
+
+    variables = property(lambda self: self._weights((True, False)), doc="All variables.")
+    weights = variables
+    trainable_variables = property(
+        lambda self: self._weights((True,)), doc="The variables that are trained."
+    )
+    trainable_weights = trainable_variables
+    non_trainable_variables = property(
+        lambda self: self._weights((False,)), doc="The variables that are not trained."
+    )
+    non_trainable_weights = non_trainable_variables
+
+    @property
+    def dtype(self):
+        """Name of the variables' dtype, None before it is known."""
+        return self._dtype
+
+    @property
+    def scope_name(self):
+        """Name of the variable scope; `ValueError` before the first call."""
+        if self._scope is None:
+            raise ValueError("%s has no scope_name before it is first called" % self.name)
+        return self._scope.name
+
+    def zero_state(self, batch_size, dtype):
+        """Returns a state of zeros in the structure of `state_size`, each `[batch_size, size]`."""
+        with tf.name_scope(type(self).__name__ + "ZeroState"):
+            return tf.nest.map_structure(
+                lambda size: tf.zeros([batch_size] + tf.TensorShape(size).as_list(), dtype=dtype),
+                self.state_size,
+            )
+
+
+class _BareMultiRNNCell(_BareRNNCell):
+    """Cells stacked on each other: the output of each is the input of the next.
+
+    Variables of layer i are in the scope `multi_rnn_cell/cell_<i>`.
+
+    Args:
+      cells: non-empty list of RNN cells, the first reads the inputs.
+      state_is_tuple: True for a state that is a tuple of the cells' states; False (for cells with a
+        single state tensor only) for the states joined along their last axis.
+
+    Raises:
+      TypeError: `cells` is not a list or tuple.
+      ValueError: `cells` is empty, has one cell twice, or does not go with `state_is_tuple=False`.
+    """
+
+    def __init__(self, cells, state_is_tuple=True):
+        super().__init__()
+        if not isinstance(cells, (list, tuple)):
+            raise TypeError("cells must be a list or tuple of RNN cells, but is %r" % (cells,))
+        if not cells:
+            raise ValueError("cells must hold at least one cell, but is empty")
+        if len({id(cell) for cell in cells}) < len(cells):
+            raise ValueError(
+                "cells must be different objects, but one is listed twice: make one cell for each "
+                "layer, [cell_class(num_units) for _ in range(num_layers)]"
+            )
+        self.__dict__["_stacked_cells"] = list(cells)
+        self._state_is_tuple = bool(state_is_tuple)
+        if not state_is_tuple and any(not _is_single_size(cell.state_size) for cell in cells):
+            raise ValueError(
+                "state_is_tuple=False needs cells with a single state tensor, but state_size is %r"
+                % ([cell.state_size for cell in cells],)
+            )
+        for index, cell in enumerate(cells):
+            # The attribute names are the original's names in an object-based checkpoint.
+            setattr(self, "cell-%d" % index, cell)
+
+    def _cells(self):
+        return self._stacked_cells
+
+    @property
+    def state_size(self):
+        sizes = tuple(cell.state_size for cell in self._stacked_cells)
+        return sizes if self._state_is_tuple else sum(sizes)
+
+    @property
+    def output_size(self):
+        return self._stacked_cells[-1].output_size
+
+    def zero_state(self, batch_size, dtype):
+        if not self._state_is_tuple:
+            return super().zero_state(batch_size, dtype)
+        return tuple(cell.zero_state(batch_size, dtype) for cell in self._stacked_cells)
+
+    def call(self, inputs, state):
+        if not self._state_is_tuple:
+            states = tf.split(state, [cell.state_size for cell in self._stacked_cells], axis=-1)
+        elif isinstance(state, (list, tuple)) and len(state) == len(self._stacked_cells):
+            states = state
+        else:
+            raise ValueError(
+                "state must be a tuple of %d states, one for each cell, but is %r"
+                % (len(self._stacked_cells), state)
+            )
+        new_states = []
+        for index, (cell, cell_state) in enumerate(zip(self._stacked_cells, states)):
+            with tf.variable_scope("cell_%d" % index):
+                inputs, new_state = cell(inputs, cell_state)
+            new_states.append(new_state)
+        return inputs, tuple(new_states) if self._state_is_tuple else tf.concat(new_states, -1)
+
+
+def _is_single_size(size):
+    return isinstance(size, numbers.Integral)
+
+
+_NATIVE = native_rnn_cell_module()
+if _NATIVE is None:
+    RNNCell = _BareRNNCell
+    MultiRNNCell = _BareMultiRNNCell
+    LSTMStateTuple = _BareLSTMStateTuple
+    # Public names also where a class prints itself.
+    RNNCell.__name__ = RNNCell.__qualname__ = "RNNCell"
+    MultiRNNCell.__name__ = MultiRNNCell.__qualname__ = "MultiRNNCell"
+    LSTMStateTuple.__name__ = LSTMStateTuple.__qualname__ = "LSTMStateTuple"
+    layer_call = RNNCell.__call__
+else:
+    RNNCell = _NATIVE.RNNCell
+    MultiRNNCell = _NATIVE.MultiRNNCell
+    LSTMStateTuple = _NATIVE.LSTMStateTuple
+    # RNNCell.__call__ is for cells that ask for variables in every call. These cells make them
+    # once, in build(), as a layer does.
+    layer_call = tf.layers.Layer.__call__

@@ -1,0 +1,167 @@
+"""`BasicRNNCell` and `stack_bidirectional_dynamic_rnn`, in every TensorFlow.
+
+`BasicRNNCell` is TensorFlow's own where it still has one. With it a model trained with
+`CudnnRNNTanh` (or with `activation=tf.nn.relu`, with `CudnnRNNRelu`) and saved in canonical form
+runs one step at a time: no cuDNN-compatible cell of its own is needed, since
+
+    h = activation(W x + R h' + b),  b the sum of cuDNN's two biases.
+
+`stack_bidirectional_dynamic_rnn` was in `tf.contrib.rnn`: the one that reads the checkpoints of
+bidirectional RNNs.
+"""
+
+from cudnn_rnn._compat import native_rnn_cell_module, tf
+from cudnn_rnn._core.config import checked_size
+from cudnn_rnn.cells.base import RNNCell
+
+__all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
+
+
+class _BareBasicRNNCell(RNNCell):
+    """The simplest RNN cell: `activation(concat(inputs, state) kernel + bias)`.
+
+    Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, the
+    inputs' rows first, and `bias` `[num_units]`, zero at first.
+
+    Args:
+      num_units: number of units, at least 1.
+      activation: function of a tensor, by default `tf.tanh`; or the name of one in `tf.nn`.
+      reuse: True to use the variables that are in the scope already, `tf.AUTO_REUSE` to make
+        them only if they are not; by default they are made.
+      name: of the cell and its variable scope.
+      dtype: of the variables, by default that of the inputs.
+
+    Raises:
+      TypeError: `num_units` is not an integer, or `activation` no function.
+      ValueError: `num_units` is below 1.
+    """
+
+    def __init__(self, num_units, activation=None, reuse=None, name=None, dtype=None):
+        num_units = checked_size("num_units", num_units)
+        if isinstance(activation, str):
+            activation = getattr(tf.nn, activation, activation)
+        if activation is not None and not callable(activation):
+            raise TypeError("activation must be a function of a tensor, but is %r" % (activation,))
+        super().__init__(_reuse=reuse, name=name, dtype=dtype)
+        self._num_units = num_units
+        self._activation = activation or tf.tanh
+
+    @property
+    def state_size(self):
+        """The state is one tensor `[batch, num_units]`."""
+        return self._num_units
+
+    @property
+    def output_size(self):
+        """The output is `[batch, num_units]`."""
+        return self._num_units
+
+    def build(self, inputs_shape):
+        """Makes the variables for inputs of the static shape `[batch, input_size]`."""
+        input_size = tf.TensorShape(inputs_shape).with_rank(2).as_list()[1]
+        if input_size is None:
+            raise ValueError(
+                "inputs of BasicRNNCell must have a last dimension that is known when the graph is "
+                "made, but has shape %s: set it with inputs.set_shape" % (inputs_shape,)
+            )
+        units = self._num_units
+        self.kernel = self.add_variable("kernel", [input_size + units, units])
+        self.bias = self.add_variable("bias", [units], initializer=tf.zeros_initializer())
+        self.built = True
+
+    def call(self, inputs, state):
+        """One step: `[batch, input_size]` and `[batch, num_units]` to `(h, h)`."""
+        joined = tf.concat([inputs, state], 1)
+        output = self._activation(tf.nn.bias_add(tf.matmul(joined, self.kernel), self.bias))
+        return output, output
+
+
+_NATIVE = native_rnn_cell_module()
+if _NATIVE is None:
+    BasicRNNCell = _BareBasicRNNCell
+    BasicRNNCell.__name__ = BasicRNNCell.__qualname__ = "BasicRNNCell"
+else:
+    BasicRNNCell = _NATIVE.BasicRNNCell
+
+
+def stack_bidirectional_dynamic_rnn(
+    cells_fw,
+    cells_bw,
+    inputs,
+    initial_states_fw=None,
+    initial_states_bw=None,
+    dtype=None,
+    sequence_length=None,
+    parallel_iterations=None,
+    time_major=False,
+    scope=None,
+    swap_memory=False,
+):
+    """Runs bidirectional layers on each other: each reads both directions' outputs of the last.
+
+    Variables of layer i are in `stack_bidirectional_rnn/cell_<i>/bidirectional_rnn/{fw,bw}`.
+
+    Args:
+      cells_fw: list of RNN cells, one for each layer, the first reads the inputs.
+      cells_bw: list of as many cells for the backward direction.
+      inputs: `[batch, time, input_size]`, or `[time, batch, input_size]` if `time_major`.
+      initial_states_fw: list of the cells' initial states, None for zeros.
+      initial_states_bw: likewise.
+      dtype: of the initial states; needed without them.
+      sequence_length: int32 or int64 `[batch]`: steps beyond give 0; None if all have all.
+      parallel_iterations: of the loops, as in `tf.nn.dynamic_rnn`.
+      time_major: whether time is the first dimension of inputs and output.
+      scope: variable scope or its name, instead of "stack_bidirectional_rnn".
+      swap_memory: of the loops, as in `tf.nn.dynamic_rnn`.
+
+    Returns:
+      `(output, states_fw, states_bw)`: `[batch, time, 2 * output_size]` (or time first) of the last
+      layer, forward then backward, and two tuples with each layer's final state.
+
+    Raises:
+      ValueError: cells or states that are no lists, lists of different lengths, or empty ones.
+    """
+    num_layers = _checked_length("cells_fw", cells_fw, None)
+    _checked_length("cells_bw", cells_bw, num_layers)
+    for name, states in (
+        ("initial_states_fw", initial_states_fw),
+        ("initial_states_bw", initial_states_bw),
+    ):
+        if states is not None:
+            _checked_length(name, states, num_layers)
+    inputs = tf.convert_to_tensor(inputs)
+    none = [None] * num_layers
+    states_fw, states_bw = [], []
+    with tf.variable_scope(scope or "stack_bidirectional_rnn"):
+        layers = zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none)
+        for layer, (cell_fw, cell_bw, initial_fw, initial_bw) in enumerate(layers):
+            with tf.variable_scope("cell_%d" % layer):
+                outputs, states = tf.nn.bidirectional_dynamic_rnn(
+                    cell_fw,
+                    cell_bw,
+                    inputs,
+                    initial_state_fw=initial_fw,
+                    initial_state_bw=initial_bw,
+                    sequence_length=sequence_length,
+                    dtype=dtype,
+                    parallel_iterations=parallel_iterations,
+                    swap_memory=swap_memory,
+                    time_major=time_major,
+                )
+                inputs = tf.concat(outputs, 2)
+            states_fw.append(states[0])
+            states_bw.append(states[1])
+    return inputs, tuple(states_fw), tuple(states_bw)
+
+
+def _checked_length(name, values, expected):
+    """Checks a list; returns its length."""
+    if not isinstance(values, (list, tuple)):
+        raise ValueError("%s must be a list, one item for each layer, but is %r" % (name, values))
+    if not values:
+        raise ValueError("%s must have an item for each layer, but is empty" % name)
+    if expected is not None and len(values) != expected:
+        raise ValueError(
+            "%s must have as many items as cells_fw, %d, but has %d" % (name, expected, len(values))
+        )
+    return len(values)

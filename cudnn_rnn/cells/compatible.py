@@ -1,0 +1,262 @@
+"""Platform-independent RNN cells that compute what cuDNN's LSTM and GRU compute.
+
+A model trained with `CudnnLSTM` or `CudnnGRU` and saved in canonical form is read by these cells,
+one step at a time, on any device, with nothing but TensorFlow's own ops:
+
+    cells = [CudnnCompatibleLSTMCell(num_units) for _ in range(num_layers)]
+    outputs, state = tf.nn.dynamic_rnn(MultiRNNCell(cells), inputs, dtype=tf.float32)
+    tf.train.Saver().restore(session, path)
+
+With `W` applied to a step's input, `R` to the previous output `h'`, per layer:
+
+    LSTM  c = sigmoid(f) * c' + sigmoid(i) * tanh(g);  h = sigmoid(o) * tanh(c)
+    GRU   n = tanh(W_n x + bW_n + r * (R_n h' + bR_n));  h = (1 - u) * n + u * h'
+
+The GRU applies its reset gate after the recurrent product, which `tf.nn.rnn_cell.GRUCell` does not.
+
+Where TensorFlow still has `tf.nn.rnn_cell` (1.15, and 2.x with Keras 2) the cells are subclasses of
+its `RNNCell`, elsewhere of this library's own: see `cudnn_rnn/cells/base.py`.
+"""
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core.config import checked_size
+from cudnn_rnn.cells.base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
+
+__all__ = [
+    "CudnnCompatibleGRUCell",
+    "CudnnCompatibleLSTMCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+]
+
+
+def _last_dimension(shape):
+    """Static size of the last axis of a shape of any TensorFlow version, None if unknown."""
+    shape = tf.TensorShape(shape)
+    return shape.as_list()[-1] if shape.ndims else None
+
+
+class _CudnnCompatibleCell(RNNCell):
+    """What the two cells share: arguments, variables, and checks of shapes."""
+
+    def __init__(self, num_units, reuse):
+        num_units = checked_size("num_units", num_units)
+        super().__init__(_reuse=reuse)
+        self._num_units = num_units
+        self._input_size = None
+
+    @property
+    def output_size(self):
+        """The output is `[batch, num_units]`."""
+        return self._num_units
+
+    def __call__(self, inputs, state, scope=None):
+        """Runs one step, making the variables first if this is the first call.
+
+        Args:
+          inputs: tensor `[batch, input_size]`; `input_size` must be known statically. Its dtype is
+            that of the variables.
+          state: the previous state, as `zero_state(batch_size, dtype)` makes it.
+          scope: variable scope or its name for the variables; by default the cell's own name.
+
+        Returns:
+          `(output, new_state)`: the output is `[batch, num_units]`.
+
+        Raises:
+          ValueError: shapes or dtypes of `inputs` and `state` do not go together.
+        """
+        return layer_call(self, inputs, state, scope=scope)
+
+    def build(self, inputs_shape):
+        """Makes the variables for inputs of the static shape `[batch, input_size]`."""
+        shape = tf.TensorShape(inputs_shape)
+        if shape.ndims not in (None, 2):
+            raise ValueError(
+                "inputs of %s must have shape [batch, input_size], but has shape %s"
+                % (type(self).__name__, shape)
+            )
+        self._input_size = _last_dimension(shape)
+        if self._input_size is None:
+            raise ValueError(
+                "inputs of %s must have a last dimension that is known when the graph is made, but "
+                "has shape %s: set it with inputs.set_shape" % (type(self).__name__, shape)
+            )
+        self._make_variables(self._input_size)
+        self.built = True
+
+    def _make_variables(self, input_size):
+        raise NotImplementedError
+
+    def _make_variable(self, name, shape, initializer=None):
+        # As an attribute of that name it has the same key in an object-based checkpoint everywhere.
+        setattr(self, name, self.add_variable(name, shape=shape, initializer=initializer))
+
+    def _check_tensor(self, argument, tensor, inputs, size):
+        """Raises `ValueError` unless `tensor` is `[batch, size]` and matches `inputs`."""
+        shape = tf.TensorShape(tensor.shape)
+        batch = tf.TensorShape(inputs.shape).as_list()[0] if inputs.shape.ndims else None
+        if not shape.is_compatible_with([batch, size]):
+            raise ValueError(
+                "%s of %s must have shape [%s, %d] ([batch, %s]), but has shape %s"
+                % (
+                    argument,
+                    type(self).__name__,
+                    "batch" if batch is None else batch,
+                    size,
+                    "input_size" if tensor is inputs else "num_units",
+                    shape,
+                )
+            )
+        if tensor.dtype.base_dtype != inputs.dtype.base_dtype:
+            raise ValueError(
+                "%s of %s must have the dtype of inputs, %s, but has %s"
+                % (
+                    argument,
+                    type(self).__name__,
+                    inputs.dtype.base_dtype.name,
+                    tensor.dtype.base_dtype.name,
+                )
+            )
+
+
+class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
+    """An LSTM cell that computes what one layer of `CudnnLSTM` computes.
+
+    Variables, in the scope `cudnn_compatible_lstm_cell`:
+
+    - `kernel` `[input_size + num_units, 4 * num_units]`: inputs' rows first, then the previous
+      output's; columns in the gate order input, new memory, forget, output;
+    - `bias` `[4 * num_units]`, zero at first. cuDNN's two biases are added up in it.
+
+    No forget bias is added, nothing is clipped, there are no peepholes.
+
+    Args:
+      num_units: number of units, at least 1.
+      reuse: True to use the variables that are in the scope already, `tf.AUTO_REUSE` to make
+        them only if they are not; by default they are made.
+
+    Raises:
+      TypeError: `num_units` is not an integer.
+      ValueError: `num_units` is below 1.
+    """
+
+    def __init__(self, num_units, reuse=None):
+        super().__init__(num_units, reuse)
+
+    @property
+    def state_size(self):
+        """The state is `LSTMStateTuple(c, h)`, both `[batch, num_units]`."""
+        return LSTMStateTuple(self._num_units, self._num_units)
+
+    def _make_variables(self, input_size):
+        num_units = self._num_units
+        self._make_variable("kernel", [input_size + num_units, 4 * num_units])
+        self._make_variable("bias", [4 * num_units], tf.zeros_initializer())
+
+    def call(self, inputs, state):
+        """One step.
+
+        Args:
+          inputs: `[batch, input_size]`.
+          state: `LSTMStateTuple(c, h)` or a pair, both `[batch, num_units]`.
+
+        Returns:
+          `(h, LSTMStateTuple(c, h))`, all `[batch, num_units]`.
+
+        Raises:
+          ValueError: shapes or dtypes do not go together.
+        """
+        if not isinstance(state, (list, tuple)) or len(state) != 2:
+            raise ValueError(
+                "state of %s must be a pair (c, h), but is %r" % (type(self).__name__, state)
+            )
+        memory, previous = (tf.convert_to_tensor(part) for part in state)
+        self._check_tensor("inputs", inputs, inputs, self._input_size)
+        self._check_tensor("state.c", memory, inputs, self._num_units)
+        self._check_tensor("state.h", previous, inputs, self._num_units)
+
+        gates = tf.nn.bias_add(tf.matmul(tf.concat([inputs, previous], 1), self.kernel), self.bias)
+        input_gate, new_memory, forget_gate, output_gate = tf.split(gates, 4, axis=1)
+        memory = memory * tf.sigmoid(forget_gate) + tf.sigmoid(input_gate) * tf.tanh(new_memory)
+        output = tf.sigmoid(output_gate) * tf.tanh(memory)
+        return output, LSTMStateTuple(memory, output)
+
+
+class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
+    """A GRU cell that computes what one layer of `CudnnGRU` computes.
+
+    It is not `tf.nn.rnn_cell.GRUCell`: the reset gate acts on the recurrent product and its bias,
+    not on the previous output before that product.
+
+    Variables, in the scope `cudnn_compatible_gru_cell`:
+
+    - `gates/kernel` `[input_size + num_units, 2 * num_units]`: inputs' rows first, then the
+      previous output's; columns reset gate, then update gate;
+    - `gates/bias` `[2 * num_units]`, one at first;
+    - `candidate/input_projection/kernel` `[input_size, num_units]`, and `bias` `[num_units]`;
+    - `candidate/hidden_projection/kernel` `[num_units, num_units]`, and `bias` `[num_units]`.
+
+    Args:
+      num_units: number of units, at least 1.
+      reuse: True to use the variables that are in the scope already, `tf.AUTO_REUSE` to make
+        them only if they are not; by default they are made.
+      kernel_initializer: initializer of the kernels, by default that of the variable scope.
+
+    Raises:
+      TypeError: `num_units` is not an integer.
+      ValueError: `num_units` is below 1.
+    """
+
+    def __init__(self, num_units, reuse=None, kernel_initializer=None):
+        super().__init__(num_units, reuse)
+        self._kernel_initializer = kernel_initializer
+
+    @property
+    def state_size(self):
+        """The state is one tensor `[batch, num_units]`."""
+        return self._num_units
+
+    def _make_variables(self, input_size):
+        num_units = self._num_units
+        zeros, ones = tf.zeros_initializer(), tf.ones_initializer()
+        self._make_projection("gates", input_size + num_units, 2 * num_units, ones)
+        self._make_projection("candidate/input_projection", input_size, num_units, zeros)
+        self._make_projection("candidate/hidden_projection", num_units, num_units, zeros)
+
+    def _make_projection(self, name, input_width, output_width, bias_initializer):
+        self._make_variable(name + "/kernel", [input_width, output_width], self._kernel_initializer)
+        self._make_variable(name + "/bias", [output_width], bias_initializer)
+
+    def _project(self, name, values):
+        kernel, bias = getattr(self, name + "/kernel"), getattr(self, name + "/bias")
+        return tf.nn.bias_add(tf.matmul(values, kernel), bias)
+
+    def call(self, inputs, state):
+        """One step.
+
+        Args:
+          inputs: `[batch, input_size]`.
+          state: the previous output, `[batch, num_units]`.
+
+        Returns:
+          `(h, h)`, `[batch, num_units]`.
+
+        Raises:
+          ValueError: shapes or dtypes do not go together.
+        """
+        if isinstance(state, (list, tuple)) and len(state) != 1:
+            raise ValueError(
+                "state of %s must be one tensor, but is %r" % (type(self).__name__, state)
+            )
+        previous = tf.convert_to_tensor(state[0] if isinstance(state, (list, tuple)) else state)
+        self._check_tensor("inputs", inputs, inputs, self._input_size)
+        self._check_tensor("state", previous, inputs, self._num_units)
+
+        gates = tf.sigmoid(self._project("gates", tf.concat([inputs, previous], 1)))
+        reset_gate, update_gate = tf.split(gates, 2, axis=1)
+        from_input = self._project("candidate/input_projection", inputs)
+        from_output = self._project("candidate/hidden_projection", previous)
+        candidate = tf.tanh(from_input + reset_gate * from_output)
+        output = (1 - update_gate) * candidate + update_gate * previous
+        return output, output

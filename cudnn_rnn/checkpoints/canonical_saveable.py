@@ -1,0 +1,276 @@
+"""`RNNParamsSaveable`: saves an opaque parameter buffer as canonical tensors.
+
+TensorFlow 1.0 to 1.2 wrote the canonical tensors under the names of the graph's tensors
+(`CudnnRNNParamsToCanonical:0`, ...). TensorFlow 1.3 did so for simple and bidirectional RNNs, with
+a scope in front, and wrote unidirectional LSTMs and GRUs as the variables of the
+platform-independent cells.
+"""
+
+from cudnn_rnn._compat import SaveableObject, SaveSpec, assert_when_run, tf
+from cudnn_rnn._core.arguments import shape_text
+from cudnn_rnn.checkpoints import restore_ops
+from cudnn_rnn.checkpoints.cell_layout import CellFormat
+from cudnn_rnn.op_level import _CudnnRNN
+
+
+class RNNParamsSaveable(SaveableObject):
+    """Saves the opaque parameters of one RNN in a form that any platform can restore.
+
+    Give it to a `tf.train.Saver`, or add it to `tf.GraphKeys.SAVEABLE_OBJECTS`, from where
+    `tf.train.Saver()` takes it. Where a Saver holds the parameter variable itself as well,
+    restoring gives the variable the values saved under its own name; those and the canonical
+    tensors are the same numbers.
+    """
+
+    def __init__(self, *arguments, **named):
+        """Makes a saveable from either of two lists of arguments, by position or by keyword.
+
+            (params_to_canonical, canonical_to_params, param_variables, name="params_canonical")
+            (cudnn_rnn, params_to_canonical, canonical_to_params, param_variables,
+             base_variable_scope=None, name="params_canonical")
+
+        The first, of TensorFlow 1.2, keeps the names of the graph's tensors as keys. So do those of
+        1.0, with the variables as separate arguments instead of a list, and of 1.1, with the name
+        in front of them. The second, of TensorFlow 1.3, writes a unidirectional LSTM or GRU as the
+        variables of a `MultiRNNCell` of `CudnnCompatibleLSTMCell` or `CudnnCompatibleGRUCell`, with
+        both summands of each bias besides.
+
+        Args:
+          cudnn_rnn: the `CudnnLSTM`, `CudnnGRU`, `CudnnRNNRelu` or `CudnnRNNTanh`.
+          params_to_canonical: function of the opaque buffer that returns (weights, biases), as the
+            method of that name does.
+          canonical_to_params: function of (weights, biases) that returns the opaque buffer, as the
+            method of that name does. It may return a tuple, one tensor for each of several
+            variables of any shapes: so a checkpoint is restored into another RNN's weights. If the
+            first of these variables cannot be the opaque buffer and `params_to_canonical` is the
+            method, the saveable can restore, not save.
+          param_variables: list of the variables to restore; the first is the opaque buffer to save.
+            A single variable may stand without the list.
+          base_variable_scope: str (or `tf.VariableScope`) to put in front of every key, or None.
+          name: str, tells several saveables in one Saver apart; it has no influence on the keys. A
+            name that the graph has already gets a number. (Names of the graph's tensors, as keys,
+            count the saveables of a graph in the order they are made in: restore in that order, or
+            make each, when saving and when restoring, in a `tf.name_scope` of its own.)
+
+        Raises:
+          TypeError: arguments that fit neither list, or a partitioned variable.
+          ValueError: a variable that is neither the opaque buffer nor one of several.
+        """
+        model, to_canonical, from_canonical, variables, scope, name = _read_arguments(
+            arguments, named
+        )
+        self._canonical_to_params = from_canonical
+        self._variables = _checked_variables(variables, from_canonical)
+        self._format = _choose_format(model, scope)
+        weights, biases = to_canonical(
+            _buffer_to_save(to_canonical, from_canonical, self._variables)
+        )
+        keys_and_tensors = self._format.to_checkpoint(list(weights), list(biases))
+        specs = [SaveSpec(tensor, "", key) for key, tensor in keys_and_tensors]
+        # A Saver takes saveables of equal op for the same one. TensorFlow 1.2 passed None here, so
+        # that no Saver could hold two.
+        name = restore_ops.unique_name(name)
+        super().__init__(restore_ops.identity_of_name(specs[0].tensor, name), specs, name)
+        restore_ops.saveables_of_graph().append(self)
+
+    def restore(self, restored_tensors, restored_shapes):
+        """Returns an op that gives the variables the values read from a checkpoint.
+
+        Args:
+          restored_tensors: list of tensors, one for each of `specs`, of any shapes with the right
+            number of elements.
+          restored_shapes: ignored; the shape of a variable says nothing of the canonical tensors.
+
+        Raises:
+          ValueError: `canonical_to_params` returns tensors that do not fit the variables in number
+            or shape.
+        """
+        del restored_shapes
+        tensors = restored_tensors
+        shapes = [spec.tensor.shape for spec in self.specs]
+        # Else what to save comes from a user's own params_to_canonical.
+        if all(shape.is_fully_defined() for shape in shapes):
+            keys = [spec.name for spec in self.specs]
+            tensors = restore_ops.in_sizes(restored_tensors, keys, shapes)
+        values = self._canonical_to_params(*self._format.from_checkpoint(tensors))
+        values = list(values) if isinstance(values, (list, tuple)) else [values]
+        if len(values) != len(self._variables):
+            raise ValueError(
+                "canonical_to_params must return one tensor for each of the %d param_variables of "
+                "the saveable %r, but returned %d." % (len(self._variables), self.name, len(values))
+            )
+        return tf.group(
+            *[
+                restore_ops.assign(variable, value, restore_ops.EXACT_SCOPE)
+                for variable, value in zip(self._variables, values)
+            ]
+        )
+
+    def expected_tensors(self):
+        """Returns a `restore_ops.Expected` for each of `specs`."""
+        return [
+            restore_ops.expected_tensor(spec.name, spec.tensor.shape, True, spec.tensor.dtype)
+            for spec in self.specs
+        ]
+
+
+class _TensorNames:
+    """The canonical tensors under the names of the graph's tensors."""
+
+    def __init__(self, prefix):
+        self._prefix = prefix
+        self._num_weights = None
+
+    def to_checkpoint(self, weights, biases):
+        """Returns a list of (key, tensor) to save."""
+        self._num_weights = len(weights)
+        return [(self._prefix + tensor.name, tensor) for tensor in weights + biases]
+
+    def from_checkpoint(self, tensors):
+        """Returns (weights, biases) for the tensors read, which come in the order saved."""
+        return tensors[: self._num_weights], tensors[self._num_weights :]
+
+
+class _CellVariables:
+    """The canonical tensors as variables of platform-independent cells: weights, then biases."""
+
+    def __init__(self, config, prefix):
+        self._format = CellFormat(config)
+        self._prefix = prefix
+        self._num_canonical_weights = config.num_canonical_weights
+
+    def to_checkpoint(self, weights, biases):
+        """Returns a list of (key, tensor) to save."""
+        for name, tensors in (("weights", weights), ("biases", biases)):
+            if len(tensors) != self._num_canonical_weights:
+                raise ValueError(
+                    "params_to_canonical must return %d %s, but returned %d."
+                    % (self._num_canonical_weights, name, len(tensors))
+                )
+        names = self._format.weight_names() + self._format.bias_names()
+        tensors = self._format.weights_to_cells(weights) + self._format.biases_to_cells(biases)
+        return [(self._prefix + name, tensor) for name, tensor in zip(names, tensors)]
+
+    def from_checkpoint(self, tensors):
+        """Returns (weights, biases) for the tensors read, which come in the order saved."""
+        num_weights = len(self._format.weight_names())
+        weights = self._format.weights_from_cells(tensors[:num_weights])
+        return weights, self._format.biases_from_cells(tensors[num_weights:])
+
+
+def _arguments_of_1_0_to_1_2(params_to_canonical, canonical_to_params, *others, **named):
+    """Reads the variables and the name, which change places from release to release."""
+    names = [other for other in others if isinstance(other, str)]
+    variables = []
+    for other in others:
+        if isinstance(other, (list, tuple)):
+            variables.extend(other)
+        elif not isinstance(other, str):
+            variables.append(other)
+    if len(names) > 1:
+        raise TypeError("got several names, %s" % ", ".join(map(repr, names)))
+    for given, name in ((variables, "param_variables"), (names, "name")):
+        if given and name in named:
+            raise TypeError("got multiple values for argument %r" % name)
+    is_missing = "param_variables" not in named and len(others) == len(names)
+    if is_missing:
+        raise TypeError("missing argument 'param_variables'")
+
+    def rest(param_variables=variables, name=names[0] if names else "params_canonical"):
+        return None, params_to_canonical, canonical_to_params, param_variables, None, name
+
+    return rest(**named)
+
+
+def _arguments_of_1_3(
+    cudnn_rnn,
+    params_to_canonical,
+    canonical_to_params,
+    param_variables,
+    base_variable_scope=None,
+    name="params_canonical",
+):
+    if not isinstance(cudnn_rnn, _CudnnRNN):
+        raise TypeError(
+            "cudnn_rnn must be a CudnnLSTM, CudnnGRU, CudnnRNNRelu or CudnnRNNTanh, but is %r."
+            % (cudnn_rnn,)
+        )
+    return (
+        cudnn_rnn,
+        params_to_canonical,
+        canonical_to_params,
+        param_variables,
+        base_variable_scope,
+        name,
+    )
+
+
+def _read_arguments(arguments, named):
+    """Returns (model or None, both functions, the variables, the scope, the name)."""
+    is_1_3 = "cudnn_rnn" in named or (arguments and isinstance(arguments[0], _CudnnRNN))
+    read = _arguments_of_1_3 if is_1_3 else _arguments_of_1_0_to_1_2
+    try:
+        values = read(*arguments, **named)
+    except TypeError as error:
+        raise TypeError(
+            "RNNParamsSaveable takes (params_to_canonical, canonical_to_params, param_variables, "
+            "name) or (cudnn_rnn, params_to_canonical, canonical_to_params, param_variables, "
+            "base_variable_scope, name): %s" % str(error).split("() ")[-1]
+        )
+    for name, value in zip(("params_to_canonical", "canonical_to_params"), values[1:3]):
+        if not callable(value) or isinstance(value, _CudnnRNN):
+            raise TypeError("%s must be a function, but is %r." % (name, value))
+    return values
+
+
+def _checked_variables(variables, from_canonical):
+    # A user's own canonical_to_params may return one tensor for each part of another variable.
+    is_one_buffer = _model_of_method(from_canonical, "canonical_to_params") is not None
+    if is_one_buffer or not isinstance(variables, (list, tuple)):
+        restore_ops.refuse_partitioned("param_variables", variables)
+    variables = list(variables) if isinstance(variables, (list, tuple)) else [variables]
+    if not variables:
+        raise ValueError("param_variables must have at least one variable, but is empty.")
+    return [_checked_variable(variable) for variable in variables]
+
+
+def _checked_variable(variable):
+    found = restore_ops.as_variable(variable)
+    if found is None:
+        restore_ops.refuse_partitioned("param_variables", variable)
+        raise TypeError("param_variables must be a list of variables, but has %r." % (variable,))
+    return found
+
+
+def _choose_format(model, scope):
+    scope = getattr(scope, "name", scope)  # of a tf.VariableScope
+    prefix = scope + "/" if scope else ""
+    if model is not None and CellFormat.supports(model.config):
+        return _CellVariables(model.config, prefix)
+    return _TensorNames(prefix)
+
+
+def _buffer_to_save(to_canonical, from_canonical, variables):
+    """Returns the first variable, or what stands in for it where it cannot be the opaque buffer."""
+    model = _model_of_method(to_canonical, "params_to_canonical")
+    if model is None or _model_of_method(from_canonical, "canonical_to_params") is not None:
+        return variables[0]
+    size = model._num_params()
+    if variables[0].shape.is_compatible_with([size]):
+        return variables[0]
+    message = (
+        "This saveable can only restore: its first variable %s has shape %s, but an opaque buffer "
+        "to save has %d parameters." % (variables[0].op.name, shape_text(variables[0].shape), size)
+    )
+    with tf.name_scope("restore_only"):
+        failure = assert_when_run(tf.constant(False), message)
+        with tf.control_dependencies([failure]):
+            return tf.zeros([size], dtype=variables[0].dtype.base_dtype)
+
+
+def _model_of_method(function, method_name):
+    """Returns the model whose method `function` is, or None."""
+    model = getattr(function, "__self__", None)
+    if isinstance(model, _CudnnRNN) and function == getattr(model, method_name):
+        return model
+    return None

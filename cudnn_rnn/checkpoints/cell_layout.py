@@ -1,0 +1,262 @@
+"""Between cuDNN's canonical tensors and those of the platform-independent cells.
+
+cuDNN's canonical form has one matrix W `[num_units, width]` and one R `[num_units, num_units]` per
+gate, and two biases `[num_units]` per gate. The cells multiply from the other side and keep gates
+side by side:
+
+    cudnn_compatible_lstm_cell/kernel           [width + num_units, 4 * num_units], gates i, g, f, o
+    cudnn_compatible_gru_cell/gates/kernel      [width + num_units, 2 * num_units], gates r, u
+        candidate/input_projection/kernel       [width, num_units]
+        candidate/hidden_projection/kernel      [num_units, num_units]
+
+A cell has one bias per gate, the sum of cuDNN's two; only the GRU's candidate keeps both. The
+checkpoints of TensorFlow 1.3 hold the two summands as well, so that nothing is lost.
+"""
+
+from cudnn_rnn._compat import assert_when_run, tf
+from cudnn_rnn._core.canonical import chunks
+from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM
+
+# Where each gate of the LSTM cell (i, g, f, o) is in cuDNN's order (i, f, g, o), and vice versa.
+_LSTM_GATE_ORDER = (0, 2, 1, 3)
+_GRU_CANDIDATE = 2  # after the reset gate and the update gate, in both orders
+
+
+def join_gates(input_weights, recurrent_weights):
+    """Joins W `[num_units, width]` and R `[num_units, num_units]`, gate by gate, side by side."""
+    return [tf.concat(pair, axis=1) for pair in zip(input_weights, recurrent_weights)]
+
+
+def split_gates(gates, recurrent_width):
+    """Returns the W and the R of `gates`; undoes `join_gates`. R is `recurrent_width` wide."""
+    return (
+        [gate[:, :-recurrent_width] for gate in gates],
+        [gate[:, -recurrent_width:] for gate in gates],
+    )
+
+
+def gates_to_kernel(gates):
+    """Turns gates `[num_units, width]` into a kernel `[width, num_gates * num_units]`."""
+    return tf.transpose(tf.concat(gates, axis=0))
+
+
+def gates_from_kernel(kernel, num_gates):
+    """Undoes `gates_to_kernel`."""
+    return tf.split(tf.transpose(kernel), num_gates, axis=0)
+
+
+class LSTMFormat:
+    """One layer and direction of an LSTM. cuDNN's tensors: 4 W then 4 R; 4 bW then 4 bR."""
+
+    cell_name = "cudnn_compatible_lstm_cell"
+    weight_names = ("kernel",)
+    # Of the checkpoints that keep both summands.
+    bias_names = ("bias", "bias_cudnn_0", "bias_cudnn_1")
+
+    @staticmethod
+    def weights_to_cell(weights):
+        """Returns `[kernel]` for the 8 matrices of the layer."""
+        return [gates_to_kernel(reorder_lstm_gates(join_gates(weights[:4], weights[4:])))]
+
+    @staticmethod
+    def weights_from_cell(cell_weights, num_units):
+        """Returns the 8 matrices for `[kernel]`."""
+        gates = reorder_lstm_gates(gates_from_kernel(cell_weights[0], 4))
+        input_weights, recurrent_weights = split_gates(gates, num_units)
+        return input_weights + recurrent_weights
+
+    @staticmethod
+    def biases_to_cell(biases):
+        """Returns `[sum, bW, bR]`, each `[4 * num_units]` in the cell's gate order."""
+        input_bias = tf.concat(reorder_lstm_gates(biases[:4]), axis=0)
+        recurrent_bias = tf.concat(reorder_lstm_gates(biases[4:]), axis=0)
+        return [input_bias + recurrent_bias, input_bias, recurrent_bias]
+
+    @staticmethod
+    def biases_from_cell(cell_biases):
+        """Returns the 8 biases for `[sum, bW, bR]`, from the two summands."""
+        _, input_bias, recurrent_bias = cell_biases
+        return reorder_lstm_gates(tf.split(input_bias, 4)) + reorder_lstm_gates(
+            tf.split(recurrent_bias, 4)
+        )
+
+
+class GRUFormat:
+    """One layer and direction of a GRU. cuDNN's tensors: 3 W then 3 R; 3 bW then 3 bR."""
+
+    cell_name = "cudnn_compatible_gru_cell"
+    weight_names = (
+        "gates/kernel",
+        "candidate/input_projection/kernel",
+        "candidate/hidden_projection/kernel",
+    )
+    # The blanks are TensorFlow 1.3's.
+    bias_names = (
+        "gates/bias",
+        "candidate/input_projection/bias",
+        "candidate/hidden_projection/bias",
+        "bias_cudnn 0",
+        "bias_cudnn 1",
+    )
+
+    @staticmethod
+    def weights_to_cell(weights):
+        """Returns kernels of gates, input and hidden projection for the 6 matrices."""
+        input_weights, recurrent_weights = weights[:3], weights[3:]
+        return [
+            gates_to_kernel(
+                join_gates(input_weights[:_GRU_CANDIDATE], recurrent_weights[:_GRU_CANDIDATE])
+            ),
+            tf.transpose(input_weights[_GRU_CANDIDATE]),
+            tf.transpose(recurrent_weights[_GRU_CANDIDATE]),
+        ]
+
+    @staticmethod
+    def weights_from_cell(cell_weights, num_units):
+        """Returns the 6 matrices for the three kernels."""
+        gates, input_projection, hidden_projection = cell_weights
+        input_weights, recurrent_weights = split_gates(gates_from_kernel(gates, 2), num_units)
+        return (
+            input_weights
+            + [tf.transpose(input_projection)]
+            + recurrent_weights
+            + [tf.transpose(hidden_projection)]
+        )
+
+    @staticmethod
+    def biases_to_cell(biases):
+        """Returns sums of the gates, bW, bR of the candidate, bW, bR of the gates."""
+        input_biases, recurrent_biases = biases[:3], biases[3:]
+        input_bias = tf.concat(input_biases[:_GRU_CANDIDATE], axis=0)
+        recurrent_bias = tf.concat(recurrent_biases[:_GRU_CANDIDATE], axis=0)
+        return [
+            input_bias + recurrent_bias,
+            input_biases[_GRU_CANDIDATE],
+            recurrent_biases[_GRU_CANDIDATE],
+            input_bias,
+            recurrent_bias,
+        ]
+
+    @staticmethod
+    def biases_from_cell(cell_biases):
+        """Returns the 6 biases for what `biases_to_cell` returns, from the summands."""
+        _, input_projection, hidden_projection, input_bias, recurrent_bias = cell_biases
+        return (
+            tf.split(input_bias, 2)
+            + [input_projection]
+            + tf.split(recurrent_bias, 2)
+            + [hidden_projection]
+        )
+
+
+LAYER_FORMATS = {CUDNN_LSTM: LSTMFormat, CUDNN_GRU: GRUFormat}
+
+
+class CellFormat:
+    """A unidirectional stack as the cells of a `MultiRNNCell`, with the two summands of every bias.
+
+    With skip_input the first layer has no W, but a cell always has one: it gets the identity.
+    """
+
+    def __init__(self, config):
+        """Takes an `RnnConfig` of a unidirectional LSTM or GRU."""
+        self._config = config
+        self._layer_format = LAYER_FORMATS[config.rnn_mode]
+        self._per_layer = 2 * len(config.gates)
+
+    @staticmethod
+    def supports(config):
+        """Whether there are cells for an RNN."""
+        return config.rnn_mode in LAYER_FORMATS and config.num_directions == 1
+
+    def weight_names(self):
+        """Returns the names of all layers' weights, relative to the scope of the RNN."""
+        return self._names(self._layer_format.weight_names)
+
+    def bias_names(self):
+        """Returns the names of all layers' biases, relative to the scope of the RNN."""
+        return self._names(self._layer_format.bias_names)
+
+    def weights_to_cells(self, weights):
+        """Converts all canonical weights; returns a list in the order of `weight_names`."""
+        cell_weights = []
+        for layer, layer_weights in enumerate(chunks(weights, self._per_layer)):
+            layer_weights = with_input_weights(self._config, layer, layer_weights)
+            cell_weights += self._layer_format.weights_to_cell(layer_weights)
+        return cell_weights
+
+    def weights_from_cells(self, cell_weights):
+        """Converts a list in the order of `weight_names`; returns all canonical weights.
+
+        Raises:
+          InvalidArgumentError: when run, if the RNN has no W but the cell's is not the identity.
+        """
+        weights = []
+        of_layers = chunks(cell_weights, len(self._layer_format.weight_names))
+        for layer, layer_weights in enumerate(of_layers):
+            converted = self._layer_format.weights_from_cell(layer_weights, self._config.num_units)
+            weights += without_input_weights(self._config, layer, converted)
+        return weights
+
+    def biases_to_cells(self, biases):
+        """Converts all canonical biases; returns a list in the order of `bias_names`."""
+        cell_biases = []
+        for layer_biases in chunks(biases, self._per_layer):
+            cell_biases += self._layer_format.biases_to_cell(layer_biases)
+        return cell_biases
+
+    def biases_from_cells(self, cell_biases):
+        """Converts a list in the order of `bias_names`; returns all canonical biases."""
+        biases = []
+        for layer_biases in chunks(cell_biases, len(self._layer_format.bias_names)):
+            biases += self._layer_format.biases_from_cell(layer_biases)
+        return biases
+
+    def _names(self, names_of_layer):
+        return [
+            "multi_rnn_cell/cell_%d/%s/%s" % (layer, self._layer_format.cell_name, name)
+            for layer in range(self._config.num_layers)
+            for name in names_of_layer
+        ]
+
+
+def reorder_lstm_gates(gates):
+    """Brings an LSTM's four gates from cuDNN's order to the cell's, or back."""
+    return [gates[index] for index in _LSTM_GATE_ORDER]
+
+
+def with_input_weights(config, layer, weights):
+    """Returns the weights of a layer and direction as those of a cell, which always has a W.
+
+    With skip_input the first layer has none: the cell gets the identity.
+    """
+    if layer > 0 or not config.skips_input_projection:
+        return list(weights)
+    num_gates = len(config.gates)
+    identity = tf.eye(config.num_units, dtype=weights[0].dtype)
+    return [identity] * num_gates + list(weights[num_gates:])
+
+
+def without_input_weights(config, layer, weights):
+    """Undoes `with_input_weights`.
+
+    Raises:
+      InvalidArgumentError: when run, if there is no place for a W that is not the identity.
+    """
+    if layer > 0 or not config.skips_input_projection:
+        return list(weights)
+    num_gates = len(config.gates)
+    return [_emptied_identity(matrix) for matrix in weights[:num_gates]] + list(weights[num_gates:])
+
+
+def _emptied_identity(matrix):
+    """Returns `[num_units, 0]` after a check that the square `matrix` is the identity."""
+    identity = tf.eye(tf.shape(matrix)[0], dtype=matrix.dtype)
+    check = assert_when_run(
+        tf.reduce_all(tf.equal(matrix, identity)),
+        "The checkpoint has input weights for the first layer, which an RNN with input_mode "
+        "skip_input cannot take: they would have to be the identity. Make the RNN with input_mode "
+        "linear_input.",
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(matrix[:, :0])

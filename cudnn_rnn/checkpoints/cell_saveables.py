@@ -1,0 +1,358 @@
+"""`CudnnOpaqueParamsSaveable` and its subclasses: opaque buffers saved as the variables of cells.
+
+From TensorFlow 1.4 on a checkpoint holds, in place of an opaque buffer, the variables of the
+platform-independent cells that compute the same. For the names see `_tf_canonical_name_prefix` and
+`_tf_canonical_names_single_layer`, for the tensors `converters.py`; programs override both.
+
+The kernels come back bit for bit. Of cuDNN's two biases per gate a cell has the sum, so each comes
+back as half of it (the candidate of a GRU has both). But where a `tf.train.Saver` holds the opaque
+variable as well, restoring gives it the values saved under its own name, bit for bit, always.
+"""
+
+import functools
+
+from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
+from cudnn_rnn._core import config as config_module
+from cudnn_rnn._core.arguments import variable_name
+from cudnn_rnn.checkpoints import converters, restore_ops
+from cudnn_rnn.checkpoints.object_based import Parts, track
+
+# Steps of the conversion that were methods of the saveable up to TensorFlow 1.12.
+_CONVERTER_HOOKS = (
+    "_cudnn_to_tf_gate_params",
+    "_tf_to_cudnn_gate_params",
+    "_cudnn_to_tf_weights",
+    "_tf_to_cudnn_weights",
+    "_cudnn_to_tf_biases",
+    "_tf_to_cudnn_biases",
+)
+
+
+class CudnnOpaqueParamsSaveable(SaveableObject):
+    """Saves an opaque buffer as the variables of platform-independent cells.
+
+    Make one of the four subclasses and give it to a `tf.train.Saver`, or add it to
+    `tf.GraphKeys.SAVEABLE_OBJECTS`, from where `tf.train.Saver()` takes it. The layers do so by
+    themselves.
+    """
+
+    _rnn_mode = None
+    _num_params_per_layer = None
+    _format_converter_cls = None
+    _rnn_cell_name = None
+    _cell_variables = (("kernel",), ("bias",))
+    _given_name = None  # of a saveable in a graph, as its maker called it
+
+    def __init__(
+        self,
+        opaque_params,
+        num_layers,
+        num_units,
+        input_size,
+        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction=config_module.CUDNN_RNN_UNIDIRECTION,
+        scope=None,
+        name="cudnn_rnn_saveable",
+    ):
+        """Makes a saveable.
+
+        Args:
+          opaque_params: the variable, `[params_size]`.
+          num_layers: int, at least 1.
+          num_units: int, at least 1.
+          input_size: int, at least 1.
+          input_mode: "linear_input", "skip_input" or "auto_select". Cells always have input
+            weights: where the RNN has none, they are saved as identity matrices.
+          direction: "unidirectional" or "bidirectional".
+          scope: str or `tf.VariableScope` to put in front of every key: that in which the cells
+            would be called. None for none.
+          name: str, tells several saveables in one Saver apart; it has no influence on the keys. A
+            name that the graph has already gets a number.
+
+        Raises:
+          TypeError, ValueError: an argument of the wrong type or outside of its range, or an
+            `opaque_params` that is partitioned or has another static shape.
+        """
+        restore_ops.refuse_partitioned("opaque_params", opaque_params)
+        self._num_layers = config_module.checked_size("num_layers", num_layers)
+        self._num_units = config_module.checked_size("num_units", num_units)
+        self._input_size = config_module.checked_size("input_size", input_size)
+        self._input_mode = input_mode
+        self._direction = direction
+        self._scope = getattr(scope, "name", scope) or None
+        self._variables = opaque_params
+        self._num_dirs = 2 if direction == config_module.CUDNN_RNN_BIDIRECTION else 1
+        self._format_converter = None
+        self._weight_names, self._bias_names = self._tf_canonical_names()
+        self._param_names = self._weight_names + self._bias_names
+        prefix = self._scope + "/" if self._scope else ""
+        keys = [prefix + param_name for param_name in self._param_names]
+        if tf.executing_eagerly():
+            super().__init__(opaque_params, self._specs_read_later(keys), name)
+            return
+        specs = [SaveSpec(tensor, "", key) for tensor, key in zip(self.read_parts(), keys)]
+        self._given_name = name
+        name = restore_ops.unique_name(name)
+        super().__init__(restore_ops.identity_of_name(opaque_params, name), specs, name)
+        restore_ops.saveables_of_graph().append(self)
+
+    @property
+    def is_displaced(self):
+        """Whether a later saveable of the same name and keys is saved in place of this one.
+
+        That takes two in `tf.GraphKeys.SAVEABLE_OBJECTS`: of these `tf.train.Saver()` saves the
+        later only, as it did in TensorFlow 1, where programs rely on it. The variable of the
+        earlier such a Saver has under its own name.
+        """
+        if self._given_name is None:
+            return False
+        with self.op.graph.as_default():
+            collected = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+            saveables = restore_ops.saveables_of_graph()
+        if not any(saveable is self for saveable in collected):
+            return False
+        later = saveables[saveables.index(self) + 1 :]
+        return any(
+            self._is_alike(saveable) and any(saveable is other for other in collected)
+            for saveable in later
+        )
+
+    def require_saved_by(self, saved):
+        """Raises `SaverRefusal` unless one of the variables and saveables saves the variable."""
+        variable = self._variable_to_restore()
+        if not any(variable is getattr(other, "_variables", other) for other in saved):
+            raise restore_ops.SaverRefusal(
+                "The saveable %r has the name and the keys of a later one in "
+                "tf.GraphKeys.SAVEABLE_OBJECTS, and its variable %s is not in what this Saver "
+                "saves, by default tf.GraphKeys.GLOBAL_VARIABLES, so that the Saver would save "
+                "neither. Give each saveable a scope of its own, or add the variable to var_list."
+                % (self.name, variable_name(variable))
+            )
+
+    def _is_alike(self, other):
+        """Whether another saveable was given this one's name and has its keys."""
+        return (
+            isinstance(other, CudnnOpaqueParamsSaveable)
+            and other._given_name == self._given_name
+            and [spec.name for spec in other.specs] == [spec.name for spec in self.specs]
+        )
+
+    def _specs_read_later(self, keys):
+        """Returns specs that take the values of the moment in which they are saved."""
+
+        def read(index):
+            return self.read_parts()[index]
+
+        return [
+            SaveSpec(
+                functools.partial(read, index),
+                "",
+                key,
+                dtype=self._variables.dtype.base_dtype,
+                device=self._variables.device,
+            )
+            for index, key in enumerate(keys)
+        ]
+
+    @property
+    def format_converter(self):
+        """The converter, made from `_format_converter_cls` when first asked for."""
+        if self._format_converter is None:
+            converter = self._format_converter_cls(
+                self._num_layers,
+                self._num_units,
+                self._input_size,
+                input_mode=self._input_mode,
+                direction=self._direction,
+            )
+            for hook in _CONVERTER_HOOKS:
+                if getattr(type(self), hook) is not getattr(CudnnOpaqueParamsSaveable, hook):
+                    setattr(converter, hook, getattr(self, hook))
+            self._format_converter = converter
+        return self._format_converter
+
+    def restore(self, restored_tensors, restored_shapes):
+        """Returns an op that gives the variable the values read from a checkpoint.
+
+        Args:
+          restored_tensors: list of tensors, one for each of `specs`.
+          restored_shapes: ignored; the shape of a variable says nothing of the cells' tensors.
+
+        Raises:
+          TypeError: the saveable was not made for a variable.
+          InvalidArgumentError: when run, if a tensor has another shape; it names the key.
+        """
+        del restored_shapes
+        return self.write_parts(restored_tensors, [spec.name for spec in self.specs])
+
+    def expected_tensors(self):
+        """Returns a `restore_ops.Expected` for each of `specs`."""
+        return [
+            restore_ops.expected_tensor(spec.name, tensor.shape, False, tensor.dtype)
+            for spec, tensor in zip(self.specs, self._parts_to_save())
+        ]
+
+    def _parts_to_save(self):
+        """Returns the tensors of the cells, in a graph those that the saveable was made with."""
+        return self.read_parts() if tf.executing_eagerly() else [s.tensor for s in self.specs]
+
+    def _variable_to_restore(self):
+        variable = restore_ops.as_variable(self._variables)
+        if variable is None:
+            raise TypeError(
+                "opaque_params of the saveable %r must be a variable to be restored, but is %r."
+                % (self.name, self._variables)
+            )
+        return variable
+
+    def read_parts(self):
+        """Returns the tensors of the cells, in the order of the keys."""
+        weights, biases = self.format_converter.opaque_to_tf_canonical(self._variables)
+        return list(weights) + list(biases)
+
+    def write_parts(self, tensors, keys):
+        """Returns an op that gives the variable the value for the tensors of the cells.
+
+        Args:
+          tensors: list of the tensors read, in the order of `read_parts`.
+          keys: list of their keys in the checkpoint.
+        """
+        variable = self._variable_to_restore()
+        shapes = [tensor.shape for tensor in self._parts_to_save()]
+        # Else a converter of a user's own does not tell.
+        if all(shape.is_fully_defined() for shape in shapes):
+            tensors = restore_ops.in_exact_shapes(tensors, keys, shapes)
+        value = self.format_converter.tf_canonical_to_opaque(list(tensors))
+        return restore_ops.assign(variable, value, restore_ops.SUMS_SCOPE)
+
+    def _add_trackable_dependencies(self, trackable, dtype):
+        """Puts the cells' tensors below an object, for `tf.train.Checkpoint`.
+
+        The keys are `cell-<layer>/kernel` and so on, as those of a `MultiRNNCell`; of a single
+        layer also `kernel`, as those of a cell. Of a bidirectional RNN both are below `fw` and
+        below `bw`, as those of two stacks of cells with these names.
+        """
+        parts = Parts(self, self._param_names, dtype, self._variables.device)
+        for kind, own_names in zip((self._weight_names, self._bias_names), self._cell_variables):
+            per_cell = len(kind) // (self._num_layers * self._num_dirs)
+            for index, name in enumerate(kind):
+                layer, direction = divmod(index // per_cell, self._num_dirs)
+                own_name = own_names[index % per_cell] if per_cell == len(own_names) else name
+                top = [] if self._num_dirs == 1 else ["fw" if direction == 0 else "bw"]
+                if self._num_layers == 1:
+                    track(trackable, top + [own_name], parts.trackables[name])
+                track(trackable, top + ["cell-%d" % layer, own_name], parts.trackables[name])
+        parts.all_tracked()
+
+    def _tf_canonical_names(self):
+        """Returns (names of weights, names of biases), relative to `scope`."""
+        weight_names, bias_names = [], []
+        for layer in range(self._num_layers):
+            for is_forward in (True, False)[: self._num_dirs]:
+                prefix = (
+                    self._tf_canonical_name_prefix(layer)
+                    if self._num_dirs == 1
+                    else self._tf_canonical_name_prefix(layer, is_fwd=is_forward)
+                )
+                self._tf_canonical_names_single_layer(prefix, weight_names, bias_names)
+        return weight_names, bias_names
+
+    def _tf_canonical_name_prefix(self, layer, is_fwd=True):
+        """Returns the scope of one cell, relative to `scope`."""
+        return self._TFCanonicalNamePrefix(layer, is_fwd)
+
+    def _TFCanonicalNamePrefix(self, layer, is_fwd=True):
+        """The name of `_tf_canonical_name_prefix` up to TensorFlow 1.12."""
+        if self._direction == config_module.CUDNN_RNN_UNIDIRECTION:
+            return "rnn/multi_rnn_cell/cell_%d/%s" % (layer, self._rnn_cell_name)
+        return "stack_bidirectional_rnn/cell_%d/bidirectional_rnn/%s/%s" % (
+            layer,
+            "fw" if is_fwd else "bw",
+            self._rnn_cell_name,
+        )
+
+    def _tf_canonical_names_single_layer(self, prefix, tf_weights_names, tf_biases_names):
+        """Appends the names of the weights and biases of one cell to the two lists."""
+        weights, biases = self._cell_variables
+        tf_weights_names.extend("%s/%s" % (prefix, name) for name in weights)
+        tf_biases_names.extend("%s/%s" % (prefix, name) for name in biases)
+
+    # Names of TensorFlow 1.4 to 1.12, for programs that call or override them.
+
+    def _OpaqueParamsToCanonical(self):
+        """Returns (weights, biases), cuDNN's canonical tensors of the variable."""
+        return self.format_converter._opaque_to_cu_canonical(self._variables)
+
+    def _CanonicalToOpaqueParams(self, cu_weights, cu_biases):
+        """Returns the opaque buffer for cuDNN's canonical tensors."""
+        return self.format_converter._cu_canonical_to_opaque(cu_weights, cu_biases)
+
+    def _ReverseTransformCanonical(self, tf_canonicals):
+        """Returns (weights, biases), cuDNN's canonical tensors for the tensors of the cells."""
+        return self.format_converter._tf_canonical_to_cu_canonical(tf_canonicals)
+
+    def _converter_step(self, hook, *arguments):
+        # By the class: the converter's own attribute may be an overriding method of this saveable.
+        return getattr(type(self.format_converter), hook)(self.format_converter, *arguments)
+
+    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
+        return self._converter_step("_cudnn_to_tf_gate_params", *cu_gate_order)
+
+    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
+        return self._converter_step("_tf_to_cudnn_gate_params", *tf_gate_order)
+
+    def _cudnn_to_tf_weights(self, *cu_weights):
+        return self._converter_step("_cudnn_to_tf_weights", *cu_weights)
+
+    def _tf_to_cudnn_weights(self, layer, *tf_weights):
+        return self._converter_step("_tf_to_cudnn_weights", layer, *tf_weights)
+
+    def _cudnn_to_tf_biases(self, *biases):
+        return self._converter_step("_cudnn_to_tf_biases", *biases)
+
+    def _tf_to_cudnn_biases(self, *tf_biases):
+        return self._converter_step("_tf_to_cudnn_biases", *tf_biases)
+
+
+class CudnnLSTMSaveable(CudnnOpaqueParamsSaveable):
+    """Saves the buffer of a `CudnnLSTM` as variables of `CudnnCompatibleLSTMCell`."""
+
+    _rnn_mode = config_module.CUDNN_LSTM
+    _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _format_converter_cls = converters.CudnnParamsFormatConverterLSTM
+    _rnn_cell_name = "cudnn_compatible_lstm_cell"
+
+
+class CudnnGRUSaveable(CudnnOpaqueParamsSaveable):
+    """Saves the buffer of a `CudnnGRU` as variables of `CudnnCompatibleGRUCell`."""
+
+    _rnn_mode = config_module.CUDNN_GRU
+    _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+    _format_converter_cls = converters.CudnnParamsFormatConverterGRU
+    _rnn_cell_name = "cudnn_compatible_gru_cell"
+    _cell_variables = (
+        (
+            "gates/kernel",
+            "candidate/input_projection/kernel",
+            "candidate/hidden_projection/kernel",
+        ),
+        ("gates/bias", "candidate/input_projection/bias", "candidate/hidden_projection/bias"),
+    )
+
+
+class CudnnRNNTanhSaveable(CudnnLSTMSaveable):
+    """Saves the buffer of a `CudnnRNNTanh` as variables of `BasicRNNCell` with tanh."""
+
+    _rnn_mode = config_module.CUDNN_RNN_TANH
+    _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+    _format_converter_cls = converters.CudnnParamsFormatConverterTanh
+    _rnn_cell_name = "basic_rnn_cell"
+
+
+class CudnnRNNReluSaveable(CudnnLSTMSaveable):
+    """Saves the buffer of a `CudnnRNNRelu` as variables of `BasicRNNCell` with ReLU."""
+
+    _rnn_mode = config_module.CUDNN_RNN_RELU
+    _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+    _format_converter_cls = converters.CudnnParamsFormatConverterRelu
+    _rnn_cell_name = "basic_rnn_cell"

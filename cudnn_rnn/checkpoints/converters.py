@@ -1,0 +1,263 @@
+"""Converters between the opaque buffer and the variables of platform-independent cells.
+
+Since TensorFlow 1.4 a checkpoint holds, for every layer and direction, what a cell holds: the
+kernels, and one bias for the sum of cuDNN's two (the candidate of a GRU keeps both). Coming back,
+each of the two gets half of the sum. See `checkpoints/cell_layout.py` for the arrangement of gates.
+
+Every step is a method, so that a subclass can have another order of gates, another rule for the
+biases or other kernels:
+
+    class ForgetBiasOne(CudnnParamsFormatConverterLSTM):
+        def _cudnn_to_tf_biases(self, *biases):
+            (bias,) = super()._cudnn_to_tf_biases(*biases)
+            ...
+            return (bias,)
+"""
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import canonical
+from cudnn_rnn._core import config as config_module
+from cudnn_rnn._core.canonical import chunks
+from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn.checkpoints.cell_layout import (
+    GRUFormat,
+    gates_from_kernel,
+    gates_to_kernel,
+    join_gates,
+    reorder_lstm_gates,
+    split_gates,
+    with_input_weights,
+    without_input_weights,
+)
+
+
+class CudnnParamsFormatConverter:
+    """What the four converters share.
+
+    "cuDNN's" tensors, in arguments and results, are the canonical ones of `RnnConfig`; "the
+    cell's" are those of the platform-independent cells. A projection, of an LSTM, is in the cell's
+    form `[num_units, num_proj]`.
+    """
+
+    _rnn_mode = None
+    _num_params_per_layer = None
+
+    def __init__(
+        self,
+        num_layers,
+        num_units,
+        input_size,
+        num_proj=None,
+        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction=config_module.CUDNN_RNN_UNIDIRECTION,
+    ):
+        """Takes the description of an RNN, as `CudnnLSTM` does.
+
+        Up to TensorFlow 1.14 there was no `num_proj`: a string in its place is the input mode,
+        with the direction after it.
+        """
+        if isinstance(num_proj, str):
+            if input_mode in config_module.DIRECTIONS:
+                direction = input_mode
+            num_proj, input_mode = None, num_proj
+        self._config = RnnConfig.checked(
+            self._rnn_mode,
+            num_layers,
+            num_units,
+            input_size,
+            input_mode,
+            direction,
+            tf.float32,
+            dropout=0.0,
+            seed=0,
+            num_proj=num_proj,
+        )
+        self._num_layers = self._config.num_layers
+        self._num_units = self._config.num_units
+        self._input_size = self._config.input_size
+        self._num_proj = self._config.num_proj or None
+        self._input_mode = input_mode
+        self._direction = direction
+        self._num_dirs = self._config.num_directions
+        self._num_params = self._config.num_canonical_biases
+
+    def tf_canonical_to_opaque(self, tf_canonicals, weights_proj=None):
+        """Returns the opaque buffer for the cells' tensors.
+
+        Args:
+          tf_canonicals: list of all weights, then all biases, of the cells: layer by layer, in each
+            forward and then backward.
+          weights_proj: list of the projections in that order, or None.
+
+        Raises:
+          ValueError: lists of the wrong length, or tensors with a wrong number of elements.
+        """
+        return self._cu_canonical_to_opaque(
+            *self._tf_canonical_to_cu_canonical(tf_canonicals, weights_proj)
+        )
+
+    def opaque_to_tf_canonical(self, opaque_param):
+        """Returns the cells' tensors for the opaque buffer, `[params_size]`.
+
+        Returns:
+          `(weights, biases)`, or with a projection `(weights, biases, weights_proj)`: lists as
+          `tf_canonical_to_opaque` takes them.
+        """
+        return self._cu_canonical_to_tf_canonical(*self._opaque_to_cu_canonical(opaque_param))
+
+    def _opaque_to_cu_canonical(self, opaque_param):
+        """Returns (weights, biases), cuDNN's."""
+        return canonical.params_to_canonical(self._config, None, opaque_param)
+
+    def _cu_canonical_to_opaque(self, cu_weights, cu_biases):
+        """Returns the opaque buffer for cuDNN's tensors."""
+        return canonical.canonical_to_params(self._config, None, list(cu_weights), list(cu_biases))
+
+    def _cu_canonical_to_tf_canonical(self, cu_weights, cu_biases):
+        """Returns what `opaque_to_tf_canonical` does, for cuDNN's tensors."""
+        parts = self._num_layers * self._num_dirs
+        tf_weights, tf_biases, tf_weights_proj = [], [], []
+        weights_of_parts = chunks(cu_weights, len(cu_weights) // parts)
+        biases_of_parts = chunks(cu_biases, len(cu_biases) // parts)
+        for part, (weights, biases) in enumerate(zip(weights_of_parts, biases_of_parts)):
+            weights = with_input_weights(self._config, part // self._num_dirs, weights)
+            self._cu_canonical_to_tf_canonical_single_layer(
+                weights, biases, tf_weights, tf_biases, tf_weights_proj
+            )
+        if self._num_proj:
+            return tf_weights, tf_biases, tf_weights_proj
+        return tf_weights, tf_biases
+
+    def _cu_canonical_to_tf_canonical_single_layer(
+        self, cu_weights, cu_biases, tf_weights, tf_biases, tf_weights_proj=None
+    ):
+        """Appends the cell's tensors of one layer and direction to the three lists."""
+        weights = list(self._cudnn_to_tf_weights(*cu_weights))
+        if self._num_proj:
+            tf_weights_proj.append(weights.pop())
+        tf_weights.extend(weights)
+        tf_biases.extend(self._cudnn_to_tf_biases(*cu_biases))
+
+    def _tf_canonical_to_cu_canonical(self, tf_canonicals, weights_proj=None):
+        """Returns (weights, biases), cuDNN's, for what `tf_canonical_to_opaque` takes."""
+        parts = self._num_layers * self._num_dirs
+        tf_canonicals = list(tf_canonicals)
+        if not tf_canonicals or len(tf_canonicals) % (2 * parts):
+            raise ValueError(
+                "tf_canonicals must be a list of as many weights and biases for each of num_layers "
+                "%d * directions %d, but has %d tensors."
+                % (self._num_layers, self._num_dirs, len(tf_canonicals))
+            )
+        per_part = len(tf_canonicals) // (2 * parts)
+        of_parts = chunks(tf_canonicals, per_part)
+        cu_weights, cu_biases = [], []
+        for part in range(parts):
+            layer = part // self._num_dirs
+            weights = list(self._tf_to_cudnn_weights(layer, *of_parts[part]))
+            cu_weights += without_input_weights(self._config, layer, weights)
+            if weights_proj is not None:
+                cu_weights.append(tf.transpose(weights_proj[part]))
+            cu_biases += self._tf_to_cudnn_biases(*of_parts[parts + part])
+        return cu_weights, cu_biases
+
+    def _cudnn_to_tf_weights(self, *cu_weights):
+        """Returns a tuple of the cell's weights for cuDNN's, of one layer and direction."""
+        raise NotImplementedError("%s has no _cudnn_to_tf_weights" % type(self).__name__)
+
+    def _tf_to_cudnn_weights(self, layer, *tf_weights):
+        """Returns cuDNN's weights, without the projection, for the cell's."""
+        raise NotImplementedError("%s has no _tf_to_cudnn_weights" % type(self).__name__)
+
+    def _cudnn_to_tf_biases(self, *biases):
+        """Returns a tuple of the cell's biases for cuDNN's, of one layer and direction."""
+        raise NotImplementedError("%s has no _cudnn_to_tf_biases" % type(self).__name__)
+
+    def _tf_to_cudnn_biases(self, *tf_biases):
+        """Returns cuDNN's biases for the cell's."""
+        raise NotImplementedError("%s has no _tf_to_cudnn_biases" % type(self).__name__)
+
+
+class _OneKernel(CudnnParamsFormatConverter):
+    """A cell with one kernel and one bias, the gates in any order."""
+
+    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
+        """Returns a list of the gates in the cell's order for those in cuDNN's."""
+        return list(cu_gate_order)
+
+    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
+        """Returns a list of the gates in cuDNN's order for those in the cell's."""
+        return list(tf_gate_order)
+
+    def _cudnn_to_tf_weights(self, *cu_weights):
+        num_gates = len(self._config.gates)
+        gates = join_gates(cu_weights[:num_gates], cu_weights[num_gates : 2 * num_gates])
+        kernel = gates_to_kernel(self._cudnn_to_tf_gate_params(*gates))
+        return (kernel,) + tuple(tf.transpose(matrix) for matrix in cu_weights[2 * num_gates :])
+
+    def _tf_to_cudnn_weights(self, layer, *tf_weights):
+        (kernel,) = tf_weights
+        gates = self._tf_to_cudnn_gate_params(*gates_from_kernel(kernel, len(self._config.gates)))
+        input_weights, recurrent_weights = split_gates(gates, self._config.output_units)
+        return tuple(input_weights + recurrent_weights)
+
+    def _cudnn_to_tf_biases(self, *cu_biases):
+        num_gates = len(self._config.gates)
+        sums = [pair[0] + pair[1] for pair in zip(cu_biases[:num_gates], cu_biases[num_gates:])]
+        return (tf.concat(self._cudnn_to_tf_gate_params(*sums), axis=0),)
+
+    def _tf_to_cudnn_biases(self, *tf_biases):
+        (bias,) = tf_biases
+        gates = tf.split(bias, len(self._config.gates), axis=0)
+        halves = tuple(0.5 * gate for gate in self._tf_to_cudnn_gate_params(*gates))
+        return halves + halves
+
+
+class CudnnParamsFormatConverterLSTM(_OneKernel):
+    """For `CudnnCompatibleLSTMCell`: kernel `[width + num_units, 4 * num_units]`, i, g, f, o."""
+
+    _rnn_mode = config_module.CUDNN_LSTM
+    _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+
+    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
+        return reorder_lstm_gates(cu_gate_order)
+
+    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
+        return reorder_lstm_gates(tf_gate_order)
+
+
+class CudnnParamsFormatConverterGRU(CudnnParamsFormatConverter):
+    """For `CudnnCompatibleGRUCell`: three kernels and three biases."""
+
+    _rnn_mode = config_module.CUDNN_GRU
+    _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+
+    def _cudnn_to_tf_weights(self, *cu_weights):
+        return tuple(GRUFormat.weights_to_cell(cu_weights))
+
+    def _tf_to_cudnn_weights(self, layer, *tf_weights):
+        return tuple(GRUFormat.weights_from_cell(tf_weights, self._num_units))
+
+    def _cudnn_to_tf_biases(self, *biases):
+        gates, input_projection, hidden_projection = GRUFormat.biases_to_cell(biases)[:3]
+        return gates, input_projection, hidden_projection
+
+    def _tf_to_cudnn_biases(self, *tf_biases):
+        gates, input_projection, hidden_projection = tf_biases
+        half = 0.5 * gates
+        return tuple(
+            GRUFormat.biases_from_cell([gates, input_projection, hidden_projection, half, half])
+        )
+
+
+class CudnnParamsFormatConverterTanh(_OneKernel):
+    """For `BasicRNNCell` with tanh: kernel `[width + num_units, num_units]`."""
+
+    _rnn_mode = config_module.CUDNN_RNN_TANH
+    _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+
+
+class CudnnParamsFormatConverterRelu(_OneKernel):
+    """For `BasicRNNCell` with ReLU: kernel `[width + num_units, num_units]`."""
+
+    _rnn_mode = config_module.CUDNN_RNN_RELU
+    _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER

@@ -1,0 +1,228 @@
+"""What the saveables of all releases share: names, checks of what was read, and assignments."""
+
+import collections
+import contextlib
+import re
+import threading
+
+from cudnn_rnn._compat import PartitionedVariable, Variable, assert_when_run, static_value, tf
+from cudnn_rnn._core.arguments import shape_text, variable_name
+
+# All saveables of a graph. No string, so that exporting a MetaGraphDef passes over it.
+_SAVEABLES_OF_GRAPH = ("cudnn_rnn", "saveables")
+
+
+class SaverRefusal(ValueError):
+    """A Saver that would restore an undefined value, or lose one."""
+
+
+# What a saveable expects of one tensor of a checkpoint. `shape`: list of int, None if unknown;
+# `any_shape`: whether any shape with as many elements will do.
+Expected = collections.namedtuple("Expected", ["key", "shape", "any_shape", "dtype"])
+
+
+def expected_tensor(key, shape, any_shape, dtype):
+    """Returns an `Expected` for a `tf.TensorShape` and a `tf.DType` (of a variable, perhaps)."""
+    shape = shape.as_list() if shape.is_fully_defined() else None
+    return Expected(key, shape, any_shape, dtype.base_dtype)
+
+
+def saveables_of_graph():
+    """Returns the list of this package's saveables in the default graph; append new ones to it."""
+    return tf.get_default_graph().get_collection_ref(_SAVEABLES_OF_GRAPH)
+
+
+def unique_name(name):
+    """Returns `name`, with a number after it if a saveable of the graph has that name already."""
+    taken = {saveable.name for saveable in saveables_of_graph()}
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = "%s_%d" % (name, number)
+    return candidate
+
+
+def identity_of_name(tensor, name):
+    """Returns the tensor from an Identity node of this absolute name, where a node can have it.
+
+    Of a saveable in a collection a MetaGraphDef has the name, and importing it, or loading a
+    SavedModel, fails on a name that no node has.
+    """
+    is_name_of_node = re.match(r"[A-Za-z0-9.][\w.\\/>-]*$", name, re.ASCII) and name[-1] != "/"
+    with tf.name_scope(None):
+        return tf.identity(tensor, name=name if is_name_of_node else None)
+
+
+# What one RestoreV2 op reads under one key. `slice_spec`: text, empty for a whole tensor.
+Read = collections.namedtuple("Read", ["key", "slice_spec", "tensor"])
+
+
+def read_from(path):
+    """Returns a list of `Read`: all that ops of the graph read from a checkpoint.
+
+    Args:
+      path: the string tensor with the path of the checkpoint.
+    """
+    found = []
+    for operation in path.consumers():
+        if operation.type != "RestoreV2":
+            continue
+        keys, slices = (static_value(operation.inputs[index]) for index in (1, 2))
+        if keys is not None and slices is not None:
+            found += [
+                Read(key.decode(), slice_spec.decode(), tensor)
+                for key, slice_spec, tensor in zip(keys, slices, operation.outputs)
+            ]
+    return found
+
+
+# Scopes of the checks that `_in_shapes` puts into a graph. `_patches/restores.py` finds them by
+# these names, in imported graphs too.
+SIZES_SCOPE, SHAPES_SCOPE = "cudnn_rnn_checkpoint_sizes", "cudnn_rnn_checkpoint_shapes"
+CHECK, KEYS, SHAPES = "check", "keys", "shapes"  # nodes in such a scope
+
+
+def checkpoint_path(restored_tensor):
+    """Returns the string tensor with the path of the checkpoint read; None if that cannot be told.
+
+    It cannot where ops run at once.
+    """
+    operation = getattr(restored_tensor, "op", None)
+    while operation is not None and operation.type == "Identity":
+        operation = operation.inputs[0].op
+    return operation.inputs[0] if operation is not None and operation.type == "RestoreV2" else None
+
+
+def in_sizes(tensors, keys, shapes):
+    """Returns the tensors, once their numbers of elements are right, in these shapes.
+
+    Raises:
+      InvalidArgumentError: when run, for a wrong one, with the checkpoint, its key and both shapes.
+    """
+    expected = tf.constant([shape.num_elements() for shape in shapes])
+    found = tf.stack([tf.size(tensor) for tensor in tensors])
+    wrong = tf.not_equal(found, expected)
+    return _in_shapes(tensors, keys, shapes, SIZES_SCOPE, "number of elements", wrong)
+
+
+def in_exact_shapes(tensors, keys, shapes):
+    """Returns the tensors, once their shapes are right, with these static shapes.
+
+    Raises:
+      InvalidArgumentError: when run, for a wrong one, with the checkpoint, its key and both shapes.
+    """
+    expected = tf.constant([shape_text(shape) for shape in shapes])
+    wrong = tf.not_equal(_shape_texts_when_run(tensors), expected)
+    return _in_shapes(tensors, keys, shapes, SHAPES_SCOPE, "shape", wrong)
+
+
+def _shape_texts_when_run(tensors):
+    sizes = [
+        tf.strings.reduce_join(tf.as_string(tf.shape(tensor)), separator=", ") for tensor in tensors
+    ]
+    return tf.strings.join(["[", tf.stack(sizes), "]"])
+
+
+def _in_shapes(tensors, keys, shapes, scope, what, wrong):
+    path = checkpoint_path(tensors[0])
+    with tf.name_scope(scope):
+        keys = tf.constant(keys, name=KEYS)
+        expected = tf.constant([shape_text(shape) for shape in shapes], name=SHAPES)
+        check = assert_when_run(
+            tf.logical_not(tf.reduce_any(wrong)),
+            "Tensors of the checkpoint",
+            "" if path is None else path,
+            "have the wrong %s. Keys:" % what,
+            tf.boolean_mask(keys, wrong),
+            "shapes expected:",
+            tf.boolean_mask(expected, wrong),
+            "shapes found:",
+            tf.boolean_mask(_shape_texts_when_run(tensors), wrong),
+            name=CHECK,
+        )
+    # There is nothing to depend on where ops run at once.
+    with tf.control_dependencies([] if check is None else [check]):
+        return [tf.reshape(tensor, shape) for tensor, shape in zip(tensors, shapes)]
+
+
+def as_variable(variable):
+    """Returns a variable as it is, for a tensor that names one in a graph that one, else None.
+
+    `tf.train.import_meta_graph` leaves such tensors in the collections of a user.
+    """
+    if isinstance(variable, Variable):
+        return variable
+    if tf.is_tensor(variable) and not tf.executing_eagerly():
+        for candidate in tf.global_variables() + tf.local_variables():
+            if candidate.op is variable.op:
+                return candidate
+    return None
+
+
+def refuse_partitioned(argument, value):
+    """Raises if a value is a partitioned variable, one part of it, or a list of parts.
+
+    Args:
+      argument: name of the argument, for the error.
+      value: anything.
+    """
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    for one in values:
+        if isinstance(one, PartitionedVariable):
+            name, found = one.name, "the partitioned variable"
+        elif getattr(one, "_save_slice_info", None) is not None:
+            name, found = one._save_slice_info.full_name, "a part of the partitioned variable"
+        else:
+            continue
+        raise TypeError(
+            "%s must be a variable that holds the whole opaque buffer, but is or contains %s %s. "
+            "Create the variable with tf.Variable, or with tf.get_variable in a variable scope "
+            "without a partitioner: `with tf.variable_scope(name) as scope: "
+            "scope.set_partitioner(None)`." % (argument, found, name)
+        )
+
+
+def assign(variable, value, scope):
+    """Returns an op that gives `variable` the `value`, once the shapes are found to agree.
+
+    Returns an op that does nothing inside `direct_values` of the variable.
+
+    Args:
+      variable: the variable.
+      value: tensor, rebuilt from tensors of a checkpoint.
+      scope: `EXACT_SCOPE` or `SUMS_SCOPE`.
+    """
+    value = tf.convert_to_tensor(value, dtype=variable.dtype.base_dtype)
+    if not value.shape.is_compatible_with(variable.shape):
+        raise ValueError(
+            "canonical_to_params must return a tensor of shape %s for the variable %s, but "
+            "returned one of shape %s."
+            % (shape_text(variable.shape), variable_name(variable), shape_text(value.shape))
+        )
+    if any(variable is other for other in getattr(_direct, "variables", ())):
+        return tf.no_op()
+    if variable.shape.rank is not None:
+        value = tf.ensure_shape(value, variable.shape)
+    with tf.name_scope(scope):
+        return tf.assign(variable, value, validate_shape=False)
+
+
+# Scopes of the assignments of values that saveables rebuild: values with both biases of each gate,
+# and values made from their sums. `restore_order.py` finds them by these names.
+EXACT_SCOPE, SUMS_SCOPE = "cudnn_rnn_assign_exact", "cudnn_rnn_assign_sums"
+
+_direct = threading.local()
+
+
+@contextlib.contextmanager
+def direct_values(variables):
+    """While this context lasts, saveables leave these variables to those who restore them directly.
+
+    Where ops run at once, the last assignment counts, and TensorFlow orders them by their keys.
+    """
+    before = getattr(_direct, "variables", ())
+    _direct.variables = tuple(variables)
+    try:
+        yield
+    finally:
+        _direct.variables = before

@@ -1,0 +1,169 @@
+"""Orders the assignments of a Saver: a variable gets the value saved under its own key, always.
+
+A `tf.train.Saver` runs the assignments of its variables and saveables in no fixed order. If it
+restores an opaque variable both directly and from the tensors of a saveable, two assignments
+compete, and the saveable knows neither the variable's key nor the ops of another device. So
+`order_assignments` looks at the finished graph. It adds control edges between the assignments of
+one variable: those of the saveables run first, and the direct one runs last. The edges are part of
+the graph, so imported MetaGraphs and SavedModels keep them.
+"""
+
+import collections
+import re
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn.checkpoints import restore_ops
+
+_ASSIGN_TYPES = ("Assign", "AssignVariableOp")
+
+# Ops that keep every value of their first input.
+_SAME_VALUES = ("Identity", "RefIdentity", "Reshape", "EnsureShape", "Snapshot")
+
+_SCOPES = (restore_ops.SUMS_SCOPE, restore_ops.EXACT_SCOPE)  # in the order in which they run
+_REBUILT = re.compile(r"(?:.*/)?(%s)(?:_\d+)?/" % "|".join(_SCOPES))
+
+
+def order_assignments(path):
+    """Makes the value under a variable's own key win over what saveables rebuild.
+
+    Without such a value, the tensors that keep both biases win over those that keep their sums, and
+    among equals the later assignment wins.
+
+    Args:
+      path: the string tensor from which a Saver's ops take the path of the checkpoint.
+
+    Raises:
+      SaverRefusal: a variable whose own value cannot be told.
+    """
+    by_variable = collections.OrderedDict()
+    for operation in sorted(_descendants(path), key=_number):
+        if operation.type in _ASSIGN_TYPES:
+            variable = _source(operation.inputs[0]).name
+            by_variable.setdefault(variable, []).append(operation)
+    for variable, assignments in by_variable.items():
+        rebuilt = [operation for operation in assignments if _is_rebuilt(operation)]
+        direct = [operation for operation in assignments if not _is_rebuilt(operation)]
+        if rebuilt and direct:
+            _require_one_own_value(variable, direct)
+        if rebuilt:
+            _chain(variable, sorted(rebuilt, key=_precedence) + direct)
+
+
+def refuse_shared_keys(path):
+    """Raises if two saveables of this package in one Saver have a key in common.
+
+    Args:
+      path: the string tensor with the path of the checkpoint.
+    """
+    keys = collections.Counter(
+        entry.key for entry in restore_ops.read_from(path) if not entry.slice_spec
+    )
+    saveables = restore_ops.saveables_of_graph()
+    for key in sorted(key for key, count in keys.items() if count > 1):
+        owners = sorted(one.name for one in saveables if key in [spec.name for spec in one.specs])
+        if len(owners) > 1:
+            raise restore_ops.SaverRefusal(
+                "The saveables %r and %r in one Saver would both write the key %r. Give each "
+                "a scope of its own (base_variable_scope=, scope=, for layers name=), create them "
+                "in different name scopes, or use two Savers." % (owners[0], owners[1], key)
+            )
+
+
+def assigned_shape(tensor):
+    """Returns the static shape that a tensor must have for the variable that gets it.
+
+    Returns:
+      `(shape, any_shape)`: list of int, or None if unknown, and whether any shape with as many
+      elements will do.
+    """
+    waiting = [(consumer, False) for consumer in tensor.consumers()]
+    while waiting:
+        operation, any_shape = waiting.pop()
+        if operation.type in _SAME_VALUES:
+            reshapes = any_shape or operation.type == "Reshape"
+            waiting += [(consumer, reshapes) for consumer in operation.outputs[0].consumers()]
+        elif operation.type in _ASSIGN_TYPES:
+            shape = _static_shape(operation)
+            if shape is not None:
+                return shape, any_shape
+    return None, True
+
+
+def _static_shape(assignment):
+    """Returns the shape of the variable as a list of int; None if any or an unknown one will do."""
+    if assignment.type == "Assign" and not assignment.get_attr("validate_shape"):
+        return None
+    variable = _source(assignment.inputs[0])
+    try:
+        shape = tf.TensorShape(variable.get_attr("shape"))
+    except ValueError:  # another op than those that make variables
+        return None
+    return shape.as_list() if shape.is_fully_defined() else None
+
+
+def _number(operation):
+    return operation._id
+
+
+def _descendants(tensor):
+    """Returns a list of the operations whose inputs are computed from a tensor."""
+    found, waiting = {}, [tensor]
+    while waiting:
+        for operation in waiting.pop().consumers():
+            if operation.name not in found:
+                found[operation.name] = operation
+                waiting.extend(operation.outputs)
+    return list(found.values())
+
+
+def _ancestors(operation):
+    """Returns a list of an operation and of all that it depends on."""
+    found, waiting = {operation.name: operation}, [operation]
+    while waiting:
+        operation = waiting.pop()
+        for other in [tensor.op for tensor in operation.inputs] + list(operation.control_inputs):
+            if other.name not in found:
+                found[other.name] = other
+                waiting.append(other)
+    return list(found.values())
+
+
+def _source(tensor):
+    """Returns the operation from which a tensor's values come unchanged."""
+    operation = tensor.op
+    while operation.type in _SAME_VALUES:
+        operation = operation.inputs[0].op
+    return operation
+
+
+def _is_rebuilt(assignment):
+    return _REBUILT.match(assignment.name) is not None
+
+
+def _precedence(assignment):
+    return _SCOPES.index(_REBUILT.match(assignment.name).group(1)), _number(assignment)
+
+
+def _require_one_own_value(variable, direct):
+    """Raises unless exactly one assignment exists and takes a tensor of the checkpoint as it is."""
+    if len(direct) == 1 and _source(direct[0].inputs[1]).type == "RestoreV2":
+        return
+    raise restore_ops.SaverRefusal(
+        "This Saver restores the variable %s from a saveable of cudnn_rnn and also by %s. Which "
+        "value the variable would get is not defined; expected is at most one other assignment, of "
+        "a tensor read from the checkpoint. Use two Savers, or leave one of them out of var_list."
+        % (variable, ", ".join("%s (%s)" % (one.name, one.type) for one in direct))
+    )
+
+
+def _chain(variable, assignments):
+    """Makes each assignment wait for the one before it."""
+    for earlier, later in zip(assignments, assignments[1:]):
+        if any(later is operation for operation in _ancestors(earlier)):
+            raise restore_ops.SaverRefusal(
+                "This Saver's builder makes %s, which restores the variable %s, run before %s, "
+                "which would overwrite the value. Leave out the arguments builder= and "
+                "restore_sequentially= of tf.train.Saver, or use two Savers."
+                % (later.name, variable, earlier.name)
+            )
+        later._add_control_inputs([earlier])

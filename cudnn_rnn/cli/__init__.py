@@ -1,0 +1,1 @@
+"""The command line: `python -m cudnn_rnn doctor` and `run`."""

@@ -1,0 +1,335 @@
+"""`python -m cudnn_rnn doctor`: what is installed, whether it works, and what the GPU part uses.
+
+It comes up where the package itself does not: nothing here imports TensorFlow or loads the op
+library in this process. Each of that is tried in a process of its own, so that even a crash is an
+answer.
+"""
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+from cudnn_rnn._version import __version__
+
+_SECONDS_FOR_A_TRIAL = 1200  # a last resort, also on a busy machine
+
+# What the library looks for; `kernels.cc` chooses by the same names.
+_AVX512 = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"}
+_INSTRUCTION_SETS = [
+    ("avx512_bf16", _AVX512 | {"avx512_bf16"}),
+    ("avx512", _AVX512),
+    ("avx2", {"avx2", "fma"}),
+]
+_INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
+
+_PROVIDERS = {
+    "cudnn_rnn": "this package's, which call cuDNN",
+    "tensorflow": "TensorFlow's own",
+    "none": "nobody's: on a GPU an RNN op cannot run",
+}
+
+_ERRORS_OF_PROGRAMS = """\
+"No OpKernel was registered to support Op 'CudnnRNN...'", "Could not find device for node":
+    The process that loads the graph or SavedModel has not imported this package, which
+    registers the kernels: `import cudnn_rnn` first.
+"Cannot assign a device for operation ... /device:GPU:0":
+    The graph is pinned to a GPU that the process does not see. Make the session with
+    tf.ConfigProto(allow_soft_placement=True).
+docs/serving.md says more."""
+
+# The trials: programs that write a JSON object to the file that is their argument.
+
+_ASK_TENSORFLOW = """
+import json, sys
+import tensorflow as tf
+try:
+    build = dict(tf.sysconfig.get_build_info())
+except AttributeError:  # TensorFlow 1
+    build = {"is_cuda_build": tf.test.is_built_with_cuda()}
+answer = {
+    "version": str(tf.version.VERSION),
+    "git_version": str(tf.version.GIT_VERSION),
+    "folder": tf.sysconfig.get_lib(),
+    "cxx11_abi": int(tf.sysconfig.CXX11_ABI_FLAG),
+    "is_cuda_build": bool(build.get("is_cuda_build")),
+    "cuda_version": str(build.get("cuda_version", "")),
+    "cudnn_version": str(build.get("cudnn_version", "")),
+}
+with open(sys.argv[1], "w") as file:
+    json.dump(answer, file)
+"""
+
+# All ones, one unit, one step: relu(1 * 1 + 1 * 1 + 1 + 1) = 4.
+_TRY_LIBRARY = """
+import json, sys
+answer = {}
+try:
+    import cudnn_rnn
+    from cudnn_rnn._native import library
+    answer["library"] = library.library_path()
+    answer["build_info"] = library.build_info()
+    import tensorflow.compat.v1 as tf
+    with tf.Graph().as_default(), tf.device("/cpu:0"):
+        model = cudnn_rnn.CudnnRNNRelu(1, 1, 1)
+        one = tf.ones([1, 1, 1])
+        results = model(one, one, tf.ones([4]), is_training=False)
+        with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+            answer["ones"] = [float(value.ravel()[0]) for value in session.run(results)]
+except ImportError as error:
+    answer["problem"] = str(error)
+except Exception as error:
+    answer["problem"] = "%s: %s" % (type(error).__name__, error)
+with open(sys.argv[1], "w") as file:
+    json.dump(answer, file)
+"""
+
+_ASK_GPU = """
+import json, sys
+import tensorflow.compat.v1 as tf
+from cudnn_rnn._native import library
+from cudnn_rnn.cli import doctor
+answer = {"report": doctor.gpu_report(library.library_path())}
+answer["kernels"], answer["reason"] = doctor.kernels_in_charge()
+from tensorflow.python.client import device_lib
+devices = [device for device in device_lib.list_local_devices() if device.device_type == "GPU"]
+answer["devices"] = [device.physical_device_desc or device.name for device in devices]
+with open(sys.argv[1], "w") as file:
+    json.dump(answer, file)
+"""
+
+
+def gpu_report(library_path):
+    """Returns what the op library says of the GPU's libraries, or None if it has no GPU part."""
+    import ctypes
+
+    loaded = ctypes.CDLL(library_path)
+    try:
+        report = loaded.cudnn_rnn_gpu_report
+    except AttributeError:
+        return None
+    report.restype, report.argtypes = ctypes.c_char_p, []
+    return report().decode("utf-8", "replace")
+
+
+def kernels_in_charge():
+    """Returns (whose kernels run an RNN op on a GPU: a key of `_PROVIDERS`, why), two texts."""
+    from cudnn_rnn._native import gpu_kernels
+
+    return gpu_kernels.kernels_in_charge()
+
+
+class Doctor:
+    """Prints what it finds; `problems` counts what keeps the package from working."""
+
+    def __init__(self, print_line=print):
+        self._print = print_line
+        self.problems = 0
+
+    def examine(self):
+        """Looks at everything; returns the exit status."""
+        self._section("Versions")
+        self._fact(
+            "cudnn_rnn", "%s in %s" % (__version__, os.path.dirname(os.path.dirname(__file__)))
+        )
+        self._fact("Python", "%s, %s" % (platform.python_version(), sys.executable))
+        self._fact("Platform", platform.platform())
+        tensorflow, problem = run_trial(_ASK_TENSORFLOW)
+        if tensorflow is None:
+            self._fact("TensorFlow", "cannot be imported")
+        else:
+            self._fact("TensorFlow", describe_tensorflow(tensorflow))
+        self._section("On the CPU")
+        self._fact("Instructions", describe_instruction_set())
+        works = self._examine_library(tensorflow, problem)
+        self._section("On a GPU")
+        if works:
+            self._examine_gpu(tensorflow)
+        else:
+            self._print("Not looked at: the above comes first.")
+        if works:
+            self._section("Should a program fail nevertheless")
+            self._print(textwrap.indent(_ERRORS_OF_PROGRAMS, "  "))
+        self._section("In short")
+        if self.problems:
+            self._print("cudnn_rnn does not work here. What to do is said above.")
+        else:
+            self._print("cudnn_rnn works here.")
+        return 1 if self.problems else 0
+
+    def _examine_library(self, tensorflow, problem):
+        if tensorflow is None:
+            self._broken("TensorFlow cannot be imported by this Python.", problem)
+            self._print("Install it into this environment, for example with")
+            self._print("    %s -m pip install tensorflow==2.21.0" % sys.executable)
+            self._print("and then cudnn_rnn, which is compiled for it.")
+            return False
+        found, problem = run_trial(_TRY_LIBRARY)
+        if found is not None and "problem" in found:
+            found, problem = None, found["problem"]
+        if found is None:
+            self._broken("The op library does not work with this TensorFlow.", problem)
+            return False
+        self._fact("Op library", found["library"])
+        self._fact("Built", describe_build(found["build_info"]))
+        if found["ones"] != [4.0, 4.0]:
+            self._broken(
+                "A network of one unit gives wrong numbers.",
+                "Expected 4 and 4, got %s. Please report this." % found["ones"],
+            )
+            return False
+        self._fact("Trial", "a network of one unit ran and gave the right numbers")
+        return True
+
+    def _examine_gpu(self, tensorflow):
+        found, problem = run_trial(_ASK_GPU)
+        if found is None:
+            self._broken("Asking for GPUs ended badly; without them the CPU works.", problem)
+            self._print("To keep TensorFlow away from the GPU, set CUDA_VISIBLE_DEVICES= (empty).")
+            return
+        if found["devices"]:
+            for device in found["devices"]:
+                self._fact("TensorFlow sees", device)
+        elif tensorflow["is_cuda_build"]:
+            self._fact("TensorFlow sees", "no GPU, though it was built for them")
+        else:
+            self._fact("TensorFlow sees", "no GPU: this TensorFlow was built without them")
+        if found["report"] is None:
+            self._fact("cuDNN", "this op library has no GPU part")
+        else:
+            self._fact("cuDNN", found["report"])
+        kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
+        if found["reason"] != found["report"]:
+            kernels += "\n" + found["reason"]
+        self._fact("GPU kernels", kernels)
+        if not found["devices"]:
+            self._print("Nothing is broken by that: RNNs run on the CPU.")
+
+    def _section(self, title):
+        self._print("")
+        self._print(title)
+
+    def _fact(self, name, text):
+        lines = str(text).splitlines() or [""]
+        self._print("  %-18s%s" % (name, lines[0]))
+        for line in lines[1:]:
+            self._print(" " * 20 + line)
+
+    def _broken(self, text, details):
+        self.problems += 1
+        self._print("BROKEN: " + text)
+        self._print(textwrap.indent(details.strip(), "    "))
+
+
+def run_trial(program):
+    """Runs one of the trials in a process of its own.
+
+    Returns:
+      (what it wrote, None), or (None, in words how it ended: its last lines of output, its status).
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer_path = os.path.join(folder, "answer.json")
+        environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
+        try:
+            process = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", program, answer_path],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                universal_newlines=True,
+                timeout=_SECONDS_FOR_A_TRIAL,
+            )
+        except subprocess.TimeoutExpired:
+            return None, "It did not come to an end within %d seconds." % _SECONDS_FOR_A_TRIAL
+        if process.returncode == 0:
+            with open(answer_path, encoding="utf-8") as file:
+                return json.load(file), None
+    printed = process.stdout.strip().splitlines()[-12:]
+    return None, "\n".join(printed + [describe_exit(process.returncode)])
+
+
+def describe_exit(status):
+    """Returns in words how a process ended, from its status as subprocess gives it."""
+    if status >= 0:
+        return "(exit status %d)" % status
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "unknown"
+    text = "(the process was ended by signal %d, %s)" % (-status, name)
+    if name == "SIGILL":
+        text += (
+            "\nThis processor lacks an instruction that TensorFlow or the library was built for."
+        )
+    return text
+
+
+def describe_tensorflow(answer):
+    """Returns one or two lines about TensorFlow from what the trial found."""
+    lines = ["%s (%s), %s" % (answer["version"], answer["git_version"], answer["folder"])]
+    if answer["is_cuda_build"]:
+        versions = [answer["cuda_version"], answer["cudnn_version"]]
+        known = [
+            "%s %s" % (name, version)
+            for name, version in zip(("CUDA", "cuDNN"), versions)
+            if version
+        ]
+        lines.append("built for GPUs" + (", with " + " and ".join(known) if known else ""))
+    else:
+        lines.append("built without GPUs")
+    return "\n".join(lines)
+
+
+def describe_build(info):
+    """Returns one line from `_build_info.json`."""
+    return "for TensorFlow %s, with %s" % (
+        info.get("tensorflow", "of unknown version"),
+        info.get("compiler", "an unknown compiler"),
+    )
+
+
+def describe_instruction_set(cpuinfo_path="/proc/cpuinfo"):
+    """Returns which of the library's instruction sets is in use, as /proc/cpuinfo has it."""
+    flags = set()
+    try:
+        with open(cpuinfo_path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("flags"):
+                    flags = set(line.split(":", 1)[1].split())
+                    break
+    except (OSError, IndexError):
+        pass
+    best = next((name for name, needed in _INSTRUCTION_SETS if needed <= flags), "portable")
+    text = "%s, the best that this processor runs and the library has" % best
+    wanted = os.environ.get(_INSTRUCTION_SET_VARIABLE)
+    if wanted:
+        text += "\nbut %s=%s is set" % (_INSTRUCTION_SET_VARIABLE, wanted)
+    return text
+
+
+_DESCRIPTION = """\
+Says what is installed and whether it works.
+
+It looks, in this order, at the versions, at TensorFlow, at the op library (was it built for this
+TensorFlow? does a small network run?) and at the GPU part (which driver and cuDNN were found,
+where, and whose kernels run). Nothing is changed. It takes some seconds, as it starts TensorFlow
+anew for each question."""
+
+_EPILOG = """\
+exit status:
+  0  the package works here; a machine without a GPU is no problem
+  1  something is broken, and the text says what to do
+
+Put the whole text into a bug report."""
+
+
+def add_arguments(parser):
+    """Describes the command to an `argparse` parser."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,0 +1,211 @@
+"""`python -m cudnn_rnn run`: runs a program for which `tf.contrib.cudnn_rnn` is there."""
+
+import argparse
+import builtins
+import importlib
+import importlib.util
+import os
+import runpy
+import sys
+import types
+
+from cudnn_rnn._core import release_numbers
+
+DESCRIPTION = """\
+Runs a Python program, unchanged, with tf.contrib.cudnn_rnn in place.
+
+    python -m cudnn_rnn run train.py --epochs 3
+    python -m cudnn_rnn run -m package.train --epochs 3
+
+The options of this command come before the program, all that comes after is the program's. It sees
+sys.argv, sys.path and __main__ as python itself would set them.
+
+A program for TensorFlow 1 that says `import tensorflow as tf` also needs TensorFlow 1's other names
+and its graphs. TensorFlow 1.15 has them. With TensorFlow 2, --tf1 makes `tensorflow` mean
+tensorflow.compat.v1, with the behaviours of TensorFlow 2 turned off; a program that imports
+tensorflow.compat.v1 itself does not need it. tf.contrib also has rnn, with the names that have an
+equivalent, and layers and slim if the package tf_slim is installed. What tensorflow.compat.v1 no
+longer has is not there either way: the rest of tf.contrib, since 2.16 tf.estimator, and with
+Keras 3 tf.layers and tf.nn.rnn_cell, which TF_USE_LEGACY_KERAS=1 and the package tf_keras bring
+back."""
+
+_HINT = """\
+python -m cudnn_rnn run: this is TensorFlow %s, whose `tensorflow` is not that of TensorFlow 1. If \
+the program is written for TensorFlow 1, run it with
+    python -m cudnn_rnn run --tf1 ..."""
+
+# Of the command line; the package's own, with __main__.py, is above.
+_FOLDER = os.path.dirname(__file__)
+
+_ADVICE = "`python -m cudnn_rnn doctor` says what is installed here and what works."
+
+
+def add_arguments(parser):
+    """Adds the command's arguments to its `argparse.ArgumentParser`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = DESCRIPTION
+    parser.usage = (
+        "python -m cudnn_rnn run [--tf-contrib-version 1.15] [--tf1] (SCRIPT | -m MODULE) ..."
+    )
+    parser.add_argument(
+        "--tf-contrib-version",
+        default="1.15",
+        metavar="1.0 ... 1.15",
+        help="the release whose tf.contrib.cudnn_rnn the program is written for (default: 1.15)",
+    )
+    parser.add_argument(
+        "--tf1",
+        action="store_true",
+        help="with TensorFlow 2: `import tensorflow` gives tensorflow.compat.v1, TensorFlow 2's "
+        "behaviours are off. With TensorFlow 1 nothing changes",
+    )
+    parser.add_argument("-m", dest="is_module", action="store_true", help="run a module")
+    # All that follows the program is the program's.
+    parser.add_argument("program", metavar="SCRIPT or MODULE", help="the program to run")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's arguments"
+    )
+
+
+def arguments_of_program(all_arguments, parsed):
+    """Returns the program's arguments, also a first `--`, which argparse takes for its own.
+
+    Args:
+      all_arguments: list of str, the whole command.
+      parsed: list of str, its end as argparse sees it.
+    """
+    num_others = len(all_arguments) - len(parsed)
+    if all_arguments[num_others - 1] == "--":
+        num_others -= 1
+    return all_arguments[num_others:]
+
+
+def run(options, parser):
+    """Runs the program; returns the exit status.
+
+    What the program raises, `SystemExit` too, goes through.
+    """
+    try:
+        release_numbers.minor_of(options.tf_contrib_version)
+    except ValueError as error:
+        parser.error("--tf-contrib-version: %s" % error)
+    if not options.is_module and not os.path.exists(options.program):
+        parser.error("there is no file %s" % options.program)
+    try:
+        _load_package()
+    except ImportError as error:
+        print("python -m cudnn_rnn run: %s\n%s" % (error, _ADVICE), file=sys.stderr)
+        return 1
+    importlib.import_module("cudnn_rnn.contrib").install(options.tf_contrib_version)
+    if options.tf1:
+        use_tensorflow_1_api()
+    sys.excepthook = _hook_for_the_program(sys.excepthook)
+    if options.is_module:
+        _run_module(options.program, options.arguments)
+    else:
+        _run_path(options.program, options.arguments)
+    return 0
+
+
+def _load_package():
+    """Makes `cudnn_rnn` what `import cudnn_rnn` gives a program; see `cli/launch.py`."""
+    package = sys.modules["cudnn_rnn"]
+    if not hasattr(package, "CudnnLSTM"):
+        importlib.reload(package)
+
+
+def _hook_for_the_program(excepthook):
+    """Returns an `excepthook` that shows what the program raised as python itself would."""
+
+    def hook(kind, error, traceback):
+        while traceback is not None and _is_of_this_command(traceback.tb_frame):
+            traceback = traceback.tb_next
+        excepthook(kind, error.with_traceback(traceback), traceback)
+        if _is_lack_of_tensorflow_1(error):
+            print(_HINT % _tensorflow_version(), file=sys.stderr)
+
+    return hook
+
+
+def _is_of_this_command(frame):
+    """Tells whether the frame is one of those between python and the program."""
+    file_name = frame.f_code.co_filename
+    return (
+        os.path.dirname(file_name) in (_FOLDER, os.path.dirname(_FOLDER))
+        or file_name == "<frozen runpy>"
+        or file_name == runpy.__file__
+    )
+
+
+def use_tensorflow_1_api():
+    """Makes `import tensorflow` give `tensorflow.compat.v1`, without TensorFlow 2's behaviours.
+
+    Code that was imported before keeps what it has. Nothing happens with TensorFlow 1.
+    """
+    import tensorflow
+
+    if tensorflow.version.VERSION.startswith("1."):
+        return
+    try:
+        # Keras is for TensorFlow 2, and is loaded when something asks for it: have it loaded. One
+        # that cannot be loaded is the program's concern, if it needs Keras at all.
+        importlib.import_module("keras")
+    except Exception:
+        pass
+    tensorflow_1 = tensorflow.compat.v1
+    tensorflow_1.disable_v2_behavior()
+    sys.modules["tensorflow"] = tensorflow_1
+
+
+def _run_path(path, arguments):
+    sys.argv[:] = [path] + arguments
+    if os.path.isdir(path) or not _is_source(path):
+        # A folder or archive with a __main__.py, or a compiled file. Python puts only the former
+        # on the path, runpy too.
+        sys.path[:] = sys.path[1:] if _has_script_folder() else sys.path
+        runpy.run_path(path, run_name="__main__")
+        return
+    if _has_script_folder():
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = types.ModuleType("__main__")
+    main.__file__ = os.path.abspath(path) if sys.version_info >= (3, 9) else path
+    main.__builtins__ = builtins
+    main.__annotations__ = {}
+    # It stays there, for what pickles or runs at exit.
+    sys.modules["__main__"] = main
+    with open(path, "rb") as file:
+        code = compile(file.read(), main.__file__, "exec", dont_inherit=True)
+    exec(code, vars(main))
+
+
+def _run_module(name, arguments):
+    # runpy puts the file of the module in the place of the first.
+    sys.argv[:] = ["-m"] + arguments
+    if _has_script_folder():
+        sys.path[0] = os.getcwd()
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _is_source(path):
+    with open(path, "rb") as file:
+        start = file.read(4)
+    is_compiled = start == importlib.util.MAGIC_NUMBER
+    return not is_compiled and not start.startswith(b"PK")
+
+
+def _has_script_folder():
+    """Tells whether this Python puts a script's folder in front of its path (see `python -P`)."""
+    return not sys.flags.isolated and not getattr(sys.flags, "safe_path", False)
+
+
+def _is_lack_of_tensorflow_1(error):
+    """Tells whether the program asked TensorFlow 2 for a name that only TensorFlow 1 has."""
+    # With --tf1 the module that the text is about is tensorflow.compat.v1.
+    lacks_a_name = str(error).startswith("module 'tensorflow' has no attribute")
+    return isinstance(error, AttributeError) and lacks_a_name and _tensorflow_version() >= "2"
+
+
+def _tensorflow_version():
+    import tensorflow
+
+    return tensorflow.version.VERSION

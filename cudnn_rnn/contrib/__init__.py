@@ -1,0 +1,178 @@
+"""`install()`: `tf.contrib.cudnn_rnn` as it was in a release of TensorFlow, from this library.
+
+    import cudnn_rnn.contrib
+    cudnn_rnn.contrib.install(version="1.3")
+
+    from tensorflow.contrib.cudnn_rnn import CudnnLSTM
+    from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+
+TensorFlow 2 has no `tf.contrib`, so it gets one, with this package and the parts in
+`other_packages.py`. In TensorFlow 1.15 this one package of `tf.contrib` is replaced. `uninstall()`
+undoes either.
+"""
+
+import importlib
+import importlib.machinery
+import sys
+import types
+
+import tensorflow
+
+from cudnn_rnn._compat import IS_TENSORFLOW_1
+from cudnn_rnn._core import release_numbers
+from cudnn_rnn.contrib import other_packages, releases
+
+__all__ = ["install", "uninstall"]
+
+_CONTRIB = other_packages.CONTRIB
+_PACKAGE = _CONTRIB + ".cudnn_rnn"
+
+_ABSENT = object()
+_undo = []  # functions that undo an installation, the first one last
+
+
+def install(version="1.15"):
+    """Makes `tf.contrib.cudnn_rnn` what it was in a release of TensorFlow.
+
+    Afterwards `tf.contrib.cudnn_rnn`, `import tensorflow.contrib.cudnn_rnn` and imports from its
+    `python.ops.cudnn_rnn_ops` and (from 1.4) `python.layers.cudnn_rnn` give this library's classes
+    and functions, with the names, defaults and arguments of that release. What was imported before
+    stays what it was. A later call for another release replaces the earlier one.
+
+    TensorFlow 2 also gets `tf.contrib.rnn`, with the names that have an equivalent, and, if the
+    package tf_slim is installed, `tf.contrib.layers` and `tf.contrib.slim`. What is missing raises
+    `AttributeError` or `ImportError` with the reason.
+
+    Args:
+      version: str, a release from "1.0" to "1.15"; a third number does not matter.
+
+    Raises:
+      TypeError: `version` is not a string.
+      ValueError: there was no such release.
+    """
+    minor = release_numbers.minor_of(version)
+    modules = _make_modules(releases.namespaces(minor), "1.%d" % minor)
+    uninstall()
+    contrib_modules = _existing_contrib() or _install_contrib()
+    for contrib in contrib_modules:
+        _set_attribute(contrib, "cudnn_rnn", modules[_PACKAGE])
+    for name in [name for name in sys.modules if _is_of_package(name)]:
+        _set_module(name, None)
+    for name, module in modules.items():
+        _set_module(name, module)
+
+
+def uninstall():
+    """Undoes `install`: `tf.contrib.cudnn_rnn` is what it was before, or is gone."""
+    while _undo:
+        _undo.pop()()
+
+
+def _is_of_package(name):
+    return name == _PACKAGE or name.startswith(_PACKAGE + ".")
+
+
+def _make_modules(namespaces, release):
+    """Returns the modules, a dict from their full names."""
+    modules = {}
+    for relative, names in namespaces.items():
+        name = ".".join(filter(None, (_PACKAGE, relative)))
+        is_package = any(other.startswith(name + ".") for other in _full_names(namespaces))
+        text = "%s of TensorFlow %s, from the library cudnn_rnn." % (name, release)
+        modules[name] = _make_module(name, is_package, text)
+        vars(modules[name]).update(names)
+    for name, module in modules.items():
+        parent, _, child = name.rpartition(".")
+        # The releases removed everything undocumented from the package itself, `python` too.
+        if parent in modules and parent != _PACKAGE:
+            setattr(modules[parent], child, module)
+    return modules
+
+
+def _full_names(namespaces):
+    return [".".join(filter(None, (_PACKAGE, relative))) for relative in namespaces]
+
+
+def _make_module(name, is_package, text):
+    module = types.ModuleType(name, text)
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=is_package)
+    module.__package__ = name if is_package else name.rpartition(".")[0]
+    if is_package:
+        module.__path__ = []
+    return module
+
+
+def _existing_contrib():
+    """Returns the modules that are `tf.contrib` to somebody, none if there is no such thing."""
+    found = []
+    if IS_TENSORFLOW_1:
+        # What the lazily loaded module holds exists once it is imported.
+        importlib.import_module(_CONTRIB)
+        importlib.import_module(_PACKAGE)
+        names = (_CONTRIB, "tensorflow_core.contrib")
+        found += [sys.modules[name] for name in names if name in sys.modules]
+    for module in _tensorflow_modules():
+        if vars(module).get("contrib") is not None:
+            found.append(module.contrib)
+    if not found and _CONTRIB in sys.modules:
+        found = [sys.modules[_CONTRIB]]
+    return found
+
+
+def _tensorflow_modules():
+    """Returns the modules that programs know as `tensorflow`."""
+    modules = [sys.modules.get("tensorflow"), tensorflow]
+    if not IS_TENSORFLOW_1:
+        modules.append(tensorflow.compat.v1)
+    return [module for module in modules if module is not None]
+
+
+def _install_contrib():
+    """Makes a `tf.contrib` where there is none; returns it in a list."""
+    contrib = _make_module(_CONTRIB, True, "tf.contrib, as far as the library cudnn_rnn has it.")
+    contrib.__getattr__ = other_packages.part
+    _set_module(_CONTRIB, contrib)
+    _undo.append(_forget_parts)
+    finder = other_packages.Finder()
+    # First, as the modules of a package that took over a part are not to be found by its folder.
+    sys.meta_path.insert(0, finder)
+    _undo.append(lambda: sys.meta_path.remove(finder))
+    contrib.rnn = other_packages.Rnn()
+    sys.modules[contrib.rnn.__name__] = contrib.rnn
+    for module in _tensorflow_modules():
+        _set_attribute(module, "contrib", contrib)
+    return [contrib]
+
+
+def _forget_parts():
+    """Removes what programs imported below a `tf.contrib` that this module made."""
+    for name in [name for name in sys.modules if name.startswith(_CONTRIB + ".")]:
+        del sys.modules[name]
+
+
+def _set_module(name, module):
+    """Sets (or with None removes) an entry of `sys.modules` until `uninstall`."""
+    before = sys.modules.get(name, _ABSENT)
+
+    def put(value):
+        if value is _ABSENT:
+            sys.modules.pop(name, None)
+        else:
+            sys.modules[name] = value
+
+    put(_ABSENT if module is None else module)
+    _undo.append(lambda: put(before))
+
+
+def _set_attribute(module, name, value):
+    """Sets an attribute of a module until `uninstall`."""
+    before = vars(module).get(name, _ABSENT)
+    setattr(module, name, value)
+
+    def put_back():
+        if before is not _ABSENT:
+            setattr(module, name, before)
+        elif getattr(module, name, None) is value:
+            delattr(module, name)
+
+    _undo.append(put_back)

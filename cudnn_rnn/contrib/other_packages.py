@@ -1,0 +1,198 @@
+"""The parts of `tf.contrib` that TensorFlow 2 gets beside `tf.contrib.cudnn_rnn`.
+
+- `rnn`: the names that have an equivalent in this TensorFlow, in this library, or in the package
+  tf_keras, which has the cells that TensorFlow lacks with Keras 3;
+- `layers` and `slim`: the package tf_slim, if it is installed.
+
+Everything else raises an error that says what is missing and what to do. Nothing is imported before
+a program uses it.
+"""
+
+import importlib
+import importlib.machinery
+import sys
+import types
+
+from cudnn_rnn._compat import native_rnn_cell_module, tf
+
+CONTRIB = "tensorflow.contrib"
+_RNN = CONTRIB + ".rnn"
+
+# The packages that took over parts of `tf.contrib`.
+_SUCCESSORS = {CONTRIB + ".layers": "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
+
+# Where the names of `tf.contrib.rnn` are.
+_HERE = {
+    "BasicRNNCell": "cells.basic",
+    "LSTMStateTuple": "cells.compatible",
+    "MultiRNNCell": "cells.compatible",
+    "RNNCell": "cells.compatible",
+    "stack_bidirectional_dynamic_rnn": "cells.basic",
+}
+_OF_TENSORFLOW = ("static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn")
+_CELLS = (
+    "BasicLSTMCell",
+    "DeviceWrapper",
+    "DropoutWrapper",
+    "GRUCell",
+    "LSTMCell",
+    "ResidualWrapper",
+)
+_CELLS_OF_TF_KERAS = "tf_keras.api._v1.keras.__internal__.legacy.rnn_cell"
+
+_ADVICE = {
+    "LSTMBlockCell": "cudnn_rnn.CudnnCompatibleLSTMCell is an LSTM cell with other variables.",
+    "LSTMBlockFusedCell": "cudnn_rnn.CudnnLSTM computes an LSTM's whole sequence, with other "
+    "variables.",
+    "stack_bidirectional_rnn": "stack_bidirectional_dynamic_rnn is here.",
+}
+_LAST_RESORT = "Change the program, or run it in TensorFlow 1.15, which has all of tf.contrib."
+
+
+class Rnn(types.ModuleType):
+    """The module `tf.contrib.rnn`, whose names are looked for when they are first used."""
+
+    def __init__(self):
+        super().__init__(_RNN, "tf.contrib.rnn, as far as the library cudnn_rnn has it.")
+        # A package, so that importing a name that is missing asks the finder, which says why.
+        self.__path__ = []
+        self.__package__ = _RNN
+        self.__spec__ = importlib.machinery.ModuleSpec(_RNN, None, is_package=True)
+
+    def __getattr__(self, name):
+        if name == "__all__":
+            return dir(self)
+        try:
+            value = _find_rnn_name(name)
+        except LookupError as error:
+            raise AttributeError("module %r has no attribute %r: %s" % (_RNN, name, error))
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self):
+        names = list(_HERE) + list(_OF_TENSORFLOW)
+        return sorted(names + [name for name in _CELLS if _is_there(name)])
+
+
+def _is_there(name):
+    try:
+        _find_rnn_name(name)
+    except LookupError:
+        return False
+    return True
+
+
+def _find_rnn_name(name):
+    """Returns what `tf.contrib.rnn` has by this name; raises `LookupError` with the reason."""
+    if name in _HERE:
+        return getattr(importlib.import_module("cudnn_rnn." + _HERE[name]), name)
+    if name in _OF_TENSORFLOW:
+        return getattr(tf.nn, name)
+    if name in _CELLS:
+        return getattr(_cell_module(name), name)
+    reasons = ["neither TensorFlow %s nor cudnn_rnn has an equivalent." % tf.version.VERSION]
+    reasons += [_ADVICE[name]] if name in _ADVICE else []
+    raise LookupError(" ".join(reasons + [_LAST_RESORT]))
+
+
+def _cell_module(name):
+    """Returns the module with TensorFlow 1's cells; raises `LookupError` if there is none."""
+    native = native_rnn_cell_module()
+    if native is not None:
+        return native
+    try:
+        return importlib.import_module(_CELLS_OF_TF_KERAS)
+    except Exception as error:
+        problem = "" if _is_missing(error, "tf_keras") else " It is installed, but: %s" % error
+    version = ".".join(tf.version.VERSION.split(".")[:2])
+    raise LookupError(
+        "TensorFlow %s has tf.nn.rnn_cell.%s only with Keras 2. Install the package tf_keras, for "
+        "example with `pip install tf_keras~=%s.0`.%s"
+        % (tf.version.VERSION, name, version, problem)
+    )
+
+
+class Finder:
+    """Finds the packages that took over parts of `tf.contrib`; says why all else is missing."""
+
+    def find_spec(self, name, path=None, target=None):
+        parts = name.split(".")
+        if ".".join(parts[:2]) != CONTRIB or len(parts) < 3 or parts[2] == "cudnn_rnn":
+            return None
+        successor = _successor(name)
+        if successor is None:
+            # Without name=, at which `from tensorflow.contrib import ...` would drop the text.
+            raise ModuleNotFoundError("No module named %r: %s" % (name, why_missing(name)))
+        return importlib.machinery.ModuleSpec(name, _Alias(successor), is_package=True)
+
+
+class _Alias:
+    """A loader that loads another module by its own name and puts it in the place of this one."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        try:
+            sys.modules[module.__name__] = importlib.import_module(self._name)
+        except Exception as error:
+            raise ModuleNotFoundError(
+                _why_no_successor(module.__name__, self._name, error)
+            ) from error
+
+
+def _successor(name):
+    """Returns the name that a module of `tf.contrib` has today, None if it has none."""
+    for old, new in _SUCCESSORS.items():
+        if name == old or name.startswith(old + "."):
+            return new + name[len(old) :]
+    return None
+
+
+def _why_no_successor(name, successor, error):
+    package = successor.split(".")[0]
+    if _is_missing(error, package):
+        advice = "Install it: pip install %s" % package
+    else:
+        advice = "Importing it failed: %s" % error
+    return "No module named %r: it is %s of the package %s now. %s" % (
+        name,
+        successor,
+        package,
+        advice,
+    )
+
+
+def _is_missing(error, package):
+    """Tells whether an import failed because this package is not installed."""
+    return isinstance(error, ModuleNotFoundError) and error.name == package
+
+
+def part(name):
+    """Returns `tf.contrib.<name>`; raises `AttributeError` with the reason if there is no such."""
+    full_name = "%s.%s" % (CONTRIB, name)
+    if _successor(full_name) is not None:
+        try:
+            return importlib.import_module(full_name)
+        except ModuleNotFoundError as error:
+            raise AttributeError("module %r has no attribute %r: %s" % (CONTRIB, name, error))
+    raise AttributeError(
+        "module %r has no attribute %r: %s" % (CONTRIB, name, why_missing(full_name))
+    )
+
+
+def why_missing(name):
+    """Returns sentences for a module of `tf.contrib` that is not there, a str."""
+    if name.startswith(_RNN + "."):
+        try:
+            _find_rnn_name(name[len(_RNN) + 1 :])
+        except LookupError as error:
+            return str(error)
+    return (
+        "TensorFlow %s has no tf.contrib, and the library cudnn_rnn brings only its parts "
+        "cudnn_rnn and rnn, and with the package tf_slim layers and slim. %s"
+        % (tf.version.VERSION, _LAST_RESORT)
+    )

@@ -1,0 +1,331 @@
+"""What `tf.contrib.cudnn_rnn` was in each release of TensorFlow, from 1.0 to 1.15.
+
+`namespaces(minor)` gives the names of every module of the package in TensorFlow 1.`minor`, with
+this library's classes and functions behind them. Where a release had other defaults or another
+order of arguments than the library, there is a class or function made for it.
+"""
+
+import functools
+import importlib
+import inspect
+import re
+
+from cudnn_rnn import cudnn_rnn_ops, layers, op_level
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import canonical, config
+from cudnn_rnn._core.arguments import as_tensors, check_shape
+
+# Where this library has the names that are in neither of the modules above; see `_find`.
+_MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
+
+_RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
+_PRIVATE_RNNS = ("_CudnnRNN", "_CudnnRNNNoInputC")
+_CELLS = ("CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell")
+_SAVEABLES = (
+    "CudnnGRUSaveable",
+    "CudnnLSTMSaveable",
+    "CudnnRNNReluSaveable",
+    "CudnnRNNTanhSaveable",
+)
+_CONVERTERS = (
+    "CudnnParamsFormatConverterGRU",
+    "CudnnParamsFormatConverterLSTM",
+    "CudnnParamsFormatConverterRelu",
+    "CudnnParamsFormatConverterTanh",
+)
+_CONSTANTS_OF_1_3 = (
+    "CUDNN_GRU",
+    "CUDNN_LSTM",
+    "CUDNN_RNN_BIDIRECTION",
+    "CUDNN_RNN_RELU",
+    "CUDNN_RNN_TANH",
+    "CUDNN_RNN_UNIDIRECTION",
+)
+_CONSTANTS = _CONSTANTS_OF_1_3 + (
+    "CUDNN_GRU_PARAMS_PER_LAYER",
+    "CUDNN_INPUT_AUTO_MODE",
+    "CUDNN_INPUT_LINEAR_MODE",
+    "CUDNN_INPUT_SKIP_MODE",
+    "CUDNN_LSTM_PARAMS_PER_LAYER",
+    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
+    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
+)
+_CHECKS = (
+    "_check_rnn_mode",
+    "_get_num_params",
+    "_get_seed",
+    "check_direction",
+    "check_input_mode",
+)
+_CALLS = (
+    "_cudnn_rnn",
+    "_cudnn_rnn_no_input_c",
+    "cudnn_gru",
+    "cudnn_lstm",
+    "cudnn_rnn_relu",
+    "cudnn_rnn_tanh",
+)
+_CONVERSIONS = (
+    "cudnn_rnn_canonical_to_opaque_params",
+    "cudnn_rnn_opaque_params_size",
+    "cudnn_rnn_opaque_params_to_canonical",
+)
+
+
+def namespaces(minor):
+    """Returns what the package had in TensorFlow 1.`minor`.
+
+    Returns:
+      A dict from the name of a module, relative to `tensorflow.contrib.cudnn_rnn` (""), to a dict
+      of its names.
+    """
+    ops = _ops(minor)
+    found = {"": None, "python": {}, "python.ops": {}, "python.ops.cudnn_rnn_ops": ops}
+    if minor < 4:
+        public = _chosen(ops, _RNNS + ("RNNParamsSaveable",))
+    elif minor == 4:
+        public = _chosen(ops, _RNNS + _CELLS + _SAVEABLES)
+    if minor >= 4:
+        of_layers = _layers(minor)
+        found["python.layers.cudnn_rnn"] = of_layers
+        found["python.layers"] = {}
+    if minor >= 5:
+        public = _chosen(ops, _CELLS + _SAVEABLES + (_CONVERTERS if minor >= 13 else ()))
+        public.update(_chosen(of_layers, _RNNS))
+        found["python.layers"] = dict(public)
+    found[""] = public
+    return found
+
+
+def _ops(minor):
+    """The names of `python.ops.cudnn_rnn_ops`."""
+    names = {name: _op_level_class(name, minor) for name in _RNNS}
+    names.update(_chosen(vars(op_level), _PRIVATE_RNNS))
+    if minor >= 3:
+        constants = _CONSTANTS if minor >= 4 else _CONSTANTS_OF_1_3
+        names.update(_chosen(vars(config), constants))
+        names.update(_found(_CELLS))
+    if minor < 4:
+        names["RNNParamsSaveable"] = _rnn_params_saveable(minor)
+        if minor == 3:
+            names["CudnnCompatibleLSTMBlockCell"] = names["CudnnCompatibleLSTMCell"]
+        return names
+    names.update(_found(_SAVEABLES + ("CudnnOpaqueParamsSaveable",)))
+    names.update(_chosen(vars(cudnn_rnn_ops), _CHECKS))
+    for name in _CALLS + _CONVERSIONS:
+        names[name] = _function(name, minor)
+    if minor <= 12:
+        names["CudnnRNNSimpleSaveable"] = _simple_saveable()
+    else:
+        names.update(_found(_CONVERTERS + ("CudnnParamsFormatConverter",)))
+        names["CudnnParamsFormatConverterBasic"] = _find("_OneKernel")
+    if minor >= 5:
+        names.update(_BIAS_VARIABLE_NAME="bias", _WEIGHTS_VARIABLE_NAME="kernel")
+    return names
+
+
+def _layers(minor):
+    """The names of `python.layers.cudnn_rnn`."""
+    names = _chosen(vars(config), _CONSTANTS)
+    names.update(_chosen(vars(layers), _RNNS + _PRIVATE_RNNS))
+    if minor >= 5:
+        names["__all__"] = list(_RNNS)
+    return names
+
+
+def _chosen(names, wanted):
+    return {name: names[name] for name in wanted}
+
+
+def _found(names):
+    return {name: _find(name) for name in names}
+
+
+def _find(name):
+    """Returns this library's class of that name."""
+    for module_name in _MODULES:
+        module = importlib.import_module("cudnn_rnn." + module_name)
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError("cudnn_rnn has no %s." % name)
+
+
+def _signature(*required, **optional):
+    """Returns the signature `(*required, **optional)`, all by position or by keyword."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature(
+        [inspect.Parameter(name, kind) for name in required]
+        + [inspect.Parameter(name, kind, default=value) for name, value in optional.items()]
+    )
+
+
+def _method(function, signature, fill_in=None):
+    """Returns the method `function` with another signature to be seen.
+
+    What the library understands besides (a dtype in the place of the dropout, say) it still does.
+    `fill_in`, if there is one, changes the arguments, a list and a dict, before the call.
+    """
+
+    @functools.wraps(function)
+    def method(self, *arguments, **named):
+        if fill_in is not None:
+            arguments, named = fill_in(list(arguments), dict(named))
+        return function(self, *arguments, **named)
+
+    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    method.__signature__ = signature.replace(parameters=own + list(signature.parameters.values()))
+    return method
+
+
+@functools.lru_cache(maxsize=None)
+def _op_level_class(name, minor):
+    """The class `CudnnLSTM`, ... of `python.ops.cudnn_rnn_ops`."""
+    base = getattr(op_level, name)
+    is_lstm = name == "CudnnLSTM"
+    default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
+    optional = dict(input_mode=default_mode, direction=config.CUDNN_RNN_UNIDIRECTION)
+    if minor >= 4:
+        optional["dtype"] = tf.float32
+    optional.update(dropout=0.0, seed=0)
+    if minor <= 1:
+        optional["seed2"] = 0
+    if minor >= 15 and is_lstm:
+        optional["num_proj"] = None
+
+    def fill_in(arguments, named):
+        if len(arguments) < 4:
+            named.setdefault("input_mode", default_mode)
+        return arguments, named
+
+    init = _method(
+        base.__init__,
+        _signature("num_layers", "num_units", "input_size", **optional),
+        fill_in if default_mode != config.CUDNN_INPUT_LINEAR_MODE else None,
+    )
+    required = ("input_data", "input_h") + (("input_c",) if is_lstm else ()) + ("params",)
+    optional = dict(sequence_lengths=None, time_major=True) if minor >= 14 else {}
+    optional["is_training"] = True
+    call = _method(base.__call__, _signature(*required, **optional))
+    bases = (_RoomForInputWeights, base) if minor <= 2 else (base,)
+    return _subclass(name, minor, bases, {"__init__": init, "__call__": call})
+
+
+def _subclass(name, minor, bases, attributes):
+    made = type(name, bases, dict(attributes, __doc__=bases[-1].__doc__))
+    return _findable(made, name, minor)
+
+
+def _findable(made, name, minor):
+    """Names a class or function made for a release so that pickle finds it here; returns it."""
+    made.__module__ = __name__
+    made.__qualname__ = "%s_of_1_%d" % (name, minor)
+    return made
+
+
+def __getattr__(qualified_name):
+    """Finds what `_findable` has named, also if it has not been made in this process."""
+    match = re.match(r"(\w+)_of_1_(\d|1[0-5])$", qualified_name)
+    found = _ops(int(match.group(2))).get(match.group(1)) if match else None
+    if getattr(found, "__qualname__", None) != qualified_name:
+        raise AttributeError("module %r has no attribute %r" % (__name__, qualified_name))
+    return found
+
+
+class _RoomForInputWeights:
+    """Buffers of TensorFlow 1.0 to 1.2, the RNNs of which skip the input where sizes are equal.
+
+    cuDNN's buffer had no fewer elements then than one with the input weights, and programs counted
+    on it. Here what those would take is at the end, zero and unused.
+    """
+
+    def _num_params(self):
+        return canonical.static_params_size(self._linear_config())
+
+    def _linear_config(self):
+        return self.config._replace(input_mode=config.CUDNN_INPUT_LINEAR_MODE)
+
+    def params_size(self):
+        return canonical.params_size(self._linear_config())
+
+    def params_to_canonical(self, params):
+        return super().params_to_canonical(self._used(params))
+
+    def canonical_to_params(self, weights, biases):
+        params = super().canonical_to_params(weights, biases)
+        spare = self._num_params() - super()._num_params()
+        return tf.pad(params, [[0, spare]]) if spare else params
+
+    def _call(self, input_data, input_h, input_c, params, *others):
+        return super()._call(input_data, input_h, input_c, self._used(params), *others)
+
+    def _used(self, params):
+        """Returns the elements of `params` that the RNN reads."""
+        if self._num_params() == super()._num_params():
+            return params
+        (params,) = as_tensors([("params", params)], self._given_dtype, self.dtype)
+        check_shape("params", params, [self._num_params()], "[params_size]")
+        return params[: super()._num_params()]
+
+
+@functools.lru_cache(maxsize=None)
+def _rnn_params_saveable(minor):
+    base = _find("RNNParamsSaveable")
+    functions = ("params_to_canonical", "canonical_to_params")
+    signature = {
+        0: inspect.Signature(
+            list(_signature(*functions).parameters.values())
+            + [inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)]
+        ),
+        1: inspect.Signature(
+            list(_signature(*functions, name="params_canonical").parameters.values())
+            + [inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)]
+        ),
+        2: _signature(*functions, "param_variables", name="params_canonical"),
+        3: _signature(
+            "cudnn_rnn",
+            *functions,
+            "param_variables",
+            base_variable_scope=None,
+            name="params_canonical",
+        ),
+    }[minor]
+    init = _method(base.__init__, signature)
+    return _subclass("RNNParamsSaveable", minor, (base,), {"__init__": init})
+
+
+@functools.lru_cache(maxsize=None)
+def _simple_saveable():
+    """The base that the saveables of simple RNNs had up to 1.12; an `isinstance` finds them."""
+    tanh, relu = _find("CudnnRNNTanhSaveable"), _find("CudnnRNNReluSaveable")
+
+    class Simple(type(tanh)):
+        def __instancecheck__(cls, instance):
+            return isinstance(instance, (tanh, relu)) or super().__instancecheck__(instance)
+
+        def __subclasscheck__(cls, subclass):
+            return issubclass(subclass, (tanh, relu)) or super().__subclasscheck__(subclass)
+
+    base = _find("CudnnLSTMSaveable")
+    name = "CudnnRNNSimpleSaveable"
+    return _findable(Simple(name, (base,), {"__doc__": base.__doc__}), name, minor=12)
+
+
+@functools.lru_cache(maxsize=None)
+def _function(name, minor):
+    """A function of `cudnn_rnn_ops`, without the arguments that came later than this release."""
+    function = getattr(cudnn_rnn_ops, name)
+    unknown = {"num_proj"} if minor <= 14 else set()
+    if minor <= 13:
+        unknown |= {"sequence_lengths", "time_major"}
+    signature = inspect.signature(function)
+    parameters = [p for p in signature.parameters.values() if p.name not in unknown]
+    if len(parameters) == len(signature.parameters):
+        return function
+    signature = signature.replace(parameters=parameters)
+
+    @functools.wraps(function)
+    def of_release(*arguments, **named):
+        return function(**signature.bind(*arguments, **named).arguments)
+
+    of_release.__signature__ = signature
+    return _findable(of_release, name, minor)

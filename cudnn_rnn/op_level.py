@@ -1,0 +1,380 @@
+"""The op-level classes `CudnnLSTM`, `CudnnGRU`, `CudnnRNNRelu` and `CudnnRNNTanh`.
+
+Such an object describes an RNN and builds its nodes; it owns no variables. The workflow: make the
+object, ask it for `params_size()`, make a variable of that size, call the object, and save the
+variable through an `RNNParamsSaveable`.
+
+The arithmetic per layer and direction, W on the layer's input x, R on the previous output h':
+
+    LSTM    i, f, o = sigmoid(W x + bW + R h' + bR) each;  g = tanh(W_g x + bW_g + R_g h' + bR_g)
+            c = f * c' + i * g;  h = o * tanh(c)
+    GRU     r, u = sigmoid(W x + bW + R h' + bR) each
+            n = tanh(W_n x + bW_n + r * (R_n h' + bR_n));  h = (1 - u) * n + u * h'
+    ReLU    h = max(0, W x + bW + R h' + bR)
+    Tanh    h = tanh(W x + bW + R h' + bR)
+
+Dropout acts, in training only, on the input of every layer but the first. With `skip_input` the
+first layer has no W and adds its input to every gate as it is. An LSTM with a projection P puts
+h = P (o * tanh(c)) out, `num_proj` wide, and R multiplies that.
+"""
+
+import numbers
+import warnings
+
+import numpy as np
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core import canonical
+from cudnn_rnn._core import config as config_module
+from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training
+from cudnn_rnn._core.config import RnnConfig
+
+
+class _CudnnRNN:
+    """What the four classes share."""
+
+    _rnn_mode = None
+    _NUM_PARAMS_PER_LAYER = None
+    # Names of the arguments from the sixth on, if the sixth is a dtype.
+    _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed")
+
+    def __init__(
+        self,
+        num_layers,
+        num_units,
+        input_size,
+        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction=config_module.CUDNN_RNN_UNIDIRECTION,
+        *trailing,
+        **named,
+    ):
+        """Describes an RNN.
+
+        The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0`, and of an LSTM
+        `num_proj=None`. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
+        `seed2=0`), so a number in the sixth place is understood as the dropout, with the seed after
+        it. By keyword each name means what it says.
+
+        Args:
+          num_layers: int, at least 1, or a scalar tensor whose value follows from static shapes.
+          num_units: likewise, the size of the output of one direction.
+          input_size: likewise, the last dimension of the input, such as `tf.shape(inputs)[2]`.
+          input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
+            it is; `input_size` must equal `num_units`) or "auto_select" (skip_input where the sizes
+            are equal).
+          direction: "unidirectional" or "bidirectional".
+          dtype: tf.float16, tf.float32 or tf.float64, in TensorFlow 2 also tf.bfloat16, of inputs,
+            states, parameters and outputs. If left out, it is float32 where nothing else says so,
+            and tensors of another of these are taken too.
+          dropout: number between 0 and 1, the share of its inputs that every layer but the first
+            drops in training. Does nothing with one layer, which is warned about.
+          seed: int or None, of the dropout; works together with `tf.set_random_seed` as for any op.
+          seed2: int, the second seed of the dropout; with it, both are taken as they are.
+          num_proj: int, the width to which an LSTM projects h, below `num_units`; None or 0 for no
+            projection.
+
+        Raises:
+          TypeError: an argument of the wrong type, or given twice.
+          ValueError: an argument outside of its range.
+        """
+        arguments = _trailing_arguments(self._TRAILING_ARGUMENTS, trailing, named)
+        dtype = arguments.pop("dtype", None)
+        # The dtype that tensors must have; None lets them choose.
+        self._given_dtype = None if dtype is None else config_module.checked_dtype(dtype)
+        self.config = RnnConfig.checked(
+            self._rnn_mode,
+            num_layers,
+            num_units,
+            input_size,
+            input_mode,
+            direction,
+            self._given_dtype or tf.float32,
+            arguments.pop("dropout", 0.0),
+            arguments.pop("seed", 0),
+            num_proj=arguments.pop("num_proj", None),
+            seed2=arguments.pop("seed2", None),
+        )
+        if self.dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
+                "layer but the first. Use tf.nn.dropout on the input or the output."
+                % (self.dropout, type(self).__name__),
+                stacklevel=2,
+            )
+
+    @property
+    def num_layers(self):
+        """Number of layers, an int."""
+        return self.config.num_layers
+
+    @property
+    def num_units(self):
+        """Size of the output of one direction, an int."""
+        return self.config.num_units
+
+    @property
+    def input_size(self):
+        """Last dimension of the input, an int."""
+        return self.config.input_size
+
+    @property
+    def input_mode(self):
+        """ "linear_input", "skip_input" or "auto_select"."""
+        return self.config.input_mode
+
+    @property
+    def direction(self):
+        """ "unidirectional" or "bidirectional"."""
+        return self.config.direction
+
+    @property
+    def rnn_mode(self):
+        """ "lstm", "gru", "rnn_relu" or "rnn_tanh"."""
+        return self._rnn_mode
+
+    @property
+    def dtype(self):
+        """The `tf.DType` of `params_size` and of values that are not tensors."""
+        return self.config.dtype
+
+    @property
+    def num_proj(self):
+        """Width to which an LSTM projects its output h, an int; None without a projection."""
+        return self.config.num_proj or None
+
+    @property
+    def dropout(self):
+        """Share of its inputs that every layer but the first drops in training, a float."""
+        return self.config.dropout
+
+    def params_size(self):
+        """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
+
+        Its value is known when the graph is made: `tf.get_static_value` gives it, and
+        `tf.Variable(tf.random_uniform([rnn.params_size()]))` has a static shape.
+
+        Raises:
+          ValueError: the buffer would have more than 2**31 - 1 elements.
+        """
+        return canonical.params_size(self.config)
+
+    def _num_params(self):
+        """Returns the number of elements of the opaque parameter buffer, an int."""
+        return canonical.static_params_size(self.config)
+
+    def params_to_canonical(self, params):
+        """Takes the opaque parameter buffer apart. Differentiable.
+
+        Args:
+          params: the opaque buffer, `[params_size]`.
+
+        Returns:
+          `(weights, biases)`, two lists of tensors of equal length: for every layer, for every
+          direction (forward, backward), the input weights `[num_units, width]` of every gate and
+          then the recurrent weights `[num_units, num_units]` of every gate; biases `[num_units]` in
+          the same order. `width` is `input_size` in the first layer (0 with skip_input),
+          `num_directions * num_units` above. Gates of an LSTM: input, forget, new memory, output;
+          of a GRU: reset, update, new memory. With a projection, `num_units` above and in the
+          recurrent weights' last dimension is `num_proj`, and a matrix `[num_proj, num_units]`
+          follows the recurrent weights of every layer and direction.
+
+        Raises:
+          TypeError: `params` is not of the right dtype.
+          ValueError: `params` does not have the right shape.
+        """
+        return canonical.params_to_canonical(self.config, self._given_dtype, params)
+
+    def canonical_to_params(self, weights, biases):
+        """Puts the opaque parameter buffer together; undoes `params_to_canonical`. Differentiable.
+
+        Args:
+          weights: list as `params_to_canonical` returns it; a tensor may have any shape with the
+            right number of elements, in row-major order.
+          biases: likewise.
+
+        Returns:
+          The opaque buffer, `[params_size]`.
+
+        Raises:
+          TypeError: tensors of different or of wrong dtypes.
+          ValueError: a list of the wrong length, or a tensor with the wrong number of elements.
+        """
+        return canonical.canonical_to_params(self.config, self._given_dtype, weights, biases)
+
+    def _call(self, input_data, input_h, input_c, params, is_training, lengths, time_major):
+        """Builds a call; returns `(output, output_h, output_c)`. `input_c` is for an LSTM."""
+        config = self.config
+        sizes = Sizes(
+            config.input_size,
+            config.num_layers * config.num_directions,
+            config.num_units,
+            canonical.static_params_size(config),
+        )
+        lengths, is_training = lengths_and_training(lengths, is_training)
+        return Call(
+            config,
+            input_data,
+            input_h,
+            input_c,
+            params,
+            is_training,
+            lengths,
+            time_major,
+            sizes=sizes,
+            dtype=self._given_dtype,
+            default_dtype=self.dtype,
+        ).outputs
+
+
+class CudnnLSTM(_CudnnRNN):
+    """A stack of LSTM layers, the parameters of which are one opaque vector."""
+
+    _rnn_mode = config_module.CUDNN_LSTM
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed", "num_proj")
+
+    def __call__(
+        self,
+        input_data,
+        input_h,
+        input_c,
+        params,
+        sequence_lengths=None,
+        time_major=True,
+        is_training=True,
+    ):
+        """Runs the LSTM. Differentiable in the first four arguments if `is_training`.
+
+        Args:
+          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
+            input_size]`.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h; with a
+            projection `num_proj` wide.
+          input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
+          params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
+            count. Beyond, the output is 0; the returned states are those after the last step that
+            counts. None: all steps of all sequences count. A bool or bool tensor in this place
+            means `is_training`, which stood here up to TensorFlow 1.13.
+          time_major: False if the batch is the first dimension of `input_data` and of the states,
+            given and returned, and time or layer the second.
+          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
+            With a tensor there is a gradient in both cases, of what was computed.
+
+        Returns:
+          `(output, output_h, output_c)`: `[time, batch, directions * num_units]` (`num_proj` with a
+          projection), and the shapes of `input_h` and `input_c`. For no steps at all, the states
+          are those that came in.
+
+        Raises:
+          TypeError: an argument of the wrong type or dtype.
+          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
+            an `InvalidArgumentError` then.
+        """
+        return self._call(
+            input_data, input_h, input_c, params, is_training, sequence_lengths, time_major
+        )
+
+
+class _CudnnRNNNoInputC(_CudnnRNN):
+    """What the classes without a cell state share."""
+
+    def __call__(
+        self,
+        input_data,
+        input_h,
+        params,
+        sequence_lengths=None,
+        time_major=True,
+        is_training=True,
+    ):
+        """Runs the RNN. Differentiable in the first three arguments if `is_training`.
+
+        Args:
+          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
+            input_size]`.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h.
+          params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
+            count. Beyond, the output is 0; the returned states are those after the last step that
+            counts. None: all steps of all sequences count. A bool or bool tensor in this place
+            means `is_training`, which stood here up to TensorFlow 1.13.
+          time_major: False if the batch is the first dimension of `input_data` and of the states,
+            given and returned, and time or layer the second.
+          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
+            With a tensor there is a gradient in both cases, of what was computed.
+
+        Returns:
+          `(output, output_h)`: `[time, batch, directions * num_units]`, and the shape of `input_h`.
+          For no steps at all, the state is the one that came in.
+
+        Raises:
+          TypeError: an argument of the wrong type or dtype.
+          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
+            an `InvalidArgumentError` then.
+        """
+        return self._call(
+            input_data, input_h, None, params, is_training, sequence_lengths, time_major
+        )[:2]
+
+
+class CudnnGRU(_CudnnRNNNoInputC):
+    """A stack of GRU layers, the parameters of which are one opaque vector.
+
+    The reset gate acts after the recurrent product, which has a bias of its own (see the module's
+    formula), so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
+    """
+
+    _rnn_mode = config_module.CUDNN_GRU
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+
+
+class CudnnRNNTanh(_CudnnRNNNoInputC):
+    """A stack of simple RNN layers with tanh, the parameters of which are one opaque vector."""
+
+    _rnn_mode = config_module.CUDNN_RNN_TANH
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+
+
+class CudnnRNNRelu(_CudnnRNNNoInputC):
+    """A stack of simple RNN layers with ReLU, the parameters of which are one opaque vector."""
+
+    _rnn_mode = config_module.CUDNN_RNN_RELU
+    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _trailing_arguments(names, values, named):
+    """Gives the arguments after `direction` their names (see `_CudnnRNN.__init__`); a dict."""
+    unknown = sorted(set(named) - set(names) - {"seed2"})
+    if unknown:
+        raise TypeError(
+            "Got an unexpected keyword argument %r; after direction come %s."
+            % (unknown[0], ", ".join(names))
+        )
+    sixth_is_dropout = bool(values) and _is_number(values[0])
+    if values and isinstance(values[0], (bool, np.bool_)):
+        raise TypeError(
+            "The sixth argument must be a dtype (or, as in TensorFlow 1.0 to 1.3, the dropout), "
+            "but is %r." % (values[0],)
+        )
+    places = ("dropout", "seed", "seed2") if sixth_is_dropout else names
+    if len(values) > len(places):
+        raise TypeError(
+            "Got %d positional arguments, but with a %s in the sixth place there are at most %d."
+            % (5 + len(values), "number" if sixth_is_dropout else "dtype", 5 + len(places))
+        )
+    arguments = dict(zip(places, values))
+    for name in named:
+        if name in arguments:
+            raise TypeError(
+                "Got %s twice: by keyword (%r) and by position (%r). A number in the sixth place "
+                "means the dropout, with the seed after it, as in TensorFlow 1.0 to 1.3; a dtype "
+                "there is followed by dropout and seed, as in 1.4 and later."
+                % (name, named[name], arguments[name])
+            )
+    arguments.update(named)
+    return arguments

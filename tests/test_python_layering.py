@@ -1,0 +1,111 @@
+"""Which module of the package may import which, and where TensorFlow's version may be tested."""
+
+import ast
+import os
+import re
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PACKAGE = os.path.join(ROOT, "cudnn_rnn")
+
+# What each folder or module of the package may import from the others.
+MAY_IMPORT = {
+    "_version": [],
+    "_native": ["_version"],
+    "_compat": [],
+    "_core": ["_compat", "_native"],
+    "cells": ["_compat", "_core"],
+    "op_level": ["_compat", "_core"],
+    "cudnn_rnn_ops": ["_compat", "_core"],
+    "checkpoints": ["_compat", "_core", "op_level"],
+    "layers": ["_compat", "_core", "checkpoints"],
+    "saveables": ["checkpoints"],
+    "opaque_saveable": ["saveables"],
+    "contrib": ["_compat", "_core", "cudnn_rnn_ops", "layers", "op_level"],
+    "_patches": ["_compat", "checkpoints"],
+    # The commands answer even if TensorFlow is broken: nothing they import may need it.
+    "cli": ["_version", "_core.release_numbers"],
+    "__main__": ["cli"],
+}
+# The library is loaded, and the commands start, before `_compat` can be imported.
+MAY_TEST_THE_VERSION = {"_compat", "_native", "cli"}
+TESTS_THE_VERSION = re.compile(r"(VERSION|__version__)(\.startswith|\s*[<>=!]=|\s*[<>])")
+
+
+def modules():
+    """Returns a dict from the names of modules, relative to the package, to their paths."""
+    found = {}
+    for folder, _, names in os.walk(PACKAGE):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                relative = os.path.relpath(path, PACKAGE)[: -len(".py")].replace(os.sep, ".")
+                found[re.sub(r"\.__init__$", "", relative)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(text):
+    """Returns the modules of the package that a source imports when it is imported, a set of str.
+
+    Imports inside functions do not count.
+    """
+    found, waiting = set(), list(ast.parse(text).body)
+    for node in waiting:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = ["%s.%s" % (node.module, alias.name) for alias in node.names]
+        else:
+            continue
+        found |= {name[len("cudnn_rnn.") :] for name in names if name.startswith("cudnn_rnn.")}
+    return found
+
+
+def is_below(name, folder):
+    return name == folder or name.startswith(folder + ".")
+
+
+def read(name):
+    with open(MODULES[name], encoding="utf-8") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"__init__"}))
+def test_imports(name):
+    folder = name.split(".")[0]
+    allowed = MAY_IMPORT[folder] + [folder]
+    wrong = [
+        imported
+        for imported in imports(read(name))
+        if not any(is_below(imported, other) for other in allowed)
+    ]
+    assert wrong == []
+
+
+def test_no_folder_imports_in_a_circle():
+    done = []
+    for folder, others in MAY_IMPORT.items():
+        assert {other.split(".")[0] for other in others} <= set(done), folder
+        done.append(folder)
+
+
+def test_only_compat_tests_the_version_of_tensorflow():
+    found = {name for name in MODULES if TESTS_THE_VERSION.search(read(name))}
+    assert {name.split(".")[0] for name in found} <= MAY_TEST_THE_VERSION
+    assert "_compat" in found
+
+
+def test_imports_are_found():
+    text = (
+        "import os, cudnn_rnn.layers\nfrom cudnn_rnn import _compat as c, contrib\n"
+        "if True:\n    from cudnn_rnn._core.config import (\n        NAME,\n    )\n"
+        "def function():\n    from cudnn_rnn import cli\n"
+    )
+    assert imports(text) == {"layers", "_compat", "contrib", "_core.config.NAME"}
