@@ -41,9 +41,8 @@ if [ -z "$python" ]; then
     python=.venv/test-tf2.21/bin/python
 fi
 rm -rf "$target/site"
-mkdir -p "$target/site/cudnn_rnn"
-cp cudnn_rnn/*.py "$target/site/cudnn_rnn/"
-rm -f "$target/site/cudnn_rnn/"*.so
+mkdir -p "$target/site"
+find cudnn_rnn -name '*.py' -exec cp --parents {} "$target/site" ';'
 "$python" - "$target/site/cudnn_rnn/_cudnn_rnn_ops.so" <<'PY'
 import sys
 sys.path.insert(0, ".")

@@ -16,24 +16,33 @@ def examples(name="README.md"):
         return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
 
 
-def test_examples_run_in_order(tmp_path):
-    assert len(examples()) == 4
+def type_in(programs, folder):
+    """Returns the lines printed by a Python that reads the programs one after the other."""
     # As if typed: -i reads statements one by one, so a block must end where a terminal ends it.
     process = subprocess.run(
         [sys.executable, "-i", "-c", "import sys; sys.ps1 = sys.ps2 = ''"],
-        input="\n".join(examples()),
+        input="\n".join(programs),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
-        cwd=str(tmp_path),
+        cwd=str(folder),
         env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
         timeout=SECONDS_FOR_A_PROCESS,
     )
     assert "Error" not in process.stderr, process.stderr
-    lines = process.stdout.splitlines()
-    losses, names, same_class, cells = lines[-4:]
-    losses = [float(loss) for loss in losses.strip("[]").split(",")]
-    assert losses[-1] < losses[0]
+    return process.stdout.splitlines()
+
+
+def test_the_readme_s_program_prints_what_it_says(tmp_path):
+    (program,) = examples()
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        promised = re.search(r"```\n\n    (\[.*\])\n", file.read()).group(1)
+    assert type_in([program], tmp_path)[-1] == promised
+
+
+def test_saving_and_restoring(tmp_path):
+    saving, same_class, cells = examples(os.path.join("docs", "checkpoints.md"))[:3]
+    names, same_class, cells = type_in([saving, same_class, cells], tmp_path)[-3:]
     assert "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" in names
     assert float(same_class) == 0.0
     assert float(cells) < 1e-5
@@ -66,3 +75,36 @@ def test_examples_of_migrating(tmp_path, index):
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[-1] == KEYS_OF_MIGRATING[index]
+
+
+def pages():
+    """Returns the paths of all pages, relative to the project."""
+    found = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+    for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
+        for name in sorted(names):
+            if name.endswith(".md"):
+                found.append(os.path.relpath(os.path.join(folder, name), ROOT))
+    return found
+
+
+def anchors(path):
+    """Returns the anchors of a page's headings, as web sites make them from Markdown."""
+    with open(path, encoding="utf-8") as file:
+        headings = re.findall(r"^#+ (.*)$", file.read(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page):
+    folder = os.path.dirname(os.path.join(ROOT, page))
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", file.read())
+    for link in filter(None, sum(links, ())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        path = (
+            os.path.normpath(os.path.join(folder, target)) if target else os.path.join(ROOT, page)
+        )
+        assert os.path.exists(path), link
+        assert not anchor or anchor in anchors(path), link
