@@ -1,4 +1,4 @@
-"""cuDNN's recurrent networks for graph-mode TensorFlow: `tf.contrib.cudnn_rnn` brought back."""
+"""cuDNN's recurrent networks for graph-mode TensorFlow: the successor of `tf.contrib.cudnn_rnn`."""
 
 import importlib
 
@@ -9,7 +9,7 @@ from cudnn_rnn.cli.launch import is_being_located
 if not is_being_located():
     from cudnn_rnn._native.library import library_path, load_library
 
-    # Before anything imports TensorFlow: explains what is wrong with it or with the library.
+    # Runs before anything else imports TensorFlow, to explain a broken TensorFlow or library.
     load_library()
 
     from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers
@@ -49,7 +49,7 @@ if not is_being_located():
 
     _patches.install()
 
-# Imported when first used, because importing the cells may import Keras.
+# Imported on first use, because importing the cells may import Keras.
 _MODULES_OF_CELLS = {
     "BasicRNNCell": "cudnn_rnn.cells.basic",
     "CudnnCompatibleGRUCell": "cudnn_rnn.cells.compatible",

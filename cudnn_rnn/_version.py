@@ -1,23 +1,23 @@
-"""The version of this package and the TensorFlow versions it works with, said in this file only.
+"""The version of this package and the supported TensorFlow versions, defined only here.
 
-The build runs this file on its own, before anything can be imported from the package: this file
-uses the standard library alone.
+The build runs this file before the package can be imported, so this file may use only the standard
+library.
 """
 
 import re
 
 __version__ = "0.1.0"
 
-# Older releases lack classes and functions that the package is written against.
+# Older releases lack classes and functions that the package uses.
 OLDEST_TENSORFLOW = "1.14"
-# Newer releases are not refused; docs/tensorflow_versions.md lists what was tried.
+# Newer releases are not refused; docs/tensorflow_versions.md lists the tested ones.
 NEWEST_TENSORFLOW_TRIED = "2.21"
 
 
 def tensorflow_problem(version):
-    """Returns a sentence that refuses an unsupported TensorFlow version, None for any other.
+    """Returns an error message for an unsupported TensorFlow version, None for any other.
 
-    A version that is no number, such as one of a build from source, is not refused.
+    A version that is not a number, such as that of a build from source, is accepted.
     """
     found = _major_and_minor(version)
     if found is None or found >= _major_and_minor(OLDEST_TENSORFLOW):

@@ -2,24 +2,24 @@
 
 Functions of tensors: `cudnn_lstm`, `cudnn_gru`, `cudnn_rnn_relu` and `cudnn_rnn_tanh` run an RNN on
 an opaque parameter buffer, `cudnn_rnn_opaque_params_to_canonical` and
-`cudnn_rnn_canonical_to_opaque_params` take the buffer apart and put it together, and
-`cudnn_rnn_opaque_params_size` says how large it is. `op_level.py` has the arithmetic.
+`cudnn_rnn_canonical_to_opaque_params` split and assemble the buffer, and
+`cudnn_rnn_opaque_params_size` returns its size. See `op_level.py` for the formulas.
 
-The arguments that these functions share:
+Common arguments:
 
 - `rnn_mode`: "lstm", "gru", "rnn_relu" or "rnn_tanh";
-- `input_mode`: "linear_input", "skip_input" or "auto_select", as `CudnnLSTM` explains;
+- `input_mode`: "linear_input", "skip_input" or "auto_select"; see `CudnnLSTM`;
 - `direction`: "unidirectional" or "bidirectional";
-- `dropout`: number from 0 to 1, the share of its inputs that every layer but the first drops in
+- `dropout`: number from 0 to 1, the fraction of inputs that every layer except the first drops in
   training;
-- `seed`: int or None, of the dropout, together with `tf.set_random_seed`;
+- `seed`: int or None, the seed of the dropout; combines with `tf.set_random_seed`;
 - `num_proj`: None or 0, or the width to which an LSTM projects its output h;
-- `name`: of the node.
+- `name`: name of the node.
 
-Tensors must have one dtype, float16, float32 or float64 (in TensorFlow 2 also bfloat16), to which
-NumPy's arrays are converted; where there are only arrays, the first one's dtype counts.
+All tensors must have the same dtype: float16, float32, float64 or (TensorFlow 2) bfloat16. NumPy
+arrays are converted to the dtype of the tensors or, without tensors, to that of the first array.
 
-The conversions take dropout and seed because the ops do; they change nothing there.
+The conversions accept dropout and seed because the ops do; the values have no effect.
 """
 
 import collections
@@ -50,7 +50,7 @@ __all__ = [
     "cudnn_rnn_tanh",
 ]
 
-# What a call without known sizes is.
+# The attributes of a call whose sizes are unknown.
 _Attributes = collections.namedtuple(
     "_Attributes", "rnn_mode input_mode direction dropout seed seed2 num_proj"
 )
@@ -76,7 +76,7 @@ def _get_seed(seed):
 
 
 def _get_num_params(rnn_mode, num_layers, direction):
-    """Returns how many biases, and without a projection as many weights, the canonical form has."""
+    """Returns the number of canonical biases; without a projection, also that of weights."""
     _check_rnn_mode(rnn_mode)
     num_directions = 1 if direction == CUDNN_RNN_UNIDIRECTION else 2
     return num_layers * num_directions * 2 * len(config.GATES[rnn_mode])
@@ -98,11 +98,10 @@ def _cudnn_rnn(
     num_proj=None,
     name=None,
 ):
-    """Runs an RNN of any mode, as `cudnn_lstm` says.
+    """Runs an RNN of any mode; see `cudnn_lstm`.
 
     Returns:
-      `(output, output_h, output_c)`; without an LSTM `input_c` is ignored and `output_c` means
-      nothing.
+      `(output, output_h, output_c)`. Only an LSTM uses `input_c` and has a meaningful `output_c`.
     """
     _check_rnn_mode(rnn_mode)
     check_direction(direction)
@@ -144,29 +143,30 @@ def cudnn_lstm(
     """Runs an LSTM. Differentiable in the first four arguments if `is_training`.
 
     Args:
-      inputs: `[time, batch, input_size]`, or a list of `time` tensors `[batch, input_size]`; of
-        float16, float32, float64 or (TensorFlow 2) bfloat16, like all of the first four.
-      input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h; with a
-        projection `num_proj` wide.
+      inputs: `[time, batch, input_size]`, or a list of `time` tensors `[batch, input_size]`. The
+        first four arguments have one dtype: float16, float32, float64 or (TensorFlow 2) bfloat16.
+      input_h: `[num_layers * directions, batch, num_units]`, the initial hidden states h; with a
+        projection, the last dimension is `num_proj`.
       input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
       params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
-      is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
-        With a tensor there is a gradient in both cases, of what was computed.
-      sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
-        count. Beyond, the output is 0; the returned states are those after the last step that
-        counts. None: all steps of all sequences count.
-      time_major: False if the batch is the first dimension of `inputs` and of the states, given and
-        returned, and time or layer the second.
-      input_mode, direction, dropout, seed, num_proj, name: see above.
+      is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
+        with a tensor, the computed outputs have a gradient for either value.
+      sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of each
+        sequence. Later outputs are 0; the returned states are those after the last valid step.
+        None: all steps are valid.
+      time_major: bool. If False, `inputs`, the output and all states have the batch as their first
+        dimension, and time or layer as their second.
+      input_mode, direction, dropout, seed, num_proj, name: see the module's docstring.
 
     Returns:
-      `(output, output_h, output_c)`: `[time, batch, directions * num_units]` (`num_proj` with a
-      projection), and the shapes of `input_h` and `input_c`.
+      `(output, output_h, output_c)`. `output` is `[time, batch, directions * num_units]`, or
+      `[time, batch, directions * num_proj]` with a projection; the states have the shapes of
+      `input_h` and `input_c`.
 
     Raises:
-      TypeError: an argument of the wrong type or dtype.
-      ValueError: an argument outside of its range, or whose static shape does not fit. A shape that
-        only a run tells is an `InvalidArgumentError` then.
+      TypeError: an argument has the wrong type or dtype.
+      ValueError: an argument is out of range or has the wrong static shape. A wrong shape that is
+        known only at run time raises `InvalidArgumentError` when the op runs.
     """
     return _cudnn_rnn(
         inputs,
@@ -200,7 +200,7 @@ def _cudnn_rnn_no_input_c(
     seed=0,
     name=None,
 ):
-    """Runs an RNN without cell states, as `cudnn_gru` says; returns `(output, output_h)`."""
+    """Runs an RNN without cell states, see `cudnn_gru`; returns `(output, output_h)`."""
     return _cudnn_rnn(
         inputs,
         input_h,
@@ -236,7 +236,8 @@ def cudnn_gru(
     Arguments and errors are those of `cudnn_lstm`, without `input_c` and `num_proj`.
 
     Returns:
-      `(output, output_h)`: `[time, batch, directions * num_units]` and the shape of `input_h`.
+      `(output, output_h)`. `output` is `[time, batch, directions * num_units]`; `output_h` has the
+      shape of `input_h`.
     """
     return _cudnn_rnn_no_input_c(
         inputs,
@@ -267,9 +268,9 @@ def cudnn_rnn_relu(
     time_major=True,
     name=None,
 ):
-    """Runs a simple RNN with ReLU, as `cudnn_gru` does.
+    """Runs a simple ReLU RNN; see `cudnn_gru`.
 
-    The order of the arguments, not that of the other functions, is TensorFlow's.
+    The argument order differs from that of the other functions, as in TensorFlow.
     """
     return _cudnn_rnn_no_input_c(
         inputs,
@@ -300,7 +301,7 @@ def cudnn_rnn_tanh(
     seed=0,
     name=None,
 ):
-    """Runs a simple RNN with tanh, as `cudnn_gru` does."""
+    """Runs a simple tanh RNN; see `cudnn_gru`."""
     return _cudnn_rnn_no_input_c(
         inputs,
         input_h,
@@ -330,14 +331,14 @@ def cudnn_rnn_opaque_params_to_canonical(
     num_proj=None,
     name=None,
 ):
-    """Takes the opaque parameter buffer `params`, `[params_size]`, apart. Differentiable.
+    """Splits the opaque buffer `params`, `[params_size]`, into canonical tensors. Differentiable.
 
     Returns:
-      `(weights, biases)`, two lists of tensors, as `CudnnLSTM.params_to_canonical` explains.
+      `(weights, biases)`, two lists of tensors; see `CudnnLSTM.params_to_canonical`.
 
     Raises:
-      TypeError: an argument of the wrong type or dtype.
-      ValueError: an argument outside of its range, or `params` of the wrong shape.
+      TypeError: an argument has the wrong type or dtype.
+      ValueError: an argument is out of range, or `params` has the wrong shape.
     """
     described = RnnConfig.checked(
         rnn_mode,
@@ -368,18 +369,18 @@ def cudnn_rnn_canonical_to_opaque_params(
     num_proj=None,
     name=None,
 ):
-    """Puts the opaque parameter buffer together from canonical tensors. Differentiable.
+    """Assembles the opaque parameter buffer from canonical tensors. Differentiable.
 
     Args:
-      weights, biases: lists as `cudnn_rnn_opaque_params_to_canonical` returns them; a tensor may
+      weights, biases: lists as returned by `cudnn_rnn_opaque_params_to_canonical`; a tensor may
         have any shape with the right number of elements, in row-major order.
 
     Returns:
       The opaque buffer, `[params_size]`.
 
     Raises:
-      TypeError: an argument of the wrong type or dtype.
-      ValueError: an argument outside of its range, a list of the wrong length, or a tensor with the
+      TypeError: an argument has the wrong type or dtype.
+      ValueError: an argument is out of range, a list has the wrong length, or a tensor has the
         wrong number of elements.
     """
     described = RnnConfig.checked(
@@ -412,11 +413,12 @@ def cudnn_rnn_opaque_params_size(
 ):
     """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
-    Its value is known when the graph is made, and is the same for every `dtype`.
+    The value is known at graph construction and is the same for every `dtype`.
 
     Raises:
-      TypeError: an argument of the wrong type.
-      ValueError: an argument outside of its range, or more than 2**31 - 1 elements.
+      TypeError: an argument has the wrong type.
+      ValueError: an argument is out of range, or the buffer would have more than 2**31 - 1
+        elements.
     """
     described = RnnConfig.checked(
         rnn_mode,

@@ -1,13 +1,13 @@
 """The layers `CudnnLSTM`, `CudnnGRU`, `CudnnRNNTanh` and `CudnnRNNRelu`.
 
-A layer owns its parameters, one opaque vector in the variable `<scope>/opaque_kernel`, and the
-saveable that puts them into checkpoints as the variables of platform-independent cells:
+A layer owns its parameters (one opaque vector in the variable `<scope>/opaque_kernel`) and the
+saveable that stores them in checkpoints as the variables of platform-independent cells:
 
     lstm = CudnnLSTM(num_layers=2, num_units=128, direction="bidirectional")
     outputs, (h, c) = lstm(inputs, training=True)
     saver = tf.train.Saver()
 
-See `op_level.py` for the arithmetic and for classes that own no variables.
+See `op_level.py` for the formulas and for classes that own no variables.
 """
 
 import warnings
@@ -25,7 +25,7 @@ __all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 
 
 class _CudnnRNN(Layer):
-    """What the four layers share."""
+    """Common base of the four layers."""
 
     _rnn_mode = None
     _num_params_per_layer = None
@@ -45,33 +45,34 @@ class _CudnnRNN(Layer):
         name=None,
         compute_dtype=None,
     ):
-        """Makes a layer; its variable is made when it is built.
+        """Creates a layer; `build` creates its variable.
 
         Args:
           num_layers: int, at least 1, or a scalar tensor whose value follows from static shapes.
-          num_units: likewise, the size of the output of one direction.
-          input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
-            it is; the size of the input must be `num_units`) or "auto_select" (skip_input where the
-            sizes are equal).
+          num_units: likewise; the output size of one direction.
+          input_mode: "linear_input", "skip_input" (the first layer adds its input unchanged to
+            every gate; the input size must equal `num_units`) or "auto_select" (skip_input if the
+            two sizes are equal, otherwise linear_input).
           direction: "unidirectional" or "bidirectional".
-          dropout: number between 0 and 1, the share of its inputs that every layer but the first
-            drops in training. Does nothing with one layer, which is warned about.
-          seed: int or None, of the dropout and of the default `kernel_initializer`.
-          dtype: of the variable; tf.float16, tf.float32 or tf.float64, in TensorFlow 2 also
+          dropout: number between 0 and 1, the fraction of inputs that every layer except the first
+            drops in training. Has no effect with one layer (a warning is issued).
+          seed: int or None, the seed of the dropout and of the default `kernel_initializer`.
+          dtype: dtype of the variable; tf.float16, tf.float32, tf.float64 or (TensorFlow 2)
             tf.bfloat16. Optimizers such as Adam diverge on a float16 variable; for 16-bit
-            computations leave this at float32 and set `compute_dtype`.
-          kernel_initializer: function of (shape, dtype=) for every canonical matrix; Glorot's
-            uniform one by default.
+            computations, leave this at float32 and set `compute_dtype`.
+          kernel_initializer: function of (shape, dtype=) for every canonical matrix; Glorot uniform
+            by default.
           bias_initializer: likewise for every canonical bias; zeros by default.
-          name: str or `tf.VariableScope`, name of the variable scope; by default that of the class,
-            `cudnn_lstm` and so on. A name that the scope around has already gets a number.
-          compute_dtype: one of these dtypes, of the computations, outputs and states; by default
-            `dtype`. If they differ, inputs and states may be of either, and the gradient of the
-            variable and its values in checkpoints are of `dtype`.
+          name: str or `tf.VariableScope`, name of the variable scope; by default derived from the
+            class, such as `cudnn_lstm`. A name already used in the enclosing scope gets a numeric
+            suffix.
+          compute_dtype: dtype of the computations, outputs and states, one of the above; `dtype` by
+            default. If the two differ, inputs and initial states may have either; the variable's
+            gradient and its values in checkpoints have `dtype`.
 
         Raises:
-          TypeError: an argument of the wrong type.
-          ValueError: an argument outside of its range.
+          TypeError: an argument has the wrong type.
+          ValueError: an argument is out of range.
         """
         super().__init__(dtype=dtype, name=name)
         self._plain_dtype = config_module.checked_dtype(dtype)
@@ -90,7 +91,7 @@ class _CudnnRNN(Layer):
         self._bias_initializer = bias_initializer
         self._input_size = None
         self._saveable = None
-        # Checks the other arguments, before the size of the input is known.
+        # Checks the remaining arguments; any input size that is valid in every mode will do.
         self._config(self._num_units)
         if dropout > 0 and self._num_layers == 1:
             warnings.warn(
@@ -101,8 +102,8 @@ class _CudnnRNN(Layer):
             )
 
     def _config(self, input_size, for_a_call=False):
-        """Returns the `RnnConfig`, for a call with the seeds of its node."""
-        # A seed of None draws one, which other ops would miss.
+        """Returns the `RnnConfig`, with the seeds of a node if `for_a_call`."""
+        # Resolving a seed of None can consume an op seed and so change the seeds of other ops.
         seed = 0 if self._seed is None and not for_a_call else self._seed
         return RnnConfig.checked(
             self._rnn_mode,
@@ -123,7 +124,7 @@ class _CudnnRNN(Layer):
 
     @property
     def num_units(self):
-        """Size of the output of one direction, an int."""
+        """Output size of one direction, an int."""
         return self._num_units
 
     @property
@@ -133,7 +134,7 @@ class _CudnnRNN(Layer):
 
     @property
     def input_size(self):
-        """Last dimension of the inputs, an int; `ValueError` before the layer is built."""
+        """Last dimension of the inputs, an int; `ValueError` before `build`."""
         if self._input_size is None:
             raise ValueError(
                 "input_size of %s is unknown since the layer has not been built: call it, or "
@@ -153,7 +154,7 @@ class _CudnnRNN(Layer):
 
     @property
     def compute_dtype(self):
-        """Name of the dtype of computations, outputs and states; `dtype` is the variable's."""
+        """Name of the dtype of computations, outputs and states; the variable has `dtype`."""
         return self._plain_compute_dtype.name
 
     @property
@@ -163,12 +164,12 @@ class _CudnnRNN(Layer):
 
     @property
     def saveable(self):
-        """The `CudnnOpaqueParamsSaveable`; None before it is built, and with `reuse=True`."""
+        """The `CudnnOpaqueParamsSaveable`; None before `build` and with `reuse=True`."""
         return self._saveable
 
     @property
     def canonical_weight_shapes(self):
-        """Shapes of the canonical matrices, a list of tuples; `RuntimeError` before it is built."""
+        """Shapes of the canonical matrices, a list of tuples; `RuntimeError` before `build`."""
         self._check_built("canonical_weight_shapes")
         return [tuple(entry.shape) for entry in self._config(self._input_size).canonical_weights()]
 
@@ -178,11 +179,11 @@ class _CudnnRNN(Layer):
         return [entry.shape for entry in self._config(self._num_units).canonical_biases()]
 
     def _canonical_weight_shape(self, layer):
-        """Returns those of `canonical_weight_shapes` that are one layer's, of all directions."""
+        """Returns the `canonical_weight_shapes` of one layer, all directions."""
         return self._of_layer(self.canonical_weight_shapes, layer)
 
     def _canonical_bias_shape(self, layer):
-        """Returns those of `canonical_bias_shapes` that are one layer's, of all directions."""
+        """Returns the `canonical_bias_shapes` of one layer, all directions."""
         return self._of_layer(self.canonical_bias_shapes, layer)
 
     def _of_layer(self, shapes, layer):
@@ -200,16 +201,16 @@ class _CudnnRNN(Layer):
         return tuple(list(shape) for _ in range(num_states))
 
     def build(self, input_shape):
-        """Makes the variable and, outside of reusing scopes, the saveable.
+        """Creates the variable and, unless the scope has `reuse=True`, the saveable.
 
-        The keys in a checkpoint start with the variable scope around: that of the caller of this
-        method, or if the layer builds itself when it is called, the layer's own.
+        Checkpoint keys start with the name of the enclosing variable scope: the caller's scope if
+        the caller calls `build`, the layer's own scope if the first call builds the layer.
 
         Args:
-          input_shape: static shape of the inputs, three dimensions, the last one known.
+          input_shape: static shape of the inputs; three dimensions, the last one known.
 
         Raises:
-          ValueError: another shape, or a variable of another size in a reusing scope.
+          ValueError: the shape is invalid, or the reused variable has the wrong size.
         """
         if self.built:
             return
@@ -223,7 +224,7 @@ class _CudnnRNN(Layer):
         input_size = shape.as_list()[-1]
         config = self._config(input_size)
         self._input_size = input_size
-        # Whatever is around, a loop, a tf.function, variables and their initial values are outside.
+        # Lifts variables and initial values out of any enclosing loop or tf.function.
         with tf.init_scope():
             self._set_scope(None)
             with tf.variable_scope(
@@ -257,7 +258,7 @@ class _CudnnRNN(Layer):
             self._bias_initializer = tf.zeros_initializer()
         dtype = self._plain_dtype
         weights = [
-            # The input weights that skip_input does without.
+            # The first layer has no input weights with skip_input: their width is 0.
             tf.zeros(shape, dtype) if 0 in shape else self._kernel_initializer(shape, dtype=dtype)
             for shape in self.canonical_weight_shapes
         ]
@@ -267,7 +268,7 @@ class _CudnnRNN(Layer):
         return self._canonical_to_opaque(weights, biases)
 
     def _canonical_to_opaque(self, cu_weights, cu_biases):
-        """Returns the opaque buffer for cuDNN's canonical tensors; the layer must be built."""
+        """Returns the opaque buffer for canonical tensors; the layer must be built."""
         self._check_built("_canonical_to_opaque")
         return canonical.canonical_to_params(
             self._config(self._input_size), None, list(cu_weights), list(cu_biases)
@@ -281,7 +282,7 @@ class _CudnnRNN(Layer):
             )
 
     def _update_trainable_weights(self, getter, *arguments, **named):
-        """Custom getter that lists the variables it gets."""
+        """Custom getter that adds each variable to the layer's lists of weights."""
         variable = getter(*arguments, **named)
         known = (
             self._trainable_weights
@@ -293,7 +294,7 @@ class _CudnnRNN(Layer):
         return variable
 
     def _create_saveable(self):
-        """Makes the saveable, and gives it to the graph's savers; at most once."""
+        """Creates the saveable and registers it for the graph's Savers; at most once per layer."""
         if self._saveable is not None:
             raise RuntimeError(
                 "Cudnn saveable already created: the layer %s has the saveable %r."
@@ -319,9 +320,10 @@ class _CudnnRNN(Layer):
         return saveable
 
     def _saveable_of_sharing_layer(self):
-        """Returns the saveable by which another layer saves the same variable under the same keys.
+        """Returns another layer's saveable for the same variable and the same keys, or None.
 
-        With `tf.AUTO_REUSE` both layers think that they are the first; one Saver cannot hold two.
+        With `tf.AUTO_REUSE`, no layer can tell that it shares its variable, and one Saver cannot
+        hold two such saveables.
         """
         if tf.executing_eagerly():
             return None
@@ -344,7 +346,7 @@ class _CudnnRNN(Layer):
         return super()._gather_saveables_for_checkpoint
 
     def __deepcopy__(self, memo):
-        """Returns a layer with settings of its own that shares the variable and its saveable."""
+        """Returns a copy with its own settings that shares the variable and the saveable."""
         shared = list(self.variables) + [self._saveable]
         memo.update((id(value), value) for value in shared)
         return super().__deepcopy__(memo)
@@ -357,26 +359,26 @@ class _CudnnRNN(Layer):
 
         Args:
           inputs: `[time, batch, input_size]`; batch-major `[batch, time, input_size]`.
-          initial_state: tuple of the states, of an LSTM `(h, c)`, else `(h,)`, each `[num_layers *
-            num_dirs, batch, num_units]`; batch-major `[batch, num_layers * num_dirs, num_units]`.
-            Zeros by default.
-          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
-            count. Beyond, the output is 0; the returned states are those after the last step that
-            counts. None: all steps of all sequences count. A bool or bool tensor in this place
-            means `training`, which stood here up to TensorFlow 1.13.
+          initial_state: tuple of the states, `(h, c)` for an LSTM, otherwise `(h,)`; each
+            `[num_layers * num_dirs, batch, num_units]`, batch-major `[batch, num_layers * num_dirs,
+            num_units]`. Zeros by default.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of
+            each sequence. Later outputs are 0; the returned states are those after the last valid
+            step. None: all steps are valid. A bool or bool tensor here means `training`, which had
+            this position up to TensorFlow 1.13.
           time_major: False for batch-major `inputs`, states and outputs.
-          training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
-            With a tensor there is a gradient in both cases, of what was computed. None means False,
+          training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
+            with a tensor, the computed outputs have a gradient for either value. None means False,
             as in Keras.
 
         Returns:
-          `(outputs, states)`: `[time, batch, num_dirs * num_units]` (batch-major: batch first), and
-          a tuple like `initial_state`.
+          `(outputs, states)`. `outputs` is `[time, batch, num_dirs * num_units]` (batch-major:
+          batch first); `states` is a tuple like `initial_state`.
 
         Raises:
-          TypeError: an argument of the wrong type or dtype.
-          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
-            an `InvalidArgumentError` then.
+          TypeError: an argument has the wrong type or dtype.
+          ValueError: an argument has the wrong static shape. A wrong shape that is known only at
+            run time raises `InvalidArgumentError` when the op runs.
         """
         compute_dtype = self._plain_compute_dtype
         inputs = self._cast("inputs", inputs)
@@ -417,13 +419,13 @@ class _CudnnRNN(Layer):
     def _forward(
         self, inputs, h, c, opaque_params, sequence_lengths=None, time_major=True, training=True
     ):
-        """Runs the RNN on a buffer that may be any tensor; the layer need not be built.
+        """Runs the RNN on any tensor as the buffer; the layer need not be built.
 
-        Args as those of `call`; without an LSTM, `c` is ignored. A bool in the place of
-        `sequence_lengths` means `training`, which stood here up to TensorFlow 1.13.
+        The arguments are those of `call`; only an LSTM uses `c`. A bool as `sequence_lengths` means
+        `training`, which had this position up to TensorFlow 1.13.
 
         Returns:
-          `(outputs, (h, c))`; without an LSTM, `c` means nothing.
+          `(outputs, (h, c))`; `c` is meaningful only for an LSTM.
         """
         sequence_lengths, training = lengths_and_training(
             sequence_lengths, False if training is None else training, training_name="training"
@@ -432,7 +434,7 @@ class _CudnnRNN(Layer):
         shape = getattr(inputs, "shape", None)
         if input_size is None and shape is not None:
             input_size = tf.TensorShape(shape).with_rank(3).as_list()[-1]
-        # The node does not say what it is; any size will do that skip_input may have.
+        # The node has no input_size attribute. If unknown, num_units is valid in every mode.
         config = self._config(input_size or self._num_units, for_a_call=True)
         call = Call(
             config,
@@ -459,7 +461,7 @@ class _CudnnRNN(Layer):
 
 
 class CudnnLSTM(_CudnnRNN):
-    """A stack of LSTM layers with one opaque vector of parameters."""
+    """A stack of LSTM layers with one opaque parameter vector."""
 
     _rnn_mode = config_module.CUDNN_LSTM
     _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
@@ -467,14 +469,14 @@ class CudnnLSTM(_CudnnRNN):
 
 
 class _CudnnRNNNoInputC(_CudnnRNN):
-    """What the layers without a cell state share."""
+    """Common base of the layers without a cell state."""
 
 
 class CudnnGRU(_CudnnRNNNoInputC):
-    """A stack of GRU layers with one opaque vector of parameters.
+    """A stack of GRU layers with one opaque parameter vector.
 
-    The reset gate acts after the recurrent product, which has a bias of its own (see
-    `op_level.py`), so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
+    The reset gate multiplies the recurrent product, which has its own bias (see `op_level.py`). The
+    matching cell is therefore `CudnnCompatibleGRUCell`, not `tf.nn.rnn_cell.GRUCell`.
     """
 
     _rnn_mode = config_module.CUDNN_GRU
@@ -483,7 +485,7 @@ class CudnnGRU(_CudnnRNNNoInputC):
 
 
 class CudnnRNNTanh(_CudnnRNNNoInputC):
-    """A stack of simple RNN layers with tanh with one opaque vector of parameters."""
+    """A stack of simple tanh RNN layers with one opaque parameter vector."""
 
     _rnn_mode = config_module.CUDNN_RNN_TANH
     _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
@@ -491,7 +493,7 @@ class CudnnRNNTanh(_CudnnRNNNoInputC):
 
 
 class CudnnRNNRelu(_CudnnRNNNoInputC):
-    """A stack of simple RNN layers with ReLU with one opaque vector of parameters."""
+    """A stack of simple ReLU RNN layers with one opaque parameter vector."""
 
     _rnn_mode = config_module.CUDNN_RNN_RELU
     _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER

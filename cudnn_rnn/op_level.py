@@ -1,10 +1,10 @@
 """The op-level classes `CudnnLSTM`, `CudnnGRU`, `CudnnRNNRelu` and `CudnnRNNTanh`.
 
-Such an object describes an RNN and builds its nodes; it owns no variables. The workflow: make the
-object, ask it for `params_size()`, make a variable of that size, call the object, and save the
-variable through an `RNNParamsSaveable`.
+Such an object describes an RNN and builds its nodes; it owns no variables. The workflow: construct
+the object, create a variable with `params_size()` elements, call the object, and save the variable
+through an `RNNParamsSaveable`.
 
-The arithmetic per layer and direction, W on the layer's input x, R on the previous output h':
+The computation per layer and direction; W multiplies the layer's input x, R the previous output h':
 
     LSTM    i, f, o = sigmoid(W x + bW + R h' + bR) each;  g = tanh(W_g x + bW_g + R_g h' + bR_g)
             c = f * c' + i * g;  h = o * tanh(c)
@@ -13,9 +13,9 @@ The arithmetic per layer and direction, W on the layer's input x, R on the previ
     ReLU    h = max(0, W x + bW + R h' + bR)
     Tanh    h = tanh(W x + bW + R h' + bR)
 
-Dropout acts, in training only, on the input of every layer but the first. With `skip_input` the
-first layer has no W and adds its input to every gate as it is. An LSTM with a projection P puts
-h = P (o * tanh(c)) out, `num_proj` wide, and R multiplies that.
+Dropout applies only in training, to the input of every layer except the first. With `skip_input`,
+the first layer has no W and adds its input unchanged to every gate. An LSTM with a projection P
+outputs h = P (o * tanh(c)), which is `num_proj` wide and is also what R multiplies.
 """
 
 import numbers
@@ -31,11 +31,11 @@ from cudnn_rnn._core.config import RnnConfig
 
 
 class _CudnnRNN:
-    """What the four classes share."""
+    """Common base of the four classes."""
 
     _rnn_mode = None
     _NUM_PARAMS_PER_LAYER = None
-    # Names of the arguments from the sixth on, if the sixth is a dtype.
+    # Names of the positional arguments from the sixth on, if the sixth is a dtype.
     _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed")
 
     def __init__(
@@ -50,36 +50,37 @@ class _CudnnRNN:
     ):
         """Describes an RNN.
 
-        The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0`, and of an LSTM
+        The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0` and, for an LSTM,
         `num_proj=None`. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
-        `seed2=0`), so a number in the sixth place is understood as the dropout, with the seed after
-        it. By keyword each name means what it says.
+        `seed2=0`), so a number as the sixth positional argument means the dropout, followed by the
+        seed. Keyword arguments are unambiguous.
 
         Args:
           num_layers: int, at least 1, or a scalar tensor whose value follows from static shapes.
-          num_units: likewise, the size of the output of one direction.
-          input_size: likewise, the last dimension of the input, such as `tf.shape(inputs)[2]`.
-          input_mode: "linear_input", "skip_input" (the first layer adds its input to every gate as
-            it is; `input_size` must equal `num_units`) or "auto_select" (skip_input where the sizes
-            are equal).
+          num_units: likewise; the output size of one direction.
+          input_size: likewise; the last dimension of the input, such as `tf.shape(inputs)[2]`.
+          input_mode: "linear_input", "skip_input" (the first layer adds its input unchanged to
+            every gate; `input_size` must equal `num_units`) or "auto_select" (skip_input if the
+            two sizes are equal, otherwise linear_input).
           direction: "unidirectional" or "bidirectional".
-          dtype: tf.float16, tf.float32 or tf.float64, in TensorFlow 2 also tf.bfloat16, of inputs,
-            states, parameters and outputs. If left out, it is float32 where nothing else says so,
-            and tensors of another of these are taken too.
-          dropout: number between 0 and 1, the share of its inputs that every layer but the first
-            drops in training. Does nothing with one layer, which is warned about.
-          seed: int or None, of the dropout; works together with `tf.set_random_seed` as for any op.
-          seed2: int, the second seed of the dropout; with it, both are taken as they are.
+          dtype: tf.float16, tf.float32, tf.float64 or (TensorFlow 2) tf.bfloat16; the dtype of
+            inputs, states, parameters and outputs. If omitted, it is inferred from the tensors of
+            each call; float32 by default.
+          dropout: number between 0 and 1, the fraction of inputs that every layer except the first
+            drops in training. Has no effect with one layer (a warning is issued).
+          seed: int or None, the seed of the dropout; combines with `tf.set_random_seed` as in any
+            op.
+          seed2: int, the second seed of the dropout. If given, the op gets both seeds unchanged.
           num_proj: int, the width to which an LSTM projects h, below `num_units`; None or 0 for no
             projection.
 
         Raises:
-          TypeError: an argument of the wrong type, or given twice.
-          ValueError: an argument outside of its range.
+          TypeError: an argument has the wrong type or is given twice.
+          ValueError: an argument is out of range.
         """
         arguments = _trailing_arguments(self._TRAILING_ARGUMENTS, trailing, named)
         dtype = arguments.pop("dtype", None)
-        # The dtype that tensors must have; None lets them choose.
+        # The dtype that tensors must have; None to infer it from the tensors.
         self._given_dtype = None if dtype is None else config_module.checked_dtype(dtype)
         self.config = RnnConfig.checked(
             self._rnn_mode,
@@ -109,7 +110,7 @@ class _CudnnRNN:
 
     @property
     def num_units(self):
-        """Size of the output of one direction, an int."""
+        """Output size of one direction, an int."""
         return self.config.num_units
 
     @property
@@ -134,7 +135,7 @@ class _CudnnRNN:
 
     @property
     def dtype(self):
-        """The `tf.DType` of `params_size` and of values that are not tensors."""
+        """The given `tf.DType`, or float32; used if no tensor determines the dtype."""
         return self.config.dtype
 
     @property
@@ -144,13 +145,13 @@ class _CudnnRNN:
 
     @property
     def dropout(self):
-        """Share of its inputs that every layer but the first drops in training, a float."""
+        """Fraction of inputs that every layer except the first drops in training, a float."""
         return self.config.dropout
 
     def params_size(self):
         """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
-        Its value is known when the graph is made: `tf.get_static_value` gives it, and
+        The value is known at graph construction: `tf.get_static_value` returns it, and
         `tf.Variable(tf.random_uniform([rnn.params_size()]))` has a static shape.
 
         Raises:
@@ -163,32 +164,33 @@ class _CudnnRNN:
         return canonical.static_params_size(self.config)
 
     def params_to_canonical(self, params):
-        """Takes the opaque parameter buffer apart. Differentiable.
+        """Splits the opaque parameter buffer into canonical tensors. Differentiable.
 
         Args:
           params: the opaque buffer, `[params_size]`.
 
         Returns:
-          `(weights, biases)`, two lists of tensors of equal length: for every layer, for every
-          direction (forward, backward), the input weights `[num_units, width]` of every gate and
-          then the recurrent weights `[num_units, num_units]` of every gate; biases `[num_units]` in
-          the same order. `width` is `input_size` in the first layer (0 with skip_input),
-          `num_directions * num_units` above. Gates of an LSTM: input, forget, new memory, output;
-          of a GRU: reset, update, new memory. With a projection, `num_units` above and in the
-          recurrent weights' last dimension is `num_proj`, and a matrix `[num_proj, num_units]`
-          follows the recurrent weights of every layer and direction.
+          `(weights, biases)`, two lists of tensors, equally long without a projection. For every
+          layer and direction (forward, backward), `weights` holds the input weights `[num_units,
+          width]` of every gate, then the recurrent weights `[num_units, num_units]` of every gate;
+          `biases` holds vectors `[num_units]` in the same order. `width` is `input_size` in the
+          first layer (0 with skip_input) and `num_directions * num_units` in the layers above. Gate
+          order of an LSTM: input, forget, new memory, output; of a GRU: reset, update, new memory.
+          With a projection, `num_proj` replaces `num_units` in `width` and in the last dimension of
+          the recurrent weights, and a matrix `[num_proj, num_units]` follows the recurrent weights
+          of every layer and direction.
 
         Raises:
-          TypeError: `params` is not of the right dtype.
-          ValueError: `params` does not have the right shape.
+          TypeError: `params` has the wrong dtype.
+          ValueError: `params` has the wrong shape.
         """
         return canonical.params_to_canonical(self.config, self._given_dtype, params)
 
     def canonical_to_params(self, weights, biases):
-        """Puts the opaque parameter buffer together; undoes `params_to_canonical`. Differentiable.
+        """Assembles the opaque buffer, the inverse of `params_to_canonical`. Differentiable.
 
         Args:
-          weights: list as `params_to_canonical` returns it; a tensor may have any shape with the
+          weights: list as returned by `params_to_canonical`; a tensor may have any shape with the
             right number of elements, in row-major order.
           biases: likewise.
 
@@ -196,13 +198,13 @@ class _CudnnRNN:
           The opaque buffer, `[params_size]`.
 
         Raises:
-          TypeError: tensors of different or of wrong dtypes.
-          ValueError: a list of the wrong length, or a tensor with the wrong number of elements.
+          TypeError: the tensors have different or wrong dtypes.
+          ValueError: a list has the wrong length, or a tensor the wrong number of elements.
         """
         return canonical.canonical_to_params(self.config, self._given_dtype, weights, biases)
 
     def _call(self, input_data, input_h, input_c, params, is_training, lengths, time_major):
-        """Builds a call; returns `(output, output_h, output_c)`. `input_c` is for an LSTM."""
+        """Builds a call; returns `(output, output_h, output_c)`. Only an LSTM uses `input_c`."""
         config = self.config
         sizes = Sizes(
             config.input_size,
@@ -227,7 +229,7 @@ class _CudnnRNN:
 
 
 class CudnnLSTM(_CudnnRNN):
-    """A stack of LSTM layers, the parameters of which are one opaque vector."""
+    """A stack of LSTM layers whose parameters are one opaque vector."""
 
     _rnn_mode = config_module.CUDNN_LSTM
     _NUM_PARAMS_PER_LAYER = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
@@ -248,28 +250,28 @@ class CudnnLSTM(_CudnnRNN):
         Args:
           input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
             input_size]`.
-          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h; with a
-            projection `num_proj` wide.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial hidden states h; with
+            a projection, the last dimension is `num_proj`.
           input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
           params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
-          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
-            count. Beyond, the output is 0; the returned states are those after the last step that
-            counts. None: all steps of all sequences count. A bool or bool tensor in this place
-            means `is_training`, which stood here up to TensorFlow 1.13.
-          time_major: False if the batch is the first dimension of `input_data` and of the states,
-            given and returned, and time or layer the second.
-          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
-            With a tensor there is a gradient in both cases, of what was computed.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of
+            each sequence. Later outputs are 0; the returned states are those after the last valid
+            step. None: all steps are valid. A bool or bool tensor here means `is_training`, which
+            had this position up to TensorFlow 1.13.
+          time_major: bool. If False, `input_data`, the output and all states have the batch as
+            their first dimension, and time or layer as their second.
+          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
+            with a tensor, the computed outputs have a gradient for either value.
 
         Returns:
-          `(output, output_h, output_c)`: `[time, batch, directions * num_units]` (`num_proj` with a
-          projection), and the shapes of `input_h` and `input_c`. For no steps at all, the states
-          are those that came in.
+          `(output, output_h, output_c)`. `output` is `[time, batch, directions * num_units]`, or
+          `[time, batch, directions * num_proj]` with a projection; the states have the shapes of
+          `input_h` and `input_c`. With zero time steps, they equal `input_h` and `input_c`.
 
         Raises:
-          TypeError: an argument of the wrong type or dtype.
-          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
-            an `InvalidArgumentError` then.
+          TypeError: an argument has the wrong type or dtype.
+          ValueError: an argument has the wrong static shape. A wrong shape that is known only at
+            run time raises `InvalidArgumentError` when the op runs.
         """
         return self._call(
             input_data, input_h, input_c, params, is_training, sequence_lengths, time_major
@@ -277,7 +279,7 @@ class CudnnLSTM(_CudnnRNN):
 
 
 class _CudnnRNNNoInputC(_CudnnRNN):
-    """What the classes without a cell state share."""
+    """Common base of the classes without a cell state."""
 
     def __call__(
         self,
@@ -293,25 +295,25 @@ class _CudnnRNNNoInputC(_CudnnRNN):
         Args:
           input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
             input_size]`.
-          input_h: `[num_layers * directions, batch, num_units]`, the initial outputs h.
+          input_h: `[num_layers * directions, batch, num_units]`, the initial hidden states h.
           params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
-          sequence_lengths: integers `[batch]`, each from 0 to `time`: how many steps of a sequence
-            count. Beyond, the output is 0; the returned states are those after the last step that
-            counts. None: all steps of all sequences count. A bool or bool tensor in this place
-            means `is_training`, which stood here up to TensorFlow 1.13.
-          time_major: False if the batch is the first dimension of `input_data` and of the states,
-            given and returned, and time or layer the second.
-          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient.
-            With a tensor there is a gradient in both cases, of what was computed.
+          sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of
+            each sequence. Later outputs are 0; the returned states are those after the last valid
+            step. None: all steps are valid. A bool or bool tensor here means `is_training`, which
+            had this position up to TensorFlow 1.13.
+          time_major: bool. If False, `input_data`, the output and all states have the batch as
+            their first dimension, and time or layer as their second.
+          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
+            with a tensor, the computed outputs have a gradient for either value.
 
         Returns:
-          `(output, output_h)`: `[time, batch, directions * num_units]`, and the shape of `input_h`.
-          For no steps at all, the state is the one that came in.
+          `(output, output_h)`. `output` is `[time, batch, directions * num_units]`; `output_h` has
+          the shape of `input_h`. With zero time steps, it equals `input_h`.
 
         Raises:
-          TypeError: an argument of the wrong type or dtype.
-          ValueError: an argument whose static shape does not fit. A shape that only a run tells is
-            an `InvalidArgumentError` then.
+          TypeError: an argument has the wrong type or dtype.
+          ValueError: an argument has the wrong static shape. A wrong shape that is known only at
+            run time raises `InvalidArgumentError` when the op runs.
         """
         return self._call(
             input_data, input_h, None, params, is_training, sequence_lengths, time_major
@@ -319,10 +321,11 @@ class _CudnnRNNNoInputC(_CudnnRNN):
 
 
 class CudnnGRU(_CudnnRNNNoInputC):
-    """A stack of GRU layers, the parameters of which are one opaque vector.
+    """A stack of GRU layers whose parameters are one opaque vector.
 
-    The reset gate acts after the recurrent product, which has a bias of its own (see the module's
-    formula), so this is not `tf.nn.rnn_cell.GRUCell` but `CudnnCompatibleGRUCell`.
+    The reset gate multiplies the recurrent product, which has its own bias (see the formula in the
+    module's docstring). The matching cell is therefore `CudnnCompatibleGRUCell`, not
+    `tf.nn.rnn_cell.GRUCell`.
     """
 
     _rnn_mode = config_module.CUDNN_GRU
@@ -330,14 +333,14 @@ class CudnnGRU(_CudnnRNNNoInputC):
 
 
 class CudnnRNNTanh(_CudnnRNNNoInputC):
-    """A stack of simple RNN layers with tanh, the parameters of which are one opaque vector."""
+    """A stack of simple tanh RNN layers whose parameters are one opaque vector."""
 
     _rnn_mode = config_module.CUDNN_RNN_TANH
     _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
 
 
 class CudnnRNNRelu(_CudnnRNNNoInputC):
-    """A stack of simple RNN layers with ReLU, the parameters of which are one opaque vector."""
+    """A stack of simple ReLU RNN layers whose parameters are one opaque vector."""
 
     _rnn_mode = config_module.CUDNN_RNN_RELU
     _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
@@ -348,7 +351,7 @@ def _is_number(value):
 
 
 def _trailing_arguments(names, values, named):
-    """Gives the arguments after `direction` their names (see `_CudnnRNN.__init__`); a dict."""
+    """Returns the arguments after `direction` as a dict by name; see `_CudnnRNN.__init__`."""
     unknown = sorted(set(named) - set(names) - {"seed2"})
     if unknown:
         raise TypeError(
