@@ -1,4 +1,5 @@
-"""The platform-independent cells: TensorFlow's own ops only, and cuDNN's formulas.
+"""The platform-independent cells: cuDNN's formulas in TensorFlow's own ops.
 
-Importing a module of this package may import Keras, if TensorFlow's `RNNCell` is Keras's.
+Importing a module of this package may import Keras, because some TensorFlows take `RNNCell` from
+Keras.
 """

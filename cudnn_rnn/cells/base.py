@@ -1,8 +1,8 @@
-"""`RNNCell`, `MultiRNNCell` and `LSTMStateTuple`, in every TensorFlow.
+"""`RNNCell`, `MultiRNNCell` and `LSTMStateTuple`, for every TensorFlow.
 
-Where TensorFlow still has `tf.nn.rnn_cell` (1.15, and 2.x with Keras 2) these are TensorFlow's own,
-so that its wrappers and `isinstance` work. With Keras 3 TensorFlow has none of them any more, and
-this module brings small ones that `tf.compat.v1.nn.dynamic_rnn`, `bidirectional_dynamic_rnn` and
+If TensorFlow has `tf.nn.rnn_cell` (1.x, and 2.x with Keras 2), these are TensorFlow's own classes,
+so that its wrappers and `isinstance` work. With Keras 3, TensorFlow lacks them, and this module
+defines small replacements that `tf.compat.v1.nn.dynamic_rnn`, `bidirectional_dynamic_rnn` and
 `static_rnn` accept.
 """
 
@@ -16,13 +16,13 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 
 
 class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
-    """State of an LSTM: the memory `c` and the output `h`, both `[batch, num_units]`."""
+    """State of an LSTM: the cell state `c` and the output `h`, both `[batch, num_units]`."""
 
     __slots__ = ()
 
     @property
     def dtype(self):
-        """The dtype that `c` and `h` share; `TypeError` if they do not."""
+        """The common dtype of `c` and `h`; `TypeError` if the two differ."""
         if self.c.dtype != self.h.dtype:
             raise TypeError(
                 "LSTMStateTuple: c and h must have the same dtype, but c has %s and h has %s"
@@ -34,10 +34,10 @@ class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
 class _BareRNNCell(LayerRecord):
     """Base of RNN cells for a TensorFlow without `tf.nn.rnn_cell.RNNCell`.
 
-    A subclass defines `state_size`, `output_size`, `call(inputs, state)`, and in `build` makes its
-    variables with `add_variable`. They are made once, at the first call, in a variable scope named
-    after the class (`MyCell` -> `my_cell`), so names, sharing (`reuse`), initializers, partitioners
-    and custom getters follow the variable scope around that first call.
+    A subclass defines `state_size`, `output_size` and `call(inputs, state)`; its `build` creates
+    variables with `add_variable`. The first call creates the variables, in a variable scope named
+    after the class (`MyCell` -> `my_cell`). The scope that encloses this first call determines
+    names, sharing (`reuse`), initializers, partitioners and custom getters.
     """
 
     def __init__(self, trainable=True, name=None, dtype=None, _reuse=None):
@@ -48,7 +48,7 @@ class _BareRNNCell(LayerRecord):
         self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         self._scope_name = scope_name
         self._reuse = _reuse
-        # Set past tf.Module, which would add these lists to the names in an object checkpoint.
+        # Bypasses tf.Module, which would add these attributes to object-based checkpoints.
         self.__dict__["_scope"] = None
         self.__dict__["_own_weights"] = []
 
@@ -59,27 +59,27 @@ class _BareRNNCell(LayerRecord):
 
     @property
     def output_size(self):
-        """Size of the output: it is `[batch, output_size]`."""
+        """Size of the output: the output is `[batch, output_size]`."""
         raise NotImplementedError("%s does not define output_size" % type(self).__name__)
 
     def build(self, inputs_shape):
-        """Makes the variables; `inputs_shape` is the static shape `[batch, input_size]`."""
+        """Creates the variables; `inputs_shape` is the static shape `[batch, input_size]`."""
         self.built = True
 
     def call(self, inputs, state):
-        """Computes one step: returns `(output, new_state)`."""
+        """Computes one step; returns `(output, new_state)`."""
         raise NotImplementedError("%s does not define call" % type(self).__name__)
 
     def __call__(self, inputs, state, scope=None):
-        """Runs one step, making the variables first if this is the first call.
+        """Runs one step; the first call creates the variables.
 
         Args:
           inputs: tensor `[batch, input_size]`.
           state: tensor `[batch, state_size]`, or a tuple of them in the structure of `state_size`.
-          scope: variable scope or its name for the variables; by default the cell's own name.
+          scope: variable scope, or its name, for the variables; by default the cell's own name.
 
         Returns:
-          `(output, new_state)`: `[batch, output_size]`, and a state like `state`.
+          `(output, new_state)`; `output` is `[batch, output_size]`, `new_state` is like `state`.
 
         Raises:
           TypeError: the call is part of a Keras model; see `_core/keras_models.py`.
@@ -99,7 +99,7 @@ class _BareRNNCell(LayerRecord):
     @contextlib.contextmanager
     def _enter_scope(self, scope):
         if self._scope is not None:
-            # Reentered with reuse, so that a subclass may also ask for its variables in call().
+            # Reuse lets a subclass request its variables in call() as well.
             with tf.variable_scope(self._scope, reuse=self.built, auxiliary_name_scope=False):
                 yield
             return
@@ -127,7 +127,7 @@ class _BareRNNCell(LayerRecord):
         trainable=True,
         constraint=None,
     ):
-        """Makes (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
+        """Creates (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
         variable = self._remember_regularization(
             lambda: tf.get_variable(
                 name,
@@ -150,7 +150,7 @@ class _BareRNNCell(LayerRecord):
             if isinstance(cell, _BareRNNCell):
                 found.extend(cell._weights(wanted))
                 continue
-            # A cell of another library, for example of tf_keras.
+            # A cell of another library, such as tf_keras.
             found.extend(cell.trainable_variables if True in wanted else [])
             found.extend(cell.non_trainable_variables if False in wanted else [])
         return found
@@ -168,7 +168,7 @@ class _BareRNNCell(LayerRecord):
 
     @property
     def dtype(self):
-        """Name of the variables' dtype, None before it is known."""
+        """Name of the variables' dtype; None before the first call unless it was given."""
         return self._dtype
 
     @property
@@ -179,7 +179,7 @@ class _BareRNNCell(LayerRecord):
         return self._scope.name
 
     def zero_state(self, batch_size, dtype):
-        """Returns a state of zeros in the structure of `state_size`, each `[batch_size, size]`."""
+        """Returns zeros in the structure of `state_size`; each tensor is `[batch_size, size]`."""
         with tf.name_scope(type(self).__name__ + "ZeroState"):
             return tf.nest.map_structure(
                 lambda size: tf.zeros([batch_size] + tf.TensorShape(size).as_list(), dtype=dtype),
@@ -188,18 +188,19 @@ class _BareRNNCell(LayerRecord):
 
 
 class _BareMultiRNNCell(_BareRNNCell):
-    """Cells stacked on each other: the output of each is the input of the next.
+    """Stacked cells: the output of each cell is the input of the next.
 
     Variables of layer i are in the scope `multi_rnn_cell/cell_<i>`.
 
     Args:
-      cells: non-empty list of RNN cells, the first reads the inputs.
-      state_is_tuple: True for a state that is a tuple of the cells' states; False (for cells with a
-        single state tensor only) for the states joined along their last axis.
+      cells: non-empty list of RNN cells; the first reads the inputs.
+      state_is_tuple: True: the state is a tuple of the cells' states. False (only for cells with a
+        single state tensor): the state is the cells' states concatenated along the last axis.
 
     Raises:
       TypeError: `cells` is not a list or tuple.
-      ValueError: `cells` is empty, has one cell twice, or does not go with `state_is_tuple=False`.
+      ValueError: `cells` is empty or contains one cell twice, or `state_is_tuple` is False and a
+        cell has several state tensors.
     """
 
     def __init__(self, cells, state_is_tuple=True):
@@ -221,7 +222,7 @@ class _BareMultiRNNCell(_BareRNNCell):
                 % ([cell.state_size for cell in cells],)
             )
         for index, cell in enumerate(cells):
-            # The attribute names are the original's names in an object-based checkpoint.
+            # TensorFlow's MultiRNNCell has these names in object-based checkpoints.
             setattr(self, "cell-%d" % index, cell)
 
     def _cells(self):
@@ -268,7 +269,7 @@ if _NATIVE is None:
     RNNCell = _BareRNNCell
     MultiRNNCell = _BareMultiRNNCell
     LSTMStateTuple = _BareLSTMStateTuple
-    # Public names also where a class prints itself.
+    # repr() and error messages show the public names.
     RNNCell.__name__ = RNNCell.__qualname__ = "RNNCell"
     MultiRNNCell.__name__ = MultiRNNCell.__qualname__ = "MultiRNNCell"
     LSTMStateTuple.__name__ = LSTMStateTuple.__qualname__ = "LSTMStateTuple"
@@ -277,6 +278,6 @@ else:
     RNNCell = _NATIVE.RNNCell
     MultiRNNCell = _NATIVE.MultiRNNCell
     LSTMStateTuple = _NATIVE.LSTMStateTuple
-    # RNNCell.__call__ is for cells that ask for variables in every call. These cells make them
-    # once, in build(), as a layer does.
+    # RNNCell.__call__ is for cells that request variables in every call. These cells create theirs
+    # once, in build(), like a layer.
     layer_call = tf.layers.Layer.__call__

@@ -1,12 +1,13 @@
-"""`BasicRNNCell` and `stack_bidirectional_dynamic_rnn`, in every TensorFlow.
+"""`BasicRNNCell` and `stack_bidirectional_dynamic_rnn`, for every TensorFlow.
 
-`BasicRNNCell` is TensorFlow's own where it still has one. With it a model trained with
-`CudnnRNNTanh` (or with `activation=tf.nn.relu`, with `CudnnRNNRelu`) and saved in canonical form
-runs one step at a time: no cuDNN-compatible cell of its own is needed, since
+`BasicRNNCell` is TensorFlow's own class if TensorFlow has it. The cell runs a model that was
+trained with `CudnnRNNTanh` (or `CudnnRNNRelu`, using `activation=tf.nn.relu`) and saved in
+canonical form, one step at a time. Simple RNNs need no separate cuDNN-compatible cell, because the
+cell computes the same formula:
 
     h = activation(W x + R h' + b),  b the sum of cuDNN's two biases.
 
-`stack_bidirectional_dynamic_rnn` was in `tf.contrib.rnn`: the one that reads the checkpoints of
+`stack_bidirectional_dynamic_rnn`, formerly in `tf.contrib.rnn`, restores the checkpoints of
 bidirectional RNNs.
 """
 
@@ -20,19 +21,19 @@ __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
 class _BareBasicRNNCell(RNNCell):
     """The simplest RNN cell: `activation(concat(inputs, state) kernel + bias)`.
 
-    Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, the
-    inputs' rows first, and `bias` `[num_units]`, zero at first.
+    Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, with
+    the rows of the inputs first, and `bias` `[num_units]`, initially zero.
 
     Args:
       num_units: number of units, at least 1.
-      activation: function of a tensor, by default `tf.tanh`; or the name of one in `tf.nn`.
-      reuse: True to use the variables that are in the scope already, `tf.AUTO_REUSE` to make
-        them only if they are not; by default they are made.
-      name: of the cell and its variable scope.
-      dtype: of the variables, by default that of the inputs.
+      activation: function of a tensor, or the name of one in `tf.nn`; `tf.tanh` by default.
+      reuse: True to use the existing variables of the scope, `tf.AUTO_REUSE` to create only missing
+        ones; by default, all are created.
+      name: name of the cell and of its variable scope.
+      dtype: dtype of the variables; by default that of the inputs.
 
     Raises:
-      TypeError: `num_units` is not an integer, or `activation` no function.
+      TypeError: `num_units` is not an integer, or `activation` is not a function.
       ValueError: `num_units` is below 1.
     """
 
@@ -57,7 +58,7 @@ class _BareBasicRNNCell(RNNCell):
         return self._num_units
 
     def build(self, inputs_shape):
-        """Makes the variables for inputs of the static shape `[batch, input_size]`."""
+        """Creates the variables for inputs of static shape `[batch, input_size]`."""
         input_size = tf.TensorShape(inputs_shape).with_rank(2).as_list()[1]
         if input_size is None:
             raise ValueError(
@@ -70,7 +71,7 @@ class _BareBasicRNNCell(RNNCell):
         self.built = True
 
     def call(self, inputs, state):
-        """One step: `[batch, input_size]` and `[batch, num_units]` to `(h, h)`."""
+        """Computes one step from `[batch, input_size]` and `[batch, num_units]`: `(h, h)`."""
         joined = tf.concat([inputs, state], 1)
         output = self._activation(tf.nn.bias_add(tf.matmul(joined, self.kernel), self.bias))
         return output, output
@@ -97,29 +98,31 @@ def stack_bidirectional_dynamic_rnn(
     scope=None,
     swap_memory=False,
 ):
-    """Runs bidirectional layers on each other: each reads both directions' outputs of the last.
+    """Runs stacked bidirectional layers; each reads both directions' outputs of the layer below.
 
     Variables of layer i are in `stack_bidirectional_rnn/cell_<i>/bidirectional_rnn/{fw,bw}`.
 
     Args:
-      cells_fw: list of RNN cells, one for each layer, the first reads the inputs.
-      cells_bw: list of as many cells for the backward direction.
+      cells_fw: list of RNN cells, one per layer; the first reads the inputs.
+      cells_bw: list of cells for the backward direction, as long as `cells_fw`.
       inputs: `[batch, time, input_size]`, or `[time, batch, input_size]` if `time_major`.
-      initial_states_fw: list of the cells' initial states, None for zeros.
+      initial_states_fw: list of initial states, one per layer; None for zeros.
       initial_states_bw: likewise.
-      dtype: of the initial states; needed without them.
-      sequence_length: int32 or int64 `[batch]`: steps beyond give 0; None if all have all.
-      parallel_iterations: of the loops, as in `tf.nn.dynamic_rnn`.
+      dtype: dtype of the initial states; required if they are not given.
+      sequence_length: int32 or int64 `[batch]`; outputs after a sequence's length are 0. None if
+        all steps are valid.
+      parallel_iterations: passed to the loops, as in `tf.nn.dynamic_rnn`.
       time_major: whether time is the first dimension of inputs and output.
       scope: variable scope or its name, instead of "stack_bidirectional_rnn".
-      swap_memory: of the loops, as in `tf.nn.dynamic_rnn`.
+      swap_memory: passed to the loops, as in `tf.nn.dynamic_rnn`.
 
     Returns:
-      `(output, states_fw, states_bw)`: `[batch, time, 2 * output_size]` (or time first) of the last
-      layer, forward then backward, and two tuples with each layer's final state.
+      `(output, states_fw, states_bw)`. `output` is the last layer's, `[batch, time, 2 *
+      output_size]` (or time first), forward then backward; the others are tuples of each layer's
+      final state.
 
     Raises:
-      ValueError: cells or states that are no lists, lists of different lengths, or empty ones.
+      ValueError: cells or states are not lists, or the lists are empty or differ in length.
     """
     num_layers = _checked_length("cells_fw", cells_fw, None)
     _checked_length("cells_bw", cells_bw, num_layers)

@@ -1,21 +1,21 @@
-"""Platform-independent RNN cells that compute what cuDNN's LSTM and GRU compute.
+"""Platform-independent RNN cells that compute the same as cuDNN's LSTM and GRU.
 
-A model trained with `CudnnLSTM` or `CudnnGRU` and saved in canonical form is read by these cells,
-one step at a time, on any device, with nothing but TensorFlow's own ops:
+These cells run a model that was trained with `CudnnLSTM` or `CudnnGRU` and saved in canonical form.
+They run one step at a time, on any device, and use only TensorFlow's own ops:
 
     cells = [CudnnCompatibleLSTMCell(num_units) for _ in range(num_layers)]
     outputs, state = tf.nn.dynamic_rnn(MultiRNNCell(cells), inputs, dtype=tf.float32)
     tf.train.Saver().restore(session, path)
 
-With `W` applied to a step's input, `R` to the previous output `h'`, per layer:
+The formulas per layer; `W` multiplies a step's input, `R` the previous output `h'`:
 
     LSTM  c = sigmoid(f) * c' + sigmoid(i) * tanh(g);  h = sigmoid(o) * tanh(c)
     GRU   n = tanh(W_n x + bW_n + r * (R_n h' + bR_n));  h = (1 - u) * n + u * h'
 
-The GRU applies its reset gate after the recurrent product, which `tf.nn.rnn_cell.GRUCell` does not.
+Unlike `tf.nn.rnn_cell.GRUCell`, the GRU applies its reset gate after the recurrent product.
 
-Where TensorFlow still has `tf.nn.rnn_cell` (1.15, and 2.x with Keras 2) the cells are subclasses of
-its `RNNCell`, elsewhere of this library's own: see `cudnn_rnn/cells/base.py`.
+If TensorFlow has `tf.nn.rnn_cell` (1.x, and 2.x with Keras 2), the cells are subclasses of its
+`RNNCell`, otherwise of this library's own; see `cudnn_rnn/cells/base.py`.
 """
 
 from cudnn_rnn._compat import tf
@@ -32,13 +32,13 @@ __all__ = [
 
 
 def _last_dimension(shape):
-    """Static size of the last axis of a shape of any TensorFlow version, None if unknown."""
+    """Returns the static size of the last axis of a shape, None if unknown."""
     shape = tf.TensorShape(shape)
     return shape.as_list()[-1] if shape.ndims else None
 
 
 class _CudnnCompatibleCell(RNNCell):
-    """What the two cells share: arguments, variables, and checks of shapes."""
+    """Common base of the two cells: arguments, variables, and shape checks."""
 
     def __init__(self, num_units, reuse):
         num_units = checked_size("num_units", num_units)
@@ -52,24 +52,24 @@ class _CudnnCompatibleCell(RNNCell):
         return self._num_units
 
     def __call__(self, inputs, state, scope=None):
-        """Runs one step, making the variables first if this is the first call.
+        """Runs one step; the first call creates the variables.
 
         Args:
-          inputs: tensor `[batch, input_size]`; `input_size` must be known statically. Its dtype is
-            that of the variables.
-          state: the previous state, as `zero_state(batch_size, dtype)` makes it.
-          scope: variable scope or its name for the variables; by default the cell's own name.
+          inputs: tensor `[batch, input_size]`; `input_size` must be known statically. The variables
+            have the dtype of `inputs`.
+          state: the previous state, with the structure of `zero_state(batch_size, dtype)`.
+          scope: variable scope, or its name, for the variables; by default the cell's own name.
 
         Returns:
-          `(output, new_state)`: the output is `[batch, num_units]`.
+          `(output, new_state)`; `output` is `[batch, num_units]`.
 
         Raises:
-          ValueError: shapes or dtypes of `inputs` and `state` do not go together.
+          ValueError: `inputs` and `state` have incompatible shapes or dtypes.
         """
         return layer_call(self, inputs, state, scope=scope)
 
     def build(self, inputs_shape):
-        """Makes the variables for inputs of the static shape `[batch, input_size]`."""
+        """Creates the variables for inputs of static shape `[batch, input_size]`."""
         shape = tf.TensorShape(inputs_shape)
         if shape.ndims not in (None, 2):
             raise ValueError(
@@ -89,7 +89,7 @@ class _CudnnCompatibleCell(RNNCell):
         raise NotImplementedError
 
     def _make_variable(self, name, shape, initializer=None):
-        # As an attribute of that name it has the same key in an object-based checkpoint everywhere.
+        # The attribute name gives it the same object-based checkpoint key in every TensorFlow.
         setattr(self, name, self.add_variable(name, shape=shape, initializer=initializer))
 
     def _check_tensor(self, argument, tensor, inputs, size):
@@ -125,16 +125,16 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
 
     Variables, in the scope `cudnn_compatible_lstm_cell`:
 
-    - `kernel` `[input_size + num_units, 4 * num_units]`: inputs' rows first, then the previous
-      output's; columns in the gate order input, new memory, forget, output;
-    - `bias` `[4 * num_units]`, zero at first. cuDNN's two biases are added up in it.
+    - `kernel` `[input_size + num_units, 4 * num_units]`: rows of the inputs, then of the previous
+      output; columns in the gate order input, new memory, forget, output;
+    - `bias` `[4 * num_units]`, initially zero; the sum of cuDNN's two biases.
 
-    No forget bias is added, nothing is clipped, there are no peepholes.
+    The cell has no forget bias, no clipping and no peepholes.
 
     Args:
       num_units: number of units, at least 1.
-      reuse: True to use the variables that are in the scope already, `tf.AUTO_REUSE` to make
-        them only if they are not; by default they are made.
+      reuse: True to use the existing variables of the scope, `tf.AUTO_REUSE` to create only missing
+        ones; by default, all are created.
 
     Raises:
       TypeError: `num_units` is not an integer.
@@ -155,7 +155,7 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
         self._make_variable("bias", [4 * num_units], tf.zeros_initializer())
 
     def call(self, inputs, state):
-        """One step.
+        """Computes one step.
 
         Args:
           inputs: `[batch, input_size]`.
@@ -165,7 +165,7 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
           `(h, LSTMStateTuple(c, h))`, all `[batch, num_units]`.
 
         Raises:
-          ValueError: shapes or dtypes do not go together.
+          ValueError: `inputs` and `state` have incompatible shapes or dtypes.
         """
         if not isinstance(state, (list, tuple)) or len(state) != 2:
             raise ValueError(
@@ -186,22 +186,22 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
 class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
     """A GRU cell that computes what one layer of `CudnnGRU` computes.
 
-    It is not `tf.nn.rnn_cell.GRUCell`: the reset gate acts on the recurrent product and its bias,
-    not on the previous output before that product.
+    Unlike in `tf.nn.rnn_cell.GRUCell`, the reset gate multiplies the recurrent product including
+    its bias, not the previous output before that product.
 
     Variables, in the scope `cudnn_compatible_gru_cell`:
 
-    - `gates/kernel` `[input_size + num_units, 2 * num_units]`: inputs' rows first, then the
-      previous output's; columns reset gate, then update gate;
-    - `gates/bias` `[2 * num_units]`, one at first;
+    - `gates/kernel` `[input_size + num_units, 2 * num_units]`: rows of the inputs, then of the
+      previous output; columns of the reset gate, then of the update gate;
+    - `gates/bias` `[2 * num_units]`, initially one;
     - `candidate/input_projection/kernel` `[input_size, num_units]`, and `bias` `[num_units]`;
     - `candidate/hidden_projection/kernel` `[num_units, num_units]`, and `bias` `[num_units]`.
 
     Args:
       num_units: number of units, at least 1.
-      reuse: True to use the variables that are in the scope already, `tf.AUTO_REUSE` to make
-        them only if they are not; by default they are made.
-      kernel_initializer: initializer of the kernels, by default that of the variable scope.
+      reuse: True to use the existing variables of the scope, `tf.AUTO_REUSE` to create only missing
+        ones; by default, all are created.
+      kernel_initializer: initializer of the kernels; by default that of the variable scope.
 
     Raises:
       TypeError: `num_units` is not an integer.
@@ -233,7 +233,7 @@ class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
         return tf.nn.bias_add(tf.matmul(values, kernel), bias)
 
     def call(self, inputs, state):
-        """One step.
+        """Computes one step.
 
         Args:
           inputs: `[batch, input_size]`.
@@ -243,7 +243,7 @@ class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
           `(h, h)`, `[batch, num_units]`.
 
         Raises:
-          ValueError: shapes or dtypes do not go together.
+          ValueError: `inputs` and `state` have incompatible shapes or dtypes.
         """
         if isinstance(state, (list, tuple)) and len(state) != 1:
             raise ValueError(
