@@ -1,12 +1,12 @@
-"""Keeps compiled objects between builds: those of sources that include no TensorFlow header.
+"""Caches compiled objects of sources that include no TensorFlow header.
 
-Such an object depends on the compiler, the flags and the sources alone, so a build for another
-TensorFlow, or a second build for the same one, can take it from the cache. The environment variable
-CUDNN_RNN_BUILD_CACHE names the folder; "off" means no cache. The default folder is
-$XDG_CACHE_HOME/cudnn_rnn/objects or ~/.cache/cudnn_rnn/objects.
+Such an object depends only on the compiler, the flags and the sources, so later builds, also for
+another TensorFlow, can reuse it. The environment variable CUDNN_RNN_BUILD_CACHE names the folder;
+"off" disables the cache. The default folder is $XDG_CACHE_HOME/cudnn_rnn/objects or
+~/.cache/cudnn_rnn/objects.
 
-The cache never breaks a build: a file that is damaged, missing or cannot be written counts as
-absent. Builds that run at the same time may share the folder, because each file appears complete.
+The cache never breaks a build: a damaged or missing file is a cache miss, and failed writes are
+ignored. Concurrent builds may share the folder, because files are replaced atomically.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ import shutil
 import tempfile
 
 FOLDER_VARIABLE = "CUDNN_RNN_BUILD_CACHE"
-# A build for one TensorFlow leaves about 4 MB. The files used last are kept.
+# The cache keeps the most recently used files. A build for one TensorFlow stores about 4 MB.
 MOST_BYTES = 100 * 2**20
 
-# Change it where the meaning of a key or the content of a file changes.
+# Must change whenever the meaning of a key or the file format changes.
 _FORMAT = b"cudnn_rnn object cache 1\n"
 _DIGEST_SIZE = hashlib.sha256().digest_size
-# The compiler reads these as well.
+# Environment variables that affect the compiler.
 _COMPILER_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
-# Flags whose meaning is the same on every machine, whatever files it has. `-march=native` is not
-# among them, nor is `-include FILE`.
+# Flags whose meaning does not depend on the machine or its files, unlike `-march=native` and
+# `-include FILE`. Other flags disable the cache.
 _PORTABLE_FLAG = re.compile(
     r"--?std=.*|-I\.|-[DU]\w.*|-O\w*|-g\d?|-W[\w=-]*|-w|-pipe|-pthread|-m(?!.*native)[\w.=-]+"
     r"|-f(?!profile|plugin)[\w-]+|-ffp-contract=\w+|-fvisibility=\w+"
@@ -33,14 +33,14 @@ _PORTABLE_FLAG = re.compile(
 
 
 class ObjectCache:
-    """A folder of compiled objects, each under a key that names all it was made from."""
+    """A folder of compiled objects; the key of each identifies everything it was built from."""
 
     def __init__(self, folder, most_bytes=MOST_BYTES):
         self._folder = folder
         self._most_bytes = most_bytes
 
     def load(self, key, path):
-        """Writes the object with this key to `path`; returns False if there is none."""
+        """Writes the object with this key to `path`; returns False on a cache miss."""
         try:
             cached = os.path.join(self._folder, key)
             with open(cached, "rb") as file:
@@ -55,7 +55,7 @@ class ObjectCache:
             return False
 
     def store(self, key, path):
-        """Keeps the object in `path` under this key."""
+        """Stores the object in `path` under this key."""
         try:
             with open(path, "rb") as file:
                 content = file.read()
@@ -71,7 +71,7 @@ class ObjectCache:
             pass
 
     def remove_what_is_old(self):
-        """Removes the files used longest ago until the folder has its size again."""
+        """Removes the least recently used files until the folder is within its size limit."""
         try:
             files = [(entry.stat(), entry.path) for entry in os.scandir(self._folder)]
             total = 0
@@ -79,12 +79,12 @@ class ObjectCache:
                 total += status.st_size
                 if total > self._most_bytes:
                     os.remove(path)
-        except OSError:  # another build removes files as well
+        except OSError:  # another build may remove files at the same time
             pass
 
 
 class NoCache:
-    """Has nothing and keeps nothing."""
+    """A disabled cache: always misses, stores nothing."""
 
     def load(self, key, path):
         return False
@@ -97,7 +97,7 @@ class NoCache:
 
 
 def open_cache(flags):
-    """Returns the cache for a build with these flags."""
+    """Returns the cache for a build with these flags, a `NoCache` if it cannot be used."""
     folder = _chosen_folder()
     if folder and _is_usable(folder) and all(_PORTABLE_FLAG.fullmatch(flag) for flag in flags):
         return ObjectCache(folder)
@@ -109,9 +109,9 @@ def object_key(compiler, compiler_version, flags, files, root):
 
     Args:
       compiler: the start of the command line, a list of str.
-      compiler_version: what the compiler prints for `--version`.
+      compiler_version: output of the compiler's `--version`.
       flags: a list of str.
-      files: paths relative to `root`: the source and all that it may include.
+      files: paths relative to `root`: the source and every file that it may include.
       root: the folder in which the compiler runs.
     """
     program = os.path.realpath(shutil.which(compiler[0]) or compiler[0])
@@ -132,15 +132,15 @@ def _chosen_folder():
     if chosen:
         return None if chosen == "off" else os.path.abspath(chosen)
     parent = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(parent):  # the XDG specification says to ignore it
+    if not os.path.isabs(parent):  # the XDG specification says to ignore a relative path
         parent = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(parent, "cudnn_rnn", "objects") if os.path.isabs(parent) else None
 
 
 def _is_usable(folder):
-    """Tells whether this user may write there; root uses only what belongs to root, as pip does.
+    """Tells whether this user may write there; root, as in pip, uses only folders of root.
 
-    `sudo pip install` keeps the home folder of the user, who could put other objects there.
+    `sudo pip install` keeps the home folder of the user, who could plant objects in the cache.
     """
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)

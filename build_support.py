@@ -1,8 +1,8 @@
-"""What a build of the op library needs to know: sources, compiler, TensorFlow's flags.
+"""Builds the op library: finds its sources, the compiler and TensorFlow's flags.
 
-Used by `setup.py` (pip) and `configure.py` (Bazel), so that both build the same library from the
-same lists. Runs on Python 3.7 and later with the standard library alone. Every problem that a user
-can have here ends in a `SystemExit` whose text says what to do: pip shows that text.
+`setup.py` (pip) and `configure.py` (Bazel) share this module, so that both build the same library
+from the same lists. It needs Python 3.7 or later and only the standard library. Every user error
+raises `SystemExit` with a text that says what to do; pip shows that text.
 """
 
 import hashlib
@@ -22,12 +22,11 @@ import build_cache
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 SOURCE_FOLDER = "cudnn_rnn/cc"
-# The lists in sources.bzl of what includes no header of TensorFlow.
+# The lists in sources.bzl whose sources include no TensorFlow header.
 _CORE_LISTS = ("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES")
 
-# TensorFlow is asked in a process of its own: an import that dies cannot take the build with it,
-# and what TensorFlow prints does not mix with the answer. The version comes first, because an old
-# TensorFlow may not have the rest.
+# Runs in a subprocess: a crashing import cannot end the build, and TensorFlow's output does not mix
+# with the answer. The version is written first, because an old TensorFlow may lack the rest.
 _ASK_TENSORFLOW = """
 import json, sys
 import tensorflow as tf
@@ -73,7 +72,7 @@ run pip again.
 
 
 class TensorFlow:
-    """The TensorFlow to build against: its version and its flags, all from `tf.sysconfig`."""
+    """The TensorFlow to build against: its version, and its flags from `tf.sysconfig`."""
 
     def __init__(self, answer):
         self.version = answer["version"]
@@ -83,7 +82,7 @@ class TensorFlow:
         self.library_folder = answer["library_folder"]
         self.link_flags = answer["link_flags"]
         flags = answer["compile_flags"]
-        # TensorFlow's headers are system headers: their warnings are not ours to read.
+        # As system headers, TensorFlow's headers give no warnings.
         self.include_flags = []
         for flag in flags:
             if flag.startswith("-I"):
@@ -93,7 +92,7 @@ class TensorFlow:
             self.definition_flags.append("-std=" + self._standard_of_release())
 
     def _standard_of_release(self):
-        """Returns the C++ standard of a release whose flags name none: those before 2.11.
+        """Returns the C++ standard for a release before 2.11, whose flags name none.
 
         The headers of 2.10 need C++17. TensorFlow 1.15 does not load a library compiled as C++17.
         """
@@ -104,7 +103,7 @@ class TensorFlow:
 def ask_tensorflow():
     """Returns the `TensorFlow` that this Python imports.
 
-    Raises `SystemExit` with advice if there is none or if its version is not supported.
+    Raises `SystemExit` with advice if TensorFlow cannot be imported or is not supported.
     """
     with tempfile.TemporaryDirectory() as folder:
         answer_path = os.path.join(folder, "answer.json")
@@ -127,7 +126,7 @@ def ask_tensorflow():
 
 
 def _read_json(path):
-    """Returns the content of the file, None if there is no such file."""
+    """Returns the content of the file, None if the file does not exist."""
     if not os.path.exists(path):
         return None
     with open(path) as file:
@@ -135,9 +134,9 @@ def _read_json(path):
 
 
 def read_build_lists():
-    """Returns the lists of `cudnn_rnn/cc/sources.bzl` by name: sources relative to it, flags.
+    """Returns the lists of `cudnn_rnn/cc/sources.bzl` by name: flags, and sources relative to it.
 
-    The file is Starlark with nothing but lists of strings in it, which is Python too.
+    The file is Starlark with only lists of strings, which is also valid Python.
     """
     lists = {}
     with open(os.path.join(ROOT, SOURCE_FOLDER, "sources.bzl")) as file:
@@ -146,13 +145,13 @@ def read_build_lists():
 
 
 def library_sources(names=_CORE_LISTS + ("TF_SOURCES",)):
-    """Returns the translation units of the op library, or a part, relative to the project."""
+    """Returns the op library's translation units in these lists, relative to the project."""
     lists = read_build_lists()
     return [SOURCE_FOLDER + "/" + path for name in names for path in lists[name]]
 
 
 def find_compiler():
-    """Returns the compiler as the start of a command line: `$CXX`, else `c++`, else `g++`."""
+    """Returns the start of the compiler's command line: `$CXX`, by default `c++` or `g++`."""
     named = shlex.split(os.environ.get("CXX", ""))
     if named:
         if not shutil.which(named[0]):
@@ -167,7 +166,7 @@ def find_compiler():
 
 
 def describe_compiler(compiler):
-    """Returns for example "g++ 12.2.0"."""
+    """Returns the compiler's name and version, such as "g++ 12.2.0"."""
     first_line = _compiler_version(compiler).splitlines()[0]
     version = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", first_line))
     return "%s %s" % (
@@ -187,8 +186,8 @@ def _common_flags():
 def compile_flags(tensorflow):
     """Returns the flags for the sources that include TensorFlow's headers.
 
-    No path of this machine may reach the library: TensorFlow's headers use `__FILE__` in their
-    messages, so its folder is renamed, and there is no debug information.
+    The library must not contain paths of the build machine. TensorFlow's headers use `__FILE__` in
+    their messages, so the flags rename its folder; debug information is off.
     """
     return (
         _common_flags()
@@ -202,8 +201,8 @@ def compile_flags(tensorflow):
 def core_compile_flags(tensorflow):
     """Returns the flags for the sources that include no header of TensorFlow.
 
-    They name nothing of TensorFlow but the C++ standard and the ABI of the standard library, so
-    that one object serves every TensorFlow with the same two.
+    From TensorFlow, they take only the C++ standard and the ABI of the standard library, so that
+    an object can be reused for every TensorFlow in which these two are equal.
     """
     shared = [
         re.sub("^--std=", "-std=", flag)
@@ -214,12 +213,12 @@ def core_compile_flags(tensorflow):
 
 
 def _flags_of_user():
-    """Returns CXXFLAGS. They come last on a command line, so they override what is decided here."""
+    """Returns CXXFLAGS. They come last on the command line, so they override other flags."""
     return shlex.split(os.environ.get("CXXFLAGS", ""))
 
 
 def build_library(output_path, temporary_folder):
-    """Compiles and links the op library to `output_path` and writes the build info beside it."""
+    """Compiles and links the op library to `output_path`; writes the build info beside it."""
     start = time.time()
     if not sys.platform.startswith("linux"):
         raise SystemExit("cudnn_rnn works on Linux only, but this platform is %s." % sys.platform)
@@ -250,7 +249,7 @@ def build_library(output_path, temporary_folder):
 
 
 class Compilation:
-    """Compiles all sources, prints how far it is, and takes objects from the cache where it can."""
+    """Compiles all sources; prints progress and uses cached objects if possible."""
 
     def __init__(self, compiler, tensorflow, folder):
         self._compiler = compiler
@@ -262,7 +261,7 @@ class Compilation:
         self._core_sources = library_sources(_CORE_LISTS)
 
     def run(self, jobs):
-        """Returns the paths of the objects; `jobs` compilers run at a time."""
+        """Compiles with `jobs` compilers at a time; returns the paths of the objects."""
         sources = library_sources(("TF_SOURCES",)) + self._core_sources
         with ThreadPoolExecutor(jobs) as pool:
             futures = [pool.submit(self._compile, source) for source in sources]
@@ -280,14 +279,14 @@ class Compilation:
         return os.path.join(self._folder, source.replace("/", "_") + ".o")
 
     def _compile(self, source):
-        """Makes the object of `source`; returns a line that says so, and the warnings."""
+        """Compiles or loads the object of `source`; returns a progress line and any warnings."""
         path = self._object_path(source)
         key = self._key(source) if source in self._core_sources else None
         if key and self._cache.load(key, path):
             return source + " (compiled by an earlier build)"
         flags = self._core_flags if key else self._flags
         warnings = _run(self._compiler + flags + ["-c", source, "-o", path], "compiling " + source)
-        # Warnings are shown by every build. A file may have changed while the compiler ran.
+        # Does not cache warnings, which every build shows, or a file that changed meanwhile.
         if key and not warnings and key == self._key(source):
             self._cache.store(key, path)
         return source + ("\n" + warnings if warnings else "")
@@ -300,7 +299,7 @@ class Compilation:
 
 
 def _core_headers():
-    """Returns what a source without TensorFlow's headers may include, relative to the project."""
+    """Returns the headers that core sources may include, relative to the project."""
     paths = [
         "/".join([SOURCE_FOLDER, folder, name])
         for folder in ("core", "cpu", "cudnn")
@@ -337,7 +336,7 @@ def _write_build_info(library_path, tensorflow, compiler_name, flags):
 
 
 def _try_compiler(compiler, flags, temporary_folder):
-    """Compiles a trivial program with our flags: a compiler that cannot work says so at once."""
+    """Compiles a trivial library with the build's flags, to report a broken compiler early."""
     os.makedirs(temporary_folder, exist_ok=True)
     source = os.path.join(temporary_folder, "trivial.cc")
     with open(source, "w") as file:
@@ -352,11 +351,11 @@ def _try_compiler(compiler, flags, temporary_folder):
 def _number_of_jobs():
     if os.environ.get("MAX_JOBS", "").isdigit():
         return max(1, int(os.environ["MAX_JOBS"]))
-    return len(os.sched_getaffinity(0))  # up to 1 GB for each source with TensorFlow's headers
+    return len(os.sched_getaffinity(0))  # memory: up to 1 GB per source with TensorFlow's headers
 
 
 def _run(command, purpose):
-    """Runs a command in the project's folder, returns what it prints; `SystemExit` if it fails."""
+    """Runs a command in the project's folder; returns its output, `SystemExit` if it fails."""
     try:
         process = subprocess.run(
             command,

@@ -1,6 +1,6 @@
-"""Writes TensorFlow's flags for Bazel: run `python configure.py` with the Python that has it.
+"""Writes TensorFlow's flags to `.tf_configure.bazelrc`, which `.bazelrc` imports.
 
-The flags go to `.tf_configure.bazelrc`, which `.bazelrc` reads.
+Run `python configure.py` with the Python that has TensorFlow.
 """
 
 import os

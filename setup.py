@@ -1,7 +1,6 @@
 """Builds and installs cudnn_rnn: `pip install --no-build-isolation .`
 
-The op library is compiled against the TensorFlow that this environment has; `build_support.py`
-says how.
+The op library is compiled against the TensorFlow of this environment; see `build_support.py`.
 """
 
 import atexit
@@ -26,7 +25,7 @@ BUILD_INFO = "cudnn_rnn/_build_info.json"
 
 
 class Build(build):
-    """Builds in a temporary folder, so that nothing of an earlier build gets into a wheel."""
+    """Builds in a temporary folder, so that no file of an earlier build gets into a wheel."""
 
     def initialize_options(self):
         super().initialize_options()
@@ -68,9 +67,9 @@ setup(
     cmdclass={"build": Build, "build_ext": BuildOpLibrary},
     zip_safe=False,
     python_requires=">=3.7",
-    # TensorFlow is needed too, but it has many names (tensorflow, tensorflow-gpu, tensorflow-cpu,
-    # vendors' own builds): naming one here would install a second TensorFlow over the user's. The
-    # build and the import check for it instead.
+    # TensorFlow is required but not listed: it has many package names (tensorflow, tensorflow-gpu,
+    # tensorflow-cpu, vendors' builds), and listing one could install a second TensorFlow over the
+    # user's. The build and the import check for TensorFlow instead.
     install_requires=["numpy"],
     extras_require={
         "demo": ["matplotlib", "tqdm"],

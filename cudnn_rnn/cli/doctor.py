@@ -1,8 +1,7 @@
 """`python -m cudnn_rnn doctor`: what is installed, whether it works, and what the GPU part uses.
 
-It comes up where the package itself does not: nothing here imports TensorFlow or loads the op
-library in this process. Each of that is tried in a process of its own, so that even a crash is an
-answer.
+The command works even if the package is broken: this process neither imports TensorFlow nor loads
+the op library. Each trial runs in a subprocess, so that a crash is a diagnosis, too.
 """
 
 import argparse
@@ -17,9 +16,9 @@ import textwrap
 
 from cudnn_rnn._version import __version__
 
-_SECONDS_FOR_A_TRIAL = 1200  # a last resort, also on a busy machine
+_SECONDS_FOR_A_TRIAL = 1200  # only against hanging; long enough for a busy machine
 
-# What the library looks for; `kernels.cc` chooses by the same names.
+# The CPU flags of the instruction sets that `kernels.cc` selects by default, best first.
 _AVX512 = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"}
 _INSTRUCTION_SETS = [
     ("avx512_bf16", _AVX512 | {"avx512_bf16"}),
@@ -43,7 +42,7 @@ _ERRORS_OF_PROGRAMS = """\
     tf.ConfigProto(allow_soft_placement=True).
 docs/serving.md says more."""
 
-# The trials: programs that write a JSON object to the file that is their argument.
+# The trials: programs that write a JSON object to the file named by their argument.
 
 _ASK_TENSORFLOW = """
 import json, sys
@@ -65,7 +64,7 @@ with open(sys.argv[1], "w") as file:
     json.dump(answer, file)
 """
 
-# All ones, one unit, one step: relu(1 * 1 + 1 * 1 + 1 + 1) = 4.
+# All values are 1, with one unit and one step: relu(1 * 1 + 1 * 1 + 1 + 1) = 4.
 _TRY_LIBRARY = """
 import json, sys
 answer = {}
@@ -105,7 +104,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def gpu_report(library_path):
-    """Returns what the op library says of the GPU's libraries, or None if it has no GPU part."""
+    """Returns the op library's report on GPU libraries, or None if it has no GPU part."""
     import ctypes
 
     loaded = ctypes.CDLL(library_path)
@@ -118,21 +117,21 @@ def gpu_report(library_path):
 
 
 def kernels_in_charge():
-    """Returns (whose kernels run an RNN op on a GPU: a key of `_PROVIDERS`, why), two texts."""
+    """Returns (provider of the GPU kernels, reason), two str; the first is in `_PROVIDERS`."""
     from cudnn_rnn._native import gpu_kernels
 
     return gpu_kernels.kernels_in_charge()
 
 
 class Doctor:
-    """Prints what it finds; `problems` counts what keeps the package from working."""
+    """Prints its findings; `problems` counts those that keep the package from working."""
 
     def __init__(self, print_line=print):
         self._print = print_line
         self.problems = 0
 
     def examine(self):
-        """Looks at everything; returns the exit status."""
+        """Runs all checks; returns the exit status."""
         self._section("Versions")
         self._fact(
             "cudnn_rnn", "%s in %s" % (__version__, os.path.dirname(os.path.dirname(__file__)))
@@ -227,10 +226,10 @@ class Doctor:
 
 
 def run_trial(program):
-    """Runs one of the trials in a process of its own.
+    """Runs one of the trials in a subprocess.
 
     Returns:
-      (what it wrote, None), or (None, in words how it ended: its last lines of output, its status).
+      (the JSON object that it wrote, None), or (None, its last lines of output and its status).
     """
     with tempfile.TemporaryDirectory() as folder:
         answer_path = os.path.join(folder, "answer.json")
@@ -254,7 +253,7 @@ def run_trial(program):
 
 
 def describe_exit(status):
-    """Returns in words how a process ended, from its status as subprocess gives it."""
+    """Describes in words how a process ended, given its `subprocess` return code."""
     if status >= 0:
         return "(exit status %d)" % status
     try:
@@ -270,7 +269,7 @@ def describe_exit(status):
 
 
 def describe_tensorflow(answer):
-    """Returns one or two lines about TensorFlow from what the trial found."""
+    """Returns one or two lines about TensorFlow from the answer of the trial."""
     lines = ["%s (%s), %s" % (answer["version"], answer["git_version"], answer["folder"])]
     if answer["is_cuda_build"]:
         versions = [answer["cuda_version"], answer["cudnn_version"]]
@@ -294,7 +293,7 @@ def describe_build(info):
 
 
 def describe_instruction_set(cpuinfo_path="/proc/cpuinfo"):
-    """Returns which of the library's instruction sets is in use, as /proc/cpuinfo has it."""
+    """Describes the library's instruction set for this processor, according to /proc/cpuinfo."""
     flags = set()
     try:
         with open(cpuinfo_path, encoding="utf-8", errors="replace") as file:
@@ -329,7 +328,7 @@ Put the whole text into a bug report."""
 
 
 def add_arguments(parser):
-    """Describes the command to an `argparse` parser."""
+    """Adds the command's description to its `argparse.ArgumentParser`."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,4 @@
-"""`python -m cudnn_rnn run`: runs a program for which `tf.contrib.cudnn_rnn` is there."""
+"""`python -m cudnn_rnn run`: runs a program with `tf.contrib.cudnn_rnn` in place."""
 
 import argparse
 import builtins
@@ -34,7 +34,7 @@ python -m cudnn_rnn run: this is TensorFlow %s, whose `tensorflow` is not that o
 the program is written for TensorFlow 1, run it with
     python -m cudnn_rnn run --tf1 ..."""
 
-# Of the command line; the package's own, with __main__.py, is above.
+# The folder of the command line; its parent folder is the package's, with __main__.py.
 _FOLDER = os.path.dirname(__file__)
 
 _ADVICE = "`python -m cudnn_rnn doctor` says what is installed here and what works."
@@ -60,7 +60,6 @@ def add_arguments(parser):
         "behaviours are off. With TensorFlow 1 nothing changes",
     )
     parser.add_argument("-m", dest="is_module", action="store_true", help="run a module")
-    # All that follows the program is the program's.
     parser.add_argument("program", metavar="SCRIPT or MODULE", help="the program to run")
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's arguments"
@@ -68,11 +67,11 @@ def add_arguments(parser):
 
 
 def arguments_of_program(all_arguments, parsed):
-    """Returns the program's arguments, also a first `--`, which argparse takes for its own.
+    """Returns the program's arguments, including a leading `--`, which argparse consumes.
 
     Args:
-      all_arguments: list of str, the whole command.
-      parsed: list of str, its end as argparse sees it.
+      all_arguments: list of str, all arguments of the command.
+      parsed: list of str, the program's arguments according to argparse.
     """
     num_others = len(all_arguments) - len(parsed)
     if all_arguments[num_others - 1] == "--":
@@ -83,7 +82,7 @@ def arguments_of_program(all_arguments, parsed):
 def run(options, parser):
     """Runs the program; returns the exit status.
 
-    What the program raises, `SystemExit` too, goes through.
+    Exceptions of the program, including `SystemExit`, propagate.
     """
     try:
         release_numbers.minor_of(options.tf_contrib_version)
@@ -108,14 +107,14 @@ def run(options, parser):
 
 
 def _load_package():
-    """Makes `cudnn_rnn` what `import cudnn_rnn` gives a program; see `cli/launch.py`."""
+    """Completes the import of `cudnn_rnn` that `cli/launch.py` has cut short."""
     package = sys.modules["cudnn_rnn"]
     if not hasattr(package, "CudnnLSTM"):
         importlib.reload(package)
 
 
 def _hook_for_the_program(excepthook):
-    """Returns an `excepthook` that shows what the program raised as python itself would."""
+    """Returns an `excepthook` that shows the program's exception as python itself would."""
 
     def hook(kind, error, traceback):
         while traceback is not None and _is_of_this_command(traceback.tb_frame):
@@ -128,7 +127,7 @@ def _hook_for_the_program(excepthook):
 
 
 def _is_of_this_command(frame):
-    """Tells whether the frame is one of those between python and the program."""
+    """Tells whether the frame belongs to this command or to runpy, not to the program."""
     file_name = frame.f_code.co_filename
     return (
         os.path.dirname(file_name) in (_FOLDER, os.path.dirname(_FOLDER))
@@ -138,17 +137,17 @@ def _is_of_this_command(frame):
 
 
 def use_tensorflow_1_api():
-    """Makes `import tensorflow` give `tensorflow.compat.v1`, without TensorFlow 2's behaviours.
+    """Makes `import tensorflow` return `tensorflow.compat.v1`; disables TensorFlow 2's behaviors.
 
-    Code that was imported before keeps what it has. Nothing happens with TensorFlow 1.
+    Modules that imported TensorFlow earlier are not affected. With TensorFlow 1, this is a no-op.
     """
     import tensorflow
 
     if tensorflow.version.VERSION.startswith("1."):
         return
     try:
-        # Keras is for TensorFlow 2, and is loaded when something asks for it: have it loaded. One
-        # that cannot be loaded is the program's concern, if it needs Keras at all.
+        # Keras loads lazily and needs TensorFlow 2's `tensorflow`, so it is imported before the
+        # switch. If Keras is broken, a program that needs it will fail on its own.
         importlib.import_module("keras")
     except Exception:
         pass
@@ -160,8 +159,8 @@ def use_tensorflow_1_api():
 def _run_path(path, arguments):
     sys.argv[:] = [path] + arguments
     if os.path.isdir(path) or not _is_source(path):
-        # A folder or archive with a __main__.py, or a compiled file. Python puts only the former
-        # on the path, runpy too.
+        # A folder or archive with a __main__.py, or a compiled file. runpy puts a folder or archive
+        # itself on sys.path.
         sys.path[:] = sys.path[1:] if _has_script_folder() else sys.path
         runpy.run_path(path, run_name="__main__")
         return
@@ -171,7 +170,7 @@ def _run_path(path, arguments):
     main.__file__ = os.path.abspath(path) if sys.version_info >= (3, 9) else path
     main.__builtins__ = builtins
     main.__annotations__ = {}
-    # It stays there, for what pickles or runs at exit.
+    # `main` stays in sys.modules, for pickle and for functions that run at exit.
     sys.modules["__main__"] = main
     with open(path, "rb") as file:
         code = compile(file.read(), main.__file__, "exec", dont_inherit=True)
@@ -179,7 +178,7 @@ def _run_path(path, arguments):
 
 
 def _run_module(name, arguments):
-    # runpy puts the file of the module in the place of the first.
+    # runpy replaces the first element by the module's file.
     sys.argv[:] = ["-m"] + arguments
     if _has_script_folder():
         sys.path[0] = os.getcwd()
@@ -194,13 +193,13 @@ def _is_source(path):
 
 
 def _has_script_folder():
-    """Tells whether this Python puts a script's folder in front of its path (see `python -P`)."""
+    """Tells whether Python puts a script's folder first on sys.path (not with `-P` or `-I`)."""
     return not sys.flags.isolated and not getattr(sys.flags, "safe_path", False)
 
 
 def _is_lack_of_tensorflow_1(error):
     """Tells whether the program asked TensorFlow 2 for a name that only TensorFlow 1 has."""
-    # With --tf1 the module that the text is about is tensorflow.compat.v1.
+    # With --tf1, the message names tensorflow.compat.v1 instead.
     lacks_a_name = str(error).startswith("module 'tensorflow' has no attribute")
     return isinstance(error, AttributeError) and lacks_a_name and _tensorflow_version() >= "2"
 

@@ -1,4 +1,4 @@
-"""`install()`: `tf.contrib.cudnn_rnn` as it was in a release of TensorFlow, from this library.
+"""`install()`: this library as the `tf.contrib.cudnn_rnn` of a given TensorFlow release.
 
     import cudnn_rnn.contrib
     cudnn_rnn.contrib.install(version="1.3")
@@ -6,9 +6,9 @@
     from tensorflow.contrib.cudnn_rnn import CudnnLSTM
     from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
 
-TensorFlow 2 has no `tf.contrib`, so it gets one, with this package and the parts in
-`other_packages.py`. In TensorFlow 1.15 this one package of `tf.contrib` is replaced. `uninstall()`
-undoes either.
+TensorFlow 2 has no `tf.contrib`, so `install()` creates one with this package and the parts in
+`other_packages.py`. In TensorFlow 1, `install()` replaces only this package of `tf.contrib`.
+`uninstall()` undoes either.
 """
 
 import importlib
@@ -28,27 +28,27 @@ _CONTRIB = other_packages.CONTRIB
 _PACKAGE = _CONTRIB + ".cudnn_rnn"
 
 _ABSENT = object()
-_undo = []  # functions that undo an installation, the first one last
+_undo = []  # functions that undo an installation, to be called last to first
 
 
 def install(version="1.15"):
-    """Makes `tf.contrib.cudnn_rnn` what it was in a release of TensorFlow.
+    """Provides `tf.contrib.cudnn_rnn` as it was in the given TensorFlow release.
 
     Afterwards `tf.contrib.cudnn_rnn`, `import tensorflow.contrib.cudnn_rnn` and imports from its
     `python.ops.cudnn_rnn_ops` and (from 1.4) `python.layers.cudnn_rnn` give this library's classes
-    and functions, with the names, defaults and arguments of that release. What was imported before
-    stays what it was. A later call for another release replaces the earlier one.
+    and functions, with the names, defaults and arguments of that release. Objects that were
+    imported earlier do not change. A later call for another release replaces the earlier one.
 
     TensorFlow 2 also gets `tf.contrib.rnn`, with the names that have an equivalent, and, if the
-    package tf_slim is installed, `tf.contrib.layers` and `tf.contrib.slim`. What is missing raises
+    package tf_slim is installed, `tf.contrib.layers` and `tf.contrib.slim`. Missing names raise
     `AttributeError` or `ImportError` with the reason.
 
     Args:
-      version: str, a release from "1.0" to "1.15"; a third number does not matter.
+      version: str, a release from "1.0" to "1.15"; a patch number is ignored.
 
     Raises:
       TypeError: `version` is not a string.
-      ValueError: there was no such release.
+      ValueError: no such release exists.
     """
     minor = release_numbers.minor_of(version)
     modules = _make_modules(releases.namespaces(minor), "1.%d" % minor)
@@ -63,7 +63,7 @@ def install(version="1.15"):
 
 
 def uninstall():
-    """Undoes `install`: `tf.contrib.cudnn_rnn` is what it was before, or is gone."""
+    """Undoes `install`: restores or removes `tf.contrib.cudnn_rnn`."""
     while _undo:
         _undo.pop()()
 
@@ -73,7 +73,7 @@ def _is_of_package(name):
 
 
 def _make_modules(namespaces, release):
-    """Returns the modules, a dict from their full names."""
+    """Returns a dict from full module names to modules."""
     modules = {}
     for relative, names in namespaces.items():
         name = ".".join(filter(None, (_PACKAGE, relative)))
@@ -83,7 +83,7 @@ def _make_modules(namespaces, release):
         vars(modules[name]).update(names)
     for name, module in modules.items():
         parent, _, child = name.rpartition(".")
-        # The releases removed everything undocumented from the package itself, `python` too.
+        # In every release, the package itself hides undocumented names, including `python`.
         if parent in modules and parent != _PACKAGE:
             setattr(modules[parent], child, module)
     return modules
@@ -103,10 +103,10 @@ def _make_module(name, is_package, text):
 
 
 def _existing_contrib():
-    """Returns the modules that are `tf.contrib` to somebody, none if there is no such thing."""
+    """Returns every module in use as `tf.contrib`, an empty list if there is none."""
     found = []
     if IS_TENSORFLOW_1:
-        # What the lazily loaded module holds exists once it is imported.
+        # Resolves TensorFlow's lazy loader, so that the modules below exist.
         importlib.import_module(_CONTRIB)
         importlib.import_module(_PACKAGE)
         names = (_CONTRIB, "tensorflow_core.contrib")
@@ -120,7 +120,7 @@ def _existing_contrib():
 
 
 def _tensorflow_modules():
-    """Returns the modules that programs know as `tensorflow`."""
+    """Returns the modules that programs use as `tensorflow`."""
     modules = [sys.modules.get("tensorflow"), tensorflow]
     if not IS_TENSORFLOW_1:
         modules.append(tensorflow.compat.v1)
@@ -128,13 +128,13 @@ def _tensorflow_modules():
 
 
 def _install_contrib():
-    """Makes a `tf.contrib` where there is none; returns it in a list."""
+    """Creates a `tf.contrib` for a TensorFlow without one; returns it in a list."""
     contrib = _make_module(_CONTRIB, True, "tf.contrib, as far as the library cudnn_rnn has it.")
     contrib.__getattr__ = other_packages.part
     _set_module(_CONTRIB, contrib)
     _undo.append(_forget_parts)
     finder = other_packages.Finder()
-    # First, as the modules of a package that took over a part are not to be found by its folder.
+    # In first place: the path finder would load submodules of a successor package a second time.
     sys.meta_path.insert(0, finder)
     _undo.append(lambda: sys.meta_path.remove(finder))
     contrib.rnn = other_packages.Rnn()
@@ -145,13 +145,13 @@ def _install_contrib():
 
 
 def _forget_parts():
-    """Removes what programs imported below a `tf.contrib` that this module made."""
+    """Removes the modules imported below the `tf.contrib` that this module created."""
     for name in [name for name in sys.modules if name.startswith(_CONTRIB + ".")]:
         del sys.modules[name]
 
 
 def _set_module(name, module):
-    """Sets (or with None removes) an entry of `sys.modules` until `uninstall`."""
+    """Sets (or, for None, removes) an entry of `sys.modules` until `uninstall`."""
     before = sys.modules.get(name, _ABSENT)
 
     def put(value):

@@ -1,11 +1,11 @@
-"""The parts of `tf.contrib` that TensorFlow 2 gets beside `tf.contrib.cudnn_rnn`.
+"""The parts of `tf.contrib` that TensorFlow 2 gets in addition to `tf.contrib.cudnn_rnn`.
 
 - `rnn`: the names that have an equivalent in this TensorFlow, in this library, or in the package
-  tf_keras, which has the cells that TensorFlow lacks with Keras 3;
+  tf_keras, which has the cells that TensorFlow with Keras 3 lacks;
 - `layers` and `slim`: the package tf_slim, if it is installed.
 
-Everything else raises an error that says what is missing and what to do. Nothing is imported before
-a program uses it.
+All other names raise an error that says what is missing and what to do. Every part is imported on
+first use.
 """
 
 import importlib
@@ -18,10 +18,10 @@ from cudnn_rnn._compat import native_rnn_cell_module, tf
 CONTRIB = "tensorflow.contrib"
 _RNN = CONTRIB + ".rnn"
 
-# The packages that took over parts of `tf.contrib`.
+# The packages that replace parts of `tf.contrib`.
 _SUCCESSORS = {CONTRIB + ".layers": "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
 
-# Where the names of `tf.contrib.rnn` are.
+# The names of `tf.contrib.rnn`: their modules in this library, those in `tf.nn`, and the cells.
 _HERE = {
     "BasicRNNCell": "cells.basic",
     "LSTMStateTuple": "cells.compatible",
@@ -50,11 +50,11 @@ _LAST_RESORT = "Change the program, or run it in TensorFlow 1.15, which has all 
 
 
 class Rnn(types.ModuleType):
-    """The module `tf.contrib.rnn`, whose names are looked for when they are first used."""
+    """The module `tf.contrib.rnn`; resolves each name on first use."""
 
     def __init__(self):
         super().__init__(_RNN, "tf.contrib.rnn, as far as the library cudnn_rnn has it.")
-        # A package, so that importing a name that is missing asks the finder, which says why.
+        # A package, so that importing a missing name reaches `Finder`, which gives the reason.
         self.__path__ = []
         self.__package__ = _RNN
         self.__spec__ = importlib.machinery.ModuleSpec(_RNN, None, is_package=True)
@@ -83,7 +83,7 @@ def _is_there(name):
 
 
 def _find_rnn_name(name):
-    """Returns what `tf.contrib.rnn` has by this name; raises `LookupError` with the reason."""
+    """Returns the object of this name in `tf.contrib.rnn`; `LookupError` says why there is none."""
     if name in _HERE:
         return getattr(importlib.import_module("cudnn_rnn." + _HERE[name]), name)
     if name in _OF_TENSORFLOW:
@@ -96,7 +96,7 @@ def _find_rnn_name(name):
 
 
 def _cell_module(name):
-    """Returns the module with TensorFlow 1's cells; raises `LookupError` if there is none."""
+    """Returns the module with TensorFlow 1's cells; `LookupError` if there is none."""
     native = native_rnn_cell_module()
     if native is not None:
         return native
@@ -113,7 +113,7 @@ def _cell_module(name):
 
 
 class Finder:
-    """Finds the packages that took over parts of `tf.contrib`; says why all else is missing."""
+    """Finds the successor packages of `tf.contrib`; the error for other names gives the reason."""
 
     def find_spec(self, name, path=None, target=None):
         parts = name.split(".")
@@ -121,13 +121,13 @@ class Finder:
             return None
         successor = _successor(name)
         if successor is None:
-            # Without name=, at which `from tensorflow.contrib import ...` would drop the text.
+            # With name=, `from tensorflow.contrib import ...` would swallow this error.
             raise ModuleNotFoundError("No module named %r: %s" % (name, why_missing(name)))
         return importlib.machinery.ModuleSpec(name, _Alias(successor), is_package=True)
 
 
 class _Alias:
-    """A loader that loads another module by its own name and puts it in the place of this one."""
+    """A loader that replaces its module by another one, imported under that one's own name."""
 
     def __init__(self, name):
         self._name = name
@@ -145,7 +145,7 @@ class _Alias:
 
 
 def _successor(name):
-    """Returns the name that a module of `tf.contrib` has today, None if it has none."""
+    """Returns the name of a `tf.contrib` module in its successor package, None without one."""
     for old, new in _SUCCESSORS.items():
         if name == old or name.startswith(old + "."):
             return new + name[len(old) :]
@@ -172,7 +172,7 @@ def _is_missing(error, package):
 
 
 def part(name):
-    """Returns `tf.contrib.<name>`; raises `AttributeError` with the reason if there is no such."""
+    """Returns `tf.contrib.<name>`; `AttributeError` gives the reason if it is missing."""
     full_name = "%s.%s" % (CONTRIB, name)
     if _successor(full_name) is not None:
         try:
@@ -185,7 +185,7 @@ def part(name):
 
 
 def why_missing(name):
-    """Returns sentences for a module of `tf.contrib` that is not there, a str."""
+    """Returns an error message for a missing module of `tf.contrib`."""
     if name.startswith(_RNN + "."):
         try:
             _find_rnn_name(name[len(_RNN) + 1 :])

@@ -1,8 +1,8 @@
-"""What `tf.contrib.cudnn_rnn` was in each release of TensorFlow, from 1.0 to 1.15.
+"""The contents of `tf.contrib.cudnn_rnn` in each TensorFlow release, from 1.0 to 1.15.
 
-`namespaces(minor)` gives the names of every module of the package in TensorFlow 1.`minor`, with
-this library's classes and functions behind them. Where a release had other defaults or another
-order of arguments than the library, there is a class or function made for it.
+`namespaces(minor)` returns the names of every module of the package in TensorFlow 1.`minor`, bound
+to this library's classes and functions. If a release had other defaults or another argument order
+than this library, the name is bound to a class or function generated for that release.
 """
 
 import functools
@@ -15,7 +15,7 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical, config
 from cudnn_rnn._core.arguments import as_tensors, check_shape
 
-# Where this library has the names that are in neither of the modules above; see `_find`.
+# The modules that `_find` searches for the names that the modules above lack.
 _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
 
 _RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
@@ -73,11 +73,11 @@ _CONVERSIONS = (
 
 
 def namespaces(minor):
-    """Returns what the package had in TensorFlow 1.`minor`.
+    """Returns the contents of the package in TensorFlow 1.`minor`.
 
     Returns:
-      A dict from the name of a module, relative to `tensorflow.contrib.cudnn_rnn` (""), to a dict
-      of its names.
+      A dict from module names, relative to `tensorflow.contrib.cudnn_rnn` (""), to dicts of the
+      modules' contents.
     """
     ops = _ops(minor)
     found = {"": None, "python": {}, "python.ops": {}, "python.ops.cudnn_rnn_ops": ops}
@@ -98,7 +98,7 @@ def namespaces(minor):
 
 
 def _ops(minor):
-    """The names of `python.ops.cudnn_rnn_ops`."""
+    """Returns the contents of `python.ops.cudnn_rnn_ops`."""
     names = {name: _op_level_class(name, minor) for name in _RNNS}
     names.update(_chosen(vars(op_level), _PRIVATE_RNNS))
     if minor >= 3:
@@ -125,7 +125,7 @@ def _ops(minor):
 
 
 def _layers(minor):
-    """The names of `python.layers.cudnn_rnn`."""
+    """Returns the contents of `python.layers.cudnn_rnn`."""
     names = _chosen(vars(config), _CONSTANTS)
     names.update(_chosen(vars(layers), _RNNS + _PRIVATE_RNNS))
     if minor >= 5:
@@ -142,7 +142,7 @@ def _found(names):
 
 
 def _find(name):
-    """Returns this library's class of that name."""
+    """Returns this library's class of the given name."""
     for module_name in _MODULES:
         module = importlib.import_module("cudnn_rnn." + module_name)
         if hasattr(module, name):
@@ -151,7 +151,7 @@ def _find(name):
 
 
 def _signature(*required, **optional):
-    """Returns the signature `(*required, **optional)`, all by position or by keyword."""
+    """Returns the signature `(*required, **optional)`; all by position or by keyword."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
         [inspect.Parameter(name, kind) for name in required]
@@ -160,10 +160,10 @@ def _signature(*required, **optional):
 
 
 def _method(function, signature, fill_in=None):
-    """Returns the method `function` with another signature to be seen.
+    """Returns the method `function` with another visible signature.
 
-    What the library understands besides (a dtype in the place of the dropout, say) it still does.
-    `fill_in`, if there is one, changes the arguments, a list and a dict, before the call.
+    The method still accepts all arguments that `function` accepts, such as a dtype in the position
+    of the dropout. `fill_in`, if given, maps the arguments (a list and a dict) before the call.
     """
 
     @functools.wraps(function)
@@ -179,7 +179,7 @@ def _method(function, signature, fill_in=None):
 
 @functools.lru_cache(maxsize=None)
 def _op_level_class(name, minor):
-    """The class `CudnnLSTM`, ... of `python.ops.cudnn_rnn_ops`."""
+    """Returns the class `CudnnLSTM`, ... of `python.ops.cudnn_rnn_ops` in a release."""
     base = getattr(op_level, name)
     is_lstm = name == "CudnnLSTM"
     default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
@@ -216,14 +216,14 @@ def _subclass(name, minor, bases, attributes):
 
 
 def _findable(made, name, minor):
-    """Names a class or function made for a release so that pickle finds it here; returns it."""
+    """Names an object generated for a release so that pickle finds it here; returns it."""
     made.__module__ = __name__
     made.__qualname__ = "%s_of_1_%d" % (name, minor)
     return made
 
 
 def __getattr__(qualified_name):
-    """Finds what `_findable` has named, also if it has not been made in this process."""
+    """Finds an object named by `_findable`; generates it if this process has not done so."""
     match = re.match(r"(\w+)_of_1_(\d|1[0-5])$", qualified_name)
     found = _ops(int(match.group(2))).get(match.group(1)) if match else None
     if getattr(found, "__qualname__", None) != qualified_name:
@@ -232,10 +232,11 @@ def __getattr__(qualified_name):
 
 
 class _RoomForInputWeights:
-    """Buffers of TensorFlow 1.0 to 1.2, the RNNs of which skip the input where sizes are equal.
+    """Reserves room for unused input weights in the buffer, as in TensorFlow 1.0 to 1.2.
 
-    cuDNN's buffer had no fewer elements then than one with the input weights, and programs counted
-    on it. Here what those would take is at the end, zero and unused.
+    In those releases, input_mode defaults to auto_select, which skips the input weights if sizes
+    are equal. cuDNN's buffer was nevertheless at least as large as one with input weights, and
+    programs relied on that. Here, the spare elements are zeros at the end of the buffer.
     """
 
     def _num_params(self):
@@ -259,7 +260,7 @@ class _RoomForInputWeights:
         return super()._call(input_data, input_h, input_c, self._used(params), *others)
 
     def _used(self, params):
-        """Returns the elements of `params` that the RNN reads."""
+        """Returns `params` without the spare elements."""
         if self._num_params() == super()._num_params():
             return params
         (params,) = as_tensors([("params", params)], self._given_dtype, self.dtype)
@@ -295,7 +296,7 @@ def _rnn_params_saveable(minor):
 
 @functools.lru_cache(maxsize=None)
 def _simple_saveable():
-    """The base that the saveables of simple RNNs had up to 1.12; an `isinstance` finds them."""
+    """Returns the base of simple RNNs' saveables up to 1.12; they pass `isinstance` with it."""
     tanh, relu = _find("CudnnRNNTanhSaveable"), _find("CudnnRNNReluSaveable")
 
     class Simple(type(tanh)):
@@ -312,7 +313,7 @@ def _simple_saveable():
 
 @functools.lru_cache(maxsize=None)
 def _function(name, minor):
-    """A function of `cudnn_rnn_ops`, without the arguments that came later than this release."""
+    """Returns a function of `cudnn_rnn_ops`, without arguments newer than the release."""
     function = getattr(cudnn_rnn_ops, name)
     unknown = {"num_proj"} if minor <= 14 else set()
     if minor <= 13:
