@@ -1,7 +1,7 @@
 """`python -m cudnn_rnn doctor`: what is installed, whether it works, and what the GPU part uses.
 
 The command works even if the package is broken: this process neither imports TensorFlow nor loads
-the op library. Each trial runs in a subprocess, so that a crash is a diagnosis, too.
+the op library. Each trial runs in a subprocess, so that a crash yields a diagnosis as well.
 """
 
 import argparse

@@ -28,7 +28,7 @@ _CONTRIB = other_packages.CONTRIB
 _PACKAGE = _CONTRIB + ".cudnn_rnn"
 
 _ABSENT = object()
-_undo = []  # functions that undo an installation, to be called last to first
+_undo = []  # functions that undo an installation, called in reverse order
 
 
 def install(version="1.15"):
@@ -134,7 +134,7 @@ def _install_contrib():
     _set_module(_CONTRIB, contrib)
     _undo.append(_forget_parts)
     finder = other_packages.Finder()
-    # In first place: the path finder would load submodules of a successor package a second time.
+    # Must come first: the path finder would load submodules of a successor package a second time.
     sys.meta_path.insert(0, finder)
     _undo.append(lambda: sys.meta_path.remove(finder))
     contrib.rnn = other_packages.Rnn()
