@@ -1,6 +1,6 @@
-"""The kernels for each instruction set, chosen by CUDNN_RNN_CPU_INSTRUCTION_SET.
+"""The kernels of each instruction set, selected by CUDNN_RNN_CPU_INSTRUCTION_SET.
 
-test_parity.py runs whatever is best on the machine; here is what other machines run.
+test_parity.py runs only the best instruction set of the machine; these tests cover the others.
 """
 
 import pytest
@@ -9,12 +9,12 @@ from cases import CASES, make_arrays
 from op_harness import TOLERANCES, Network, assert_close, run_reference
 
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
-# Every mode, size and dtype of the table occurs among these.
+# These cases include every mode, size and dtype of the table.
 SOME_CASES = CASES[::2]
 
 
 def can_run(instruction_set):
-    """Whether the processor has the instruction set, by what the op says."""
+    """Returns whether the op accepts the instruction set on this processor."""
     case = CASES[0]
     with Network(case.configuration, case.dtype) as network:
         try:

@@ -1,6 +1,6 @@
 """The layers inside Keras models: refused where Keras would neither train nor save them.
 
-In TensorFlow 1 the layers are Keras layers themselves, and are trained and saved. Keras is the one
+In TensorFlow 1 the layers are Keras layers, which Keras trains and saves. The tests use the Keras
 of TensorFlow: Keras 3, Keras 2 up to TensorFlow 2.15, or tf_keras with TF_USE_LEGACY_KERAS=1.
 """
 
@@ -41,7 +41,7 @@ def last_output(rnn, inputs):
 
 
 def make_model(keras, place, rnn):
-    """Returns a Keras model that calls the layer, which is its attribute or in one, or in none."""
+    """Returns a Keras model that calls `rnn`; `place` says where the model keeps it, if at all."""
 
     class Model(keras.Model):
         def __init__(self):
@@ -154,7 +154,7 @@ def test_cells_without_a_keras_base(keras):
 @needs_tensorflow_2
 @pytest.mark.parametrize("in_function", [False, True])
 def test_layers_beside_keras_layers(keras, in_function):
-    """Keras layers before and after the RNN, trained by a tape over the variables of all."""
+    """A tape over all variables trains an RNN between Keras layers."""
     before, rnn, after = keras.layers.Dense(WIDTH), LAYERS["gru"](1, UNITS), keras.layers.Dense(1)
     model = keras.Sequential([keras.Input([STEPS, WIDTH]), keras.layers.Dense(WIDTH)])
 
@@ -172,7 +172,7 @@ def test_layers_beside_keras_layers(keras, in_function):
 
 @needs_tensorflow_2
 def test_layer_in_a_callback(keras):
-    """A Keras model is training, but the layer is no part of it."""
+    """A callback may call a layer that is not part of the Keras model in training."""
     rnn, (inputs, targets) = LAYERS["gru"](1, UNITS), examples()
 
     class Callback(keras.callbacks.Callback):
@@ -187,7 +187,7 @@ def test_layer_in_a_callback(keras):
 
 @needs_tensorflow_2
 def test_op_level_object_in_a_model(keras, tmp_path):
-    """What the error recommends: the parameters are a weight of a layer, trained and saved."""
+    """As the error recommends, the parameters can be a weight of a layer, trained and saved."""
 
     class Rnn(keras.layers.Layer):
         def __init__(self):
@@ -229,7 +229,7 @@ def test_op_level_object_in_a_model(keras, tmp_path):
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("place", ["attribute", "list"])
 def test_tensorflow_1_trains_and_saves(tmp_path, place, rnn_mode):
-    """There the layers are Keras layers, whose variables the program initializes."""
+    """In TensorFlow 1 the layers are Keras layers; the program initializes their variables."""
     keras = tensorflow.keras
     inputs, targets = examples()
     with tensorflow.Graph().as_default(), tensorflow.Session() as session:
@@ -256,7 +256,7 @@ def test_tensorflow_1_trains_and_saves(tmp_path, place, rnn_mode):
 
 @needs_tensorflow_1
 def test_tensorflow_1_refuses_other_models():
-    """TensorFlow's own refusal of `tf.layers` in functional and sequential models."""
+    """TensorFlow itself refuses `tf.layers` in functional and sequential models."""
     keras = tensorflow.keras
     with tensorflow.Graph().as_default():
         symbolic = keras.Input([STEPS, WIDTH])

@@ -1,7 +1,8 @@
-"""What users of the original ran into when they built and ran models, each as they met it.
+"""Regression tests for problems that users of the original had when building and running models.
 
-The names of the tests give the issues, TensorFlow's where no other repository is named. Training
-and checkpoints have files of their own, `test_known_issues_training.py` and `..._saving.py`.
+Each docstring describes the original problem. The test names give the issue numbers, those of
+TensorFlow unless another repository is named. Training and checkpoints have files of their own,
+`test_known_issues_training.py` and `test_known_issues_saving.py`.
 """
 
 import warnings
@@ -33,20 +34,20 @@ def random_inputs(dtype=np.float32, steps=STEPS, batch=BATCH, width=WIDTH, seed=
 
 
 def random_params(layer):
-    """For the built layer, the same ones each time; biases too."""
+    """Returns the same random parameters, biases included, on every call."""
     size = layer.kernel.shape.num_elements()
     return np.random.RandomState(3).uniform(-1, 1, size).astype(layer.kernel.dtype.as_numpy_dtype)
 
 
 def set_kernel(session, layer):
-    """Gives the built layer random parameters and returns them."""
+    """Assigns random parameters to the built layer and returns them."""
     values = random_params(layer)
     layer.kernel.load(values, session)
     return values
 
 
 def expected_results(layer, params, inputs, lengths=None):
-    """outputs, h and (LSTM) c of a layer by the NumPy reference, the initial states zero."""
+    """Returns output, h and (LSTM) c of the NumPy reference for zero initial states."""
     configuration = reference.Configuration(
         layer.rnn_mode,
         "linear_input",
@@ -70,7 +71,7 @@ def check(found, expected, what, dtype="float32"):
 
 
 def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session):
-    """A variable of params_size elements had no static shape, so nothing downstream knew one."""
+    """A variable of params_size elements had no static shape, nor had tensors computed from it."""
     model = cudnn_rnn.CudnnLSTM(2, UNITS, WIDTH)
     params = tf.Variable(tf.random_uniform([model.params_size()]))
     assert params.shape.as_list() == [model.config.params_size()]
@@ -96,7 +97,7 @@ def test_20571_the_size_can_be_asked_for_without_a_gpu_or_a_session(session):
 
 @pytest.mark.parametrize("classes", [CLASSES, LAYERS], ids=["op_level", "layer"])
 def test_6466_dropout_of_a_single_layer_is_warned_about_once(classes):
-    """dropout=0.5 on one layer did nothing, and nobody said so."""
+    """dropout=0.5 on one layer had no effect, and no warning said so."""
     arguments = (1, UNITS, WIDTH) if classes is CLASSES else (1, UNITS)
     with tf.Graph().as_default(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -112,14 +113,14 @@ def test_6466_dropout_of_a_single_layer_is_warned_about_once(classes):
 
 # --- Sequence lengths ---
 
-# Of three sequences, one call after the other; 0 is a row of padding.
+# The lengths of three sequences in consecutive calls; 0 is a row of padding only.
 LENGTHS_OF_CALLS = ([5, 5, 5], [1, 4, 2], [0, 3, 5], [0, 0, 0], [5, 0, 1], [2, 2, 2])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_6633_23269_41630_lengths_that_change_with_every_batch(session, rnn_mode, direction):
-    """Lengths could not be given; then failed where they changed from call to call, or were 0."""
+    """Lengths were unsupported; later they failed if they were 0 or changed between calls."""
     layer = LAYERS[rnn_mode](2, UNITS, direction=direction)
     inputs = tf.placeholder(tf.float32, [None, None, WIDTH])
     lengths = tf.placeholder(tf.int32, [None])
@@ -141,11 +142,11 @@ def test_6633_23269_41630_lengths_that_change_with_every_batch(session, rnn_mode
 
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(rnn_mode):
-    """In eager mode, a batch of another size or with shorter sequences than the first failed."""
+    """In eager mode, a batch with another size or shorter sequences than the first one failed."""
     with context.eager_mode():
         layer = LAYERS[rnn_mode](1, UNITS)
         layer.build([None, None, WIDTH])
-        layer.kernel.assign(random_params(layer))  # Of others all ReLUs of a step may be 0.
+        layer.kernel.assign(random_params(layer))  # With other values, all ReLUs may be 0.
         for steps, lengths in ((5, [5, 3]), (7, [2, 7, 0, 1]), (2, [0]), (5, [1, 5]), (1, [1, 1])):
             inputs = random_inputs(steps=steps, batch=len(lengths))
             with tf.GradientTape() as tape:
@@ -157,11 +158,11 @@ def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(rnn_mode):
             assert np.isfinite(gradient).all() and gradient.any() == any(lengths)
 
 
-# --- What is computed ---
+# --- Computed values ---
 
 
 def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
-    """The weights of a CudnnGRU in a GRUCell gave other outputs; the formula had to be guessed."""
+    """GRUCell gave other outputs for a CudnnGRU's weights; users had to guess the formula."""
     gru = CLASSES["gru"](1, UNITS, WIDTH)
     params = tf.Variable(np.random.RandomState(5).uniform(-1, 1, gru.config.params_size()))
     params = tf.cast(params, tf.float32)
@@ -187,7 +188,7 @@ def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
 
 
 def gru_by_formula(inputs, weights, biases, after):
-    """The documented GRU, or with `after` false that of GRUCell: reset before the product."""
+    """The documented GRU; with `after` false GRUCell, which resets before the matrix product."""
     w_r, w_u, w_n, r_r, r_u, r_n = (matrix.T for matrix in weights)
     bw_r, bw_u, bw_n, br_r, br_u, br_n = biases
     h, outputs = np.zeros([BATCH, UNITS]), []
@@ -202,7 +203,7 @@ def gru_by_formula(inputs, weights, biases, after):
 
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_18669_half_precision(session, rnn_mode):
-    """float16 layers failed; here they train, and are as exact as float16 can be."""
+    """float16 layers failed."""
     layer = LAYERS[rnn_mode](2, UNITS, dtype=tf.float16)
     inputs = random_inputs(np.float16)
     outputs, states = layer(tf.constant(inputs), training=True)
@@ -236,8 +237,8 @@ def test_13860_is_training_as_a_placeholder_of_an_op_level_model(session):
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]], ids=["full", "lengths"])
 def test_13860_training_as_a_placeholder_of_a_layer(session, rnn_mode, lengths):
-    """layer(inputs, training=placeholder): one graph that trains with dropout and evaluates."""
-    layer = LAYERS[rnn_mode](2, UNITS, dropout=1.0)  # All is dropped, so that it can be told.
+    """`training` had to be a Python bool; one graph must both train with dropout and evaluate."""
+    layer = LAYERS[rnn_mode](2, UNITS, dropout=1.0)  # drops everything
     training = tf.placeholder(tf.bool, [])
     inputs = random_inputs()
     outputs, states = layer(inputs, sequence_lengths=lengths, training=training)
@@ -261,7 +262,7 @@ def test_13860_training_as_a_placeholder_of_a_layer(session, rnn_mode, lengths):
 
 
 def test_15752_models_of_different_sizes_in_eager_mode():
-    """The second CudnnGRU of a program in eager mode got the kernel of the first, and failed."""
+    """In eager mode, the second CudnnGRU of a program got the kernel of the first, and failed."""
     with context.eager_mode():
         for num_units, width in ((2, 4), (5, 3), (2, 4), (3, 3)):
             model = CLASSES["gru"](1, num_units, width)
@@ -276,11 +277,11 @@ def test_15752_models_of_different_sizes_in_eager_mode():
             check(found, [expected, expected], (num_units, width))
 
 
-# --- Graphs of a GPU on a CPU ---
+# --- GPU graphs on a CPU ---
 
 
 def graph_of_a_gpu_program(rnn_mode, params):
-    """A frozen graph as it was left behind: the bare op, pinned to the GPU, no Python of ours."""
+    """Returns a frozen graph with the raw op pinned to the GPU, as old programs exported it."""
     with tf.Graph().as_default() as graph, tf.device("/device:GPU:0"):
         inputs = tf.placeholder(tf.float32, [None, None, WIDTH], name="inputs")
         states = tf.zeros([2, tf.shape(inputs)[1], UNITS])
@@ -299,7 +300,7 @@ def graph_of_a_gpu_program(rnn_mode, params):
 @pytest.mark.parametrize("pinned", [True, False])
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(session, rnn_mode, pinned):
-    """ "No OpKernel was registered to support Op 'CudnnRNN'" on machines without a GPU."""
+    """A machine without a GPU reported: No OpKernel was registered to support Op 'CudnnRNN'."""
     model = LAYERS[rnn_mode](2, UNITS)
     size = CLASSES[rnn_mode](2, UNITS, WIDTH).config.params_size()
     params = np.random.RandomState(4).uniform(-1, 1, size)
@@ -316,7 +317,7 @@ def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(session, rnn_mode, 
     check([found], expected_results(model, params, inputs)[:1], rnn_mode)
 
 
-# --- Sizes that make no sense ---
+# --- Invalid sizes ---
 
 HUGE = 2**31 - 1
 
@@ -324,7 +325,7 @@ HUGE = 2**31 - 1
 @pytest.mark.parametrize("sizes", [(-1, 4, 3), (2, 0, 3), (2, 4, -HUGE), (HUGE, HUGE, HUGE)])
 @pytest.mark.parametrize("op", ["size", "to_canonical", "from_canonical"])
 def test_core_sizes_in_a_graph_end_in_an_error_not_an_abort(session, op, sizes):
-    """Sizes that came with a graph ended in a CHECK, which took the whole server down."""
+    """Invalid sizes in a graph failed a CHECK, which ended the whole server process."""
     sizes = dict(zip(("num_layers", "num_units", "input_size"), map(tf.constant, sizes)))
     if op == "size":
         node = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
@@ -343,12 +344,12 @@ def test_core_sizes_in_a_graph_end_in_an_error_not_an_abort(session, op, sizes):
 
 
 def test_core_damaged_shapes_end_in_an_error_not_an_abort(session):
-    """Tensors that do not go together ended in a CHECK, or were read beyond their ends."""
+    """Inconsistent tensor shapes failed a CHECK or caused reads beyond the end of a tensor."""
     shapes = {"input": [5, 3, 3], "input_h": [2, 3, 4], "input_c": [2, 3, 4], "params": [304]}
     fed = {name: tf.placeholder(tf.float32, name=name) for name in shapes}
     outputs = gen_cudnn_rnn_ops.cudnn_rnn(rnn_mode="lstm", **fed)[0]
     for name, shape in shapes.items():
-        # Of the parameters there may be more than needed.
+        # params may be longer than needed, so only a shorter one is wrong.
         last = shape[-1] - 1 if name == "params" else shape[-1] + 1
         for wrong in ([], [0], shape[:-1] + [last], [HUGE, 0, 0]):
             values = {fed[other]: np.zeros(shapes[other]) for other in shapes}

@@ -1,6 +1,6 @@
-"""What users of the original ran into with checkpoints and exported models, each as they met it.
+"""Regression tests for problems that users of the original had with checkpoints and exports.
 
-See `test_known_issues.py`.
+Each docstring describes the original problem. See `test_known_issues.py`.
 """
 
 import subprocess
@@ -38,18 +38,18 @@ def make_inputs(width=WIDTH):
 
 
 def spoil_and_restore(session, saver, path, variables):
-    """Restores into other values; returns the values of the variables afterwards."""
+    """Zeroes the variables, restores them, and returns their restored values."""
     session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
     saver.restore(session, path)
     return session.run(variables)
 
 
-# --- What is saved ---
+# --- Saved tensors ---
 
 
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_9370_all_canonical_tensors_of_a_bidirectional_model(session, rnn_mode):
-    """params_to_canonical returned those of one direction, so half of the model was not saved."""
+    """params_to_canonical returned the tensors of one direction, so half of a model was lost."""
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction="bidirectional")
     params = opaque_values(model.config.params_size())
     weights, biases = session.run(model.params_to_canonical(tf.constant(params)))
@@ -63,7 +63,7 @@ def test_9370_all_canonical_tensors_of_a_bidirectional_model(session, rnn_mode):
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_12284_16042_skip_input_runs_and_is_saved(session, tmp_path, rnn_mode, direction):
-    """A model with skip_input crashed where its canonical tensors were asked for, so when saved."""
+    """With skip_input, reading the canonical tensors crashed, and so did saving."""
     layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, input_mode="skip_input", direction=direction)
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, "skip_input", direction)
     inputs = make_inputs(UNITS)
@@ -81,14 +81,14 @@ def test_12284_16042_skip_input_runs_and_is_saved(session, tmp_path, rnn_mode, d
     path = saver.save(session, str(tmp_path / "model"))
     values = session.run(params)
     restored = spoil_and_restore(session, saver, path, [params, layer.kernel])
-    np.testing.assert_array_equal(restored[0], values)  # of the layer, biases are halved sums
+    np.testing.assert_array_equal(restored[0], values)  # the layer halves the sum of its biases
     for found, expected in zip(session.run([outputs, of_model]), before):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_22064_relu_is_saved_and_restored(session, tmp_path, direction):
-    """CudnnRNNRelu could not be saved: its saveable was missing."""
+    """CudnnRNNRelu had no saveable and so could not be saved."""
     layer = LAYERS["rnn_relu"](LAYER_COUNT, UNITS, direction=direction)
     outputs, _ = layer(make_inputs())
     saver = tf.train.Saver()
@@ -123,7 +123,7 @@ def test_13254_two_layers_in_a_default_saver(session, tmp_path):
 
 @pytest.mark.parametrize("make_saveable", [saveable_a, saveable_b])
 def test_22723_an_encoder_and_a_decoder_of_op_level_models(session, tmp_path, make_saveable):
-    """The same with op-level models, as an encoder and a decoder have them."""
+    """With op-level models too, the second RNN overwrote the first or could not be saved."""
     variables, saveables = [], []
     for index, scope in enumerate(("encoder", "decoder")):
         model = CLASSES["lstm"](1, UNITS, WIDTH)
@@ -142,21 +142,21 @@ def test_22723_an_encoder_and_a_decoder_of_op_level_models(session, tmp_path, ma
 
 
 def test_13254_22723_equal_keys_are_an_error_that_names_both(session):
-    """Where two saveables do write the same keys, which they are, and what to do."""
+    """If two saveables write the same keys, the error names both and says what to do."""
     for name in ("encoder", "decoder"):
         layer = LAYERS["lstm"](1, UNITS, name=name)
-        layer.build([None, None, WIDTH])  # both in the scope of the graph
+        layer.build([None, None, WIDTH])  # both use the graph's root scope
     with pytest.raises(ValueError) as caught:
         tf.train.Saver(tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS))
     for part in ("encoder/opaque_kernel_saveable", "decoder/opaque_kernel_saveable", "scope"):
         assert part in str(caught.value), part
 
 
-# --- Graphs that are imported ---
+# --- Imported graphs ---
 
 
 def test_23898_import_meta_graph_in_one_line(session, tmp_path):
-    """import_meta_graph failed: the name of the saveable refers to no operation of the graph."""
+    """import_meta_graph failed: the saveable's name matched no operation of the graph."""
     layer = LAYERS["gru"](1, UNITS)
     outputs = tf.identity(layer(make_inputs(), training=False)[0], name="outputs")
     initialize(session)
@@ -168,7 +168,7 @@ def test_23898_import_meta_graph_in_one_line(session, tmp_path):
         np.testing.assert_array_equal(other.run("outputs:0"), expected)
 
 
-# A server: it knows the SavedModel and nothing of the program that wrote it.
+# A server that has only the SavedModel, without the program that wrote it.
 SERVER = """
 import sys
 import numpy as np
@@ -209,7 +209,7 @@ def test_serving_823_a_saved_model_of_a_gpu_runs_on_a_cpu(session, tmp_path, pla
 @pytest.mark.parametrize("into", ["layer", "op_level", "cells"])
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_rnet_17_a_checkpoint_of_a_gpu_is_used_on_a_cpu(session, tmp_path, rnn_mode, into):
-    """Trained on a GPU, pinned to it; then no machine without one could use the checkpoint."""
+    """A checkpoint of a model pinned to a GPU could not be used on a machine without one."""
     inputs = make_inputs()
     with tf.device("/device:GPU:0"), tf.variable_scope("model"):
         layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS)
@@ -245,7 +245,7 @@ def test_rnet_17_a_checkpoint_of_a_gpu_is_used_on_a_cpu(session, tmp_path, rnn_m
 
 
 def test_deepspeech_2264_a_fused_checkpoint_trains_on_as_cells(session, tmp_path):
-    """A checkpoint of CudnnLSTM had no Adam moments for cells: training could not go on there."""
+    """A CudnnLSTM checkpoint had no Adam moments for cells, so training could not continue."""
     inputs = make_inputs()
     with tf.variable_scope("model"):
         layer = LAYERS["lstm"](1, UNITS)
@@ -266,7 +266,7 @@ def test_deepspeech_2264_a_fused_checkpoint_trains_on_as_cells(session, tmp_path
             outputs, _ = run_cells("lstm", 1, UNITS, False, tf.constant(inputs))
         train = tf.train.AdamOptimizer(0.01).minimize(tf.reduce_mean(tf.square(outputs - 0.3)))
         kernel, _ = tf.trainable_variables()
-        tf.train.Saver().restore(other, path)  # every key is there, those of Adam too
+        tf.train.Saver().restore(other, path)  # all keys exist, including Adam's slots
         before = other.run(kernel)
         other.run(train)
         found = other.run(kernel)

@@ -1,6 +1,6 @@
-"""What users of the original ran into when they trained models, each as they met it.
+"""Regression tests for problems that users of the original had when training models.
 
-See `test_known_issues.py`.
+Each docstring describes the original problem. See `test_known_issues.py`.
 """
 
 import json
@@ -31,7 +31,7 @@ def random_inputs(batch=BATCH, seed=1):
 
 
 def op_level_loss(rnn_mode="lstm", num_layers=2):
-    """An op-level model as the reporters had it: a variable of params_size, and the loss."""
+    """Returns (loss, params variable) of an op-level model built as in the issue reports."""
     model = CLASSES[rnn_mode](num_layers, UNITS, WIDTH)
     params = tf.get_variable(
         "params", initializer=tf.random_uniform([model.params_size()], -0.5, 0.5, seed=1)
@@ -55,7 +55,7 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 def test_6620_9422_20571_optimizers_with_slots(session, optimizer):
-    """Any optimizer with slots failed: the parameters' variable had no static shape to copy."""
+    """Optimizers with slots failed because the parameters' variable had no static shape."""
     loss, params = op_level_loss()
     optimizer = OPTIMIZERS[optimizer]()
     train = optimizer.minimize(loss)
@@ -67,7 +67,7 @@ def test_6620_9422_20571_optimizers_with_slots(session, optimizer):
 
 
 def test_6620_a_moving_average_of_the_parameters(session):
-    """The same for tf.train.ExponentialMovingAverage."""
+    """tf.train.ExponentialMovingAverage failed because the variable had no static shape."""
     loss, params = op_level_loss("gru")
     train = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
     average = tf.train.ExponentialMovingAverage(0.5)
@@ -85,7 +85,7 @@ def test_6620_a_moving_average_of_the_parameters(session):
 
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode):
-    """The opaque vector has the biases too, so an L2 penalty could not leave them out."""
+    """The opaque vector includes the biases, so an L2 penalty could not exclude them."""
     model = CLASSES[rnn_mode](2, UNITS, WIDTH, direction="bidirectional")
     params = make_params(model)
     weights, biases = model.params_to_canonical(params)
@@ -95,13 +95,13 @@ def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode):
     found, values, matrices = session.run([of_penalty, params, weights])
     num_biases = UNITS * len(biases)
     assert sum(matrix.size for matrix in matrices) + num_biases == len(values)
-    # The gradient of half a sum of squares is the values themselves, and the biases come last.
+    # The gradient of half the sum of squares is the values themselves; the biases come last.
     expected = np.concatenate([values[:-num_biases], np.zeros(num_biases)])
     np.testing.assert_array_equal(found, expected)
 
 
 def test_deeppavlov_539_l2_of_a_layer_in_training(session):
-    """The same of a layer, whose matrices shrink under the penalty while its biases stay."""
+    """An L2 penalty on a layer's matrices must shrink the matrices and keep the biases."""
     layer = LAYERS["gru"](2, UNITS)
     layer(tf.constant(random_inputs()))
     weights, biases = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
@@ -122,7 +122,7 @@ def test_deeppavlov_539_l2_of_a_layer_in_training(session):
 
 
 def classifier(features, training):
-    """A layer and what is around it in a small classifier; features are batch-major."""
+    """Returns the logits of a small classifier around a layer; `features` are batch-major."""
     layer = LAYERS["lstm"](2, UNITS, direction="bidirectional", dropout=0.2)
     outputs, _ = layer(tf.transpose(features, [1, 0, 2]), training=training)
     kernel = tf.get_variable("kernel", [2 * UNITS])
@@ -173,7 +173,7 @@ def test_20972_an_estimator_trains_evaluates_and_predicts(tmp_path):
 
 
 def test_20972_a_monitored_session_saves_and_goes_on(tmp_path):
-    """What an Estimator does inside: initialize or restore, train, save by hooks, be stopped."""
+    """A MonitoredTrainingSession, as in an Estimator, initializes or restores, trains and saves."""
 
     def train(num_steps):
         with tf.Graph().as_default():
@@ -201,7 +201,7 @@ def test_20972_a_monitored_session_saves_and_goes_on(tmp_path):
 
 
 def trained_on_one_device(params):
-    """What `mirrored_training.py` has to come to from these parameters, without a strategy."""
+    """Returns the params that `mirrored_training.py` must reach, trained without a strategy."""
     with tf.Graph().as_default(), tf.Session() as session:
         model = cudnn_rnn.CudnnGRU(2, mirrored_training.UNITS, mirrored_training.WIDTH)
         variable = tf.Variable(params, dtype=tf.float32)
@@ -231,7 +231,7 @@ def test_29730_mirrored_strategy(tmp_path, kind, mode):
     assert result.returncode == 0, result.stderr.decode()
     results = json.loads(result.stdout.decode().splitlines()[-1])
     initial, trained, restored = (np.float32(values) for values in results)
-    assert len(trained) == (1 if mode == "estimator" else 2)  # there it reads a checkpoint
+    assert len(trained) == (1 if mode == "estimator" else 2)  # estimator mode reads a checkpoint
     for replica in range(len(trained)):
         np.testing.assert_array_equal(initial[replica], initial[0])
         np.testing.assert_array_equal(trained[replica], trained[0])
@@ -246,7 +246,7 @@ def test_29730_mirrored_strategy(tmp_path, kind, mode):
 
 @pytest.mark.parametrize("classes", [CLASSES, LAYERS], ids=["op_level", "layer"])
 def test_37091_second_order_gradients(session, classes):
-    """A gradient penalty failed with a LookupError about an op that the user had never heard of."""
+    """A gradient penalty failed with a LookupError about an op unknown to the user."""
     start = tf.Variable(random_inputs().astype(np.float64))
     direction = tf.constant(random_inputs(seed=2).astype(np.float64))
     if classes is CLASSES:

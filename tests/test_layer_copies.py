@@ -32,7 +32,7 @@ def make_inputs():
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("is_called", [False, True])
 def test_copy_of_a_built_layer_in_a_graph(tmp_path, rnn_mode, is_called):
-    """The copy has settings of its own and shares the variable, and with it the saveable."""
+    """The copy has its own settings and shares the variable and the saveable."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS[rnn_mode](2, UNITS)
         layer.build([None, None, WIDTH])
@@ -100,7 +100,7 @@ def make_cell_call():
 @needs_tensorflow_2
 @pytest.mark.parametrize("make_call", [make_layer_call, make_built_layer_call, make_cell_call])
 def test_graph_of_a_function_is_collected(eager, make_call):
-    """While the layer lives on. The first call was remembered by its graph."""
+    """A function's graph is collected although a layer that was called in it is still alive."""
     layer, call = make_call()
     graphs = []
 

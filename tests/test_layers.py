@@ -1,4 +1,4 @@
-"""The layers in graph mode: what they compute, make, name and share, and what they refuse."""
+"""The layers in graph mode: values, nodes, names, sharing, and refused arguments."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def set_params(session, layer):
 
 
 def expected_results(layer, params, inputs, states=None, lengths=None, input_mode="linear_input"):
-    """outputs and states by the NumPy reference, for time-major arrays."""
+    """Returns output and states of the NumPy reference for time-major arrays."""
     configuration = reference.Configuration(
         layer.rnn_mode,
         input_mode,
@@ -96,7 +96,7 @@ def test_other_dtypes(session, dtype):
 @pytest.mark.parametrize("lengths", [None, [0, 5, 2]])
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_batch_major_and_lengths(session, rnn_mode, lengths):
-    """The default state of a batch-major layer has the batch first (the original got it wrong)."""
+    """A batch-major layer's default state has the batch dimension first, unlike in the original."""
     layer = make_layer(rnn_mode, "bidirectional")
     inputs = make_inputs()
     by_batch, states_by_batch = layer(
@@ -143,11 +143,11 @@ def test_ops_are_the_oldest_that_will_do(session):
     types = [op.type for op in tf.get_default_graph().get_operations() if "CudnnRNN" in op.type]
     assert [name for name in types if "Params" not in name] == ["CudnnRNN"] + ["CudnnRNNV3"] * 2
     devices = {op.device for op in tf.get_default_graph().get_operations()}
-    assert devices == {""}  # nothing is pinned
+    assert devices == {""}
 
 
 def test_training_positions_of_earlier_releases(session):
-    """Up to 1.12 `training` was where `sequence_lengths` is (generation D of 1.5 to 1.12)."""
+    """In generation D (1.5 to 1.12), `training` comes third, where `sequence_lengths` is now."""
     layer = make_layer("gru", dropout=0.5)
     inputs = tf.constant(make_inputs())
     calls = [
@@ -162,7 +162,7 @@ def test_training_positions_of_earlier_releases(session):
 
 
 def test_is_training_as_a_tensor(session, fixed_dropout_pattern):
-    """tensorflow#13860."""
+    """tensorflow#13860: `training` can be a tensor."""
     layer = make_layer("lstm", dropout=0.9)
     inputs = tf.constant(make_inputs())
     training = tf.placeholder(tf.bool, [])
@@ -221,7 +221,7 @@ def test_the_variable(session, rnn_mode, direction):
     assert weights[0] == (UNITS, WIDTH) and biases[0] == [UNITS]
     assert weights[-1] == (UNITS, UNITS) and weights[0][0] == biases[0][0] == UNITS
     assert sum(rows * columns for rows, columns in weights) + len(biases) * UNITS == size
-    layer.build([None, None, WIDTH])  # a second time does nothing
+    layer.build([None, None, WIDTH])  # no effect
     assert len(tf.global_variables()) == 1
 
 
@@ -266,7 +266,7 @@ def test_default_initializers(session):
 
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_skip_input(session, rnn_mode):
-    """tensorflow#12284, #16042: it ran on nothing and could not be saved."""
+    """tensorflow#12284, #16042: skip_input did not run on any device and could not be saved."""
     layer = LAYERS[rnn_mode](LAYER_COUNT, WIDTH, input_mode="skip_input")
     inputs = make_inputs()
     outputs, states = layer(tf.constant(inputs))
@@ -291,9 +291,9 @@ def test_default_scopes_have_numbers(session):
 
 
 def test_scope_of_the_keys(session):
-    """That of build()'s caller; a layer that builds itself when called is in its own by then.
+    """Keys use the scope of build()'s caller, or the layer's own scope if a call builds the layer.
 
-    As TensorFlow 1.15.5 has it, and the checkpoints of programs that do the one or the other.
+    TensorFlow 1.15.5 does the same, so existing checkpoints have either form.
     """
     suffix = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel"
     with tf.variable_scope("outer"):
@@ -406,7 +406,7 @@ def test_create_saveable_twice(session):
 
 
 def test_forward_of_an_unbuilt_layer(session):
-    """With the signature up to 1.12, and that of 1.15."""
+    """`_forward` takes the signatures of up to 1.12 and of 1.15."""
     layer = make_layer("lstm")
     inputs, (h, c) = make_inputs(), make_states(layer)
     size = params_size("lstm", LAYER_COUNT, UNITS, WIDTH)
@@ -536,6 +536,6 @@ def test_skip_input_of_another_size_is_refused(session):
 
 
 def test_dropout_in_one_layer_is_warned_about(session):
-    """tensorflow#6466."""
+    """tensorflow#6466: dropout in a single layer has no effect, so a warning is issued."""
     with pytest.warns(UserWarning, match="dropout=0.5 has no effect in a CudnnGRU of one layer"):
         layers.CudnnGRU(1, 4, dropout=0.5)

@@ -1,6 +1,6 @@
 """The layers in eager mode and in `tf.function`, and in object-based checkpoints and SavedModels.
 
-In graph mode too where TensorFlow 1 has it; what needs TensorFlow 2 is in the second half.
+Tests that TensorFlow 1 supports also run in graph mode; the second half needs TensorFlow 2.
 """
 
 import glob
@@ -31,7 +31,7 @@ needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 
 
 @pytest.fixture(params=["graph", "eager"])
 def run(request):
-    """A function that gives the NumPy values of tensors and variables, in either mode."""
+    """Yields a function that returns the NumPy values of tensors and variables, in either mode."""
     if request.param == "graph":
         with tf.Graph().as_default(), tf.Session() as session:
             yield lambda values: session.run(values)
@@ -57,7 +57,7 @@ def make_inputs(width=WIDTH):
 
 
 def filled(layer, run):
-    """Gives a built layer values that halving the biases does not change."""
+    """Fills a built layer with values that halving the biases does not change, and returns them."""
     size = layer.kernel.shape.num_elements()
     values = np.random.RandomState(3).uniform(-1, 1, size).astype(np.float32)
     values[size - len(layer.canonical_bias_shapes) * UNITS :] = 0.25
@@ -142,8 +142,8 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
         run(layer.kernel.assign(tf.zeros_like(layer.kernel)))
     else:
         layer.kernel.assign(tf.zeros_like(layer.kernel))
-    # In a graph of TensorFlow 1, a Checkpoint that has saved does not restore from other names.
-    again = tf.train.Checkpoint(encoder=layer)  # TensorFlow 1.14's status does not keep it alive
+    # In a TensorFlow 1 graph, a Checkpoint that has saved cannot restore from other names.
+    again = tf.train.Checkpoint(encoder=layer)  # keep it alive: TensorFlow 1.14's status does not
     status = again.restore(path)
     status.assert_existing_objects_matched()
     status.initialize_or_restore()
@@ -152,7 +152,7 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
 
 @pytest.mark.parametrize("rnn_mode", ["gru", "rnn_relu", "rnn_tanh"])
 def test_other_modes(run, tmp_path, rnn_mode):
-    """In TensorFlow 1 the original refused them, and its tests want that."""
+    """Other modes are saved too, except in TensorFlow 1, where the original refuses them."""
     layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
     layer.build([None, None, WIDTH])
     values = filled(layer, run)
@@ -192,7 +192,7 @@ def test_eager_outputs_and_gradient(eager, rnn_mode, direction):
 
 
 def test_differing_sizes_in_eager_mode(eager):
-    """tensorflow#15752."""
+    """tensorflow#15752: sizes may differ between calls."""
     for width in (3, 8, 3):
         for batch in (1, 4):
             outputs, _ = LAYERS["gru"](1, UNITS)(np.zeros([STEPS, batch, width], np.float32))
@@ -200,7 +200,7 @@ def test_differing_sizes_in_eager_mode(eager):
 
 
 def test_changing_lengths_in_eager_mode(eager):
-    """tensorflow#33148, #36139, #41630: lengths that change, and length 0."""
+    """tensorflow#33148, #36139, #41630: lengths may change between calls and may be 0."""
     layer = LAYERS["lstm"](2, UNITS, direction="bidirectional")
     inputs = make_inputs()
     for lengths in ([5, 5], [1, 3], [0, 2], [0, 0], [5, 0]):
@@ -226,7 +226,7 @@ def test_eager_saver(eager, tmp_path):
     values = filled(layer, None)
     saver = tf.train.Saver([layer.saveable])
     filled(layer, None)
-    path = saver.save(None, str(tmp_path / "model"))  # the values of now, not of when it was made
+    path = saver.save(None, str(tmp_path / "model"))  # saves the current values
     layer.kernel.assign(tf.zeros_like(layer.kernel))
     saver.restore(None, path)
     np.testing.assert_array_equal(layer.kernel.numpy(), values)
@@ -275,7 +275,7 @@ def test_saved_model(eager, tmp_path):
 
 @needs_tensorflow_2
 def test_mirrored_strategy(eager):
-    """tensorflow#29730."""
+    """tensorflow#29730: a layer runs in a MirroredStrategy."""
     strategy = tensorflow.distribute.MirroredStrategy(["/cpu:0"])
     with strategy.scope():
         layer = LAYERS["gru"](1, UNITS)
@@ -290,7 +290,7 @@ def test_mirrored_strategy(eager):
 
 @needs_tensorflow_2
 def test_no_keras_is_imported():
-    """TensorFlow with Keras 3 has no tf.layers; the layers do without."""
+    """The layers work without tf.layers, which TensorFlow with Keras 3 lacks."""
     from cudnn_rnn import layers
 
     names = {base.__module__.split(".")[0] for base in layers.CudnnLSTM.__mro__}
@@ -299,7 +299,7 @@ def test_no_keras_is_imported():
 
 
 def test_deferred_restoration_of_several(run, tmp_path):
-    """Two layers in one checkpoint, built after `restore`."""
+    """Two layers in one checkpoint restore even if built after `restore`."""
     layers = {name: LAYERS["lstm"](2, UNITS, name=name) for name in ("encoder", "decoder")}
     for layer in layers.values():
         layer.build([None, None, WIDTH])
@@ -312,7 +312,7 @@ def test_deferred_restoration_of_several(run, tmp_path):
         run(checkpoint.save_counter.initializer)
     path = checkpoint.save(str(tmp_path / "model"))
     others = {name: LAYERS["lstm"](2, UNITS, name=name + "_2") for name in layers}
-    again = tf.train.Checkpoint(**others)  # TensorFlow 1.14's status does not keep it alive
+    again = tf.train.Checkpoint(**others)  # keep it alive: TensorFlow 1.14's status does not
     status = again.restore(path)
     for other in others.values():
         other.build([None, None, WIDTH])

@@ -1,6 +1,6 @@
-"""Finding, checking and loading the op library: once if it fits, else an ImportError in words.
+"""Finding, checking and loading the op library once, or raising a readable ImportError.
 
-Every case runs in a process of its own, on a copy of the installed package with something changed.
+Every case runs in its own process on a modified copy of the installed package.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from cudnn_rnn._native import library
 
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps "
 
-# Imports the package in each of the folders it is given, in one process: an import that must fail
-# loads nothing, so the next one is not touched by it. Other copies of the package are hidden.
+# Imports the package from each given folder in one process: a failing import loads nothing, so it
+# does not affect the next one. Other copies of the package are hidden.
 IMPORT_ALL = """
 import json, os, sys
 import tensorflow
@@ -62,7 +62,7 @@ def run_an_op():
 
 
 def run_python(code, *arguments, **environment):
-    """Runs a program away from the checkout; returns (exit status, what it printed)."""
+    """Runs a program outside the checkout; returns (exit status, output)."""
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code] + [str(argument) for argument in arguments],
         cwd=os.path.dirname(sys.executable),
@@ -75,7 +75,7 @@ def run_python(code, *arguments, **environment):
 
 
 def copy_package(folder, **changes):
-    """Copies the package and its library into `folder`; `changes` are made in the build info."""
+    """Copies the package and its library into `folder`, with `changes` in the build info."""
     package = os.path.join(str(folder), "cudnn_rnn")
     shutil.copytree(
         os.path.dirname(cudnn_rnn.__file__),
@@ -94,7 +94,7 @@ def write_build_info(package, **info):
 
 
 def replace_library(package, content):
-    """Replaces the library by `content`, with a build info that calls it right."""
+    """Replaces the library by `content` and updates the checksum in the build info."""
     with open(os.path.join(package, library.LIBRARY_NAME), "wb") as file:
         file.write(content)
     checksum = hashlib.sha256(content).hexdigest()
@@ -131,7 +131,7 @@ CASES = [
 
 
 def make_case(case, folder):
-    """Makes a package in `folder` that must not load."""
+    """Creates a package in `folder` that must fail to load."""
     changes = {
         "other_version": {"tensorflow": "2.99.1"},
         "other_commit": {"tensorflow_git_version": "v2.99.1-1-gabcdef"},
@@ -161,7 +161,7 @@ def make_case(case, folder):
 
 @pytest.fixture(scope="module")
 def import_errors(tmp_path_factory):
-    """Returns, for every case, the message of the ImportError that importing the package gave."""
+    """Returns a dict from each case to the ImportError message of importing its package."""
     folders = {}
     for case in CASES:
         folders[case] = str(tmp_path_factory.mktemp(case))
@@ -233,7 +233,7 @@ def test_python_in_a_checkout_uses_the_installed_library(
 
 
 def test_kernels_are_registered_once(tmp_path):
-    """Twice imported, reloaded, from eight threads, and from a second copy of the library."""
+    """Reimports, reloads, threads and a second library copy register the kernels only once."""
     copy_package(tmp_path)
     code = (
         COUNT_KERNELS
@@ -263,7 +263,7 @@ print("ONCE")
 
 
 def test_first_load_from_many_threads(tmp_path):
-    """Eight threads load the library at the same moment: one of them registers the kernels."""
+    """If eight threads load the library at the same moment, the kernels are registered once."""
     package = copy_package(tmp_path)
     with open(os.path.join(package, "__init__.py"), "w") as file:
         file.write('"""Loads nothing by itself."""\n')
@@ -308,11 +308,11 @@ print("ONCE")
     ids=["none", "broken", "leftover_folder"],
 )
 def test_without_tensorflow(tmp_path, content, expected):
-    """The stand-in for TensorFlow is first on the path, so it is what `import tensorflow` gets."""
+    """The mock of TensorFlow is first on the path, so `import tensorflow` finds it."""
     copy_package(tmp_path)
     (tmp_path / "tensorflow").mkdir()
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    if content is None:  # a folder without __init__.py counts only where no real package is found
+    if content is None:  # without __init__.py, a folder counts only if no real package is found
         code += "sys.path[:] = [e for e in sys.path if 'site-packages' not in e]\n"
     else:
         (tmp_path / "tensorflow" / "__init__.py").write_text(content)

@@ -1,6 +1,6 @@
-"""The functional API against the original's of TensorFlow 1.15, which runs over the same kernels.
+"""The functional API compared with the original API of TensorFlow 1.15, on the same kernels.
 
-Same nodes with the same attributes, same values and gradients. Only that TensorFlow has it.
+Nodes, attributes, values and gradients must be equal. Only TensorFlow 1.15 has the original.
 """
 
 import importlib
@@ -33,7 +33,7 @@ def original():
 
 
 def calls():
-    """Every combination of what decides about the node."""
+    """Yields every combination of the arguments that affect the node."""
     for rnn_mode, direction, num_proj, time_major, lengths, seed in itertools.product(
         FUNCTIONS,
         ["unidirectional", "bidirectional"],
@@ -47,7 +47,7 @@ def calls():
 
 
 def build(module, call, session):
-    """What one of the two modules makes of a call: a node, and everything that comes out."""
+    """Returns (node type, attributes, values) of one call to the functions of `module`."""
     rnn_mode, direction, num_proj, time_major, lengths, seed = call
     of_projection = {} if num_proj is None else {"num_proj": num_proj}
     shared = dict(direction=direction, dropout=0.5, seed=seed, **of_projection)

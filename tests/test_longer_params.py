@@ -1,7 +1,7 @@
-"""Parameter buffers with room to spare: the RNN takes what it needs from the front.
+"""Parameter buffers that are longer than needed: the RNN uses the front of the buffer.
 
-cuDNN asked no more than that a buffer suffice, and graphs rely on it that run one layer on inputs
-of several widths.
+cuDNN requires only that the buffer is large enough. Graphs that run one layer on inputs of several
+widths rely on this.
 """
 
 import numpy as np
@@ -26,13 +26,13 @@ def arrays_of(configuration, version, dtype="float64", batch=BATCH, steps=STEPS)
 
 
 def with_spare(arrays):
-    """The same with elements behind the parameters that would be seen in any result."""
+    """Returns `arrays` with NaNs appended to the params, which would be visible in any result."""
     spare = np.full(SPARE, np.nan, arrays["params"].dtype)
     return dict(arrays, params=np.concatenate([arrays["params"], spare]))
 
 
 def assert_ignores_the_spare(found, expected):
-    """The same results, and no gradient where nothing was read."""
+    """Asserts equal results and a zero gradient for the unused elements."""
     gradient = found["d_params"]
     size = expected["d_params"].size
     assert gradient.shape == (size + SPARE,)
@@ -47,7 +47,7 @@ def test_what_is_not_needed_is_not_read(rnn_mode, version):
     arrays = arrays_of(configuration, version)
     with Network(configuration, "float64", version=version) as network:
         expected = network.run(arrays)
-        for _ in range(3):  # The memory of the gradient is whatever an earlier call left.
+        for _ in range(3):  # The gradient's memory has the values of earlier calls.
             assert_ignores_the_spare(network.run(with_spare(arrays)), expected)
 
 
@@ -92,7 +92,7 @@ def test_too_few_are_refused(version, names):
 
 
 def test_a_layer_in_a_loop_over_inputs_of_several_widths():
-    """Inputs as narrow as only a run tells; the layer's buffer was made for the widest."""
+    """A layer built for the widest input also runs on narrower ones whose widths are dynamic."""
     widths = [6, 4, 6, 3]
     random = np.random.RandomState(0)
     inputs = random.uniform(-1, 1, (STEPS, BATCH, 6)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""MetaGraphDefs and SavedModels of graphs whose Savers hold saveables, ours and the original's."""
+"""MetaGraphDefs and SavedModels of graphs whose Savers hold saveables, ours or the original's."""
 
 import os
 
@@ -39,7 +39,7 @@ def build(kind):
 
 @pytest.fixture(params=["layers", "op_level"])
 def written(request, session, tmp_path):
-    """(path of a checkpoint with its MetaGraphDef, folder of a SavedModel, what comes out)."""
+    """Returns (path of a checkpoint with its MetaGraphDef, folder of a SavedModel, outputs)."""
     inputs, outputs = build(request.param)
     initialize(session)
     path = tf.train.Saver().save(session, str(tmp_path / "model"))
@@ -59,13 +59,13 @@ def outputs_of(session):
 
 @pytest.mark.parametrize("module", [tf.train, cudnn_rnn], ids=["tensorflow", "cudnn_rnn"])
 def test_import(written, module):
-    """tensorflow#23898: the name of a saveable in the collection was that of no node."""
+    """tensorflow#23898: a saveable in the collection had a name that no node has."""
     path, _, expected = written
     with tf.Graph().as_default(), tf.Session() as session:
         saver = module.import_meta_graph(path + ".meta")
         saver.restore(session, path)
         np.testing.assert_array_equal(outputs_of(session), expected)
-        # The saver goes on saving what it saved.
+        # The saver still saves the same tensors.
         again = saver.save(session, path + "_again")
     assert tf.train.list_variables(again) == tf.train.list_variables(path)
 
@@ -75,7 +75,7 @@ def test_what_is_imported_can_get_a_new_saver(written):
     with tf.Graph().as_default(), tf.Session() as session:
         cudnn_rnn.import_meta_graph(path + ".meta")
         assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-        tf.train.Saver().restore(session, path)  # the variables, without saveables
+        tf.train.Saver().restore(session, path)  # restores variables without saveables
         np.testing.assert_array_equal(outputs_of(session), expected)
 
 
@@ -100,7 +100,7 @@ def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
 
 
 def as_the_original_wrote_it(folder):
-    """Names the saveables in a SavedModel after no node, as the original did."""
+    """Gives the saveables in a SavedModel names that no node has, as the original did."""
     file_name = os.path.join(folder, "saved_model.pb")
     saved_model = saved_model_pb2.SavedModel()
     with open(file_name, "rb") as file:
@@ -123,7 +123,7 @@ def test_saved_model_of_the_original(written):
 
 
 def test_saveables_of_others_stay(session, tmp_path):
-    """TensorFlow's own saveables, of tables, are named after nodes of theirs."""
+    """TensorFlow's own saveables (tables), which are named after their nodes, are kept."""
     build("layers")
     meta_graph = tf.train.export_meta_graph()
     names = meta_graph.collection_def[tf.GraphKeys.SAVEABLE_OBJECTS].node_list.value
@@ -131,7 +131,7 @@ def test_saveables_of_others_stay(session, tmp_path):
     meta_graph.graph_def.node.add(name="table", op="NoOp")
     names.append("table")
     with tf.Graph().as_default():
-        with pytest.raises(TypeError):  # TensorFlow's function goes on to make a Saver of these.
+        with pytest.raises(TypeError):  # TensorFlow then builds a Saver from the kept names.
             cudnn_rnn.import_meta_graph(meta_graph)
         kept = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
         assert [operation.name for operation in kept] == ["table"]

@@ -109,7 +109,7 @@ def test_numpy_values_take_the_dtype_of_the_model_or_of_the_tensors():
     assert model(np.ones([4, 2, 3]), state, params)[0].dtype == tf.float64
     model = cudnn_rnn.CudnnGRU(1, 4, 3)
     assert model(np.ones([4, 2, 3]), state, params)[0].dtype == tf.float32
-    # Nobody said float32, so the tensors decide, as in TensorFlow 1.0 to 1.3.
+    # The model's dtype is not given explicitly, so the tensors decide, as in TensorFlow 1.0 to 1.3.
     assert model(tf.ones([4, 2, 3], tf.float64), state, params)[0].dtype == tf.float64
 
 
@@ -206,7 +206,7 @@ def test_gradients_need_training(is_training):
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("dropout", [0.0, 1.0])
 def test_is_training_as_a_placeholder(rnn_mode, dropout):
-    """With a dropout of 1 everything is dropped, so that training can be told from inference."""
+    """A dropout of 1 drops everything, so that training and inference differ."""
     model = CLASSES[rnn_mode](2, 4, 3, dropout=dropout)
     arguments = call_arguments(model)
     is_training = tf.placeholder(tf.bool, [])

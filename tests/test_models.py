@@ -55,7 +55,7 @@ def test_classes_can_be_told_apart_and_listed():
     assert len(set(CLASSES.values())) == 4
 
 
-# (arguments from the sixth on, keywords, dtype, dropout, seed)
+# (positional arguments from the sixth on, keywords, dtype, dropout, seed)
 SIXTH_ARGUMENT = [
     ((), {}, tf.float32, 0.0, 0),
     ((0.25,), {}, tf.float32, 0.25, 0),

@@ -1,4 +1,4 @@
-"""NaN and infinity as data: they go where the arithmetic takes them, and nowhere else."""
+"""NaN and infinity as data propagate as the arithmetic implies, and no further."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ ROW = 2
 
 
 def network_and_arrays(rnn_mode, direction, dtype):
-    """A configuration, and good arrays with batch 5 and 6 steps."""
+    """Returns a configuration and finite arrays with batch 5 and 6 steps."""
     configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 9, 4)
     for seed in range(100):
         arrays = random_arrays(configuration, 5, 6, dtype, np.random.RandomState(seed))
@@ -26,7 +26,7 @@ def other_rows(array):
 
 
 def assert_other_rows_agree(found, good, tolerance):
-    """All but one row of the batch are as they were."""
+    """Asserts that the results of all rows except ROW are finite and unchanged."""
     for name, value in good.items():
         if name != "d_params":
             expected = other_rows(value)
@@ -44,7 +44,7 @@ def test_nan_in_a_row_stays_in_the_row(rnn_mode, direction, dtype, where):
     with Network(configuration, dtype) as network:
         good = network.run(arrays)
         spoiled = dict(arrays, **{where: arrays[where].copy()})
-        # The first step, or every layer's state: all that follows in the row is NaN.
+        # NaN in the first step, or in every layer's state, makes all later values of the row NaN.
         spoiled[where][: 1 if where == "input" else None, ROW, 1] = np.nan
         found = network.run(spoiled)
     assert_other_rows_agree(found, good, TOLERANCES[dtype])
@@ -53,7 +53,7 @@ def test_nan_in_a_row_stays_in_the_row(rnn_mode, direction, dtype, where):
         "relu and clipping must not swallow a NaN"
     )
     assert np.isnan(found["output_h"][-1, ROW]).all()
-    if rnn_mode != "rnn_relu":  # whose slope is 0 or 1, whatever the argument
+    if rnn_mode != "rnn_relu":  # its slope is 0 or 1 for any argument
         assert np.isnan(found["d_input"][:, ROW]).all()
     assert np.isnan(found["d_params"]).any()
 
@@ -81,7 +81,7 @@ def test_nan_in_params_spreads_everywhere(rnn_mode):
 
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_nan_in_an_output_gradient(rnn_mode):
-    """Outputs do not care; the row's gradients and those of the params are NaN."""
+    """A NaN in an output gradient leaves the outputs alone and reaches the gradients of its row."""
     configuration, arrays = network_and_arrays(rnn_mode, "unidirectional", "float64")
     with Network(configuration, "float64") as network:
         good = network.run(arrays)
@@ -97,9 +97,9 @@ def test_nan_in_an_output_gradient(rnn_mode):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_infinity_saturates(rnn_mode, sign, dtype):
-    """Where a bounded mode meets an infinite argument, it gives its bound, as for a huge one.
+    """A bounded activation saturates for an infinite argument as for a huge one.
 
-    Exponentials must not turn an infinity or a large number into NaN by the way.
+    Exponentials must not turn infinity or a large number into NaN.
     """
     configuration = reference.Configuration(rnn_mode, "linear_input", "unidirectional", 1, 9, 4)
     random = np.random.RandomState(0)
@@ -130,7 +130,7 @@ def test_infinity_passes_through_relu(dtype):
 
 
 def test_huge_numbers_in_half_become_infinity_not_garbage():
-    """A result beyond 65504 does not fit a half."""
+    """A result above 65504, the largest float16, becomes infinity."""
     configuration = reference.Configuration("rnn_relu", "linear_input", "unidirectional", 1, 3, 4)
     arrays = random_arrays(configuration, 2, 2, "float16", np.random.RandomState(0))
     arrays["params"] = np.abs(arrays["params"])

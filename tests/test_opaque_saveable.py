@@ -69,7 +69,7 @@ def test_scope_may_be_a_variable_scope(session):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(CONVERTERS))
 def test_kernels_multiply_as_a_cell_does(session, rnn_mode, direction):
-    """W x + R h of every gate, by NumPy from cuDNN's tensors and from the cell's."""
+    """cuDNN's tensors and the cell's give the same W x + R h for every gate, computed by NumPy."""
     converter = CONVERTERS[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction)
     opaque = tf.constant(opaque_values(converter._config.params_size()))
     (weights, biases), (cu_weights, cu_biases) = session.run(
@@ -104,7 +104,8 @@ def test_there_and_back(session, rnn_mode, direction, num_proj):
     converter = CONVERTERS[rnn_mode](LAYER_COUNT, UNITS, WIDTH, num_proj, direction=direction)
     config = converter._config
     values = opaque_values(config.params_size())
-    values[values.size - config.num_canonical_biases * UNITS :] = 0.25  # halves of sums are equal
+    # Equal biases are unchanged by halving their sum.
+    values[values.size - config.num_canonical_biases * UNITS :] = 0.25
     parts = converter.opaque_to_tf_canonical(tf.constant(values))
     assert len(parts) == (3 if num_proj else 2)
     back = converter.tf_canonical_to_opaque(list(parts[0]) + list(parts[1]), *parts[2:])
@@ -115,7 +116,7 @@ def test_there_and_back(session, rnn_mode, direction, num_proj):
 
 
 def test_converter_arguments_up_to_1_13(session):
-    """Without num_proj, the input mode fourth and the direction fifth."""
+    """Up to 1.13 there is no num_proj: the input mode is fourth and the direction fifth."""
     converter = converters.CudnnParamsFormatConverterGRU(2, 4, 4, "skip_input", "bidirectional")
     assert converter._num_proj is None and converter._num_dirs == 2
     assert converter._config.skips_input_projection
@@ -142,7 +143,7 @@ def test_bias_halves(session, tmp_path, rnn_mode):
         values[-num_biases:].reshape(LAYER_COUNT, 2, gates, UNITS) for values in (before, after)
     ]
     np.testing.assert_array_equal(biases[0].sum(axis=1), biases[1].sum(axis=1))
-    if rnn_mode == "gru":  # the candidate keeps both
+    if rnn_mode == "gru":  # the candidate keeps both biases
         np.testing.assert_array_equal(biases[0][:, :, 2], biases[1][:, :, 2])
         biases = [values[:, :, :2] for values in biases]
     np.testing.assert_array_equal(biases[1][:, 0], biases[1][:, 1])
@@ -150,7 +151,7 @@ def test_bias_halves(session, tmp_path, rnn_mode):
 
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode):
-    """tensorflow#12284, #16042. The cells get an identity for the weights that are not there."""
+    """tensorflow#12284, #16042: the cells get an identity for the missing input weights."""
     layer = LAYERS[rnn_mode](LAYER_COUNT, WIDTH, input_mode="skip_input")
     inputs = np.random.RandomState(0).uniform(-1, 1, [5, 2, WIDTH]).astype(np.float32)
     layer.build([None, None, WIDTH])
@@ -193,7 +194,7 @@ def test_written_by_cells_read_by_the_layer(session, tmp_path, rnn_mode, directi
 
 
 def test_two_in_one_saver(session, tmp_path):
-    """tensorflow#13254, #22723."""
+    """tensorflow#13254, #22723: two saveables in one saver both restore."""
     variables = [make_variable("gru", name="opaque_%d" % i) for i in range(2)]
     saveables = [
         make_saveable("gru", variable=variable, scope="scope_%d" % i)
@@ -227,7 +228,7 @@ def test_second_saveable_on_the_variable_of_a_layer(session, tmp_path):
 
 
 class _ForgetBiasOne(converters.CudnnParamsFormatConverterLSTM):
-    """Overrides the order of gates and the rule for the biases."""
+    """Overrides the order of gates and the conversion of biases."""
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):
         i_g, f_g, c_g, o_g = cu_gate_order
@@ -264,7 +265,7 @@ class _Renamed(CudnnLSTMSaveable):
 
 
 class _RenamedAsUpTo1_12(CudnnLSTMSaveable):
-    """The same, where the steps of the conversion were methods of the saveable."""
+    """Overrides the conversion as up to 1.12, where its steps were methods of the saveable."""
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):
         return _ForgetBiasOne._cudnn_to_tf_gate_params(self, *cu_gate_order)
@@ -330,7 +331,7 @@ def test_names_of_1_4_to_1_12(session):
 
 
 def test_conversion_is_differentiable(session):
-    """DeepPavlov#539: matrices can be regularised, biases left alone."""
+    """DeepPavlov#539: matrices can be regularized without the biases."""
     variable = make_variable("gru")
     saveable = make_saveable("gru", variable=variable)
     weights, _ = saveable.format_converter.opaque_to_tf_canonical(variable)
@@ -348,7 +349,7 @@ def test_a_wrong_shape_names_the_key_and_keeps_the_value(session, tmp_path):
     with tf.Graph().as_default(), tf.Session() as other:
         for layer in range(LAYER_COUNT):
             with tf.variable_scope("rnn/multi_rnn_cell/cell_%d/cudnn_compatible_lstm_cell" % layer):
-                # That of layer 0 has its dimensions the other way round.
+                # The kernel of layer 0 is transposed.
                 shape = [16, 7] if layer == 0 else [8, 16]
                 tf.get_variable("kernel", shape)
                 tf.get_variable("bias", [16])
@@ -394,7 +395,7 @@ def test_a_variable_of_another_size_is_refused(session):
 
 
 def test_import_meta_graph(session, tmp_path):
-    """tensorflow#23898: a MetaGraphDef has no more of a saveable than a name, which is no node."""
+    """tensorflow#23898: a MetaGraphDef keeps only the name of a saveable, which no node has."""
     layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
     layer.build([None, None, WIDTH])
     outputs, _ = layer(tf.ones([2, 2, WIDTH]), training=False)
@@ -416,7 +417,7 @@ def test_import_meta_graph(session, tmp_path):
 
 
 def test_saveable_of_an_op_level_model(session, tmp_path):
-    """Generation C: the op-level class with its own saveable."""
+    """An op-level model of generation C works with its own saveable."""
     model = CLASSES["gru"](LAYER_COUNT, UNITS, WIDTH)
     variable = tf.Variable(opaque_values(model.config.params_size()), name="opaque")
     tf.add_to_collection(

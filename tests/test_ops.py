@@ -1,5 +1,4 @@
-"""The parameter ops through the Python API: they move every number, and their gradients move it
-back."""
+"""The parameter ops through the Python API: they only permute elements, and so do gradients."""
 
 import subprocess
 import sys
@@ -33,7 +32,7 @@ def make_model(rnn_mode, direction, input_mode, dtype=tf.float32):
 
 
 def distinct_like(tensors):
-    """Returns constants shaped like `tensors`, in all of which no number comes twice."""
+    """Returns constants shaped like `tensors`, in which all elements are distinct."""
     start, values = 1, []
     for tensor in tensors:
         shape = tensor.shape.as_list()
@@ -45,13 +44,13 @@ def distinct_like(tensors):
 
 @pytest.mark.parametrize("rnn_mode, direction, input_mode, dtype", CASES)
 def test_round_trip_and_both_gradients(session, rnn_mode, direction, input_mode, dtype):
-    """The conversions only permute, so the gradient of one, as a function, is the other."""
+    """The conversions only permute, so each one is the gradient of the other."""
     model = make_model(rnn_mode, direction, input_mode, dtype)
     size = session.run(model.params_size())
     params = tf.constant(opaque_values(size, dtype.as_numpy_dtype))
     weights, biases = model.params_to_canonical(params)
     canonical = weights + biases
-    # One upstream gradient for every canonical tensor, then one for the buffer.
+    # Upstream gradients for the canonical tensors; packed, they are the buffer's.
     upstream = distinct_like(canonical)
     to_params = tf.gradients(canonical, params, upstream)[0]
     packed_upstream = model.canonical_to_params(upstream[: len(weights)], upstream[len(weights) :])
@@ -73,7 +72,7 @@ def test_round_trip_and_both_gradients(session, rnn_mode, direction, input_mode,
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_canonical_tensors_lie_at_their_places_in_the_buffer(session, rnn_mode, direction):
-    """The Jacobian of the first recurrent matrix: where the buffer holds it, and nowhere else."""
+    """The gradient of the first recurrent matrix is 1 at its place in the buffer, else 0."""
     model = make_model(rnn_mode, direction, "linear_input")
     num_gates = type(model)._NUM_PARAMS_PER_LAYER // 2
     size = session.run(model.params_size())
@@ -86,8 +85,7 @@ def test_canonical_tensors_lie_at_their_places_in_the_buffer(session, rnn_mode, 
 
 
 def test_regularizing_matrices_only(session):
-    """What a user does with differentiable canonical tensors: decay of the weights, not of
-    biases."""
+    """Canonical tensors are differentiable: weight decay can exclude the biases."""
     model = make_model("lstm", "bidirectional", "linear_input")
     params = tf.Variable(tf.ones([model.params_size()]))
     weights, biases = model.params_to_canonical(params)
@@ -138,7 +136,7 @@ def test_conversions_can_be_differentiated_twice(session):
 
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 def test_gradient_of_one_result_alone(session, rnn_mode):
-    """The results that the loss does not use have no gradient; it counts as zero."""
+    """A result that the loss does not use counts as having a zero gradient."""
     model = CLASSES[rnn_mode](2, 3, 4, dtype=tf.float64)
     state = tf.ones([2, 2, 3], tf.float64)
     states = (state, state) if rnn_mode == "lstm" else (state,)
@@ -162,7 +160,7 @@ def test_a_gradient_that_is_registered_stays():
 
 
 def test_raw_ops_run_on_a_cpu(session):
-    """Graphs that name TensorFlow's own ops run as well as those made by the classes."""
+    """Graphs that call TensorFlow's raw ops run as well as those built by the classes."""
     size = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
         num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int64, rnn_mode="gru"
     )

@@ -1,6 +1,6 @@
 """The later versions of the ops: V2, V3 with lengths, projection and batch-major, canonical V2.
 
-V3 is compared with a reference that runs every sequence alone, and with itself doing the same.
+V3 is compared with a reference that runs each sequence alone, and with V3 on each sequence alone.
 """
 
 import itertools
@@ -38,7 +38,7 @@ needs_projection = pytest.mark.skipif(
 )
 GRU = LSTM._replace(rnn_mode="gru")
 
-# What a batch of sequences can look like, zeros first, last, alone and everywhere.
+# The lengths of a batch, with zeros at the start, at the end, alone and everywhere.
 LENGTHS = {
     "full": [6, 6, 6, 6, 6],
     "descending": [6, 5, 3, 2, 1],
@@ -53,7 +53,7 @@ LENGTHS = {
 
 
 def takes_bfloat16():
-    """Whether this TensorFlow's ops do."""
+    """Returns whether the ops of this TensorFlow accept bfloat16."""
     if hasattr(op_def_registry, "get"):
         definition = op_def_registry.get("CudnnRNN")
     else:
@@ -66,7 +66,7 @@ DTYPES = ["float64", "float32", "float16"] + ["bfloat16"] * takes_bfloat16()
 
 
 def configurations():
-    """Every mode in both directions, and LSTMs with a projection."""
+    """Returns every mode in both directions, and LSTMs with a projection."""
     found = []
     for rnn_mode, direction in itertools.product(COLUMNS["rnn_mode"], COLUMNS["direction"]):
         configuration = LSTM._replace(rnn_mode=rnn_mode, direction=direction)
@@ -80,7 +80,7 @@ def configurations():
 
 
 def arrays_for(configuration, lengths, dtype="float64", seed=0):
-    """Everything that goes in, and beyond each length NaN where nothing may be read."""
+    """Returns all inputs of the op, with NaN beyond each length where nothing may be read."""
     random = np.random.RandomState(seed)
     dtype = tf.as_dtype(dtype).as_numpy_dtype
     arrays = random_arrays(configuration, len(lengths), STEPS, np.float64, random)
@@ -94,7 +94,7 @@ def arrays_for(configuration, lengths, dtype="float64", seed=0):
 
 
 def expected_for(configuration, arrays):
-    """What the reference gives for the sequences one by one."""
+    """Returns the results of the reference, run on each sequence alone."""
     arrays = {
         name: array if name == "sequence_lengths" else array.astype(np.float64)
         for name, array in arrays.items()
@@ -161,7 +161,7 @@ def test_batch_major_is_time_major_transposed(configuration, lengths):
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
 def test_each_sequence_alone_in_the_same_op(configuration):
-    """Not the reference: the op itself with one sequence of full length at a time."""
+    """The op with one full-length sequence at a time gives the results of the batch."""
     lengths = LENGTHS["with zeros"]
     arrays = arrays_for(configuration, lengths)
     with Network(configuration, "float64", version=3) as network:
@@ -222,7 +222,7 @@ def test_empty_batches_and_no_steps(configuration):
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
 def test_gradient_by_differences(configuration, fixed_dropout_pattern):
-    """With dropout, whose pattern the reference does not know: numeric differences do."""
+    """With dropout, whose pattern the reference lacks, gradients equal numeric differences."""
     arrays = arrays_for(configuration, LENGTHS["with zeros"])
     for name in ("input", "output_backprop"):
         arrays[name] = np.nan_to_num(arrays[name])
@@ -248,7 +248,7 @@ def test_gradient_by_differences(configuration, fixed_dropout_pattern):
 
 
 def v3_inputs(configuration, dtype="float32", time_major=True):
-    """Good inputs of CudnnRNNV3, and its attributes."""
+    """Returns valid inputs of CudnnRNNV3 and its attributes."""
     arrays = arrays_for(configuration, LENGTHS["mixed"], dtype)
     arrays = {name: array for name, array in arrays.items() if not name.endswith("_backprop")}
     arrays.setdefault("input_c", np.zeros([0], dtype))
@@ -259,7 +259,7 @@ def v3_inputs(configuration, dtype="float32", time_major=True):
 
 
 def v3_backward_inputs(inputs, attributes):
-    """Good inputs of CudnnRNNBackpropV3 for these of the forward op."""
+    """Returns valid inputs of CudnnRNNBackpropV3 for the given forward inputs."""
     outputs = call("cudnn_rnnv3", inputs, **attributes)
     inputs = dict(inputs, **dict(zip(FORWARD + ("reserve_space", "host_reserved"), outputs)))
     inputs.update((name + "_backprop", np.ones_like(inputs[name])) for name in FORWARD)
@@ -267,7 +267,7 @@ def v3_backward_inputs(inputs, attributes):
 
 
 def assert_v3_refuses(parts, inputs, attributes, **changes):
-    """Forward, training or not, and backward."""
+    """Asserts that the forward op, training or not, and the backward op refuse `changes`."""
     backward_inputs = v3_backward_inputs(inputs, attributes)
     assert_refused(parts, "cudnn_rnnv3", dict(inputs, **changes), **attributes)
     assert_refused(
@@ -338,7 +338,7 @@ def test_states_in_the_other_major():
 
 
 def other_call(name):
-    """A forward call that differs from v3_inputs(LSTM) in `name`: its inputs and attributes."""
+    """Returns the inputs and attributes of v3_inputs(LSTM), except for a different `name`."""
     inputs, attributes = v3_inputs(LSTM)
     if name == "sequence_lengths":
         return dict(inputs, sequence_lengths=np.array(LENGTHS["none full"], np.int32)), attributes

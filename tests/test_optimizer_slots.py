@@ -1,4 +1,4 @@
-"""`saved_as_cells`: optimizer slots of an opaque variable as those of the cells' variables."""
+"""`saved_as_cells` saves optimizer slots of an opaque variable as slots of the cells' variables."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
 from cudnn_rnn.checkpoints.optimizer_slots import CudnnSlotSaveable
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
-# Of each mode, biases that a cell has once where cuDNN has two; the GRU's candidate has both.
+# The biases that a cell stores as the sum of two cuDNN biases; the GRU's candidate stores both.
 SUMMED_BIASES = {"lstm": "/bias", "gru": "gates/bias", "rnn_relu": "/bias", "rnn_tanh": "/bias"}
 OPTIMIZERS = {
     "adam": lambda: tf.train.AdamOptimizer(0.01),
@@ -23,7 +23,7 @@ OPTIMIZERS = {
 
 
 class Program:
-    """A program that trains an RNN, with a layer or with cells, always on the same data."""
+    """A program that trains an RNN, a layer or cells, always on the same data."""
 
     def __init__(self, rnn_mode, direction, optimizer, with_cells, scope="model"):
         self.graph = tf.Graph()
@@ -49,7 +49,7 @@ class Program:
             initialize(self.session)
 
     def train(self, num_steps):
-        """Makes steps of training; returns itself, as `restored` does."""
+        """Runs `num_steps` training steps; returns self."""
         for _ in range(num_steps):
             self.session.run(self._train)
         return self
@@ -64,12 +64,12 @@ class Program:
         return self
 
     def values(self, folder):
-        """All that a checkpoint of this moment has, by key."""
+        """Saves a checkpoint and returns all its values by key."""
         reader = tf.train.load_checkpoint(self.save(folder))
         return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
 
     def raw(self):
-        """The opaque variable and its slots."""
+        """Returns the values of the opaque variable and its slots."""
         slots = [
             self.optimizer.get_slot(self.layer.kernel, name)
             for name in self.optimizer.get_slot_names()
@@ -78,14 +78,17 @@ class Program:
 
 
 def check_next_step(before, of_cells, of_layer, rnn_mode):
-    """Both forms make the same step; only a bias that the layer has twice makes it twice there."""
+    """Asserts that both forms take the same step.
+
+    A bias that the layer stores twice takes the step twice in the layer.
+    """
     assert sorted(of_cells) == sorted(of_layer)
     for key, start in before.items():
         moved_by_cells, moved_by_layer = of_cells[key] - start, of_layer[key] - start
         assert np.abs(moved_by_cells).max() > 0, key
         if SUMMED_BIASES[rnn_mode] in key and key.endswith("bias"):
             moved_by_cells = 2 * moved_by_cells
-        # Adam divides by the root of a mean of squares: where that is small, so is precision.
+        # Adam divides by the root of a mean of squares; a small root loses precision.
         np.testing.assert_allclose(
             moved_by_cells, moved_by_layer, rtol=2e-3, atol=1e-6, err_msg=key
         )
@@ -103,7 +106,7 @@ def check_next_step(before, of_cells, of_layer, rnn_mode):
     ],
 )
 def test_training_goes_on_in_the_other_form(tmp_path, rnn_mode, direction, optimizer):
-    """Trained as one, restored as the other, trained one step: the steps of both are equal."""
+    """Trained in one form and restored in the other, both forms take the same next step."""
     for trained_with_cells in (False, True):
         trained = Program(rnn_mode, direction, optimizer, trained_with_cells).train(4)
         path = trained.save(tmp_path)
@@ -121,7 +124,7 @@ def test_training_goes_on_in_the_other_form(tmp_path, rnn_mode, direction, optim
 
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 def test_there_and_back_nothing_is_lost(tmp_path, rnn_mode):
-    """Interrupted by a stay in cells, training ends where it would have ended without."""
+    """Converting to cells and back does not change the rest of the training."""
     paths = tmp_path / "layer", tmp_path / "cells"
     for path in paths:
         path.mkdir()
@@ -133,8 +136,8 @@ def test_there_and_back_nothing_is_lost(tmp_path, rnn_mode):
     before, after = uninterrupted.raw(), back.raw()
     for one, other in zip(before[1:], after[1:]):
         np.testing.assert_array_equal(one, other)
-    # TensorFlow's Adam rounds by where in the vector an element is, so that two biases with equal
-    # slots can come to differ in the last bit, which the sum does not keep.
+    # TensorFlow's Adam rounds differently by element position, so two biases with equal slots can
+    # differ in the last bit, which their saved sum does not keep.
     np.testing.assert_allclose(before[0], after[0], rtol=1e-6, atol=1e-8)
     for program in (uninterrupted, back):
         program.train(3)
@@ -143,7 +146,7 @@ def test_there_and_back_nothing_is_lost(tmp_path, rnn_mode):
 
 
 def test_what_the_slots_are():
-    """Slots of matrices are reordered; those of a bias are copied, and means where they differ."""
+    """Matrix slots are reordered; bias slots are copied, or averaged if a cell has one for two."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["gru"](1, UNITS)
         layer.build([None, None, WIDTH])
@@ -170,7 +173,7 @@ def test_what_the_slots_are():
 
 
 def test_skip_input_has_no_slots_of_input_weights(tmp_path):
-    """A cell's input weights, the identity, have slots of zero; what is read there has no place."""
+    """A cell's input weights, the identity, have zero slots; restoring ignores their values."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["rnn_tanh"](1, UNITS, input_mode="skip_input")
         outputs, _ = layer(tf.ones([2, 2, UNITS]))
@@ -195,7 +198,7 @@ class _ForgetBiasOneSaveable(CudnnLSTMSaveable):
 
 
 def test_a_converter_of_a_users_own(tmp_path):
-    """A constant that a converter adds is of the values, not of the slots."""
+    """A constant that a user's converter adds applies to the values but not to the slots."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["lstm"](1, UNITS)
         layer._saveable_cls = _ForgetBiasOneSaveable
@@ -207,7 +210,7 @@ def test_a_converter_of_a_users_own(tmp_path):
         session.run(train)
         slots = [optimizer.get_slot(layer.kernel, name) for name in ("m", "v")]
         before = session.run(slots)
-        assert 0 < np.abs(before[1]).max() < 1e-7  # would be lost beside a constant
+        assert 0 < np.abs(before[1]).max() < 1e-7  # would be lost if added to a constant
         path = saver.save(session, str(tmp_path / "model"))
         session.run([slot.assign(tf.zeros_like(slot)) for slot in slots])
         saver.restore(session, path)
@@ -216,7 +219,7 @@ def test_a_converter_of_a_users_own(tmp_path):
 
 
 def test_in_one_saver_with_the_raw_slots(tmp_path):
-    """Restored together, the value saved under a slot's own name counts, whatever comes first."""
+    """The value saved under a slot's own name wins over the converted one, in any order."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["lstm"](1, UNITS)
         layer.build([None, None, WIDTH])
@@ -225,7 +228,7 @@ def test_in_one_saver_with_the_raw_slots(tmp_path):
         slots = [optimizer.get_slot(layer.kernel, name) for name in ("m", "v")]
         saver = tf.train.Saver(cudnn_rnn.saved_as_cells(optimizer) + [layer.kernel] + slots)
         initialize(session)
-        # Differing slots of the two biases, which slots of cells cannot hold.
+        # Different slots for the two biases, which the slots of cells cannot represent.
         values = opaque_values(layer.kernel.shape.num_elements())
         session.run([slot.assign(values) for slot in slots])
         path = saver.save(session, str(tmp_path / "model"))
@@ -236,7 +239,7 @@ def test_in_one_saver_with_the_raw_slots(tmp_path):
 
 
 def test_minimized_in_a_scope(tmp_path):
-    """Slots made in a variable scope have its name in front, on both sides."""
+    """For slots made in a variable scope, keys start with the scope's name in both forms."""
     keys = {}
     for with_cells in (False, True):
         with tf.Graph().as_default(), tf.Session() as session:
@@ -258,7 +261,7 @@ def test_minimized_in_a_scope(tmp_path):
 
 
 def test_without_optimizers_and_with_other_saveables():
-    """The weights alone; what is no opaque buffer is passed on as it is."""
+    """Without optimizers, only weights are converted; other saveables are passed through."""
     with tf.Graph().as_default():
         layer = LAYERS["lstm"](1, UNITS)
         layer.build([None, None, WIDTH])
@@ -276,7 +279,7 @@ def test_without_optimizers_and_with_other_saveables():
 
 
 def test_a_checkpoint_without_slots(tmp_path):
-    """Names the key that is not there, and keeps the values."""
+    """The error names the missing key; the variables keep their values."""
     cells = Program("lstm", "unidirectional", "momentum", with_cells=True)
     path = cells.save(tmp_path)
     layer = Program("lstm", "unidirectional", "adam", with_cells=False).train(1)
@@ -288,7 +291,7 @@ def test_a_checkpoint_without_slots(tmp_path):
 
 
 def test_slots_of_another_shape(tmp_path):
-    """Names key and shapes."""
+    """The error names the key and both shapes."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["rnn_relu"](1, UNITS)
         layer.build([None, None, WIDTH])
@@ -309,7 +312,7 @@ def test_slots_of_another_shape(tmp_path):
 
 
 class _Wrapper(tf.train.Optimizer):
-    """An optimizer that knows nothing of the slots of the one it wraps."""
+    """An optimizer that does not expose the slots of the one it wraps."""
 
     def __init__(self, optimizer):
         super().__init__(False, "Wrapper")
@@ -343,7 +346,7 @@ if tf.__version__.startswith("1."):
 
 
 def _minimize(optimizer):
-    """Makes a layer and a step of training; returns the layer."""
+    """Builds a layer and a training step; returns the layer."""
     layer = LAYERS["lstm"](1, UNITS)
     layer.build([None, None, WIDTH])
     step = tf.train.get_or_create_global_step()
@@ -359,7 +362,7 @@ def _keys_of_slots(saved):
 
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
 def test_an_optimizer_that_wraps_another(wrapper):
-    """Its slots are those of the other; each is saved once."""
+    """A wrapper's slots are those of the wrapped optimizer; each is saved once."""
     with tf.Graph().as_default():
         optimizer = WRAPPERS[wrapper](tf.train.AdamOptimizer(0.1))
         layer = _minimize(optimizer)
@@ -404,7 +407,7 @@ def test_an_optimizer_that_never_makes_slots(wrapper):
 
 
 def test_an_optimizer_of_other_variables():
-    """It has no slot of the layer, which is right, and the other one's are converted."""
+    """An optimizer without slots of the layer is accepted; the other one's slots are converted."""
     with tf.Graph().as_default():
         one, other = tf.train.AdamOptimizer(0.1), tf.train.MomentumOptimizer(0.1, 0.9)
         _minimize(one)
@@ -419,7 +422,7 @@ def test_no_optimizer():
 
 
 class _OddlyNamed:
-    """An optimizer whose slots have names of their own."""
+    """An optimizer whose slots have unusual names."""
 
     def __init__(self, slot):
         self._slot = slot

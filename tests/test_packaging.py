@@ -1,4 +1,4 @@
-"""What pip built and installed, and what a build says when it cannot work."""
+"""What pip built and installed, and the errors of a build that cannot succeed."""
 
 import glob
 import os
@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def run_setup(*arguments, **environment):
-    """Runs setup.py in the checkout; returns (exit status, what it printed)."""
+    """Runs setup.py in the checkout; returns (exit status, output)."""
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "setup.py"] + list(arguments),
         cwd=ROOT,
@@ -121,7 +121,7 @@ def test_kernels_of_the_installed_library_run():
 
 
 def test_source_distribution_builds_elsewhere(tmp_path):
-    """It holds all that the build reads, and nothing that a build made."""
+    """The source distribution has every file that the build reads, and no build output."""
     (tmp_path / "egg").mkdir()
     status, printed = run_setup(
         *["-q", "egg_info", "--egg-base", str(tmp_path / "egg")],

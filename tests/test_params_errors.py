@@ -1,7 +1,7 @@
-"""Bad input to the three params ops: errors that name argument, value and expectation.
+"""Invalid input to the three params ops: errors name the argument, the value and the expectation.
 
-Everything is fed through placeholders of unknown shape (`op_harness.call`): no check at graph
-construction comes before the kernels' own.
+All inputs are fed through placeholders of unknown shape (`op_harness.call`), so the kernels make
+the first checks, not the graph construction.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ SKIP = LSTM._replace(input_mode="skip_input", input_size=5)
 
 
 def params_op_inputs(op, configuration):
-    """Inputs and attributes of one of the params ops, all of them good."""
+    """Returns valid inputs and attributes of one of the params ops."""
     inputs = {name: np.int32(value) for name, value in size_arguments(configuration).items()}
     attributes = model_attributes(configuration)
     size = reference.params_size(configuration)
@@ -51,7 +51,7 @@ params_ops = pytest.mark.parametrize("op", PARAMS_OPS)
 @params_ops
 @pytest.mark.parametrize("configuration", [LSTM, GRU, SKIP], ids=str)
 def test_params_ops_accept_the_good(op, configuration):
-    """Else all refusals below would mean nothing."""
+    """Valid inputs must be accepted; otherwise the refusals below prove nothing."""
     inputs, attributes = params_op_inputs(op, configuration)
     call(op, inputs, **attributes)
 
@@ -115,7 +115,7 @@ def test_sizes_whose_product_overflows_64_bits(op, rnn_mode, S, sizes):
 
 
 def reference_size(rnn_mode, num_layers, num_units, input_size):
-    """reference.params_size of the bidirectional model in Python's endless integers."""
+    """Returns reference.params_size of the bidirectional model, in Python's unbounded integers."""
     configuration = reference.Configuration(
         rnn_mode, "linear_input", "bidirectional", num_layers, num_units, input_size
     )
@@ -131,7 +131,7 @@ def test_a_size_beyond_32_bits_needs_int64():
     assert_refused([str(size), "int64"], "cudnn_rnn_params_size", inputs, **attributes)
     found = call("cudnn_rnn_params_size", inputs, **dict(attributes, S=tf.int64))
     assert found.tolist() == [size]
-    # The other two ops are told that their params do not fit.
+    # params_to_canonical refuses params that do not have this size.
     inputs, attributes = params_op_inputs("cudnn_rnn_params_to_canonical", LSTM)
     inputs.update(zip(("num_layers", "num_units", "input_size"), map(np.int32, sizes)))
     refusal("cudnn_rnn_params_to_canonical", inputs, **attributes)

@@ -1,6 +1,6 @@
-"""Every op against the reference, over the table in cases.py.
+"""Every op compared with the reference, for the cases in cases.py.
 
-A failure names its case; to repeat one alone:
+A failure prints its case; to run that case alone:
 
     cd tests && python -c "from test_parity import *; check_case(Case('gru', ...))"
 """
@@ -23,12 +23,12 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 
 def reproduction(check, case):
-    """The line to paste into a shell."""
+    """Returns the shell command that repeats the check."""
     return f'cd tests && python -c "from test_parity import *; {check}({case.literal()})"'
 
 
 def check_case(case):
-    """Forward, final states and all gradients in training, and the forward pass in inference."""
+    """Checks results and all gradients in training, and results in inference."""
     arrays, context = make_arrays(case), reproduction("check_case", case)
     expected = run_reference(case.configuration, arrays)
     assert all(np.abs(expected[name]).max() > 0.0 for name in ("output", "d_params")), context
@@ -43,10 +43,10 @@ def check_case(case):
 
 
 def check_params_ops(case):
-    """Size, canonical form and back, exactly."""
+    """Checks the size, the canonical form and the conversion back, exactly."""
     configuration, context = case.configuration, reproduction("check_params_ops", case)
     size = reference.params_size(configuration)
-    # A float16 cannot count far: random values, which repeat, but never in the same order.
+    # float16 cannot count far, so use random values: they repeat, but not in the same order.
     params = np.random.RandomState(size).standard_normal(size).astype(case.dtype)
     weights, biases = reference.params_to_canonical(configuration, params)
     arguments = dict(model_attributes(configuration), **size_arguments(configuration))
@@ -73,12 +73,12 @@ def check_params_ops(case):
 
 
 def swap_dimensions(array):
-    """The same elements in the same order as [width, units], as old releases gave them out."""
+    """Returns the elements in the same order as [width, units], the shape in old releases."""
     return array.reshape(array.shape[::-1])
 
 
 def assert_same_tensors(found, expected, context):
-    """Compares two lists of arrays: dtypes, shapes and values, exactly."""
+    """Asserts that two lists of arrays have equal dtypes, shapes and values."""
     assert len(found) == len(expected), context
     for found_tensor, expected_tensor in zip(found, expected):
         assert found_tensor.dtype == expected_tensor.dtype, context
@@ -97,7 +97,7 @@ def test_params_ops(case):
 
 
 def test_the_comparison_would_notice():
-    """Wrong parameters, a wrong gate order and a wrong direction must all fail the comparison."""
+    """Wrong parameters, a wrong gate order and a wrong direction must fail the comparison."""
     case = Case("gru", "linear_input", "bidirectional", 2, 5, 4, 2, 5, "float32")
     arrays = make_arrays(case)
     with Network(case.configuration, case.dtype) as network:
@@ -121,7 +121,7 @@ def test_the_comparison_would_notice():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_of_some_outputs_only(dtype):
-    """TensorFlow passes zeros for outputs that the loss does not use."""
+    """TensorFlow passes zero gradients for outputs that the loss does not use."""
     case = Case("lstm", "linear_input", "bidirectional", 2, 17, 4, 7, 5, dtype)
     arrays = make_arrays(case)
     for used in FORWARD:
@@ -138,7 +138,7 @@ def test_gradients_of_some_outputs_only(dtype):
 
 
 def tf_gradient_of_one(network, name, arrays):
-    """d_input where only one output is used: TensorFlow makes the other gradients itself."""
+    """Returns d_input if the loss uses one output; TensorFlow supplies the other gradients."""
     with network.session.graph.as_default(), tf.device("/cpu:0"):
         backprop = network.placeholders[name + "_backprop"]
         x = network.placeholders["input"]

@@ -1,4 +1,4 @@
-"""What the package wraps in TensorFlow: all of it listed, reversible, and never in the way."""
+"""What the package patches in TensorFlow: every patch is listed, reversible and transparent."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from cudnn_rnn.checkpoints import restore_ops
 
 UNITS, WIDTH = 4, 3
 
-# Every function and class attribute of these is compared before and after the import.
+# Every function and class attribute of these modules is compared before and after the import.
 WATCHED = """
 def snapshot():
     from tensorflow.python.framework import importer, meta_graph, ops
@@ -89,7 +89,7 @@ def test_purposes():
 
 @pytest.fixture
 def owner():
-    """A class with a function to wrap."""
+    """Returns a class with a method to wrap."""
 
     class Owner:
         def double(self, value):

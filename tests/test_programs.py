@@ -1,8 +1,8 @@
-"""Small programs that use the classes as programs found in public repositories do.
+"""Small programs that use the classes as programs in public repositories do.
 
-Each is run as written for its release, by `cudnn_rnn.contrib.install`, with what those programs
-have around the RNN: towers that share variables, meta graphs, initializers made of canonical
-tensors, lengths, converters of their own, Estimators.
+Each runs as written for its release, through `cudnn_rnn.contrib.install`, and includes the code
+around the RNN: towers that share variables, meta graphs, initializers made of canonical tensors,
+lengths, custom converters, Estimators.
 """
 
 import functools
@@ -31,7 +31,7 @@ def graph():
 
 @pytest.fixture
 def namespace(request):
-    """`tf.contrib.cudnn_rnn` of the release that the test is marked with."""
+    """Installs and returns `tf.contrib.cudnn_rnn` of the release that the test is marked with."""
     contrib.install(request.param)
     return tensorflow.contrib.cudnn_rnn
 
@@ -41,7 +41,7 @@ def of_release(version):
 
 
 def train(session, loss, feed, steps=5):
-    """Runs the steps; returns the losses."""
+    """Trains for `steps` steps; returns the losses."""
     step = tf.train.AdamOptimizer(0.05).minimize(loss)
     initialize(session)
     return [session.run([loss, step], feed)[0] for _ in range(steps)]
@@ -56,7 +56,7 @@ def assert_falls(losses):
 
 @of_release("1.3")
 def test_language_model(namespace, tmp_path):
-    """Towers for training and evaluation, all rebuilt from a meta graph; states that are fed."""
+    """Training and evaluation towers are rebuilt from a meta graph; the states are fed."""
     units, layers, vocabulary = 6, 2, 11
     words = RANDOM.randint(0, vocabulary, [4, 7])
 
@@ -113,7 +113,7 @@ def test_language_model(namespace, tmp_path):
 
 @of_release("1.3")
 def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
-    """One GRU for each layer and direction, lengths by reversing, dropout masks over time."""
+    """One GRU per layer and direction, with lengths by reversing and dropout masks over time."""
     batch, steps, size, units = 3, 5, 4, 6
     inputs = tf.placeholder(tf.float32, [batch, steps, size])
     lengths = tf.placeholder(tf.int32, [batch])
@@ -153,7 +153,7 @@ def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
 @of_release("1.4")
 @pytest.mark.parametrize("kind, num_weights", [("CudnnLSTM", 8), ("CudnnGRU", 6)])
 def test_initializer_of_canonical_tensors(namespace, kind, num_weights):
-    """The size by `eval`, the shapes by `eval` of tensors that are made for that, then a mask."""
+    """The size and the canonical shapes come from `eval`; a mask then removes the input weights."""
     units, size = 5, 7
     inputs = tf.placeholder(tf.float32, [None, None, size])
     with tf.Session() as session:
@@ -187,7 +187,7 @@ def test_initializer_of_canonical_tensors(namespace, kind, num_weights):
         assert [np.unique(matrix).tolist() for matrix in matrices] == [
             [index + 1.0] for index in range(num_weights)
         ]
-        # Without input weights all batches and inputs are the same.
+        # Without input weights, the results are equal for all batch entries and inputs.
         found = session.run(outputs, {inputs: RANDOM.randn(4, 3, size)})
         np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), rtol=1e-5)
         (gradient,) = session.run(tf.gradients(outputs, params), {inputs: np.ones([4, 3, size])})
@@ -196,7 +196,7 @@ def test_initializer_of_canonical_tensors(namespace, kind, num_weights):
 
 @of_release("1.2")
 def test_size_from_a_session_thrown_away(namespace):
-    """The size as a number, for a variable of another graph; weight noise by `tf.cond`."""
+    """The size is a number, for a variable of another graph; `tf.cond` adds weight noise."""
 
     def size_of(*arguments, **named):
         with tf.Graph().as_default(), tf.Session() as session:
@@ -207,7 +207,7 @@ def test_size_from_a_session_thrown_away(namespace):
     params = tf.get_variable("params", [size], initializer=tf.random_normal_initializer(0.0, 0.2))
     is_training = tf.placeholder(tf.bool, [])
     noisy = tf.cond(is_training, lambda: params + 0.5, lambda: params)
-    inputs = [tf.ones([5, 3]), tf.zeros([5, 3])]  # a tensor for each step
+    inputs = [tf.ones([5, 3]), tf.zeros([5, 3])]  # one tensor per step
     states = tf.zeros([4, 5, 4])
     call = functools.partial(rnn, input_h=states, input_c=states)
     with tf.control_dependencies([tf.assert_equal(rnn.params_size(), [size])]):
@@ -221,7 +221,7 @@ def test_size_from_a_session_thrown_away(namespace):
 
 @of_release("1.3")
 def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
-    """Collects an LSTM's matrices by what stands in the names, and computes with them."""
+    """Collects an LSTM's matrices by parsing the spec names, and computes the LSTM with them."""
     units, size = 4, 3
     rnn = namespace.CudnnLSTM(2, units, size)
     params = tf.Variable(tf.random_uniform([rnn.params_size()], -1, 1), validate_shape=False)
@@ -251,7 +251,7 @@ def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
 
 @of_release("1.4")
 def test_op_level_lstm_as_the_step_of_a_cell(namespace):
-    """A cell around an LSTM of one step, in a loop, gives what the LSTM gives in one call."""
+    """A cell around a one-step LSTM, in a loop, gives the results of the LSTM in one call."""
     units, size = 4, 3
     rnn = namespace.CudnnLSTM(1, units, size)
     params = tf.get_variable("params", [4 * units * (size + units + 2)], tf.float32)
@@ -281,7 +281,7 @@ def test_op_level_lstm_as_the_step_of_a_cell(namespace):
 
 @of_release("1.14")
 def test_speech_model(namespace, tmp_path):
-    """Two towers around one layer, with lengths; inference step by step with the cell."""
+    """Two towers share one layer, with lengths; inference runs step by step with the cell."""
     batch, steps, size, units, labels = 2, 6, 3, 5, 4
     layer = namespace.CudnnLSTM(num_layers=1, num_units=units, dtype=tf.float32)
     x = tf.placeholder(tf.float32, [batch, None, size])
@@ -340,7 +340,7 @@ def test_speech_model(namespace, tmp_path):
 @of_release("1.15")
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
 def test_cells_with_another_gate_order(namespace, tmp_path, direction):
-    """A converter and a saveable of a framework whose cells have the gates and names otherwise."""
+    """A framework's converter and saveable, for cells with another gate order and other names."""
     units, size = 4, 3
 
     class Converter(namespace.CudnnParamsFormatConverterLSTM):
@@ -401,7 +401,7 @@ def test_cells_with_another_gate_order(namespace, tmp_path, direction):
 
 @of_release("1.15")
 def test_weights_as_arrays(namespace):
-    """Reads the layer's arrays, changes a bias in the cells' form, and puts them back."""
+    """Reads the layer's arrays, changes a bias in the cells' format, and writes them back."""
     units, size = 4, 3
     converter = namespace.CudnnParamsFormatConverterLSTM(1, units, size)
     h, c = (tf.placeholder(tf.float32, [1, None, units]) for _ in range(2))
@@ -420,7 +420,7 @@ def test_weights_as_arrays(namespace):
         np.testing.assert_array_equal(layer.get_weights()[0], changed)
         assert (changed != opaque).sum() == 2 * units
         last = (np.zeros([1, 2, units]), np.zeros([1, 2, units]))
-        for _ in range(2):  # what came out as a tuple is fed as a tuple
+        for _ in range(2):  # the returned tuple is fed back
             found, last = session.run(
                 [outputs, state], {inputs: np.ones([3, 2, size]), (h, c): last}
             )
@@ -434,7 +434,7 @@ def test_weights_as_arrays(namespace):
 def test_weights_as_arrays_need_a_session(monkeypatch):
     layer = cudnn_rnn.layers.CudnnGRU(1, 2)
     layer.build([None, None, 3])
-    if not IS_TENSORFLOW_1:  # in TensorFlow 1 there is Keras's session
+    if not IS_TENSORFLOW_1:  # TensorFlow 1 uses Keras's session
         with pytest.raises(RuntimeError, match="get_weights .*default session"):
             layer.get_weights()
         with pytest.raises(RuntimeError, match="set_weights .*default session"):
@@ -443,7 +443,7 @@ def test_weights_as_arrays_need_a_session(monkeypatch):
 
 @of_release("1.12")
 def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
-    """Layers of different kinds, built in their scopes, saved together and one by one."""
+    """Layers of different kinds, built in their scopes, are saved together and one by one."""
     inputs = tf.placeholder(tf.float32, [None, None, 5])
     values, layers, updates = inputs, [], []
     for number, (kind, units) in enumerate([("CudnnLSTM", 4), ("CudnnGRU", 3)]):
@@ -465,7 +465,7 @@ def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
     feed = {inputs: RANDOM.randn(3, 2, 5)}
     with tf.Session() as session:
         losses = train(session, loss, feed, steps=20)
-        assert_falls([losses[1], losses[-1]])  # the first step starts from other states
+        assert_falls([losses[1], losses[-1]])  # the first step has other states
         outputs = layers[0](inputs)[0]
         expected = session.run(outputs, feed)
         path = saver.save(session, str(tmp_path / "all"))
@@ -481,7 +481,7 @@ def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")
 def test_estimator(namespace, kind, tmp_path):
-    """tensorflow#20972: trains, evaluates, predicts, goes on, exports; no soft placement."""
+    """tensorflow#20972: an Estimator trains, evaluates, resumes, exports; no soft placement."""
     data = {"x": RANDOM.randn(8, 6, 3).astype(np.float32)}
     labels = RANDOM.randint(0, 3, 8)
 

@@ -1,4 +1,4 @@
-"""Numbers known from real cuDNN: published sums of its outputs, sizes of its parameter buffer."""
+"""Known results of real cuDNN: published sums of outputs, and parameter buffer sizes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which module of the package may import which, and where TensorFlow's version may be tested."""
+"""Which modules of the package may import each other, and which may test TensorFlow's version."""
 
 import ast
 import os
@@ -9,7 +9,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PACKAGE = os.path.join(ROOT, "cudnn_rnn")
 
-# What each folder or module of the package may import from the others.
+# For each folder or module, the modules of the package that it may import.
 MAY_IMPORT = {
     "_version": [],
     "_native": ["_version"],
@@ -24,17 +24,17 @@ MAY_IMPORT = {
     "opaque_saveable": ["saveables"],
     "contrib": ["_compat", "_core", "cudnn_rnn_ops", "layers", "op_level"],
     "_patches": ["_compat", "checkpoints"],
-    # The commands answer even if TensorFlow is broken: nothing they import may need it.
+    # The commands must work even if TensorFlow is broken, so their imports must not need it.
     "cli": ["_version", "_core.release_numbers"],
     "__main__": ["cli"],
 }
-# The library is loaded, and the commands start, before `_compat` can be imported.
+# These load the library or start the commands before `_compat` can be imported.
 MAY_TEST_THE_VERSION = {"_compat", "_native", "cli"}
 TESTS_THE_VERSION = re.compile(r"(VERSION|__version__)(\.startswith|\s*[<>=!]=|\s*[<>])")
 
 
 def modules():
-    """Returns a dict from the names of modules, relative to the package, to their paths."""
+    """Returns a dict from module names, relative to the package, to paths."""
     found = {}
     for folder, _, names in os.walk(PACKAGE):
         for name in names:
@@ -49,7 +49,7 @@ MODULES = modules()
 
 
 def imports(text):
-    """Returns the modules of the package that a source imports when it is imported, a set of str.
+    """Returns the set of the package's modules that a source imports at import time.
 
     Imports inside functions do not count.
     """

@@ -1,4 +1,4 @@
-"""The reference checked against numeric gradients, the sizes of the specification, and itself."""
+"""The reference compared with numeric gradients, the specification's sizes, and itself."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def test_regions_lie_side_by_side_and_fill_the_buffer():
 
 
 def test_a_hand_written_layout():
-    """Two bidirectional GRU layers, offsets worked out by hand."""
+    """The offsets of two bidirectional GRU layers equal those computed by hand."""
     configuration = reference.Configuration("gru", "linear_input", "bidirectional", 2, 2, 3)
     found = {region[:4]: region for region in reference.regions(configuration)}
     assert found["W", 0, 0, 0].offset == 0 and found["W", 0, 0, 0].shape == (2, 3)
@@ -52,7 +52,7 @@ def test_canonical_form_round_trips():
 
 
 def numeric_gradients(loss, arrays, delta=1e-5):
-    """Central differences of loss(arrays) at every element of every array (a dict)."""
+    """Returns central differences of loss(arrays) for every element of the arrays, a dict."""
     gradients = {}
     for name, array in arrays.items():
         gradients[name] = np.zeros_like(array)
@@ -122,7 +122,7 @@ def test_a_sequence_of_any_length_is_as_if_it_were_alone(rnn_mode, num_proj, dir
     mask = 2.0 * (random.uniform(size=(steps, batch, output_width)) < 0.5)
 
     def run(sequences, length, lengths):
-        """All results for some of the sequences, cut to a number of steps."""
+        """Returns all results for the given sequences, cut to `length` steps."""
         tape = reference.forward(
             configuration,
             padded["input"][:length, sequences],
@@ -189,7 +189,7 @@ def test_the_table_of_cases_leaves_nothing_out(columns):
 
 
 def test_data_of_half_precision_relu_keep_units_on_and_off():
-    """The data made for half must neither kill all units nor all at once be linear."""
+    """float16 data for relu must switch some units on and some off."""
     for case in cases.CASES:
         if case.rnn_mode == "rnn_relu" and case.dtype == "float16":
             arrays = cases.make_arrays(case)

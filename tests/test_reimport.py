@@ -1,4 +1,4 @@
-"""The package imported a second time in one process: its hooks in TensorFlow are the new ones."""
+"""A second import of the package in one process replaces the first import's TensorFlow hooks."""
 
 import subprocess
 import sys
@@ -65,7 +65,7 @@ def run(program):
 @pytest.mark.parametrize("kind", ["object_error", "saver_error"])
 @pytest.mark.parametrize("how", ["import_again", "reload"])
 def test_errors_of_restoring(how, kind):
-    """Of layers of either import, also one saved and the other restored."""
+    """Restore errors are equal for layers of both imports, even if one saves and one restores."""
     run(
         """
         old, expected = cudnn_rnn, {kind}(cudnn_rnn, cudnn_rnn)
@@ -82,7 +82,7 @@ def test_errors_of_restoring(how, kind):
 
 
 def test_hooks_do_not_pile_up():
-    """Also where another library has wrapped the function in the meantime."""
+    """Hooks do not accumulate, even if another library wrapped the function between the imports."""
     run(
         """
         from tensorflow.python.framework import meta_graph

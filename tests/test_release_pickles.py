@@ -1,4 +1,4 @@
-"""Pickles of what `contrib.install` gives programs: also read where nothing is installed."""
+"""Pickles of the objects that `contrib.install` provides, also read where nothing is installed."""
 
 import copy
 import functools
@@ -36,7 +36,7 @@ def test_models(name, minor):
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_classes_and_functions(minor):
-    """As the arguments of a `functools.partial`, or of a function of another process."""
+    """Classes and functions survive pickling, also inside a `functools.partial`."""
     for module in releases.namespaces(minor).values():
         for name, value in module.items():
             if callable(value):
@@ -45,7 +45,7 @@ def test_classes_and_functions(minor):
 
 
 def test_names_of_classes():
-    """Programs print classes and look for the name."""
+    """Programs print classes and search for the name, so it must be the original's."""
     for minor in MINORS:
         for name in MODELS:
             rnn_class = ops_of(minor)[name]

@@ -1,4 +1,4 @@
-"""A Saver of a variable and of its saveable: the variable's own value wins, in every restore."""
+"""If a Saver has a variable and its saveable, the variable's own value wins in every restore."""
 
 import socket
 
@@ -15,13 +15,13 @@ from tensorflow.python.training.saving import saveable_object
 import cudnn_rnn
 from cudnn_rnn.checkpoints import optimizer_slots
 
-RESTORES = 40  # each of them a chance for the wrong order
+RESTORES = 40  # repeated because a race may hide a wrong order
 LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 KINDS = ("layer", "opaque", "a", "b")
 
 
 def make(kind, use_resource, device="", saveable_device=""):
-    """Makes a saveable and its variable in the default graph; returns both."""
+    """Creates a saveable and its variable in the default graph; returns both."""
     with tf.device(device):
         if kind == "layer":
             with tf.variable_scope("scope", use_resource=use_resource):
@@ -38,13 +38,13 @@ def make(kind, use_resource, device="", saveable_device=""):
 
 
 def two_values(variable):
-    """Returns two arrays for a variable, neither of which has a pair of equal biases."""
+    """Returns two arrays for a variable, in neither of which the two biases are equal."""
     return np.random.RandomState(1).randn(2, *variable.shape.as_list()).astype(np.float32)
 
 
 def assert_restores(session, saver, path, variable, expected, count=RESTORES):
     definition, equal = saver.saver_def, 0
-    saver.restore(session, path)  # with all checks; the others without, which is faster
+    saver.restore(session, path)  # runs all checks; the loop skips them for speed
     for _ in range(count):
         session.run(definition.restore_op_name, {definition.filename_tensor_name: path})
         equal += np.array_equal(session.run(variable), expected)
@@ -52,9 +52,9 @@ def assert_restores(session, saver, path, variable, expected, count=RESTORES):
 
 
 def check(session, saver, variable, key, tmp_path):
-    """Saves, changes the value under the variable's own key, and restores."""
+    """Saves, changes the value under `key` in the checkpoint, and restores this value."""
     saved, own = two_values(variable)
-    session.run(variable.initializer)  # before that of its moving average, which reads it
+    session.run(variable.initializer)  # before its moving average, which reads it
     initialize(session)
     session.run(tf.assign(variable, saved))
     path = saver.save(session, str(tmp_path / "model"))
@@ -167,7 +167,7 @@ def test_reshaping_saver(session, tmp_path, use_resource):
 
 
 def test_slots(session, tmp_path, use_resource):
-    """Converted slots have the same neighbours."""
+    """A slot saved under its own key wins over its converted form."""
     saveable, variable = make("opaque", use_resource)
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
@@ -195,7 +195,7 @@ def test_the_saveable_that_keeps_both_biases_wins_over_their_sums(session, tmp_p
 
 
 class Twice(saveable_object.SaveableObject):
-    """Another package's saveable, which restores a variable of ours."""
+    """Another package's saveable that restores one of our variables."""
 
     def __init__(self, variable, key, change=tf.identity):
         self._variable, self._change = variable, change
@@ -219,7 +219,7 @@ def test_two_own_values_are_refused(session, use_resource):
 
 
 class SequentialBuilder(saver_module.BaseSaverBuilder):
-    """Restores one after the other, variables first."""
+    """Restores saveables one by one, variables first."""
 
     def _AddRestoreOps(self, filename, saveables, *arguments, **named):
         done = []
@@ -264,7 +264,7 @@ def test_eager_saver_refuses_both():
 
 @pytest.fixture(params=["eager", "graph"])
 def run(request):
-    """Runs an op; the test is in eager mode, or in a graph with a session."""
+    """Yields a function that runs an op, in eager mode or in a graph with a session."""
     if request.param == "eager":
         with context.eager_mode():
             yield lambda value: getattr(value, "numpy", lambda: None)()

@@ -72,7 +72,7 @@ def test_wrong_basic_cell(arguments, error, message):
 
 
 def test_basic_cells_are_a_canonical_simple_rnn():
-    """With cuDNN's biases added up, layer by layer."""
+    """`BasicRNNCell`s equal a canonical simple RNN whose two biases are summed for each layer."""
     rnn = cudnn_rnn.CudnnRNNTanh(2, NUM_UNITS, INPUT_SIZE)
     params = np.random.RandomState(2).randn(rnn.config.params_size()).astype(np.float32)
     inputs = random_inputs()

@@ -1,4 +1,4 @@
-"""`python -m cudnn_rnn run`: programs as they are, each in a process of its own."""
+"""`python -m cudnn_rnn run` runs unmodified programs, each in its own process."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ PROGRAM = """
     print("argv", sys.argv)
 """
 
-# What python itself makes of a program, so far as a program can see it.
+# Checks and prints what a program can see of its environment.
 SURROUNDINGS = """
     import __main__, pickle, sys
     class Local:
@@ -41,7 +41,7 @@ def write(folder, name, text):
 
 
 def run(*arguments, folder=None, python_options=()):
-    """Runs python in `folder`; returns (status, output, errors)."""
+    """Runs Python in `folder`; returns (status, output, errors)."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = subprocess.run(
         [sys.executable, "-W", "ignore"] + list(python_options) + list(arguments),
@@ -123,7 +123,7 @@ def test_tracebacks_are_python_s(tmp_path, kind, as_module):
 
 
 def last_traceback(errors):
-    """What python printed of an exception, without lines of runpy, which it shows for modules."""
+    """Returns the printed exception without traceback headers and without runpy's frames."""
     lines = errors.splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith(("Traceback", "  File"))]
     kept, skipping = [], False
@@ -133,7 +133,7 @@ def last_traceback(errors):
             skipping = "runpy" in line if is_place else skipping
             if skipping:
                 continue
-        if not line.startswith("Traceback"):  # Where all its frames are left out, it is too.
+        if not line.startswith("Traceback"):  # without frames, Python prints no header
             kept.append(line)
     return "\n".join(kept)
 

@@ -1,4 +1,4 @@
-"""run_published_tests.py, on a file of ours that is made like TensorFlow's."""
+"""run_published_tests.py, on a test file of ours that is structured like TensorFlow's."""
 
 import os
 import subprocess

@@ -82,13 +82,13 @@ def test_default_saver_writes_variable_and_canonical_tensors(tmp_path):
 
 
 def test_variable_and_canonical_tensors_that_differ_restore_the_variable(tmp_path):
-    """Both are assigned in no given order; the outcome must not depend on it."""
+    """Both are assigned in no fixed order; the result must not depend on the order."""
     model = CudnnGRU(1, 4, 3)
     with tf.Graph().as_default():
         saveable = saveable_b(model, make_params(model, np.zeros(108, np.float32), "other"))
         path = save([saveable, make_params(model, name="params")], tmp_path)
     params = make_params(model, np.ones(108, np.float32))
-    # By name, one saveable comes before the variable and one after it.
+    # In name order, one saveable comes before the variable and one after it.
     for name in ("a", "z"):
         saveable = saveable_b(model, params, name=name)
         with tf.Session() as session:
@@ -213,7 +213,7 @@ def test_both_signatures_by_position_and_by_keyword():
 
 
 def test_arguments_of_1_0_and_1_1():
-    """1.0 took the variables one by one, 1.1 the name and then the variables."""
+    """1.0 took the variables as separate arguments; 1.1 took the name and then the variables."""
     model = CudnnLSTM(1, 4, 3)
     params = make_params(model)
     p2c, c2p = model.params_to_canonical, model.canonical_to_params
@@ -297,8 +297,7 @@ def test_encoder_and_decoder_in_one_checkpoint(tmp_path, generation):
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
 def test_two_saveables_of_one_name_are_both_saved(tmp_path, generation):
-    """A Saver keeps its saveables by name: of two with the same it would drop one without a
-    word."""
+    """The second saveable gets a unique name; a Saver silently drops one of two equal names."""
     model = CudnnLSTM(1, 4, 3)
     saveables = []
     for number in range(2):
@@ -327,7 +326,7 @@ def test_a_meta_graph_can_be_exported():
 
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_saveable_for_an_imported_meta_graph(tmp_path, use_resource):
-    """As old programs do it: the model outlives its graph, a collection names the variable."""
+    """Old programs do this: the model outlives its graph, and a collection names the variable."""
     model = CudnnLSTM(2, 4, 3)
     with tf.Graph().as_default():
         params = tf.get_variable(

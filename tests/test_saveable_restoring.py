@@ -1,4 +1,4 @@
-"""`RNNParamsSaveable` restoring into other variables and cells, and what does not fit."""
+"""`RNNParamsSaveable` restores into other variables and cells, and reports what does not fit."""
 
 import numpy as np
 import pytest
@@ -38,13 +38,13 @@ def graph():
 
 
 def merge_lstm(weights, biases):
-    """A `canonical_to_params` for two variables: kernel `[width + units, 4 * units]`, and bias."""
+    """A `canonical_to_params` for kernel `[width + units, 4 * units]` and bias `[4 * units]`."""
     kernel = tf.concat([tf.concat(weights[:4], 0), tf.concat(weights[4:], 0)], 1)
     return tf.transpose(kernel), tf.concat(biases[:4], 0) + tf.concat(biases[4:], 0)
 
 
 def expected_merged(opaque):
-    """What `merge_lstm` makes of the buffer of an LSTM of 4 units with 3 inputs."""
+    """Returns `merge_lstm` of the buffer of an LSTM with 4 units and 3 inputs, by NumPy."""
     input_weights, recurrent_weights = opaque[:48].reshape(16, 3), opaque[48:112].reshape(16, 4)
     return np.concatenate([input_weights, recurrent_weights], 1).T, opaque[112:128] + opaque[128:]
 
@@ -105,7 +105,7 @@ def test_own_params_to_canonical_that_returns_too_few():
     arguments = [params_to_canonical, model.canonical_to_params, [make_params(model)]]
     with pytest.raises(ValueError, match="params_to_canonical must return 8 biases, .* returned 4"):
         RNNParamsSaveable(model, *arguments)
-    # Without a model, whatever the functions agree on is saved.
+    # Without a model, any number of tensors is accepted and saved.
     assert len(RNNParamsSaveable(*arguments).specs) == 12
 
 
@@ -199,7 +199,7 @@ def test_the_advice_for_partitioned_variables():
 
 
 def test_restoring_into_the_parts_of_another_variable(tmp_path):
-    """A `canonical_to_params` of a user's own can return one tensor for each part."""
+    """A user's `canonical_to_params` can return one tensor per part."""
     model, parted = CudnnLSTM(1, 4, 3), partitioned(144, False)
     path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
 

@@ -1,4 +1,4 @@
-"""Second-order gradients (tensorflow#37091), against differences of first-order ones in double."""
+"""Second-order gradients (tensorflow#37091) equal differences of first-order ones, in float64."""
 
 import numpy as np
 import pytest
@@ -22,10 +22,10 @@ FUNCTIONS = {
 
 
 class Penalty:
-    """A weighed sum of all first-order gradients of a model, as a function of all that goes in."""
+    """A weighted sum of all first-order gradients of a model, as a function of all its inputs."""
 
     def __init__(self, rnn_mode, dtype=tf.float64, **named):
-        """`named` are arguments of the function for this mode; input_size and steps besides."""
+        """Accepts the arguments of the mode's function, and input_size and steps."""
         self._rnn_mode, self._dtype = rnn_mode, dtype
         input_size, steps = named.pop("input_size", WIDTH), named.pop("steps", STEPS)
         self._named = named
@@ -56,7 +56,7 @@ class Penalty:
         self._weights = [tf.constant(random.uniform(-1, 1, s), dtype) for s in shapes.values()]
 
     def run_model(self, tensors):
-        """The outputs, a list, for a dict of the inputs by name."""
+        """Returns the list of outputs for a dict of the inputs by name."""
         arguments = [tensors[name] for name in self._inputs[:-1]]
         results = FUNCTIONS[self._rnn_mode](
             *arguments, params=tensors["params"], is_training=True, **self._named
@@ -141,7 +141,7 @@ def test_no_steps(lengths):
 
 
 def session_value(penalty, name):
-    """The weight that the gradient in this input has in the sum."""
+    """Returns the weight of the named input's gradient in the sum."""
     with tf.Session() as session:
         return session.run(penalty._weights[penalty._inputs.index(name)])
 
@@ -176,7 +176,7 @@ def test_other_dtypes(dtype, tolerance):
 
 @pytest.mark.parametrize("rnn_mode", sorted(FUNCTIONS))
 def test_eager_tapes(rnn_mode):
-    """Two tapes, one in the other, give what `tf.gradients` of `tf.gradients` does."""
+    """Nested tapes give the same gradients as nested `tf.gradients`."""
     penalty = Penalty(rnn_mode, direction="bidirectional")
     fed, _, gradients = penalty.in_a_graph()
     with tf.Session() as session:
@@ -222,10 +222,10 @@ def test_every_version_of_the_op(version):
 
 
 def test_third_order():
-    """The second order comes of TensorFlow's own ops, so higher ones do too."""
+    """Second-order gradients consist of TensorFlow's own ops, so higher orders work too."""
     model = cudnn_rnn.CudnnRNNTanh(1, 1, 1, dtype=tf.float64)
     x = tf.placeholder(tf.float64, [1, 1, 1])
-    # One unit, weights W = 1 and R = 0, no biases: tanh.
+    # One unit with weights W = 1 and R = 0 and without biases computes tanh.
     output, _ = model(x, np.zeros([1, 1, 1]), tf.constant([1.0, 0.0, 0.0, 0.0], tf.float64))
     derivatives = [output]
     for _ in range(3):
@@ -239,7 +239,7 @@ def test_third_order():
 
 
 def test_training_with_a_gradient_penalty():
-    """What it is for: a critic, the gradient of which in its input is to have the norm 1."""
+    """Trains a critic whose gradient in its input should have the norm 1."""
     with tf.Session() as session:
         inputs = tf.constant(np.random.RandomState(1).randn(STEPS, BATCH, WIDTH), tf.float32)
         layer = cudnn_rnn.layers.CudnnLSTM(LAYERS, UNITS, direction="bidirectional")
@@ -266,7 +266,7 @@ def gradient_of_gradient(model, inputs, states):
 
 
 def test_dropout_is_refused():
-    """The gradient op does not say what was dropped."""
+    """The gradient op does not tell which elements were dropped."""
     model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH, dropout=0.25)
     inputs = tf.ones([STEPS, BATCH, WIDTH])
     states = [tf.ones([LAYERS, BATCH, UNITS])]

@@ -1,4 +1,4 @@
-"""What docs/serving.md and the doctor say of graphs that run elsewhere is what TensorFlow says."""
+"""TensorFlow's errors for graphs run elsewhere must be as docs/serving.md and the doctor quote."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from cudnn_rnn.cli import doctor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# A network of one unit on a device (argv[1]); what is to happen first is put in front.
+# Runs a network of one unit on the device argv[1]; the tests prepend code.
 PROGRAM = """
 import sys
 import tensorflow.compat.v1 as tf
@@ -30,7 +30,7 @@ NO_DEVICE = "Cannot assign a device for operation"
 
 
 def run(first, *arguments):
-    """Runs the program; returns (status, all that it printed)."""
+    """Runs the program; returns (status, output)."""
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", first + PROGRAM] + list(arguments),
         stdout=subprocess.PIPE,

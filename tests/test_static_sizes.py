@@ -1,4 +1,4 @@
-"""Sizes of RNNs given as tensors of a graph: known where the static shapes say enough."""
+"""RNN sizes given as graph tensors are known if the static shapes determine them."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_unknown_sizes_are_refused_by_name(x, form, argument):
 
 
 def test_only_the_shape_that_is_asked_for_must_be_known(x):
-    """A size of 0 or below is no size, known or not."""
+    """A known size of 0 is out of range, even if other dimensions of the shape are unknown."""
     with pytest.raises(ValueError, match="^num_units must be between 1 and"):
         cudnn_rnn.CudnnLSTM(1, tf.shape(x)[2] - WIDTH, WIDTH)
 
@@ -86,7 +86,7 @@ def test_no_node_is_made(x):
 
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_sizes_of_a_layer(x, rnn_mode):
-    """The layer has them as int from then on: in shapes, in its variable and in its saveable."""
+    """A layer stores the sizes as ints, for its shapes, its variable and its saveable."""
     two = tf.shape(tf.zeros([2]))[0]
     layer = LAYERS[rnn_mode](two, tf.shape(x)[2])
     assert (layer.num_layers, layer.num_units) == (2, WIDTH)
@@ -120,7 +120,7 @@ def test_sizes_of_cells(x, cell):
 
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 def test_training_none_is_not_training(x, rnn_mode):
-    """As Keras has it. With dropout, so that the two differ."""
+    """As in Keras, None means inference. Dropout makes the two modes differ."""
     inputs = np.random.RandomState(0).uniform(-1, 1, [4, 2, WIDTH]).astype(np.float32)
     layer = LAYERS[rnn_mode](2, UNITS, dropout=0.5, seed=3)
     layer.build(x.shape)

@@ -1,4 +1,4 @@
-"""No call waits for itself, however busy the thread pool: a short form of a scenario that hung."""
+"""Calls must not deadlock, however busy the thread pool: a short form of a scenario that hung."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from time_limits import SECONDS_FOR_A_PROCESS
 
 
 def test_decode_loops_finish_beside_training_and_products():
-    """More calls than the pool's queue has entries (1,024) while others have its threads."""
+    """Makes more calls than the pool's queue holds (1,024) while other work uses its threads."""
     folder = os.path.dirname(os.path.abspath(__file__))
     program = os.path.join(folder, "training_beside_decoding.py")
     sizes = ["--trainers=1", "--multipliers=1", "--layers=1", "--units=512"]

@@ -1,4 +1,4 @@
-"""scripts/try_tensorflow_versions: its arguments, its table, what it does if a version fails."""
+"""scripts/try_tensorflow_versions: its arguments, its table, and failing versions."""
 
 import importlib.machinery
 import importlib.util
@@ -17,7 +17,7 @@ PATH = os.path.join(ROOT, "scripts", "try_tensorflow_versions")
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """The program as a module; its folder for environments is a temporary one."""
+    """Loads the program as a module with temporary output paths."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     loader = importlib.machinery.SourceFileLoader("try_tensorflow_versions", PATH)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
@@ -28,7 +28,7 @@ def program(tmp_path, monkeypatch):
 
 
 def pretend(program, monkeypatch, failing=()):
-    """Lets every trial end at once, and fail if its version is in `failing`; returns commands."""
+    """Mocks trials that end at once, failing for versions in `failing`; returns their commands."""
     commands = []
 
     def status_of(trial, command, folder=None):

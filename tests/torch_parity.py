@@ -1,7 +1,7 @@
-"""The NumPy reference against another framework's recurrent networks, in double.
+"""The NumPy reference compared with PyTorch's recurrent networks, in float64.
 
-Needs torch and NumPy, neither TensorFlow nor pytest; `make torch-parity` runs it in an environment
-of its own.
+Needs only torch and NumPy, not TensorFlow or pytest; `make torch-parity` runs it in its own
+environment.
 """
 
 import itertools
@@ -12,12 +12,12 @@ import torch
 
 TOLERANCE = 1e-10
 
-# torch's names of the fields of reference.CellParameters; the third only with a projection.
+# torch's names for the fields of reference.CellParameters; weight_hr only with a projection.
 PARAMETERS = ("weight_ih", "weight_hh", "weight_hr", "bias_ih", "bias_hh")
 
 
 def random_arrays(configuration, batch, steps, seed):
-    """input, input_h, input_c, params and the gradients at the three outputs."""
+    """Returns input, input_h, input_c, params and the gradients of the three outputs."""
     random = np.random.RandomState(seed)
     stacks = configuration.num_layers * configuration.directions
     hidden = (stacks, batch, configuration.output_size)
@@ -31,7 +31,7 @@ def random_arrays(configuration, batch, steps, seed):
 
 
 def stacked_gates(configuration, params, layer, direction):
-    """What torch keeps, by name: the gates below one another."""
+    """Returns torch's tensors by name: the gates stacked along the rows."""
     cell = reference.cell_parameters(configuration, params, layer, direction)
     eye = np.eye(configuration.num_units)
     return {
@@ -42,7 +42,7 @@ def stacked_gates(configuration, params, layer, direction):
 
 
 def torch_layer(configuration, params, layer):
-    """One layer as a torch module with these parameters."""
+    """Returns one layer as a torch module with these parameters."""
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(configuration.rnn_mode, torch.nn.RNN)
     options = {"bidirectional": configuration.directions == 2}
     if kind is torch.nn.RNN:
@@ -58,7 +58,7 @@ def torch_layer(configuration, params, layer):
 
 
 def torch_params_gradient(configuration, modules):
-    """The modules' gradients as one buffer in the dense layout."""
+    """Returns the modules' gradients as one buffer in the dense layout."""
     gradient = np.full(reference.params_size(configuration), np.nan)
     for layer, module in enumerate(modules):
         for direction in range(configuration.directions):
@@ -76,7 +76,7 @@ def torch_params_gradient(configuration, modules):
 
 
 def run_module(module, x, states, lengths):
-    """One module on x [steps, batch, width], packed where there are lengths."""
+    """Runs a module on x [steps, batch, width], packed if there are lengths."""
     if lengths is None:
         return module(x, states)
     packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -85,7 +85,7 @@ def run_module(module, x, states, lengths):
 
 
 def run_torch(configuration, arrays, masks, lengths):
-    """Outputs, states and gradients, as a dict of NumPy arrays."""
+    """Returns outputs, states and gradients of torch as a dict of NumPy arrays."""
     inputs = [torch.from_numpy(array).requires_grad_() for array in arrays[:3]]
     x, directions = inputs[0], configuration.directions
     modules, last_h, last_c = [], [], []
@@ -117,7 +117,7 @@ def run_torch(configuration, arrays, masks, lengths):
 
 
 def run_reference(configuration, arrays, masks, lengths):
-    """The same from the reference."""
+    """Returns outputs, states and gradients of the reference as a dict of NumPy arrays."""
     output, output_h, output_c, tape = reference.forward(
         configuration, *arrays[:4], masks=masks, lengths=lengths
     )
@@ -135,7 +135,7 @@ def check(configuration, batch, steps, with_masks, with_lengths, seed):
         kept = random.uniform(size=(steps, batch, configuration.width(layer))) < 0.6
         masks[layer] = kept / 0.6
     arrays = random_arrays(configuration, batch, steps, seed)
-    # torch packs no sequence of length 0.
+    # torch cannot pack sequences of length 0.
     lengths = random.randint(1, steps + 1, batch) if with_lengths else None
     ours = run_reference(configuration, arrays, masks, lengths)
     theirs = run_torch(configuration, arrays, masks, lengths)
@@ -150,7 +150,7 @@ def check(configuration, batch, steps, with_masks, with_lengths, seed):
 
 
 def main():
-    """All modes, input modes, directions, 1 to 3 layers, with and without masks and lengths."""
+    """Checks all modes, input modes, directions, 1 to 3 layers, masks or not, lengths or not."""
     table = itertools.product(
         (("lstm", False), ("lstm", True), ("gru", False), ("rnn_relu", False), ("rnn_tanh", False)),
         ("linear_input", "skip_input", "auto_select"),

@@ -1,8 +1,8 @@
-"""Sessions that train or multiply, and decode loops, in one process with few threads for all.
+"""Runs training, matrix products and decode loops in one process with few shared threads.
 
-Training and large products keep the threads of the intra-op pool busy while a decode loop asks for
-their help in every step: the arrangement in which a call once waited for itself. Prints a line for
-each loop and one at the end; `test_teams_under_load.py` runs a short form.
+Training and large products keep the threads of the intra-op pool busy while a decode loop requests
+helper threads in every step; a call once deadlocked this way. Prints a line for each loop and a
+summary; `test_teams_under_load.py` runs a short form.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def parse_arguments(arguments):
 
 
 class Worker:
-    """One session that runs one op until it is told to stop."""
+    """A session that runs one op until it is stopped."""
 
     def __init__(self, operation, config):
         self._operation = operation
@@ -50,7 +50,7 @@ class Worker:
 
 
 class Trainer(Worker):
-    """An LSTM that trains, batch 64, 50 steps."""
+    """Trains an LSTM with batch 64 and 50 steps."""
 
     def __init__(self, arguments, config):
         batch, steps, units = 64, 50, arguments.units
@@ -64,7 +64,7 @@ class Trainer(Worker):
 
 
 class Multiplier(Worker):
-    """A product of large matrices, which TensorFlow divides among all threads of its pool."""
+    """Multiplies large matrices, which TensorFlow divides among all threads of its pool."""
 
     def __init__(self, config):
         with tf.Graph().as_default():
@@ -73,7 +73,7 @@ class Multiplier(Worker):
 
 
 class Decoder:
-    """One session with a decode loop: an LSTM, batch 1, one time step in each iteration."""
+    """A session with a decode loop: an LSTM with batch 1, one time step per iteration."""
 
     def __init__(self, arguments, config):
         units = arguments.decoder_units

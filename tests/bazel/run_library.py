@@ -1,9 +1,9 @@
-"""Runs every op of one build of the op library and saves what comes out.
+"""Runs every op of one build of the op library and saves the results.
 
     python tests/bazel/run_library.py LIBRARY.so RESULTS.npz
     python tests/bazel/run_library.py --compare RESULTS.npz OTHER_RESULTS.npz
 
-A process can load one library only, so two builds are compared through their result files.
+A process can load only one library, so two builds are compared through their result files.
 """
 
 import sys
@@ -15,7 +15,7 @@ MODES = ["lstm", "gru", "rnn_tanh", "rnn_relu"]
 
 
 def run_mode(mode, dtype, results):
-    """Puts what the ops give in one mode and dtype into `results`, by name."""
+    """Adds the results of the ops in one mode and dtype to `results`, by name."""
     import tensorflow.compat.v1 as tf
     from tensorflow.python.ops import gen_cudnn_rnn_ops as ops
 
@@ -79,7 +79,7 @@ def run(library_path, results_path):
 
 
 def compare(one_path, other_path):
-    """Compilers may round a sum differently in two builds: a few last digits may differ."""
+    """Compares two result files within a tolerance, as compilers may round sums differently."""
     one, other = np.load(one_path), np.load(other_path)
     assert sorted(one.files) == sorted(other.files)
     assert len(one.files) > 100, len(one.files)

@@ -1,8 +1,8 @@
-"""Which device the tests of this folder use. `make test-gpu` runs them; `make test` does not.
+"""Selects the device for the tests of this folder. `make test-gpu` runs them; `make test` does not.
 
-They run on the GPU, and without one they fail. `--core-device=cpu` runs what is not about GPUs
-with the CPU's kernels instead; `--core-device=stand-in` runs the core's tests with its cuDNN plan
-on the stand-in for cuDNN of tests/cudnn, on host memory ($CUDNN_RNN_STAND_IN is its path).
+They run on the GPU and fail without one. `--core-device=cpu` runs the tests that do not need a GPU
+on the CPU's kernels instead. `--core-device=stand-in` runs the core's tests on its cuDNN plan with
+the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_STAND_IN is the mock's path.
 """
 
 import os
@@ -31,7 +31,7 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leaves this folder out unless pytest was asked for it, or for something in it, by name."""
+    """Ignores this folder unless an argument of pytest names the folder or something in it."""
     folder = os.path.dirname(os.path.realpath(__file__))
     asked_for = [
         os.path.realpath(os.path.join(str(config.invocation_params.dir), path.split("::")[0]))
@@ -42,7 +42,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without a GPU the tests that need one are deselected, not skipped: pytest counts them."""
+    """Deselects, and does not skip, the tests that the chosen device cannot run."""
     marks = {"cuda": [], "stand-in": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
     without = marks[config.getoption("core_device", "cuda")]
     left = [item for item in items if any(map(item.get_closest_marker, without))]
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def device(pytestconfig):
-    """The torch.device of the core; without it the run ends and has failed, nothing is skipped."""
+    """Returns the torch.device of the core; ends the run as failed if it is missing."""
     import torch
 
     name = pytestconfig.getoption("core_device")
@@ -68,7 +68,7 @@ def device(pytestconfig):
 
 @pytest.fixture(scope="session")
 def opened_core(pytestconfig, device):
-    """The core library, with the GPU or the stand-in open if the tests run there."""
+    """Returns the core library, with the GPU or the mock of cuDNN opened if the tests use it."""
     from core_library import CoreLibrary
 
     library = CoreLibrary()
@@ -86,7 +86,7 @@ def opened_core(pytestconfig, device):
 
 @pytest.fixture
 def core(opened_core):
-    """The same; on the stand-in, a use of cuDNN that is none fails the test."""
+    """Yields the core library; on the mock of cuDNN, an invalid use of cuDNN fails the test."""
     yield opened_core
     violations = opened_core.stand_in_violations()
     assert not violations, violations
@@ -94,7 +94,7 @@ def core(opened_core):
 
 @pytest.fixture(scope="session")
 def op_device(pytestconfig):
-    """The TensorFlow device of the ops; without it the run ends and has failed."""
+    """Returns the TensorFlow device of the ops; ends the run as failed if it is missing."""
     if pytestconfig.getoption("core_device") == "cpu":
         return "/cpu:0"
     import tensorflow as tf

@@ -1,6 +1,6 @@
 """The table of cases for test_core_against_torch.py.
 
-A case follows from its row alone; its id can be pasted behind `pytest -k`.
+A case is fully determined by its row; its id can be passed to `pytest -k`.
 """
 
 import itertools
@@ -19,12 +19,12 @@ DTYPES = {
     "double": torch.float64,
 }
 
-# Largest error allowed, relative to the largest magnitude in the float64 oracle's tensor.
-# double: both sides round at 1e-16, and sums have up to some thousand terms.
-# float: rounds at 6e-8; TF32, with 5e-4, is off, and would not pass.
-# half: computed in float, but what goes from step to step and from layer to layer is rounded to
-#   half (5e-4) each time, and the errors add up over some tens of steps.
-# bfloat16: the same with three bits less: 8 times as much.
+# Largest allowed error, relative to the largest magnitude in the float64 oracle's tensor.
+# double: both sides round at 1e-16, and sums have up to a few thousand terms.
+# float: rounds at 6e-8; TF32, which rounds at 5e-4, is off and would fail.
+# half: computed in float, but values passed between steps and layers are rounded to half (5e-4),
+#   and these errors add up over a few dozen steps.
+# bfloat16: as half, with three bits less: 8 times the error.
 TOLERANCES = {
     torch.float64: 1e-12,
     torch.float32: 1e-5,
@@ -34,7 +34,7 @@ TOLERANCES = {
 
 LENGTHS = ("full", "mixed", "zeros")
 
-# num_units, input_size, batch, steps, projection: none but one a multiple of a vector's width.
+# num_units, input_size, batch, steps, num_proj: all but one row avoid multiples of a vector width.
 ODD_SIZES = (
     (17, 19, 3, 7, 5),
     (5, 4, 7, 5, 3),
@@ -52,13 +52,13 @@ class Case(
         " input_size batch steps",
     )
 ):
-    """One row; `dtype` is a key of DTYPES, `lengths` one of LENGTHS."""
+    """A row of the table; `dtype` is a key of DTYPES, `lengths` one of LENGTHS."""
 
     __slots__ = ()
 
     @property
     def network(self):
-        """The model without its dtype."""
+        """The `Network` of the case, which has no dtype."""
         return Network(
             self.rnn_mode,
             self.direction,
@@ -71,7 +71,7 @@ class Case(
 
     @property
     def seed(self):
-        """For the case's data."""
+        """The seed for the data of the case."""
         return zlib.crc32(repr(tuple(self)).encode()) % 2**31
 
     def __str__(self):
@@ -82,7 +82,7 @@ class Case(
         return name
 
     def sequence_lengths(self):
-        """None or a list of ints, the longest not always all steps."""
+        """Returns None or a list of ints, whose maximum may be less than `steps`."""
         if self.lengths == "full":
             return None
         generator = torch.Generator().manual_seed(self.seed)
@@ -96,7 +96,7 @@ class Case(
 
 
 def all_cases():
-    """Every combination of everything but sizes, over which it goes round; then real models."""
+    """Returns every combination of all columns but the sizes, which cycle, and realistic cases."""
     cases = []
     product = itertools.product(
         RNN_MODES, DIRECTIONS, (1, 2, 3), DTYPES, (False, True), LENGTHS, (True, False), (0, 1)
@@ -126,7 +126,7 @@ def all_cases():
 
 
 def realistic_cases():
-    """2 x 650 over 35 steps of a batch of 20, and 1 x 512 on one sequence."""
+    """Returns 2 layers of 650 units, batch 20, 35 steps; and 1 layer of 512, batch 1, 100 steps."""
     cases = []
     for mode, dtype in itertools.product(RNN_MODES, DTYPES):
         for layers, units, batch, steps in ((2, 650, 20, 35), (1, 512, 1, 100)):
@@ -150,6 +150,6 @@ def realistic_cases():
 
 
 def some_cases(cases, count):
-    """About `count` of them, spread evenly, at odd distances so that no column stays the same."""
+    """Returns about `count` of the cases, at an odd stride so that every column varies."""
     distance = max(1, len(cases) // count) | 1
     return cases[::distance]

@@ -1,4 +1,4 @@
-"""Runs cases of core_cases.py on the core and compares with the oracle."""
+"""Runs cases of core_cases.py on the core and compares the results with the oracle."""
 
 import torch
 import torch_oracle
@@ -7,7 +7,7 @@ from core_library import Description, Model
 
 
 def describe(case, **options):
-    """The core's description of a case; options are further fields of `Description`."""
+    """Returns the core's `Description` of a case; `options` are further fields."""
     return Description(
         rnn_mode=case.rnn_mode,
         num_layers=case.num_layers,
@@ -22,7 +22,7 @@ def describe(case, **options):
 
 
 def place(tensors, device, time_major=True):
-    """Time-major tensors on the host to the device, batch-major unless `time_major`."""
+    """Copies time-major host tensors to the device, as batch-major unless `time_major`."""
     return {
         name: (tensor if time_major or tensor.dim() == 1 else tensor.transpose(0, 1))
         .contiguous()
@@ -32,7 +32,7 @@ def place(tensors, device, time_major=True):
 
 
 def fetch(tensors, time_major=True):
-    """The other way round, in float64."""
+    """Copies tensors from the device to time-major float64 host tensors."""
     return {
         name: (tensor if time_major or tensor.dim() == 1 else tensor.transpose(0, 1)).cpu().double()
         for name, tensor in tensors.items()
@@ -40,7 +40,7 @@ def fetch(tensors, time_major=True):
 
 
 def spoil_padding(tensors, names, lengths):
-    """Time-major: what lies beyond the lengths becomes NaN. Nobody may read it."""
+    """Fills the padding of time-major tensors with NaN, to detect reads of it."""
     if lengths is not None:
         for name in names:
             for index, length in enumerate(lengths):
@@ -48,7 +48,7 @@ def spoil_padding(tensors, names, lengths):
 
 
 def relative_error(found, expected):
-    """Largest difference over the largest magnitude expected; infinity where not finite."""
+    """Returns the largest difference over the largest expected magnitude, or inf if not finite."""
     if not bool(torch.isfinite(found).all()):
         return float("inf")
     if not expected.numel():
@@ -59,7 +59,7 @@ def relative_error(found, expected):
 
 
 def assert_close(found, expected, tolerance, context):
-    """Two dicts of tensors: names, shapes, values."""
+    """Asserts that two dicts of tensors agree in names, shapes and values."""
     assert sorted(found) == sorted(expected), context
     errors = {}
     for name, tensor in expected.items():
@@ -70,7 +70,7 @@ def assert_close(found, expected, tolerance, context):
 
 
 def make_data(case):
-    """inputs and gradients at the results, time-major on the host; lengths."""
+    """Returns inputs and result gradients, time-major on the host, and lengths."""
     dtype = DTYPES[case.dtype]
     lengths = case.sequence_lengths()
     inputs = torch_oracle.random_inputs(case.network, case.batch, case.steps, dtype, case.seed)
@@ -83,7 +83,7 @@ def make_data(case):
 
 
 def run_core(library, case, device, data, forward_options=None, **description_options):
-    """Results and gradients of one training step, time-major in float64 on the host."""
+    """Returns results and gradients of a training step, time-major in float64 on the host."""
     inputs, backprops, lengths = data
     with Model(library, describe(case, **description_options), device) as model:
         done = model.forward(
@@ -98,7 +98,7 @@ def run_core(library, case, device, data, forward_options=None, **description_op
 
 
 def run_inference(library, case, device, data, **description_options):
-    """Results without training, time-major in float64 on the host."""
+    """Returns the results of inference, time-major in float64 on the host."""
     inputs, _, lengths = data
     with Model(library, describe(case, **description_options), device) as model:
         done = model.forward(
@@ -111,7 +111,7 @@ def run_inference(library, case, device, data, **description_options):
 
 
 def check_case(library, case, device, **description_options):
-    """Training with all gradients, and inference (where dropout must do nothing)."""
+    """Checks training with all gradients, and inference, where dropout must have no effect."""
     data = make_data(case)
     inputs, backprops, lengths = data
     expected = torch_oracle.run(case.network, inputs, backprops, lengths)

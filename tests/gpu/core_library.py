@@ -1,7 +1,7 @@
-"""The core library through ctypes, on the memory of PyTorch's tensors, of a GPU or of the host.
+"""Calls the core library through ctypes on PyTorch tensors in GPU or host memory.
 
 `scripts/build_core_library.sh` builds the library; its C API is cudnn_rnn/cc/cudnn/c_api.h, and the
-shapes are those of cudnn_rnn/cc/core/rnn_plan.h. Needs torch, neither TensorFlow nor pytest.
+shapes are those of cudnn_rnn/cc/core/rnn_plan.h. Needs only torch, not TensorFlow or pytest.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ ALGORITHMS = ("auto", "standard", "persist_static", "persist_static_small_h", "p
 # Codes of core/status.h.
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 8, 12, 13, 14
 
-# Buffers are filled with this byte, which makes a NaN of every type, and surrounded by it.
+# Buffers and their surroundings are filled with this byte, which makes a NaN of every float type.
 _POISON = 0xFF
 _GUARD_BYTES = 256
 
@@ -125,7 +125,7 @@ class BackwardBuffers(ctypes.Structure):
 
 
 class CoreError(Exception):
-    """A status other than 0: `code` and the library's own text."""
+    """A status other than 0: `code`, and the library's error message as `text`."""
 
     def __init__(self, code, text):
         super().__init__(f"status {code}: {text}")
@@ -133,7 +133,7 @@ class CoreError(Exception):
         self.text = text
 
 
-# What to compute; the names of the fields are those of RnnConfig, the values those of the ops.
+# A model to compute. Field names are those of RnnConfig; values are those of the ops.
 Description = namedtuple(
     "Description",
     "rnn_mode num_layers num_units input_size dtype input_mode direction num_proj dropout seed"
@@ -154,7 +154,7 @@ Description.__new__.__defaults__ = (
 
 
 class CoreLibrary:
-    """The loaded library; one for each path in a process is enough."""
+    """The loaded library; one instance per path is enough for a process."""
 
     def __init__(self, path=None):
         self.path = path or default_path()
@@ -190,7 +190,7 @@ class CoreLibrary:
         self.check(self._open_gpu(*[name and name.encode() for name in names]))
 
     def open_stand_in(self, path):
-        """Opens tests/cudnn's stand-in for both; models "on the GPU" are then on host memory."""
+        """Opens the mock as driver and as cuDNN; models "on the GPU" then use host memory."""
         self._stand_in = ctypes.CDLL(path)
         self._stand_in.stand_in_violation_text.restype = ctypes.c_char_p
         self._stand_in.stand_in_set_any_memory(1)
@@ -198,7 +198,7 @@ class CoreLibrary:
         self.open_gpu(driver_name=path, cudnn_file=path)
 
     def stand_in_violations(self):
-        """What the stand-in found wrong since the last call of this; empty without a stand-in."""
+        """Returns the violations that the mock found since the last call; empty without a mock."""
         if self._stand_in is None:
             return ""
         text = self._stand_in.stand_in_violation_text().decode()
@@ -207,25 +207,25 @@ class CoreLibrary:
         return text
 
     def is_on_gpu(self, device):
-        """Whether models for a torch.device are cuDNN's."""
+        """Returns whether models on a torch.device use the cuDNN plan."""
         return device.type == "cuda" or self._stand_in is not None
 
     def gpu_report(self):
-        """What is open, or why nothing is."""
+        """Returns what is open, or why nothing is."""
         return self._gpu_report().decode()
 
 
 def default_path():
-    """$CUDNN_RNN_CORE_LIBRARY, else where build_core_library.sh writes in this checkout."""
+    """Returns $CUDNN_RNN_CORE_LIBRARY, or build_core_library.sh's output path in this checkout."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     built = os.path.join(root, ".build", "core-library", "libcudnn_rnn_core.so")
     return os.environ.get("CUDNN_RNN_CORE_LIBRARY", built)
 
 
 class GuardedBuffer:
-    """A tensor of the given shape within memory that is filled with one byte, also around it.
+    """A tensor in memory that is filled with one byte, with guard bytes around the tensor.
 
-    `tensor` starts at a multiple of 64 bytes. None for an empty buffer's pointer.
+    `tensor` starts at a multiple of 64 bytes. `pointer` is None for an empty buffer.
     """
 
     def __init__(self, shape, dtype, device):
@@ -245,22 +245,22 @@ class GuardedBuffer:
 
     @property
     def pointer(self):
-        """The address, or None where the buffer is empty."""
+        """The address, or None for an empty buffer."""
         return self._memory.data_ptr() + self._start if self._bytes else None
 
     def is_intact_around(self):
-        """Whether nothing was written before or behind the tensor."""
+        """Returns whether nothing was written before or after the tensor."""
         before = self._memory[: self._start]
         behind = self._memory[self._start + self._bytes :]
         return bool((before == _POISON).all()) and bool((behind == _POISON).all())
 
 
-# What a forward pass leaves for the backward pass, and its results by name.
+# The results of a forward pass by name, and its data for the backward pass.
 ForwardPass = namedtuple("ForwardPass", "results call inputs reserve_space sizes lengths")
 
 
 class Model:
-    """A model on one kind of device; its tensors must be there."""
+    """A model on one kind of device, where its tensors must be."""
 
     def __init__(self, library, description, device):
         self.library, self.description = library, description
@@ -288,7 +288,7 @@ class Model:
         )
 
     def close(self):
-        """Destroys the model, after all work queued on it."""
+        """Destroys the model after all its queued work."""
         if self._handle:
             self._synchronize()
             self.library._model_destroy(self._handle)
@@ -302,13 +302,14 @@ class Model:
 
     @property
     def is_lstm(self):
-        """Whether there is a cell state."""
+        """Whether the model has a cell state."""
         return self.description.rnn_mode == "lstm"
 
     def make_call(self, num_steps, batch_size, **options):
-        """A `Call`; options: time_major, is_training, dropout_call, lengths, keeps_reserve_space.
+        """Returns a `Call`.
 
-        `lengths` is a sequence of ints, or None. The Call keeps its array alive.
+        Options: time_major, is_training, dropout_call, lengths (ints or None), keeps_reserve_space.
+        The Call keeps the array of lengths alive.
         """
         lengths = options.get("lengths")
         array = None if lengths is None else (ctypes.c_int32 * len(lengths))(*lengths)
@@ -326,7 +327,7 @@ class Model:
         return call
 
     def prepare(self, call):
-        """Makes the plan; returns its `Sizes`."""
+        """Creates the plan; returns its `Sizes`."""
         sizes = Sizes()
         self.library.check(
             self.library._prepare(self._handle, ctypes.byref(call), ctypes.byref(sizes))
@@ -334,7 +335,7 @@ class Model:
         return sizes
 
     def output_shapes(self, call):
-        """Shapes of output, output_h and output_c (LSTM only) by name."""
+        """Returns the shapes of output, output_h and output_c (LSTM only) by name."""
         description = self.description
         directions = 2 if description.direction == "bidirectional" else 1
         cells, width = description.num_layers * directions, description.num_proj
@@ -392,9 +393,9 @@ class Model:
 
         Args:
           forward_pass: from `forward`.
-          backprops: gradients by output, under its name with _backprop.
+          backprops: a dict of output gradients; keys are output names with the suffix _backprop.
           keeps_reserve_space: whether another backward pass will follow.
-          reserve_space_bytes: what to say of the reserve space's size, if not the truth.
+          reserve_space_bytes: the size to pass for the reserve space; None for the real size.
 
         Returns:
           A dict: input_backprop, input_h_backprop, input_c_backprop (LSTM), params_backprop.

@@ -1,7 +1,7 @@
-"""The core, through its C API, against torch.nn in float64: results and all gradients.
+"""Results and all gradients of the core, through its C API, compared with torch.nn in float64.
 
-On a GPU (`make test-gpu`) this is the cuDNN plan, with `--core-device=cpu` the CPU plan. One case
-alone:
+On a GPU (`make test-gpu`) the core uses the cuDNN plan, with `--core-device=cpu` the CPU plan. To
+run one case:
 
     bash scripts/run_gpu_tests.sh -k <a part of its id>
 """
@@ -37,7 +37,7 @@ def test_training_and_inference(core, device, case):
 
 
 def test_table_has_every_combination():
-    """Of the columns that change what is computed; a table that shrank would pass everything."""
+    """The table has every combination of the columns that change the computation."""
     columns = {
         (case.rnn_mode, case.direction, case.num_layers, case.dtype, case.input_mode, case.lengths)
         for case in CASES
@@ -49,7 +49,7 @@ def test_table_has_every_combination():
 
 
 def test_the_comparison_would_notice(core, device):
-    """Swapped gates, a wrong direction and a wrong length must each fail it."""
+    """Swapped gates, a wrong direction and a wrong length must each fail the comparison."""
     case = Case("gru", "bidirectional", 2, "float", "linear_input", "mixed", True, 0, 17, 19, 3, 7)
     inputs, backprops, lengths = make_data(case)
     found = run_core(core, case, device, (inputs, backprops, lengths))
@@ -79,7 +79,7 @@ def test_params_are_as_many_as_the_layout_has(core, device, case):
 
 
 def torch_nn_module(case, params, device):
-    """All layers in one torch.nn module on the device, in the case's dtype."""
+    """Returns all layers in one torch.nn module on the device, in the case's dtype."""
     network = case.network
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(case.rnn_mode, torch.nn.RNN)
     options = {"bidirectional": network.directions == 2, "num_layers": case.num_layers}
@@ -94,7 +94,7 @@ def torch_nn_module(case, params, device):
 
 
 def torch_nn_step(case, inputs, backprops, device):
-    """Results and gradients of torch.nn in the case's dtype on the device."""
+    """Returns results and gradients of torch.nn in the case's dtype on the device."""
     inputs = {name: tensor.clone() for name, tensor in place(inputs, device).items()}
     module = torch_nn_module(case, inputs["params"], device)
     names = [name for name in inputs if name != "params"]
@@ -124,18 +124,18 @@ SAME_DTYPE_CASES = [
         for mode in ("lstm", "gru", "rnn_relu", "rnn_tanh")
         for dtype in ("half", "float")
     ]
-    # In double the oracle is no more accurate than what it would judge; PyTorch does not take
-    # cuDNN for bfloat16.
+    # In double, the oracle is no more accurate than the tested results. PyTorch does not use cuDNN
+    # for bfloat16.
     if case.dtype in ("half", "float")
 ]
 
 
 @pytest.mark.parametrize("case", SAME_DTYPE_CASES, ids=str)
 def test_no_less_accurate_than_torch_nn_on_the_same_device(core, device, case):
-    """In the same dtype, on a GPU on the same cuDNN, with TF32 off on both sides.
+    """The core and torch.nn run in the same dtype, on a GPU with the same cuDNN and without TF32.
 
-    Each result's error against the float64 oracle may be a little larger than torch.nn's, as two
-    algorithms may add in another order; a lower precision somewhere would be many times that.
+    Each result's error against the float64 oracle may slightly exceed torch.nn's, as the summation
+    order may differ; a lower precision anywhere would make it many times larger.
     """
     if device.type == "cpu" and case.dtype == "half":
         case = case._replace(dtype="float")  # PyTorch has no half on a CPU
@@ -147,7 +147,7 @@ def test_no_less_accurate_than_torch_nn_on_the_same_device(core, device, case):
     found = run_core(core, case, device, data)
     peer = torch_nn_step(case, inputs, backprops, device)
     assert sorted(peer) == sorted(found) == sorted(expected)
-    # What one rounding of the result costs: below it nothing can be told apart.
+    # One rounding of the result; smaller differences mean nothing.
     rounding = torch.finfo(DTYPES[case.dtype]).eps
     for name, tensor in expected.items():
         ours, theirs = (relative_error(part[name], tensor) for part in (found, peer))

@@ -1,4 +1,4 @@
-"""The benchmark's bar, bare cuDNN, computes what ours computes: else it would be no bar."""
+"""Bare cuDNN, the benchmark's baseline, computes the same as the core."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 @pytest.fixture
 def benchmark_modules(core, device, monkeypatch):
-    """configurations and cudnn_peer of benchmarks/gpu; on the stand-in where the core is."""
+    """Yields configurations and cudnn_peer of benchmarks/gpu, on the mock if the core uses it."""
     for folder in ("common", "gpu"):
         monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks", folder))
     if device.type == "cpu":
@@ -46,7 +46,7 @@ def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
         for algorithm, run in runs.items():
             run.run(2)
             tensors = fetch(run.tensors)
-            # Without gaps between its regions, the weight space is the parameter buffer.
+            # A weight space without gaps between its regions equals the parameter buffer.
             assert tensors["weights"].numel() == network.params_size()
             used = [name for name in names if rnn_mode == "lstm" or name != "cx"]
             inputs = {names[name]: tensors[name] for name in used}

@@ -1,4 +1,4 @@
-"""How the core behaves around its arithmetic: repeatability, algorithms, and what it refuses."""
+"""The core's calls: repeatability, changing shapes, algorithms, streams, and refused arguments."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ FORCED_ALGORITHMS = [name for name in ALGORITHMS if name != "auto"]
 
 
 def make_case(rnn_mode="lstm", dtype="float", lengths="full", **changes):
-    """A bidirectional model of two layers, unless `changes` says otherwise."""
+    """Returns a case of a bidirectional model with two layers, modified by `changes`."""
     case = Case(
         rnn_mode, "bidirectional", 2, dtype, "linear_input", lengths, True, 0, 64, 32, 9, 12
     )
@@ -40,7 +40,7 @@ def make_case(rnn_mode="lstm", dtype="float", lengths="full", **changes):
 
 
 def assert_same_bits(found, expected, context):
-    """Two dicts of tensors."""
+    """Asserts that two dicts of tensors have equal values."""
     assert sorted(found) == sorted(expected)
     for name, tensor in expected.items():
         assert bool((found[name] == tensor).all()), (name, context)
@@ -50,7 +50,7 @@ def assert_same_bits(found, expected, context):
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 def test_deterministic_results_repeat_bit_for_bit(core, device, rnn_mode, dtype, lengths):
-    """Within a model, in a new model, and with other work in between."""
+    """A new model repeats the results bit for bit, also after other work on the device."""
     case = make_case(rnn_mode, dtype, lengths, num_units=128, batch=33, steps=20)
     data = make_data(case)
     options = dict(dropout=0.25, seed=3, deterministic=True)
@@ -61,7 +61,7 @@ def test_deterministic_results_repeat_bit_for_bit(core, device, rnn_mode, dtype,
 
 
 def test_one_model_for_changing_shapes_and_lengths(core, device):
-    """Plans are made as calls need them, and none answers for another's shape."""
+    """One model creates plans on demand and never uses a plan of another shape."""
     small = make_case(lengths="zeros", batch=3, steps=5)
     cases = [
         small,
@@ -84,7 +84,7 @@ def test_one_model_for_changing_shapes_and_lengths(core, device):
 
 
 def test_many_lengths_for_one_shape(core, device):
-    """Thirty calls in turn, each with lengths of its own."""
+    """Thirty calls of one model, each with different lengths, give correct results."""
     case = make_case("gru", batch=5, steps=8)
     generator = torch.Generator().manual_seed(1)
     inputs = torch_oracle.random_inputs(case.network, 5, 8, torch.float32, 2)
@@ -162,7 +162,7 @@ def test_the_report_names_what_is_in_use(core):
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 @pytest.mark.parametrize("algorithm", FORCED_ALGORITHMS)
 def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
-    """Right numbers from the algorithm asked for, or a refusal that names it; standard works."""
+    """The requested algorithm gives correct results, or an error names it; standard must work."""
     for direction in ("unidirectional", "bidirectional"):
         for num_units in (64, 128):
             case = make_case(
@@ -183,7 +183,7 @@ def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
 
 @pytest.mark.cudnn_only
 def test_refused_algorithm_leaves_the_device_usable(core, device):
-    """Projection, double and zero lengths are what persistent kernels do not do."""
+    """After an error for projection, double or zero lengths, the device still works."""
     case = make_case(dtype="double", lengths="zeros", num_proj=16)
     for algorithm in FORCED_ALGORITHMS:
         try:
@@ -195,7 +195,7 @@ def test_refused_algorithm_leaves_the_device_usable(core, device):
 
 @pytest.mark.cudnn_only
 def test_automatic_choice_is_the_same_in_training_forward_and_backward(core, device):
-    """And deterministic models take the standard algorithm."""
+    """The automatic algorithm gives correct results; deterministic models use the standard one."""
     case = make_case(num_layers=1, direction="unidirectional", num_units=512, batch=1, steps=100)
     check_case(core, case, device)
     with Model(core, describe(case, deterministic=True), device) as model:
@@ -205,7 +205,7 @@ def test_automatic_choice_is_the_same_in_training_forward_and_backward(core, dev
 
 @pytest.mark.gpu_only
 def test_float_is_not_tf32_unless_allowed(core, device):
-    """TF32 rounds the factors to 11 bits: an error about a thousand times float's."""
+    """TF32 rounds the factors to 11 bits: an error about a thousand times that of float."""
     case = make_case(direction="unidirectional", num_units=512, input_size=512, batch=64)
     data = make_data(case)
     inputs = data[0]
@@ -218,7 +218,7 @@ def test_float_is_not_tf32_unless_allowed(core, device):
 
 @pytest.mark.gpu_only
 def test_other_streams(core, device):
-    """Work is queued on the stream of the call, behind what is there already."""
+    """Work is queued on the call's stream, after the work already queued there."""
     case = make_case("gru")
     inputs, backprops, _ = make_data(case)
     expected = torch_oracle.run(case.network, inputs, backprops)
@@ -238,7 +238,7 @@ def test_other_streams(core, device):
 
 @pytest.mark.gpu_only
 def test_out_of_memory_is_an_error_and_passes(core, device):
-    """With the GPU full, what the library itself must allocate (the dropout state) is refused."""
+    """If the GPU is full, allocating the dropout state is refused; later calls work."""
     case = make_case(num_units=256)
     data = make_data(case)
     torch.cuda.empty_cache()
@@ -284,7 +284,7 @@ with Model(library, Description("gru", 1, 64, 64), "cuda") as model:
 
 @pytest.mark.gpu_only
 def test_params_in_host_memory_are_refused():
-    """In a process of its own: an access that went wrong would end all use of the GPU."""
+    """Runs in its own process, because an invalid access would make the GPU unusable in it."""
     process = subprocess.run(
         [sys.executable, "-c", HOST_PARAMS_PROGRAM, os.path.dirname(os.path.abspath(__file__))],
         stdout=subprocess.PIPE,

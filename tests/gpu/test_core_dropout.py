@@ -1,9 +1,8 @@
-"""Dropout of the core, through its C API: what is dropped, when the pattern repeats, gradients.
+"""Dropout of the core, through its C API: dropped elements, repetition of patterns, gradients.
 
-A probe makes the pattern visible: a model whose parameters are chosen so that its output says of
-every element of the second layer's input whether it was kept. The pattern depends on the seeds and
-the call alone, so the same seeds with other parameters drop the same elements, and the oracle can
-be given the mask.
+A probe model makes the pattern visible: its parameters are such that its output shows which
+elements of the second layer's input were kept. The pattern depends only on the seeds and the call,
+so the same seeds drop the same elements with other parameters, and the oracle can use the mask.
 """
 
 import pytest
@@ -14,22 +13,22 @@ from core_harness import assert_close, describe, fetch, make_data, place, run_co
 from core_library import Model
 
 SEEDS = {"seed": 87654, "seed2": 4321}
-# One algorithm for the probe and for what is compared with the oracle.
+# The probe and the run that is compared with the oracle must use the same algorithm.
 OPTIONS = dict(SEEDS, deterministic=True)
 
 
 def make_case(rnn_mode, direction="unidirectional", dtype="float", lengths="full", **sizes):
-    """Two layers."""
+    """Returns a case with two layers."""
     values = dict({"num_units": 64, "input_size": 24, "batch": 6, "steps": 9}, **sizes)
     return Case(rnn_mode, direction, 2, dtype, "linear_input", lengths, True, 0, *values.values())
 
 
 def probe_inputs(case):
-    """Inputs with which |output| > 0.1 exactly where the second layer's input was kept.
+    """Returns inputs for which |output| > 0.1 exactly where the second layer's input was kept.
 
-    The first layer has no matrices, only biases that make its outputs constant and far from 0. The
-    second one has in each direction an identity on that direction's half of its input, as matrix of
-    the new value; its other gates are held open, its memory shut, by biases.
+    The first layer's matrices are 0; its biases make its outputs constant and far from 0. In each
+    direction of the second layer, the input matrix of the new value is the identity on that
+    direction's half of the input; biases hold the other gates open and the memory shut.
     """
     network, units = case.network, case.num_units
     dtype = DTYPES[case.dtype]
@@ -59,7 +58,7 @@ def probe_inputs(case):
 
 
 def find_kept(library, case, device, dropout, lengths=None, dropout_call=0, model=None):
-    """Which elements of the second layer's input [T, B, width] were kept, as bool on the host."""
+    """Returns which elements of the second layer's input were kept, [T, B, width] bool, on host."""
     inputs = place(probe_inputs(case), device)
 
     def run(model):
@@ -78,10 +77,10 @@ def test_share_of_what_is_dropped(core, device, rnn_mode, dropout):
     case = make_case(rnn_mode, num_units=128, batch=16, steps=20)
     kept = find_kept(core, case, device, dropout)
     share = 1.0 - float(kept.double().mean())
-    # 40960 elements: six standard deviations of a fair draw.
+    # 40960 elements: allow six standard deviations of a binomial draw.
     assert abs(share - dropout) <= 6 * (dropout * (1 - dropout) / kept.numel()) ** 0.5
     if 0.0 < dropout < 1.0:
-        # Not whole rows or columns, and not the same ones in each step.
+        # The mask drops neither whole rows or columns nor the same elements in each step.
         for dimension in range(3):
             means = kept.double().mean(dim=[d for d in range(3) if d != dimension])
             assert float(means.min()) > 0.0 and float(means.max()) < 1.0
@@ -89,7 +88,7 @@ def test_share_of_what_is_dropped(core, device, rnn_mode, dropout):
 
 
 def test_what_is_kept_is_scaled(core, device):
-    """relu, which lets the value through: 1 becomes 1 / (1 - dropout)."""
+    """relu passes the kept value through: 1 becomes 1 / (1 - dropout)."""
     case = make_case("rnn_relu")
     inputs = place(probe_inputs(case), device)
     for dropout in (0.2, 0.5, 0.75):
@@ -126,12 +125,12 @@ def test_when_the_pattern_repeats(core, device, rnn_mode):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_gradients_see_the_mask_of_the_forward_pass(core, device, rnn_mode, direction, lengths):
-    """Training with dropout against the oracle with the probed mask: results and all gradients."""
-    # In double with a scale that float holds too: the share to drop is a float.
+    """Results and all gradients of dropout training equal the oracle's with the probed mask."""
+    # In double, the dropout rate must be exact in float, the type of the core's rate.
     for dtype, dropout in (("float", 0.3), ("double", 0.75)):
         case = make_case(rnn_mode, direction, dtype, lengths, num_units=17)
         data = make_data(case)
-        # Elements beyond the lengths are not there to be seen, and count for nothing.
+        # Elements beyond the lengths are invisible to the probe and have no effect.
         kept = find_kept(core, case, device, dropout, lengths=data[2])
         assert 0 < int(kept.sum()) < kept.numel()
         masks = {1: kept.double() / (1 - dropout)}
@@ -150,12 +149,12 @@ def test_two_backward_passes_on_one_forward_pass(core, device, rnn_mode):
     with Model(core, description, device) as model:
         done = model.forward(place(inputs, device), dropout_call=5)
         first = model.backward(done, backprops, keeps_reserve_space=True)
-        # Another training call in between must not change the pattern of this one.
+        # Another training call in between must not change this call's pattern.
         model.forward(place(inputs, device), dropout_call=6)
         second = model.backward(done, other, keeps_reserve_space=True)
         third = model.backward(done, backprops, keeps_reserve_space=False)
     for name, gradient in first.items():
         assert float(gradient.abs().max()) > 0.0
-        # A power of two changes no rounding.
+        # Multiplying by a power of two changes no rounding.
         assert bool((second[name] == -2.0 * gradient).all()), name
         assert bool((third[name] == gradient).all()), name

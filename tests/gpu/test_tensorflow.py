@@ -1,7 +1,7 @@
-"""The ops in TensorFlow 2 on a GPU: against the NumPy reference, the CPU, and TensorFlow's kernels.
+"""The ops in TensorFlow 2 on a GPU, compared with the reference, the CPU and TensorFlow's kernels.
 
-Nothing but the RNN ops is placed on the GPU: TensorFlow's own matrix products may lack their
-library there. Nodes are placed by hand, without soft placement.
+Only the RNN ops are placed on the GPU: TensorFlow's own matrix products may lack their library
+there. Nodes are placed explicitly, without soft placement.
 """
 
 import os
@@ -41,7 +41,7 @@ LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "flo
 
 
 def growing_config():
-    """Takes the GPU's memory as it is needed: other processes have the same GPU."""
+    """Allocates GPU memory on demand, as other processes use the same GPU."""
     config = tf.ConfigProto()
     config.gpu_options.allow_growth = True
     return config
@@ -60,7 +60,7 @@ def test_our_kernels_are_in_charge(op_device):
 
 @pytest.mark.parametrize("case", CASES + (LARGE,), ids=str)
 def test_first_version_of_the_op(op_device, case):
-    """Training with all gradients, and inference, against the reference."""
+    """Training with all gradients, and inference, equal the reference."""
     arrays = make_arrays(case)
     expected = run_reference(case.configuration, arrays)
     with make_network(case.configuration, case.dtype, op_device) as network:
@@ -78,7 +78,7 @@ def test_first_version_of_the_op(op_device, case):
 @pytest.mark.parametrize("lengths", ["full", "mixed", "with zeros", "none full", "all zero"])
 @pytest.mark.parametrize("configuration", configurations(), ids=str)
 def test_third_version_of_the_op(op_device, configuration, lengths, time_major):
-    """Lengths, projection and batch-major, in float: padding is NaN."""
+    """Lengths, projection and batch-major, in float; the padding is NaN."""
     arrays = arrays_for(configuration, LENGTHS[lengths], "float32")
     given = arrays if time_major else swap_major(arrays)
     with make_network(
@@ -143,7 +143,7 @@ def test_cpu_and_gpu_agree(op_device, case):
 
 
 def build_model(device):
-    """A bidirectional GRU on the device, its variable on the CPU, and what saves it."""
+    """Builds a bidirectional GRU on the device, with its variable and Saver on the CPU."""
     model = cudnn_rnn.CudnnGRU(2, 8, 5, direction="bidirectional")
     with tf.device("/cpu:0"):
         values = tf.random_uniform([model.params_size()], -0.5, 0.5)
@@ -200,7 +200,7 @@ def test_training_lowers_the_loss(op_device):
 
 
 def test_dropout(op_device, fixed_dropout_pattern, monkeypatch):
-    """The pattern follows from the seeds; without the switch it changes from call to call."""
+    """The seeds determine the pattern; without the environment variable it changes per call."""
     case = Case("rnn_tanh", "linear_input", "unidirectional", 2, 33, 19, 7, 5, "float32")
     arrays = make_arrays(case)
 
@@ -220,7 +220,7 @@ def test_dropout(op_device, fixed_dropout_pattern, monkeypatch):
 
 
 def test_two_sessions_at_once(op_device):
-    """Two models in two threads, many calls each: every result is right."""
+    """Two models in two threads give correct results in many calls."""
     cases = [
         Case("lstm", "linear_input", "bidirectional", 2, 33, 19, 7, 13, "float32"),
         Case("gru", "linear_input", "unidirectional", 1, 65, 4, 9, 5, "float32"),
@@ -246,7 +246,7 @@ def test_two_sessions_at_once(op_device):
 
 
 def test_deterministic_ops_repeat_bit_for_bit(op_device):
-    """In a process of its own, as the switch holds for all of it."""
+    """Runs in its own processes, because the switch applies to a whole process."""
     first, second = (run_program(DETERMINISM_PROGRAM, op_device) for _ in range(2))
     assert "HASH" in first and first == second
 
@@ -341,12 +341,12 @@ OTHER_KERNELS_CASES = [
 
 
 def other_kernels_arrays():
-    """Padding that holds numbers: other kernels may read it."""
+    """Returns arrays whose padding is finite, as other kernels may read it."""
     return random_arrays(LSTM, BATCH, STEPS, np.float32, np.random.RandomState(4))
 
 
 def run_program(program, *arguments, **environment):
-    """The lines of RESULT that the program prints; it finds this folder's modules."""
+    """Runs the program with this folder's modules; returns its lines that start with RESULT."""
     folders = os.pathsep.join([FOLDER, os.path.dirname(FOLDER)])
     process = subprocess.run(
         [sys.executable, "-c", program, folders] + [str(argument) for argument in arguments],

@@ -1,9 +1,9 @@
-"""What a model computes, by `torch.nn` layer by layer in float64 on the host, and data for it.
+"""Computes a model with `torch.nn`, layer by layer in float64 on the host, and makes data for it.
 
-The parameter buffer is that of cudnn_rnn/cc/core/param_layout.h. PyTorch keeps the gates of a
-matrix below one another in the same order, so the buffer is PyTorch's tensors one after the other:
-for each layer and direction weight_ih, weight_hh and with a projection weight_hr, then for each
-layer and direction bias_ih, bias_hh.
+The parameter buffer is that of cudnn_rnn/cc/core/param_layout.h. PyTorch stacks the gates of a
+matrix in the same order, so the buffer is the concatenation of PyTorch's tensors: weight_ih,
+weight_hh and (with a projection) weight_hr for each layer and direction, then bias_ih and bias_hh
+for each layer and direction.
 """
 
 from collections import namedtuple
@@ -22,12 +22,12 @@ class Network(
 
     @property
     def directions(self):
-        """1 or 2."""
+        """The number of directions, 1 or 2."""
         return 2 if self.direction == "bidirectional" else 1
 
     @property
     def output_size(self):
-        """Width of h and of one direction's output."""
+        """The width of h and of one direction's output."""
         return self.num_proj or self.num_units
 
     @property
@@ -38,11 +38,11 @@ class Network(
         return self.input_mode == "skip_input"
 
     def layer_input_size(self, layer):
-        """Width of what a layer reads."""
+        """Returns the width of a layer's input."""
         return self.input_size if layer == 0 else self.directions * self.output_size
 
     def tensors(self):
-        """(layer, direction, name, shape) of every tensor, in the buffer's order."""
+        """Returns (layer, direction, name, shape) of every tensor, in the buffer's order."""
         rows = GATES[self.rnn_mode] * self.num_units
         cells = [(layer, d) for layer in range(self.num_layers) for d in range(self.directions)]
         found = []
@@ -60,11 +60,11 @@ class Network(
         return found
 
     def params_size(self):
-        """Elements of the buffer."""
+        """Returns the number of elements of the buffer."""
         return sum(torch.Size(shape).numel() for _, _, _, shape in self.tensors())
 
     def split(self, params):
-        """Views into the buffer by (layer, direction, name)."""
+        """Returns views into the buffer by (layer, direction, name)."""
         views, offset = {}, 0
         for layer, direction, name, shape in self.tensors():
             count = torch.Size(shape).numel()
@@ -74,7 +74,7 @@ class Network(
 
 
 def state_shapes(network, batch):
-    """Shapes of input_h and input_c (LSTM only), time-major."""
+    """Returns the shapes of input_h and input_c (LSTM only), time-major."""
     cells = network.num_layers * network.directions
     shapes = {"input_h": (cells, batch, network.output_size)}
     if network.rnn_mode == "lstm":
@@ -83,9 +83,9 @@ def state_shapes(network, batch):
 
 
 def random_inputs(network, batch, steps, dtype, seed):
-    """input, input_h, input_c (LSTM) and params by name: time-major, on the host, of `dtype`.
+    """Returns input, input_h, input_c (LSTM) and params of `dtype` by name, time-major on the host.
 
-    Matrices are uniform within 1 / sqrt(num_units), biases within 1/2, all else is normal.
+    Matrices are uniform within 1 / sqrt(num_units), biases within 1/2; everything else is normal.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -105,10 +105,10 @@ def random_inputs(network, batch, steps, dtype, seed):
 
 
 def _keep_away_from_the_kink(network, inputs):
-    """Makes every relu's argument at least 0.3 away from 0.
+    """Keeps every relu's argument at least 0.3 away from 0, by large biases of either sign.
 
-    An argument near 0 comes out on the other side in a correct implementation too, with another
-    gradient; in double the chance is small enough. So each unit has a large bias of either sign.
+    Rounding can move an argument near 0 to the other side, with another gradient, in a correct
+    implementation too. In double this is unlikely enough.
     """
     for name in ("input", "input_h"):
         inputs[name].clamp_(-1.0, 1.0)
@@ -116,17 +116,17 @@ def _keep_away_from_the_kink(network, inputs):
         inputs["input"] *= 0.2
     for (layer, direction, name), view in network.split(inputs["params"]).items():
         if name.startswith("weight"):
-            # With |h| below 2 the products stay below 0.2 + 0.2.
+            # If |h| is below 2, the products stay below 0.2 + 0.2.
             view *= 0.1 * network.num_units**0.5 / view.shape[1]
         else:
-            view.abs_().mul_(0.2).add_(0.4)  # two of them: 0.8 to 1.0
+            view.abs_().mul_(0.2).add_(0.4)  # the sum of two biases: 0.8 to 1.0
             view[(1 + layer + direction) % 2 :: 2] *= -1.0
             if network.num_units == 1:
-                view.abs_()  # a unit that is off would hide all that is below it
+                view.abs_()  # a unit that is off would hide all layers below it
 
 
 def random_backprops(network, results, seed):
-    """Gradients at the results by name, like them."""
+    """Returns gradients shaped like the results, by name."""
     generator = torch.Generator().manual_seed(seed + 1)
     return {
         name + "_backprop": torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(
@@ -148,17 +148,17 @@ def _layer_module(network, views, layer):
     for name, parameter in module.named_parameters():
         direction = int(name.endswith("_reverse"))
         view = views.get((layer, direction, name.split("_l0")[0]))
-        # A skipped input counts as the identity in every gate.
+        # A skipped input is the identity in every gate.
         parameter.data = identity.repeat(GATES[network.rnn_mode], 1) if view is None else view
     return module
 
 
 def _run_layer(module, x, states, lengths):
-    """x [T, B, width], states each [D, B, *], lengths None or of B ints: output, last states."""
+    """Returns output and last states for x [T, B, width], states [D, B, *], B lengths or None."""
     if lengths is None:
         output, last = module(x, states if len(states) > 1 else states[0])
         return output, list(last) if len(states) > 1 else [last]
-    # A packed sequence has no empty member: those without steps keep their states, output 0.
+    # A packed sequence cannot have length 0; sequences of length 0 keep their states and output 0.
     lengths = torch.as_tensor(lengths)
     some = lengths.nonzero()[:, 0]
     output = x.new_zeros(x.shape[0], x.shape[1], states[0].shape[0] * states[0].shape[2])
@@ -176,14 +176,14 @@ def _run_layer(module, x, states, lengths):
 
 
 def run(network, inputs, backprops=None, lengths=None, masks=None):
-    """Results and, with `backprops`, gradients; all time-major, in float64 on the host.
+    """Returns results and, with `backprops`, gradients; all time-major, in float64 on the host.
 
     Args:
       network: Network.
       inputs: as from `random_inputs`, of any dtype; steps beyond a length may hold anything.
       backprops: None, or as from `random_backprops`.
       lengths: None, or a list of ints.
-      masks: None, or what each layer's input is multiplied with, by layer.
+      masks: None, or a dict from layers to the factors of their inputs.
 
     Returns:
       A dict: output, output_h, output_c (LSTM), and with `backprops` input_backprop,
@@ -217,7 +217,7 @@ def run(network, inputs, backprops=None, lengths=None, masks=None):
             loss = loss + (tensor * gradient).sum()
         loss.backward()
         for name in ["input"] + state_names:
-            gradient = leaves[name].grad  # None: no sequence had a step
+            gradient = leaves[name].grad  # None if all lengths are 0
             found[name + "_backprop"] = (
                 torch.zeros_like(leaves[name]) if gradient is None else gradient
             )
@@ -226,7 +226,7 @@ def run(network, inputs, backprops=None, lengths=None, masks=None):
 
 
 def _counting_steps(x, lengths):
-    """[T, B, 1] bool: whether a step is within its sequence."""
+    """Returns a [T, B, 1] bool tensor: whether a step is within its sequence."""
     if lengths is None:
         return torch.ones(x.shape[0], x.shape[1], 1, dtype=torch.bool)
     steps = torch.arange(x.shape[0])[:, None, None]
