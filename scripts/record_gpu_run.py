@@ -3,7 +3,7 @@
     python scripts/record_gpu_run.py .gpu/results [docs/gpu]
 
 The first argument is the folder that contains stage_1_core, stage_2_tensorflow and
-stage_3_benchmarks. A missing stage is recorded as not run.
+stage_3_benchmarks. The page states only what is in there; it records a missing stage as not run.
 """
 
 import glob
