@@ -1,7 +1,7 @@
 #!/bin/bash
-# Compiles the core with both plans, CPU and cuDNN, and its C API (cudnn_rnn/cc/cudnn/c_api.h) into
-# one shared library without TensorFlow, and prints its path. Needs no CUDA toolkit; compiles again
-# only what changed.
+# Builds a shared library without TensorFlow from the core, the CPU and cuDNN plans and the C API
+# (cudnn_rnn/cc/cudnn/c_api.h), and prints its path. Needs no CUDA toolkit; recompiles only what
+# changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh

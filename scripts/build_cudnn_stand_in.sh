@@ -1,9 +1,11 @@
 #!/bin/bash
-# The stand-in for CUDA's driver and cuDNN (tests/cudnn/stand_in/stand_in.h) as shared libraries:
-#   libcudnn_stand_in.so          what tests/cudnn and the Python tests open
-#   libcudnn_stand_in_old.so      says that it is cuDNN 7.6.5
+# Builds the mock of the CUDA driver and cuDNN (tests/cudnn/stand_in/stand_in.h) as shared
+# libraries:
+#   libcudnn_stand_in.so          opened by tests/cudnn and the Python tests
+#   libcudnn_stand_in_old.so      reports version 7.6.5
 #   libcudnn_stand_in_missing.so  lacks cudnnRNNBackwardWeights_v8
-# Prints the folder they are in. --sanitize: with the address and undefined behaviour sanitizers.
+# Prints the folder of the libraries. --sanitize: with the address and undefined behaviour
+# sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
-# On a GPU machine, third: the benchmark; with the peers in TensorFlow if stage 2 unpacked it. Ends
-# within 9 minutes; what there is no time for is named in the results.
+# Stage 3 on a GPU machine: the benchmark, with the peers in TensorFlow if stage 2 unpacked it. Ends
+# within 9 minutes; the results list what it had no time for.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stage=stage_3_benchmarks

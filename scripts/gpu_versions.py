@@ -1,6 +1,6 @@
-"""Writes what the results of a GPU run depend on to a JSON file, and prints it.
+"""Writes the versions that the results of a GPU run depend on to a JSON file, and prints them.
 
-python gpu_versions.py FILE; what is not installed is left out.
+python gpu_versions.py FILE
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 
 
 def find_versions():
-    """A dict of texts by name."""
+    """Returns a dict of texts by name; `<name>_missing` says why a version was not found."""
     found = {
         "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make lint: ruff and clang-format, of fixed versions so that every machine agrees.
-# --fix (make format): changes the files instead of complaining.
+# make lint: runs ruff and clang-format, in pinned versions so that all machines agree.
+# --fix (make format): corrects the files instead of reporting.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/environments.sh

@@ -1,10 +1,9 @@
-"""Makes docs/gpu/<date>-<gpu>.md, and the picture beside it, from the results of a run on a GPU.
+"""Creates docs/gpu/<date>-<gpu>.md and its picture from the results of a run on a GPU.
 
     python scripts/record_gpu_run.py .gpu/results [docs/gpu]
 
-The argument is the folder with stage_1_core, stage_2_tensorflow and stage_3_benchmarks, those of
-them that were run. Nothing is written that is not in there: a stage that is missing is recorded as
-not run.
+The first argument is the folder that contains stage_1_core, stage_2_tensorflow and
+stage_3_benchmarks. The page states only what is in there; it records a missing stage as not run.
 """
 
 import glob
@@ -23,7 +22,7 @@ STAGES = [
 
 
 def read(path):
-    """A file's text, or None."""
+    """Returns a file's text, or None if there is no such file."""
     if not os.path.exists(path):
         return None
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -31,7 +30,7 @@ def read(path):
 
 
 def count_tests(path):
-    """A line such as "9 tests: 8 passed, 1 failed, 0 errors, 0 skipped" from a JUnit file."""
+    """Returns "9 tests: 8 passed, 1 failed, 0 errors, 0 skipped" or the like from a JUnit file."""
     totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         for name in totals:
@@ -47,7 +46,7 @@ def count_tests(path):
 
 
 def failed_tests(path):
-    """Names of the tests that failed."""
+    """Returns the names of the failed tests in a JUnit file."""
     return [
         "%s.%s" % (case.get("classname"), case.get("name"))
         for case in ElementTree.parse(path).getroot().iter("testcase")
@@ -56,7 +55,7 @@ def failed_tests(path):
 
 
 def describe_stage(folder, title):
-    """The Markdown section of a stage."""
+    """Returns the Markdown section of a stage."""
     parts = ["## " + title]
     status = read(os.path.join(folder, "status.txt"))
     if status is None:
@@ -86,7 +85,7 @@ def describe_stage(folder, title):
 
 
 def record(results, target):
-    """Writes the page; returns its path."""
+    """Writes the page and returns its path."""
     versions = {}
     for stage, _ in STAGES:
         text = read(os.path.join(results, stage, "versions.json"))

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make bench-core: builds and runs the benchmark of the CPU plan without TensorFlow; --help says more.
-# --build: only builds, and prints the path of the program.
+# make bench-core: builds and runs the benchmark of the CPU plan without TensorFlow. See --help.
+# --build: only builds the program and prints its path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make core-test: the C++ tests of the core and the CPU plan, without TensorFlow, and whether their
-# benchmark runs.
+# make core-test: runs the C++ tests of the core and the CPU plan, without TensorFlow, and checks
+# that their benchmark runs.
 # --sanitize: with the address and undefined behaviour sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make demo: trains, saves and restores a character language model, in an environment of its own.
-# The arguments go to examples/character_language_model.py.
+# make demo: trains, saves and restores a character language model in its own environment. Passes
+# its arguments to examples/character_language_model.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH

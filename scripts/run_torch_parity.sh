@@ -1,5 +1,5 @@
 #!/bin/bash
-# make torch-parity: the NumPy reference of the tests against PyTorch, in an environment of its own.
+# make torch-parity: compares the tests' NumPy reference with PyTorch, in its own environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH

@@ -1,4 +1,4 @@
-// Which of cuDNN's algorithms runs a model, and how exact and repeatable it must be.
+// Choice of cuDNN's RNN algorithm, and the options for determinism and TF32.
 #ifndef CUDNN_RNN_CC_CUDNN_ALGORITHM_H_
 #define CUDNN_RNN_CC_CUDNN_ALGORITHM_H_
 
@@ -18,17 +18,18 @@ enum class Algorithm {
 
 constexpr char kAlgorithmVariable[] = "CUDNN_RNN_ALGO";
 
-// auto, standard, persist_static, persist_static_small_h or persist_dynamic; empty is auto.
+// Parses "auto", "standard", "persist_static", "persist_static_small_h" or "persist_dynamic"; empty
+// text means kAuto.
 Status ParseAlgorithm(const std::string& text, Algorithm* algorithm);
 const char* Name(Algorithm algorithm);
-// cuDNN's number of it; not of kAuto.
+// Returns cuDNN's number of the algorithm, which must not be kAuto.
 int CudnnNumber(Algorithm algorithm);
 
 struct CudnnOptions {
   Algorithm algorithm = Algorithm::kAuto;
-  // Repeats results bit for bit: kAuto is then kStandard, and nothing is chosen by time.
+  // Makes results repeatable bit for bit: kAuto then means kStandard, and no algorithm is timed.
   bool deterministic = false;
-  // Lets float be computed with TF32's 10-bit mantissa.
+  // Allows TF32, with its 10-bit mantissa, in float computations.
   bool allow_tf32 = false;
 };
 

@@ -27,7 +27,7 @@ class Event {
   void* event_ = nullptr;
 };
 
-// A plan and all buffers of a call, full of zeros.
+// A plan and zero-filled buffers for one call.
 class TrialRun {
  public:
   explicit TrialRun(const Trial& trial) : trial_(trial) {
@@ -61,10 +61,10 @@ class TrialRun {
     return plan_->Backward(backward_, options_, execution_);
   }
 
-  // The shortest of some rounds of some calls each.
+  // Measures kRounds rounds of kCalls calls each; returns the time per call in the fastest round.
   Status Time(float* milliseconds) const {
     constexpr int kRounds = 3, kCalls = 3;
-    CUDNN_RNN_RETURN_IF_ERROR(Run());  // loads and compiles kernels
+    CUDNN_RNN_RETURN_IF_ERROR(Run());  // warm-up: loads and compiles kernels
     *milliseconds = std::numeric_limits<float>::max();
     for (int round = 0; round < kRounds; ++round) {
       GpuQueue queue(trial_.runtime, trial_.stream, "timing " + Describe(trial_.config));
@@ -130,7 +130,7 @@ class TrialRun {
     return Allocate(queue, plan_->BackwardWorkspaceBytes(options_), &b.workspace);
   }
 
-  // In bytes; the plan was made, so they can be counted.
+  // Buffer sizes in bytes. They do not overflow: creating the plan has checked them.
   struct Sizes {
     explicit Sizes(const Trial& trial) {
       const RnnConfig& config = trial.config;
@@ -174,14 +174,15 @@ Status ChooseAlgorithm(const Trial& trial, Algorithm* algorithm) {
   float best = std::numeric_limits<float>::max(), milliseconds;
   const Status standard = TimeAlgorithm(trial, Algorithm::kStandard, &best);
   if (!standard.ok()) {
-    // Too little memory to try: the call itself needs less. Anything else the call would meet too.
+    // Out of memory is no failure here: the call itself needs less. Any other error would fail the
+    // call, too.
     return standard.code() == StatusCode::kResourceExhausted ? Status() : standard;
   }
   bool has_persistent = false;
   for (const Algorithm other :
        {Algorithm::kPersistStatic, Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
-    // The dynamic one is compiled for each model, which takes seconds: only where no other
-    // persistent algorithm runs.
+    // cuDNN compiles kPersistDynamic for each model, which takes seconds. Try it only if no other
+    // persistent algorithm runs the model.
     if (other == Algorithm::kPersistDynamic && has_persistent) continue;
     if (!TimeAlgorithm(trial, other, &milliseconds).ok()) continue;
     has_persistent = true;

@@ -1,7 +1,7 @@
-// Finds out by trying: how fast an algorithm runs a model, and whether it runs it at all.
+// Trial runs that show whether an algorithm supports a model, and how fast it is.
 //
-// Unlike everything else here, a trial waits for the device and takes scratch memory of the size of
-// a whole training step.
+// Unlike an ordinary call, a trial waits for the device. It also allocates all buffers of a call:
+// in training, those of a forward and a backward pass.
 #ifndef CUDNN_RNN_CC_CUDNN_ALGORITHM_TRIAL_H_
 #define CUDNN_RNN_CC_CUDNN_ALGORITHM_TRIAL_H_
 
@@ -10,21 +10,21 @@
 
 namespace cudnn_rnn {
 
-// What to try, and where.
+// The model to try, and the stream and allocator to try it with.
 struct Trial {
   GpuRuntime* runtime;
   void* stream;
   DeviceAllocator* allocator;
   RnnConfig config;
   SequenceShape shape;
-  CudnnPlan::Choices choices;  // its algorithm is the trial's to choose
+  CudnnPlan::Choices choices;  // the trial sets `algorithm`
 };
 
-// Milliseconds of one call, forward and, in training, backward. Fails where the algorithm cannot
-// run the model, or where there is not enough memory to try.
+// Measures the milliseconds of one call: forward and, in training, backward. Fails if the algorithm
+// does not support the model or if there is too little memory for a trial.
 Status TimeAlgorithm(const Trial& trial, Algorithm algorithm, float* milliseconds);
 
-// The fastest; kStandard where no other can be tried.
+// Chooses the fastest algorithm, or kStandard if no other can be tried.
 Status ChooseAlgorithm(const Trial& trial, Algorithm* algorithm);
 
 }  // namespace cudnn_rnn

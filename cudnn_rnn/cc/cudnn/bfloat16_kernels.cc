@@ -4,7 +4,7 @@
 
 namespace cudnn_rnn {
 
-// One thread an element. A bfloat16 is the upper half of a float.
+// Each thread converts one element. A bfloat16 is the upper half of a float.
 const char kBfloat16Ptx[] = R"(
 .version 6.0
 .target sm_50
@@ -113,7 +113,7 @@ Bfloat16Kernels::~Bfloat16Kernels() {
 
 Status Bfloat16Kernels::Load(const GpuQueue& queue, Loaded* loaded) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // First, as this alone may throw; an entry without a module is not loaded yet.
+  // Insert first: only the insertion may throw. An entry without a module is not loaded yet.
   Loaded& known = loaded_[queue.context()];
   if (known.module != nullptr) {
     *loaded = known;

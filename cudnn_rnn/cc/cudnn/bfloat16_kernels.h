@@ -1,6 +1,6 @@
-// Conversion between bfloat16 and float on a GPU, for a cuDNN whose RNNs take no bfloat16.
+// Conversion between bfloat16 and float on a GPU, for a cuDNN whose RNNs do not support bfloat16.
 //
-// The two kernels are PTX, which the driver compiles for whatever GPU there is.
+// The two kernels are PTX, which the driver compiles for the GPU in use.
 #ifndef CUDNN_RNN_CC_CUDNN_BFLOAT16_KERNELS_H_
 #define CUDNN_RNN_CC_CUDNN_BFLOAT16_KERNELS_H_
 
@@ -16,15 +16,15 @@ class GpuQueue;
 
 extern const char kBfloat16Ptx[];
 
-// The kernels of each CUDA context, loaded at their first use.
+// Loads the kernels into each CUDA context on first use.
 class Bfloat16Kernels {
  public:
   explicit Bfloat16Kernels(const GpuLibraries* libraries) : libraries_(libraries) {}
   ~Bfloat16Kernels();
 
-  // `count` elements; source and target do not overlap.
+  // Converts `count` elements. `source` and `target` must not overlap.
   Status ToFloat(const GpuQueue& queue, const void* source, int64_t count, void* target);
-  // To the nearest, ties to even; NaN stays NaN.
+  // The same in the other direction; rounds to nearest, ties to even. NaN stays NaN.
   Status FromFloat(const GpuQueue& queue, const void* source, int64_t count, void* target);
 
  private:
@@ -37,7 +37,7 @@ class Bfloat16Kernels {
 
   const GpuLibraries* const libraries_;
   std::mutex mutex_;
-  std::map<void*, Loaded> loaded_;  // by context
+  std::map<void*, Loaded> loaded_;  // by CUDA context
 };
 
 }  // namespace cudnn_rnn

@@ -10,15 +10,15 @@ Status Bfloat16Plan::Create(GpuRuntime* runtime, const RnnConfig& config,
                             std::shared_ptr<const RnnPlan>* plan) {
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
-  // The float plan has checked that its bytes can be counted.
+  // These products do not overflow: the float plan has checked its sizes in bytes.
   const int64_t rows = shape.num_steps * shape.batch_size;
   const int64_t states = config.num_layers * config.num_directions() * shape.batch_size;
   const Sizes sizes = {rows * config.input_size,
                        rows * config.num_directions() * config.output_size(),
                        states * config.output_size(),
                        config.has_cell_state() ? states * config.num_units : 0, layout.size()};
-  // No workspace holds more than five copies of a buffer, and the float plan leaves half of what 64
-  // bits can count.
+  // A workspace holds at most five copies of each kind of buffer, and the float plan uses at most
+  // half of the 64-bit range.
   const CheckedSize copies =
       (CheckedSize(sizes.input) + sizes.output + sizes.h + sizes.c + sizes.params) *
       (5 * static_cast<int64_t>(sizeof(float)));

@@ -1,6 +1,6 @@
-// A plan in bfloat16 by way of one in float: what it is given is converted in the workspace. For a
-// cuDNN whose RNNs take no bfloat16. In training the reserve space also holds the output in float,
-// so that the gradient is that of what was computed and not of its rounding.
+// Plan for bfloat16 if cuDNN's RNNs do not support it: converts the buffers in the workspace and
+// runs a float plan. In training, the reserve space also holds the float output, so that the
+// gradient is that of the computed output, not of the rounded one.
 #ifndef CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_
 #define CUDNN_RNN_CC_CUDNN_BFLOAT16_PLAN_H_
 
@@ -16,7 +16,7 @@ namespace cudnn_rnn {
 
 class Bfloat16Plan : public RnnPlan {
  public:
-  // `config` and `shape` are those of `float_plan`, but for the data type.
+  // `config` and `shape` must equal those of `float_plan`, except for the data type.
   static Status Create(GpuRuntime* runtime, const RnnConfig& config, const SequenceShape& shape,
                        std::shared_ptr<const RnnPlan> float_plan,
                        std::shared_ptr<const RnnPlan>* plan);
@@ -30,7 +30,7 @@ class Bfloat16Plan : public RnnPlan {
                   const Execution& execution) const override;
 
  private:
-  // Elements of each kind of buffer.
+  // Number of elements in each kind of buffer.
   struct Sizes {
     int64_t input;
     int64_t output;
@@ -38,7 +38,7 @@ class Bfloat16Plan : public RnnPlan {
     int64_t c;
     int64_t params;
   };
-  // A buffer of the caller, its place in the float plan's buffers, and its elements.
+  // The caller's buffer, the float plan's pointer to its float copy, and its number of elements.
   template <typename Pointer>
   struct Conversion {
     Pointer buffer;

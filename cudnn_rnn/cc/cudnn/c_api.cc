@@ -19,7 +19,7 @@ struct cudnn_rnn_model {
 namespace cudnn_rnn {
 namespace {
 
-// The text of this thread's last call.
+// The message of this thread's last call.
 struct LastError {
   std::string memory;
   const char* text = "";
@@ -30,7 +30,7 @@ LastError& TheLastError() {
   return last_error;
 }
 
-// The enumerator counted by `number`, which must be below `count`.
+// Converts `number` to an enumerator; fails unless 0 <= number < count.
 template <typename Enumeration>
 Status ReadEnumeration(const char* name, int32_t number, int32_t count, Enumeration* value) {
   if (number < 0 || number >= count) {
@@ -61,7 +61,7 @@ Status ReadModel(const cudnn_rnn_model_config& source, cudnn_rnn_model* model) {
   return Validate(config);
 }
 
-// A call, its plan, and where it runs.
+// A call's arguments, its plan and its execution context.
 struct Call {
   SequenceShape shape;
   CallOptions options;
@@ -94,8 +94,8 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
   return Status();
 }
 
-// On a GPU all buffers must be on the stream's device: work on another's memory ends the process's
-// use of the GPU.
+// Checks that buffers are on the GPU of the stream. Work on any other memory would end the
+// process's use of the GPU.
 class DeviceCheck {
  public:
   Status Begin(const cudnn_rnn_model& model, void* stream) {
@@ -136,7 +136,7 @@ Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_s
   return Status();
 }
 
-// Sizes depend on the lengths, which may have changed since the caller asked for the sizes.
+// The needed sizes depend on the lengths, which may have changed since cudnn_rnn_prepare.
 Status CheckBytes(const char* name, int64_t given, int64_t needed) {
   if (given >= needed) return Status();
   return InvalidArgument(name, " must have at least ", needed, " bytes for this call, but has ",

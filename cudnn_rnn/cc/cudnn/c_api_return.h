@@ -1,4 +1,4 @@
-// How every function of the C API ends.
+// Conversion of a Status to the return value of a C API function.
 #ifndef CUDNN_RNN_CC_CUDNN_C_API_RETURN_H_
 #define CUDNN_RNN_CC_CUDNN_C_API_RETURN_H_
 
@@ -7,10 +7,10 @@
 
 namespace cudnn_rnn {
 
-// Keeps the text for cudnn_rnn_last_error and returns the code.
+// Stores the message for cudnn_rnn_last_error and returns the code.
 int KeepLastError(const Status& status) noexcept;
 
-// Calls `function`, which returns a Status; an exception becomes an error.
+// Calls `function`, which returns a Status, and returns the code. An exception becomes an error.
 template <typename Function>
 int ReturnFromC(const Function& function) noexcept {
   return KeepLastError(CatchExceptions(function));

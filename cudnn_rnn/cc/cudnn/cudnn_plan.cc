@@ -41,7 +41,7 @@ int MathType(DataType data_type, bool allow_tf32) {
     case DataType::kHalf:
     case DataType::kBfloat16:
       return kCudnnTensorOpMath;
-    case DataType::kFloat:  // The default would let cuDNN use TF32.
+    case DataType::kFloat:  // kCudnnDefaultMath would let cuDNN use TF32.
       return allow_tf32 ? kCudnnDefaultMath : kCudnnFmaMath;
     case DataType::kDouble:
       break;
@@ -86,7 +86,7 @@ Status CudnnPlan::Create(const GpuQueue& queue, const RnnConfig& config, const S
   return Status();
 }
 
-// cuDNN counts in 32 bits, and all buffers together must be countable in bytes.
+// Checks that sizes fit into cuDNN's 32 bits, and the bytes of all buffers together into 64 bits.
 Status CudnnPlan::CheckSizes() const {
   const struct {
     const char* name;
@@ -109,7 +109,7 @@ Status CudnnPlan::CheckSizes() const {
   return total.overflowed() ? TooLarge() : Status();
 }
 
-// Half of what 64 bits can count is left to a Bfloat16Plan.
+// Checks that the workspace fits into half of the 64-bit range; the rest is for a Bfloat16Plan.
 Status CudnnPlan::CheckWorkspace() const {
   CallOptions options;
   options.keeps_reserve_space = true;
@@ -174,7 +174,7 @@ Status CudnnPlan::SetRnnDescriptor(const GpuQueue& queue) {
                               static_cast<int>(shape_.batch_size));
 }
 
-// [L * D, B, width], packed.
+// Sets `target` to shape [L * D, B, width], packed.
 Status CudnnPlan::SetStateDescriptor(const GpuQueue& queue, int64_t width,
                                      const TensorDescriptor& target) {
   const CheckedSize row = CheckedSize(shape_.batch_size) * width;
@@ -191,12 +191,12 @@ Status CudnnPlan::SetStateDescriptor(const GpuQueue& queue, int64_t width,
 
 Status CudnnPlan::SetLengths(const GpuQueue& queue, const std::vector<int>& lengths) const {
   if (lengths == lengths_) return Status();
-  lengths_.clear();  // until both descriptors have the new ones
+  lengths_.clear();  // not valid until both descriptors are set
   const int data_type = CudnnDataType(config_.data_type);
   const int layout = !shape_.time_major   ? kCudnnLayoutBatchMajorPadded
                      : choices_.is_padded ? kCudnnLayoutTimeMajorPadded
                                           : kCudnnLayoutTimeMajorPacked;
-  double zero = 0;  // of every type
+  double zero = 0;  // all bits are 0: zero in every data type
   const struct {
     const RnnDataDescriptor& descriptor;
     int64_t vector_size;
@@ -238,7 +238,7 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   if (is_empty()) return 0;
   const bool is_backward = pass == Pass::kBackward;
   const bool is_lstm = config_.has_cell_state();
-  // In inference a row is read by itself alone, whatever it holds.
+  // In inference, the contents of one row do not affect any other row.
   const bool cleans = has_zero_lengths && choices_.is_training;
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const int64_t h_bytes = state_bytes(h_width_);

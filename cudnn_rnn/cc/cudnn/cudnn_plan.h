@@ -1,9 +1,9 @@
-// RnnPlan through cuDNN, of one algorithm. plan_cache.h makes and keeps them.
+// RnnPlan that runs one cuDNN algorithm. plan_cache.h creates and keeps the plans.
 //
-// The parameter buffer is the dense one of core/param_layout.h whatever cuDNN's own weight space is
-// like (weight_regions.h). Sequences of length 0, which cuDNN refuses, run as if of length 1 on
-// zeros, with zero gradients, and what they should give is put in place afterwards; that copies
-// their inputs in training, and only where there are any.
+// The parameter buffer has the dense layout of core/param_layout.h, whatever the layout of cuDNN's
+// weight space (weight_regions.h). cuDNN rejects sequences of length 0, so the plan runs them as
+// sequences of length 1 and then overwrites their results with the correct ones. In training, it
+// also zeroes their inputs and gradients; a batch with such sequences costs a copy of these.
 #ifndef CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 #define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 
@@ -23,7 +23,7 @@
 
 namespace cudnn_rnn {
 
-// Dropout acts between layers, in training.
+// Returns whether dropout has an effect: it acts between layers, in training.
 inline bool DropsOut(const RnnConfig& config, bool is_training) {
   return is_training && config.dropout > 0 && config.num_layers > 1;
 }
@@ -33,13 +33,13 @@ class CudnnPlan : public RnnPlan {
   struct Choices {
     Algorithm algorithm = Algorithm::kStandard;  // not kAuto
     bool is_training = false;
-    // Sequences may end before the last step. Always so for batch-major shapes.
+    // Sequences may end before the last step. Always true for batch-major shapes.
     bool is_padded = false;
     bool allow_tf32 = false;
   };
 
-  // `dropout` may be null where DropsOut() is false. Fails with kUnimplemented, or with whatever
-  // cuDNN answers, where the algorithm cannot run this model.
+  // `dropout` may be null if DropsOut() is false. If the algorithm cannot run this model, fails
+  // with kUnimplemented or with the error that cuDNN returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,
                        std::shared_ptr<CudnnPlan>* plan);
@@ -55,12 +55,12 @@ class CudnnPlan : public RnnPlan {
                   const Execution& execution) const override;
 
  private:
-  // Neighbouring rows of the batch whose length is 0.
+  // Adjacent rows of the batch whose length is 0.
   struct ZeroRows {
     int64_t first;
     int64_t count;
   };
-  // A call's lengths as cuDNN takes them, and the rows that need more.
+  // A call's lengths as cuDNN accepts them, and the rows whose actual length is 0.
   struct Lengths {
     std::vector<int> at_least_one;  // [B]
     std::vector<ZeroRows> zero_rows;
@@ -73,7 +73,7 @@ class CudnnPlan : public RnnPlan {
             std::shared_ptr<DropoutState> dropout);
 
   Status CheckSizes() const;
-  // After CreateDescriptors: cuDNN has said how much memory it needs.
+  // Must follow CreateDescriptors, which asks cuDNN for its workspace size.
   Status CheckWorkspace() const;
   Status TooLarge() const;
   Status CreateDescriptors(const GpuQueue& queue);
@@ -97,7 +97,9 @@ class CudnnPlan : public RnnPlan {
                               const Workspace& workspace, void* reserve_space, const void* input,
                               const void* initial_h) const;
 
-  // What cuDNN reads or writes instead of the caller's buffer, if `copy` is not null.
+  // Bring* prepare an operand of cuDNN. If `copy` is null, cuDNN reads the caller's buffer;
+  // otherwise Bring* fill `copy` and cuDNN reads that. ReturnState copies what cuDNN wrote to
+  // `copy`, if not null, to the caller's buffer.
   Status BringSequence(const GpuQueue& queue, const Lengths& lengths, const void* source,
                        int64_t width, void* copy, const void** result) const;
   Status BringState(const GpuQueue& queue, const Lengths& lengths, const void* source,
@@ -107,14 +109,15 @@ class CudnnPlan : public RnnPlan {
   Status BringLengths(const GpuQueue& queue, const Lengths& lengths, int32_t* copy) const;
   Status ReturnState(const GpuQueue& queue, int64_t width, const void* copy, void* target) const;
 
-  // For rows of length 0: 0 in the first step of a sequence; a state as it is.
+  // For rows of length 0: ClearFirstStep zeroes the first step of `sequence`; PassState copies the
+  // state from `source` to `target`.
   Status ClearFirstStep(const GpuQueue& queue, const Lengths& lengths, int64_t width,
                         void* sequence) const;
   Status PassState(const GpuQueue& queue, const Lengths& lengths, int64_t width, const void* source,
                    void* target) const;
 
   bool is_empty() const { return shape_.num_steps == 0 || shape_.batch_size == 0; }
-  // The caller's states are in another order than cuDNN's.
+  // Returns whether the caller's states are in a different order from cuDNN's.
   bool transposes_states() const { return !shape_.time_major && num_states_ > 1; }
   int64_t state_bytes(int64_t width) const { return num_states_ * shape_.batch_size * width; }
 
@@ -126,7 +129,7 @@ class CudnnPlan : public RnnPlan {
   const std::shared_ptr<DropoutState> dropout_;
   const std::string description_;
   const int64_t num_states_;  // L * D
-  // Bytes of one row of each kind.
+  // Bytes of one row of each buffer.
   const int64_t input_width_;
   const int64_t output_width_;
   const int64_t h_width_;
@@ -142,7 +145,7 @@ class CudnnPlan : public RnnPlan {
   int64_t cudnn_workspace_bytes_ = 0;
   int64_t reserve_space_bytes_ = 0;
 
-  mutable std::mutex mutex_;  // guards what the data descriptors are set to
+  mutable std::mutex mutex_;  // guards the lengths that x_ and y_ are set to
   mutable std::vector<int> lengths_;
 };
 

@@ -1,4 +1,4 @@
-// Forward and backward of a cuDNN plan: what is queued, in order.
+// CudnnPlan's forward and backward passes: the work that they queue on the stream.
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
@@ -95,7 +95,7 @@ Status CudnnPlan::QueueBackward(const GpuQueue& queue, const BackwardBuffers& bu
                     &workspace);
   CUDNN_RNN_RETURN_IF_ERROR(SetLengths(queue, lengths.at_least_one));
   CUDNN_RNN_RETURN_IF_ERROR(BringLengths(queue, lengths, workspace.device_lengths));
-  // cuDNN overwrites it in the first of the two passes and reads that in the second.
+  // cudnnRNNBackwardData overwrites the reserve space; cudnnRNNBackwardWeights reads the result.
   void* reserve_space = buffers.reserve_space;
   if (workspace.reserve_space != nullptr) {
     reserve_space = workspace.reserve_space;
@@ -108,7 +108,7 @@ Status CudnnPlan::QueueBackward(const GpuQueue& queue, const BackwardBuffers& bu
   return QueueBackwardWeights(queue, buffers, workspace, reserve_space, input, initial_h);
 }
 
-// Gives the input and the initial h that it used, for the gradient of the weights.
+// Returns the input and the initial h that it used, for QueueBackwardWeights.
 Status CudnnPlan::QueueBackwardData(const GpuQueue& queue, const BackwardBuffers& buffers,
                                     const Lengths& lengths, const Workspace& workspace,
                                     void* reserve_space, const void** input,
@@ -159,7 +159,7 @@ Status CudnnPlan::QueueBackwardWeights(const GpuQueue& queue, const BackwardBuff
                                        const void* input, const void* initial_h) const {
   const bool is_dense = workspace.weight_gradients == nullptr;
   void* gradients = is_dense ? buffers.params_backprop : workspace.weight_gradients;
-  CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(gradients, weights_.bytes()));  // cuDNN adds to it
+  CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(gradients, weights_.bytes()));  // cuDNN accumulates
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
       queue, cudnnRNNBackwardWeights_v8, queue.handle(), rnn_.get(), kCudnnWeightGradientAdd,
       workspace.device_lengths, x_.get(), input, h_.get(), initial_h, y_.get(), buffers.output,

@@ -1,4 +1,4 @@
-// The pieces of a cuDNN plan's workspace; null where a call does not need one.
+// The parts of a cuDNN plan's workspace. A part that a call does not need is null.
 #ifndef CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_WORKSPACE_H_
 #define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_WORKSPACE_H_
 
@@ -8,14 +8,14 @@ namespace cudnn_rnn {
 
 struct CudnnPlan::Workspace {
   void* cudnn;
-  void* weights;  // cuDNN's weight space, where the parameter buffer is not it
+  void* weights;  // cuDNN's weight space, if the parameter buffer is not already in its layout
   void* weight_gradients;
   int32_t* device_lengths;  // [B]
-  void* reserve_space;      // a copy, where the caller's is kept
-  // Copies in which rows of length 0 hold zeros.
+  void* reserve_space;      // a copy, if the caller's must be kept
+  // Copies in which rows of length 0 are zero in the first step.
   void* input;
   void* output_backprop;
-  // States in cuDNN's order [L * D, B, *]; final_* are gradients in the backward pass.
+  // States in cuDNN's order [L * D, B, *]. In the backward pass, final_* are gradients.
   void* initial_h;
   void* initial_c;
   void* final_h;

@@ -1,6 +1,7 @@
-// What of CUDA's driver and of cuDNN this library uses, declared here so that a build needs no
-// toolkit. Handles and descriptors are void*, enumerations int, device addresses void* (driver:
-// DeviceAddress). tests/cudnn/declarations_check.cc holds all of it against NVIDIA's own headers.
+// Declarations of what this library uses of the CUDA driver and cuDNN, so that a build needs no
+// CUDA toolkit. Handles and descriptors are void*, enumerations int, device addresses void* (in
+// driver functions: DeviceAddress). tests/cudnn/declarations_check.cc checks all of them against
+// NVIDIA's headers.
 #ifndef CUDNN_RNN_CC_CUDNN_CUDNN_TYPES_H_
 #define CUDNN_RNN_CC_CUDNN_CUDNN_TYPES_H_
 
@@ -37,7 +38,7 @@ struct DriverCopy2d {
   size_t height;
 };
 
-// X(symbol, parameters): the functions used of libcuda.so.1, each returning CUresult.
+// X(symbol, parameters) for each libcuda.so.1 function in use; each returns CUresult.
 #define CUDNN_RNN_DRIVER_FUNCTIONS(X)                                                             \
   X(cuInit, (unsigned int flags))                                                                 \
   X(cuDriverGetVersion, (int* version))                                                           \
@@ -68,9 +69,9 @@ struct DriverCopy2d {
      unsigned int block_x, unsigned int block_y, unsigned int block_z,                            \
      unsigned int shared_memory_bytes, void* stream, void** parameters, void** extra))
 
-// cuDNN's RNN API as of 8.0.
+// cuDNN 8.0, the first version with the RNN API in use.
 constexpr size_t kOldestCudnnVersion = 8000;
-// From here on the device copy of the lengths may be null.
+// From this version on, the device copy of the lengths may be null.
 constexpr size_t kCudnnVersionWithoutDeviceLengths = 8901;
 
 constexpr int kCudnnSuccess = 0;
@@ -111,8 +112,8 @@ constexpr int kCudnnForwardInference = 0;
 constexpr int kCudnnForwardTraining = 1;
 constexpr int kCudnnWeightGradientAdd = 0;
 
-// X(symbol, parameters): the functions used of libcudnn, each returning cudnnStatus_t. Beside them
-// cudnnGetVersion and cudnnGetErrorString, which return something else.
+// X(symbol, parameters) for each libcudnn function in use that returns cudnnStatus_t. GpuLibraries
+// also has cudnnGetVersion and cudnnGetErrorString, which return other types.
 #define CUDNN_RNN_CUDNN_FUNCTIONS(X)                                                               \
   X(cudnnCreate, (void** handle))                                                                  \
   X(cudnnDestroy, (void* handle))                                                                  \

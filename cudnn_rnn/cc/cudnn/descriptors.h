@@ -1,5 +1,5 @@
-// cuDNN's descriptors, each destroyed with its owner. Making and setting one is work on the host
-// alone.
+// Owners of cuDNN's descriptors, which destroy them. Creating and setting a descriptor is work on
+// the host only, except for cudnnSetDropoutDescriptor with states.
 #ifndef CUDNN_RNN_CC_CUDNN_DESCRIPTORS_H_
 #define CUDNN_RNN_CC_CUDNN_DESCRIPTORS_H_
 
@@ -7,7 +7,7 @@
 
 namespace cudnn_rnn {
 
-// `create` and `destroy` are the members of GpuLibraries that do that.
+// `create` and `destroy` are the members of GpuLibraries that create and destroy the descriptor.
 template <int (*GpuLibraries::*create)(void**), int (*GpuLibraries::*destroy)(void*)>
 class Descriptor {
  public:

@@ -1,4 +1,4 @@
-// Device memory straight from the driver, where there is no framework.
+// Device memory allocated by the CUDA driver, for use without a framework.
 #ifndef CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
 #define CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
 
@@ -7,7 +7,7 @@
 
 namespace cudnn_rnn {
 
-// On the stream's device. The driver waits for the device where it frees.
+// Allocates on the stream's device. The driver waits for the device when it frees memory.
 class DriverAllocator : public DeviceAllocator {
  public:
   DriverAllocator(GpuRuntime* runtime, void* stream) : runtime_(runtime), stream_(stream) {}

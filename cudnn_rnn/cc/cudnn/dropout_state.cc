@@ -2,7 +2,7 @@
 
 namespace cudnn_rnn {
 
-// cuDNN takes one number as seed: (seed, 0) is `seed` itself.
+// cuDNN takes one seed, so both are combined; (seed, 0) gives `seed` itself.
 DropoutState::DropoutState(const RnnConfig& config)
     : dropout_(config.dropout),
       seed_(static_cast<uint64_t>(config.seed) ^

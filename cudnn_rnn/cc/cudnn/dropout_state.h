@@ -1,7 +1,7 @@
-// The state of cuDNN's random number generator that one op kernel draws its dropout patterns from.
+// State of cuDNN's random number generator, from which one op kernel draws its dropout patterns.
 //
-// It lives in device memory (some megabytes), goes on with each training call and is slow to make:
-// so it is made once, and starting anew copies back what it was at first.
+// The state takes some megabytes of device memory, advances with each training call and is slow to
+// create. It is therefore created once, and a restart copies the initial state back.
 #ifndef CUDNN_RNN_CC_CUDNN_DROPOUT_STATE_H_
 #define CUDNN_RNN_CC_CUDNN_DROPOUT_STATE_H_
 
@@ -19,10 +19,11 @@ class DropoutState {
   static Status Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
                        DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state);
 
-  // Sets a descriptor to this state; no work on the device.
+  // Sets `descriptor` to this state, without work on the device.
   Status Attach(const GpuQueue& queue, DropoutDescriptor* descriptor) const;
 
-  // Before a training call is queued on the same queue; until it is, the lock keeps others out.
+  // Must precede each training call on the same queue. Restarts the generator if `starts_anew`. The
+  // caller holds `lock` until the training call is queued.
   Status BeginCall(const GpuQueue& queue, bool starts_anew, std::unique_lock<std::mutex>* lock);
 
  private:
@@ -32,9 +33,9 @@ class DropoutState {
   const unsigned long long seed_;  // NOLINT: cuDNN's type
   size_t bytes_ = 0;
   std::unique_ptr<DeviceMemory> states_;
-  std::unique_ptr<DeviceMemory> origin_;  // states_ as first made
+  std::unique_ptr<DeviceMemory> origin_;  // initial contents of states_
   std::mutex mutex_;
-  bool is_used_ = false;  // states_ differ from origin_
+  bool is_used_ = false;  // states_ may differ from origin_
 };
 
 }  // namespace cudnn_rnn

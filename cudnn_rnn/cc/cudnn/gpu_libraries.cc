@@ -11,7 +11,7 @@ std::string LastLoaderError() {
   return text == nullptr ? "unknown error" : text;
 }
 
-// The file that the loader chose.
+// Returns the path of the file that the loader chose.
 std::string PathOf(void* library, const std::string& name) {
   link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name[0] == '\0') {
@@ -47,10 +47,10 @@ Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
                      "cuDriverGetVersion", "opening the driver");
 }
 
-// Collects what was tried, for the text of a failure.
+// Tries cuDNN libraries and collects the failures for the error message.
 class CudnnSearch {
  public:
-  // True if `name` opened as a cuDNN that can be used.
+  // Returns whether `name` is a usable cuDNN.
   bool Try(const std::string& where, const std::string& name, int flags, GpuLibraries* libraries) {
     dlerror();
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
@@ -123,7 +123,7 @@ Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
 }
 
 StatusCode CodeOfCudnn(int status) {
-  // cuDNN 8's numbers are below 100, cuDNN 9's are grouped by thousands.
+  // cuDNN 8's codes are below 100; cuDNN 9 groups its codes by thousands.
   switch (status) {
     case 2:     // 8: ALLOC_FAILED
     case 4003:  // 9: HOST_ALLOCATION_FAILED
@@ -152,7 +152,7 @@ Status InitializeDriver(const GpuLibraries& libraries) {
 }
 
 std::string CudnnVersionText(size_t version) {
-  // 8: major * 1000 + minor * 100 + patch; from 9 on: major * 10000 + minor * 100 + patch.
+  // cuDNN 8: major * 1000 + minor * 100 + patch; from 9 on: major * 10000 + minor * 100 + patch.
   const size_t unit = version >= 90000 ? 10000 : 1000;
   return Concatenate(version / unit, ".", version % unit / 100, ".", version % 100);
 }

@@ -1,4 +1,4 @@
-// CUDA's driver and cuDNN, opened at run time: one table of function pointers.
+// The CUDA driver and cuDNN, opened at run time: one table of function pointers.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_LIBRARIES_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_LIBRARIES_H_
 
@@ -19,40 +19,42 @@ struct GpuLibraries {
   size_t (*cudnnGetVersion)() = nullptr;
   const char* (*cudnnGetErrorString)(int status) = nullptr;
 
-  std::string driver_path;  // as the loader found them
+  std::string driver_path;  // paths that the loader chose
   std::string cudnn_path;
   int driver_version = 0;    // 12080: CUDA 12.8
   size_t cudnn_version = 0;  // 8905: 8.9.5; 90300: 9.3.0
 };
 
-// Where to look.
+// Where OpenGpuLibraries looks.
 struct LibrarySearch {
-  // Of the driver, for the loader.
+  // Name of the driver library.
   std::string driver_name = "libcuda.so.1";
-  // If not empty, this file and no other is cuDNN.
+  // If not empty, the only file to try as cuDNN.
   std::string cudnn_file;
-  // Names of cuDNN in order of preference.
+  // Names of the cuDNN library, in order of preference.
   std::vector<std::string> cudnn_names = {"libcudnn.so.9", "libcudnn.so.8"};
-  // Folders of the nvidia-cudnn wheels' libraries.
+  // Library folders of the nvidia-cudnn wheels.
   std::vector<std::string> wheel_folders;
 };
 
-// Opens the driver, then cuDNN: what the process has loaded already, then the wheels' folders, then
-// the loader's own path. Fails with kUnavailable and a text that says what was tried where, and
-// why each failed: no driver, no library, too old a version, a missing function.
-// Only opens: CUDA is not initialised, so the program may still choose devices and fork. Nothing is
-// ever unloaded.
+// Opens the driver, then cuDNN: the library that the process has already loaded, one in the wheels'
+// folders, or one on the loader's path, in this order. Fails with kUnavailable; the message lists
+// each attempt and why it failed: no driver, no library, a version that is too old, a missing
+// function.
+// Does not initialize CUDA, so that the program may still choose devices and fork. Never unloads a
+// library.
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries);
 
-// cuInit, for programs without a framework that has done it. Fails where there is no GPU.
+// Calls cuInit, for programs without a framework that does. Fails if there is no GPU.
 Status InitializeDriver(const GpuLibraries& libraries);
 
-// "9.3.0"
+// Returns text such as "9.3.0".
 std::string CudnnVersionText(size_t version);
-// "12.8"
+// Returns text such as "12.8".
 std::string DriverVersionText(int version);
 
-// Of a call that returned `status`: names the call, the status and `what` was being done.
+// Convert the `status` that `call` returned; the error message names the call, the status and the
+// activity `what`.
 Status CheckDriver(const GpuLibraries& libraries, int status, const char* call,
                    const std::string& what);
 Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,

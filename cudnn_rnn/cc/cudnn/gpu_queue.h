@@ -1,5 +1,6 @@
-// One call's work on a GPU's stream. While it lives, the stream's context is current on this thread
-// and a cuDNN handle is borrowed. Nothing here waits for the device.
+// The work of one call on a CUDA stream. From Begin() to the destructor, the stream's context is
+// current on this thread and a cuDNN handle is borrowed. Only the creation of a handle, if none is
+// idle, may wait for the device.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 
@@ -11,13 +12,13 @@
 
 namespace cudnn_rnn {
 
-// Calls a function of the libraries and names it, and what the queue is doing, in the error.
+// Calls a library function. An error names the function and the queue's activity.
 #define CUDNN_RNN_DRIVER_CALL(queue, function, ...) \
   (queue).CheckDriverStatus((queue).libraries().function(__VA_ARGS__), #function)
 #define CUDNN_RNN_CUDNN_CALL(queue, function, ...) \
   (queue).CheckCudnnStatus((queue).libraries().function(__VA_ARGS__), #function)
 
-// `height` rows of `width` bytes, the starts of two rows `pitch` bytes apart.
+// `height` rows of `width` bytes; row starts are `pitch` bytes apart.
 struct ByteRows {
   int64_t width;
   int64_t height;
@@ -27,14 +28,14 @@ struct ByteRows {
 
 class GpuQueue {
  public:
-  // `what` says what is being done, for errors: "running ...".
+  // `what` names the activity for error messages: "running ...".
   GpuQueue(GpuRuntime* runtime, void* stream, std::string what)
       : runtime_(runtime), stream_(stream), what_(std::move(what)) {}
   ~GpuQueue();
   GpuQueue(const GpuQueue&) = delete;
   GpuQueue& operator=(const GpuQueue&) = delete;
 
-  // Before anything else.
+  // Must be called first.
   Status Begin();
 
   const GpuLibraries& libraries() const { return *runtime_->libraries; }
@@ -50,7 +51,7 @@ class GpuQueue {
     return CheckCudnn(libraries(), status, function, what_);
   }
 
-  // On the stream; of 0 bytes they do nothing.
+  // Queue work on the stream; do nothing for 0 bytes.
   Status Copy(void* target, const void* source, int64_t bytes) const;
   Status CopyRows(void* target, const void* source, const ByteRows& rows) const;
   // `source` is read before the call returns.

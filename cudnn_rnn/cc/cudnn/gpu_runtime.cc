@@ -58,7 +58,7 @@ Status OpenProcessGpu(const LibrarySearch& search) {
   std::unique_ptr<GpuLibraries> libraries;
   process.status = OpenGpuLibraries(search, &libraries);
   if (process.status.ok()) process.runtime = new GpuRuntime(std::move(libraries));
-  process.tried = true;  // Last: an exception leaves everything to the next call.
+  process.tried = true;  // Set last: after an exception, the next call tries again.
   return process.status;
 }
 

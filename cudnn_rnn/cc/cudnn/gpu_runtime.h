@@ -1,5 +1,4 @@
-// What all plans on GPUs share: the libraries, a pool of cuDNN handles, and what was found out by
-// trying.
+// State shared by all GPU plans: the libraries, a pool of cuDNN handles, and the results of trials.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 
@@ -15,16 +14,16 @@
 
 namespace cudnn_rnn {
 
-// cuDNN handles that nobody uses at the moment, by CUDA context. Making one takes milliseconds, and
-// one must not be used by two threads at a time.
+// Pool of idle cuDNN handles, by CUDA context. Creating a handle takes milliseconds, and only one
+// thread at a time may use it.
 class HandlePool {
  public:
   explicit HandlePool(const GpuLibraries* libraries) : libraries_(libraries) {}
   ~HandlePool();
 
-  // A handle of the current context, which is `context`.
+  // Returns a handle for `context`, which must be current.
   Status Borrow(void* context, const std::string& what, void** handle);
-  // The context is current. Throws nothing: without memory to remember the handle it is destroyed.
+  // `context` must be current. Does not throw: without memory to keep the handle, destroys it.
   void GiveBack(void* context, void* handle);
 
  private:
@@ -33,16 +32,16 @@ class HandlePool {
   std::multimap<void*, void*> idle_;
 };
 
-// Answers to questions that cost a trial on the device, by everything they depend on. Never
-// forgotten: a gradient must get the answer that its forward pass got.
+// Answers to questions that cost a trial on the device, keyed by everything that they depend on.
+// Answers are never evicted: a gradient must get the same answer as its forward pass.
 class TrialMemory {
  public:
   using Question = std::vector<int64_t>;
 
-  // Calls `find_out` unless the answer is known; an error is not remembered.
+  // Returns the known answer, or calls `find_out` and keeps its answer. Does not keep errors.
   template <typename Function>
   Status Answer(const Question& question, const Function& find_out, int* answer) {
-    std::lock_guard<std::mutex> lock(mutex_);  // one trial at a time: they measure
+    std::lock_guard<std::mutex> lock(mutex_);  // one trial at a time: trials measure time
     const auto known = answers_.find(question);
     if (known != answers_.end()) {
       *answer = known->second;
@@ -69,12 +68,12 @@ struct GpuRuntime {
   TrialMemory bfloat16_support;
 };
 
-// The process's own, opened by the first call and never closed: at exit the driver may be gone.
-// Later calls return what the first one did.
+// Opens the process's GpuRuntime on the first call; later calls return the first call's result. The
+// runtime is never closed, because the driver may be gone at exit.
 Status OpenProcessGpu(const LibrarySearch& search);
-// Null where it was not opened or could not be.
+// Returns null if the runtime was not opened or opening failed.
 GpuRuntime* ProcessGpu();
-// Lines of text: the libraries and their versions, or why there are none.
+// Returns lines of text: the libraries and their versions, or why there are none.
 std::string ProcessGpuReport();
 
 }  // namespace cudnn_rnn

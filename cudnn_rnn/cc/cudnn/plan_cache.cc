@@ -12,8 +12,7 @@
 namespace cudnn_rnn {
 namespace {
 
-// Programs whose sequences have many lengths ask for many plans; one is some kilobytes of host
-// memory.
+// Programs with many sequence lengths need many plans; a plan takes some kilobytes of host memory.
 constexpr size_t kMaxPlans = 256;
 
 using Key = std::vector<int64_t>;
@@ -24,15 +23,15 @@ int64_t BitsOf(float value) {
   return bits;
 }
 
-// Steps are known here up to a factor of two: what is fastest hardly depends on them, and a program
-// whose batches all differ in length should not try again for each.
+// Rounds the number of steps in a trial's key. The fastest algorithm hardly depends on it, and a
+// program whose batches all differ in length should not run a trial for each.
 int64_t RoundUpToPowerOfTwo(int64_t value) {
   int64_t power = 1;
   while (power < value && power < (int64_t{1} << 40)) power *= 2;
   return power;
 }
 
-// Everything that a trial's outcome depends on.
+// Returns everything that a trial's outcome depends on.
 Key QuestionOf(const Trial& trial, void* context, const CudnnOptions& options) {
   const RnnConfig& config = trial.config;
   return {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)),
@@ -79,8 +78,7 @@ class CudnnPlanCache::Impl {
   std::mutex mutex_;
   std::map<Key, Entry> plans_;
   int64_t num_uses_ = 0;
-  std::map<Key, std::shared_ptr<DropoutState>>
-      dropout_states_;  // by context and what it starts from
+  std::map<Key, std::shared_ptr<DropoutState>> dropout_states_;  // by context, rate and seeds
 };
 
 Status CudnnPlanCache::Impl::Find(const RnnConfig& config, const SequenceShape& shape,
@@ -162,7 +160,7 @@ Status CudnnPlanCache::Impl::Make(Trial trial, void* context, const CudnnOptions
   return Bfloat16Plan::Create(runtime_, config, trial.shape, plan, &found->plan);
 }
 
-// Tries the model's cell, small: what cuDNN's descriptors accept its kernels may still refuse.
+// Tries a small model with the same cell: cuDNN's kernels may reject what its descriptors accept.
 Status CudnnPlanCache::Impl::IsBfloat16Native(const Trial& trial, void* context, bool* is_native) {
   Trial small = trial;
   small.config = RnnConfig();
@@ -192,7 +190,7 @@ Status CudnnPlanCache::Impl::Resolve(const Trial& trial, void* context, const Cu
   *algorithm = options.algorithm;
   if (options.algorithm != Algorithm::kAuto) return Status();
   *algorithm = Algorithm::kStandard;
-  // cuDNN's other algorithms take neither padding nor projections.
+  // cuDNN's other algorithms support neither padding nor projections.
   const bool is_empty = trial.shape.num_steps == 0 || trial.shape.batch_size == 0;
   if (options.deterministic || trial.choices.is_padded || trial.config.has_projection() ||
       is_empty) {

@@ -1,4 +1,4 @@
-// The plans of one op kernel on a GPU, and what lives as long as the kernel: its dropout state.
+// Cache of the GPU plans of one op kernel, and of their dropout state.
 #ifndef CUDNN_RNN_CC_CUDNN_PLAN_CACHE_H_
 #define CUDNN_RNN_CC_CUDNN_PLAN_CACHE_H_
 
@@ -24,11 +24,12 @@ class CudnnPlanCache {
     Algorithm algorithm = Algorithm::kAuto;
   };
 
-  // Finds or makes the plan for this model, this shape and these lengths on the stream's device. A
-  // Backward asks with the options of its Forward, `is_training` included, and gets a plan of the
-  // same algorithm, also from another cache. Plans made here share one dropout state, which starts
-  // from the config's seeds and, like the scratch memory of trials, comes from `allocator`.
-  // Any thread may call; two calls on one plan queue their work one after the other.
+  // Finds or creates the plan for this model, shape and lengths on the stream's device. For a
+  // Backward, `call` must hold the options of its Forward, including `is_training`; its plan then
+  // has the same algorithm, even if another cache created the Forward's plan. The plans of a cache
+  // share one dropout state, which starts from the config's seeds. The dropout state and the
+  // scratch memory of trials come from `allocator`. Thread-safe; two calls on one plan queue their
+  // work one after the other.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
               const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
               Found* found);

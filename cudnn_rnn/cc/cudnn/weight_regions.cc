@@ -17,7 +17,7 @@ Status CountElements(const GpuQueue& queue, void* descriptor, int64_t* elements)
   return Status();
 }
 
-// A matrix or bias as cuDNN answers: its place is relative to the start of the weight space.
+// A matrix or bias as cuDNN reports it. `address` lies in the weight space passed to cuDNN.
 struct Answer {
   void* address = nullptr;
   int64_t elements = 0;
@@ -33,7 +33,8 @@ Status WeightRegions::Create(const GpuQueue& queue, void* rnn_descriptor, const 
   TensorDescriptor matrix_descriptor, bias_descriptor;
   CUDNN_RNN_RETURN_IF_ERROR(matrix_descriptor.Create(queue, "cudnnCreateTensorDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(bias_descriptor.Create(queue, "cudnnCreateTensorDescriptor"));
-  // cuDNN only adds offsets to this address; it is not null, because null means no such region.
+  // cuDNN only adds offsets to this address. It must not be null: null means that a region is
+  // missing.
   char* const start = reinterpret_cast<char*>(uintptr_t{1} << 20);
   const int64_t element_size = SizeOf(config.data_type);
   *regions = WeightRegions();
@@ -85,7 +86,7 @@ Status WeightRegions::Add(const ParamRegion& expected, int64_t element_size, int
   return Status();
 }
 
-// Sorts, refuses overlaps and joins neighbours.
+// Sorts the regions, rejects overlaps and merges adjacent regions.
 Status WeightRegions::Finish(int64_t params_bytes) {
   std::sort(regions_.begin(), regions_.end(),
             [](const Region& a, const Region& b) { return a.weights_offset < b.weights_offset; });

@@ -1,7 +1,7 @@
-// Where cuDNN wants the parameters, against where ParamLayout has them.
+// Mapping between cuDNN's weight space and the parameter buffer of ParamLayout.
 //
-// As far as is known cuDNN's weight space is the dense layout of core/param_layout.h; but only
-// cuDNN's own answer counts, and it may be larger than the sum of its regions.
+// As far as is known, cuDNN's weight space has the dense layout of core/param_layout.h. But only
+// cuDNN's answer counts, and the space may be larger than the sum of its regions.
 #ifndef CUDNN_RNN_CC_CUDNN_WEIGHT_REGIONS_H_
 #define CUDNN_RNN_CC_CUDNN_WEIGHT_REGIONS_H_
 
@@ -15,17 +15,18 @@ namespace cudnn_rnn {
 
 class WeightRegions {
  public:
-  // Asks cuDNN for each matrix and bias of the model. Fails where one has another size than in
+  // Asks cuDNN for the region of each matrix and bias. Fails if a region differs in size from
   // ParamLayout, overlaps another or lies outside the weight space.
   static Status Create(const GpuQueue& queue, void* rnn_descriptor, const RnnConfig& config,
                        const ParamLayout& layout, WeightRegions* regions);
 
-  // Size of cuDNN's weight space.
+  // Size of cuDNN's weight space in bytes.
   int64_t bytes() const { return bytes_; }
-  // The parameter buffer is the weight space as it is.
+  // Returns whether the parameter buffer can serve as the weight space.
   bool is_dense() const { return is_dense_; }
 
-  // Elsewhere: between the parameter buffer and a weight space of bytes(), gaps cleared.
+  // Copy between the parameter buffer and a weight space of bytes() bytes; ToWeightSpace clears
+  // gaps.
   Status ToWeightSpace(const GpuQueue& queue, const void* params, void* weight_space) const;
   Status FromWeightSpace(const GpuQueue& queue, const void* weight_space, void* params) const;
 
