@@ -1,6 +1,6 @@
 #!/bin/bash
 # build_cpu_benchmarks.sh core_benchmark|read_bandwidth [--sanitize]: builds the program of
-# benchmarks/cpu and prints its path. --sanitize as in cpp_build.sh.
+# benchmarks/cpu and prints its path. For --sanitize see cpp_build.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh

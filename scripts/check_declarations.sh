@@ -1,7 +1,7 @@
 #!/bin/bash
-# make declarations: compiles what is declared of CUDA and cuDNN against NVIDIA's own headers.
-# check_declarations.sh [INCLUDE_FOLDER]: they are in TensorFlow's Linux wheel; the folder is what
-# tf.sysconfig.get_include() says there. Default: of the TensorFlow 2.21 that `make test` installed.
+# make declarations: compiles our declarations of CUDA and cuDNN against NVIDIA's headers.
+# check_declarations.sh [INCLUDE_FOLDER]: TensorFlow's Linux wheel contains the headers, in the
+# folder that tf.sysconfig.get_include() returns. Default: in the TensorFlow 2.21 of `make test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

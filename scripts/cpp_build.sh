@@ -1,5 +1,5 @@
-# Sourced, from the project's folder, by the scripts that build C++ without TensorFlow: one set of
-# flags and one folder of objects for all of them.
+# Sourced in the project's folder by the scripts that build C++ without TensorFlow, which share one
+# set of flags and one folder of objects.
 
 # set_up_build [--sanitize]: sets build_folder, compiler, flags and link_flags.
 # --sanitize: with the address and undefined behaviour sanitizers.
@@ -19,7 +19,7 @@ print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
     mkdir -p "$build_folder"
 }
 
-# list_sources NAME...: the sources of these lists of sources.bzl.
+# list_sources NAME...: prints the sources in these lists of sources.bzl.
 list_sources() {
     python3 -c '
 import sys
@@ -27,11 +27,11 @@ import build_support
 print("\n".join(build_support.library_sources(sys.argv[1:])))' "$@"
 }
 
-# object_of SOURCE
+# object_of SOURCE: prints the path of its object.
 object_of() { echo "$build_folder/${1//\//_}.o"; }
 
-# compile SOURCE...: only what changed: an object is newer than its source, every header and the
-# flags. Sets objects.
+# compile SOURCE...: sets objects, and compiles each object that is not newer than its source, all
+# headers and this file, which sets the flags.
 compile() {
     local source object newest_header
     # shellcheck disable=SC2012 # no name holds white space
@@ -51,7 +51,7 @@ compile() {
         $compiler $flags -c "$1" -o "$2"' compile "$compiler" "${flags[*]}" < "$build_folder/todo"
 }
 
-# run_tests_on_all_cores PROGRAM ARGUMENT...: each core runs a share of the program's tests.
+# run_tests_on_all_cores PROGRAM ARGUMENT...: runs a share of the program's tests on each core.
 run_tests_on_all_cores() {
     local shard shards result=0
     local processes=()

@@ -1,4 +1,4 @@
-# Finding Pythons and making virtual environments; sourced by the other scripts.
+# Finds Pythons and makes virtual environments; sourced by the other scripts.
 # shellcheck shell=bash
 
 TENSORFLOW="${TENSORFLOW:-tensorflow==2.21.0}"
@@ -13,14 +13,14 @@ fail() {
     exit 1
 }
 
-# Prints the version, such as 3.11, of the Python given; fails if it does not run.
-# (It may be there and not run: pyenv puts a stub on PATH for every version it knows.)
+# Prints the version, such as 3.11, of the given Python; fails if it does not run. (A Python may
+# exist without running: pyenv puts a stub on PATH for every version that it knows.)
 python_version() {
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 }
 
-# find_python "3.10 3.11": prints the first Python of these versions that runs (only $PYTHON, if set),
-# or fails.
+# find_python "3.10 3.11": prints the first Python of these versions that runs, or fails. Considers
+# only $PYTHON, if that is set.
 find_python() {
     local version candidate found pyenv_root="${PYENV_ROOT:-${HOME:-}/.pyenv}"
     local candidates=()
@@ -47,8 +47,8 @@ find_python() {
     return 1
 }
 
-# check_arguments SCRIPT ARGUMENT...: ends the script after a call for help, and where SCRIPT, which
-# needs nothing but Python, finds the arguments wrong; before any environment is made.
+# check_arguments SCRIPT ARGUMENT...: ends the calling script if SCRIPT rejects the arguments or if
+# they ask for help. SCRIPT needs only Python, so this happens before an environment is made.
 check_arguments() {
     local script="$1" argument
     shift
@@ -58,7 +58,7 @@ check_arguments() {
     done
 }
 
-# Prints one checksum of everything that decides what gets installed.
+# Prints a checksum of everything that determines what gets installed.
 fingerprint() {
     {
         printf '%s\n' "$@"
@@ -68,14 +68,14 @@ fingerprint() {
     } | sha256sum
 }
 
-# Runs pip of the environment in FOLDER.
+# Runs pip in the environment FOLDER.
 pip_install() { # FOLDER ARGUMENT...
     "$1/bin/python" -m pip --disable-pip-version-check install --quiet "${@:2}"
 }
 
 # make_requirements FOLDER PYTHON REQUIREMENT...
-# Makes a virtual environment with the requirements. Does nothing where the last call did the same:
-# a stamp in FOLDER says so.
+# Makes a virtual environment with the requirements. Does nothing if a stamp in FOLDER shows that
+# the last call was the same.
 make_requirements() {
     local folder="$1" python="$2"
     shift 2
@@ -91,8 +91,8 @@ make_requirements() {
 }
 
 # make_environment FOLDER PYTHON EXTRA REQUIREMENT...
-# The same, with this project, compiled for the requirements; again only where something changed.
-# EXTRA: of setup.py's extras_require, or an empty string.
+# Like make_requirements, but also compiles and installs this project; repeats that only if
+# something changed. EXTRA: a key of setup.py's extras_require, or an empty string.
 make_environment() {
     local folder="$1" python="$2" extra="$3"
     shift 3
@@ -108,7 +108,7 @@ make_environment() {
     fi
 }
 
-# Makes .venv/torch: PyTorch, and what the tests and benchmarks that compare with it need.
+# Makes .venv/torch: PyTorch, and the requirements of the tests and benchmarks that compare with it.
 make_torch_environment() {
     local python
     python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"

@@ -1,5 +1,5 @@
-# Sourced by gpu_stage_*.sh: where things are on a GPU machine, in .gpu/ as pack_for_gpu.sh makes it
-# or in a checkout that has one, and where results go.
+# Sourced by gpu_stage_*.sh: sets the paths on a GPU machine, either in a .gpu/ that pack_for_gpu.sh
+# made or in a checkout that has one, and the folder of the results.
 # shellcheck shell=bash
 
 if [ -f PACKED ]; then
@@ -18,8 +18,8 @@ results="${OUT:-$packed/results}/$stage"
 mkdir -p "$results"
 status=0
 
-# within SECONDS NAME COMMAND...: runs it, in at most so many seconds, into results/NAME.log; the end
-# of that is shown. A failure is remembered and the script goes on.
+# within SECONDS NAME COMMAND...: runs the command for at most SECONDS, with output to
+# results/NAME.log, and shows the end of the log. After a failure, sets status and goes on.
 within() {
     local seconds="$1" name="$2" code=0
     shift 2
@@ -36,8 +36,8 @@ write_versions() { # PYTHON-COMMAND...
     timeout -k 5 40 "$@" scripts/gpu_versions.py "$results/versions.json"
 }
 
-# Where TensorFlow is on such a machine, for a process of its own: its path, and the folders of the
-# libraries that it opens. Fails where there is none.
+# Finds the unpacked TensorFlow; fails if there is none. Sets the Python that runs TensorFlow in its
+# own process, its PYTHONPATH and the folders of the libraries that TensorFlow opens.
 find_tensorflow() {
     tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
     [ -d "$tensorflow_folder/tensorflow" ] || return 1
@@ -52,8 +52,8 @@ print(":".join(folders))' "$tensorflow_folder")${LD_LIBRARY_PATH:+:$LD_LIBRARY_P
 }
 
 # Unpacks the pieces of pack_for_gpu.sh --tensorflow ($TENSORFLOW_PIECES: their folder), and makes
-# empty stand-ins for the CUDA 12 libraries that TensorFlow only registers a GPU with: matrix
-# products and transforms of TensorFlow itself then fail on the GPU, its RNN kernels do not use them.
+# empty stubs of the CUDA 12 libraries that TensorFlow needs only to register a GPU. TensorFlow's
+# own matrix products and transforms then fail on the GPU; its RNN kernels do not use them.
 unpack_tensorflow() {
     local pieces="${TENSORFLOW_PIECES:-$packed/tensorflow}"
     tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"

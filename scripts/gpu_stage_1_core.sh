@@ -1,5 +1,5 @@
 #!/bin/bash
-# On a GPU machine, first: the core without TensorFlow. Ends within 9 minutes.
+# Stage 1 on a GPU machine: the core without TensorFlow. Ends within 9 minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stage=stage_1_core
@@ -11,7 +11,7 @@ write_versions "$TORCH_PYTHON"
 
 files=(tests/gpu/test_core_*.py)
 pytest_core=("$TORCH_PYTHON" -m pytest -p no:cacheprovider -q --tb=short "${files[@]}")
-# A few of each first: what is wrong everywhere is seen at once.
+# A few cases of each test first, to show general failures at once.
 within 80 few_cases "${pytest_core[@]}" --core-cases=some --maxfail=5 -k 'not out_of_memory and not forced_algorithm'
 parallel=()
 if "$TORCH_PYTHON" -c 'import xdist' 2>/dev/null; then
@@ -19,10 +19,10 @@ if "$TORCH_PYTHON" -c 'import xdist' 2>/dev/null; then
 fi
 within 260 all_cases "${pytest_core[@]}" "${parallel[@]}" --maxfail=60 -k 'not out_of_memory' \
     --junitxml="$results/all_cases.xml"
-# It fills the GPU's memory, so it runs alone.
+# This test fills the GPU's memory, so it runs alone.
 within 40 out_of_memory "${pytest_core[@]}" -k out_of_memory
 
-# Each tensor as an allocation of its own, so that memcheck sees where one ends.
+# Each tensor gets its own allocation, so that memcheck sees its end.
 if command -v compute-sanitizer >/dev/null; then
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 within 120 compute_sanitizer compute-sanitizer --tool memcheck \
         --error-exitcode 9 "${pytest_core[@]}" --core-cases=some -k test_training_and_inference -x

@@ -1,5 +1,5 @@
 #!/bin/bash
-# On a GPU machine, second: the ops in TensorFlow 2.21. Ends within 9 minutes.
+# Stage 2 on a GPU machine: the ops in TensorFlow 2.21. Ends within 9 minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stage=stage_2_tensorflow
@@ -10,7 +10,7 @@ unpack_tensorflow && find_tensorflow || { echo "tensorflow missing" >> "$results
 in_tensorflow=(env "PYTHONPATH=$TENSORFLOW_PYTHONPATH" "LD_LIBRARY_PATH=$TENSORFLOW_LD_LIBRARY_PATH" "$TENSORFLOW_PYTHON")
 
 write_versions "${in_tensorflow[@]}"
-# With all that TensorFlow says, as it names the library that it lacks if it finds no GPU.
+# With all of TensorFlow's log: if it finds no GPU, the log names the missing library.
 TF_CPP_MIN_LOG_LEVEL=0 within 60 devices "${in_tensorflow[@]}" -c '
 import tensorflow as tf
 print(tf.__version__, tf.config.list_physical_devices("GPU"))

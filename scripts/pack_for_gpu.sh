@@ -1,16 +1,16 @@
 #!/bin/bash
-# make pack-gpu: makes .gpu/, all that a bare GPU machine needs to test and measure this project: the
-# core library, the package with the op library for TensorFlow 2.21, tests, benchmarks and the
-# scripts gpu_stage_*.sh. The machine is x86-64 and has PyTorch with CUDA, pytest, and for the plots
-# tqdm and matplotlib. docs/gpu/README.md says how to go on.
+# make pack-gpu: makes .gpu/ with everything that a bare GPU machine needs to test and measure this
+# project: the core library, the package with the op library for TensorFlow 2.21, tests, benchmarks
+# and the scripts gpu_stage_*.sh. The machine must be x86-64 and have PyTorch with CUDA, pytest and,
+# for the plots, tqdm and matplotlib. docs/gpu/README.md describes the next steps.
 #
 #   scripts/pack_for_gpu.sh [--tensorflow [PIECE_MB]]
 #
-# --tensorflow: also TensorFlow 2.21 with CUDA's runtime for Python $GPU_PYTHON_VERSION (3.12), as
-#   .gpu/tensorflow/tensorflow.tar.xz.00, .01, ... of PIECE_MB (56) megabytes, for a machine that
-#   can install nothing; takes some minutes.
-# $TENSORFLOW_PYTHON: a Python with TensorFlow 2.21 to build the op library for; without it the
-#   environment of `make test` is made.
+# --tensorflow: adds TensorFlow 2.21 with the CUDA runtime for Python $GPU_PYTHON_VERSION (3.12),
+#   for a machine that can install nothing, as .gpu/tensorflow/tensorflow.tar.xz.00, .01, ... of
+#   PIECE_MB (56) megabytes. Takes some minutes.
+# $TENSORFLOW_PYTHON: a Python with TensorFlow 2.21, for which the op library is built. Default: the
+#   environment of `make test`, which is made if needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH
@@ -72,7 +72,7 @@ if [ -n "$with_tensorflow" ]; then
     "$python" -m venv "$work/venv"
     # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
     pip_install "$work/venv" --target "$site" --no-compile $TENSORFLOW nvidia-cuda-runtime-cu12
-    # The machine has its own numpy. Headers, compilers and tests are not needed to run a graph.
+    # Running a graph needs no headers, compilers or tests. The machine has its own numpy.
     rm -rf "$site"/tensorflow/include "$site"/clang "$site"/numpy "$site"/numpy.libs \
         "$site"/numpy-*.dist-info "$site"/bin "$site"/pip "$site"/setuptools "$site"/pkg_resources
     find "$site" -type d \( -name __pycache__ -o -name tests \) -prune -exec rm -rf {} +

@@ -1,8 +1,9 @@
 #!/bin/bash
-# make bench: our CPU kernels against PyTorch, ONNX Runtime, Keras and TensorFlow 1.15. --help says
-# more. Each environment is made unless its variable names a Python: $TENSORFLOW_PYTHON (TensorFlow
-# 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (onnx as well), $TENSORFLOW_1_PYTHON
-# (1.15), and $BENCH_PYTHON (numpy, tqdm, matplotlib) for the program itself.
+# make bench: measures our CPU kernels against PyTorch, ONNX Runtime, Keras and TensorFlow 1.15. See
+# --help. Each environment is made unless its variable names a Python: $TENSORFLOW_PYTHON
+# (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also onnx),
+# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tqdm, matplotlib) for the
+# program itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH

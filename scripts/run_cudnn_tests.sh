@@ -1,8 +1,11 @@
 #!/bin/bash
-# The C++ tests of the cuDNN plan on the stand-in for cuDNN: no GPU, no TensorFlow. The stand-in is
-# linked into the program; its shared libraries are in the folder CUDNN_RNN_STAND_IN_FOLDER.
-# [--sanitize] [NAME]: with the address and undefined behaviour sanitizers; only the tests whose
-# names contain NAME.
+# Runs the C++ tests of the cuDNN plan on the mock of cuDNN, without a GPU or TensorFlow. The mock
+# is linked into the program; its shared libraries are in the folder CUDNN_RNN_STAND_IN_FOLDER.
+#
+#   run_cudnn_tests.sh [--sanitize] [NAME]
+#
+# --sanitize: with the address and undefined behaviour sanitizers. NAME: only the tests whose names
+# contain NAME.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh

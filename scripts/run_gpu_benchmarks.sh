@@ -1,7 +1,7 @@
 #!/bin/bash
-# make bench-gpu: our kernels against bare cuDNN, torch.nn and TensorFlow's own. --help says more.
-# $TORCH_PYTHON (torch with CUDA, numpy, tqdm, matplotlib) and $TENSORFLOW_PYTHON (TensorFlow and this
-# package) choose the Pythons; without them environments are made.
+# make bench-gpu: measures our kernels against bare cuDNN, torch.nn and TensorFlow's own kernels.
+# See --help. $TORCH_PYTHON (torch with CUDA, numpy, tqdm, matplotlib) and $TENSORFLOW_PYTHON
+# (TensorFlow and this package) choose the Pythons; by default, environments are made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/environments.sh

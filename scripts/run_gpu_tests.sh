@@ -1,14 +1,14 @@
 #!/bin/bash
-# make test-gpu: the tests that run on a GPU. Without a GPU they fail.
+# make test-gpu: runs the tests that need a GPU. Without a GPU they fail.
 #
 #   scripts/run_gpu_tests.sh [--core | --tensorflow] [pytest arguments]
-#   scripts/run_gpu_tests.sh --core --core-device=cpu    the core's CPU plan instead, needs no GPU
+#   scripts/run_gpu_tests.sh --core --core-device=cpu    the core's CPU plan instead, without a GPU
 #
-# --core: the core without TensorFlow, against PyTorch, in Python $TORCH_PYTHON if that is set (it
-#   needs torch with CUDA, numpy and pytest), else in an environment of its own.
-# --tensorflow: the ops, in Python $TENSORFLOW_PYTHON if that is set (it needs TensorFlow 2.21, this
-#   package built for it, and pytest), else in the environment of `make test`.
-# Neither: both, one after the other.
+# --core: the core without TensorFlow, against PyTorch, with $TORCH_PYTHON (needs torch with CUDA,
+#   numpy and pytest). Default: an environment that is made for it.
+# --tensorflow: the ops, with $TENSORFLOW_PYTHON (needs TensorFlow 2.21, this package built for it,
+#   and pytest). Default: the environment of `make test`.
+# Without either option, both run, one after the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/environments.sh
@@ -44,7 +44,7 @@ run_tensorflow_tests() { # PYTEST-ARGUMENT...
         python=.venv/test-tf2.21/bin/python
     fi
     say "The ops in TensorFlow on a GPU"
-    # Not `python -m pytest`: the package is the installed one, not the checkout's.
+    # Not `python -m pytest`, which would import the package from the checkout.
     "$python" -c 'import sys, pytest; sys.path[:] = [p for p in sys.path if p]; sys.exit(pytest.main())' \
         -p no:cacheprovider tests/gpu/test_tensorflow.py "$@"
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make test: the C++ tests of the core, then pytest against the installed package in TensorFlow 2.21
-# and, where there is a Python 3.7, in TensorFlow 1.15.5. The arguments go to pytest.
+# make test: runs the C++ tests of the core, then pytest against the installed package in TensorFlow
+# 2.21 and, if there is a Python 3.7, in TensorFlow 1.15.5. Passes its arguments to pytest.
 # REQUIRE_TF115=1 makes a missing Python 3.7 an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,8 +11,9 @@ run_pytest() { # NAME FOLDER PYTEST-ARGUMENT...
     local name="$1" folder="$2"
     shift 2
     say "Python tests in $name"
-    # Not `python -m pytest`: that would import the package from the checkout, not the installed one.
-    # A process for each core, up to four (each takes up to 1 GB); a file's tests stay in one.
+    # Not `python -m pytest`, which would import the package from the checkout.
+    # One process for each core, but at most four, as each takes up to 1 GB. The tests of a file
+    # share a process.
     if "$folder/bin/pytest" --numprocesses=auto --maxprocesses=4 --dist=loadfile \
         --junitxml="$folder/tests.xml" "$@"; then
         ran+=("$name: passed")
