@@ -1,9 +1,11 @@
 """`python -m cudnn_rnn run` runs unmodified programs, each in its own process."""
 
 import os
+import py_compile
 import subprocess
 import sys
 import textwrap
+import zipapp
 import zipfile
 
 import pytest
@@ -179,19 +181,31 @@ def test_a_module(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_folder_or_an_archive(tmp_path, packed):
+@pytest.mark.parametrize("path", ["application", "application.zip", "application.pyz"])
+def test_a_folder_or_an_archive(tmp_path, path):
     write(tmp_path, "application/helper.py", "VALUE = 7\n")
     main = "import helper, sys\nprint(helper.VALUE, __name__, sys.argv)\n"
     write(tmp_path, "application/__main__.py", main)
-    if packed:
-        with zipfile.ZipFile(str(tmp_path / "application.zip"), "w") as archive:
+    if path.endswith(".zip"):
+        with zipfile.ZipFile(str(tmp_path / path), "w") as archive:
             for name in ("helper.py", "__main__.py"):
                 archive.write(str(tmp_path / "application" / name), name)
-    path = "application.zip" if packed else "application"
+    elif path.endswith(".pyz"):  # starts with a line for the shell
+        folder = str(tmp_path / "application")
+        zipapp.create_archive(folder, str(tmp_path / path), interpreter="/usr/bin/env python3")
     status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x", folder=tmp_path)
     assert status == 0, errors
     assert "7 __main__ %r" % [path, "x"] in output
+
+
+def test_a_compiled_file_finds_what_is_beside_it(tmp_path):
+    write(tmp_path, "application/helper.py", "VALUE = 7\n")
+    source = write(tmp_path, "main.py", "import helper, sys\nprint(helper.VALUE, sys.argv)\n")
+    py_compile.compile(source, cfile=str(tmp_path / "application" / "main.pyc"), doraise=True)
+    path = os.path.join("application", "main.pyc")
+    status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x", folder=tmp_path)
+    assert status == 0, errors
+    assert "7 %r" % [path, "x"] in output
 
 
 @pytest.mark.parametrize(

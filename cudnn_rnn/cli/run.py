@@ -5,6 +5,7 @@ import builtins
 import importlib
 import importlib.util
 import os
+import pkgutil
 import runpy
 import sys
 import types
@@ -158,14 +159,14 @@ def use_tensorflow_1_api():
 
 def _run_path(path, arguments):
     sys.argv[:] = [path] + arguments
-    if os.path.isdir(path) or not _is_source(path):
-        # A folder or archive with a __main__.py, or a compiled file. runpy puts a folder or archive
-        # itself on sys.path.
-        sys.path[:] = sys.path[1:] if _has_script_folder() else sys.path
+    has_main_inside = pkgutil.get_importer(path) is not None  # a folder or an archive
+    if _has_script_folder():
+        # runpy puts a folder or archive itself there.
+        folder = [] if has_main_inside else [os.path.dirname(os.path.realpath(path))]
+        sys.path[:1] = folder
+    if has_main_inside or _is_compiled(path):
         runpy.run_path(path, run_name="__main__")
         return
-    if _has_script_folder():
-        sys.path[0] = os.path.dirname(os.path.realpath(path))
     main = types.ModuleType("__main__")
     main.__file__ = os.path.abspath(path) if sys.version_info >= (3, 9) else path
     main.__builtins__ = builtins
@@ -185,11 +186,9 @@ def _run_module(name, arguments):
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def _is_source(path):
+def _is_compiled(path):
     with open(path, "rb") as file:
-        start = file.read(4)
-    is_compiled = start == importlib.util.MAGIC_NUMBER
-    return not is_compiled and not start.startswith(b"PK")
+        return file.read(4) == importlib.util.MAGIC_NUMBER
 
 
 def _has_script_folder():
