@@ -70,7 +70,7 @@ void* MutableDataOf(::tensorflow::Tensor* tensor);
 // constructors: a program may change its environment while kernels run.
 std::string ReadEnvironment(const char* name);
 
-// Sets `value` to true for 1 and true, and to false for 0, false, empty and unset (in any case).
+// Sets `value` to true for 1 and true, and to false for 0, false, empty and unset, ignoring case.
 // Fails for other values, naming the variable.
 Status ReadEnvironmentSwitch(const char* name, bool* value);
 

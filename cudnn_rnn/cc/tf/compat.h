@@ -42,8 +42,7 @@ bool AllocateWithoutRetry(::tensorflow::OpKernelContext* context,
 // TensorFlow lacks it.
 bool TensorFloat32IsAllowed();
 
-// Returns the setting of tf.config.experimental.enable_op_determinism, or false if TensorFlow lacks
-// it.
+// Returns tf.config.experimental.enable_op_determinism's setting; false if TensorFlow lacks it.
 bool OpDeterminismIsRequired();
 
 // Returns whether the op's attribute T may be bfloat16.
