@@ -127,9 +127,9 @@ HEADERS = [
     "tf/rnn_model.h",
 ]
 
-# Beyond what TensorFlow asks for. The inner loops are plain C++ that the compiler turns into
-# vector code, which needs -O3, fused multiply-add, and leave to ignore floating-point traps;
-# NaN, infinities and the order of additions keep their meaning.
+# Flags in addition to TensorFlow's. The inner loops are plain C++ that the compiler vectorizes,
+# which requires -O3, fused multiply-add and permission to ignore floating-point traps; NaN,
+# infinities and the order of additions keep their meaning.
 COMPILE_FLAGS = [
     "-O3",
     "-ffp-contract=fast",

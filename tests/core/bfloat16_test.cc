@@ -1,5 +1,5 @@
-// The engine with products of bfloat16, forward and backward, against one in double whose products
-// round their factors likewise.
+// Compares the engine with bfloat16 products, forward and backward, with an engine in double whose
+// products round their factors in the same way.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ double RoundedFactor(double value) {
   return Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value)));
 }
 
-// The same with left factors that are rounded, in memory.
+// Returns `factors` with the left factors rounded, in `memory`.
 Factors<double> RoundedFactors(const Factors<double>& factors, int64_t rows, Vector* memory) {
   for (int64_t m = 0; m < rows; ++m) {
     for (int64_t k = 0; k < factors.depth; ++k) {
@@ -73,7 +73,7 @@ Kernels<double> RoundingKernels() {
   return kernels;
 }
 
-// Forward and backward of an engine that takes the problem's rows as packed ones.
+// Runs an engine forward and backward, taking the problem's rows as packed ones.
 template <typename T>
 void RunEngine(const Problem& problem, const Kernels<T>& kernels, Tensors* tensors) {
   ParamLayout layout;
@@ -133,8 +133,8 @@ double LargestDifference(const Vector& found, const Vector& expected) {
   return difference / largest;
 }
 
-// Nearly all results differ as float does from double. But where float's error takes a factor over
-// the middle between two numbers of bfloat16, it becomes the other one, off by 2^-8.
+// Nearly all results differ only by float's error. However, if that error moves a factor across the
+// midpoint of two bfloat16 numbers, the factor is off by one unit in bfloat16's last place.
 void CompareWithRoundedFactors(const Kernels<float>& kernels,
                                const Kernels<double>& rounding_kernels) {
   int64_t index = 0, num_results = 0, num_close = 0;

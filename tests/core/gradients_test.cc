@@ -1,4 +1,4 @@
-// Gradients of the CPU plan: of double against differences, of the other types against double.
+// Compares gradients of the CPU plan: double with finite differences, other types with double.
 
 #include <cmath>
 #include <random>
@@ -16,7 +16,7 @@ double WeightedSum(const Tensors& tensors) {
   double sum = 0;
   const auto add = [&sum](const Vector& values, const Vector& weights) {
     for (size_t i = 0; i < values.size(); ++i) {
-      if (!std::isnan(weights[i])) sum += values[i] * weights[i];  // NaN in padding
+      if (!std::isnan(weights[i])) sum += values[i] * weights[i];  // padding is NaN
     }
   };
   add(tensors.output, tensors.output_backprop);
@@ -40,8 +40,8 @@ constexpr Argument kArguments[] = {
 constexpr double kDelta = 1e-6;
 constexpr double kTolerance = 5e-6;
 
-// A few elements of each tensor against central differences, through the plan itself, so that
-// dropout (whose pattern repeats) can be on.
+// Compares the gradients of some elements of each tensor with central differences of the plan
+// itself, so that dropout, whose pattern repeats, can be on.
 void CheckElements(const Problem& problem) {
   SerialRunner runner;
   Tensors tensors = MakeTensors(problem);
@@ -67,7 +67,7 @@ void CheckElements(const Problem& problem) {
   }
 }
 
-// All elements of each tensor at once, in a random direction.
+// Compares the derivative of each tensor in one random direction, which involves all elements.
 void CheckDirections(const Problem& problem) {
   SerialRunner runner;
   Tensors tensors = MakeTensors(problem);
@@ -126,7 +126,7 @@ TEST(GradientsAgreeWithDifferencesForAllLengths) {
   }
 }
 
-// For the 16-bit types backward reads outputs that were rounded.
+// In the 16-bit types, the backward pass reads rounded outputs.
 TEST(GradientsAgreeWithThoseOfDouble) {
   SerialRunner runner;
   struct Case {
@@ -141,7 +141,7 @@ TEST(GradientsAgreeWithThoseOfDouble) {
   for (const Case& test : cases) {
     int64_t index = 0;
     for (Problem problem : Problems()) {
-      // Rounded factors move a sum to the other side of ReLU's kink: see bfloat16_test.cc.
+      // Rounded factors can move a sum across ReLU's kink: see bfloat16_test.cc.
       if (problem.config.mode == RnnMode::kRelu && MultipliesBfloat16(test.instruction_set))
         continue;
       SetDropout(&problem);

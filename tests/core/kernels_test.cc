@@ -1,4 +1,4 @@
-// The inner loops of every instruction set that this processor runs, 16-bit types and dropout.
+// Tests inner loops (all instruction sets of this processor), 16-bit types and dropout.
 
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ std::vector<T> Random(int64_t size, unsigned seed) {
   return values;
 }
 
-// A factor as products of packed operands take it.
+// Returns a factor as products of packed operands round it.
 template <typename T>
 T Factor(const Kernels<T>& kernels, T value) {
   if (kernels.packed_terms == 1) return value;
@@ -174,7 +174,8 @@ TEST(ProductsThatPackTilesDouble) {
   CheckUnpackedProducts<double>(MultiplyPackingTiles<double>, Factor<double>);
 }
 
-// So the engine may choose by what is faster: blocks of depth, columns and rows make no difference.
+// Expects the same bits from both ways to pack, across blocks of depth, columns and rows, so that
+// the engine may choose the faster way.
 template <typename T>
 void CompareWaysToPack(const Kernels<T>& kernels, int64_t rows, int64_t columns, int64_t depth) {
   const std::vector<T> a = Random<T>(rows * depth, 1), b = Random<T>(columns * depth, 2),
@@ -216,7 +217,7 @@ TEST(PackingTilesForThemselvesChangesNoBit) {
   }
 }
 
-// Sums of positive terms, where one chain loses the most: 3000 terms lose some 1e-5 in float.
+// Sums of positive terms lose the most in one chain: about 1e-5 for 3000 terms in float.
 TEST(LongSumsKeepTheirPrecision) {
   for (const Kernels<float>* kernels : AllKernels<float>()) {
     const int64_t depth = 3000, rows = 5, columns = 20;
@@ -255,8 +256,8 @@ TEST(LongSumsKeepTheirPrecision) {
   }
 }
 
-// Only models of bfloat16 have products of it, and only where nothing else is asked for; those of
-// AMX only where they are.
+// Only bfloat16 models use bfloat16 products, unless another instruction set is requested. Those of
+// AMX are used only if requested.
 TEST(ProductsOfBfloat16AreForItsModels) {
   const auto kernels_for = [](const std::string& name, DataType data_type) {
     const Kernels<float>* kernels = nullptr;
@@ -289,7 +290,7 @@ TEST(ProductsOfBfloat16AreForItsModels) {
 TEST(MatrixProductsFloat) { CheckProducts<float>(); }
 TEST(MatrixProductsDouble) { CheckProducts<double>(); }
 
-// In units in the last place of the exact result.
+// Returns the error of `found` in units in the last place of the exact result.
 template <typename T>
 double UnitsInTheLastPlace(T found, long double exact) {
   const T rounded = static_cast<T>(exact);
@@ -298,7 +299,7 @@ double UnitsInTheLastPlace(T found, long double exact) {
   return static_cast<double>(std::abs(static_cast<long double>(found) - exact) / unit);
 }
 
-// The activations as the cells compute them: a simple cell without a recurrent product is its
+// Computes activations through the cells: a simple cell without a recurrent product is its
 // activation, and LSTM keeps the sigmoid of its first gate.
 template <typename T>
 std::vector<T> Activate(const Kernels<T>& kernels, RnnMode mode, std::vector<T> values) {
@@ -435,13 +436,13 @@ TEST(Bfloat16RoundsToNearestEven) {
            first | rest);
   }
   EXPECT(FloatToBfloat16(std::numeric_limits<float>::max()) == 0x7f80);
-  // NaN whose only bits are among those cut off, of either sign.
+  // The first NaN has only a mantissa bit that is cut off; the second has all bits set.
   EXPECT((FloatToBfloat16(FloatFromBits(0x7f800001u)) & 0x7fff) > 0x7f80);
   EXPECT((FloatToBfloat16(FloatFromBits(0xffffffffu)) & 0x7fff) > 0x7f80);
 }
 
 #if defined(__x86_64__)
-// TensorFlow's threads flush subnormal numbers; conversions keep them.
+// TensorFlow's threads flush subnormal numbers; the conversions must keep them.
 TEST(SixteenBitTypesWhereSubnormalsAreFlushed) {
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
   const unsigned before = __builtin_ia32_stmxcsr();
@@ -485,7 +486,7 @@ TEST(DropoutRateAndScale) {
   }
 }
 
-// Every part of the key gives another pattern, which agrees with the first as chance has it.
+// Changing any part of the key gives another pattern, which matches the first only by chance.
 TEST(DropoutPatternsAreIndependent) {
   const int64_t size = 400001;
   const DropoutPattern pattern = {0.5f, 11, 22, 33, 1};
@@ -511,7 +512,7 @@ TEST(DropoutPatternsAreIndependent) {
   EXPECT(std::abs(neighbours - size / 2) < 5 * std::sqrt(size) / 2, neighbours);
 }
 
-// A row has the pattern of the row it stands for, whatever the rows around it.
+// A row has the pattern of its position, whatever the rows around it.
 TEST(DropoutOfRows) {
   TeamMember alone;
   const DropoutPattern pattern = {0.5f, 1, 2, 3, 4};

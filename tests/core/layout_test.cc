@@ -1,4 +1,4 @@
-// RnnConfig and ParamLayout.
+// Tests of RnnConfig and ParamLayout.
 
 #include <limits>
 #include <set>
@@ -64,7 +64,7 @@ void CheckThatCanonicalTensorsCoverTheBuffer(const RnnConfig& config) {
   EXPECT(*seen.rbegin() == layout.size() - 1);
 }
 
-// The canonical tensors cover the buffer: every element once, in any mode.
+// Every element of the buffer is in exactly one canonical tensor, in every mode.
 TEST(CanonicalTensorsCoverTheBuffer) {
   for (RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
     for (Direction direction : {Direction::kUnidirectional, Direction::kBidirectional}) {
@@ -82,13 +82,13 @@ TEST(CanonicalTensorsCoverTheBuffer) {
   }
 }
 
-// Input 3, 5 units projected to 2, bidirectional, two layers: offsets counted by hand.
+// Input size 3, 5 units projected to 2, bidirectional, two layers. Offsets are counted by hand.
 TEST(LayoutWithAProjection) {
   RnnConfig config = MakeConfig(RnnMode::kLstm, Direction::kBidirectional, 2, 5, 3);
   config.num_proj = 2;
   ParamLayout layout;
   EXPECT(ParamLayout::Create(config, &layout).ok());
-  // A direction of layer 0: W 4 * 5 * 3, R 4 * 5 * 2, projection 2 * 5; of layer 1: W 4 * 5 * 4.
+  // Per direction, layer 0: W 4 * 5 * 3, R 4 * 5 * 2, projection 2 * 5; layer 1: W 4 * 5 * 4.
   const int64_t first = 60 + 40 + 10, second = 80 + 40 + 10;
   EXPECT(layout.size() == 2 * (first + second) + 4 * 2 * 20);
   EXPECT(layout.InputWeights(0, 0) == 0 && layout.InputWeights(0, 1) == first);
@@ -98,7 +98,7 @@ TEST(LayoutWithAProjection) {
   EXPECT(layout.ProjectionWeights(1, 1) == 2 * first + second + 120);
   EXPECT(layout.InputBiases(0, 0) == 2 * (first + second));
   EXPECT(layout.RecurrentBiases(1, 1) == layout.size() - 20);
-  // Of each (layer, direction) 4 of W, 4 of R, then the projection.
+  // Each (layer, direction) has 4 weights of W, 4 of R, then the projection.
   struct Expected {
     int64_t index, offset, rows, columns;
   };
@@ -157,7 +157,7 @@ TEST(SizesThatOverflowAreRefused) {
   EXPECT_ERROR(create(1, std::numeric_limits<int64_t>::max(), 1), "64 bits");
   EXPECT_ERROR(create(std::numeric_limits<int64_t>::max(), 1, 1), "64 bits");
   EXPECT_ERROR(create(1, 1, std::numeric_limits<int64_t>::max()), "64 bits");
-  // Beyond 32 bits but within 64 is fine, and takes no memory.
+  // A size beyond 32 bits but within 64 is valid, and creating its layout takes no memory.
   EXPECT(create(1000, 1000, 1000).ok());
   EXPECT(layout.size() > large);
 }

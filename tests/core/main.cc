@@ -1,5 +1,5 @@
-// Runs every test, or those whose names contain the first argument. Of these, with
-// TEST_TOTAL_SHARDS and TEST_SHARD_INDEX in the environment (Bazel's names), only one shard.
+// Runs all tests, or those whose names contain the first argument. With TEST_TOTAL_SHARDS and
+// TEST_SHARD_INDEX in the environment (Bazel's names), runs only one shard of them.
 
 #include <signal.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@ int NumberFrom(const char* variable, int otherwise) {
   return value == nullptr ? otherwise : std::atoi(value);
 }
 
-// A last resort, so that a test that hangs is named: a core that is busy with other programs too
-// needs a few minutes for all tests together, with sanitizers.
+// A last resort that names a hanging test. Even with sanitizers on a busy core, all tests together
+// take far less.
 constexpr unsigned kMostSeconds = 3600;
 const char* current_test = "no test";
 
@@ -49,6 +49,6 @@ int main(int argc, char** argv) {
     if (!ok) std::printf("FAILED %s\n", test.name);
   }
   std::printf("%d passed, %d failed\n", passed, failed);
-  // A name that fits no test is a mistake; a shard without any is none.
+  // A name that matches no test is an error; a shard without tests is not.
   return failed == 0 && chosen > 0 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// A naive reference for plans: one sequence at a time at its own length, one step after the other,
-// straight from the formulas, in double.
+// A naive reference for plans: computes one sequence at a time, at its own length, step by step,
+// directly from the formulas, in double.
 #ifndef CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
 #define CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
 
@@ -22,7 +22,7 @@ using Vector = std::vector<double>;
 struct Problem {
   RnnConfig config;
   SequenceShape shape;
-  std::vector<int32_t> lengths;  // [B]; empty: a call without lengths, all full
+  std::vector<int32_t> lengths;  // [B]; empty: no lengths given, all full
 
   int64_t Length(int64_t b) const {
     return lengths.empty() ? shape.num_steps : lengths[static_cast<size_t>(b)];
@@ -30,7 +30,7 @@ struct Problem {
   int64_t stacks() const { return config.num_layers * config.num_directions(); }
   int64_t output_width() const { return config.num_directions() * config.output_size(); }
   int64_t rows() const { return shape.num_steps * shape.batch_size; }
-  // Elements of the buffers; of input_c and its kin without a cell state none.
+  // Numbers of elements of the buffers; cell_states() is 0 without a cell state.
   int64_t inputs() const { return rows() * config.input_size; }
   int64_t outputs() const { return rows() * output_width(); }
   int64_t hidden_states() const { return stacks() * shape.batch_size * config.output_size(); }
@@ -41,7 +41,7 @@ struct Problem {
     ParamLayout layout;
     return ParamLayout::Create(config, &layout).ok() ? layout.size() : 0;
   }
-  // Rows of the buffers, in elements of a row.
+  // Indices of rows in the buffers of steps and of states.
   int64_t StepRow(int64_t time, int64_t b) const {
     return shape.time_major ? time * shape.batch_size + b : b * shape.num_steps + time;
   }
@@ -59,7 +59,7 @@ struct Problem {
   }
 };
 
-// The buffers of a problem, as rnn_plan.h shapes them, whatever the data type.
+// The buffers of a problem, in the shapes of rnn_plan.h, as double for every data type.
 struct Tensors {
   Vector input, input_h, input_c, params;
   Vector output, output_h, output_c;
@@ -71,7 +71,7 @@ namespace naive {
 
 inline double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// matrix [rows, columns] times vector [columns], which may be rounded to bfloat16.
+// Returns matrix [rows, columns] times vector [columns]; may round the vector to bfloat16.
 inline Vector Multiply(const double* matrix, int64_t rows, Vector vector, bool rounds_factors) {
   Vector product(static_cast<size_t>(rows), 0.0);
   for (double& value : vector) {
@@ -83,7 +83,7 @@ inline Vector Multiply(const double* matrix, int64_t rows, Vector vector, bool r
   return product;
 }
 
-// One step of one sequence. x has the layer's width; h [P] and c [H] are replaced.
+// Computes one step of one sequence. x has the layer's input width; h [P] and c [H] are updated.
 inline void Step(const RnnConfig& config, const ParamLayout& layout, int64_t layer,
                  int64_t direction, const double* params, const Vector& x, bool rounds_factors,
                  Vector* h, Vector* c) {
@@ -142,10 +142,10 @@ inline void SetRow(const Vector& values, int64_t row, Vector* buffer) {
 
 }  // namespace naive
 
-// Computes output, output_h and output_c. With dropout, masks[layer] is what a layer's input
-// [T, B, LayerInputSize] (time-major, whatever the problem's major axis) is multiplied with; the
-// first layer's is not read. Without masks there is no dropout. rounds_factors: what weights are
-// multiplied with is rounded to bfloat16.
+// Computes output, output_h and output_c. With dropout, masks[layer] is the factor of a layer's
+// input [T, B, LayerInputSize], time-major whatever the problem's major axis; the first layer's
+// mask is not read. Without dropout, `masks` is empty. `rounds_factors` rounds the vectors that
+// weights are multiplied with to bfloat16.
 inline void NaiveForward(const Problem& problem, const std::vector<Vector>& masks,
                          bool rounds_factors, Tensors* tensors) {
   const RnnConfig& config = problem.config;

@@ -1,4 +1,4 @@
-// Runs plans on buffers in ordinary memory.
+// Runs plans on buffers in host memory.
 #ifndef CUDNN_RNN_TESTS_CORE_PLAN_RUNNER_H_
 #define CUDNN_RNN_TESTS_CORE_PLAN_RUNNER_H_
 
@@ -18,7 +18,7 @@
 
 namespace cudnn_rnn {
 
-// Aligned memory, as an allocator of tensors gives it, full of what would show if it were read.
+// Aligned memory, like that of tensor allocators, filled with NaN to expose uninitialized reads.
 class Memory {
  public:
   explicit Memory(int64_t bytes) : storage_(static_cast<size_t>(bytes) + 64, '\xff') {}
@@ -31,7 +31,7 @@ class Memory {
   std::vector<char> storage_;
 };
 
-// Numbers as elements of a data type, in memory of its own.
+// A buffer of elements of a data type, set and read as double.
 class Buffer {
  public:
   Buffer(const Vector& values, DataType data_type)
@@ -40,11 +40,11 @@ class Buffer {
         memory_(static_cast<int64_t>(values.size()) * SizeOf(data_type)) {
     for (size_t i = 0; i < size_; ++i) Set(i, values[i]);
   }
-  // Holds a number that nothing computes.
+  // Filled with a number that no computation yields.
   Buffer(int64_t size, DataType data_type)
       : Buffer(Vector(static_cast<size_t>(size), 99.0), data_type) {}
 
-  // Null where empty.
+  // Null if empty.
   void* data() { return size_ == 0 ? nullptr : memory_.data(); }
   Vector Values() {
     Vector values(size_);
@@ -92,12 +92,12 @@ class Buffer {
   Memory memory_;
 };
 
-// The numbers nearest to these that the data type has.
+// Returns the values rounded to the data type.
 inline Vector Rounded(const Vector& values, DataType data_type) {
   return Buffer(values, data_type).Values();
 }
 
-// Sets the padding's elements of a buffer of steps.
+// Sets the padding in a buffer of steps, whose rows have `width` elements.
 inline void FillPadding(const Problem& problem, int64_t width, double value, Vector* buffer) {
   for (int64_t b = 0; b < problem.shape.batch_size; ++b) {
     for (int64_t time = problem.Length(b); time < problem.shape.num_steps; ++time) {
@@ -106,8 +106,8 @@ inline void FillPadding(const Problem& problem, int64_t width, double value, Vec
   }
 }
 
-// Random inputs, and gradients of sum(output_backprop * output) and so on for the three outputs.
-// Padding is NaN.
+// Returns random inputs and random output gradients, the weights of a weighted sum of the three
+// outputs. Padding is NaN.
 inline Tensors MakeTensors(const Problem& problem) {
   std::mt19937 generator(17);
   const auto random = [&](int64_t size, double scale) {
@@ -142,7 +142,7 @@ inline bool SameBits(const Vector& a, const Vector& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
-// The results of a training call, each by name.
+// A result of a training call, with its name.
 struct Result {
   const char* name;
   Vector Tensors::*values;
@@ -166,7 +166,7 @@ inline void ExpectSameBits(const Tensors& found, const Tensors& expected, const 
   }
 }
 
-// A backward pass after the forward pass with these buffers.
+// Runs the backward pass that follows the forward pass with these buffers.
 inline Status RunBackward(const RnnPlan& plan, const Problem& problem, const Execution& execution,
                           const ForwardBuffers& forward, void* reserve_space,
                           bool keeps_reserve_space, Tensors* tensors) {
@@ -206,7 +206,7 @@ inline Status RunBackward(const RnnPlan& plan, const Problem& problem, const Exe
   return status;
 }
 
-// Forward, and in training backward, of a plan for this problem.
+// Runs the plan's forward pass and, in training, its backward pass on the problem.
 inline void RunPlan(const RnnPlan& plan, const Problem& problem, const Execution& execution,
                     bool is_training, Tensors* tensors) {
   const DataType data_type = problem.config.data_type;
@@ -240,7 +240,7 @@ inline void RunPlan(const RnnPlan& plan, const Problem& problem, const Execution
   };
   const Status status = run_backward(true, tensors);
   EXPECT(status.ok(), status.message(), problem.Text());
-  // Once more, into the reserve space; which then is good for nothing.
+  // Once more, overwriting the reserve space, which the plan must then refuse.
   Tensors in_place = *tensors;
   EXPECT(run_backward(false, &in_place).ok(), problem.Text());
   ExpectSameBits(in_place, *tensors, "in place: " + problem.Text());
@@ -255,7 +255,7 @@ inline void RunCpuPlan(const Problem& problem, ParallelRunner* runner, bool is_t
   if (created.ok()) RunPlan(*plan, problem, {runner}, is_training, tensors);
 }
 
-// Every difference is within `tolerance` of the largest expected number.
+// Expects every difference to be within `tolerance` times the largest expected magnitude.
 inline void ExpectClose(const Vector& found, const Vector& expected, double tolerance,
                         const std::string& what) {
   EXPECT(found.size() == expected.size(), what);

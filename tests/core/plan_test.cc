@@ -1,4 +1,5 @@
-// The CPU plan against a naive reference; threads, instruction sets, data types, reserve spaces.
+// Compares the CPU plan with a naive reference; tests threads, instruction sets, data types and
+// reserve spaces.
 
 #include <cmath>
 #include <memory>
@@ -16,7 +17,7 @@
 namespace cudnn_rnn {
 namespace {
 
-// What each layer's input is multiplied with; empty without dropout.
+// Returns the dropout mask of each layer's input; empty without dropout.
 std::vector<Vector> DropoutMasks(const Problem& problem) {
   const RnnConfig& config = problem.config;
   std::vector<Vector> masks;
@@ -30,8 +31,8 @@ std::vector<Vector> DropoutMasks(const Problem& problem) {
   return masks;
 }
 
-// Products with packed weights round the other factor; a single step of few sequences packs
-// nothing.
+// Returns whether products round the unpacked factor: those with packed weights do, but a single
+// step of few sequences packs nothing.
 bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
   return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set) &&
          (problem.shape.num_steps > 1 || problem.shape.batch_size > 32);
@@ -54,7 +55,7 @@ void CompareWithNaive(const Problem& problem, double tolerance,
   }
 }
 
-// Each with all kinds of lengths; major axis and dropout vary as well.
+// Compares each problem with all kinds of lengths; the major axis and dropout vary as well.
 void CompareAllWithNaive(DataType data_type, double tolerance, const std::string& instruction_set) {
   int64_t index = 0;
   for (Problem problem : Problems()) {
@@ -70,7 +71,7 @@ void CompareAllWithNaive(DataType data_type, double tolerance, const std::string
   }
 }
 
-// The 16-bit types differ by half a unit of their last place.
+// The 16-bit types may differ by half a unit in the last place.
 TEST(ForwardAgreesWithNaiveHalf) { CompareAllWithNaive(DataType::kHalf, 5e-4, ""); }
 TEST(ForwardAgreesWithNaiveBfloat16) {
   for (const std::string& instruction_set : InstructionSets()) {
@@ -80,8 +81,8 @@ TEST(ForwardAgreesWithNaiveBfloat16) {
 TEST(ForwardAgreesWithNaiveFloat) { CompareAllWithNaive(DataType::kFloat, 1e-5, ""); }
 TEST(ForwardAgreesWithNaiveDouble) { CompareAllWithNaive(DataType::kDouble, 1e-12, ""); }
 
-// What is computed is what float computes, and is rounded once, at the end; but with products of
-// bfloat16.
+// The 16-bit types compute in float and round once, at the end, except if products round their
+// factors to bfloat16.
 TEST(SixteenBitTypesRoundWhatFloatComputes) {
   SerialRunner runner;
   for (DataType data_type : {DataType::kHalf, DataType::kBfloat16}) {
@@ -145,7 +146,7 @@ TEST(ThreadsDoNotChangeABit) {
   }
 }
 
-// Steps so small that none is shared, in a stack of layers: there are 4 blocks of steps.
+// Steps too small to be shared, in a stack of layers. There are 4 blocks of steps.
 TEST(LayersSideBySideDoNotChangeABit) {
   constexpr int64_t kCyclesWorthWaiting = 4000;
   struct Case {
@@ -260,7 +261,7 @@ TEST(ReserveSpacesOfOthersAreRefused) {
                "reserve_space", "another forward call");
   EXPECT_ERROR(ReadReserveHeader({identity.plan, 77, 1}, 64, reserve_space, 64, &call),
                "reserve_space", "other sequence_lengths");
-  // Each field of the config and of the shape counts.
+  // Each field of the config and of the shape changes the fingerprint.
   std::vector<RnnConfig> others(10, config);
   others[0].mode = RnnMode::kGru;
   others[1].direction = Direction::kBidirectional;
@@ -277,7 +278,7 @@ TEST(ReserveSpacesOfOthersAreRefused) {
   EXPECT(PlanFingerprint(config, {4, 5, false}) != identity.plan);
 }
 
-// The lengths' own bookkeeping takes memory for each step, unless there is no sequence.
+// Bookkeeping of lengths takes memory per step, unless the batch is empty.
 TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
   constexpr int64_t kMostBytes = 1 << 16;
   SerialRunner runner;
@@ -303,7 +304,7 @@ TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
   EXPECT(PackedSequences::NumElements({int64_t{1} << 62, 0}).value() == 0);
 }
 
-// The cost of a step is a product that no buffer has: it may not fit in 64 bits where all sizes do.
+// The cost of a step is not the size of any buffer: it may overflow 64 bits even if no size does.
 TEST(CostsOfEnormousStepsDoNotOverflow) {
   RnnConfig config;
   config.num_units = 1 << 20;

@@ -1,4 +1,4 @@
-// The table of cases for plans.
+// Test cases for plans.
 #ifndef CUDNN_RNN_TESTS_CORE_PROBLEMS_H_
 #define CUDNN_RNN_TESTS_CORE_PROBLEMS_H_
 
@@ -9,8 +9,8 @@
 
 namespace cudnn_rnn {
 
-// Every mode, LSTM with a projection too, in every direction and input mode, in shapes that cross
-// the sizes in which work is divided; time-major and with full lengths.
+// Returns problems of every mode, direction and input mode, including LSTM with a projection, in
+// shapes on both sides of the sizes at which work is split; time-major, with full lengths.
 inline std::vector<Problem> Problems() {
   std::vector<Problem> problems;
   struct Shape {
@@ -50,8 +50,8 @@ inline std::vector<Problem> Problems() {
   return problems;
 }
 
-// Lengths for a shape: none given, all full, any of 1..T, any of 0..T with a zero first, all below
-// T, all zero.
+// Returns lengths for a shape: none given, all full, mixed in 1..T, mixed in 0..T with a zero
+// first, all below T, all zero.
 inline std::vector<std::vector<int32_t>> AllLengths(const SequenceShape& shape) {
   const int32_t steps = static_cast<int32_t>(shape.num_steps);
   const size_t batch = static_cast<size_t>(shape.batch_size);

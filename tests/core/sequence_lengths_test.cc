@@ -1,4 +1,4 @@
-// Sequences of several lengths: how they are packed, and that padding and neighbours do not matter.
+// Tests packing of sequences of different lengths, and that neither padding nor neighbors matter.
 
 #include <cmath>
 #include <limits>
@@ -73,7 +73,7 @@ TEST(LengthsAreCopiedBeforeTheyAreChecked) {
   EXPECT(CopySequenceLengths(nullptr, {3, 3}, &copy).ok() && copy.empty());
 }
 
-// A small training forward call whose reserve space stays.
+// A small training forward call that keeps its reserve space.
 class Trained {
  public:
   explicit Trained(const std::vector<int32_t>& lengths) : lengths_(lengths) {
@@ -125,7 +125,7 @@ class Trained {
   float output_[6], output_h_[3], output_c_[3], gradients_[4][16];
 };
 
-// Whatever the values: here all outputs are the same for all lengths.
+// Refused even if no value differs: here all outputs are the same for all lengths.
 TEST(ReserveSpacesOfOtherLengthsAreRefused) {
   Trained mixed({1, 2, 0});
   EXPECT(mixed.Backward({1, 2, 0}).ok());
@@ -138,7 +138,7 @@ TEST(ReserveSpacesOfOtherLengthsAreRefused) {
   EXPECT_ERROR(full.Backward({2, 2, 1}), "other sequence_lengths");
 }
 
-// NaN in the padding of inputs reaches nothing, and padding is exactly 0.
+// NaN in the padding of inputs reaches no result, and the padding of results is exactly 0.
 TEST(PaddingIsNeverReadAndBecomesZero) {
   SerialRunner runner;
   for (DataType data_type : {DataType::kFloat, DataType::kBfloat16}) {
@@ -185,7 +185,7 @@ TEST(FullLengthsAreAsNone) {
   }
 }
 
-// Rows of `width` of a buffer of steps (or of states) from one problem's major axis to the other's.
+// Moves the rows of a buffer of steps (or states) from one problem's major axis to the other's.
 Vector Transposed(const Problem& from, const Problem& to, bool is_state, const Vector& values) {
   const int64_t outer = is_state ? from.stacks() : from.shape.num_steps;
   const int64_t rows = outer * from.shape.batch_size;
@@ -211,7 +211,7 @@ TEST(TheMajorAxisDoesNotChangeABit) {
     Problem batch_major = problem;
     batch_major.shape.time_major = false;
     const auto transpose = [&](const Tensors& tensors) {
-      Tensors result = tensors;  // params and their gradient
+      Tensors result = tensors;  // params and their gradient stay unchanged
       for (Vector Tensors::*values : {&Tensors::input, &Tensors::output, &Tensors::output_backprop,
                                       &Tensors::input_backprop}) {
         result.*values = Transposed(problem, batch_major, false, tensors.*values);
@@ -232,8 +232,8 @@ TEST(TheMajorAxisDoesNotChangeABit) {
   }
 }
 
-// What belongs to a sequence is, bit for bit, what it is alone and without padding; but for a
-// sequence of one step, which alone is a decode loop's, with its own order of additions.
+// A sequence's results are bit-identical alone and without padding. Skips sequences of one step:
+// alone, they take the path of a decode loop, which adds in a different order.
 TEST(SequencesDoNotInfluenceOneAnother) {
   SerialRunner runner;
   for (Problem problem : Problems()) {
@@ -281,7 +281,7 @@ TEST(SequencesDoNotInfluenceOneAnother) {
   }
 }
 
-// Kernels that count multiply-adds instead of timing them.
+// Kernels that count their multiply-adds.
 int64_t multiply_adds = 0;
 const Kernels<float>* real_kernels = nullptr;
 
@@ -295,8 +295,8 @@ void CountingLstm(const ForwardTile<float>& tile) {
   real_kernels->lstm.forward(tile);
 }
 
-// The same sum of lengths costs the same, however much padding there is: for each step of each
-// sequence as many multiply-adds as there are weights, and in the backward pass twice as many.
+// The cost depends on the sum of lengths, not on padding: each step of each sequence takes one
+// multiply-add per weight in the forward pass and two in the backward pass.
 TEST(PaddingCostsNoArithmetic) {
   EXPECT(ChooseKernels<float>("portable", DataType::kFloat, &real_kernels).ok());
   Kernels<float> kernels = *real_kernels;

@@ -1,4 +1,4 @@
-// Teams: every item once, phases one after the other, whatever the runner does with its tasks.
+// Tests that teams compute each item once and phases in order, whatever the runner does.
 
 #include "cudnn_rnn/cc/core/team.h"
 
@@ -20,8 +20,8 @@ namespace {
 
 constexpr int64_t kWorthATeam = int64_t(1) << 40;
 
-// Phases in which each item needs all of the phase before: item i of phase p sums two items of
-// phase p - 1. Returns false where an item was not computed exactly once or too early.
+// Runs phases that depend on the phase before: item i of phase p sums two items of phase p - 1.
+// Returns false if an item was computed too early or not exactly once.
 bool RunPhases(ParallelRunner* runner, int64_t num_items, int64_t num_phases) {
   std::vector<std::vector<int64_t>> values(static_cast<size_t>(num_phases + 1),
                                            std::vector<int64_t>(static_cast<size_t>(num_items)));
@@ -65,7 +65,7 @@ TEST(TeamComputesEveryItemOnceAndInOrder) {
 TEST(TeamNeedsNobodyBesideTheCaller) {
   KeepingRunner runner(4);
   EXPECT(RunPhases(&runner, 50, 20));
-  // What the tasks were meant for is gone; they see that they are not wanted any more.
+  // The team is gone: the tasks must do nothing.
   runner.RunTasks();
 }
 
@@ -74,7 +74,7 @@ TEST(TeamNeedsNoTaskToRun) {
   EXPECT(RunPhases(&runner, 50, 20));
 }
 
-// As a pool does whose queue is full.
+// A pool runs tasks inside Schedule if its queue is full.
 TEST(TeamDoesNotWaitForItselfWhereTasksRunInsideSchedule) {
   InlineRunner runner(3);
   EXPECT(RunPhases(&runner, 50, 200));
@@ -85,7 +85,7 @@ TEST(TeamDoesNotWaitForItselfWhereTasksRunTwiceAndDeepInsideSchedule) {
   EXPECT(RunPhases(&runner, 50, 200));
 }
 
-// Tasks of one call that run inside another call's Schedule, on the stack of its thread.
+// Tasks of one call run inside another call's Schedule, on the stack of its thread.
 TEST(TeamsDoNotWaitForEachOtherWhereTheirTasksMix) {
   KeepingRunner runner(3);
   bool inner = true;
@@ -101,8 +101,8 @@ TEST(TeamsDoNotWaitForEachOtherWhereTheirTasksMix) {
   EXPECT(inner);
 }
 
-// Callers that share a pool of few threads with a short queue, which runs what does not fit inside
-// Schedule: as TensorFlow's does, whose queue has 1,024 entries.
+// Callers share a pool with few threads and a short queue. Tasks that do not fit in the queue run
+// inside Schedule, as in TensorFlow's pool, whose queue has 1,024 entries.
 TEST(TeamsOfManyCallersShareAPoolWithAShortQueue) {
   for (size_t queue_size : {0, 1, 3}) {
     ThreadPool pool(/*num_threads=*/3, queue_size);
@@ -121,12 +121,12 @@ TEST(TeamsOfManyCallersShareAPoolWithAShortQueue) {
   }
 }
 
-// However many calls are made while no thread of the pool is free.
+// The queue stays short however many calls run while no thread of the pool is free.
 TEST(TeamLeavesFewTasksInTheQueueOfABusyPool) {
   KeepingRunner runner(4);
   for (int call = 0; call < 1000; ++call) RunPhases(&runner, 8, 3);
   EXPECT(runner.num_tasks() <= 4, runner.num_tasks());
-  // They serve a later call.
+  // The waiting tasks serve a later call.
   std::atomic<bool> is_computed{false};
   std::atomic<int64_t> others{0};
   const std::thread::id caller = std::this_thread::get_id();
@@ -146,7 +146,7 @@ TEST(TeamLeavesFewTasksInTheQueueOfABusyPool) {
   EXPECT(others == 1, others.load());
 }
 
-// Members that arrive in the middle, one while a phase is being computed.
+// Two helpers arrive late, while a phase is being computed.
 TEST(TeamTakesInLateMembers) {
   KeepingRunner runner(3);
   runner.patience = std::numeric_limits<int64_t>::max();
@@ -173,15 +173,15 @@ TEST(TeamTakesInLateMembers) {
   EXPECT(computed == kPhases * kItems, computed.load());
 }
 
-// While the caller computes alone, the helper's thread becomes free for others; when there is
-// enough to share again, a helper comes back and computes with the caller.
+// While the caller computes alone, the helper gives its thread back; when there is enough to share
+// again, a helper computes with the caller again.
 TEST(TeamGivesAnIdleHelpersThreadBackAndRecruitsAgain) {
   KeepingRunner runner(2);
   runner.patience = 0;
   std::vector<std::thread> threads;
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int64_t> helped{0};
-  // Returns when another thread has computed a part of the phase; threads run the tasks.
+  // Runs tasks on threads until a helper has computed a part of the phase.
   const auto share = [&](TeamMember* member, int64_t expected) {
     member->ForEach(2, kWorthATeam, [&, expected](int64_t, int64_t) {
       if (std::this_thread::get_id() != caller) {
@@ -197,11 +197,11 @@ TEST(TeamGivesAnIdleHelpersThreadBackAndRecruitsAgain) {
   RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
     share(member, 1);
     member->Once([&] {
-      // The threads end, though the call does not.
+      // The helpers' threads end before the call does.
       for (std::thread& thread : threads) thread.join();
       threads.clear();
     });
-    // The first of these recruits.
+    // This phase recruits a helper again.
     share(member, 2);
   });
   for (std::thread& thread : threads) thread.join();
@@ -218,7 +218,7 @@ TEST(TeamIsNotWorthWhileForLittleWork) {
   EXPECT(members == 1 && runner.num_tasks() == 0);
 }
 
-// On many cores little work wakes few threads, and a short phase has few slices.
+// On many cores, little work wakes few threads, and a short phase has few slices.
 TEST(TeamIsAsLargeAsTheWorkIsWorth) {
   KeepingRunner runner(50);
   int64_t slices = 0;
@@ -234,7 +234,7 @@ TEST(TeamIsAsLargeAsTheWorkIsWorth) {
   EXPECT(runner.num_tasks() == 5, runner.num_tasks());
 }
 
-// A like phase has the same items on the same member, as long as all are there.
+// Similar phases have the same items on the same member while all members are present.
 TEST(TeamKeepsItemsWithTheirMember) {
   ThreadRunner runner(2, /*cycles_worth_waiting=*/0, std::numeric_limits<int64_t>::max());
   constexpr int64_t kItems = 10, kPhases = 50;
@@ -244,7 +244,7 @@ TEST(TeamKeepsItemsWithTheirMember) {
     ++arrived;
     while (arrived < 2) std::this_thread::yield();
     for (int64_t phase = 0; phase < kPhases; ++phase) {
-      std::atomic<int64_t>& started = arrived;  // Nobody takes more before both have their own.
+      std::atomic<int64_t>& started = arrived;  // Lets each member take only its own slice.
       member->ForEach(
           kItems, kWorthATeam,
           [&](int64_t begin, int64_t end) {
@@ -269,7 +269,7 @@ std::string RunThrowingPhases(Thrower thrower, int64_t throwing_phase) {
   std::atomic<int64_t> arrived{0}, present{0};
   try {
     RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
-      struct Presence {  // Destroyed when the program is left in whatever way.
+      struct Presence {  // Destroyed however the program ends.
         explicit Presence(std::atomic<int64_t>* count) : count(count) { ++*count; }
         ~Presence() { --*count; }
         std::atomic<int64_t>* const count;
@@ -305,7 +305,7 @@ TEST(TeamThrowsWhatAMemberThrowsWhenAllHaveLeft) {
     for (int round = 0; round < 20; ++round) {
       EXPECT(RunThrowingPhases(Thrower::kCaller, phase) == "outside of a slice", phase);
       EXPECT(RunThrowingPhases(Thrower::kHelper, phase) == "outside of a slice", phase);
-      // One member may compute both slices of a phase; then the other throws nothing.
+      // One member may compute both slices of a phase; the other then throws nothing.
       for (Thrower thrower : {Thrower::kCallersSlice, Thrower::kHelpersSlice}) {
         const std::string thrown = RunThrowingPhases(thrower, phase);
         EXPECT(thrown.empty() || thrown == "in a slice", thrown);

@@ -1,4 +1,4 @@
-// The little that the core's tests need: named tests, expectations that report and go on.
+// A minimal test framework: named tests, and expectations that report a failure and continue.
 #ifndef CUDNN_RNN_TESTS_CORE_TESTING_H_
 #define CUDNN_RNN_TESTS_CORE_TESTING_H_
 
@@ -43,7 +43,7 @@ inline void Fail(const char* file, int line, const std::string& what) {
   static const bool name##_registered = ::cudnn_rnn::testing::Register(#name, name); \
   static void name()
 
-// `...` is a text that says which case failed.
+// `...` is a text that identifies the failing case.
 #define EXPECT(condition, ...)                                                  \
   do {                                                                          \
     if (!(condition)) {                                                         \
@@ -53,7 +53,7 @@ inline void Fail(const char* file, int line, const std::string& what) {
     }                                                                           \
   } while (false)
 
-// The status is an error whose text contains each of the parts.
+// Expects an error whose message contains each of the parts.
 #define EXPECT_ERROR(status, ...)                                        \
   do {                                                                   \
     const ::cudnn_rnn::Status error = (status);                          \

@@ -16,11 +16,11 @@
 
 namespace cudnn_rnn {
 
-// A thread for each task; the destructor waits for them all. However little the work, it is shared.
+// Starts a thread for each task; the destructor joins all threads.
 class ThreadRunner : public ParallelRunner {
  public:
-  // By default everything is shared that can be, and helpers have little patience (nanoseconds), so
-  // that many of them leave and come back.
+  // By default, shares all work, however little, and gives helpers little patience (nanoseconds),
+  // so that many of them leave and come back.
   explicit ThreadRunner(int64_t num_threads, int64_t cycles_worth_waiting = 0,
                         int64_t patience = 100 * 1000)
       : num_threads_(num_threads),
@@ -46,7 +46,7 @@ class ThreadRunner : public ParallelRunner {
   std::vector<std::thread> threads_;
 };
 
-// Those that this processor runs, the best last.
+// Returns the instruction sets that this processor supports, oldest first.
 inline std::vector<std::string> InstructionSets() {
   std::vector<std::string> all;
   for (const char* instruction_set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"}) {
@@ -58,12 +58,12 @@ inline std::vector<std::string> InstructionSets() {
   return all;
 }
 
-// Whether products of models of bfloat16 are of factors that are rounded to it.
+// Returns whether the instruction set rounds factors to bfloat16 in bfloat16 models.
 inline bool MultipliesBfloat16(const std::string& instruction_set) {
   return instruction_set == "avx512_bf16" || instruction_set == "amx_bf16";
 }
 
-// Each once; models of bfloat16 have all that those of float have, and more.
+// Returns all kernels for T, each once; bfloat16 models have all of float's kernels and more.
 template <typename T>
 std::vector<const Kernels<T>*> AllKernels() {
   const DataType data_type =

@@ -1,4 +1,4 @@
-// Runners that do with their tasks what a thread pool may do too, but seldom does.
+// Runners that treat tasks in ways that a thread pool may, but seldom does.
 #ifndef CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
 #define CUDNN_RNN_TESTS_CORE_UNUSUAL_RUNNERS_H_
 
@@ -14,7 +14,7 @@
 
 namespace cudnn_rnn {
 
-// Has a recruiter of its own, and the usual costs.
+// Has its own recruiter and the default costs.
 class UnusualRunner : public ParallelRunner {
  public:
   explicit UnusualRunner(int64_t num_threads) : num_threads_(num_threads) {}
@@ -56,7 +56,7 @@ class RepeatingRunner : public UnusualRunner {
   int depth_ = 0;
 };
 
-// Keeps the tasks until it is told to run them. For one calling thread.
+// Keeps tasks until told to run them. For one calling thread.
 class KeepingRunner : public UnusualRunner {
  public:
   using UnusualRunner::UnusualRunner;
@@ -80,7 +80,7 @@ class KeepingRunner : public UnusualRunner {
   }
 
   std::function<void()> before_schedule;  // on the calling thread
-  int64_t patience = -1;                  // of helpers in all phases; negative: the usual ones
+  int64_t patience = -1;                  // of helpers in all phases; negative: the defaults
 
  private:
   std::vector<std::function<void()>> TakeTasks() {
@@ -92,7 +92,7 @@ class KeepingRunner : public UnusualRunner {
   std::vector<std::function<void()>> tasks_;
 };
 
-// A call's way to a pool, where everything is worth sharing.
+// Schedules a call's tasks on a pool. All work is worth sharing.
 class PoolRunner : public ParallelRunner {
  public:
   PoolRunner(ThreadPool* pool, int64_t num_threads) : pool_(pool), num_threads_(num_threads) {}

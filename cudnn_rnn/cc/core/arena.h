@@ -1,4 +1,4 @@
-// Aligned pieces of one block of memory.
+// An allocator of aligned pieces of one memory block.
 #ifndef CUDNN_RNN_CC_CORE_ARENA_H_
 #define CUDNN_RNN_CC_CORE_ARENA_H_
 
@@ -8,7 +8,7 @@
 
 namespace cudnn_rnn {
 
-// Takes aligned pieces off one block of memory. Without memory it only adds up their sizes.
+// Takes aligned pieces of one memory block. With a null block, only adds up their sizes.
 class Arena {
  public:
   explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}

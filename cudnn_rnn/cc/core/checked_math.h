@@ -1,4 +1,4 @@
-// Sizes come from users' graphs: every product and sum that could leave 64 bits is checked.
+// Overflow-checked 64-bit arithmetic for sizes, which come from users' graphs.
 #ifndef CUDNN_RNN_CC_CORE_CHECKED_MATH_H_
 #define CUDNN_RNN_CC_CORE_CHECKED_MATH_H_
 
@@ -10,10 +10,10 @@ namespace cudnn_rnn {
 // A non-negative 64-bit number that remembers whether it ever overflowed.
 class CheckedSize {
  public:
-  CheckedSize(int64_t value) : value_(value) {}  // NOLINT: a number is a size
+  CheckedSize(int64_t value) : value_(value) {}  // NOLINT: implicit on purpose
 
   bool overflowed() const { return overflowed_; }
-  // Meaningful only where overflowed() is false.
+  // Meaningful only if overflowed() is false.
   int64_t value() const { return value_; }
 
   friend CheckedSize operator*(CheckedSize a, CheckedSize b) {

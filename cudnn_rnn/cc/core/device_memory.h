@@ -1,4 +1,4 @@
-// Memory of a device, from whoever manages it: a framework's allocator or the driver.
+// Device memory, allocated by a framework or by the driver.
 #ifndef CUDNN_RNN_CC_CORE_DEVICE_MEMORY_H_
 #define CUDNN_RNN_CC_CORE_DEVICE_MEMORY_H_
 
@@ -9,7 +9,7 @@
 
 namespace cudnn_rnn {
 
-// Freed with the object, after the work queued so far on the allocator's stream.
+// Memory that the destructor frees, after the work queued so far on the allocator's stream.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -18,14 +18,14 @@ class DeviceMemory {
 
 enum class MemoryNeed {
   kRequired,
-  // Its lack is no failure: nobody should wait for it, or complain.
+  // The caller can do without: the allocator neither waits for memory nor logs a warning.
   kOptional,
 };
 
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
-  // Aligned to 256 bytes. Fails with kResourceExhausted where there is not enough.
+  // Allocates memory aligned to 256 bytes. Fails with kResourceExhausted if there is not enough.
   virtual Status Allocate(int64_t bytes, MemoryNeed need,
                           std::unique_ptr<DeviceMemory>* memory) = 0;
 };

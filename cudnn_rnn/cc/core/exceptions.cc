@@ -12,7 +12,7 @@ const char kOutOfHostMemoryText[] =
 
 namespace {
 
-// Without a text if there is no memory for it.
+// Returns kResourceExhausted with an empty text if there is no memory for the text.
 Status MakeStatus(StatusCode code, const char* text) noexcept {
   try {
     return Status(code, text);
@@ -28,7 +28,7 @@ Status StatusOfCurrentException() noexcept {
     throw;
   } catch (const std::bad_alloc&) {
     return MakeStatus(StatusCode::kResourceExhausted, kOutOfHostMemoryText);
-  } catch (const std::length_error&) {  // A container of more elements than any memory holds.
+  } catch (const std::length_error&) {  // A container larger than any memory.
     return MakeStatus(StatusCode::kResourceExhausted, kOutOfHostMemoryText);
   } catch (const std::exception& exception) {
     return MakeStatus(StatusCode::kInternal, exception.what());

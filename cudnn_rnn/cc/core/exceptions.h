@@ -1,4 +1,4 @@
-// Exceptions end where the core ends: neither a framework's kernels nor a C API may see one.
+// Converts exceptions to Status: neither a framework's kernels nor a C API may see an exception.
 #ifndef CUDNN_RNN_CC_CORE_EXCEPTIONS_H_
 #define CUDNN_RNN_CC_CORE_EXCEPTIONS_H_
 
@@ -6,13 +6,13 @@
 
 namespace cudnn_rnn {
 
-// Describes a Status of kResourceExhausted whose own text is empty, for lack of memory.
+// The message for a Status of kResourceExhausted whose own text is empty for lack of memory.
 extern const char kOutOfHostMemoryText[];
 
-// Turns the exception that is being handled into a Status; std::bad_alloc is kResourceExhausted.
+// Converts the current exception into a Status; std::bad_alloc becomes kResourceExhausted.
 Status StatusOfCurrentException() noexcept;
 
-// Returns what `function` returns, a Status, or the Status of what it throws.
+// Returns the Status that `function` returns, or the Status of the exception that it throws.
 template <typename Function>
 Status CatchExceptions(const Function& function) noexcept {
   try {

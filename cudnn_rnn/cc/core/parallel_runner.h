@@ -1,4 +1,4 @@
-// The threads that a plan may use, without knowing whose they are.
+// Interface to the threads that a plan may use, independent of who owns them.
 #ifndef CUDNN_RNN_CC_CORE_PARALLEL_RUNNER_H_
 #define CUDNN_RNN_CC_CORE_PARALLEL_RUNNER_H_
 
@@ -14,30 +14,30 @@ class ParallelRunner {
  public:
   virtual ~ParallelRunner() = default;
 
-  // How many threads may work at once, with the calling one; at least 1.
+  // Returns how many threads may work at once, including the calling one; at least 1.
   virtual int64_t num_threads() const = 0;
 
   // Passes `task` to the threads. They may call it at any time, more than once or never, even
-  // inside Schedule on the calling thread; or destroy it. Not called where num_threads() is 1.
+  // inside Schedule on the calling thread, or destroy it. Not called if num_threads() is 1.
   virtual void Schedule(std::function<void()> task) = 0;
 
-  // The recruiter of these threads: one for all runners of a thread pool. Not called where
+  // Returns the recruiter of these threads, shared by all runners of a thread pool. Not called if
   // num_threads() is 1.
   virtual std::shared_ptr<TeamRecruiter> recruiter() = 0;
 
-  // Processor cycles of work that are worth waking other threads for; and, once these work
-  // together, worth waiting for one another.
+  // Processor cycles of work that justify waking other threads and, once threads work together,
+  // waiting for one another.
   virtual int64_t cycles_worth_waking() const { return 30000; }
   virtual int64_t cycles_worth_waiting() const { return 4000; }
 
-  // Nanoseconds without work after which a helper gives its thread back. While the caller computes
-  // alone: about what it costs to wake a thread. While others compute slices of a shared phase:
-  // more than a slice that takes a little longer, since the next phase is probably shared too.
+  // Nanoseconds without work after which a helper gives its thread back. Serial, while the caller
+  // computes alone: about the cost of waking a thread. Shared, while others compute slices of a
+  // phase: longer than a slow slice takes, since the next phase is probably shared too.
   virtual int64_t serial_patience() const { return 50 * 1000; }
   virtual int64_t shared_patience() const { return 1000 * 1000; }
 };
 
-// Everything on the calling thread.
+// Runs everything on the calling thread.
 class SerialRunner : public ParallelRunner {
  public:
   int64_t num_threads() const override { return 1; }

@@ -18,7 +18,7 @@ Status ParamLayout::Create(const RnnConfig& config, ParamLayout* layout) {
                                units * config.num_proj * config.num_layers;
   const CheckedSize weights = directions * matrices;
   const CheckedSize biases = directions * config.num_layers * gate_rows * 2;
-  // The largest use of the size is in bytes of 8-byte elements.
+  // Checks the size in bytes for 8-byte elements, the largest type.
   const CheckedSize bytes = (weights + biases) * 8;
   if (bytes.overflowed()) {
     return InvalidArgument("The parameter buffer is too large: num_layers ", config.num_layers,
@@ -80,7 +80,7 @@ ParamRegion ParamLayout::CanonicalWeight(int64_t index) const {
 }
 
 ParamRegion ParamLayout::CanonicalBias(int64_t index) const {
-  // Those of W, then those of R, of all gates: one after the other.
+  // The biases of W, then those of R, gate by gate, are contiguous.
   return {biases_ + index * num_units_, num_units_, 1};
 }
 

@@ -1,8 +1,8 @@
-// The one description of the parameter buffer (cuDNN's dense layout).
+// The layout of the parameter buffer (cuDNN's dense layout).
 //
 // With G gates (lstm: i, f, g, o; gru: r, u, n; simple: 1), D directions, H = num_units,
-// P = num_proj if there is a projection, else H, and I(layer) = input_size for layer 0, D * P
-// above, the buffer is, in this order:
+// P = num_proj if there is a projection, otherwise H, and I(layer) = input_size for layer 0 and
+// D * P for later layers, the buffer contains, in this order:
 //   for each layer, for each direction:
 //     W of gate 0..G-1, each [H, I(layer)] row-major (absent in layer 0 with skipped input),
 //     R of gate 0..G-1, each [H, P] row-major,
@@ -10,7 +10,7 @@
 //   for each layer, for each direction:
 //     bias of W of gate 0..G-1, each [H],
 //     bias of R of gate 0..G-1, each [H].
-// So W of one (layer, direction) is one matrix [G * H, I], and R one matrix [G * H, P].
+// Thus W of one (layer, direction) is one matrix [G * H, I], and R is one matrix [G * H, P].
 //
 // The canonical form lists the same regions in the same order: 2 * G weights (one more with a
 // projection) and 2 * G biases for each (layer, direction).
@@ -34,10 +34,10 @@ struct ParamRegion {
 
 class ParamLayout {
  public:
-  // Fails on an invalid config and where the buffer's size does not fit in 64 bits.
+  // Fails if the config is invalid or the buffer's size does not fit in 64 bits.
   static Status Create(const RnnConfig& config, ParamLayout* layout);
 
-  // Elements in the whole buffer.
+  // Number of elements in the buffer.
   int64_t size() const { return size_; }
 
   // Offset of W of gate 0: [G * H, I(layer)], or empty.
@@ -50,12 +50,12 @@ class ParamLayout {
   int64_t InputBiases(int64_t layer, int64_t direction) const;
   int64_t RecurrentBiases(int64_t layer, int64_t direction) const;
 
-  // Columns of W: 0 where the first layer's input is skipped.
+  // Columns of W; 0 in layer 0 if its input is skipped.
   int64_t InputWeightColumns(int64_t layer) const {
     return layer == 0 ? first_input_columns_ : upper_input_columns_;
   }
 
-  // Lengths of the canonical lists, of one (layer, direction) and in all.
+  // Lengths of the canonical lists, per (layer, direction) and in total.
   int64_t weights_per_direction() const { return 2 * num_gates_ + (projection_rows_ > 0 ? 1 : 0); }
   int64_t biases_per_direction() const { return 2 * num_gates_; }
   int64_t num_canonical_weights() const {
@@ -64,12 +64,12 @@ class ParamLayout {
   int64_t num_canonical_biases() const {
     return num_layers_ * num_directions_ * biases_per_direction();
   }
-  // The index-th tensor of the canonical lists, index below their length.
+  // Returns tensor `index` of a canonical list; `index` must be below its length.
   ParamRegion CanonicalWeight(int64_t index) const;
   ParamRegion CanonicalBias(int64_t index) const;
 
  private:
-  // Elements of the matrices of one direction of a layer.
+  // Number of elements in the matrices of one (layer, direction).
   int64_t WeightsOf(int64_t layer) const {
     return gate_rows_ * (InputWeightColumns(layer) + recurrent_columns_) +
            projection_rows_ * num_units_;
@@ -83,7 +83,7 @@ class ParamLayout {
   int64_t num_layers_ = 0;
   int64_t num_directions_ = 0;       // D
   int64_t first_input_columns_ = 0;  // columns of W in layer 0
-  int64_t upper_input_columns_ = 0;  // columns of W above
+  int64_t upper_input_columns_ = 0;  // columns of W in later layers
   int64_t biases_ = 0;               // offset of the first bias
   int64_t size_ = 0;
 };

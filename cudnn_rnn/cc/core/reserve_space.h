@@ -1,5 +1,5 @@
-// What a training forward pass leaves for its gradient starts with a header, so that a reserve
-// space of another model, another shape or another call is refused and never read as data.
+// The header of the reserve space, which a training forward pass leaves for its gradient. The
+// gradient refuses a reserve space of another model, shape or call and never reads it as data.
 #ifndef CUDNN_RNN_CC_CORE_RESERVE_SPACE_H_
 #define CUDNN_RNN_CC_CORE_RESERVE_SPACE_H_
 
@@ -13,17 +13,17 @@ namespace cudnn_rnn {
 
 constexpr int64_t kReserveHeaderBytes = 64;
 
-// Identifies what a reserve space was made for.
+// Identifies the plan and the forward call that a reserve space belongs to.
 struct ReserveSpaceIdentity {
-  uint64_t plan = 0;      // of the config and the shape: PlanFingerprint
-  uint64_t output_h = 0;  // of the call: Fingerprint of its final hidden states
-  uint64_t lengths = 0;   // of the call: Fingerprint of its sequence lengths, 0 where all are full
+  uint64_t plan = 0;      // PlanFingerprint of the config and the shape
+  uint64_t output_h = 0;  // Fingerprint of the call's final hidden states
+  uint64_t lengths = 0;   // Fingerprint of the call's sequence lengths; 0 if all are full
 };
 
-// A 64-bit hash of the bytes.
+// Returns a 64-bit hash of the bytes, seeded with `start`.
 uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start = 0);
 
-// A hash of everything that shapes the reserve space.
+// Returns a hash of every field that affects the contents of the reserve space.
 uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape);
 
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call,
@@ -31,8 +31,8 @@ void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_ca
 
 Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes);
 
-// Fails unless the reserve space has the expected length and identity; gives the number under
-// which the forward pass drew its dropout pattern.
+// Fails unless the reserve space has the expected size and identity. Returns the call number of the
+// forward pass's dropout pattern in `dropout_call`.
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
                          const void* reserve_space, int64_t num_bytes, int64_t* dropout_call);
 

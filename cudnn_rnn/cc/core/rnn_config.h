@@ -1,4 +1,4 @@
-// The one description of a model: what to compute. Everything else derives from it.
+// The description of a model, from which everything else derives.
 #ifndef CUDNN_RNN_CC_CORE_RNN_CONFIG_H_
 #define CUDNN_RNN_CC_CORE_RNN_CONFIG_H_
 
@@ -12,7 +12,7 @@ namespace cudnn_rnn {
 enum class RnnMode { kRelu, kTanh, kLstm, kGru };
 enum class InputMode { kLinear, kSkip, kAuto };
 enum class Direction { kUnidirectional, kBidirectional };
-// Of inputs, states, parameters and outputs. The 16-bit types are computed in float.
+// The type of inputs, states, parameters and outputs. The 16-bit types are computed in float.
 enum class DataType { kHalf, kBfloat16, kFloat, kDouble };
 
 struct RnnConfig {
@@ -23,9 +23,9 @@ struct RnnConfig {
   int64_t num_layers = 1;
   int64_t num_units = 1;
   int64_t input_size = 1;
-  // LSTM only: h is projected to this width, below num_units. 0: no projection.
+  // LSTM only: the width to which h is projected, below num_units. 0 means no projection.
   int64_t num_proj = 0;
-  // The share of a layer's inputs that training sets to zero, for every layer but the first.
+  // The fraction of a layer's inputs that training sets to zero, for every layer but the first.
   float dropout = 0.0f;
   int64_t seed = 0;
   int64_t seed2 = 0;
@@ -34,12 +34,12 @@ struct RnnConfig {
   // LSTM: i, f, g, o. GRU: r, u, n. Simple RNN: its one activation.
   int64_t num_gates() const;
   bool has_cell_state() const { return mode == RnnMode::kLstm; }
-  // The first layer adds its input to every gate as it is, without input weights.
+  // Returns whether the first layer adds its input to every gate directly, without input weights.
   bool skips_input_projection() const;
   bool has_projection() const { return num_proj > 0; }
   // Width of h and of one direction's output.
   int64_t output_size() const { return has_projection() ? num_proj : num_units; }
-  // Width of what a layer reads: input_size below, both directions' outputs above.
+  // Width of a layer's input: input_size for layer 0, all directions' outputs for later layers.
   int64_t LayerInputSize(int64_t layer) const {
     return layer == 0 ? input_size : num_directions() * output_size();
   }
@@ -52,12 +52,12 @@ Status ParseDirection(const std::string& text, Direction* direction);
 const char* Name(RnnMode mode);
 const char* Name(Direction direction);
 const char* Name(DataType data_type);
-// "lstm, bidirectional, 2 layers, 650 units, input 650, float" and what else is not the default.
+// Returns "lstm, bidirectional, 2 layers, 650 units, input 650, float" and any non-default options.
 std::string Describe(const RnnConfig& config);
 
 int64_t SizeOf(DataType data_type);
 
-// Checks every field and their agreement.
+// Fails unless every field is valid and the fields are consistent.
 Status Validate(const RnnConfig& config);
 
 }  // namespace cudnn_rnn

@@ -9,7 +9,7 @@ Status CopySequenceLengths(const int32_t* source, const SequenceShape& shape,
   lengths->clear();
   if (source == nullptr) return Status();
   lengths->resize(static_cast<size_t>(shape.batch_size));
-  // Volatile: the compiler must not read an element again where the copy is used.
+  // Volatile, so that the compiler cannot read `source` again where the copy is used.
   const volatile int32_t* const elements = source;
   for (size_t b = 0; b < lengths->size(); ++b) (*lengths)[b] = elements[b];
   return CheckSequenceLengths(*lengths, shape);

@@ -8,7 +8,7 @@
 
 namespace cudnn_rnn {
 
-// With the numbers that TensorFlow's and gRPC's codes have.
+// The numbers are those of TensorFlow's and gRPC's codes.
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument = 3,
@@ -40,7 +40,7 @@ void AppendTo(std::ostringstream& stream, const First& first, const Rest&... res
   AppendTo(stream, rest...);
 }
 
-// The arguments written one after the other.
+// Returns the arguments, streamed into one string.
 template <typename... Parts>
 std::string Concatenate(const Parts&... parts) {
   std::ostringstream stream;
@@ -48,7 +48,7 @@ std::string Concatenate(const Parts&... parts) {
   return stream.str();
 }
 
-// A message names the argument, its value, what was expected and what to do.
+// The message must name the argument, its value, the expected value and what to do.
 template <typename... Parts>
 Status InvalidArgument(const Parts&... parts) {
   return Status(StatusCode::kInvalidArgument, Concatenate(parts...));

@@ -97,7 +97,7 @@ void Team::Help(int64_t index) noexcept {
 void TeamMember::WaitAsCaller() const {
   Patience patience;
   while (!team_->HasDone(target_)) {
-    // The slice of a helper that failed is never done.
+    // If a helper failed, its slice is never done.
     if (team_->has_failed()) team_->RethrowFailure();
     patience.Wait();
   }
@@ -114,7 +114,7 @@ void TeamMember::WaitAsHelper(int64_t patience) {
 }
 
 void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program) {
-  // On a machine with many cores, no more than the work is worth waking.
+  // Use no more threads than the work justifies waking, even on a machine with many cores.
   const int64_t wake_cost = runner->cycles_worth_waking();
   const int64_t affordable = wake_cost == 0 ? Team::kMostMembers : 1 + cost / wake_cost;
   const int64_t size = std::min({runner->num_threads(), Team::kMostMembers, affordable});

@@ -1,21 +1,21 @@
-// Several threads that run one program together, with a cheap barrier after each of its phases.
+// A team of threads that run one program together, with a cheap barrier after each phase.
 //
-// Every member calls the program, which consists of phases: ForEach with the same arguments in the
-// same order on all of them. A phase's items are cut into slices; each member takes those that are
-// its own, then those that nobody has taken yet, and waits until all are done. So a member works
-// on the same slice of like phases, whose data stay in its cache.
+// Every member calls the program, which consists of phases: calls of ForEach with the same
+// arguments in the same order on all members. A phase divides its items into slices. Each member
+// takes its own slices, then any that no member has taken, and waits until all are done. In similar
+// phases a member thus works on the same slices, whose data stay in its cache.
 //
 // Member 0 is the calling thread. It waits only for slices that another thread is computing, and
 // slices wait for nothing, so no state of the thread pool can block a call. The other members are
-// helpers, who come late, early or never. A late helper runs through the phases that are over
-// without doing anything. A helper without work for a while leaves, and so gives its thread back;
-// the caller recruits another one when there is enough to share again.
+// helpers, which may arrive at any time or never. A late helper skips the phases that are over. A
+// helper that has had no work for a while leaves and gives its thread back; the caller recruits
+// another one when there is enough to share again.
 //
-// A helper that has left still runs to the end of the program, with phases that do nothing. Hence
-// a rule for programs: outside the work of its phases a program reads only what was there before
-// RunTeam, or what the same member computed.
+// A helper that has left still runs to the end of the program, with phases that do nothing. Hence,
+// outside the work of its phases, a program may read only data that existed before RunTeam or that
+// the same member computed.
 //
-// Items are the same whatever the number of members, so results are too.
+// The items, and therefore the results, do not depend on the number of members.
 #ifndef CUDNN_RNN_CC_CORE_TEAM_H_
 #define CUDNN_RNN_CC_CORE_TEAM_H_
 
@@ -35,7 +35,7 @@ namespace cudnn_rnn {
 
 class TeamMember;
 
-// What the members share. Lives on the calling thread's stack, as long as there are helpers.
+// The state that members share. Lives on the calling thread's stack until all helpers have left.
 class Team {
  public:
   using Program = std::function<void(TeamMember*)>;
@@ -43,26 +43,26 @@ class Team {
   static constexpr int64_t kMostMembers = 64;
   static constexpr int64_t kMostSlicesPerMember = 4;
 
-  // At most `size` members, the caller included; at least 2. `runner` and `program` must outlive
-  // the team.
+  // Creates a team of at most `size` (at least 2) members, including the caller. `runner` and
+  // `program` must outlive the team.
   Team(ParallelRunner* runner, int64_t size, const Program& program);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // Runs the program as member 0, and ends the team. Throws what the program throws on any member.
+  // Runs the program as member 0 and closes the team. Throws what the program throws on any member.
   void Run();
 
   int64_t size() const { return size_; }
   int64_t cycles_worth_waking() const { return cycles_worth_waking_; }
   int64_t cycles_worth_waiting() const { return cycles_worth_waiting_; }
 
-  // For members.
+  // Called by members.
 
   int64_t serial_patience() const { return serial_patience_; }
   int64_t shared_patience() const { return shared_patience_; }
 
-  // True for one caller in each phase (counted from 1).
+  // Returns true to one caller per slice and phase. Phases count from 1.
   bool Claim(int64_t slice, int64_t phase) {
     std::atomic<int64_t>& last_phase = claims_[static_cast<size_t>(slice)].last_phase;
     int64_t last = last_phase.load(std::memory_order_relaxed);
@@ -70,7 +70,7 @@ class Team {
            last_phase.compare_exchange_strong(last, phase, std::memory_order_relaxed);
   }
 
-  // Whether `num_slices` slices have been done since the beginning.
+  // Returns whether at least `num_slices` slices have been done since the team was created.
   bool HasDone(int64_t num_slices) const {
     return done_.load(std::memory_order_acquire) >= num_slices;
   }
@@ -78,28 +78,28 @@ class Team {
 
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
-  // Throws what a helper's program threw.
+  // Rethrows what a helper's program threw.
   void RethrowFailure() const;
 
-  // Schedules tasks for the vacancies, by member 0.
+  // Schedules tasks to fill vacancies. Called by member 0.
   void Recruit() { recruiter_->Recruit(runner_); }
 
-  // The recruiter calls these, all but Help while it holds its lock.
+  // Called by the recruiter, which holds its lock except for Help.
 
   int64_t num_helpers() const { return num_helpers_.load(std::memory_order_acquire); }
   int64_t num_vacancies() const { return size_ - 1 - num_helpers(); }
-  // Returns the new helper's index.
+  // Adds a helper and returns its index.
   int64_t AddHelper();
   void RemoveHelper(int64_t index);
   // Runs the program as a helper.
   void Help(int64_t index) noexcept;
 
  private:
-  // Ends the team: no helper joins any more. Returns when all helpers have left; a second call does
+  // Closes the team to new helpers and waits until all helpers have left. A second call does
   // nothing.
   void Close();
 
-  // Written by different threads, so on cache lines of their own (whatever the alignment).
+  // Padded to fill its cache lines, whatever the alignment: different threads write the claims.
   struct Claimed {
     std::atomic<int64_t> last_phase{0};
     char padding[120];
@@ -126,40 +126,40 @@ class Team {
   std::atomic<bool> has_failed_{false};
 };
 
-// Time spent waiting for other threads: the first pauses keep the core, then the thread yields it,
-// and at last (after milliseconds) it sleeps.
+// A wait for other threads with backoff: pauses at first, then yields the core, and finally (after
+// milliseconds) sleeps.
 class Patience {
  public:
   void Wait();
-  // Whether it has waited for longer than this since it was made or reset.
+  // Returns whether the wait since construction or Reset is longer than `nanoseconds`.
   bool IsOver(int64_t nanoseconds);
   void Reset() { num_waits_ = 0; }
 
  private:
   int64_t num_waits_ = 0;
-  std::chrono::steady_clock::time_point start_;  // of the wait in which the clock was first read
+  std::chrono::steady_clock::time_point start_;  // first reading of the clock in this wait
 };
 
 class TeamMember {
  public:
-  // Alone.
+  // A member without a team, which runs everything itself.
   TeamMember() : team_(nullptr), index_(0) {}
   TeamMember(Team* team, int64_t index) : team_(team), index_(index) {}
 
   int64_t team_size() const { return team_ == nullptr ? 1 : team_->size(); }
 
-  // True for a helper that has left the team: a program may skip the remaining phases.
+  // Returns true for a helper that has left the team: its program may skip the remaining phases.
   bool has_left() const { return has_left_; }
 
-  // Whether it is worth while to share a phase of so many processor cycles.
+  // Returns whether a phase of `cycles` processor cycles is worth sharing.
   bool Shares(int64_t cycles) const {
     return team_ != nullptr && cycles >= team_->cycles_worth_waiting();
   }
 
-  // Calls work(begin, end) on disjoint ranges that together are [0, num_items), and returns when
-  // all are done. `item_cost` is a rough number of processor cycles for one item. More slices
-  // balance better; with one for each member, like phases have the same items on the same member.
-  // Throws what `work` throws, on member 0 also what it threw elsewhere.
+  // Calls work(begin, end) on disjoint ranges that cover [0, num_items), and returns when all are
+  // done. `item_cost` is the approximate number of processor cycles per item. More slices per
+  // member balance better; with one, similar phases have the same items on the same member. Throws
+  // what `work` throws; on member 0, also what `work` throws on other members.
   template <typename Work>
   void ForEach(int64_t num_items, int64_t item_cost, const Work& work,
                int64_t slices_per_member = Team::kMostSlicesPerMember) {
@@ -199,24 +199,24 @@ class TeamMember {
     }
   }
 
-  // Calls work() once.
+  // Calls work() once, on member 0.
   template <typename Work>
   void Once(const Work& work) {
     ForEach(1, 1, [&](int64_t, int64_t) { work(); });
   }
 
  private:
-  // So many that the product with a number of items might overflow.
+  // Above this cost, the product with a number of items might overflow.
   static constexpr int64_t kManyCycles = int64_t(1) << 20;
 
-  // One where sharing is not worth while, and none that is much smaller than what is.
+  // Returns 1 if sharing is not worthwhile; otherwise limits the number so that no slice is tiny.
   int64_t NumSlices(int64_t num_items, int64_t cost, int64_t slices_per_member) const {
     if (!Shares(cost)) return 1;
     const int64_t least_cost = team_->cycles_worth_waiting() / 4;
     const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
     return std::min(std::min(num_items, affordable), team_->size() * slices_per_member);
   }
-  // Recruits helpers once the phases with vacancies were together worth waking a thread.
+  // Recruits helpers once the phases with vacancies add up to enough work to wake a thread.
   void RecruitFor(int64_t cost) {
     if (team_->num_vacancies() == 0) return;
     unshared_cycles_ += std::min(cost, kManyCycles);
@@ -230,15 +230,15 @@ class TeamMember {
   Team* const team_;
   const int64_t index_;
   int64_t phase_ = 0;
-  int64_t target_ = 0;           // slices done when this member's current phase is over
+  int64_t target_ = 0;           // slices done in total after this member's current phase
   int64_t unshared_cycles_ = 0;  // of member 0, since it last recruited
   Patience patience_;            // of a helper, since it last worked
   bool has_left_ = false;
 };
 
-// Runs the program on the calling thread and, where `cost` (processor cycles, roughly) makes it
-// worth while, on others of the runner. Returns when all of it is done. Throws what the program
-// throws on any member, when all members have left it.
+// Runs the program on the calling thread and, if `cost` (approximate processor cycles) justifies
+// it, on other threads of the runner. Returns when the program is done. Throws what the program
+// throws on any member, after all members have left it.
 void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program);
 
 }  // namespace cudnn_rnn

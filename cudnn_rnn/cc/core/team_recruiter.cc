@@ -8,8 +8,8 @@
 namespace cudnn_rnn {
 namespace {
 
-// Whether this thread is inside a call of ParallelRunner::Schedule. A pool with a full queue runs
-// the task there; the thread then has work of its own, and must not help another team first.
+// True while this thread is inside ParallelRunner::Schedule. A pool with a full queue runs the task
+// there; the thread then has work of its own and must not help another team first.
 thread_local bool is_scheduling = false;
 
 class SchedulingScope {
@@ -23,7 +23,7 @@ class SchedulingScope {
 
 }  // namespace
 
-// Counts itself as waiting from its construction to its start. A pool may also destroy it unused.
+// A scheduled task, counted as waiting until it starts. A pool may also destroy it unused.
 class TeamRecruiter::Task {
  public:
   explicit Task(std::shared_ptr<TeamRecruiter> recruiter) : recruiter_(std::move(recruiter)) {
@@ -38,7 +38,7 @@ class TeamRecruiter::Task {
   }
 
  private:
-  // True for the first caller.
+  // Returns true to the first caller.
   bool Start() {
     if (started_.exchange(true)) return false;
     --recruiter_->num_waiting_tasks_;
@@ -60,7 +60,7 @@ void TeamRecruiter::Recruit(ParallelRunner* runner) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const Team* team : open_teams_) num_vacancies += team->num_vacancies();
   }
-  // Counted once, before the loop: a runner that runs each task at once leaves none waiting.
+  // Computed before the loop: a runner that runs each task immediately leaves none waiting.
   const int64_t num_tasks =
       std::min(num_vacancies, runner->num_threads()) - num_waiting_tasks_.load();
   const SchedulingScope scope;
@@ -70,7 +70,7 @@ void TeamRecruiter::Recruit(ParallelRunner* runner) {
       runner->Schedule([task] { task->Run(); });
     }
   } catch (...) {
-    // No memory for a task, or the pool refuses it: the work is done by those who are there.
+    // Out of memory, or the pool refused the task: the present members do the work.
   }
 }
 

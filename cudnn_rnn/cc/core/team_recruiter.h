@@ -1,9 +1,9 @@
 // Finds helpers for the teams of one thread pool.
 //
-// A scheduled task belongs to no call: when a thread runs it, the task joins whichever open team
-// has the fewest helpers, and ends at once if no team wants one. Tasks that have not started yet
-// serve later calls, so a busy pool's queue holds at most one task for each of its threads, and a
-// task holds no memory of any call.
+// A scheduled task is not tied to a call: when a thread runs it, the task joins the open team with
+// the fewest helpers, or ends at once if no team has a vacancy. Tasks that have not started yet
+// serve later calls, so a busy pool's queue holds at most one task per thread, and a task holds no
+// memory of any call.
 #ifndef CUDNN_RNN_CC_CORE_TEAM_RECRUITER_H_
 #define CUDNN_RNN_CC_CORE_TEAM_RECRUITER_H_
 
@@ -21,14 +21,14 @@ class Team;
 // Thread-safe. Owned by the calls and the tasks that use it.
 class TeamRecruiter : public std::enable_shared_from_this<TeamRecruiter> {
  public:
-  // From now on helpers may join the team. May throw std::bad_alloc; then the team is not open.
+  // Lets helpers join the team. May throw std::bad_alloc; the team is then not open.
   void Open(Team* team);
 
-  // Schedules tasks for the vacancies of all open teams, less those that have not started yet.
-  // Never throws: a team works without helpers too.
+  // Schedules tasks for the vacancies of all open teams, minus tasks that have not started yet.
+  // Never throws, since a team also works without helpers.
   void Recruit(ParallelRunner* runner);
 
-  // From now on no helper joins the team. Helpers that joined before may still be at work.
+  // Stops helpers from joining the team. Helpers that joined before may still be working.
   void Close(Team* team);
 
  private:
@@ -38,7 +38,7 @@ class TeamRecruiter : public std::enable_shared_from_this<TeamRecruiter> {
   Team* Join(int64_t* index);
 
   std::mutex mutex_;
-  std::vector<Team*> open_teams_;  // guarded by mutex_, as are the helpers' indices of each team
+  std::vector<Team*> open_teams_;  // guarded by mutex_, as are each team's helper indices
   std::atomic<int64_t> num_waiting_tasks_{0};  // scheduled, not started
 };
 

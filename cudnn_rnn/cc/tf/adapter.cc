@@ -22,7 +22,7 @@ TfStatus ToTf(const Status& status) {
 
 Status FromTf(const TfStatus& status) {
   if (status.ok()) return Status();
-  // Of what TensorFlow's allocators say, only a lack of memory is known by a code of its own.
+  // Only out-of-memory errors keep their code; TensorFlow's other errors become kInternal.
   const bool no_memory = CodeOf(status) == static_cast<int>(StatusCode::kResourceExhausted);
   return Status(no_memory ? StatusCode::kResourceExhausted : StatusCode::kInternal,
                 MessageOf(status));
@@ -45,8 +45,8 @@ int64_t IntraOpRunner::num_threads() const { return pool_ == nullptr ? 1 : pool_
 void IntraOpRunner::Schedule(std::function<void()> task) { pool_->Schedule(std::move(task)); }
 
 std::shared_ptr<TeamRecruiter> IntraOpRunner::recruiter() {
-  // Calls and their tasks own the recruiters. A pool that was destroyed has neither, so another
-  // pool at its address gets a recruiter of its own.
+  // Calls and their tasks own the recruiters. A destroyed pool has neither, so another pool at its
+  // address gets a new recruiter.
   static std::mutex* const mutex = new std::mutex();
   static auto* const recruiters = new std::unordered_map<const void*, std::weak_ptr<TeamRecruiter>>;
   std::lock_guard<std::mutex> lock(*mutex);

@@ -1,4 +1,4 @@
-// From TensorFlow's tensors, attributes and status to the core's, and back.
+// Converts tensors, attributes and statuses between TensorFlow and the core.
 #ifndef CUDNN_RNN_CC_TF_ADAPTER_H_
 #define CUDNN_RNN_CC_TF_ADAPTER_H_
 
@@ -16,8 +16,8 @@ namespace cudnn_rnn {
 TfStatus ToTf(const Status& status);
 Status FromTf(const TfStatus& status);
 
-// A kernel whose work returns a status. TensorFlow's callers of Compute do not expect exceptions,
-// so an exception becomes the context's error too.
+// A kernel whose Run returns a status. Compute also converts exceptions to errors of the context,
+// since TensorFlow does not expect Compute to throw.
 class StatusKernel : public ::tensorflow::OpKernel {
  public:
   explicit StatusKernel(::tensorflow::OpKernelConstruction* context) : OpKernel(context) {}
@@ -39,17 +39,17 @@ class IntraOpRunner : public ParallelRunner {
   ::tensorflow::thread::ThreadPool* const pool_;
 };
 
-// The attribute T.
+// Reads the attribute T.
 TfStatus ReadDataType(::tensorflow::OpKernelConstruction* context, DataType* data_type);
 
-// The attributes that the op has of T, rnn_mode, input_mode, direction, dropout, seed, seed2 and
-// num_proj (0 where it has none). Sizes stay unset.
+// Reads the attributes T, rnn_mode, input_mode, direction, dropout, seed, seed2 and num_proj (0 if
+// the op lacks it). Leaves the sizes unset.
 TfStatus ReadAttributes(::tensorflow::OpKernelConstruction* context, RnnConfig* config);
 
-// The int32 scalar inputs num_layers, num_units and input_size of the parameter ops.
+// Reads the int32 scalar inputs num_layers, num_units and input_size of the parameter ops.
 TfStatus ReadSizes(::tensorflow::OpKernelContext* context, RnnConfig* config);
 
-// "[2, 3, 5]"
+// Returns text such as "[2, 3, 5]".
 std::string ShapeText(const std::vector<int64_t>& shape);
 std::vector<int64_t> ShapeOf(const ::tensorflow::Tensor& tensor);
 
@@ -60,18 +60,18 @@ TfStatus CheckShape(const char* name, const ::tensorflow::Tensor& tensor,
 TfStatus CheckRank(const char* name, const ::tensorflow::Tensor& tensor, int rank,
                    const char* dimensions);
 
-// Fails where the shape has more elements than 64 bits can count.
+// Fails if the shape has more elements than 64 bits can count.
 TfStatus MakeShape(const std::vector<int64_t>& dimensions, ::tensorflow::TensorShape* shape);
 
 const void* DataOf(const ::tensorflow::Tensor& tensor);
 void* MutableDataOf(::tensorflow::Tensor* tensor);
 
-// The value of an environment variable, empty where it is unset. For constructors of kernels only:
-// a program may change its environment while kernels run.
+// Returns the value of an environment variable, or an empty string if it is unset. Only for kernel
+// constructors: a program may change its environment while kernels run.
 std::string ReadEnvironment(const char* name);
 
-// True for 1 and true, false for unset, empty, 0 and false (any case); else an error that names
-// the variable.
+// Sets `value` to true for 1 and true, and to false for 0, false, empty and unset, ignoring case.
+// Fails for other values, naming the variable.
 Status ReadEnvironmentSwitch(const char* name, bool* value);
 
 }  // namespace cudnn_rnn

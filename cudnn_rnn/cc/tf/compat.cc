@@ -26,7 +26,8 @@
 namespace cudnn_rnn {
 namespace {
 
-// Chosen by what the class has: the overload with `int` if it compiles, else the one with `long`.
+// Pairs of overloads for members that differ between releases: the one with `int` is called if it
+// compiles, otherwise the one with `long`.
 template <typename Stream>
 auto HandleOf(const Stream* stream, int) -> decltype(stream->platform_specific_handle().stream) {
   return stream->platform_specific_handle().stream;
@@ -73,7 +74,7 @@ bool AllocateWithoutRetry(::tensorflow::OpKernelContext* context,
   ::tensorflow::AllocationAttributes attributes;
   ForbidRetry(&attributes, 0);
   attributes.allocation_will_be_logged = true;
-  // OpKernelContext::get_allocator, which returns the same one, is private in TensorFlow 1.14.
+  // OpKernelContext::get_allocator returns the same allocator but is private in TensorFlow 1.14.
   ::tensorflow::Allocator* allocator =
       context->device()->GetAllocator(::tensorflow::AllocatorAttributes());
   ::tensorflow::Tensor allocated(allocator, ::tensorflow::DT_INT8, shape, attributes);

@@ -1,4 +1,4 @@
-// The one place that knows how TensorFlow's C++ API differs between releases (1.14 to 2.21).
+// All differences between the C++ APIs of TensorFlow 1.14 to 2.21 are handled here.
 #ifndef CUDNN_RNN_CC_TF_COMPAT_H_
 #define CUDNN_RNN_CC_TF_COMPAT_H_
 
@@ -21,32 +21,31 @@ using TfStatus = std::decay<decltype(std::declval<::tensorflow::OpKernelContext>
 // TensorFlow's int64: `long` in newer releases, `long long` in older ones.
 using TfInt64 = decltype(std::declval<::tensorflow::Tensor>().NumElements());
 
-// `code` is not 0. The enumeration is another one in newer releases; the numbers are the same in
-// all.
+// `code` must not be 0. The type of the enumeration differs between releases; the numbers do not.
 inline TfStatus MakeTfStatus(int code, const std::string& message) {
   using Code = decltype(TfStatus().code());
   return TfStatus(static_cast<Code>(code), message);
 }
 
-// What TensorFlow's own Status holds, under names that all releases have.
+// Return a TensorFlow status's code and message in every release.
 inline int CodeOf(const TfStatus& status) { return static_cast<int>(status.code()); }
 std::string MessageOf(const TfStatus& status);
 
-// The CUstream on which the device queues the work of kernels; null on a CPU.
+// Returns the CUstream on which the device queues the kernels' work; null on a CPU.
 void* StreamOf(::tensorflow::OpKernelContext* context);
 
-// A tensor of int8 whose memory is just a convenience: fails at once and without a warning.
+// Allocates an int8 tensor in memory that is optional: fails at once and without a warning.
 bool AllocateWithoutRetry(::tensorflow::OpKernelContext* context,
                           const ::tensorflow::TensorShape& shape, ::tensorflow::Tensor* tensor);
 
-// tf.config.experimental.enable_tensor_float_32_execution; false where TensorFlow has no such
-// switch.
+// Returns the setting of tf.config.experimental.enable_tensor_float_32_execution, or false if
+// TensorFlow lacks it.
 bool TensorFloat32IsAllowed();
 
-// tf.config.experimental.enable_op_determinism; false where TensorFlow has no such switch.
+// Returns tf.config.experimental.enable_op_determinism's setting; false if TensorFlow lacks it.
 bool OpDeterminismIsRequired();
 
-// Whether the op's attribute T may be bfloat16.
+// Returns whether the op's attribute T may be bfloat16.
 bool OpTakesBfloat16(const char* op);
 
 }  // namespace cudnn_rnn

@@ -1,4 +1,4 @@
-// Kernels on a CPU: plans of cc/cpu, threads of TensorFlow's pool.
+// The backend of CPU kernels: plans of cc/cpu on threads of TensorFlow's pool.
 #ifndef CUDNN_RNN_CC_TF_CPU_BACKEND_H_
 #define CUDNN_RNN_CC_TF_CPU_BACKEND_H_
 

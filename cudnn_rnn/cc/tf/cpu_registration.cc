@@ -1,4 +1,4 @@
-// Loading the library gives TensorFlow the CPU kernels: it has none of its own.
+// Registers the CPU kernels when the library is loaded: TensorFlow has none of its own.
 
 #include "cudnn_rnn/cc/tf/cpu_backend.h"
 #include "cudnn_rnn/cc/tf/registration.h"

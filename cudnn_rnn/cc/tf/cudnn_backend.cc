@@ -15,8 +15,8 @@ using ::tensorflow::TensorShape;
 
 constexpr int64_t kAlignment = 256;
 
-// A tensor holds its buffer by itself and may outlive the call that allocated it. TensorFlow gives
-// the memory to later work of the same stream only, so nothing waits for the device.
+// A tensor keeps its buffer alive and may outlive the call that allocated it. TensorFlow reuses the
+// memory only for later work on the same stream, so nothing waits for the device.
 class TensorMemory : public DeviceMemory {
  public:
   explicit TensorMemory(const Tensor& tensor) : tensor_(tensor) {}
@@ -36,7 +36,7 @@ class TensorAllocator : public DeviceAllocator {
 
   Status Allocate(int64_t bytes, MemoryNeed need, std::unique_ptr<DeviceMemory>* memory) override {
     Tensor tensor;
-    const TensorShape shape({bytes + kAlignment});  // TensorFlow promises less than asked for here
+    const TensorShape shape({bytes + kAlignment});  // TensorFlow aligns less strictly.
     if (need == MemoryNeed::kRequired) {
       CUDNN_RNN_RETURN_IF_ERROR(
           FromTf(context_->allocate_temp(::tensorflow::DT_INT8, shape, &tensor)));

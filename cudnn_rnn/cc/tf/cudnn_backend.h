@@ -1,4 +1,4 @@
-// Kernels that call cuDNN: plans of cc/cudnn on TensorFlow's stream, memory of its allocator.
+// The backend of cuDNN kernels: plans of cc/cudnn on TensorFlow's stream and memory.
 #ifndef CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_
 #define CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_
 
@@ -10,7 +10,7 @@
 
 namespace cudnn_rnn {
 
-// The CUstream on which the kernel is to queue its work: StreamOf, but for tests without a GPU.
+// Returns the CUstream on which a kernel queues its work: StreamOf, except in tests without a GPU.
 using StreamFunction = void* (*)(::tensorflow::OpKernelContext*);
 
 // `runtime` must outlive the backend.

@@ -1,5 +1,5 @@
-// What an op kernel asks of the device it runs on; one implementation for CPUs, one for cuDNN. The
-// kernels themselves are the same for both.
+// Interface between the op kernels, which are the same for all devices, and a device. One
+// implementation is for CPUs, one for cuDNN.
 #ifndef CUDNN_RNN_CC_TF_DEVICE_BACKEND_H_
 #define CUDNN_RNN_CC_TF_DEVICE_BACKEND_H_
 
@@ -20,14 +20,14 @@ struct Copy {
   int64_t bytes;
 };
 
-// One call of a kernel. Pointers are to the device's memory.
+// One call of a kernel. Pointers are to device memory.
 class DeviceCall {
  public:
   virtual ~DeviceCall() = default;
 
   virtual Status FindPlan(const RnnConfig& config, const SequenceShape& shape,
                           const CallOptions& options, std::shared_ptr<const RnnPlan>* plan) = 0;
-  // Where the plan's work of this call runs.
+  // Returns where the plan runs this call's work.
   virtual Execution execution() = 0;
   virtual Status Clear(void* target, int64_t bytes) = 0;
   virtual Status Run(const std::vector<Copy>& copies) = 0;
@@ -37,11 +37,11 @@ class DeviceCall {
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
-  // The call lives no longer than the context.
+  // The call must not outlive the context.
   virtual std::unique_ptr<DeviceCall> Start(::tensorflow::OpKernelContext* context) = 0;
 };
 
-// Called by the constructor of every kernel, once.
+// Called once by each kernel's constructor.
 using BackendFactory = std::function<Status(std::unique_ptr<DeviceBackend>*)>;
 
 }  // namespace cudnn_rnn

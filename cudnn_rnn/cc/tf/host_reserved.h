@@ -1,6 +1,6 @@
-// The tensor host_reserved of the V2 and V3 ops: a training forward pass writes into it, in host
-// memory, what its reserve space was made for, and the gradient checks that. (TensorFlow's own
-// kernels keep there which algorithm was chosen.)
+// The host_reserved tensor of the V2 and V3 ops, in host memory. A training forward pass records in
+// it which model, shape and lengths its reserve space belongs to, and the gradient checks them.
+// (TensorFlow's own kernels store the chosen algorithm there.)
 #ifndef CUDNN_RNN_CC_TF_HOST_RESERVED_H_
 #define CUDNN_RNN_CC_TF_HOST_RESERVED_H_
 
@@ -19,7 +19,7 @@ constexpr int64_t kHostReservedBytes = 64;
 void WriteHostReserved(const RnnConfig& config, const SequenceShape& shape,
                        const std::vector<int32_t>& sequence_lengths, void* host_reserved);
 
-// Fails unless the bytes are what WriteHostReserved wrote for the same arguments.
+// Fails unless WriteHostReserved wrote these bytes for the same arguments.
 Status CheckHostReserved(const RnnConfig& config, const SequenceShape& shape,
                          const std::vector<int32_t>& sequence_lengths, const void* host_reserved,
                          int64_t num_bytes);

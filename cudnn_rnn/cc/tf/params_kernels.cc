@@ -22,7 +22,7 @@ TfStatus ReadLayout(OpKernelContext* context, const RnnConfig& attributes, Param
   return ToTf(ParamLayout::Create(config, layout));
 }
 
-// The lists of tensors: how long they are and how long they must be.
+// Fails unless the lists of tensors have the lengths that the layout requires.
 TfStatus CheckListLengths(int64_t num_weights, int64_t num_biases, const ParamLayout& layout) {
   struct List {
     const char* name;
@@ -137,7 +137,7 @@ TfStatus CanonicalToParamsKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(context->input_list("weights", &weights));
   TF_RETURN_IF_ERROR(context->input_list("biases", &biases));
   TF_RETURN_IF_ERROR(CheckListLengths(weights.size(), biases.size(), layout));
-  // All sizes before the allocation: with the inputs in memory, so is room for their sum.
+  // Check all sizes first: then the output is exactly as large as the inputs, which are in memory.
   for (int i = 0; i < weights.size(); ++i) {
     TF_RETURN_IF_ERROR(CheckElements("weights", i, weights[i], layout.CanonicalWeight(i)));
   }

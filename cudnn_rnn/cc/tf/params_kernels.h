@@ -1,5 +1,5 @@
-// The op kernels that know the parameter buffer, for any device: CudnnRNNParamsSize,
-// CudnnRNNParamsToCanonical, CudnnRNNCanonicalToParams and the later versions of these two.
+// Op kernels of the parameter buffer, for any device: CudnnRNNParamsSize,
+// CudnnRNNParamsToCanonical, CudnnRNNCanonicalToParams and the later versions of the last two.
 #ifndef CUDNN_RNN_CC_TF_PARAMS_KERNELS_H_
 #define CUDNN_RNN_CC_TF_PARAMS_KERNELS_H_
 
@@ -11,8 +11,8 @@
 
 namespace cudnn_rnn {
 
-// num_layers, num_units, input_size, scalars in host memory -> params_size [1] in host memory, the
-// elements of the parameter buffer.
+// Scalars num_layers, num_units, input_size -> params_size [1], the number of elements in the
+// parameter buffer; all in host memory.
 class ParamsSizeKernel : public StatusKernel {
  public:
   explicit ParamsSizeKernel(::tensorflow::OpKernelConstruction* context);

@@ -26,7 +26,7 @@ class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
   const CreateKernel create_;
 };
 
-// `host_arguments`: the inputs and outputs that are in host memory on every device.
+// `host_arguments` are the inputs and outputs that are in host memory on every device.
 struct Op {
   const char* name;
   std::vector<const char*> host_arguments;
@@ -76,7 +76,7 @@ void RegisterKernel(const Op& op, DataType type, const KernelTarget& target) {
   builder.Device(target.device_type.c_str()).TypeConstraint("T", type).Priority(target.priority);
   if (!target.label.empty()) builder.Label(target.label.c_str());
   for (const char* argument : op.host_arguments) builder.HostMemory(argument);
-  // TensorFlow takes over the kernel definition.
+  // TensorFlow takes ownership of the kernel definition.
   ::tensorflow::kernel_factory::OpKernelRegistrar registrar(
       builder.Build(), op.name, std::unique_ptr<Factory>(new Factory(op.create)));
 }

@@ -1,4 +1,4 @@
-// Gives TensorFlow the kernels of all ops for one device.
+// Registers the kernels of all ops for one device.
 #ifndef CUDNN_RNN_CC_TF_REGISTRATION_H_
 #define CUDNN_RNN_CC_TF_REGISTRATION_H_
 
@@ -8,19 +8,19 @@
 
 namespace cudnn_rnn {
 
-// Nodes whose attribute `_kernel` says so get a kernel of this project wherever they run, also
-// where TensorFlow has one of its own for nodes without a label.
+// A node whose attribute `_kernel` has this value gets a kernel of this project on any device, even
+// if TensorFlow has its own kernel for nodes without a label.
 constexpr char kKernelLabel[] = "cudnn_rnn";
 
 struct KernelTarget {
   std::string device_type;  // "CPU" or "GPU"
-  std::string label;        // empty: of nodes without a label
-  // Of two kernels that fit a node TensorFlow 2 takes the one with the larger number; TensorFlow 1
-  // has no such rule and must not see two.
+  std::string label;        // empty: for nodes without a label
+  // If two kernels match a node, TensorFlow 2 takes the one with the higher priority. TensorFlow 1
+  // has no such rule: at most one kernel may match there.
   int priority = 0;
 };
 
-// Once for each target in a process.
+// Must be called at most once per target in a process.
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend);
 
 }  // namespace cudnn_rnn

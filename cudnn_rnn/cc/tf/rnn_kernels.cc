@@ -36,7 +36,7 @@ struct ForwardOutputs {
   Tensor* host_reserved = nullptr;
 };
 
-// Without LSTM output_c is a scalar that means nothing; without training the reserves are empty.
+// Allocates a meaningless scalar output_c except for LSTM, and empty reserves except in training.
 TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion version,
                          bool is_training, int64_t reserve_bytes, ForwardOutputs* outputs) {
   const bool is_lstm = model.config.has_cell_state();
@@ -110,7 +110,7 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
 
 namespace {
 
-// Points `buffers` to the results of the forward call and to their gradients.
+// Points `buffers` to the inputs and results of the forward call and to the results' gradients.
 TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
                             BackwardBuffers* buffers) {
   const bool is_lstm = model.config.has_cell_state();
@@ -153,13 +153,13 @@ TfStatus CheckHostReservedInput(OpKernelContext* context, const Model& model) {
                                 DataOf(*host_reserved), BytesOf(*host_reserved)));
 }
 
-// The input reserve_space, and whether this kernel is the only one who still has it and may
-// therefore write into it.
+// The input reserve_space. `is_owned` says whether this kernel holds the only reference to it and
+// may therefore overwrite it.
 struct ReserveSpace {
   Tensor tensor;
   bool is_owned = false;
 
-  // `expected` where the tensor has as many bytes, rounded up to whole elements.
+  // Returns `expected` if the tensor has that size, rounded up to whole elements, else its size.
   int64_t BytesOf(int64_t expected, int64_t element_size) const {
     const int64_t given = tensor.NumElements() * element_size;
     const int64_t excess = given - expected;
@@ -172,7 +172,7 @@ TfStatus ReadReserveSpace(OpKernelContext* context, ReserveSpace* reserve_space)
   TF_RETURN_IF_ERROR(context->op_kernel().InputRange("reserve_space", &index, &end));
   const Tensor& input = context->input(index);
   TF_RETURN_IF_ERROR(CheckRank("reserve_space", input, 1, "elements"));
-  // TensorFlow forwards a buffer only where nobody else holds it: no other op, fetch or variable.
+  // TensorFlow forwards a buffer only if no other op, fetch or variable holds it.
   const std::unique_ptr<Tensor> forwarded = context->forward_input(
       index, OpKernelContext::Params::kNoReservation, input.dtype(), input.shape(),
       context->input_memory_type(index), context->input_alloc_attr(index));
@@ -198,8 +198,8 @@ TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceC
     Tensor* tensor;
     TF_RETURN_IF_ERROR(context->allocate_output(gradient.name, gradient.of->shape(), &tensor));
     *gradient.data = MutableDataOf(tensor);
-    // What the forward call did not read has no gradient: input_c without LSTM, and the elements of
-    // params that the model does not need.
+    // Data that the forward call did not read have gradient 0: input_c except for LSTM, and the
+    // elements of params that the model does not need.
     int64_t read_bytes = BytesOf(*tensor);
     if (gradient.of == model.input_c && !model.config.has_cell_state()) read_bytes = 0;
     if (gradient.of == model.params) {
@@ -233,7 +233,7 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(ReadReserveSpace(context, &reserve_space));
 
   CallOptions options;
-  options.is_training = true;  // the forward call did
+  options.is_training = true;  // as in the forward call
   options.sequence_lengths = model.sequence_lengths;
   options.keeps_reserve_space = !reserve_space.is_owned;
   const std::unique_ptr<DeviceCall> call = backend_->Start(context);

@@ -1,5 +1,5 @@
-// The op kernels of CudnnRNN and CudnnRNNBackprop in all their versions, for any device: tensors
-// and status in and out, nothing else.
+// Op kernels of all versions of CudnnRNN and CudnnRNNBackprop, for any device. They only convert
+// tensors and statuses.
 #ifndef CUDNN_RNN_CC_TF_RNN_KERNELS_H_
 #define CUDNN_RNN_CC_TF_RNN_KERNELS_H_
 

@@ -16,7 +16,7 @@ std::vector<int64_t> StateShape(const Model& model, int64_t width) {
   return {batch_size, stacked, width};
 }
 
-// The sizes that the config takes from the shapes of the tensors.
+// Sets the config's sizes from the shapes of the tensors.
 TfStatus ReadSizes(const Model& model, RnnConfig* config) {
   config->input_size = model.input->dim_size(2);
   if (config->input_size == 0) {
@@ -37,15 +37,15 @@ TfStatus ReadSizes(const Model& model, RnnConfig* config) {
                                 ShapeText(ShapeOf(*model.input_h)), "."));
   }
   if (config->num_proj != 0 && config->has_cell_state()) {
-    // The projection shortens input_h; num_units is the width of the cell state.
+    // The last axis of input_h is num_proj; num_units is the width of the cell state.
     TF_RETURN_IF_ERROR(CheckRank("input_c", *model.input_c, 3, model.CellStateAxes()));
     config->num_units = model.input_c->dim_size(2);
   }
   return TfStatus();
 }
 
-// More than are needed is no error: cuDNN took a buffer of any size that sufficed, so graphs run
-// one layer on inputs of several widths.
+// Accepts more elements than needed: cuDNN accepted any buffer that was large enough, so some
+// graphs run one layer on inputs of several widths.
 TfStatus ReadParamsSize(Model* model) {
   ParamLayout layout;
   TF_RETURN_IF_ERROR(ToTf(ParamLayout::Create(model->config, &layout)));

@@ -1,5 +1,5 @@
-// What CudnnRNN, its later versions and their gradients have in common: the inputs that describe
-// the model, checked against one another.
+// Reads the inputs that describe the model, which all versions of CudnnRNN and their gradients have
+// in common, and checks them against one another.
 #ifndef CUDNN_RNN_CC_TF_RNN_MODEL_H_
 #define CUDNN_RNN_CC_TF_RNN_MODEL_H_
 
@@ -12,13 +12,13 @@
 
 namespace cudnn_rnn {
 
-// The first version of the op, CudnnRNNV2 or CudnnRNNV3.
+// CudnnRNN, CudnnRNNV2 and CudnnRNNV3.
 enum class OpVersion { k1, k2, k3 };
 
 inline bool HasHostReserved(OpVersion version) { return version != OpVersion::k1; }
 inline bool HasSequenceLengths(OpVersion version) { return version == OpVersion::k3; }
 
-// What the attributes say.
+// The op's attributes.
 struct RnnAttributes {
   RnnConfig config;
   bool time_major = true;
@@ -30,20 +30,20 @@ TfStatus ReadRnnAttributes(::tensorflow::OpKernelConstruction* context, OpVersio
 struct Model {
   RnnConfig config;
   SequenceShape shape;
-  // In the shapes of core/rnn_plan.h; input_c means nothing without LSTM.
+  // Shapes are those of core/rnn_plan.h; input_c is meaningful only for LSTM.
   const ::tensorflow::Tensor* input = nullptr;
   const ::tensorflow::Tensor* input_h = nullptr;
   const ::tensorflow::Tensor* input_c = nullptr;
   const ::tensorflow::Tensor* params = nullptr;
-  // The first so many of params are those of the model; the rest is not read.
+  // Number of leading elements of params that the model uses; the rest are not read.
   int64_t params_size = 0;
-  // A copy, checked; empty without lengths. Another thread may write into a fed tensor.
+  // A checked copy, since another thread may write into a fed tensor; empty without lengths.
   std::vector<int32_t> sequence_lengths;
 
   std::vector<int64_t> OutputShape() const;
   std::vector<int64_t> HiddenStateShape() const;
   std::vector<int64_t> CellStateShape() const;
-  // Names of the axes, for errors.
+  // Names of the axes, for error messages.
   const char* OutputAxes() const;
   const char* HiddenStateAxes() const;
   const char* CellStateAxes() const;

@@ -1,6 +1,6 @@
-// The instructions for bfloat16 of AVX512-BF16 and AMX in AVX-512 and plain C++, so that what uses
-// them is tested on a processor without: same names as those of the compiler's header. As Intel's
-// manual describes them, but for subnormal sums, which are kept. Those are emulated whose macro is
+// Emulates the bfloat16 instructions of AVX512-BF16 and AMX in AVX-512 and plain C++, to test their
+// users on processors that lack them, under the names of the compiler's intrinsics. Follows Intel's
+// manual, except that subnormal sums are kept. Emulates the instruction sets whose macros are
 // defined: CUDNN_RNN_EMULATES_AVX512_BF16, CUDNN_RNN_EMULATES_AMX_BF16.
 #ifndef CUDNN_RNN_TESTS_CORE_EMULATED_BFLOAT16_INSTRUCTIONS_H_
 #define CUDNN_RNN_TESTS_CORE_EMULATED_BFLOAT16_INSTRUCTIONS_H_
@@ -16,7 +16,7 @@
 namespace cudnn_rnn {
 namespace emulated {
 
-// Of 16 lanes, which the compiler computes as it can; the instructions' operands have their size.
+// Vectors of 16 lanes, as large as the instructions' operands. The compiler vectorizes them.
 typedef float Floats __attribute__((vector_size(64), may_alias));
 typedef uint32_t Bits __attribute__((vector_size(64), may_alias));
 typedef uint16_t Halves __attribute__((vector_size(32), may_alias));
@@ -28,7 +28,7 @@ CUDNN_RNN_EMULATED Bits WithoutSubnormals(Bits bits) {
   return bits & (is_normal | 0x80000000u);
 }
 
-// Each pair's lower half, and its upper one.
+// Return the lower or the upper half of each pair.
 CUDNN_RNN_EMULATED Floats LowerHalves(Bits pairs) {
   return reinterpret_cast<Floats>(WithoutSubnormals(pairs << 16));
 }
@@ -36,7 +36,7 @@ CUDNN_RNN_EMULATED Floats UpperHalves(Bits pairs) {
   return reinterpret_cast<Floats>(WithoutSubnormals(pairs & 0xffff0000u));
 }
 
-// To nearest even; a NaN stays one.
+// Rounds to nearest even; a NaN stays a NaN.
 CUDNN_RNN_EMULATED Halves RoundVector(Floats values) {
   const Bits bits = WithoutSubnormals(reinterpret_cast<Bits>(values));
   const Bits rounded = bits + (bits >> 16 & 1u) + 0x7fffu;
@@ -52,7 +52,7 @@ CUDNN_RNN_EMULATED __m512i RoundTwoVectors(__m512 upper, __m512 lower) {
   return _mm512_loadu_si512(halves);
 }
 
-// VDPBF16PS: of each pair first the product of the upper halves, then that of the lower ones.
+// VDPBF16PS: adds, for each pair, first the product of the upper halves, then of the lower ones.
 CUDNN_RNN_EMULATED __m512 AddDotProducts(__m512 sums, __m512i left, __m512i right) {
   const Bits a = reinterpret_cast<Bits>(left), b = reinterpret_cast<Bits>(right);
   Floats result = reinterpret_cast<Floats>(sums) + UpperHalves(a) * UpperHalves(b);
@@ -60,7 +60,7 @@ CUDNN_RNN_EMULATED __m512 AddDotProducts(__m512 sums, __m512i left, __m512i righ
   return reinterpret_cast<__m512>(result);
 }
 
-// A row of TDPBF16PS: the lower and the upper halves' products are added up apart.
+// One row of TDPBF16PS: sums the products of lower and of upper halves separately.
 CUDNN_RNN_EMULATED void AddRowOfDotProducts(const uint32_t* left, const uint32_t (*right)[16],
                                             int depth, uint32_t* sums) {
   Floats lower = {}, upper = {};
@@ -82,7 +82,7 @@ CUDNN_RNN_EMULATED void AddRowOfDotProducts(const uint32_t* left, const uint32_t
   std::abort();
 }
 
-// A thread's tile registers. What would be a fault of the processor ends the program.
+// A thread's tile registers. Aborts the program where the processor would fault.
 class TileRegisters {
  public:
   static TileRegisters& OfThread() {
