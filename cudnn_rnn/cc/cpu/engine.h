@@ -145,8 +145,7 @@ class Engine {
                 int64_t first_direction, int64_t end_direction, const Compute& compute,
                 TeamMember* member) const;
   // Calls run_step(i, first_direction, end_direction, member) for i < num_steps in order: either
-  // all directions on the whole team, or each direction on one member alone. `depth` as in
-  // StepPhase.
+  // all directions on the whole team, or each direction on one member. `depth` as in StepPhase.
   template <typename RunStep>
   void RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_step,
                 TeamMember* member) const;

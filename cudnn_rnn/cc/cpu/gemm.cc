@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kItemRows = kMostRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
-// Terms per chain if has_long_sums. The chains of a k-block are added up before they are added to
-// c.
+// Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
 constexpr int64_t kShortChain = 32;
 
 // Returns whether to copy a block of `a` first: its rows would compete for few sets of the L1 cache

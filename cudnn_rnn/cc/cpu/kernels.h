@@ -93,8 +93,7 @@ struct ForwardTile {
   int64_t rows;
   int64_t units;  // at most `forward_vectors` vectors
   // R h'. A tile has one panel per gate for these units, or for a cell of one gate the panels of
-  // adjacent units. With depth 0, `gates` includes R h' already, and candidate_product GRU's R_n
-  // h'.
+  // adjacent units. With depth 0, R h' is already in `gates`, GRU's R_n h' in candidate_product.
   Factors<T> recurrent;
   // In: W x + biases (for GRU's n only W's bias). Out, if keeps_gates: the gates' activations.
   T* gates;
