@@ -22,7 +22,7 @@ void ConvertAll(const Source* source, int64_t count, Target* target) {
 constexpr int64_t kCyclesPerElement = 4;
 constexpr int64_t kCyclesPerRow = 60;
 
-// Calls function(first_row, num_rows) for all of [0, num_rows).
+// Calls function(first_row, num_rows) for ranges that together cover [0, num_rows).
 template <typename Function>
 void ForRows(int64_t num_rows, int64_t width, TeamMember* member, const Function& function) {
   member->ForEach(num_rows, width * kCyclesPerElement + kCyclesPerRow,

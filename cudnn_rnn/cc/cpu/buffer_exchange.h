@@ -1,8 +1,8 @@
-// Between a caller's buffers and those that the engine works on.
+// Converts between the caller's buffers and the engine's.
 //
-// The engine's are in its own real type, time-major, and have sequences without their padding in
-// an order of their own. Where the caller's buffer is just that it is used as it is; else there is
-// a copy in the workspace.
+// The engine's buffers have its own real type, are time-major and hold packed sequences (see
+// packed_sequences.h). A caller's buffer that already has this form is used in place; any other is
+// copied to or from the workspace.
 #ifndef CUDNN_RNN_CC_CPU_BUFFER_EXCHANGE_H_
 #define CUDNN_RNN_CC_CPU_BUFFER_EXCHANGE_H_
 
@@ -16,7 +16,7 @@
 
 namespace cudnn_rnn {
 
-// The 16-bit storage types. Storage of the others is the type itself.
+// The 16-bit storage types. float and double are their own storage types.
 struct Half {
   uint16_t bits;
 };
@@ -24,10 +24,10 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-// Which row of a caller's buffer each row of the engine's is.
+// Maps a row of an engine buffer to its row in the caller's buffer.
 //
-// Rows are those of a time-major [outer, B] in the engine's order; permutation [period] takes
-// every `period` of them to the caller's order, and a batch-major caller has them as [B, outer].
+// Engine rows are numbered as in a time-major [outer, B]. `permutation` [period] maps each group of
+// `period` rows to the caller's order; a batch-major caller stores the rows as [B, outer].
 struct RowMap {
   int64_t outer;
   int64_t batch_size;
@@ -44,8 +44,8 @@ struct RowMap {
   }
 };
 
-// A kind of buffer: rows of `width` elements, of which the engine has the first engine_rows; the
-// others are padding.
+// The shape of a buffer: [num_rows, width]. The engine uses the first engine_rows rows; the others
+// are padding.
 struct BufferShape {
   RowMap map;
   int64_t num_rows;
@@ -56,13 +56,14 @@ struct BufferShape {
 template <typename Storage, typename Real>
 class BufferExchange {
  public:
-  // Takes copies from `copies`.
+  // Allocates copies from `copies`.
   BufferExchange(Arena* copies, TeamMember* member) : copies_(copies), member_(member) {}
 
-  // Before the engine: what it reads, and where it writes. Null buffers are empty.
+  // Called before the engine runs: Read returns an input in the engine's form, Room the memory that
+  // the engine writes an output to. Null buffers are empty.
   const Real* Read(const void* buffer, const BufferShape& shape) const;
   Real* Room(void* buffer, const BufferShape& shape) const;
-  // After it, what it wrote; padding becomes 0.
+  // Called after the engine: stores its output in the caller's buffer; padding becomes 0.
   void Store(const Real* values, const BufferShape& shape, void* buffer) const;
 
  private:

@@ -11,9 +11,9 @@
 namespace cudnn_rnn {
 namespace {
 
-// Storage is what the caller's buffers hold, Real what the engine computes in; where Storage is
-// bfloat16, the factors of products may be rounded to it. The workspace holds the engine's own
-// part, then the packed sequences, then copies of buffers that are not in the engine's form.
+// Storage is the element type of the caller's buffers, Real that of the engine. If Storage is
+// Bfloat16, the factors of products may be rounded to bfloat16. The workspace holds, in order, the
+// engine's workspace, the packed sequences, and copies of buffers not in the engine's form.
 template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:
@@ -53,11 +53,11 @@ class CpuPlan : public RnnPlan {
         plan_fingerprint_(PlanFingerprint(config, shape)),
         engine_(config, layout, shape, kernels) {}
 
-  // How often each kind of buffer occurs in a call.
+  // Number of buffers of each kind in a call.
   struct BufferCounts {
     int64_t inputs;
     int64_t outputs;
-    int64_t states;  // h as well as c
+    int64_t states;  // of h; as many of c
     int64_t params;
   };
   CheckedSize ExchangeSize(bool packs, const BufferCounts& counts) const;
@@ -75,7 +75,7 @@ class CpuPlan : public RnnPlan {
   BufferShape ParamsBuffer() const;
   ReserveSpaceIdentity IdentityOf(const CallOptions& options, const void* output_h) const;
 
-  // Of a forward pass, in processor cycles: a multiply-add for each row and parameter.
+  // Returns the cost of a forward pass in processor cycles: one multiply-add per row and parameter.
   int64_t Cost(const PackedSequences& sequences) const {
     constexpr double kMultiplyAddsPerCycle = 16;
     return Cycles(static_cast<double>(sequences.num_rows()) * static_cast<double>(num_params_) /
@@ -84,7 +84,7 @@ class CpuPlan : public RnnPlan {
 
   int64_t num_stacks() const { return config_.num_layers * config_.num_directions(); }
   int64_t output_width() const { return config_.num_directions() * config_.output_size(); }
-  // Without a cell state its buffers are empty.
+  // Buffers of c are empty if the cell has no cell state.
   int64_t cell_width() const { return config_.has_cell_state() ? config_.num_units : 0; }
 
   const RnnConfig config_;
@@ -94,7 +94,7 @@ class CpuPlan : public RnnPlan {
   const Engine<Real> engine_;
 };
 
-// Of the packed sequences and of copies.
+// Returns the bytes of the packed sequences and of the copies.
 template <typename Storage, typename Real>
 CheckedSize CpuPlan<Storage, Real>::ExchangeSize(bool packs, const BufferCounts& counts) const {
   constexpr bool kConverts = !std::is_same<Storage, Real>::value;
@@ -117,7 +117,7 @@ CheckedSize CpuPlan<Storage, Real>::ExchangeSize(bool packs, const BufferCounts&
 
 template <typename Storage, typename Real>
 CheckedSize CpuPlan<Storage, Real>::ForwardWorkspaceSize(const CallOptions& options) const {
-  // Outputs are counted with what they are the output of.
+  // output_h and output_c count as states.
   return engine_.ForwardWorkspaceBytes(options.is_training) +
          ExchangeSize(Packs(options), {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
 }
@@ -135,7 +135,7 @@ Status CpuPlan<Storage, Real>::CheckSizes() const {
   for (const bool is_training : {false, true}) {
     total = total + engine_.ForwardWorkspaceBytes(is_training);
   }
-  // Buffers of the caller, which no workspace need hold copies of.
+  // The caller's own buffers, which the workspaces need not hold copies of.
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const CheckedSize state_rows = CheckedSize(num_stacks()) * shape_.batch_size;
   total = total + (rows * (CheckedSize(config_.input_size) + output_width()) +
@@ -206,7 +206,7 @@ Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const Call
   const BufferShape hidden = StateBuffer(sequences, config_.output_size());
   const BufferShape cell = StateBuffer(sequences, cell_width());
   RunTeam(execution.runner, Cost(sequences), [&](TeamMember* member) {
-    Arena copies = arena;  // Every member takes the same pieces.
+    Arena copies = arena;  // Each member computes the same addresses.
     const BufferExchange<Storage, Real> exchange(&copies, member);
     ForwardTensors<Real> tensors;
     tensors.input = exchange.Read(buffers.input, input);
@@ -247,7 +247,7 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const Ca
   const BufferShape hidden = StateBuffer(sequences, config_.output_size());
   const BufferShape cell = StateBuffer(sequences, cell_width());
   RunTeam(execution.runner, 2 * Cost(sequences), [&](TeamMember* member) {
-    Arena copies = arena;  // Every member takes the same pieces.
+    Arena copies = arena;  // Each member computes the same addresses.
     const BufferExchange<Storage, Real> exchange(&copies, member);
     BackwardTensors<Real> tensors;
     tensors.input = exchange.Read(buffers.input, input);
@@ -271,7 +271,7 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const Ca
     exchange.Store(tensors.input_c_backprop, cell, buffers.input_c_backprop);
     exchange.Store(tensors.params_backprop, ParamsBuffer(), buffers.params_backprop);
   });
-  // What is left in it is of no use to another call.
+  // The engine may have overwritten it: invalidates the header for further calls.
   if (!options.keeps_reserve_space) {
     WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call=*/0, buffers.reserve_space);
   }

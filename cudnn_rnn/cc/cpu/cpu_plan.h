@@ -1,4 +1,4 @@
-// RnnPlan on a CPU. cpu/engine.h says how it computes.
+// RnnPlan on a CPU; cpu/engine.h describes the computation.
 #ifndef CUDNN_RNN_CC_CPU_CPU_PLAN_H_
 #define CUDNN_RNN_CC_CPU_CPU_PLAN_H_
 
@@ -12,8 +12,9 @@
 
 namespace cudnn_rnn {
 
-// `instruction_set` is portable, avx2 or avx512, or empty for the best that the processor runs.
-// Fails on one that it does not, on an invalid config and on buffers larger than 64 bits can count.
+// Creates a plan. `instruction_set` is a name that ChooseKernels accepts, or empty for its default.
+// Fails if the processor does not support the instruction set, if the config is invalid, or if the
+// buffers' sizes in bytes overflow 64 bits.
 // The number of steps and the batch size may be 0: outputs are then empty, states and their
 // gradients pass through unchanged and the gradient of the parameters is 0.
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,

@@ -14,7 +14,7 @@ struct PhiloxBlock {
   uint32_t words[4];
 };
 
-// Ten rounds turn a counter into four independent random words.
+// Returns four independent random words for a counter, after ten rounds.
 PhiloxBlock Philox(PhiloxBlock block, PhiloxKey key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = 0xd2511f53ull * block.words[0];
@@ -34,7 +34,7 @@ PhiloxBlock Words(uint64_t first, uint64_t second) {
            static_cast<uint32_t>(second), static_cast<uint32_t>(second >> 32)}};
 }
 
-// Every bit of the two seeds, of the call and of the layer changes the key.
+// Every bit of the two seeds, the call and the layer affects the key.
 PhiloxKey MakeKey(const DropoutPattern& pattern) {
   PhiloxKey key = {0x243f6a88u, 0x85a308d3u};
   const PhiloxBlock parts[] = {
@@ -49,17 +49,17 @@ PhiloxKey MakeKey(const DropoutPattern& pattern) {
 
 constexpr int64_t kCyclesPerElement = 10;
 
-// A pattern ready to be applied.
+// A pattern with its key, threshold and scale computed.
 template <typename T>
 class Mask {
  public:
-  // Kept where a uniform 32-bit number is not below the threshold; 2^32 keeps nothing.
+  // Keeps an element if its uniform 32-bit number is at least the threshold; 2^32 keeps none.
   explicit Mask(const DropoutPattern& pattern)
       : key_(MakeKey(pattern)),
         threshold_(static_cast<uint64_t>(static_cast<double>(pattern.dropout) * 4294967296.0)),
         scale_(pattern.dropout < 1.0f ? T(1) / (T(1) - static_cast<T>(pattern.dropout)) : T(0)) {}
 
-  // Elements [first, first + count) of the pattern.
+  // Applies elements [first, first + count) of the pattern.
   void Apply(int64_t first, int64_t count, const T* source, T* target) const {
     for (int64_t i = 0; i < count;) {
       const int64_t element = first + i;

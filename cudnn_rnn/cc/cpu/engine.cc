@@ -9,16 +9,16 @@
 namespace cudnn_rnn {
 namespace {
 
-// Rows of a single step for which it is faster not to pack weights as a whole. As dot products, by
-// a seventh at 20 rows of 650 units and not at all at 50, on Zen 4.
+// Maximum rows of a single step for which weights are not packed as a whole; see docs/engine.md.
 constexpr int64_t kMostUnpackedRows = 32;
 
-// In processor cycles: a step below it is not worth sharing with any number of threads, so that
-// there is reason to reserve room for layers side by side.
+// In processor cycles. A step that costs less is not worth sharing among any number of threads, so
+// workspace is reserved for running layers side by side.
 constexpr int64_t kStepWorthSharing = 4000;
 
-// Of the wavefront: with many blocks for each layer the others wait little for the first and the
-// last one; with several steps a block is worth a barrier and its input products a tile.
+// The wavefront's blocks. With many blocks per layer, little time is lost while the wavefront fills
+// and drains; with several steps per block, a block is worth a barrier and its input products fill
+// a tile.
 constexpr int64_t kBlocksPerLayer = 8;
 constexpr int64_t kStepsOfABlock = 8;
 
@@ -76,7 +76,7 @@ CheckedSize Engine<T>::ReserveSpaceBytes() const {
   return inner + last.used();
 }
 
-// All layers but the last have the same size.
+// All layers but the last take the same size.
 template <typename T>
 void Engine<T>::DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const {
   *reserve = ReserveSpace();
@@ -126,7 +126,7 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
     if (layers_at_once_ > 1) {
       workspace->packed_inputs = arena->Take<T>(inputs * layers_at_once_);
       workspace->packed_recurrent = arena->Take<T>(recurrent * layers_at_once_);
-    } else {  // One after the other.
+    } else {  // W is no longer needed when R is packed.
       workspace->packed_inputs = arena->Take<T>(std::max(inputs, recurrent));
       workspace->packed_recurrent = workspace->packed_inputs;
     }
@@ -171,7 +171,7 @@ void Engine<T>::CopyCellStates(const T* source, T* target) const {
 template <typename T>
 void Engine<T>::Forward(const ForwardTensors<T>& tensors, const PackedSequences& sequences,
                         bool is_training, int64_t dropout_call, TeamMember* member) const {
-  if (sequences.num_rows() == 0) {  // No step at all: the states stay as they are.
+  if (sequences.num_rows() == 0) {  // No steps: the states pass through unchanged.
     member->Once([&] {
       CopyHiddenStates(tensors.input_h, tensors.output_h);
       CopyCellStates(tensors.input_c, tensors.output_c);
@@ -264,7 +264,7 @@ bool Engine<T>::RunsLayersSideBySide(const PackedSequences& sequences, TeamMembe
          NumStepBlocks(sequences) > 1;
 }
 
-// The layers share the workspace's buffers of N rows, each for the rows of its own block.
+// The layers share the workspace's buffers of N rows; each uses the rows of its own block.
 template <typename T>
 void Engine<T>::RunForwardSideBySide(const std::vector<ForwardLayer>& layers,
                                      TeamMember* member) const {
@@ -313,8 +313,8 @@ void Engine<T>::PrepareInputProducts(const ForwardLayer& layer, int64_t directio
                  member);
 }
 
-// gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n stays outside:
-// the cell adds it within the product with r.
+// Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
+// the cell adds it before the product with r.
 template <typename T>
 void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t direction,
                                      const StepRange& steps, TeamMember* member) const {
@@ -348,7 +348,7 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   Multiply(kernels_, product, member);
 }
 
-// Where there is no W, x goes to every gate.
+// Without W (skip input), adds x to the pre-activation of every gate.
 template <typename T>
 void Engine<T>::AddSkippedInput(const ForwardLayer& layer, int64_t direction,
                                 const StepRange& steps, TeamMember* member) const {
@@ -374,7 +374,7 @@ void Engine<T>::PackStepWeights(const ForwardLayer& layer, TeamMember* member) c
   PackProjection(layer.index, /*transposed=*/false, params, layer.packed_projection, member);
 }
 
-// Without a projection P = H. For gradients the gates follow one another in depth.
+// Without a projection P = H. For gradients all gates are one operand, consecutive in depth.
 template <typename T>
 int64_t Engine<T>::PackedRecurrentSize(bool transposed) const {
   return (transposed ? PackedElements(outputs_, gate_width_)

@@ -1,23 +1,22 @@
 // Forward and backward of a stack of recurrent layers on a CPU, in one real type.
 //
-// Works on packed sequences: a buffer of N rows has a row for each step of each sequence, and the
-// states have their sequences in the packed order (see packed_sequences.h).
+// Works on packed sequences: a buffer of N rows has one row per step of each sequence, and states
+// have their sequences in packed order (see packed_sequences.h).
 //
-// Runs on a team (see team.h): every member calls Forward or Backward. A layer's input products for
-// all steps are one large matrix product. Each step then is one phase of the team over (direction,
-// vector of units), and each member has the same vectors in every step, so their weights stay in
-// its cache: the recurrent product of all gates of those units and, while it is in cache, the
-// cell's arithmetic. With a projection a second phase follows, over vectors of its width. Backward
-// steps go the same way in reverse; the gradients of weights and inputs are large products over
+// Runs on a team (see team.h): every member calls Forward or Backward. The input products of a
+// layer, for all steps, are one large matrix product. Each step is then one phase of the team over
+// (direction, vector of units): the recurrent product of all gates of these units and, while the
+// product is in cache, the cell's arithmetic. A member has the same vectors in every step, so their
+// weights stay in its cache. A projection is a second phase, over vectors of the projected width.
+// Backward runs the steps in reverse; the gradients of weights and inputs are large products over
 // all steps.
 //
-// Where the shape is a single step of few sequences, as in a decode loop, the forward pass reads
-// weights where they are, or packs a tile's columns at a time, instead of packing them as a whole.
+// For a single step of few sequences, as in a decode loop, the forward pass reads weights in place
+// or packs one tile's columns at a time, instead of packing each matrix as a whole.
 //
 // Layers whose steps are too small to be shared run side by side, as a wavefront.
 //
-// Every sum has one order, whatever is computed where, so results do not depend on the number of
-// threads.
+// The order of every sum is fixed, so results do not depend on the number of threads.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_H_
 
@@ -36,8 +35,8 @@
 
 namespace cudnn_rnn {
 
-// The buffers of rnn_plan.h in the engine's type: time-major, and with N packed rows where shapes
-// there have T * B.
+// The buffers of rnn_plan.h in the engine's real type, time-major, with N packed rows in place of
+// T * B.
 template <typename T>
 struct ForwardTensors {
   const T* input;
@@ -73,14 +72,14 @@ struct BackwardTensors {
 template <typename T>
 class Engine {
  public:
-  // For any packed sequences of that shape.
+  // The engine handles any packed sequences of `shape`.
   Engine(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
          const Kernels<T>& kernels);
 
-  // In bytes. The reserve space holds, for each layer but the last, its output [T * B, D * P], and
-  // for each layer and direction the gates [T * B, G * H] and, of T * B * H elements, LSTM's cell
-  // states or GRU's recurrent candidate products, and what a projection projects; nothing but the
-  // outputs for simple RNNs.
+  // Return sizes in bytes. The reserve space holds, for each layer but the last, its output
+  // [T * B, D * P]. For LSTM and GRU it also holds, for each layer and direction, the gates
+  // [T * B, G * H] and LSTM's cell states or GRU's recurrent candidate products [T * B, H]; with a
+  // projection, also the unprojected h [T * B, H].
   CheckedSize ReserveSpaceBytes() const;
   CheckedSize ForwardWorkspaceBytes(bool is_training) const;
   CheckedSize BackwardWorkspaceBytes(bool keeps_reserve_space) const;
@@ -97,12 +96,12 @@ class Engine {
   struct ForwardLayer;
   struct BackwardLayer;
 
-  // One direction at one step, counted in the direction's own order; -1 is before the first.
+  // One step of one direction, numbered in the direction's own order; -1 precedes the first step.
   struct DirectionStep {
-    int64_t rows;           // sequences that have it
-    int64_t previous_rows;  // those of them that have one before it; for the others it is the first
-    int64_t next_rows;      // sequences that have the one after it
-    // Where the rows of the three begin in buffers of N rows.
+    int64_t rows;           // sequences that have this step
+    int64_t previous_rows;  // of these, sequences that have the previous step as well
+    int64_t next_rows;      // sequences that have the next step
+    // First rows of this, the previous and the next step in buffers of N rows.
     int64_t first;
     int64_t previous_first;
     int64_t next_first;
@@ -110,57 +109,59 @@ class Engine {
   static DirectionStep DirectionStepOf(const PackedSequences& sequences, int64_t direction,
                                        int64_t step);
 
-  // Steps of a layer, in the order of a direction.
+  // Steps [first, end) of a layer, numbered in a direction's own order.
   struct StepRange {
     int64_t first;
     int64_t end;
   };
   static StepRange AllSteps(const PackedSequences& sequences) { return {0, sequences.num_steps()}; }
 
-  // One phase of a step: all vectors of `columns` of each direction.
+  // One phase of a step: all vectors of `columns` columns, in each direction.
   struct StepPhase {
     int64_t columns;
-    int64_t tile_vectors;  // neighbouring vectors of columns that are computed together
-    int64_t depth;         // multiply-adds for each column and row
+    int64_t tile_vectors;  // adjacent vectors of columns per tile
+    int64_t depth;         // multiply-adds per column and row
     int64_t step;
-    bool with_next;  // of the rows that have the step or the one after it
+    bool with_next;  // whether rows that have only the next step are included
   };
-  // Some columns, for some rows of the batch and one direction.
+  // A range of columns and a range of the batch's rows, in one direction.
   struct StepTile {
     const DirectionStep* step;
     int64_t direction;
     int64_t stack;  // layer * D + direction
     int64_t first_row;
     int64_t end_row;
-    int64_t panel;    // its first vector
-    int64_t column;   // its first
-    int64_t columns;  // how many
+    int64_t panel;    // first vector of columns
+    int64_t column;   // first column
+    int64_t columns;  // number of columns
   };
   int64_t StepCost(int64_t rows, int64_t columns, int64_t depth) const;
-  // Of all units of a direction, forward; backward is about the same.
+  // Returns the cost of a forward step of all units of a direction; backward costs about the same.
   int64_t StepCost() const { return StepCost(batch_size_, units_, gates_ * outputs_); }
-  // Calls `compute` for tiles that together are the phase, on all members or alone on this one, and
-  // only of directions [first_direction, end_direction).
+  // Calls `compute` for tiles that together cover directions [first_direction, end_direction) of
+  // the phase, shared by the team of `member`.
   template <typename Compute>
   void ForTiles(const PackedSequences& sequences, const StepPhase& phase, int64_t layer,
                 int64_t first_direction, int64_t end_direction, const Compute& compute,
                 TeamMember* member) const;
-  // Calls run_step(i, first_direction, end_direction, member) for i < num_steps in order: with all
-  // directions on the whole team, or one direction on this member alone. `depth` as in StepPhase.
+  // Calls run_step(i, first_direction, end_direction, member) for i < num_steps in order: either
+  // all directions on the whole team, or each direction on one member. `depth` as in StepPhase.
   template <typename RunStep>
   void RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_step,
                 TeamMember* member) const;
 
-  // Layers side by side, where a step is not worth sharing: while a layer works on a block of
-  // steps, the one that reads its results works on the block before. Only of one direction.
+  // Whether to run layers as a wavefront, which pays off if a step is not worth sharing: while one
+  // layer works on a block of steps, the layer that reads its results works on the previous block.
+  // Unidirectional models only.
   bool RunsLayersSideBySide(const PackedSequences& sequences, TeamMember* member) const;
   int64_t NumStepBlocks(const PackedSequences& sequences) const;
-  // Calls advance(position, block, member) for each layer, by its position in the order of the
-  // pass, and each block, after it was called for the block before and for the position before.
+  // Calls advance(position, block, member) for each layer and block. `position` is the layer's
+  // place in the order of the pass. A call runs after those for (position, block - 1) and
+  // (position - 1, block).
   template <typename Advance>
   void ForDiagonals(const PackedSequences& sequences, const Advance& advance,
                     TeamMember* member) const;
-  // Block number `block` of a layer's steps.
+  // Returns the steps of block number `block`.
   StepRange BlockOf(const PackedSequences& sequences, int64_t block) const;
 
   void DescribeReserveSpace(int64_t layer, Arena* arena, ReserveSpace* reserve) const;
@@ -169,24 +170,25 @@ class Engine {
                                  BackwardWorkspace* workspace) const;
   ReserveSpace ReserveOf(int64_t layer, void* reserve_space) const;
 
-  // Elements of an operand that is packed for a product.
+  // Returns the elements of a packed right-hand operand [depth, columns].
   CheckedSize PackedElements(int64_t columns, CheckedSize depth) const {
     return PanelSize(kernels_, depth) * NumPanels(kernels_, columns);
   }
-  // Columns of any layer's W.
+  // Returns the largest number of columns of W in any layer.
   int64_t WidestInput() const;
-  // Of one direction: R^T for h' R^T, of each gate; R itself for gradients; the projection.
+  // Return the elements of one direction's packed weights. For forward (not `transposed`) operands
+  // are R^T of each gate and the projection's transpose; for gradients R and the projection itself.
   int64_t PackedRecurrentSize(bool transposed) const;
   int64_t PackedProjectionSize(bool transposed) const;
 
-  // Forward, in order: gates = W x + biases; the steps; the final states; dropout.
+  // Forward, in order: gates = x W^T + biases; the steps; the final states; dropout.
   std::vector<ForwardLayer> ForwardLayers(const ForwardTensors<T>& tensors,
                                           const ForwardWorkspace& workspace,
                                           const PackedSequences& sequences, bool is_training,
                                           int64_t dropout_call) const;
   void RunForwardLayer(const ForwardLayer& layer, TeamMember* member) const;
   void RunForwardSideBySide(const std::vector<ForwardLayer>& layers, TeamMember* member) const;
-  // What ComputeInputProducts needs: the biases, and W packed if it is packed as a whole.
+  // Prepares ComputeInputProducts: sums the biases and, if keeps_packed_inputs_, packs W.
   void PrepareInputProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
   void ComputeInputProducts(const ForwardLayer& layer, int64_t direction, const StepRange& steps,
                             TeamMember* member) const;
@@ -200,13 +202,13 @@ class Engine {
   void RunForwardSteps(const ForwardLayer& layer, const StepRange& steps, TeamMember* member) const;
   void RunForwardTile(const ForwardLayer& layer, const StepTile& tile) const;
   void RunProjectionTile(const ForwardLayer& layer, const StepTile& tile) const;
-  // Sets the cell's pointers for the rows from `row` on.
+  // Sets the cell's pointers for the rows starting at `row`.
   void PointForwardCell(const ForwardLayer& layer, const StepTile& tile, int64_t row,
                         ForwardTile<T>* cell) const;
-  // In place of PackStepWeights and RunForwardSteps.
+  // Replaces PackStepWeights and RunForwardSteps if reads_weights_in_place_.
   void RunSingleStep(const ForwardLayer& layer, TeamMember* member) const;
   void AddRecurrentProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
-  // By weights that are not packed as a whole.
+  // Multiplies by weights that are not packed as a whole.
   void MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const;
   void StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
                         TeamMember* member) const;
@@ -214,7 +216,7 @@ class Engine {
                           const StepRange& steps) const;
   void DropOutput(const ForwardLayer& layer, const StepRange& steps, TeamMember* member) const;
 
-  // Backward, in order: the steps; gradients of weights and biases; gradient of the input.
+  // Backward, in order: the steps; the gradients of weights and biases; the input's gradient.
   std::vector<BackwardLayer> BackwardLayers(const BackwardTensors<T>& tensors,
                                             const BackwardWorkspace& workspace,
                                             const PackedSequences& sequences,
@@ -229,10 +231,10 @@ class Engine {
   void PointBackwardCell(const BackwardLayer& layer, const StepTile& tile, int64_t row,
                          BackwardTile<T>* cell) const;
   void ComputeParameterGradients(const BackwardLayer& layer, TeamMember* member) const;
-  // `input` after dropout.
+  // `input` is the layer's input after dropout.
   void ComputeWeightGradients(const BackwardLayer& layer, int64_t direction, const T* input,
                               TeamMember* member) const;
-  // h' of every row [N, P] as an operand.
+  // Packs h' of all rows as a right-hand operand [N, P].
   void PackPreviousOutputs(const BackwardLayer& layer, int64_t direction, T* packed,
                            TeamMember* member) const;
   void ComputeBiasGradients(const BackwardLayer& layer, int64_t direction,
@@ -246,15 +248,15 @@ class Engine {
   void CopyHiddenStates(const T* source, T* target) const;
   void CopyCellStates(const T* source, T* target) const;
 
-  // h' of the tile's direction, all P columns of it, from this row on; all these rows are on one
-  // side of the step's previous_rows.
+  // Returns h' [rows, P] of the tile's direction, starting at `row`. The view is valid only for
+  // rows on the same side of the step's previous_rows as `row`.
   StridedMatrix<T> PreviousOutput(const T* input_h, const T* output, const StepTile& tile,
                                   int64_t row) const;
-  // Gradients of the recurrent products of gates [first, end): [N, (end - first) * H]. GRU's last
-  // gate has its own.
+  // Returns the gradients of the recurrent products R h', starting at gate `first_gate`. GRU's last
+  // gate has a buffer of its own [N, H]; the others share the layer's gate_gradients [N, G * H].
   StridedMatrix<T> RecurrentGateGradients(const BackwardLayer& layer, int64_t direction,
                                           int64_t first_gate) const;
-  // How many gates, from the first on, have theirs where those of the inputs' products are.
+  // Returns the number of leading gates whose recurrent and input products have the same gradients.
   int64_t SharedGates() const { return config_.mode == RnnMode::kGru ? 2 : gates_; }
 
   const RnnConfig config_;
@@ -270,13 +272,12 @@ class Engine {
   const int64_t gate_width_;    // G * H
   const int64_t directions_;    // D
   const int64_t output_width_;  // D * P
-  // Of R packed for forward steps: from a vector of units to the next one, and from a gate to the
-  // next one.
+  // Strides in R packed for forward steps: between vectors of units, and between gates.
   const int64_t recurrent_panel_size_;
   const int64_t recurrent_gate_size_;
-  // L where layers may run side by side, else 1.
+  // The number of layers if they may run side by side, otherwise 1.
   const int64_t layers_at_once_;
-  // Whether W is packed as a whole; not for few rows.
+  // Whether W is packed as a whole; false for few rows.
   const bool keeps_packed_inputs_;
 };
 

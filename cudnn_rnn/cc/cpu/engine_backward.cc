@@ -9,11 +9,11 @@
 namespace cudnn_rnn {
 namespace {
 
-// Rows whose products wait in the first-level cache for the cell's arithmetic.
+// Maximum rows per product; its result stays in the L1 cache for the cell's arithmetic.
 constexpr int64_t kProductRows = 32;
 constexpr int64_t kProductColumns = kMaxTileVectors * kMaxLanes;
 
-// target += product.
+// Computes target += product.
 template <typename T>
 void AddProduct(const BackwardTile<T>& cell, T* target, int64_t row_stride) {
   for (int64_t m = 0; m < cell.rows; ++m) {
@@ -22,7 +22,8 @@ void AddProduct(const BackwardTile<T>& cell, T* target, int64_t row_stride) {
   }
 }
 
-// The gradient of h, as the cells' kernels add it up.
+// Stores the gradient of h in `target`, adding in the order of the cells' kernels, and sets
+// h_gradient to 0.
 template <typename T>
 void SumGradients(const BackwardTile<T>& cell, T* target, int64_t row_stride) {
   for (int64_t m = 0; m < cell.rows; ++m) {
@@ -53,11 +54,11 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
   *workspace = BackwardWorkspace();
   const int64_t stacks = directions_ * layers_at_once_;
   const CheckedSize rows = max_rows_ * layers_at_once_;
-  // The steps are over when large products begin.
-  const CheckedSize sizes[] = {PackedElements(outputs_, gate_width_) * stacks,  // R^T
+  // R shares its memory with the operands of the large products, which begin after the steps.
+  const CheckedSize sizes[] = {PackedElements(outputs_, gate_width_) * stacks,  // R
                                PackedElements(WidestInput(), gate_width_),      // W
                                PackedElements(WidestInput(), max_rows_),        // x
-                               PackedElements(units_, max_rows_)};  // h', and before projection
+                               PackedElements(units_, max_rows_)};  // h' or unprojected h
   workspace->packed = arena->Take<T>(*std::max_element(std::begin(sizes), std::end(sizes)));
   workspace->packed_recurrent = workspace->packed;
   if (config_.has_projection()) {
@@ -88,7 +89,7 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
 template <typename T>
 void Engine<T>::Backward(const BackwardTensors<T>& tensors, const PackedSequences& sequences,
                          int64_t dropout_call, TeamMember* member) const {
-  // The steps update these in place, from the last state's gradient to the first's.
+  // The steps turn these in place from the final states' gradients to the initial states'.
   member->Once([&] {
     CopyHiddenStates(tensors.output_h_backprop, tensors.input_h_backprop);
     CopyCellStates(tensors.output_c_backprop, tensors.input_c_backprop);
@@ -109,7 +110,7 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, const PackedSequence
   }
 }
 
-// From the last layer to the first.
+// Returns the layers in the order of the pass: from the last to the first.
 template <typename T>
 std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
     const BackwardTensors<T>& tensors, const BackwardWorkspace& workspace,
@@ -134,7 +135,7 @@ std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
             ? workspace.packed
             : workspace.packed_inputs + place * PackedElements(WidestInput(), gate_width_).value();
     for (int64_t d = 0; d < directions_; ++d) {
-      // A tile of a cell reads all it needs of these rows before it writes their gradients.
+      // In place is safe: a tile reads all values of its rows before it writes their gradients.
       const bool in_place = workspace.gate_gradients[d] == nullptr;
       layer.gate_gradients[d] =
           in_place ? layer.reserve.gates[d]
@@ -170,7 +171,7 @@ void Engine<T>::RunBackwardLayer(const BackwardLayer& layer, TeamMember* member)
   DropInputGradient(layer, steps, member);
 }
 
-// As RunForwardSideBySide, from the last block to the first; the gradients of parameters follow.
+// Same as RunForwardSideBySide from the last block to the first, then the parameters' gradients.
 template <typename T>
 void Engine<T>::RunBackwardSideBySide(const std::vector<BackwardLayer>& layers,
                                       TeamMember* member) const {
@@ -216,8 +217,8 @@ StridedMatrix<T> Engine<T>::RecurrentGateGradients(const BackwardLayer& layer, i
   return {layer.gate_gradients[direction] + first_gate * units_, gate_width_, 1};
 }
 
-// A sequence's first step is followed by one without a cell, which carries the gradient on to its
-// initial states; step -1 is that of the last sequences.
+// After a sequence's first step comes one without a cell, which propagates the gradient to the
+// initial states. For sequences that start at step 0 it is step -1.
 template <typename T>
 void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, const StepRange& steps,
                                  TeamMember* member) const {
@@ -238,8 +239,8 @@ void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, const StepRange& st
   RunSteps(steps.end - first, gate_width_, run_step, member);
 }
 
-// The gradient of h, from the output and from the next step's gates. Without a projection the
-// cell follows; with one the gradient is kept for RunProjectionBackwardTile.
+// Computes the gradient of h from the output and from the next step's gates. Without a projection
+// the cell's backward follows; otherwise the gradient is kept for RunProjectionBackwardTile.
 template <typename T>
 void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile) const {
   alignas(64) T values[kProductRows * kProductColumns];
@@ -298,11 +299,11 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
   }
 }
 
-// The cell's gradient, from that of the projected h.
+// Computes the cell's gradients from the gradient of the projected h.
 template <typename T>
 void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const StepTile& tile) const {
   alignas(64) T values[kProductRows * kProductColumns];
-  // Nothing reaches the unprojected h but through the projection.
+  // The unprojected h has no gradient other than through the projection.
   const T output_gradient[kProductColumns] = {};
   T h_gradient[kProductColumns] = {};
   BackwardTile<T> cell = BackwardTile<T>();
@@ -334,7 +335,7 @@ void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const Step
   }
 }
 
-// What the forward pass left, and where the gradients of gates and cell state go.
+// Sets the pointers to the forward pass's results and to the gradients of gates and cell state.
 template <typename T>
 void Engine<T>::PointBackwardCell(const BackwardLayer& layer, const StepTile& tile, int64_t row,
                                   BackwardTile<T>* cell) const {

@@ -1,4 +1,4 @@
-// Gradients of parameters and inputs from those of the gates, as large products and sums.
+// Gradients of parameters and inputs from the gates' gradients, as large products and sums.
 #include <algorithm>
 
 #include "cudnn_rnn/cc/cpu/engine.h"
@@ -7,7 +7,7 @@
 namespace cudnn_rnn {
 namespace {
 
-// Rows that are packed at once; an even number.
+// Rows gathered per call of `pack`; even, so that no bfloat16 pair is split.
 constexpr int64_t kGatheredRows = 64;
 
 }  // namespace
@@ -27,15 +27,15 @@ void Engine<T>::ComputeParameterGradients(const BackwardLayer& layer, TeamMember
   }
 }
 
-// dW [G * H, I] = dgates^T x;  dR [H, P] of each gate = dgate^T h';  and of a projection [P, H]
-// dh^T (o * tanh(c)).
+// Computes dW [G * H, I] = dgates^T x; dR [H, P] of each gate = dgate^T h'; and for a projection
+// [P, H] dh^T (o * tanh(c)).
 template <typename T>
 void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direction,
                                        const T* input, TeamMember* member) const {
   const int64_t num_rows = layer.sequences->num_rows();
   T* gradients = layer.tensors->params_backprop;
   T* packed = layer.workspace->packed;
-  // Both factors have a row for each of the N.
+  // Both factors have N rows.
   MatrixProduct<T> product;
   product.depth = num_rows;
   product.b = packed;
@@ -70,8 +70,8 @@ void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direc
            gradients + layout_.ProjectionWeights(layer.index, direction));
 }
 
-// Of each panel, step by step in the order of time. The rows are gathered first: those of a pair in
-// a panel may come from two places.
+// Packs each panel step by step in the order of time. Rows are gathered first, because the two rows
+// of a bfloat16 pair may come from different buffers.
 template <typename T>
 void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t direction, T* packed,
                                     TeamMember* member) const {
@@ -114,7 +114,7 @@ void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t directio
                   });
 }
 
-// Sums over all rows, in double.
+// Sums the gates' gradients over all N rows, in double.
 template <typename T>
 void Engine<T>::ComputeBiasGradients(const BackwardLayer& layer, int64_t direction,
                                      TeamMember* member) const {
@@ -151,7 +151,7 @@ void Engine<T>::PackInputWeights(const BackwardLayer& layer, int64_t direction,
                  member);
 }
 
-// dx [N, I] = sum over directions of dgates W.
+// Computes dx [N, I] = sum over directions of dgates W.
 template <typename T>
 void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, int64_t direction,
                                      const StepRange& steps, TeamMember* member) const {

@@ -1,7 +1,7 @@
-// What one layer's passes need at hand; shared by the engine's files.
+// Buffers and parameters of one layer's passes; shared by the engine's files.
 //
-// N packed rows (T * B of them allocated), B sequences, H units, outputs of width P, G gates, D
-// directions; [d] is a direction's own.
+// N: packed rows (T * B are allocated); B: sequences; H: units; P: width of h; G: gates; D:
+// directions. Arrays of two elements are indexed by direction, unless noted otherwise.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_LAYERS_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_LAYERS_H_
 
@@ -12,24 +12,25 @@
 
 namespace cudnn_rnn {
 
-// With fewer rows a step is bound by the weights' way from memory, and fetching ahead only hinders.
+// Minimum rows of a step for prefetching the next tile's panels. With fewer rows a step is limited
+// by the bandwidth of reading the weights, and prefetching slows it down.
 constexpr int64_t kPrefetchingRows = 16;
 
-// How many rows from `row` on to compute at a time: none beyond `end`, and none on both sides of a
-// boundary, where operands come from elsewhere.
+// Returns how many rows from `row` on to compute at a time: up to `end`, and not across any
+// boundary, beyond which operands are in other buffers.
 inline int64_t RowsUpTo(int64_t row, int64_t end) { return end - row; }
 template <typename... Boundaries>
 int64_t RowsUpTo(int64_t row, int64_t end, int64_t boundary, Boundaries... others) {
   return RowsUpTo(row, row < boundary ? std::min(boundary, end) : end, others...);
 }
 
-// Part number `index` of a buffer of parts of `size` elements; null of null.
+// Returns part number `index` of a buffer of parts of `size` elements; null for a null buffer.
 template <typename T>
 T* PartOf(T* buffer, int64_t index, int64_t size) {
   return buffer == nullptr ? nullptr : buffer + index * size;
 }
 
-// Of one layer.
+// The part of the reserve space that belongs to one layer.
 template <typename T>
 struct Engine<T>::ReserveSpace {
   T* gates[2];        // [N, G * H] activations; null for simple RNNs
@@ -40,16 +41,17 @@ struct Engine<T>::ReserveSpace {
 
 template <typename T>
 struct Engine<T>::ForwardWorkspace {
-  // Of each of layers_at_once_; none of the first three where weights are read in place.
+  // One of each per layers_at_once_. The first three are null if weights are read in place.
   T* packed_inputs;      // W of one direction
-  T* packed_recurrent;   // R of each direction and gate; of one layer at a time in W's place
+  T* packed_recurrent;   // R of each direction and gate; the memory of W if layers_at_once_ is 1
   T* packed_projection;  // of each direction
-  T* bias;               // [G * H] of one direction, added to W x
-  T* gates[2];           // [N, G * H], where the reserve space has none
-  T* unprojected[2];     // [B, H] likewise, of each of layers_at_once_
-  T* candidates[2];      // [B, H] R_n h' of GRU where R is read in place, likewise
-  T* outputs[2];         // [N, D * P] of inner layers in turn, likewise
-  T* dropped;            // [N, D * P] a layer's input after dropout
+  T* bias;               // [G * H] of one direction, added to x W^T
+  // Shared by the layers; null if the reserve space holds them.
+  T* gates[2];        // [N, G * H]
+  T* unprojected[2];  // [B, H], but one per layers_at_once_
+  T* candidates[2];   // [B, H] GRU's R_n h' if R is read in place
+  T* outputs[2];      // [N, D * P] of inner layers, alternating by layer
+  T* dropped;         // [N, D * P] a layer's output after dropout; training only
 };
 
 template <typename T>
@@ -57,33 +59,33 @@ struct Engine<T>::ForwardLayer {
   int64_t index;
   const PackedSequences* sequences;
   const ForwardTensors<T>* tensors;
-  // The workspace's, for this layer.
+  // This layer's parts of the workspace.
   T* packed_inputs;
   T* packed_recurrent;
   T* packed_projection;
   T* bias;
   const T* input;     // [N, LayerInputSize]
   T* output;          // [N, D * P]
-  T* dropped;         // [N, D * P] its output after dropout, or null
+  T* dropped;         // [N, D * P] `output` after dropout, or null
   T* gates[2];        // [N, G * H]
-  T* units[2];        // [N, H], where keeps_units; or the workspace's candidates
-  T* unprojected[2];  // [N, H] where keeps_units, else [B, H]
+  T* units[2];        // [N, H] if keeps_units, otherwise the workspace's candidates
+  T* unprojected[2];  // [N, H] if keeps_units, otherwise [B, H]
   bool keeps_units;
   DropoutPattern dropout;
 };
 
 template <typename T>
 struct Engine<T>::BackwardWorkspace {
-  // Of each of layers_at_once_.
-  T* packed_recurrent;        // R^T of each direction and gate
-  T* packed_projection;       // the projection's transpose of each direction
-  T* packed_inputs;           // W^T; null where one layer runs at a time
-  T* gate_gradients[2];       // [N, G * H]; null where they replace the reserve space's gates
+  // One of each per layers_at_once_.
+  T* packed_recurrent;        // R of each direction, all gates as one operand [G * H, P]
+  T* packed_projection;       // the projection of each direction, as an operand [P, H]
+  T* packed_inputs;           // W, as an operand [G * H, I]; null if layers_at_once_ is 1
+  T* gate_gradients[2];       // [N, G * H]; null if they overwrite the reserve space's gates
   T* candidate_gradients[2];  // [N, H], GRU only; likewise
   T* projected_gradients[2];  // [N, P] of h, with a projection only
-  // One for all.
-  T* packed;               // one operand of a large product, in place of R^T
-  T* output_gradients[2];  // [N, D * P] of inner layers in turn
+  // Shared by all layers.
+  T* packed;               // one operand of a large product; the memory of packed_recurrent
+  T* output_gradients[2];  // [N, D * P] of inner layers, alternating by layer
   T* dropped;              // [N, D * P] a layer's input after dropout
 };
 
@@ -94,12 +96,12 @@ struct Engine<T>::BackwardLayer {
   const BackwardTensors<T>* tensors;
   const BackwardWorkspace* workspace;
   ReserveSpace reserve;
-  // The workspace's, for this layer.
+  // This layer's parts of the workspace.
   T* packed_recurrent;
   T* packed_projection;
-  T* packed_inputs;  // or the common `packed`
+  T* packed_inputs;  // or the shared `packed`
   T* projected_gradients[2];
-  T* gate_gradients[2];  // [N, G * H], the workspace's or, in place, those of the reserve space
+  T* gate_gradients[2];       // [N, G * H], in the workspace or over the reserve space's gates
   T* candidate_gradients[2];  // [N, H], GRU only; likewise
   const T* input;             // [N, LayerInputSize], before dropout
   const T* output;            // [N, D * P]

@@ -1,4 +1,4 @@
-// One step after the other: what forward and backward steps share, and the forward ones.
+// The sequence of steps: code shared by forward and backward, and the forward steps.
 #include "cudnn_rnn/cc/cpu/engine_steps.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace cudnn_rnn {
 namespace {
 
-// With more it is better to pack a tile's columns, in float and double: docs/engine.md.
+// Maximum rows for dot products in float and double. With more, packing one tile's columns at a
+// time is faster: see docs/engine.md.
 constexpr int64_t kMostRowsOfDotProducts = 8;
 
 }  // namespace
@@ -17,8 +18,8 @@ constexpr int64_t kMostRowsOfDotProducts = 8;
 template <typename T>
 typename Engine<T>::DirectionStep Engine<T>::DirectionStepOf(const PackedSequences& sequences,
                                                              int64_t direction, int64_t step) {
-  // The backward direction starts in the last step of the longest sequence; shorter ones join it
-  // where they end.
+  // The backward direction starts at the last step of the longest sequence; shorter sequences join
+  // at their own last step.
   const int64_t time = direction == 0 ? step : sequences.num_steps() - 1 - step;
   const int64_t previous_time = direction == 0 ? time - 1 : time + 1;
   const int64_t next_time = direction == 0 ? time + 1 : time - 1;
@@ -94,8 +95,8 @@ void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepTile& tile
   const DirectionStep& step = *tile.step;
   const int64_t d = tile.direction;
   const bool is_first = row >= step.previous_rows;
-  // Where this step's values and those of the one before stand in what is kept for all steps, or
-  // only for the current one.
+  // Offsets of this and the previous step's values in buffers [N, H] that keep all steps, or [B, H]
+  // that keep only the current step.
   const int64_t unit = (layer.keeps_units ? step.first + row : row) * units_ + tile.column;
   const int64_t previous_unit =
       (layer.keeps_units ? step.previous_first + row : row) * units_ + tile.column;
@@ -126,7 +127,7 @@ void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepTile& tile
   }
 }
 
-// h = W (o * tanh(c)) with the projection W [P, H].
+// Computes h = W (o * tanh(c)) with the projection W [P, H].
 template <typename T>
 void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& tile) const {
   const int64_t rows = tile.step->first + tile.first_row;
@@ -147,8 +148,8 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
   kernels_.product(product);
 }
 
-// Dot products, which add up otherwise than all else, are of single steps only, and the choice does
-// not depend on lengths: nor do results therefore.
+// Dot products sum in a different order than the other kernels. They are used for single steps
+// only, and the choice does not depend on the lengths, so the results do not either.
 template <typename T>
 void Engine<T>::MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const {
   const bool are_few = batch_size_ <= kMostRowsOfDotProducts || kernels_.packed_terms > 1;
@@ -159,7 +160,7 @@ void Engine<T>::MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* m
   }
 }
 
-// gates += h' R^T, but GRU's R_n h' on its own.
+// Computes gates += h' R^T, but stores GRU's R_n h' separately.
 template <typename T>
 void Engine<T>::AddRecurrentProducts(const ForwardLayer& layer, int64_t direction,
                                      TeamMember* member) const {
@@ -204,7 +205,8 @@ void Engine<T>::RunSingleStep(const ForwardLayer& layer, TeamMember* member) con
   }
 }
 
-// Of each sequence whose last step is one of these; the initial ones of a sequence without a step.
+// Stores the final states of each sequence whose last step is in `steps`. A sequence of length 0
+// keeps its initial states.
 template <typename T>
 void Engine<T>::StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
                                  TeamMember* member) const {

@@ -1,4 +1,4 @@
-// How the engine's steps are divided: over the team's members, and into tiles for the kernels.
+// Divides the engine's steps among the team's members and into tiles for the kernels.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_STEPS_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_STEPS_H_
 
@@ -9,13 +9,14 @@
 
 namespace cudnn_rnn {
 
-// So many that one more or less does not matter; but of no fewer rows than make a good tile.
+// Enough items per member that one more or less is negligible, but each with enough rows for an
+// efficient tile.
 constexpr int64_t kItemsPerMember = 24;
 constexpr int64_t kLeastRowsOfAGroup = 4;
 
-// Of one direction's step, in processor cycles: two vectors of multiply-adds each, and some 40 of
-// them for a unit's activations. For few rows the weights' way from the second-level cache takes as
-// long as products of four.
+// Returns the cost of one direction's step in processor cycles, at two vectors of multiply-adds per
+// cycle and about 40 multiply-adds per unit for the activations. Fewer than four rows cost as much
+// as four: then reading the weights from the L2 cache takes that long.
 template <typename T>
 int64_t Engine<T>::StepCost(int64_t rows, int64_t columns, int64_t depth) const {
   const double cycles_per_column =
@@ -37,7 +38,7 @@ void Engine<T>::RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_st
     }
     return;
   }
-  // A direction for each member needs no barrier at all.
+  // One direction per member needs no barrier.
   const auto run_directions = [&](int64_t begin, int64_t end) {
     TeamMember alone;
     for (int64_t d = begin; d < end; ++d) {
@@ -53,7 +54,7 @@ template <typename Advance>
 void Engine<T>::ForDiagonals(const PackedSequences& sequences, const Advance& advance,
                              TeamMember* member) const {
   const int64_t num_blocks = NumStepBlocks(sequences);
-  // About as much for the products of the inputs as for the steps.
+  // The input products cost about as much as the steps.
   const int64_t cost = Cycles(2.0 * static_cast<double>(StepCost()) *
                               static_cast<double>(sequences.num_steps() / num_blocks));
   for (int64_t diagonal = 0; diagonal < num_blocks + config_.num_layers - 1; ++diagonal) {
@@ -80,9 +81,9 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
     rows[d] = phase.with_next ? std::max(steps[d].rows, steps[d].next_rows) : steps[d].rows;
     most_rows = std::max(most_rows, rows[d]);
   }
-  // Items are vectors of columns, and of each so many groups of rows that the members get nearly
-  // the same; neighbouring items are groups of one vector. Divisions take as long as a few
-  // products: there is none for each tile of whole vectors.
+  // An item is one group of rows of one vector of columns; adjacent items are groups of the same
+  // vector. There are enough groups that the members get nearly equal shares. An integer division
+  // costs as much as several products, so tiles of whole vectors are computed without one.
   const int64_t num_panels = NumPanels(kernels_, phase.columns);
   const int64_t num_vectors = num_panels * (end_direction - first_direction);
   int64_t row_groups = 1;
@@ -106,7 +107,7 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
     compute(tile);
   };
   const auto compute_items = [&](int64_t begin, int64_t end) {
-    // Of vectors first..last all items, but perhaps not all groups of these two.
+    // The items are those of vectors first..last, except perhaps some groups of these two.
     const int64_t first = row_groups == 1 ? begin : begin / row_groups;
     const int64_t last = row_groups == 1 ? end - 1 : (end - 1) / row_groups;
     const int64_t first_group = begin - first * row_groups, end_group = end - last * row_groups;
@@ -122,7 +123,7 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
         compute_tile(last, 1, 0, end_group);
       }
     };
-    // Every other step from the last vector to the first, which are the ones still in the cache.
+    // Odd steps go from the last vector to the first: the last vectors are still in the cache.
     if (phase.step % 2 != 0) {
       compute_last();
       for (int64_t end_vector = end_whole; end_vector > first_whole;) {

@@ -1,5 +1,6 @@
-// The 16-bit types (half: IEEE 754 binary16; bfloat16: the upper half of a float) to float and
-// back, in bits, because threads may flush subnormal numbers; rounding to nearest, ties to even.
+// Conversions between float and the 16-bit types (half: IEEE 754 binary16; bfloat16: the upper half
+// of a float). Rounds to nearest, ties to even. Works on bits, because threads may flush subnormal
+// numbers.
 #ifndef CUDNN_RNN_CC_CPU_FLOAT16_H_
 #define CUDNN_RNN_CC_CPU_FLOAT16_H_
 
@@ -27,7 +28,7 @@ inline float HalfToFloat(uint16_t half) {
     return FloatFromBits(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
   }
   if (magnitude < 0x400u) {
-    // Subnormal: a multiple of 2^-24. No float here is subnormal, as threads may flush those.
+    // Subnormal half: a multiple of 2^-24. The floats here are normal, as threads may flush others.
     const float value = static_cast<float>(magnitude) * (1.0f / 16777216.0f);
     return FloatFromBits(BitsFromFloat(value) | sign);
   }
@@ -41,7 +42,7 @@ inline uint16_t FloatToHalf(float value) {
   if (magnitude > 0x7f800000u) return sign | 0x7e00u;   // NaN
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and more round to infinity
   if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded, at the end of the sum's.
+    // Below 2^-14: adding 0.5 leaves the rounded bits of the subnormal half in the low bits.
     const float sum = FloatFromBits(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(BitsFromFloat(sum) - 0x3f000000u);
   }
@@ -55,7 +56,7 @@ inline float Bfloat16ToFloat(uint16_t bfloat16) {
 
 inline uint16_t FloatToBfloat16(float value) {
   const uint32_t bits = BitsFromFloat(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // NaN, and not an infinity where its low bits go
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // NaN; without its low bits it may be infinity
     return static_cast<uint16_t>((bits >> 16) | 0x40u);
   }
   const uint32_t odd = (bits >> 16) & 1u;

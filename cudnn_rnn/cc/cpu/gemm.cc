@@ -5,24 +5,24 @@
 namespace cudnn_rnn {
 namespace {
 
-// What one work item computes: so many rows by so many panels of c. In float, with 16 lanes: its
-// block of a (48 KiB) is in the second-level cache, and three panels of b (36 KiB) stay in the
-// first-level cache while all of the rows pass by.
+// A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time. For float
+// with 16 lanes, its block of a (48 KiB) is in the L2 cache, and three panels of b (36 KiB) stay in
+// the L1 cache while they are multiplied with all rows.
 constexpr int64_t kItemRows = kMostRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
-// Terms of a chain where sums are long; each block's chains are added up before they are added to
-// c.
+// Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
 constexpr int64_t kShortChain = 32;
 
-// Whether a block of `a` is better copied: its rows would compete for few sets of the first-level
-// cache (64 sets, which repeat every 4 KiB), or their neighbours in depth are far apart.
+// Returns whether to copy a block of `a` first: its rows would compete for few sets of the L1 cache
+// (64 sets, which repeat every 4 KiB), or it is not contiguous in depth.
 template <typename T>
 bool NeedsCopy(const StridedMatrix<T>& a) {
   return a.column_stride != 1 || a.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
 }
 
-// To `copy`, of kDepthBlock * kItemRows, whichever of rows and depth has neighbours in memory.
+// Copies a block of `a` to `copy`: [kItemRows, kDepthBlock] if it is contiguous in depth, otherwise
+// [kDepthBlock, kItemRows].
 template <typename T>
 void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
   if (factors->a_depth_stride == 1) {
@@ -39,7 +39,7 @@ void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
   factors->a = copy;
 }
 
-// Blocks of depth begin at an even one, as pairs of bfloat16 are not divided.
+// k-blocks begin at even k, so that no bfloat16 pair is split.
 int64_t NumDepthBlocks(int64_t depth) {
   return std::max<int64_t>(1, (depth + kDepthBlock - 1) / kDepthBlock);
 }
@@ -47,8 +47,8 @@ int64_t FirstDepthOfBlock(int64_t depth, int64_t block) {
   return std::min(depth, (depth + 1) / 2 * block / NumDepthBlocks(depth) * 2);
 }
 
-// rows x panels of the product, from `first_panel` on, over a block of its depth that begins at an
-// even one.
+// Computes rows x panels [first_panel, end_panel) of the product over one k-block, which begins at
+// an even k.
 template <typename T>
 void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, int64_t first_row,
                    int64_t rows, int64_t first_panel, int64_t end_panel, int64_t first_depth,
@@ -82,7 +82,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   }
 }
 
-// One tile's panels of the product, all of its rows.
+// Computes one tile, panels [first_panel, end_panel), for all rows of the product.
 template <typename T>
 void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                          int64_t first_panel, int64_t end_panel) {
@@ -112,7 +112,7 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& pr
     tile.factors.depth = depth;
     tile.factors.a = product.a + first_depth;
     tile.factors.b_panel_stride = panel_size;
-    // Each pass over the panels asks for as much of the next tile's columns, which follow.
+    // Each pass over the panels prefetches as much of the next tile's columns, which follow in b.
     tile.factors.next_b =
         product.b + end_column * product.b_row_stride + tile.columns * first_depth;
     tile.accumulate = product.accumulate || i > 0;
@@ -144,7 +144,7 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   const int64_t num_panels = NumPanels(kernels, product.columns);
   const int64_t num_tiles = (num_panels + kernels.tile_vectors - 1) / kernels.tile_vectors;
   const int64_t row_blocks = (product.rows + kItemRows - 1) / kItemRows;
-  // Few rows are divided by their columns, so that the members get nearly the same.
+  // With few row blocks, divides the columns further, so that the members get nearly equal shares.
   const int64_t wanted_blocks = Team::kMostSlicesPerMember * member->team_size() / row_blocks;
   const int64_t panel_blocks =
       std::max((num_panels + kItemPanels - 1) / kItemPanels, std::min(num_tiles, wanted_blocks));
@@ -153,7 +153,7 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
       (product.rows / row_blocks + 1) * ((num_panels / panel_blocks + 1) * (product.depth / 2 + 1));
   member->ForEach(row_blocks * panel_blocks, item_cost, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
-      // Neighbouring items share panels.
+      // Adjacent items share panels.
       const int64_t panel_block = item / row_blocks, row_block = item % row_blocks;
       const int64_t first_row = product.rows * row_block / row_blocks;
       const int64_t end_row = product.rows * (row_block + 1) / row_blocks;
@@ -191,7 +191,7 @@ void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& p
                           TeamMember* member) {
   const int64_t num_panels = NumPanels(kernels, product.columns);
   const int64_t tile_vectors = kernels.tile_vectors;
-  // Packing an element takes about as long as the products of eight rows with it.
+  // Packing an element costs about as much as multiplying it with eight rows.
   const int64_t tile_cost = tile_vectors * (product.rows + 8) * product.depth / 2 + 1;
   member->ForEach((num_panels + tile_vectors - 1) / tile_vectors, tile_cost,
                   [&](int64_t begin, int64_t end) {

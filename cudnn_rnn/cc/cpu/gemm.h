@@ -9,13 +9,13 @@
 
 namespace cudnn_rnn {
 
-// How many panels so many columns take.
+// Returns the number of panels needed for `columns` columns.
 template <typename T>
 int64_t NumPanels(const Kernels<T>& kernels, int64_t columns) {
   return (columns + kernels.lanes - 1) / kernels.lanes;
 }
 
-// Packs an operand [depth, columns] to its panels, one after the other.
+// Packs a right-hand operand [depth, columns] into consecutive panels.
 template <typename T>
 void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
                  int64_t columns, T* packed, TeamMember* member);
@@ -31,27 +31,27 @@ struct MatrixProduct {
   int64_t c_row_stride;
   bool accumulate;
   const T* bias;  // [columns], or null
-  // Where the depth is that of all steps and sequences: sums of short chains are added up, so that
-  // the rounding error does not grow with the depth as that of one chain does. A little slower.
+  // For depths that span all steps and sequences: sums are split into short chains, so that the
+  // rounding error does not grow with the depth as that of a single chain does. Slightly slower.
   bool has_long_sums;
 };
 
-// Rows of a block of Multiply, for which a tile of its panels is read once. Up to so many the
-// engine has a tile's columns packed for themselves.
+// Rows per block of Multiply; each tile's panels are read once per block. Up to this many rows, the
+// engine packs one tile's columns at a time (MultiplyPackingTiles).
 constexpr int64_t kMostRowsOfPackedTiles = 64;
 
-// c (+)= bias + a b.
+// Computes c (+)= bias + a b.
 template <typename T>
 void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMember* member);
 
-// The same with an operand that is not packed.
+// Computes c (+)= bias + a b^T with b unpacked, as dot products (see kernels.h).
 template <typename T>
 void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                       TeamMember* member);
 
-// The same where there are more rows, though at most one block of them: each tile's columns of the
-// operand are packed, a block of their depth at a time, used while they are in the cache, and
-// forgotten. Every bit as by Multiply.
+// Computes the same for more rows, up to one block: packs each tile's columns of the operand, one
+// k-block at a time, uses them while they are in the cache, and discards them. Results are
+// bit-identical to those of Multiply.
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
                           TeamMember* member);

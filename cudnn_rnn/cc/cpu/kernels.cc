@@ -12,7 +12,7 @@
 namespace cudnn_rnn {
 namespace {
 
-// Its processors run it only if it is asked for by name.
+// Used only when requested by name, even on processors that support it.
 constexpr char kAmx[] = "amx_bf16";
 
 bool ProcessorHasAvx2() {
@@ -43,8 +43,8 @@ bool ProcessorHasAvx512Bf16() {
 #endif
 }
 
-// The registers are so large that a process must ask for them, once; its later threads have them
-// too.
+// AMX registers are so large that a process must request permission to use them, once. Threads that
+// it creates later have the permission too.
 bool ProcessorHasAmxBf16() {
 #if defined(CUDNN_RNN_EMULATES_AMX_BF16)  // tests/core/emulated
   return ProcessorHasAvx512Bf16();
@@ -62,7 +62,7 @@ bool ProcessorHasAmxBf16() {
 #endif
 }
 
-// Of models of bfloat16; others have those of AVX-512.
+// Returns Get() for bfloat16 models, the AVX-512 kernels for others.
 template <const Kernels<float>* (*Get)()>
 const Kernels<float>* KernelsOfBfloat16(DataType data_type, float) {
   return data_type == DataType::kBfloat16 ? Get() : Avx512Kernels(float());
@@ -78,7 +78,7 @@ template <typename T>
 Status ChooseKernels(const std::string& wanted, DataType data_type, const Kernels<T>** kernels) {
   struct Candidate {
     const char* instruction_set;
-    const Kernels<T>* kernels;  // null where this processor does not run them
+    const Kernels<T>* kernels;  // null if this processor does not support them
   };
   const bool wants_amx = wanted == kAmx;
   const Candidate candidates[] = {

@@ -1,4 +1,4 @@
-// The inner loops for processors with AVX2 and FMA.
+// Micro-kernels for processors with AVX2 and FMA.
 
 #include <cstddef>
 #include <utility>
@@ -13,8 +13,8 @@ namespace cudnn_rnn {
 
 #if defined(__x86_64__)
 
-// Only what stands between push and pop is compiled for these processors, so no function that
-// others share can be.
+// Only the code between push and pop is compiled for these processors. Functions shared with other
+// files, such as those of headers, must stay outside.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
@@ -26,7 +26,7 @@ namespace {
 constexpr int kVectorBytes = 32;
 #include "cudnn_rnn/cc/cpu/vectors.inc"
 
-// Of 16 registers, 12 hold sums.
+// At most 12 of the 16 registers hold sums.
 constexpr int TileRows(int vectors) { return vectors == 1 ? 8 : 12 / vectors; }
 
 CUDNN_RNN_INLINE __m256i FirstLanes(float, int64_t count) {

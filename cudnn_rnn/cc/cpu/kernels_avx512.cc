@@ -1,4 +1,4 @@
-// The inner loops for processors with AVX-512 (F, DQ, BW, VL).
+// Micro-kernels for processors with AVX-512 (F, DQ, BW, VL).
 
 #include <cstddef>
 #include <utility>
@@ -13,8 +13,8 @@ namespace cudnn_rnn {
 
 #if defined(__x86_64__)
 
-// Only what stands between push and pop is compiled for these processors, so no function that
-// others share can be.
+// Only the code between push and pop is compiled for these processors. Functions shared with other
+// files, such as those of headers, must stay outside.
 #if defined(__clang__)
 #pragma clang attribute push( \
     __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"))), apply_to = function)
@@ -26,7 +26,7 @@ namespace {
 
 #include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
 
-// Needs those.
+// Requires the definitions above.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 
 }  // namespace

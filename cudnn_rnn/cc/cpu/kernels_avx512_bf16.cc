@@ -1,5 +1,4 @@
-// The inner loops for processors with AVX-512 (F, DQ, BW, VL) and its dot products of bfloat16
-// (BF16), for models of that type.
+// Micro-kernels for bfloat16 models on processors with AVX-512 (F, DQ, BW, VL, BF16).
 
 #include <cstddef>
 #include <utility>

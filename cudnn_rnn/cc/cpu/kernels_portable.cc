@@ -1,4 +1,4 @@
-// The inner loops for any processor.
+// Micro-kernels for any processor.
 
 #include <cstddef>
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 constexpr int kVectorBytes = 16;
 #include "cudnn_rnn/cc/cpu/vectors.inc"
 
-// Of 16 registers, 12 hold sums.
+// At most 12 of the 16 registers hold sums.
 constexpr int TileRows(int vectors) { return vectors == 1 ? 8 : 12 / vectors; }
 
 template <typename T>

@@ -19,8 +19,8 @@ PackedSequences::PackedSequences(const SequenceShape& shape, const int32_t* leng
   order_ = first_row_ + all_steps + 2;
   positions_ = order_ + batch_size_;
 
-  // First, at the place of a step, how many sequences end with it; then, from the last step back,
-  // how many have it.
+  // rows_at_[step + 1] first counts the sequences whose last step is `step`. Summing from the last
+  // step back turns that into the number of sequences that have `step`.
   std::fill_n(rows_at_, all_steps + 2, 0);
   for (int64_t b = 0; b < batch_size_; ++b) {
     ++rows_at_[lengths[b]];

@@ -1,10 +1,9 @@
-// A batch of sequences without their padding, so that work is proportional to the sum of lengths.
+// A batch of variable-length sequences without padding: work is proportional to the sum of lengths.
 //
-// The packed rows of N = sum of lengths steps are time-major: those of step 0, then those of step
-// 1, and so on. Within a step they are in one order for all steps, longest sequence first (equal
-// lengths as they stand in the batch), so the sequences that have a step are always the first ones
-// and what belongs to the sequence at place b is row FirstRow(step) + b. With full lengths this is
-// the plain time-major order [T, B] itself.
+// The N = sum of lengths packed rows are time-major: the rows of step 0, then those of step 1, and
+// so on. Every step has the sequences in the same order, longest first (equal lengths in batch
+// order). The sequences that have a step are therefore always the first ones, and the sequence at
+// place b has row FirstRow(step) + b. With full lengths this is the plain time-major order [T, B].
 #ifndef CUDNN_RNN_CC_CPU_PACKED_SEQUENCES_H_
 #define CUDNN_RNN_CC_CPU_PACKED_SEQUENCES_H_
 
@@ -17,34 +16,35 @@ namespace cudnn_rnn {
 
 class PackedSequences {
  public:
-  // All sequences have all steps; takes no memory.
+  // All sequences have all steps; needs no memory.
   explicit PackedSequences(const SequenceShape& shape);
-  // With valid lengths [B] of a batch that is not empty. What it keeps is in `memory`,
-  // NumElements(shape) of them.
+  // `lengths` [B] must be valid, and the batch not empty. Keeps its arrays in `memory`, which must
+  // have NumElements(shape) elements and outlive this object.
   PackedSequences(const SequenceShape& shape, const int32_t* lengths, int64_t* memory);
-  // 0 for an empty batch, however many steps the shape has.
+  // Returns 0 for an empty batch, whatever the number of steps.
   static CheckedSize NumElements(const SequenceShape& shape);
 
   int64_t batch_size() const { return batch_size_; }
-  // Steps of the longest sequence.
+  // Length of the longest sequence.
   int64_t num_steps() const { return num_steps_; }
   // N.
   int64_t num_rows() const { return num_rows_; }
 
-  // How many sequences have this step: 0 for those before the first (-1) and after the last.
+  // Returns the number of sequences that have `step`, in -1..T; 0 before the first step and after
+  // the last.
   int64_t RowsAt(int64_t step) const {
     if (rows_at_ != nullptr) return rows_at_[step + 1];
     return step >= 0 && step < num_steps_ ? batch_size_ : 0;
   }
-  // Where the step's rows begin; of no meaning for step -1.
+  // Returns the first row of `step`; meaningless for step -1.
   int64_t FirstRow(int64_t step) const {
     return first_row_ != nullptr ? first_row_[step + 1] : step * batch_size_;
   }
 
-  // [B] the sequence in the batch that is at each place, or null where it is the same.
+  // [B]: the batch index of the sequence at each place; null if they are equal.
   const int64_t* order() const { return order_; }
-  // [T * B] row step * B + sequence of the batch for each packed row, and after those N rows for
-  // all padding, or null where it is the same.
+  // [T * B]: the padded row, step * B + batch index, of each of the N packed rows, followed by the
+  // rows of all padding; null if packed and padded rows are equal.
   const int64_t* positions() const { return positions_; }
 
  private:
