@@ -270,7 +270,7 @@ def test_tables():
     assert "- tf1-fused: an LSTM alone (gru-2x650-b20-t35)" in text
     assert "- keras: ERROR: other results: d_w_0_0 (gru-2x650-b20-t35, training)" in text
     assert "product of torch.nn, measured" in text
-    # Columns: floor by arithmetic, floor by bytes, measured time.
+    # Column 3 is the floor by arithmetic in milliseconds.
     roof = next(line for line in text.splitlines() if "gru-2x650-b20-t35, training" in line)
     operations = 2 * 3 * 650 * 2 * (650 + 650) * 20 * 35 * 3
     cells = [cell.strip() for cell in roof.strip("|").split("|")]
@@ -324,7 +324,7 @@ def test_gates_come_back():
 
 def test_the_help_needs_no_environment():
     script = os.path.join(FOLDER, "cpu", "arguments.py")
-    command = [sys.executable, "-S", script]  # -S: without installed packages
+    command = [sys.executable, "-S", script]  # -S hides installed packages
     text = subprocess.check_output(command + ["--help"], universal_newlines=True)
     for part in ["--configurations", "--memory", "examples:", "onnxruntime", "scaling"]:
         assert part in text

@@ -48,7 +48,7 @@ def passing_on_params(configuration, layer, half):
             tensor[:, half * units : (half + 1) * units] = np.eye(units)
         if region.kind == "bW" and region.layer < layer and is_candidate:
             tensor[...] = 1.0
-        # Close the forget gate or update gate: nothing of the previous step may come in.
+        # Close the forget or update gate, so that nothing carries over from the previous step.
         if region.kind == "bW" and region.gate == 1 and configuration.gates > 1:
             tensor[...] = -1000.0
     return params

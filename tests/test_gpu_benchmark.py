@@ -197,7 +197,7 @@ def test_picture(tmp_path):
 
 def test_the_help_needs_no_environment():
     script = os.path.join(FOLDER, "gpu", "arguments.py")
-    command = [sys.executable, "-S", script]  # -S: without installed packages
+    command = [sys.executable, "-S", script]  # -S hides installed packages
     help_text = subprocess.check_output(command + ["--help"], universal_newlines=True)
     assert "--rnn-modes" in help_text and "examples:" in help_text
     assert subprocess.check_output(command + ["--quick"]) == b""

@@ -214,7 +214,7 @@ def copies_of_the_reserve_space(stand_in, num_gradients):
 
 
 def test_two_gradients_of_one_forward_call_agree(stand_in):
-    """A gradient must not destroy what the next one reads; the only one makes no copy."""
+    """A gradient must not destroy the reserve space of the next; a single one makes no copy."""
     (alone,), copies_alone = copies_of_the_reserve_space(stand_in, 1)
     several, copies = copies_of_the_reserve_space(stand_in, 3)
     for gradients in several:
