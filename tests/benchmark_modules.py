@@ -1,4 +1,4 @@
-"""Importing from benchmarks/, where folders have modules of the same names."""
+"""Imports from benchmarks/, whose folders have modules with the same names."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ def _is_of_the_benchmarks(module):
 
 
 def forget_modules(keep=()):
-    """Has modules of the benchmarks imported anew."""
+    """Unloads the modules of benchmarks/ except `keep`, so that they are imported again."""
     for name, module in list(sys.modules.items()):
         if _is_of_the_benchmarks(module) and name not in keep:
             del sys.modules[name]
@@ -21,7 +21,7 @@ def forget_modules(keep=()):
 
 @contextlib.contextmanager
 def import_from(*folders):
-    """Within it, modules of these folders of benchmarks/ can be imported by name."""
+    """Makes the modules of these folders of benchmarks/ importable within the context."""
     path = list(sys.path)
     sys.path[:0] = [os.path.join(FOLDER, folder) for folder in folders]
     forget_modules()

@@ -1,6 +1,6 @@
-"""The table of cases for the comparison of the ops with the reference, and their data.
+"""The table of cases that compare the ops with the reference, and their data.
 
-A case is one line that can be pasted back into Python; its data follow from it alone.
+A case is one line that can be pasted back into Python; it alone determines its data.
 """
 
 import collections
@@ -10,13 +10,13 @@ import zlib
 import numpy as np
 import reference
 
-# What each column of the table takes on. `input_size` stands for itself or for "as many as units".
+# Values of each column of the table. An `input_size` is a number or "num_units" (the same size).
 COLUMNS = collections.OrderedDict(
     rnn_mode=("lstm", "gru", "rnn_relu", "rnn_tanh"),
     input_mode=("linear_input", "skip_input", "auto_select"),
     direction=("unidirectional", "bidirectional"),
     num_layers=(1, 2, 3),
-    # None but the first is a multiple of a vector's width, whatever the machine.
+    # No value is a multiple of 4, so vectors of 4 or more elements always leave a remainder.
     num_units=(1, 3, 5, 17, 33, 50, 65, 129),
     input_size=("num_units", 1, 4, 19, 64),
     batch=(1, 2, 7, 9, 33),
@@ -24,7 +24,7 @@ COLUMNS = collections.OrderedDict(
     dtype=("float32", "float64", "float16"),
 )
 
-# Sizes of parameter buffers that cuDNN gave: fields of a reference.Configuration, elements.
+# Buffer sizes reported by cuDNN: (fields of a reference.Configuration, number of elements).
 PUBLISHED_SIZES = [
     (("lstm", "linear_input", "unidirectional", 1, 100, 20), 48800),
     (("lstm", "linear_input", "bidirectional", 1, 100, 20), 97600),
@@ -52,12 +52,12 @@ class Case(
         return "-".join(str(value) for value in self)
 
     def literal(self):
-        """The row as Python source."""
+        """Returns the row as Python source."""
         return "Case({})".format(", ".join(repr(value) for value in self))
 
 
-# Every combination of mode, input mode, direction and number of layers; every triple of mode, units
-# and dtype; every pair of values of any two columns (`missing_combinations` checks it).
+# The table has every combination of mode, input mode, direction and number of layers, every triple
+# of mode, units and dtype, and every pair of values of any two columns; see `missing_combinations`.
 # fmt: off
 CASES = (
     Case('lstm', 'skip_input', 'unidirectional', 3, 1, 1, 1, 13, 'float16'),
@@ -161,14 +161,14 @@ CASES = (
 
 
 def column_value(case, column):
-    """The case's value in a column as COLUMNS lists it."""
+    """Returns the case's value in a column, as COLUMNS lists it."""
     if column == "input_size" and case.input_size == case.num_units:
         return "num_units"
     return getattr(case, column)
 
 
 def is_possible(values):
-    """Whether a case can have these values (a dict by column) together."""
+    """Returns whether one case can have all these values (a dict by column)."""
     input_size = values.get("input_size", "num_units")
     if values.get("input_mode") == "skip_input" and input_size != "num_units":
         return False
@@ -176,7 +176,7 @@ def is_possible(values):
 
 
 def missing_combinations(cases, columns):
-    """Combinations of values of `columns` (names) that no case has, as a sorted list of tuples."""
+    """Returns the combinations of values of `columns` (names) that no case has: list of tuples."""
     found = {tuple(column_value(case, column) for column in columns) for case in cases}
     wanted = itertools.product(*(COLUMNS[column] for column in columns))
     possible = [values for values in wanted if is_possible(dict(zip(columns, values)))]
@@ -184,7 +184,7 @@ def missing_combinations(cases, columns):
 
 
 def output_shapes(configuration, batch, steps):
-    """Shapes of output, output_h and output_c as a dict; input_h and input_c have the states'."""
+    """Returns a dict of the shapes of output, output_h (as input_h) and output_c (as input_c)."""
     width, directions = configuration.output_size, configuration.directions
     stacked = configuration.num_layers * directions
     return {
@@ -195,9 +195,10 @@ def output_shapes(configuration, batch, steps):
 
 
 def random_arrays(configuration, batch, steps, dtype, random, scale=1.0):
-    """A dict of everything that goes in: input, input_h, input_c, params and the output gradients.
+    """Returns a dict of all inputs: input, input_h, input_c, params and the output gradients.
 
-    Matrices are uniform within scale / sqrt(units), biases within scale / 2, all else is normal.
+    Matrices are uniform within +-scale / sqrt(units), biases within +-scale / 2; everything else is
+    standard normal.
     """
     shapes = output_shapes(configuration, batch, steps)
     arrays = {
@@ -219,11 +220,11 @@ def random_arrays(configuration, batch, steps, dtype, random, scale=1.0):
 
 
 def push_away_from_relu_kink(configuration, arrays):
-    """Changes inputs and params (in place) so that every relu's argument is beyond -0.5 or 0.5.
+    """Changes inputs and params (in place) so that every relu argument is below -0.5 or above 0.5.
 
-    Half precision moves arguments so far that units near the kink would come out on the other side
-    of it, with another gradient, in a correct implementation too. So each unit gets a large bias of
-    either sign, the first one a positive sign.
+    Half-precision rounding can move an argument across the kink and so change the gradient, even in
+    a correct implementation. Each unit therefore gets a large bias of either sign; the first unit's
+    is positive.
     """
     units = configuration.num_units
     for name in ("input", "input_h"):
@@ -236,12 +237,12 @@ def push_away_from_relu_kink(configuration, arrays):
         arrays["input"] *= 0.5
     for index, bias in enumerate(biases):
         bias[...] = 0.7 + 0.2 * np.abs(bias)
-        # bW and bR of a cell get the same signs: they are neighbours in the list.
+        # A relu cell's bW and bR are adjacent in the list, so they get the same signs.
         bias[1 + (index // 2) % 2 :: 2] *= -1.0
 
 
 def make_arrays(case):
-    """The arrays of a case (see `random_arrays`), the same each time."""
+    """Returns the arrays of a case (see `random_arrays`), the same in every call."""
     configuration = case.configuration
     smallest_distance = {"float64": 1e-10, "float32": 3e-6, "float16": 0.05}[case.dtype]
     for attempt in range(20):
@@ -258,6 +259,6 @@ def make_arrays(case):
 
 
 def relu_distance(configuration, arrays):
-    """Distance of the closest argument of any relu from its kink, for these arrays."""
+    """Returns the smallest distance of any relu argument from the kink, for these arrays."""
     values = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
     return reference.smallest_relu_argument(reference.forward(configuration, *values)[3])

@@ -1,4 +1,4 @@
-"""Shared by the tests of the platform-independent cells: formulas in NumPy, names and shapes."""
+"""NumPy formulas, names and shapes for the tests of the platform-independent cells."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from cudnn_rnn.cells.compatible import CudnnCompatibleGRUCell, CudnnCompatibleLS
 
 CELLS = [CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell]
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS = 3, 5, 4, 6
-# What rounding may cost a short recurrence.
+# Allowed rounding error of a short recurrence.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
 
 
-# The formulas on the variables of a cell, `weights`: name within the cell's scope -> array.
+# The cells' formulas. `weights` maps a variable's name within the cell's scope to its array.
 
 
 def sigmoid(x):
@@ -44,7 +44,7 @@ SCOPE = {
 
 
 def variable_shapes(cell_class, input_size, num_units):
-    """Names within the cell's scope, and shapes, in the order they are made."""
+    """Returns variable names within the cell's scope and shapes, in creation order."""
     if cell_class is CudnnCompatibleLSTMCell:
         return [("kernel", [input_size + num_units, 4 * num_units]), ("bias", [4 * num_units])]
     return [
@@ -77,7 +77,7 @@ def within(values, scope):
 
 
 def numpy_run(cell_class, weights, inputs, sequence_lengths=None):
-    """A layer over `inputs` [batch, time, depth], from zeros; outputs and the last h."""
+    """Runs a layer over `inputs` [batch, time, depth] from zeros; returns outputs and last h."""
     batch, steps, _ = inputs.shape
     zeros = np.zeros([batch, NUM_UNITS], inputs.dtype)
     state = (zeros, zeros) if cell_class is CudnnCompatibleLSTMCell else zeros

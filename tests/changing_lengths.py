@@ -1,8 +1,7 @@
 """Runs CudnnRNNV3 and its gradient while a thread writes into the fed sequence_lengths.
 
-TensorFlow does not copy a NumPy array that is fed if its memory is aligned, so the kernels see what
-the thread writes. Every round must give results or a refusal of the lengths. Prints the number of
-rounds.
+TensorFlow does not copy a fed NumPy array whose memory is aligned, so the kernels see the thread's
+writes. Every round must return results or refuse the lengths. Prints the number of rounds.
 """
 
 import random
@@ -21,7 +20,7 @@ TOO_LARGE = 2**30
 
 
 def aligned(array):
-    """A copy of the array at an address that TensorFlow takes as it is."""
+    """Returns a copy of the array at an address that TensorFlow uses without copying."""
     memory = np.zeros(array.nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
     copy = memory[start : start + array.nbytes].view(array.dtype)
@@ -30,7 +29,7 @@ def aligned(array):
 
 
 class Writer(threading.Thread):
-    """Writes a wrong length into a random place and the right one again, until it is over."""
+    """Until `is_over`, writes a wrong length at a random index and then the right one again."""
 
     def __init__(self, lengths):
         super().__init__()
@@ -46,7 +45,7 @@ class Writer(threading.Thread):
 
 
 def make_arrays():
-    """All inputs but the lengths, of the smallest model."""
+    """Returns the smallest model's configuration and all its inputs except the lengths."""
     configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 1, 1)
     ones = np.ones((1, BATCH, 1), np.float32)
     arrays = {"params": np.ones(16, np.float32), "input": np.ones((STEPS, BATCH, 1), np.float32)}

@@ -1,4 +1,4 @@
-"""What all tests share: a quiet TensorFlow, no leftover switches, an end for tests that hang."""
+"""Shared by all tests: a quiet TensorFlow, no leftover switches, a limit for tests that hang."""
 
 import faulthandler
 import os
@@ -8,12 +8,12 @@ import pytest
 from time_limits import SECONDS_FOR_A_TEST
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Read by the kernels when they are made; a test that wants it sets it itself.
+# Kernels read this variable when they are created; a test that needs it sets it.
 os.environ.pop("TF_CUDNN_RESET_RND_GEN_STATE", None)
 
 
 def pytest_collection_modifyitems(items):
-    """Skips the tests of projections in TensorFlow 1.14, whose ops have none."""
+    """Skips the tests of projections in TensorFlow 1.14, whose ops do not support them."""
     module = sys.modules.get("cudnn_rnn._compat")  # some tests run without TensorFlow
     if module is None or module.has_projection():
         return
@@ -37,18 +37,18 @@ def end_when_stuck():
 
 @pytest.fixture
 def fixed_dropout_pattern(monkeypatch):
-    """Every call of a kernel made from now on starts its dropout from the seed."""
+    """Makes kernels created from now on restart their dropout from the seed in every call."""
     monkeypatch.setenv("TF_CUDNN_RESET_RND_GEN_STATE", "1")
 
 
 @pytest.fixture(params=["control_flow_v1", "control_flow_v2"])
 def control_flow(request):
-    """Loops as TensorFlow 1 makes them (with reference variables), and as TensorFlow 2 does."""
+    """Runs the test with TensorFlow 1's loops (and reference variables) and TensorFlow 2's."""
     import tensorflow.compat.v1 as tf
     from tensorflow.python.ops import control_flow_util
 
     def set_behavior(control_flow_v2, resource_variables):
-        # What tf.enable_control_flow_v2 sets, which TensorFlow 1.14 lacks.
+        # TensorFlow 1.14 lacks tf.enable_control_flow_v2, which sets this flag.
         control_flow_util.ENABLE_CONTROL_FLOW_V2 = control_flow_v2
         (tf.enable_resource_variables if resource_variables else tf.disable_resource_variables)()
 

@@ -1,4 +1,4 @@
-"""Spoils checkpoints in all the ways that the tests of restoring need."""
+"""Damages checkpoints in the ways that the restore tests need."""
 
 import glob
 import os
@@ -8,13 +8,13 @@ import tensorflow.compat.v1 as tf
 
 
 def contents(path):
-    """Returns a dict of the keys of a checkpoint to its tensors (arrays, or bytes)."""
+    """Returns a dict from the keys of a checkpoint to its tensors (arrays, or bytes)."""
     reader = tf.train.load_checkpoint(path)
     return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
 
 
 def write(path, tensors):
-    """Writes a checkpoint of just these tensors, by key."""
+    """Writes a checkpoint with exactly these tensors (a dict by key)."""
     with tf.Graph().as_default(), tf.Session() as session:
         names = sorted(tensors)
         values = [tf.convert_to_tensor(tensors[name]) for name in names]
@@ -26,21 +26,21 @@ def write(path, tensors):
 
 
 def without(path, key):
-    """Takes a key out."""
+    """Removes a key."""
     tensors = contents(path)
     del tensors[key]
     write(path, tensors)
 
 
 def with_value(path, key, change):
-    """Puts `change(value)` in the place of the value of a key."""
+    """Replaces the value of a key with `change(value)`."""
     tensors = contents(path)
     tensors[key] = change(tensors[key])
     write(path, tensors)
 
 
 def place_in_data(path, key):
-    """Returns the data file that has the value of a key, and where in it."""
+    """Returns the data file that contains the value of a key, and the value's offset in it."""
     value, places = contents(path)[key].tobytes(), []
     for name in glob.glob(path + ".data-*"):
         with open(name, "rb") as file:
@@ -53,7 +53,7 @@ def place_in_data(path, key):
 
 
 def flip_a_bit(path, key):
-    """Changes the value of a key, which its checksum shows."""
+    """Flips a bit in the value of a key, so that its checksum no longer matches."""
     name, place = place_in_data(path, key)
     with open(name, "r+b") as file:
         file.seek(place + 1)
@@ -63,7 +63,7 @@ def flip_a_bit(path, key):
 
 
 def cut_data(path, key):
-    """Ends the data file within the value of a key."""
+    """Truncates the data file within the value of a key."""
     name, place = place_in_data(path, key)
     os.truncate(name, place + 3)
 
@@ -75,26 +75,26 @@ def remove_data(path, key):
 
 
 def cut_index(path, key):
-    """Takes the last third of the index away."""
+    """Cuts off the last third of the index."""
     os.truncate(path + ".index", os.path.getsize(path + ".index") * 2 // 3)
 
 
 def empty_index(path, key):
-    """Leaves an index of no bytes."""
+    """Truncates the index to zero bytes."""
     os.truncate(path + ".index", 0)
 
 
 def other_shape(path, key):
-    """Takes the first half of the rows away."""
+    """Drops the first half of the rows of a key's value."""
     with_value(path, key, lambda value: value[len(value) // 2 :])
 
 
 def other_dtype(path, key):
-    """Turns float into double."""
+    """Converts the value of a key to float64."""
     with_value(path, key, lambda value: value.astype(np.float64))
 
 
-# By name, the damage and the error of TensorFlow that the error must be.
+# Name -> (function that does the damage, TensorFlow error that restoring must raise).
 DAMAGES = {
     "missing_key": (without, tf.errors.NotFoundError),
     "other_shape": (other_shape, tf.errors.InvalidArgumentError),

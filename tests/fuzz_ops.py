@@ -2,8 +2,8 @@
 
     python tests/fuzz_ops.py --rounds 1000 --seed 1
 
-Each round is made from `seed` and its number alone. The number of the round at work is written to
---progress before anything runs, so that after a crash `--first N --rounds 1` repeats it alone.
+Each round depends only on `seed` and its number. The number is written to --progress before the
+round runs, so that after a crash `--first N --rounds 1` repeats that round alone.
 """
 
 import argparse
@@ -28,12 +28,12 @@ STRANGE_SIZES = (0, -1, 1, 2, 3, 2**15, 2**16, 2**31 - 1, -(2**31))
 
 
 def chosen(random, values):
-    """One of the values."""
+    """Returns one of the values."""
     return values[random.randint(len(values))]
 
 
 def random_attributes(random):
-    """Attributes that all the ops have; now and then a bad one."""
+    """Returns attributes that all the ops have, some of them invalid."""
     attributes = {
         name: chosen(random, COLUMNS[name]) for name in ("rnn_mode", "input_mode", "direction")
     }
@@ -43,7 +43,7 @@ def random_attributes(random):
 
 
 def random_configuration(random, attributes):
-    """A small model with these attributes that could exist."""
+    """Returns a small model with these attributes; most are valid."""
     num_units, input_size = random.randint(1, 20), random.randint(1, 20)
     if attributes["input_mode"] == "skip_input" and random.randint(8):
         input_size = num_units
@@ -58,7 +58,7 @@ def random_configuration(random, attributes):
 
 
 def disturbed_shape(random, shape):
-    """The shape, or one near it."""
+    """Returns a random variation of the shape, sometimes the shape itself."""
     shape, kind = list(shape), random.randint(6)
     if kind == 0 and shape:
         shape.pop(random.randint(len(shape)))
@@ -77,7 +77,7 @@ def disturbed_shape(random, shape):
 
 
 def random_array(random, shape, dtype):
-    """Mostly plain numbers, sometimes with NaN, infinities and huge values among them."""
+    """Returns random numbers, sometimes with NaN, infinities or huge values among them."""
     array = random.standard_normal(shape)
     if random.randint(4) == 0 and array.size:
         array = np.where(
@@ -88,14 +88,14 @@ def random_array(random, shape, dtype):
 
 
 def disturb(random, arrays, probability):
-    """Replaces some arrays (a dict) by ones of other shapes."""
+    """Replaces some arrays of a dict with arrays of other shapes."""
     for name, array in arrays.items():
         if random.uniform() < probability:
             arrays[name] = random_array(random, disturbed_shape(random, array.shape), array.dtype)
 
 
 def run(op, inputs, attributes):
-    """Runs one op on arrays by name; returns its results, or None if it refused."""
+    """Runs one op on arrays by name; returns its results, or None if it refused them."""
     try:
         return call(op, inputs, **attributes)
     except ALLOWED:
@@ -103,7 +103,7 @@ def run(op, inputs, attributes):
 
 
 def projected(random, configuration):
-    """The same, sometimes with a projection that an LSTM could have."""
+    """Returns the configuration; an LSTM sometimes gets a valid projection."""
     can_have_one = configuration.rnn_mode == "lstm" and configuration.num_units > 1
     if not can_have_one or random.randint(2):
         return configuration
@@ -111,7 +111,7 @@ def projected(random, configuration):
 
 
 def random_lengths(random, batch, steps):
-    """Mostly lengths that fit, sometimes one that does not, or a wrong number of them."""
+    """Returns mostly valid lengths; sometimes one is out of range, or their number is wrong."""
     lengths = random.randint(0, steps + 1, batch)
     if batch and random.randint(8) == 0:
         lengths[random.randint(batch)] = chosen(random, STRANGE_SIZES)
@@ -121,7 +121,7 @@ def random_lengths(random, batch, steps):
 
 
 def network_round(random):
-    """Forward, then backward with its results, each with something changed."""
+    """Runs a forward op, then its backward op on the results, with random changes to both."""
     attributes = random_attributes(random)
     configuration = random_configuration(random, attributes)
     batch, steps = random.randint(0, 9), random.randint(0, 9)
@@ -175,7 +175,7 @@ def network_round(random):
 
 
 def damaged(random, reserve_space):
-    """The same with some bits turned over, near its beginning or anywhere."""
+    """Returns a copy with some flipped bits, near the beginning or anywhere."""
     data = bytearray(reserve_space.tobytes())
     limit = min(len(data), chosen(random, (64, 256, len(data))))
     for _ in range(random.randint(1, 10) if limit else 0):
@@ -184,7 +184,7 @@ def damaged(random, reserve_space):
 
 
 def params_round(random):
-    """The params ops of either version with sizes, lists and lengths that fit or do not."""
+    """Runs the params ops of either version with sizes, lists and lengths that may not fit."""
     attributes = random_attributes(random)
     configuration = random_configuration(random, attributes)
     version = int(random.randint(1, 3))

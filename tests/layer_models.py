@@ -1,4 +1,4 @@
-"""The layers, their saveables and the cells that compute the same, as the tests use them."""
+"""The layers, their saveables and the equivalent cells, for the tests."""
 
 import tensorflow.compat.v1 as tf
 
@@ -31,11 +31,11 @@ def cell(rnn_mode, num_units):
 
 
 def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
-    """Builds the cells on time-major inputs, in the scopes of the checkpoints.
+    """Builds the cells on time-major inputs, in the variable scopes of the checkpoints.
 
     Returns:
-      `(outputs, states)`: the states as a list of those of the layer, `[layers * directions, batch,
-      num_units]`, in its order.
+      `(outputs, states)`: the states are a list of tensors `[layers * directions, batch,
+      num_units]` in the order of the layer's states.
     """
     if not bidirectional:
         stack = cudnn_rnn.MultiRNNCell([cell(rnn_mode, num_units) for _ in range(num_layers)])

@@ -1,9 +1,9 @@
 """Trains an RNN under MirroredStrategy on two CPU devices, for `test_known_issues_training.py`.
 
-A program of its own, because TensorFlow takes the number of CPU devices only when it starts.
+This is a separate program because TensorFlow reads the number of CPU devices only at startup.
 Arguments: "layer" or "op_level", then "graph" or "estimator" (TensorFlow 1) or "eager" (2), then a
-folder for checkpoints. Saves after the training, spoils the parameters and restores them. Prints
-JSON: lists of the parameters of every replica, before, after the steps, and restored.
+folder for checkpoints. Saves after training, overwrites the parameters and restores them. Prints
+JSON: the parameters of every replica before training, after training, and after restoring.
 """
 
 import json
@@ -29,7 +29,7 @@ def make_inputs():
 
 
 class Model:
-    """The layer, which makes its variable when called, or the op-level class with a variable."""
+    """A layer, which creates its variable when called, or an op-level class with a variable."""
 
     def __init__(self, kind):
         self.layer = cudnn_rnn.layers.CudnnGRU(2, UNITS, seed=1) if kind == "layer" else None
@@ -43,7 +43,7 @@ class Model:
         return self.layer.kernel if self.layer else self._params
 
     def loss(self, features):
-        """Returns the mean over batch-major features."""
+        """Returns the mean squared distance of the outputs from 0.3, for batch-major features."""
         inputs = tf.transpose(features, [1, 0, 2])
         if self.layer:
             outputs = self.layer(inputs)[0]
@@ -58,7 +58,7 @@ def make_dataset():
 
 
 def in_a_graph(kind, strategy, folder):
-    """TensorFlow 1 with a session; every replica makes a model, as a model_fn does."""
+    """Trains in a TensorFlow 1 session; every replica builds its model, as a model_fn does."""
 
     def step(features):
         loss = Model(kind).loss(features) / len(DEVICES)
@@ -71,7 +71,7 @@ def in_a_graph(kind, strategy, folder):
         train = strategy.unwrap(results)
         (variable,) = [v for v in tf.global_variables() if "opaque_kernel" in v.name]
         replicas = strategy.unwrap(variable)
-        # Of a layer only what its saveable writes, the tensors of cells.
+        # For a layer, save only what its saveable writes: the cells' tensors.
         saver = tf.train.Saver(tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS) or None)
         with tf.Session(config=tf.ConfigProto(device_count={"CPU": len(DEVICES)})) as session:
             session.run([iterator.initialize(), tf.global_variables_initializer()])
@@ -86,7 +86,10 @@ def in_a_graph(kind, strategy, folder):
 
 
 def in_an_estimator(kind, strategy, folder):
-    """As in the report: RunConfig(train_distribute=MirroredStrategy())."""
+    """Trains with RunConfig(train_distribute=MirroredStrategy()), as in the issue report.
+
+    The first list that it returns is read after one step, not before training.
+    """
 
     def model(features, labels, mode):
         del labels
@@ -115,7 +118,7 @@ def in_an_estimator(kind, strategy, folder):
 
 
 def in_eager_mode(kind, strategy, folder):
-    """TensorFlow 2: strategy.run in a tf.function, one model for all replicas."""
+    """Trains in TensorFlow 2: strategy.run in a tf.function, one model for all replicas."""
     tf.set_random_seed(1)
     with strategy.scope():
         model = Model(kind)

@@ -1,8 +1,8 @@
-"""Builds and runs the ops under test in graphs of their own, and the reference beside them.
+"""Runs the ops under test in separate graphs, and the reference for comparison.
 
-Arrays go in and come out as dicts by name.
+Inputs and outputs are dicts of arrays by name.
 In: input, input_h, input_c (LSTM), params, and output_backprop, output_h_backprop,
-output_c_backprop (LSTM), for CudnnRNNV3 also sequence_lengths.
+output_c_backprop (LSTM); for CudnnRNNV3 also sequence_lengths.
 Out: output, output_h, output_c (LSTM), d_input, d_input_h, d_input_c (LSTM), d_params.
 """
 
@@ -18,15 +18,15 @@ library.load_library()
 
 FORWARD = ("output", "output_h", "output_c")
 
-# Between "CudnnRNN" and the version in the names of ops; nothing for the forward op.
+# Parts of op names between "CudnnRNN" and the version; empty for the forward op.
 PARTS = ("", "Backprop", "ParamsSize", "ParamsToCanonical", "CanonicalToParams")
 
 # The largest int32.
 HUGE = 2**31 - 1
 
-# Largest error allowed, relative to the largest magnitude in the tensor. Half is computed in float,
-# but comes in and goes out as half; so is bfloat16, which has 8 bits, and on some processors the
-# factors of products are rounded to it too.
+# Largest error allowed, relative to the largest magnitude in the tensor. float16 inputs and outputs
+# are rounded to half, but the kernels compute in float. The same holds for bfloat16 (8 bits of
+# precision); on some processors the factors of products are rounded to bfloat16, too.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3, "bfloat16": 2e-2}
 
 # The forward op of each version.
@@ -34,7 +34,7 @@ FORWARD_OPS = {1: "cudnn_rnn", 2: "cudnn_rnnv2", 3: "cudnn_rnnv3"}
 
 
 def session_config(intra_op_threads=0, inter_op_threads=0):
-    """A ConfigProto with these thread counts; 0 leaves the choice to TensorFlow."""
+    """Returns a ConfigProto with these thread counts; 0 leaves the choice to TensorFlow."""
     return tf.ConfigProto(
         intra_op_parallelism_threads=intra_op_threads,
         inter_op_parallelism_threads=inter_op_threads,
@@ -42,16 +42,16 @@ def session_config(intra_op_threads=0, inter_op_threads=0):
 
 
 def kernel_labels(label):
-    """Nodes of the RNN ops that are made in this context get kernels with this label."""
+    """Returns a context in which new nodes of the RNN ops get kernels with this label."""
     names = ["CudnnRNN%s%s" % (part, version) for part in PARTS for version in ("", "V2", "V3")]
     labels = {name: label for name in names} if label else {}
     return tf.get_default_graph()._kernel_label_map(labels)
 
 
 class Network:
-    """CudnnRNN, V2 or V3 and its gradient in a session of their own, all inputs of unknown shape.
+    """CudnnRNN, V2 or V3 and its gradient in their own session, all inputs of unknown shape.
 
-    A new Network means new kernels, with a dropout generator that starts anew.
+    Each Network has new kernels, whose dropout generator starts anew.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Network:
         self.fetches.update(zip(["d_" + name for name in inputs], gradients))
 
     def run(self, arrays, names=None):
-        """The named results (all, unless named) for these arrays, from one session call."""
+        """Returns the results in `names` (default: all) for these arrays, from one session call."""
         names = list(self.fetches) if names is None else names
         feeds = {
             placeholder: arrays[name]
@@ -128,7 +128,7 @@ class Network:
         return dict(zip(names, values))
 
     def forward(self, arrays):
-        """output, output_h, output_c."""
+        """Returns output, output_h and, for an LSTM, output_c."""
         return self.run(arrays, [name for name in FORWARD if name in self.fetches])
 
     def __enter__(self):
@@ -139,7 +139,7 @@ class Network:
 
 
 def run_reference(configuration, arrays, masks=None):
-    """What the reference gives for these arrays, gradients included if output_backprop is there."""
+    """Returns the reference's results, including gradients if `arrays` has output_backprop."""
     inputs = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
     results = reference.forward(configuration, *inputs, masks=masks)
     found = dict(zip(FORWARD, results))
@@ -150,10 +150,10 @@ def run_reference(configuration, arrays, masks=None):
 
 
 def run_reference_by_sequence(configuration, arrays, lengths):
-    """The same for sequences of these lengths: each run alone, with as many steps as it has.
+    """Returns what `run_reference` does, but runs each sequence alone, with its own length.
 
-    Steps beyond are 0 in the outputs and in the gradient of the input; the gradient of params is
-    the sum over the sequences.
+    Steps beyond a length are 0 in the outputs and in the gradient of the input. The gradient of
+    params is the sum over the sequences.
     """
     results = {}
     by_step = ("input", "output_backprop")
@@ -176,7 +176,7 @@ def run_reference_by_sequence(configuration, arrays, lengths):
 
 
 def swap_major(arrays):
-    """Time-major arrays as batch-major ones and back: swaps the first two axes of three."""
+    """Converts time-major arrays to batch-major and back: swaps the first two of three axes."""
     return {
         name: np.swapaxes(array, 0, 1) if np.ndim(array) == 3 else array
         for name, array in arrays.items()
@@ -184,12 +184,13 @@ def swap_major(arrays):
 
 
 def relative_error(found, expected):
-    """Largest difference over the largest magnitude expected; infinity where not finite.
+    """Returns the largest difference over the largest expected magnitude; infinity if not finite.
 
-    Below the smallest normal number of its dtype a result has no more relative precision to give.
+    The divisor is at least the smallest normal number of the dtype: below it, numbers lose relative
+    precision.
     """
     dtype = np.asarray(found).dtype
-    # NumPy itself knows nothing of bfloat16, which has the exponents of float32.
+    # NumPy does not know bfloat16, which has the exponent range of float32.
     smallest_normal = float(np.finfo(np.float32 if dtype.kind == "V" else dtype).tiny)
     found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     if not (np.isfinite(found).all() and np.isfinite(expected).all()):
@@ -200,7 +201,7 @@ def relative_error(found, expected):
 
 
 def assert_close(found, expected, tolerance, context):
-    """Compares two dicts of arrays: names, shapes, values. `context` goes into the message."""
+    """Compares names, shapes and values of two dicts of arrays; messages include `context`."""
     assert sorted(found) == sorted(expected), context
     for name, value in expected.items():
         assert found[name].shape == value.shape, (name, found[name].shape, value.shape, context)
@@ -222,17 +223,17 @@ def assert_same_bits(found, expected, context=""):
 
 
 def model_attributes(configuration):
-    """rnn_mode, input_mode and direction, as keyword arguments of any of the ops."""
+    """Returns rnn_mode, input_mode and direction as keyword arguments of any of the ops."""
     return {name: getattr(configuration, name) for name in ("rnn_mode", "input_mode", "direction")}
 
 
 def projection_attribute(configuration):
-    """num_proj as a keyword argument, if the model has one: it is none of TensorFlow 1.14's."""
+    """Returns num_proj as a keyword argument if the model has one; TensorFlow 1.14 lacks it."""
     return {"num_proj": configuration.num_proj} if configuration.num_proj else {}
 
 
 def size_arguments(configuration):
-    """num_layers, num_units and input_size, as keyword arguments of the params ops."""
+    """Returns num_layers, num_units and input_size as keyword arguments of the params ops."""
     return {
         name: getattr(configuration, name) for name in ("num_layers", "num_units", "input_size")
     }
@@ -258,14 +259,14 @@ def call(op, inputs, **attributes):
 
 
 def refusal(op, inputs, **attributes):
-    """The text with which the op refuses the inputs, without what TensorFlow puts around it."""
+    """Returns the message with which the op refuses the inputs, without TensorFlow's additions."""
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         call(op, inputs, **attributes)
     return caught.value.message.split("\n\t [[")[0].splitlines()[-1]
 
 
 def assert_refused(parts, op, inputs, **attributes):
-    """Checks that the op refuses, and that the text has every one of `parts`, spaces aside."""
+    """Checks that the op refuses with a message that has all of `parts`, ignoring spaces."""
     text = refusal(op, inputs, **attributes)
     for part in parts:
         assert part.replace(" ", "") in text.replace(" ", ""), (part, text)

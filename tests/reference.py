@@ -1,32 +1,32 @@
 """A naive NumPy reference of what the cuDNN recurrent ops compute.
 
-Written from the formulas, for reading and for checking, not for speed: everything is float64 and
-loops over layers, directions and time steps. It shares nothing with the library under test.
+It follows the formulas and favors readability over speed: everything is float64 and loops over
+layers, directions and time steps. It shares no code with the library under test.
 
 Shapes:
     input      [steps, batch, input_size]
     input_h    [layers * directions, batch, output_size]
-    input_c    [layers * directions, batch, num_units] (LSTM only, else None)
+    input_c    [layers * directions, batch, num_units] (LSTM only; None for other modes)
     output     [steps, batch, directions * output_size]
     params     [number of parameters]
-    lengths    [batch], each 0..steps, or None: all are `steps`
-where output_size is num_proj for an LSTM with a projection, else num_units.
+    lengths    [batch], each 0..steps, or None (all are `steps`)
+output_size is num_proj for an LSTM with a projection, and num_units otherwise.
 
-Parameter buffer, one vector. First all matrices: for each layer, for each direction (forward,
-backward): W of gate 0..G-1, each [num_units, width] row-major, then R of gate 0..G-1, each
-[num_units, output_size], then with a projection its matrix P [num_proj, num_units]. Then all
-biases: for each layer and direction bW of gate 0..G-1, then bR of gate 0..G-1. `width` is
-input_size in the first layer, directions * output_size above; a first layer that skips its input
-matrix (skip_input) stores no W.
+The parameter buffer is one vector. It starts with all matrices, for each layer and each direction
+(forward, backward): W of gate 0..G-1, each [num_units, width] row-major; R of gate 0..G-1, each
+[num_units, output_size]; and, with a projection, the matrix P [num_proj, num_units]. All biases
+follow, for each layer and direction: bW of gate 0..G-1, then bR of gate 0..G-1. `width` is
+input_size in the first layer and directions * output_size in the others; a first layer that skips
+its input matrix (skip_input) stores no W.
 
 Gates, with W on the layer's input x and R on the previous output h':
     lstm      i, f, g, o:  c = sigmoid(f) c' + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
     gru       r, u, n:     n = tanh(W_n x + bW_n + r (R_n h' + bR_n));  h = (1 - u) n + u h'
     rnn_relu  h = relu(W x + bW + R h' + bR)       rnn_tanh  the same with tanh
-With a projection h is P times that h.
+With a projection, h is P times the h of these formulas.
 
-With lengths, the steps of a sequence from its length on do not exist: what is in them is not read,
-outputs and gradients there are 0, states stay as they are.
+With lengths, the steps of a sequence from its length on do not exist: their input is not read,
+outputs and gradients there are 0, and states do not change.
 """
 
 import collections
@@ -43,13 +43,13 @@ class Configuration(
         defaults=[0],
     )
 ):
-    """What the op's attributes and shapes say about the model."""
+    """The model as given by the op's attributes and shapes."""
 
     __slots__ = ()
 
     @property
     def gates(self):
-        """Gates of one cell."""
+        """Number of gates of one cell."""
         return GATES[self.rnn_mode]
 
     @property
@@ -70,20 +70,20 @@ class Configuration(
         return self.num_proj or self.num_units
 
     def width(self, layer):
-        """Width of the input of `layer`."""
+        """Returns the width of the input of `layer`."""
         return self.input_size if layer == 0 else self.directions * self.output_size
 
 
 # One tensor of the buffer: kind is "W", "R", "P", "bW" or "bR".
 Region = collections.namedtuple("Region", "kind layer direction gate shape offset")
 
-# The parameters of one layer in one direction, each a list with an element for each gate; W is a
-# list of None where the input is skipped, P has one element, or none without a projection.
+# The parameters of one layer in one direction. W, R, bW and bR are lists with one element per gate;
+# W's elements are None if the input is skipped. P has one element, or none without a projection.
 CellParameters = collections.namedtuple("CellParameters", "W R P bW bR")
 
 
 def regions(configuration):
-    """All tensors of the buffer in the order in which they lie there: list of Region."""
+    """Returns all tensors of the buffer in buffer order, as a list of Region."""
     units, gates = configuration.num_units, configuration.gates
     shapes = []
     for layer in range(configuration.num_layers):
@@ -108,7 +108,7 @@ def regions(configuration):
 
 
 def params_size(configuration):
-    """Number of elements of the buffer, by formula (not by adding up `regions`)."""
+    """Returns the number of elements of the buffer by formula, without adding up `regions`."""
     units, gates = configuration.num_units, configuration.gates
     cells = configuration.num_layers * configuration.directions
     first_width = 0 if configuration.skips_input else configuration.input_size
@@ -121,7 +121,7 @@ def params_size(configuration):
 
 
 def params_to_canonical(configuration, params):
-    """The list of matrices and the list of biases in the buffer `params`."""
+    """Returns the list of matrices and the list of biases in the buffer `params`, as views."""
     weights, biases = [], []
     for region in regions(configuration):
         size = int(np.prod(region.shape, dtype=np.int64))
@@ -131,7 +131,7 @@ def params_to_canonical(configuration, params):
 
 
 def canonical_to_params(configuration, weights, biases):
-    """The buffer that holds these tensors; each may have any shape of the right size."""
+    """Returns the buffer of these tensors; each may have any shape of the right size."""
     every_region = regions(configuration)
     tensors = list(weights) + list(biases)
     if len(tensors) != len(every_region):
@@ -143,7 +143,7 @@ def canonical_to_params(configuration, weights, biases):
 
 
 def cell_parameters(configuration, params, layer, direction):
-    """The parameters of one layer in one direction, as views into `params`."""
+    """Returns the parameters of one layer in one direction, as views into `params`."""
     found = {"W": [], "R": [], "P": [], "bW": [], "bR": []}
     for region in regions(configuration):
         if (region.layer, region.direction) == (layer, direction):
@@ -155,25 +155,25 @@ def cell_parameters(configuration, params, layer, direction):
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x)), without overflow."""
+    """Returns 1 / (1 + exp(-x)), without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * x))
 
 
 def from_input(cell, gate, x):
-    """W x + bW of one gate, [batch, units]; a skipped W counts as the identity."""
+    """Returns W x + bW of one gate, [batch, units]; a skipped W counts as the identity."""
     product = x if cell.W[gate] is None else np.dot(x, cell.W[gate].T)
     return product + cell.bW[gate]
 
 
 def from_state(cell, gate, h):
-    """R h + bR of one gate, [batch, units]."""
+    """Returns R h + bR of one gate, [batch, units]."""
     return np.dot(h, cell.R[gate].T) + cell.bR[gate]
 
 
 # --- one step of each cell ---
-# forward: (cell, x, h_before, c_before) -> (h, c, what the backward step needs).
+# forward: (cell, x, h_before, c_before) -> (h, c, saved: the values the backward step needs).
 # backward: (saved, h_before, c_before, dh, dc) -> (gradients at W x + bW per gate, gradients at
-#           R h' + bR per gate, dh_before beside what goes through R, dc_before).
+#           R h' + bR per gate, dh_before without the part through R, dc_before).
 
 
 def lstm_forward(cell, x, h_before, c_before):
@@ -242,30 +242,30 @@ CELLS = {
 
 # --- the whole network ---
 
-# What one layer in one direction leaves for the backward pass: lists by time step. h_before[t] and
-# c_before[t] are the states that step t starts from, unprojected[t] its h before a projection.
+# Values of one layer in one direction for the backward pass, as lists by time step. h_before[t] and
+# c_before[t] are the states that step t starts from; unprojected[t] is its h before the projection.
 LayerRecord = collections.namedtuple("LayerRecord", "h_before c_before saved unprojected")
 
-# What a forward pass leaves: layer_inputs[layer] is [steps, batch, width], after dropout;
-# exists [steps, batch, 1] is whether a sequence has a step.
+# Values of a forward pass for `backward`. layer_inputs[layer] is [steps, batch, width], after
+# dropout; exists [steps, batch, 1] tells whether a sequence has a step.
 Tape = collections.namedtuple("Tape", "configuration params masks exists layer_inputs records")
 
 Gradients = collections.namedtuple("Gradients", "input input_h input_c params")
 
 
 def time_order(direction, steps):
-    """The steps in the order in which a direction visits them."""
+    """Returns the steps in the order in which a direction visits them."""
     return range(steps) if direction == 0 else range(steps - 1, -1, -1)
 
 
 def existing_steps(lengths, steps, batch):
-    """Whether a sequence has a step, [steps, batch, 1]."""
+    """Returns whether each sequence has each step, [steps, batch, 1]."""
     lengths = np.full(batch, steps) if lengths is None else np.asarray(lengths)
     return (np.arange(steps)[:, None] < lengths[None, :])[:, :, None]
 
 
 def run_layer(configuration, cell, direction, x, exists, h, c):
-    """One layer, one direction over x [steps, batch, width]: outputs, last h and c, LayerRecord."""
+    """Runs a layer in one direction over x; returns outputs, last h, last c and LayerRecord."""
     step_forward = CELLS[configuration.rnn_mode][0]
     steps, batch = x.shape[:2]
     outputs = np.zeros((steps, batch, configuration.output_size))
@@ -288,8 +288,8 @@ def forward(configuration, input, input_h, input_c, params, masks=None, lengths=
     Args:
         configuration: Configuration.
         input, input_h, input_c, params, lengths: arrays, see the module's docstring.
-        masks: None, or a list with one entry for each layer: None, or what the layer's input is
-            multiplied with, [steps, batch, width] (zeros, and 1 / (1 - dropout)).
+        masks: None, or a list with one entry per layer: None, or the factors of the layer's input,
+            [steps, batch, width] (0 or 1 / (1 - dropout)).
 
     Returns:
         output, output_h, output_c (None unless LSTM), tape for `backward`.
@@ -327,17 +327,17 @@ def forward(configuration, input, input_h, input_c, params, masks=None, lengths=
 
 
 def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
-    """One layer in one direction, backwards.
+    """Runs the backward pass of one layer in one direction.
 
     Args:
         tape: from `forward`.
-        layer, direction: which one.
-        d_outputs: gradient at this direction's outputs, [steps, batch, output_size].
-        dh, dc: gradient at its last states, [batch, output_size] and [batch, units].
-        d_params: the whole gradient buffer; this layer's part is added to.
+        layer, direction: indices.
+        d_outputs: gradient of this direction's outputs, [steps, batch, output_size].
+        dh, dc: gradients of its last states, [batch, output_size] and [batch, units].
+        d_params: the whole gradient buffer; this layer's gradients are added to it.
 
     Returns:
-        gradient at the layer's input [steps, batch, width], at its initial h and c.
+        gradients of the layer's input [steps, batch, width], its initial h and its initial c.
     """
     configuration, x = tape.configuration, tape.layer_inputs[layer]
     step_backward = CELLS[configuration.rnn_mode][1]
@@ -347,7 +347,7 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
     d_x = np.zeros_like(x)
     for t in reversed(list(time_order(direction, len(x)))):
         h_before, exists = record.h_before[t], tape.exists[t]
-        # What reaches a step that does not exist passes it by.
+        # Gradients pass unchanged through a step that does not exist.
         later_dh, later_dc = dh, dc
         dh = np.where(exists, dh + d_outputs[t], 0.0)
         dc = None if dc is None else np.where(exists, dc, 0.0)
@@ -373,7 +373,7 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
 
 
 def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
-    """Gradients of sum(output * output_backprop) + the same for output_h and output_c.
+    """Returns the gradients of sum(output * output_backprop) + the same for output_h and output_c.
 
     Returns:
         Gradients(input, input_h, input_c (None unless LSTM), params).
@@ -403,7 +403,7 @@ def backward(tape, output_backprop, output_h_backprop, output_c_backprop=None):
 
 
 def smallest_relu_argument(tape):
-    """Distance of the closest argument of any relu from its kink; infinity for other modes."""
+    """Returns the smallest distance of any relu argument from 0; infinity for other modes."""
     if tape.configuration.rnn_mode != "rnn_relu":
         return np.inf
     arguments = [a for record in tape.records.values() for a in record.saved if np.size(a)]

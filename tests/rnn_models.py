@@ -1,4 +1,4 @@
-"""The op-level classes as the tests of models, ops and saveables use them."""
+"""The op-level classes, for the tests of models, ops and saveables."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -25,7 +25,7 @@ def params_size(rnn_mode, num_layers, num_units, input_size, num_directions=1, s
 
 
 def opaque_values(size, dtype=np.float32):
-    """Returns values that all differ, so that no two can be mixed up, in any of the dtypes."""
+    """Returns values that are distinct in every dtype, so that swapped values are noticed."""
     return (np.arange(size) / 1024.0 - 0.5).astype(dtype)
 
 
@@ -71,7 +71,7 @@ def keys(saveable):
 
 
 def call_arguments(model, batch=2, steps=4, dtype=tf.float32):
-    """Returns the tensors to call `model` with, a dict in the order of its arguments."""
+    """Returns the arguments of a call of `model` as a dict of tensors, in argument order."""
     num_directions = 2 if model.direction == "bidirectional" else 1
     state_shape = [model.num_layers * num_directions, batch, model.num_units]
     arguments = {

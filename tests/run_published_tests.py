@@ -1,13 +1,13 @@
-"""Runs a test file of tf.contrib.cudnn_rnn that TensorFlow published, unchanged, with this library.
+"""Runs an unchanged test file of TensorFlow's tf.contrib.cudnn_rnn with this library.
 
     python tests/run_published_tests.py FILE --release 1.15 [ARGUMENTS OF THE FILE]
 
-The files are TensorFlow's and not part of this repository: take
+The files belong to TensorFlow and are not in this repository: take
 tensorflow/contrib/cudnn_rnn/python/kernel_tests/cudnn_rnn_ops_test.py or cudnn_rnn_test.py from the
 sources of a release. They import internals of TensorFlow, so run them with TensorFlow 1.15.
 
-Their tests skip themselves where there is no GPU. Here they are told that there is one, and what
-they pin to it runs on the CPU.
+The tests skip themselves without a GPU. On a machine without one, this program makes TensorFlow
+report a GPU, and ops that the tests pin to the GPU run on the CPU.
 """
 
 import argparse
@@ -23,14 +23,14 @@ import cudnn_rnn.contrib
 
 
 def pretend_to_have_a_gpu():
-    """Makes the tests run that want a GPU."""
+    """Makes TensorFlow report a GPU, so that tests that require one run."""
 
     def yes(*arguments, **named):
         return True
 
     test.is_built_with_cuda = test.is_gpu_available = yes
     test_util.is_gpu_available = test_util.IsGoogleCudaEnabled = yes
-    # Sessions place softly what is pinned to a device that is not there; eager ops cannot.
+    # Sessions use soft placement for ops pinned to a missing device; eager ops cannot.
     device = ops.device
 
     def device_that_is_there(name):
@@ -46,7 +46,7 @@ def main():
     )
     parser.add_argument("file", help="the test file")
     parser.add_argument("--release", required=True, help='of TensorFlow, the file\'s, like "1.15"')
-    # What else there is, such as names of tests, is for the file.
+    # All other arguments, such as names of tests, are for the file.
     arguments, for_the_file = parser.parse_known_args()
     if not tf.VERSION.startswith("1.15"):
         parser.error("the files run with TensorFlow 1.15, but this is %s" % tf.VERSION)

@@ -1,7 +1,7 @@
 """Builds and loads the kernels that call cuDNN so that they run without a GPU.
 
-They are the op library's GPU kernels, over the stand-in for cuDNN and the driver on host memory
-(tests/cudnn/stand_in), registered for TensorFlow's CPU device under the kernel label LABEL.
+The op library's GPU kernels run over the mock of cuDNN and the driver (tests/cudnn/stand_in), which
+uses host memory. They are registered for TensorFlow's CPU device under the kernel label LABEL.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LABEL = "cudnn_stand_in"
 ADAPTER = "tests/cudnn/stand_in_kernels.cc"
-# The CPU kernels are the op library's, and the GPU's search for libraries is not wanted here.
+# The op library has the CPU kernels; the search for GPU libraries is not wanted here.
 LEFT_OUT = ("cpu_backend.cc", "cpu_registration.cc", "gpu_registration.cc", "c_api.cc")
 
 
 def _build_support():
-    # At the end and only for this import: the folder also holds the package's sources.
+    # Appended, and only for this import, because ROOT also holds the package's sources.
     sys.path.append(ROOT)
     try:
         return importlib.import_module("build_support")
@@ -41,7 +41,7 @@ def _fingerprint(command):
 
 
 def _build_kernels():
-    """Returns the path of the library with the kernels, built if any source has changed."""
+    """Returns the path of the kernels' library; builds it if any source has changed."""
     support = _build_support()
     compiler = support.find_compiler()
     tensorflow = support.ask_tensorflow()
@@ -74,7 +74,7 @@ def _build_kernels():
 
 
 def _build_stand_in():
-    """Returns the path of the stand-in's library."""
+    """Builds the mock of cuDNN; returns the path of its library."""
     script = os.path.join(ROOT, "scripts", "build_cudnn_stand_in.sh")
     output = subprocess.run(["bash", script], stdout=subprocess.PIPE, check=True).stdout
     return os.path.join(output.decode().splitlines()[-1], "libcudnn_stand_in.so")
@@ -82,7 +82,7 @@ def _build_stand_in():
 
 @functools.lru_cache(maxsize=None)
 def load():
-    """Registers the kernels, once in a process; returns the stand-in's library (stand_in.h)."""
+    """Registers the kernels once per process; returns the mock's library (stand_in.h)."""
     stand_in_file = _build_stand_in()
     stand_in = ctypes.CDLL(stand_in_file)
     stand_in.stand_in_violation_text.restype = ctypes.c_char_p
@@ -90,7 +90,7 @@ def load():
         getattr(stand_in, "stand_in_" + name).restype = ctypes.c_int64
     stand_in.stand_in_fail_call.argtypes = [ctypes.c_int64, ctypes.c_int]
     stand_in.stand_in_fail_calls_from.argtypes = [ctypes.c_int64, ctypes.c_int]
-    # TensorFlow's memory is not the stand-in's own.
+    # The mock must accept TensorFlow's memory, which it has not allocated itself.
     stand_in.stand_in_set_any_memory(1)
     kernels = ctypes.CDLL(_build_kernels())
     kernels.register_stand_in_kernels.restype = ctypes.c_char_p

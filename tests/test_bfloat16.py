@@ -1,8 +1,8 @@
-"""bfloat16 in the classes, functions, layers, cells and saveables, which TensorFlow 2's ops take.
+"""bfloat16, which TensorFlow 2's ops accept, in classes, functions, layers, cells and saveables.
 
-The kernels compute in float on what comes in as bfloat16 and round what goes out, on some
-processors the factors of products too, so the results agree with those of float arithmetic on the
-same numbers to a few units of its 8 bits.
+The kernels compute in float and round the results to bfloat16; on some processors they also round
+the factors of products. The results therefore agree with float32 results for the same inputs to a
+few units in the last of bfloat16's 8 bits.
 """
 
 import numpy as np
@@ -33,20 +33,20 @@ def session():
 
 
 def rounded(*shape, seed=0):
-    """float32 values that bfloat16 can hold, in an array of this shape."""
+    """Returns a float32 array of this shape, with values that bfloat16 can represent."""
     values = np.random.RandomState([seed] + list(shape)).uniform(-1, 1, shape)
     return values.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32)
 
 
 def halvable(size, num_biases):
-    """Values of an opaque buffer, the biases of which come back from their sum."""
+    """Returns values of an opaque buffer whose biases equal half of the stored sums."""
     values = rounded(size)
     values[size - num_biases :] = 0.25
     return values
 
 
 def run_in_both(session, build):
-    """Runs `build(dtype)`, a list of tensors, in bfloat16 and in float32; returns two lists."""
+    """Runs the tensors of `build(dtype)` in bfloat16 and in float32; returns two lists."""
     results = []
     for dtype in (tf.bfloat16, tf.float32):
         with tf.variable_scope(dtype.name):
@@ -58,7 +58,7 @@ def run_in_both(session, build):
 
 
 def assert_agree(session, build):
-    """Compares what `build(dtype)` returns for bfloat16 and for float32."""
+    """Checks that the tensors of `build(dtype)` agree for bfloat16 and float32."""
     for index, (found, expected) in enumerate(zip(*run_in_both(session, build))):
         assert found.shape == expected.shape, index
         assert np.abs(expected).max() > 0, index
@@ -67,7 +67,7 @@ def assert_agree(session, build):
 
 
 def with_gradients(outputs, inputs):
-    """Returns the outputs, and the gradients of the sum of their squares."""
+    """Returns the outputs and the gradients of the sum of their squares."""
     loss = tf.add_n([tf.reduce_sum(output * output) for output in outputs])
     return list(outputs) + tf.gradients(loss, inputs)
 
@@ -118,7 +118,7 @@ def test_projection_lengths_and_batch_major(session):
 
 @needs_bfloat16
 def test_the_dtype_of_arrays_and_tensors(session):
-    """Without dtype= what comes in decides: NumPy's arrays too, in the functions."""
+    """Without dtype=, the inputs decide the dtype; for the functions, NumPy arrays do so, too."""
     size = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH).config.params_size()
     numpy_type = tf.bfloat16.as_numpy_dtype
     arrays = [rounded(STEPS, BATCH, WIDTH), rounded(1, BATCH, UNITS), rounded(size)]
@@ -186,7 +186,7 @@ def test_opaque_saveables(session, tmp_path, rnn_mode, direction, input_mode):
 
 
 def assert_round_trip(session, saver, variable, values, tmp_path):
-    """Saves, changes and restores the variable, and compares; also with a damaged checkpoint."""
+    """Checks that a save and restore keeps the values, and that damage to the checkpoint raises."""
     initialize(session)
     path = saver.save(session, str(tmp_path / "model"))
     reader = tf.train.load_checkpoint(path)
@@ -225,7 +225,7 @@ def test_object_based(tmp_path, rnn_mode):
 @needs_bfloat16
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
-    """From one checkpoint. The cells' own steps are rounded to bfloat16, one after the other."""
+    """Layer and cells agree on one checkpoint, but the cells round each operation to bfloat16."""
     inputs = rounded(STEPS, BATCH, WIDTH)
     layer = LAYERS[rnn_mode](1, UNITS, dtype=tf.bfloat16)
     layer.build(inputs.shape)
@@ -240,7 +240,7 @@ def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
         assert outputs.dtype == tf.bfloat16
         tf.train.Saver().restore(other, path)
         found = other.run(outputs).astype(np.float32)
-    # Half a unit of 8 bits for each of about four roundings of a step, over all steps.
+    # Half a unit in the last of 8 bits per rounding, about four roundings per step, over all steps.
     assert relative_error(found, expected) <= STEPS * 4 * 2.0**-9
 
 

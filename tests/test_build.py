@@ -1,7 +1,6 @@
 """The build of the op library: flags, refused TensorFlow versions, the cache of objects, progress.
 
-The builds here run on a copy of the sources, with a stand-in for the compiler that writes down how
-it was called.
+The builds here run on a copy of the sources, with a mock compiler that logs its command lines.
 """
 
 import importlib.util
@@ -26,7 +25,7 @@ echo "object $$" > "$2"
 
 
 def tensorflow_answer(version="2.21.0", flags=("-D_GLIBCXX_USE_CXX11_ABI=1", "--std=c++17")):
-    """Returns what a TensorFlow says about itself, as `_ASK_TENSORFLOW` writes it."""
+    """Returns the build settings of a TensorFlow, in the form that `_ASK_TENSORFLOW` writes."""
     folder = "/tensorflow-%s/include" % version
     return {
         "version": version,
@@ -65,7 +64,7 @@ class Project:
         self._set_up_compiler(monkeypatch)
 
     def _choose_sources(self):
-        """Leaves a few sources in each list: a stand-in for the compiler is a process as well."""
+        """Keeps a few sources per list, because each call of the mock compiler is a process."""
         lists = {name: paths[-3:] for name, paths in self.support.read_build_lists().items()}
         lists["CORE_SOURCES"] = ["core/param_layout.cc", "core/team.cc"]
         lists["CPU_SOURCES"] = ["cpu/engine.cc", "cpu/gemm.cc"]
@@ -305,7 +304,7 @@ def test_cache_keeps_what_was_used_last(project, tmp_path):
 
 
 def test_cache_is_shared_by_builds_at_the_same_time(project, tmp_path):
-    """What is loaded is always complete, while others store and remove the same keys."""
+    """A loaded object is always complete, while other builds store and remove the same keys."""
     cache = project.cache.ObjectCache(str(tmp_path / "objects"), most_bytes=100000)
     problems = []
 

@@ -1,6 +1,6 @@
-"""What a cell offers as a layer: losses, inputs and outputs, copies, counts.
+"""The layer interface of the cells: losses, inputs and outputs, copies, counts.
 
-TensorFlow 1.15 has base classes for this; where there are none, the library brings its own.
+TensorFlow 1.15 has base classes for this; without them, the library uses its own.
 """
 
 import copy
@@ -20,8 +20,8 @@ from cudnn_rnn.cells.compatible import (
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 
-# Where the base is the library's own, the surface is what TensorFlow's documentation says; that of
-# TensorFlow 1.15 has gone another way with `input` and the like.
+# The library's own base class follows TensorFlow's documentation; the base class of TensorFlow 1.15
+# deviates from it in `input` and similar attributes.
 HAS_OWN_BASE = base._NATIVE is None
 own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="TensorFlow's own base class")
 

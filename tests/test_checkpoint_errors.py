@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be restored: the error names file, key and what was expected."""
+"""Checkpoints that cannot be restored: errors name the file, the key and the expected value."""
 
 import os
 
@@ -15,7 +15,7 @@ import cudnn_rnn
 
 LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 
-# The saveables, each for its RNN mode and direction.
+# Kinds of saveables -> (RNN mode, direction).
 KINDS = {
     "a": ("rnn_tanh", "bidirectional"),
     "b": ("lstm", "unidirectional"),
@@ -30,12 +30,12 @@ ANY_SHAPE = ("a", "b", "b_gru")
 
 
 def random_values(size, seed=0):
-    """Values that come once only."""
+    """Returns random values without duplicates."""
     return np.random.RandomState([size, seed]).uniform(-1, 1, size).astype(np.float32)
 
 
 def make(kind, scope):
-    """Makes a saveable and its variable in the default graph; returns both."""
+    """Creates a saveable and its variable in the default graph; returns both."""
     rnn_mode, direction = KINDS[kind]
     if kind == "layer":
         with tf.variable_scope(scope):
@@ -57,7 +57,7 @@ def make(kind, scope):
 
 
 class Models:
-    """The saveable under test, another one and a variable, in one Saver."""
+    """The saveable under test, a second saveable and a variable, in one Saver."""
 
     def __init__(self, kind, sharded=False):
         self.saveable, variable = make(kind, "first")
@@ -67,7 +67,7 @@ class Models:
         self.saver = tf.train.Saver([self.saveable, other_saveable, bystander], sharded=sharded)
 
     def fill(self, session):
-        """Gives all variables values that no checkpoint has; returns these."""
+        """Sets all variables to values that are in no checkpoint; returns the values."""
         initialize(session)
         session.run([tf.assign(v, v * 3.0 + 0.5) for v in self.variables])
         return session.run(self.variables)
@@ -78,7 +78,7 @@ class Models:
 
 
 def key_to_spoil(saveable):
-    """A key that holds a matrix, and the shape expected of it as text."""
+    """Returns a key that holds a matrix, and the expected shape as text."""
     matrices = [spec for spec in saveable.specs if spec.tensor.shape.rank == 2]
     spec = [spec for spec in matrices if len(set(spec.tensor.shape.as_list())) == 2][0]
     return spec.name, str(spec.tensor.shape.as_list())
@@ -90,7 +90,7 @@ def assert_names(error, *parts):
 
 
 def restoring_fails(models, session, path, kind_of_error):
-    """Restores, and checks that this raises and changes no variable; returns the error."""
+    """Checks that restoring raises and changes no variable; returns the error."""
     before = models.fill(session)
     with pytest.raises(kind_of_error) as caught:
         models.saver.restore(session, path)
@@ -119,7 +119,7 @@ def test_saver(session, tmp_path, kind, damage):
 
 @pytest.mark.parametrize("damage", ["missing_key", "other_shape", "other_dtype"])
 def test_sharded_saver(session, tmp_path, damage):
-    """It reads with several ops, so that those for one device could be done when another fails."""
+    """Nothing is restored on an error, although a sharded Saver reads with several ops."""
     with tf.device("/cpu:0"):
         models = Models("opaque_lstm", sharded=True)
     path = models.save(session, tmp_path / "model")
@@ -131,7 +131,7 @@ def test_sharded_saver(session, tmp_path, damage):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_another_shape_of_the_same_size(session, tmp_path, kind):
-    """TensorFlow 1.0 to 1.3 wrote vectors or transposed matrices; later ones did not."""
+    """Only a and b take other shapes: TensorFlow 1.0-1.3 wrote vectors or transposed matrices."""
     models = Models(kind)
     path = models.save(session, tmp_path / "model")
     expected = session.run(models.variables)
@@ -167,7 +167,7 @@ def test_the_error_of_hundreds_of_keys_is_short(session, tmp_path):
 
 
 def test_the_variable_under_its_own_name(session, tmp_path):
-    """A default Saver reads it as well, and it is what the variable gets."""
+    """A default Saver checks the variable's own key, too, and the variable gets that value."""
     models = Models("layer")
     saver = models.saver = tf.train.Saver()
     path = models.save(session, tmp_path / "model")
@@ -190,7 +190,7 @@ def test_damage_in_a_variable_beside(session, tmp_path):
 @pytest.mark.parametrize("importer", ["cudnn_rnn", "tensorflow"])
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_imported_meta_graph(session, tmp_path, importer, damage):
-    """No saveable is there any more; the graph tells what is expected."""
+    """Without saveables, the expected shapes come from the graph."""
     models = Models("opaque_lstm")
     path = models.save(session, tmp_path / "model")
     key, shape = key_to_spoil(models.saveable)
@@ -212,7 +212,7 @@ def test_imported_meta_graph(session, tmp_path, importer, damage):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_without_the_python_of_the_saver(session, tmp_path, kind):
-    """The graph checks the shapes by itself, for those who run it from elsewhere."""
+    """The graph's own ops check the shapes, for programs that run it without the Saver."""
     models = Models(kind)
     path = models.save(session, tmp_path / "model")
     key, shape = key_to_spoil(models.saveable)
@@ -226,7 +226,7 @@ def test_without_the_python_of_the_saver(session, tmp_path, kind):
 
 
 def test_any_byte_of_the_index(session, tmp_path):
-    """Either it makes no difference, or it is found; nothing aborts."""
+    """A changed byte of the index makes no difference or raises DataLossError; nothing aborts."""
     models = Models("layer")
     path = models.save(session, tmp_path / "model")
     expected, found = session.run(models.variables), 0
@@ -278,7 +278,7 @@ def test_installed_once():
 
 @pytest.fixture(params=["eager", "graph"])
 def run(request):
-    """Runs a structure of tensors; the test is in eager mode, or in a graph with a session."""
+    """Yields a function that evaluates a structure of tensors, in eager mode or in a session."""
     if request.param == "eager":
         from tensorflow.python.eager import context
 
@@ -290,7 +290,7 @@ def run(request):
 
 
 class Objects:
-    """A layer, another one and a variable, in one `tf.train.Checkpoint`."""
+    """Two layers and a variable in one `tf.train.Checkpoint`."""
 
     def __init__(self, num_layers=LAYER_COUNT, build=True, direction="unidirectional"):
         self.layers = {
@@ -311,7 +311,7 @@ class Objects:
         return [layer.kernel for layer in self.layers.values() if layer.built] + [self.bystander]
 
     def fill(self, run, factor):
-        """Gives all variables values; returns these."""
+        """Sets all variables to random values times `factor`; returns the values."""
         if not tf.executing_eagerly():
             run(tf.global_variables_initializer())
         values = [
@@ -336,7 +336,7 @@ KERNEL_SHAPE = [2 * UNITS, 4 * UNITS]
 
 
 def without_object(path, key):
-    """Writes the checkpoint as one of an object that has no part of this name."""
+    """Rewrites the checkpoint as that of an object without the part that this key names."""
     tensors = damaged_checkpoints.contents(path)
     with tf.Graph().as_default(), tf.Session() as session:
         root = tf.train.Checkpoint()
@@ -382,7 +382,7 @@ def test_checkpoint_of_layers_built_later(run, tmp_path, damage):
             objects.checkpoint.restore(path)
             objects.build()
     assert path in str(caught.value)
-    # Where the names of objects cannot be read, it comes before anybody knows the layers' sizes.
+    # If the object names cannot be read, the error comes before the layers' sizes are known.
     if damage not in ("cut_data", "no_data", "cut_index", "empty_index"):
         assert_names(caught.value, KERNEL_KEY, "expected shape %s" % KERNEL_SHAPE, "float32")
 
@@ -401,7 +401,7 @@ def test_checkpoint_of_fewer_layers(run, tmp_path):
 
 
 def test_checkpoint_of_nothing_of_the_layer(run, tmp_path):
-    """As for any object, that is an error only if the program asks for one."""
+    """A checkpoint without the layer is an error only if the program asserts a match."""
     with tf.variable_scope("other"):
         variable = tf.Variable(np.float32([4, 5, 6]), name="v", use_resource=True)
     checkpoint = tf.train.Checkpoint(bystander=variable)
@@ -418,7 +418,7 @@ def test_checkpoint_of_nothing_of_the_layer(run, tmp_path):
 
 
 def test_second_checkpoint_in_the_same_graph(session, tmp_path):
-    """The ops that read are there already; they check the shapes."""
+    """The restore ops of the first checkpoint check the shapes of the second, too."""
     objects = Objects()
     path = objects.save(session.run, tmp_path / "model")
     objects.checkpoint.restore(path).run_restore_ops()
@@ -433,7 +433,7 @@ def test_second_checkpoint_in_the_same_graph(session, tmp_path):
 @pytest.mark.skipif(tf.__version__.startswith("1."), reason="for TensorFlow 2")
 @pytest.mark.parametrize("damage", ["missing_object", "other_shape", "flipped_bit"])
 def test_checkpoint_read(tmp_path, damage):
-    """`read` of what `write` wrote, in TensorFlow 2's own Checkpoint."""
+    """`read` of TensorFlow 2's own Checkpoint reports damage to what `write` wrote."""
     from tensorflow.python.eager import context
 
     with context.eager_mode():
@@ -474,7 +474,7 @@ def test_eager_saver(tmp_path, damage):
 
 
 def test_object_based_checkpoint_read_by_a_saver(session, tmp_path):
-    """TensorFlow's Saver finds the keys by the names that the variables had."""
+    """A Saver finds the keys of an object-based checkpoint by the names of its variables."""
     with tf.Graph().as_default(), tf.Session() as other:
         cell = cudnn_rnn.CudnnCompatibleLSTMCell(UNITS)
         with tf.variable_scope("rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell") as scope:

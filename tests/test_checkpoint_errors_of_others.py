@@ -1,4 +1,4 @@
-"""Variables beside those of an RNN in one Saver, and errors that are not about the checkpoint."""
+"""Other variables in the Saver of an RNN, and errors that are not about the checkpoint."""
 
 import damaged_checkpoints
 import numpy as np
@@ -18,7 +18,7 @@ def session():
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("sharded", [False, True])
 def test_another_shape_of_a_variable_beside(session, tmp_path, use_resource, sharded):
-    """It is found before anything is restored."""
+    """A wrong shape of another variable is found before anything is restored."""
     with tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
         models = Models("layer", sharded)
     path = models.save(session, tmp_path / "model")
@@ -54,7 +54,7 @@ def test_a_variable_of_any_shape_beside(session, tmp_path, use_resource):
 
 
 class FailingSession:
-    """A session whose server fails."""
+    """A session whose `run` raises the given error, as a failing server does."""
 
     def __init__(self, session, error):
         self.graph, self._error = session.graph, error
@@ -79,7 +79,7 @@ PASSING_ERRORS = [
 @pytest.mark.parametrize("damage", [None, "no_data", "cut_index"])
 @pytest.mark.parametrize("kind_of_error", PASSING_ERRORS)
 def test_errors_that_are_not_of_the_contents_pass(session, tmp_path, kind_of_error, damage):
-    """A MonitoredSession recovers from some of them."""
+    """Errors unrelated to the contents pass unchanged: a MonitoredSession recovers from some."""
     models = Models("layer")
     path = models.save(session, tmp_path / "model")
     if damage is not None:

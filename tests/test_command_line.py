@@ -1,4 +1,4 @@
-"""`python -m cudnn_rnn`: what it answers without TensorFlow, and when the package is light."""
+"""`python -m cudnn_rnn`: answers without TensorFlow, and when the package import stays light."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import cudnn_rnn
 from cudnn_rnn.cli import launch
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
-# Each list is one command; the status is argparse's: 0 after an answer, 2 after wrong usage.
+# (arguments, exit status, parts of the output); argparse's status is 2 after wrong usage.
 COMMANDS = [
     (["--help"], 0, ["doctor", "run", "--version"]),
     (["-h"], 0, ["doctor", "run"]),
@@ -29,14 +29,14 @@ COMMANDS = [
 
 @pytest.fixture
 def without_tensorflow(tmp_path):
-    """A folder that has a `tensorflow` which cannot be imported."""
+    """Returns a folder with a `tensorflow` that cannot be imported."""
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('no TensorFlow today')")
     return tmp_path
 
 
 def run(folder, *command):
-    """Runs python in `folder`; returns (status, all that it printed)."""
+    """Runs Python in `folder`; returns (exit status, output)."""
     process = subprocess.run(
         [sys.executable] + list(command),
         cwd=str(folder),

@@ -242,7 +242,7 @@ def test_where_tensorflow_has_cells_these_are_such():
 
 def test_a_users_own_cell_on_the_same_base(control_flow):
     class CountingCell(RNNCell):
-        """Adds its inputs up, with a weight that it asks for in every call."""
+        """Sums its weighted inputs; gets the weight variable in every call."""
 
         state_size = INPUT_SIZE
         output_size = INPUT_SIZE
@@ -355,7 +355,7 @@ def test_bad_cells_of_multi_rnn_cell():
 
 
 def test_with_tensorflow_2_behavior_switched_off():
-    """Programs call this first; it changes loops, variables and tensors all at once."""
+    """Cells train after tf.disable_v2_behavior(), which changes loops, variables and tensors."""
     program = """
         import tensorflow.compat.v1 as tf
         tf.disable_v2_behavior()
@@ -376,7 +376,7 @@ def test_with_tensorflow_2_behavior_switched_off():
         print(len(tf.global_variables()))
     """
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
-    # The package may be found from the working directory only, through PYTHONPATH or installed.
+    # The package may be importable only through sys.path, for example from the working directory.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
@@ -387,5 +387,5 @@ def test_with_tensorflow_2_behavior_switched_off():
         timeout=SECONDS_FOR_A_PROCESS,
     )
     assert process.returncode == 0, process.stderr
-    # 2 + 6 variables, two Adam slots each, Adam's two powers of beta.
+    # 2 + 6 variables with two Adam slots each, and Adam's two powers of beta.
     assert process.stdout.split() == ["26"]

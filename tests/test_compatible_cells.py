@@ -227,7 +227,7 @@ def load_case(name):
 
 
 def outer_scope(case):
-    """The keys are `<scope>/rnn/multi_rnn_cell/...`; dynamic_rnn adds the `rnn` itself."""
+    """Returns the scope of keys `<scope>/rnn/multi_rnn_cell/...`; dynamic_rnn adds `rnn`."""
     assert case["scope"].endswith("/rnn")
     return case["scope"][: -len("/rnn")]
 
@@ -253,7 +253,7 @@ def test_golden_checkpoints_of_1_3_restore_into_cells(case_name):
             outputs, _ = tf.nn.dynamic_rnn(
                 cell, tf.constant(inputs, tf.float32), dtype=tf.float32, time_major=True
             )
-        # Every key of the checkpoint but the raw buffer and cuDNN's separate biases has a variable.
+        # Every key except the raw buffer and cuDNN's separate biases has a variable.
         keys = {k: s for k, s in case["keys"].items() if "/cudnn_compatible_" in k}
         keys = {k: s for k, s in keys.items() if "/bias_cudnn" not in k}
         assert dict(names_and_shapes(tf.global_variables())) == keys

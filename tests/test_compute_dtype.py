@@ -1,4 +1,4 @@
-"""Layers that keep their variables in float32 and compute in 16 bits (`compute_dtype=`)."""
+"""Layers with float32 variables that compute in a 16-bit dtype (`compute_dtype=`)."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_outputs_and_states(session, rnn_mode, dtype):
 @pytest.mark.parametrize("batch_major", [False, True])
 @pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
-    """float32 inputs and states are cast, as Keras layers do it under a mixed policy."""
+    """float32 inputs and states are cast, as in Keras layers under a mixed-precision policy."""
     layer = make_layer(compute_dtype=dtype)
     inputs = make_inputs(batch_major=batch_major)
     random = np.random.RandomState(2)
@@ -112,7 +112,7 @@ def test_gradient_arrives_in_float32(session, rnn_mode, dtype):
 
 
 def adam_losses(session, steps, **named):
-    """Trains a layer to put out the running mean of its inputs; returns the loss of each step."""
+    """Trains a layer to output the running mean of its inputs; returns the loss of each step."""
     inputs = np.random.RandomState(7).uniform(-1, 1, [6, 16, WIDTH]).astype(np.float32)
     targets = np.cumsum(inputs, axis=0)[..., :1] / np.arange(1, 7).reshape(-1, 1, 1)
     layer = layers.CudnnLSTM(1, 8, seed=5, **named)
@@ -131,7 +131,7 @@ def test_adam_converges(session, dtype):
 
 
 def test_adam_diverges_on_a_float16_variable(session):
-    """Adam's epsilon and its squares of gradients are below what float16 can hold."""
+    """Adam's epsilon and squared gradients are too small for float16."""
     losses = adam_losses(session, 60, dtype=tf.float16)
     assert not losses[-1] < losses[0]
 
@@ -167,7 +167,7 @@ def test_the_variable_can_be_fed(session, dtype):
 
 
 def test_the_message_recommends_it(session):
-    """With dtype=tf.float16, which the message named before, the variables are 16 bits wide."""
+    """Messages name compute_dtype, because dtype=tf.float16 would make the variables float16."""
     layer = make_layer()
     half = tf.cast(make_inputs(), tf.float16)
     expected = "inputs must be of dtype float32.*but is float16.*compute_dtype=tf.float16"

@@ -1,4 +1,4 @@
-"""`cudnn_rnn.contrib.install`: the namespaces as the releases had them, and their undoing."""
+"""`cudnn_rnn.contrib.install`: the namespaces of each release, and `uninstall`."""
 
 import importlib
 import inspect
@@ -47,7 +47,7 @@ def public_names(module):
 
 
 def expected_names(version):
-    """What the wheels of the releases have in `tf.contrib.cudnn_rnn`."""
+    """Returns the names in `tf.contrib.cudnn_rnn` of the release's wheel."""
     if number(version) <= 3:
         return RNNS | {"RNNParamsSaveable"}
     return RNNS | CELLS | SAVEABLES | (CONVERTERS if number(version) >= 13 else set())
@@ -113,7 +113,7 @@ def test_forms_of_import(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_input_mode_by_default(version):
-    """Up to 1.2 it was auto_select, but the buffer had room for the weights that left out."""
+    """Up to 1.2 the default is auto_select, with room for the omitted weights in the buffer."""
     contrib.install(version)
     for name in RNNS:
         op_level = getattr(sys.modules[OPS], name)
@@ -130,7 +130,7 @@ def test_input_mode_by_default(version):
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
 @pytest.mark.parametrize("name", sorted(RNNS))
 def test_buffers_with_room_for_input_weights(version, name, tmp_path):
-    """Up to 1.2, where the first layer has none: what is at the end means nothing."""
+    """Up to 1.2, buffers of layers without input weights are longer; their end is unused."""
     contrib.install(version)
     old = getattr(tensorflow.contrib.cudnn_rnn, name)(2, 4, 4)
     new = getattr(op_level, name)(2, 4, 4, "skip_input")
@@ -168,7 +168,7 @@ def test_buffers_with_room_for_input_weights(version, name, tmp_path):
             old(tf.ones([5, 3, 4]), *states, tf.zeros(shape))
 
 
-# Of the op-level constructors, from the wheels.
+# Arguments of the op-level constructors in the wheels: BEFORE, then those of the release.
 BEFORE = ["num_layers", "num_units", "input_size", "input_mode", "direction"]
 CONSTRUCTORS = {
     "1.0": ["dropout", "seed", "seed2"],
@@ -262,7 +262,7 @@ def test_seeds_of_1_0():
 
 @pytest.mark.parametrize("version", ["1.13", "1.14", "1.15"])
 def test_converters(version):
-    """`num_proj` came before the input mode in 1.15."""
+    """In 1.15, `num_proj` precedes the input mode."""
     contrib.install(version)
     ops = sys.modules[OPS]
     for name in CONVERTERS:
@@ -316,7 +316,7 @@ def test_names_of_the_ops_module(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_program_of_each_generation(version, tmp_path):
-    """Trains a step, saves and restores with what the release prescribed."""
+    """Training a step, saving and restoring work in the way that the release prescribed."""
     contrib.install(version)
     namespace = tensorflow.contrib.cudnn_rnn
     inputs = tf.ones([3, 2, 4])
@@ -412,7 +412,7 @@ def test_wrong_versions(version, error):
     contrib.install("1.2")
     with pytest.raises(error, match="version must be"):
         contrib.install(version)
-    assert "RNNParamsSaveable" in public_names(sys.modules[PACKAGE])  # what was, still is
+    assert "RNNParamsSaveable" in public_names(sys.modules[PACKAGE])  # still installed
 
 
 def test_another_version_replaces_the_first():
@@ -449,7 +449,7 @@ def test_uninstall():
     assert_as_before()
 
 
-# --- TensorFlow 2: a tf.contrib where there is none ---
+# --- TensorFlow 2, which has no tf.contrib ---
 
 
 @pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
@@ -475,11 +475,11 @@ def test_a_contrib_of_somebody_else_stays():
         del tensorflow.contrib, sys.modules[CONTRIB]
 
 
-# --- TensorFlow 1.15: beside the original ---
+# --- TensorFlow 1.15, which has the original ---
 
 
 def defined_names(module):
-    """Names of what a module of TensorFlow defines itself, constants included."""
+    """Returns the names that a TensorFlow module defines itself, constants included."""
     return {
         name
         for name, value in vars(module).items()
@@ -512,7 +512,7 @@ def test_other_packages_of_contrib_stay():
 
 
 def test_installed_before_anything_else_is_imported():
-    """In a process of its own, since this one has imported everything."""
+    """Runs in a separate process, because this one has imported everything."""
     program = """
 from cudnn_rnn import contrib
 contrib.install("1.2")

@@ -48,13 +48,13 @@ def installed():
 
 @pytest.fixture
 def no_native_cells(monkeypatch):
-    """TensorFlow has no cells, as with Keras 3."""
+    """Makes TensorFlow appear to have no cells, as with Keras 3."""
     monkeypatch.setattr(other_packages, "native_rnn_cell_module", lambda: None)
 
 
 @pytest.fixture
 def packages(monkeypatch, tmp_path):
-    """Returns a function that makes packages, given their texts; afterwards they are forgotten."""
+    """Yields a function that writes packages with the given source texts; unloads them later."""
 
     def make(texts):
         for name, text in texts.items():
@@ -62,7 +62,7 @@ def packages(monkeypatch, tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "__init__.py").write_text(text)
 
-    # What TensorFlow imported of the real packages is put back when the test ends.
+    # Unload what TensorFlow imported of the real packages; monkeypatch restores it after the test.
     for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Configurations, comparison, tables and goals of benchmarks/cpu, on made-up times."""
+"""Configurations, comparison, tables and goals of benchmarks/cpu, with made-up times."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def find(name, kind="inference"):
 
 
 def make_result(name, kind="inference", **milliseconds):
-    """Of one configuration; the matrix product is at 100 GFLOP/s, the memory at 50 GB/s."""
+    """Returns one configuration's result; the peak is 100 GFLOP/s, the memory has 50 GB/s."""
     return {
         "configuration": dict(find(name, kind)._asdict()),
         "peak_seconds": [2 * 2048**3 / 100e9] * 3,
@@ -63,7 +63,7 @@ def test_every_published_configuration_is_there():
     for one in found:
         if one.group != "decode":
             assert one._replace(is_training=not one.is_training) in found
-        if one.has_lengths:  # its goal is against full lengths
+        if one.has_lengths:  # its goal refers to full lengths
             assert one._replace(has_lengths=False, group="table") in found
 
 
@@ -92,8 +92,8 @@ def test_choosing_configurations():
 
 
 def test_operations():
-    # Each of two layers and directions, three gates of 4 units: products with x, which is 3 and
-    # 2 * 4 wide, and with h, which is 4 wide; a multiplication and an addition.
+    # In each of 2 layers and 2 directions, 3 gates of 4 units multiply and add x (3 wide in the
+    # first layer, 2 * 4 in the second) and h (4 wide).
     from configurations import Configuration
 
     one = Configuration("table", "gru", 2, 4, 3, "bidirectional", 5, 7, False, False)
@@ -118,7 +118,7 @@ def test_floors():
 
     one = find("lstm-1x512-b1-t50")
     floor = floor_of(one, 1e9, 1e9)
-    matrix = 4 * 4 * 512 * 512  # bytes of W, and of R
+    matrix = 4 * 4 * 512 * 512  # bytes of W; R has as many
     assert floor.by_arithmetic == pytest.approx(2 * 2 * 4 * 512 * 512 * 50 / 1e9)
     assert floor.by_bytes == pytest.approx((50 * matrix + matrix) / 1e9)
     training = floor_of(one._replace(is_training=True), 1e9, 1e9)
@@ -193,7 +193,7 @@ def test_geometric_means_leave_out_other_groups():
     verdicts = {one.what.split(",")[0]: one for one in overall_verdicts(rows)}
     mean = verdicts["training"]
     assert mean.value == pytest.approx(2.0) and mean.goal == 1.4 and mean.is_met
-    # The last is also against the first, of full lengths.
+    # The other verdict compares the last result with the first, which has full lengths.
     assert len(verdicts) == 2
 
 
@@ -252,7 +252,7 @@ def test_tables():
     cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
     assert cells[4:] == ["1.20 (180)", "-", "met"]
     ratio = "onnxruntime, their time over ours"
-    # 7.1 GFLOP at 100 GFLOP/s take 71 ms, 214 MB at 50 GB/s 4.28 ms.
+    # 7.1 GFLOP at 100 GFLOP/s take 71 ms; 214 MB at 50 GB/s take 4.28 ms.
     assert (
         "- out of reach: gru-2x650-b20-t35, inference: %s: 0.800, goal 1.00, limit 0.56" % ratio
         in text
@@ -264,13 +264,13 @@ def test_tables():
         "- out of reach: training, torch, geometric mean of their time over ours: 1.200, goal 1.40,"
         " limit 0.85" in text
     )
-    # And both means of inference.
+    # The other two are the geometric means of inference.
     assert text.count("- out of reach: ") == 4
     assert "Out of reach of any program on this machine: 4 of the others" in text
     assert "- tf1-fused: an LSTM alone (gru-2x650-b20-t35)" in text
     assert "- keras: ERROR: other results: d_w_0_0 (gru-2x650-b20-t35, training)" in text
     assert "product of torch.nn, measured" in text
-    # Floor by arithmetic, by bytes, measured.
+    # Column 3 is the floor by arithmetic in milliseconds.
     roof = next(line for line in text.splitlines() if "gru-2x650-b20-t35, training" in line)
     operations = 2 * 3 * 650 * 2 * (650 + 650) * 20 * 35 * 3
     cells = [cell.strip() for cell in roof.strip("|").split("|")]
@@ -324,7 +324,7 @@ def test_gates_come_back():
 
 def test_the_help_needs_no_environment():
     script = os.path.join(FOLDER, "cpu", "arguments.py")
-    command = [sys.executable, "-S", script]  # without anything that is installed
+    command = [sys.executable, "-S", script]  # -S hides installed packages
     text = subprocess.check_output(command + ["--help"], universal_newlines=True)
     for part in ["--configurations", "--memory", "examples:", "onnxruntime", "scaling"]:
         assert part in text

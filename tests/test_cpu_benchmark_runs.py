@@ -1,4 +1,4 @@
-"""Runs of benchmarks/cpu: its peers in TensorFlow against the reference, and pretended peers."""
+"""Runs of benchmarks/cpu: its TensorFlow peers against the reference, and fake peers."""
 
 import importlib
 import json
@@ -19,7 +19,7 @@ def import_from_the_benchmark():
 
 
 def reference_results(configuration, arrays):
-    """Of the tests' NumPy reference, as peers name them."""
+    """Returns the results of the tests' NumPy reference under the names that peers use."""
     import reference
     from ours import regions
 
@@ -54,7 +54,7 @@ def reference_results(configuration, arrays):
 
 
 def workers_in_this_tensorflow():
-    """Modules of peers; those of TensorFlow 1.15 where that is the one."""
+    """Returns the modules of the peers that run in the installed TensorFlow."""
     import tensorflow as tf
 
     is_1 = tf.version.VERSION.startswith("1.")
@@ -82,7 +82,7 @@ def test_peers_in_tensorflow_compute_what_the_reference_does():
 
 
 def write_pretended_peers(folder):
-    """Modules for worker.py: honest, and others that are not."""
+    """Writes peer modules for worker.py: honest, wrong (results) and mortal (exits in a step)."""
     (folder / "honest.py").write_text(
         textwrap.dedent(
             """
@@ -129,7 +129,7 @@ def write_pretended_peers(folder):
 
 @pytest.fixture
 def pretended_peers(tmp_path, monkeypatch):
-    """The peers of the benchmark are processes of this Python that compute nothing."""
+    """Replaces the benchmark's peers by processes of this Python that compute nothing."""
     import peers
 
     write_pretended_peers(tmp_path)
@@ -214,7 +214,7 @@ def test_checking_measures_nothing(pretended_peers):
         "--configurations",
         "rnn_tanh-*",
     )
-    assert status == 0  # the one that dies in a step computes the same results
+    assert status == 0  # the peer that dies in a step has the same results
     for result in everything["results"]:
         assert result["peers"]["torch"] == {"difference": 0}
         assert not result["peers"]["tf1-cell"].get("seconds")

@@ -1,4 +1,4 @@
-"""The functional API, and what the op-level classes have had since TensorFlow 1.14."""
+"""The functional API, and features of the op-level classes since TensorFlow 1.14."""
 
 import functools
 
@@ -40,7 +40,7 @@ def run(fetches, feeds=None):
 
 
 def arrays_for(rnn_mode, num_proj=0, direction="bidirectional"):
-    """Arrays by the names of the arguments of the op, and the reference's configuration."""
+    """Returns the reference's configuration and the op's input arrays by argument name."""
     random = np.random.RandomState(3)
     configuration = reference.Configuration(
         rnn_mode, "linear_input", direction, NUM_LAYERS, NUM_UNITS, INPUT_SIZE, num_proj
@@ -156,7 +156,7 @@ def test_cudnn_rnn_of_any_mode():
 
 @pytest.mark.parametrize("num_proj", [0, 4])
 def test_gradients_with_lengths(num_proj):
-    """Against differences of the function itself."""
+    """Gradients match central differences of the function itself."""
     _, arrays = arrays_for("lstm", num_proj, "unidirectional")
     inputs = positional(arrays)
     found = cudnn_rnn_ops.cudnn_lstm(
@@ -183,7 +183,7 @@ def test_gradients_with_lengths(num_proj):
 @pytest.mark.parametrize("is_training", [True, False, np.bool_(True), 0])
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_a_bool_for_sequence_lengths_means_is_training(rnn_mode, is_training):
-    """The position it had up to TensorFlow 1.13; the original of 1.15 ends with signal 11."""
+    """Up to TensorFlow 1.13 is_training had this position; the original of 1.15 segfaults."""
     model = CLASSES[rnn_mode](NUM_LAYERS, NUM_UNITS, INPUT_SIZE)
     _, arrays = arrays_for(rnn_mode, direction="unidirectional")
     node = model(*positional(arrays), is_training)[0].op
@@ -363,7 +363,8 @@ def test_conversions_are_differentiable(rnn_mode, num_proj):
     size = tf.get_static_value(cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described))
     params = tf.constant(np.linspace(-1, 1, size), tf.float32)
     weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=params, **described)
-    # Half the sum of squares of the matrices: its gradient is the matrices, and 0 for the biases.
+    # The loss is half the sum of squares of the matrices, so the gradient equals the matrices, and
+    # is 0 for the biases.
     gradient = tf.gradients(tf.add_n([tf.nn.l2_loss(matrix) for matrix in weights]), params)[0]
     back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
         weights=weights, biases=biases, **described
@@ -394,7 +395,7 @@ def test_dtype_of_arrays():
     inputs = [arrays[name] for name in ("input", "input_h", "params")]
     output = cudnn_rnn_ops.cudnn_gru(*inputs, is_training=False)[0]
     assert output.dtype == tf.float64
-    inputs[2] = tf.constant(inputs[2], tf.float32)  # a tensor decides
+    inputs[2] = tf.constant(inputs[2], tf.float32)  # a tensor decides the dtype
     assert cudnn_rnn_ops.cudnn_gru(*inputs, is_training=False)[0].dtype == tf.float32
     sizes = ("gru", NUM_LAYERS, NUM_UNITS, INPUT_SIZE)
     parts = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(*sizes, arrays["params"])
@@ -455,7 +456,7 @@ def test_checks():
 
 @pytest.mark.parametrize("rnn_mode, num_proj", CASES)
 def test_eager_execution(rnn_mode, num_proj):
-    """Values and gradients of a call, and of the conversions, are those of a graph."""
+    """Values and gradients of calls and conversions match those of a graph."""
     described = description(rnn_mode, num_proj, "unidirectional")
     _, arrays = arrays_for(rnn_mode, num_proj, "unidirectional")
     named = dict(is_training=True, sequence_lengths=LENGTHS)
@@ -484,7 +485,7 @@ def test_eager_execution(rnn_mode, num_proj):
 
 
 def test_eager_models_of_different_sizes():
-    """TensorFlow issue 15752."""
+    """Models of different sizes work in one eager process (TensorFlow issue 15752)."""
     with context.eager_mode():
         for num_units in (2, 5, 3):
             model = cudnn_rnn.CudnnGRU(1, num_units, 4)

@@ -1,4 +1,4 @@
-"""The character language model: a whole run as a user starts it, and what it says if it cannot."""
+"""The character language model: a whole run as a user starts it, and its error messages."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PROGRAM = os.path.join(EXAMPLES, "character_language_model.py")
 
 @pytest.fixture
 def demo(monkeypatch):
-    """The example as a module."""
+    """Returns the example as a module."""
     monkeypatch.syspath_prepend(EXAMPLES)
     import character_language_model
 
@@ -26,7 +26,7 @@ def demo(monkeypatch):
 
 @pytest.fixture
 def text(monkeypatch):
-    """The example's module for texts."""
+    """Returns the example's module for texts."""
     monkeypatch.syspath_prepend(EXAMPLES)
     import character_text
 
@@ -35,7 +35,7 @@ def text(monkeypatch):
 
 def start(command, folder):
     environment = dict(os.environ)
-    # As a user has it: nothing silenced by the tests.
+    # A user's environment: the tests' setting silences TensorFlow.
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     return subprocess.run(
         [sys.executable] + command,
@@ -77,7 +77,7 @@ def test_a_whole_quick_run(tmp_path):
     assert sample.splitlines()[0] in process.stdout
     assert process.stdout.count("the same") == 2
     assert os.path.join("demo_output", "loss_curve.png") in process.stdout
-    # On standard error there is the progress bar and nothing else.
+    # Standard error has only the progress bar.
     for line in process.stderr.replace("\r", "\n").splitlines():
         assert not line or line.startswith("Training: "), process.stderr
     all_steps = "{0}/{0}".format(results["options"]["steps"])
@@ -92,7 +92,7 @@ def check_checkpoint(path, options):
         assert shapes.pop(cell % layer + "kernel") == [width + units, 4 * units]
         for bias in ("bias", "bias_cudnn_0", "bias_cudnn_1"):
             assert shapes.pop(cell % layer + bias) == [4 * units]
-    # No opaque buffer: the weights are there in canonical form only.
+    # The checkpoint has no opaque buffer, only the weights in the cells' format.
     assert sorted(shapes) == ["model/embedding", "model/softmax/bias", "model/softmax/kernel"]
 
 
@@ -194,7 +194,7 @@ def test_help(demo, capsys):
     [(["--help"], 0, "--learning-rate"), (["-h"], 0, "--quick"), (["--stepz", "5"], 2, "--stepz")],
 )
 def test_make_demo_installs_nothing_for_help_or_wrong_arguments(tmp_path, arguments, status, part):
-    """The script is told of a Python that does not exist, and makes no environment."""
+    """The script creates no environment; its Python does not exist."""
     for folder in ("scripts", "examples"):
         shutil.copytree(os.path.join(os.path.dirname(EXAMPLES), folder), str(tmp_path / folder))
     before = sorted(os.listdir(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""The same bits whatever the number of threads, and right results from sessions in parallel."""
+"""Bit-identical results for any number of threads, and correct results of parallel sessions."""
 
 import threading
 
@@ -20,7 +20,7 @@ from op_harness import (
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 from time_limits import SECONDS_FOR_A_PROCESS
 
-# Configuration, batch, steps: small ones, and ones large enough to be split among threads.
+# Configuration, batch, steps: small ones, and ones large enough to be split across threads.
 SIZES = [
     (("lstm", "linear_input", "unidirectional", 2, 256, 100), 33, 20),
     (("lstm", "linear_input", "bidirectional", 2, 129, 65), 17, 11),
@@ -54,7 +54,7 @@ def test_thread_counts_and_repeated_runs_agree(size, dtype, dropout):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_rows_do_not_depend_on_their_neighbours(rnn_mode, dtype):
-    """A row of a batch gives the same result, to rounding, in any batch and at any place."""
+    """A row's result is the same, up to rounding, in any batch and at any index."""
     configuration = reference.Configuration(rnn_mode, "linear_input", "bidirectional", 2, 33, 19)
     arrays = random_arrays(configuration, 33, 6, dtype, np.random.RandomState(2))
     with Network(configuration, dtype) as network:
@@ -67,13 +67,13 @@ def test_rows_do_not_depend_on_their_neighbours(rnn_mode, dtype):
 
 
 def run_in_parallel(work, count, seconds=SECONDS_FOR_A_PROCESS):
-    """Runs work(0) .. work(count - 1) in threads; raises what they raise, or if one hangs."""
+    """Runs work(0) .. work(count - 1) in threads; raises their first error, or if one hangs."""
     problems = []
 
     def guarded(index):
         try:
             work(index)
-        except BaseException as problem:  # handed over to the test's own thread
+        except BaseException as problem:  # raised in the test's own thread
             problems.append(problem)
 
     threads = [threading.Thread(target=guarded, args=(index,)) for index in range(count)]
@@ -88,7 +88,7 @@ def run_in_parallel(work, count, seconds=SECONDS_FOR_A_PROCESS):
 
 
 def small_and_large():
-    """Networks of unlike sizes and kinds, with arrays and what the reference gives."""
+    """Returns models of different sizes and modes, with arrays and the reference's results."""
     rows = [
         (("lstm", "linear_input", "unidirectional", 2, 64, 20), 8, 7),
         (("gru", "linear_input", "bidirectional", 1, 33, 33), 5, 9),
@@ -121,7 +121,7 @@ def test_sessions_of_their_own_in_parallel(intra_op_threads, inter_op_threads):
 @pytest.mark.parametrize("inter_op_threads", [1, 2, 4])
 @pytest.mark.parametrize("intra_op_threads", [1, 2, 4])
 def test_one_session_from_many_threads(intra_op_threads, inter_op_threads):
-    """One kernel at work for several callers at once, on batches of different sizes."""
+    """One kernel serves several concurrent callers, on batches of different sizes."""
     configuration = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 40, 20)
     everything = []
     for index in range(6):
@@ -140,7 +140,7 @@ def test_one_session_from_many_threads(intra_op_threads, inter_op_threads):
 
 
 def test_many_networks_in_one_graph_and_one_step():
-    """Independent nodes of one graph, run side by side by the same two thread pools."""
+    """Independent nodes of one graph run concurrently on the same two thread pools."""
     configuration, arrays, expected = small_and_large()[0]
     with tf.Graph().as_default(), tf.device("/cpu:0"):
         nodes = [

@@ -1,4 +1,4 @@
-"""Two saveables of one name and the same keys, which TensorFlow 1's Savers took for one."""
+"""Two saveables with the same name and keys, which TensorFlow 1's Savers treated as one."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_saved_as_cells_keeps_the_variable_of_a_displaced_one(session, tmp_path)
 
 
 def test_a_sharded_saver(session, tmp_path):
-    """The builder of SavedModels makes one."""
+    """A sharded Saver, which the SavedModel builder uses, restores all variables."""
     saveables = make_saveables("lstm")
     variables = [saveable._variables for saveable in saveables]
     saver = tf.train.Saver(sharded=True)
@@ -115,7 +115,7 @@ def test_a_second_one_for_the_same_variable_displaces_the_first(session, tmp_pat
 
 
 def test_a_variable_saved_by_the_later_one_needs_no_other_saver(session):
-    """Nothing is lost though the variable is not in the Saver's list."""
+    """A Saver without the variable is accepted, because the later saveable saves it."""
     (first,) = make_saveables("lstm", count=1, collections=[tf.GraphKeys.LOCAL_VARIABLES])
     second = SAVEABLES["lstm"](first._variables, 1, UNITS, WIDTH)
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, second)

@@ -1,4 +1,4 @@
-"""`python -m cudnn_rnn doctor`, where all is well and where hardly anything is."""
+"""`python -m cudnn_rnn doctor` in working and in broken installations."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PACKAGE = os.path.dirname(os.path.abspath(cudnn_rnn.__file__))
 
 
 def run_doctor(*arguments, **options):
-    """(exit status, what it printed) of the doctor of the package in `folder`."""
+    """Runs the command of the package in `folder`; returns (exit status, output)."""
     environment = dict(os.environ, **options.get("environment", {}))
     folder = options.get("folder")
     if folder:
@@ -37,7 +37,7 @@ def run_doctor(*arguments, **options):
 
 
 def copy_package(folder, **build_info):
-    """A copy of the installed package, with other build info; returns its folder."""
+    """Copies the installed package and changes its build info; returns the copy's folder."""
     target = os.path.join(str(folder), "cudnn_rnn")
     shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__", "cc"))
     source = os.path.dirname(library.library_path())
@@ -53,7 +53,7 @@ def copy_package(folder, **build_info):
 
 
 def tensorflow_that(folder, text):
-    """A stand-in for TensorFlow: importing it runs `text`."""
+    """Writes a fake TensorFlow that runs `text` when it is imported."""
     (folder / "tensorflow").mkdir()
     (folder / "tensorflow" / "__init__.py").write_text(text)
 
@@ -160,7 +160,7 @@ def test_what_the_gpu_part_says_is_printed(monkeypatch):
 
 
 def test_library_without_a_gpu_part(tmp_path):
-    """As an op library of an older build is; the C library itself will do."""
+    """A library without the GPU report, as in older builds (here: libc), gives None."""
     assert doctor.gpu_report("libc.so.6") is None
 
 
@@ -207,7 +207,7 @@ def test_unknown_command_is_refused(capsys):
 
 
 def test_another_program_with_the_same_words_is_not_the_doctor(tmp_path):
-    """`python -m other doctor`, whose package imports cudnn_rnn, runs as it should."""
+    """`python -m other doctor` runs `other`, although that package imports cudnn_rnn."""
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "__init__.py").write_text("import cudnn_rnn\n")
     main = tmp_path / "other" / "__main__.py"

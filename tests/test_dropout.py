@@ -1,7 +1,7 @@
 """Dropout: where it acts, its rate and scale, its seeds, and that both passes use one pattern.
 
-The pattern of an op is found by running the op itself on a network made for it, in which one
-layer shows its own input and nothing else, see `pattern_of_layer`.
+The tests find an op's pattern by running the op on a special network, whose output shows the input
+of one layer and nothing else; see `pattern_of_layer`.
 """
 
 import numpy as np
@@ -28,14 +28,14 @@ def some_arrays(configuration, batch=3, steps=4, dtype="float64", seed=0):
             return arrays
 
 
-# --- finding out what is dropped ---
+# --- finding the pattern ---
 
 
 def passing_on_params(configuration, layer, half):
-    """Parameters with which `layer` shows its own input, and the layers below give a constant.
+    """Returns parameters with which `layer` shows its input and lower layers give a constant.
 
-    In `layer` each direction's unit j depends on the input's element half * units + j alone, and is
-    zero exactly where that is zero.
+    In `layer`, unit j of each direction depends only on input element half * units + j, and is zero
+    exactly where that element is zero.
     """
     units = configuration.num_units
     params = np.zeros(reference.params_size(configuration))
@@ -48,14 +48,14 @@ def passing_on_params(configuration, layer, half):
             tensor[:, half * units : (half + 1) * units] = np.eye(units)
         if region.kind == "bW" and region.layer < layer and is_candidate:
             tensor[...] = 1.0
-        # Nothing of the previous step may come in: forget gate and update gate closed.
+        # Close the forget or update gate, so that nothing carries over from the previous step.
         if region.kind == "bW" and region.gate == 1 and configuration.gates > 1:
             tensor[...] = -1000.0
     return params
 
 
 def shown_by_layer(configuration, layer, half, batch, steps, dropout, seed):
-    """The output of the network of `passing_on_params`: zeros where the layer drops its input."""
+    """Returns the output of the `passing_on_params` network: 0 where the layer drops its input."""
     shapes = output_shapes(configuration, batch, steps)
     arrays = {
         "input": np.zeros((steps, batch, configuration.input_size)),
@@ -68,10 +68,10 @@ def shown_by_layer(configuration, layer, half, batch, steps, dropout, seed):
 
 
 def pattern_of_layer(configuration, layer, batch, steps, dropout, seed):
-    """What the op multiplies the input of `layer` with: [steps, batch, width].
+    """Returns the factors by which the op multiplies the input of `layer`: [steps, batch, width].
 
-    A network of layer + 1 layers of the same kind is run: what is dropped from a layer's input must
-    not depend on the layers above it.
+    Runs a network of only layer + 1 layers, because the pattern of a layer's input must not depend
+    on the layers above it.
     """
     cut = configuration._replace(num_layers=layer + 1)
     halves = []
@@ -88,7 +88,7 @@ def pattern_of_layer(configuration, layer, batch, steps, dropout, seed):
 @pytest.mark.parametrize("dropout", [0.1, 0.5, 0.8])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_rate_and_scale(dropout, dtype):
-    """Every element is zero or 1 / (1 - dropout), and about as many are zero as should be."""
+    """Every element is zero or 1 / (1 - dropout), and the fraction of zeros is as expected."""
     configuration = model("rnn_relu", num_units=64)
     batch, steps = 20, 50
     shapes = output_shapes(configuration, batch, steps)
@@ -104,7 +104,7 @@ def test_rate_and_scale(dropout, dtype):
     np.testing.assert_allclose(shown[kept], 1.0 / (1.0 - dropout), rtol=tolerance)
     standard_error = np.sqrt(dropout * (1.0 - dropout) / shown.size)
     assert abs((1.0 - kept.mean()) - dropout) < 4.0 * standard_error
-    # Not row by row, step by step or unit by unit: each slice has its own mixture.
+    # Whole rows, steps or units are not dropped: each slice has its own mixture.
     for axis, width in enumerate(shown.shape):
         others = tuple(other for other in range(3) if other != axis)
         rates = 1.0 - kept.mean(axis=others)
@@ -116,7 +116,7 @@ def test_rate_and_scale(dropout, dtype):
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_patterns_are_unrelated(rnn_mode):
-    """Layers, steps, rows and units are each dropped on their own."""
+    """The patterns of layers, steps, rows and units are independent."""
     batch, steps, units = 8, 40, 32
     configuration = model(rnn_mode, num_layers=3, num_units=units)
     patterns = [
@@ -138,7 +138,7 @@ def test_patterns_are_unrelated(rnn_mode):
 @pytest.mark.parametrize("rnn_mode", MODES)
 @pytest.mark.parametrize("dropout", [0.3, 0.6])
 def test_both_passes_use_the_pattern(rnn_mode, direction, dropout):
-    """Outputs and all gradients are the reference's with the pattern that the op uses."""
+    """Outputs and all gradients match the reference with the op's pattern."""
     configuration = model(rnn_mode, direction, num_layers=3, num_units=5)
     arrays = some_arrays(configuration)
     steps, batch = arrays["input"].shape[:2]
@@ -173,7 +173,7 @@ def test_with_the_switch_calls_repeat(rnn_mode, switch, monkeypatch):
 
 
 def test_without_the_switch_calls_differ():
-    """Each training call drops other elements; the sequence of calls follows from the seed."""
+    """Each training call drops different elements; the seed determines the sequence of patterns."""
     configuration = model(num_units=32)
     arrays = some_arrays(configuration)
     sequences = []
@@ -188,11 +188,11 @@ def test_without_the_switch_calls_differ():
 
 
 def test_gradients_belong_to_their_own_call():
-    """Without the switch too: the op's gradients are those of the pattern of the very same call."""
+    """Without the switch, too, the gradients use the pattern of the same call."""
     configuration = model("rnn_tanh", num_units=6)
     steps, batch = 3, 2
     shapes = output_shapes(configuration, batch, steps)
-    # The last layer shows its input: where nothing came out, no gradient may get back to layer 0.
+    # The last layer shows its input. Where its output is 0, no gradient may reach layer 0.
     arrays = {
         "input": np.zeros((steps, batch, configuration.input_size)),
         "input_h": np.zeros(shapes["output_h"]),
@@ -255,7 +255,7 @@ def test_one_layer_has_nothing_to_drop(rnn_mode, direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_dropping_everything(rnn_mode, direction, dtype):
-    """Upper layers see zeros, not 0 / 0, and nothing flows back from them."""
+    """Upper layers see zeros, not 0 / 0, and no gradient flows back from them."""
     configuration = model(rnn_mode, direction, num_layers=3, num_units=5)
     arrays = some_arrays(configuration, dtype=dtype)
     steps, batch = arrays["input"].shape[:2]
@@ -269,7 +269,7 @@ def test_dropping_everything(rnn_mode, direction, dtype):
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 def test_all_dtypes_drop_the_same_elements():
-    """Turning a model to another dtype does not turn it to another pattern."""
+    """The pattern does not depend on the dtype."""
     configuration = model("rnn_relu", num_units=16)
     shapes = output_shapes(configuration, 3, 4)
     shown = []

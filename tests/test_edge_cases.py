@@ -1,4 +1,4 @@
-"""Nothing to do, nothing to keep: empty batches, no steps, states that a mode does not have."""
+"""Edge cases: empty batches, no time steps, states that a mode does not have, size 1."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def model(rnn_mode, direction="unidirectional", num_layers=2, num_units=5, input
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_no_time_steps(rnn_mode, direction, dropout, dtype):
-    """States pass through, and so do their gradients; parameters get none."""
+    """States and their gradients pass through unchanged; the gradient of params is zero."""
     configuration = model(rnn_mode, direction)
     arrays = random_arrays(configuration, 3, 0, dtype, np.random.RandomState(0))
     directions = configuration.directions
@@ -51,7 +51,7 @@ def test_no_time_steps(rnn_mode, direction, dropout, dtype):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_empty_batch(rnn_mode, direction, dropout, dtype, steps):
-    """Empty results of the right shapes; parameters get a gradient of zeros."""
+    """Results are empty and have the right shapes; the gradient of params is zero."""
     configuration = model(rnn_mode, direction)
     arrays = random_arrays(configuration, 0, steps, dtype, np.random.RandomState(0))
     shapes = output_shapes(configuration, 0, steps)
@@ -66,7 +66,7 @@ def test_empty_batch(rnn_mode, direction, dropout, dtype, steps):
 
 
 def run_forward(configuration, arrays, input_c, is_training=True):
-    """All four outputs of CudnnRNN for any input_c."""
+    """Returns all four outputs of CudnnRNN for any input_c."""
     with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
         names = ("input", "input_h", "params")
         feeds = {name: tf.placeholder(tf.float32) for name in names + ("input_c",)}
@@ -117,7 +117,7 @@ def test_a_gradient_of_inference_is_refused_in_words(rnn_mode):
 
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_one_of_everything(rnn_mode):
-    """One layer, unit, input element, row and step, written out by hand."""
+    """One layer, unit, input element, row and step match formulas written out by hand."""
     configuration = model(rnn_mode, num_layers=1, num_units=1, input_size=1)
     x, h, c = 0.5, -0.25, 0.75
     gates = configuration.gates

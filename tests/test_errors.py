@@ -1,7 +1,7 @@
-"""Bad input to CudnnRNN and CudnnRNNBackprop: errors that name argument, value and expectation.
+"""Bad input to CudnnRNN and CudnnRNNBackprop: errors name argument, value and expectation.
 
-Everything is fed through placeholders of unknown shape (`op_harness.call`): no check at graph
-construction comes before the kernels' own.
+All inputs are fed through placeholders of unknown shape (`op_harness.call`), so that no check at
+graph construction precedes the kernels' own checks.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
 GRU = LSTM._replace(rnn_mode="gru")
 SKIP = LSTM._replace(input_mode="skip_input", input_size=5)
 BATCH, STEPS = 3, 6
-# The values and shapes that these make, for the texts below.
+# The shape of the states in error messages.
 STATES_SHAPE = "[4, 3, 5]"
 
 
 def forward_inputs(configuration, batch=BATCH, steps=STEPS, dtype=DTYPE, seed=0):
-    """Good inputs of CudnnRNN."""
+    """Returns valid inputs of CudnnRNN."""
     random = np.random.RandomState(seed)
     arrays = random_arrays(configuration, batch, steps, dtype, random)
     arrays.setdefault("input_c", np.zeros([0], dtype))
@@ -30,7 +30,7 @@ def forward_inputs(configuration, batch=BATCH, steps=STEPS, dtype=DTYPE, seed=0)
 
 
 def backward_inputs(configuration, inputs=None, **attributes):
-    """Good inputs of CudnnRNNBackprop: those of a forward call, its results, and gradients."""
+    """Returns valid inputs of CudnnRNNBackprop: a forward call's inputs, results and gradients."""
     inputs = forward_inputs(configuration) if inputs is None else dict(inputs)
     attributes = dict(model_attributes(configuration), **attributes)
     outputs = call("cudnn_rnn", inputs, **attributes)
@@ -54,7 +54,7 @@ def test_the_good_is_accepted():
 
 
 def assert_network_refuses(parts, configuration, changes, **attributes):
-    """Checks that forward and backward both refuse good inputs with these changes."""
+    """Checks that forward and backward both refuse valid inputs with these changes."""
     attributes = dict(model_attributes(configuration), **attributes)
     inputs = dict(forward_inputs(configuration), **changes)
     assert_refused(parts, "cudnn_rnn", inputs, **attributes)
@@ -90,7 +90,7 @@ def test_ranks(name, shape, expected):
 @pytest.mark.parametrize("configuration", [LSTM, GRU], ids=lambda value: value.rnn_mode)
 @pytest.mark.parametrize("change", [-1, -100, "none"])
 def test_too_few_params(configuration, change):
-    """More than are needed are no error: see test_longer_params.py."""
+    """Too few params are an error; too many are not (see test_longer_params.py)."""
     good = reference.params_size(configuration)
     length = 0 if change == "none" else good + change
     changes = {"params": np.ones(length, DTYPE)}
@@ -114,9 +114,9 @@ def test_layers_of_a_bidirectional_model_come_in_pairs(shape):
 
 @pytest.mark.parametrize("shape", [(4, 3, 0), (4, 3, 6), (2, 3, 5), (6, 3, 5)])
 def test_layers_and_units_of_input_h_must_fit_the_rest(shape):
-    """With other layers or units params or input_c no longer fit; any of them may be named."""
+    """Wrong layers or units do not fit params or input_c; the error may name any of them."""
     changes = {"input_h": np.ones(shape, DTYPE)}
-    # A GRU of fewer layers has enough params, and nothing else tells how many layers there are.
+    # A GRU with fewer layers has enough params, and no other input has the number of layers.
     for configuration in (LSTM,) if shape == (2, 3, 5) else (GRU, LSTM):
         inputs = dict(forward_inputs(configuration), **changes)
         text = refusal("cudnn_rnn", inputs, **model_attributes(configuration))
@@ -148,9 +148,10 @@ def test_dropout(dropout):
 
 
 def network_of_empty_tensors(input_shape, states_shape):
-    """CudnnRNN's outputs and its gradient at params, for tensors without elements.
+    """Returns CudnnRNN's outputs and the gradient of params, for tensors without elements.
 
-    They are made in the graph: old versions of NumPy have no empty arrays with large dimensions.
+    The graph creates the tensors, because old NumPy versions have no empty arrays with large
+    dimensions.
     """
 
     def empty(shape):
@@ -160,12 +161,12 @@ def network_of_empty_tensors(input_shape, states_shape):
     outputs = gen_cudnn_rnn_ops.cudnn_rnn(
         empty(input_shape), states, states, params, **model_attributes(LSTM)
     )
-    # Given the gradients, TensorFlow need not make ones of its own, which it cannot in this size.
+    # grad_ys is given because TensorFlow cannot create its default gradients in this size.
     return outputs, tf.gradients(outputs[:3], params, grad_ys=list(outputs[:3]))[0]
 
 
 def test_sizes_without_elements_that_overflow():
-    """Nothing is allocated for an empty batch, so sizes get as far as the arithmetic."""
+    """Sizes that overflow are refused even with an empty batch, which allocates nothing."""
     with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
         outputs, _ = network_of_empty_tensors((6, 0, HUGE), (4, 0, HUGE))
         with pytest.raises(tf.errors.InvalidArgumentError, match=str(HUGE)):
@@ -205,7 +206,7 @@ def test_shapes_of_outputs_and_their_gradients(name, change):
 
 
 def foreign_reserve_spaces():
-    """Reserve spaces that do not belong to a call of LSTM with BATCH and STEPS, by name."""
+    """Returns a dict of reserve spaces that no call of LSTM with BATCH and STEPS has made."""
     good = backward_inputs(LSTM)["reserve_space"]
     others = {
         "more steps": (LSTM, dict(steps=STEPS + 1)),
@@ -247,7 +248,7 @@ def test_reserve_space_of_another_call():
 
 
 def test_reserve_space_of_other_attributes():
-    """The same shapes, but another dropout: its pattern cannot be the right one."""
+    """A reserve space from a call with another dropout is refused, although the shapes agree."""
     good = backward_inputs(LSTM)
     with_dropout = backward_inputs(LSTM, dropout=0.5)
     call_backward(LSTM, with_dropout, dropout=0.5)
@@ -258,7 +259,7 @@ def test_reserve_space_of_other_attributes():
 
 
 def test_reserve_space_of_an_equal_call_with_other_data():
-    """Shapes and attributes agree, but output_h is not the one that the forward call gave."""
+    """A reserve space is refused if output_h is from another forward call."""
     good = backward_inputs(LSTM)
     for changed in ("input", "input_h", "input_c", "params"):
         others = forward_inputs(LSTM)
@@ -271,7 +272,7 @@ def test_reserve_space_of_an_equal_call_with_other_data():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_damaged_reserve_space_is_survived(seed):
-    """Any bit may have been changed: refused or computed with, never a crash."""
+    """A reserve space with flipped bits is refused or used, but never crashes the process."""
     random = np.random.RandomState(seed)
     good = backward_inputs(LSTM, dropout=0.5)
     for _ in range(4):
@@ -286,7 +287,7 @@ def test_damaged_reserve_space_is_survived(seed):
             assert "reserve_space" in error.message
 
 
-# --- what TensorFlow itself refuses ---
+# --- errors of TensorFlow itself ---
 
 
 @pytest.mark.parametrize(

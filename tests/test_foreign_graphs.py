@@ -1,6 +1,6 @@
-"""Graphs that others made with TensorFlow's op names run on a CPU once the package is imported.
+"""Other programs' graphs with TensorFlow's ops run on a CPU once the package is imported.
 
-They are in golden/graphs, made by the original of TensorFlow 1.15.5 or from the ops by name.
+The graphs are in golden/graphs, built by the original of TensorFlow 1.15.5 or directly from ops.
 """
 
 import json
@@ -47,7 +47,7 @@ class GoldenGraph:
         return os.path.join(self.folder, name)
 
     def with_sums_of_biases(self, params):
-        """Returns the buffer's matrices, and the sums of the two biases of each gate."""
+        """Returns the buffer's matrices and the sum of the two biases of each gate."""
         parts = self.case["num_layers"] * (2 if self.case["direction"] == "bidirectional" else 1)
         gates = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}[self.case["rnn_mode"]]
         num_biases = parts * 2 * gates * self.case["num_units"]
@@ -55,7 +55,7 @@ class GoldenGraph:
         return np.concatenate([params[:-num_biases], sums.ravel()])
 
     def check(self, session, scope=""):
-        """Runs the results' nodes of the session's graph and compares."""
+        """Runs the result nodes of the session's graph and compares their values."""
         names = ["%sresult_%d:0" % (scope, index) for index in range(len(self.results))]
         self.check_results(session.run(names, {scope + "inputs:0": self.inputs}))
 
@@ -67,14 +67,14 @@ class GoldenGraph:
 
 
 def graphs(kind):
-    """A decorator: the test gets each golden graph that there is in this kind of file."""
+    """Returns a decorator that runs a test for each golden graph with this kind of file."""
     cases = [name for name in NAMES if kind in GoldenGraph(name).case["kinds"]]
     return pytest.mark.parametrize("name", cases)
 
 
 @pytest.fixture
 def soft_session():
-    """A session that runs on the CPU what is pinned to a GPU."""
+    """Yields a session that runs ops pinned to a GPU on the CPU."""
     config = tf.ConfigProto(allow_soft_placement=True)
     with tf.Graph().as_default(), tf.Session(config=config) as session:
         yield session
@@ -91,7 +91,7 @@ def test_every_version_of_every_op_is_there():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_results_are_right(name):
-    """They came from this package's kernels; the reference knows better."""
+    """The recorded results, which this package's kernels computed, match the reference."""
     graph = GoldenGraph(name)
     case = graph.case
     sizes = [case[key] for key in ("num_layers", "num_units", "input_size", "num_proj")]
@@ -109,7 +109,7 @@ def test_recorded_results_are_right(name):
     if case["rnn_mode"] == "lstm":
         arrays["input_c"] = np.full(shape + [case["num_units"]], case["initial_c"])
     if case["training"]:
-        # The gradients are those of the sum of the squares of the output.
+        # The gradients are of the sum of the squares of the output.
         arrays["output_backprop"] = 2 * found["output"]
         for name in names[1:]:
             arrays[name + "_backprop"] = np.zeros_like(found[name])
@@ -156,10 +156,10 @@ def test_meta_graph_without_devices(name):
 
 @graphs("meta")
 def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
-    """By the Saver of the graph: all keys, and all values.
+    """The Saver of the graph writes all keys and all values.
 
-    Its restoring, which is the original's, gives the variable the biases under its own name or half
-    of the cells', in no given order.
+    Its restore ops are the original's: in no defined order, they assign the biases under the
+    variable's own name and halves of the cells' biases.
     """
     graph = GoldenGraph(name)
     saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"))
@@ -187,7 +187,7 @@ def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
 
 
 def test_saveables_that_are_nodes_stay(soft_session, tmp_path):
-    """TensorFlow puts the tables of a graph into the same collection, by their nodes."""
+    """Nodes in the collection stay: TensorFlow puts a graph's tables there by their nodes."""
     node = tf.constant(1.0, name="node")
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, node)
     cudnn_rnn.layers.CudnnGRU(1, 2)(tf.zeros([3, 2, 2]))

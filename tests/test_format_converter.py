@@ -1,4 +1,4 @@
-"""The cell format against its definition written out in NumPy, and back again."""
+"""The cell format against its definition in NumPy, and the conversion back."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def session():
 
 
 def matrices(num_gates, seed=0):
-    """Returns W of every gate and R of every gate, and bW and bR of every gate."""
+    """Returns (W, then R of every gate) and (bW, then bR of every gate)."""
     random = np.random.RandomState(seed)
     shapes = [[NUM_UNITS, WIDTH]] * num_gates + [[NUM_UNITS, NUM_UNITS]] * num_gates
     weights = [random.randn(*shape).astype(np.float32) for shape in shapes]

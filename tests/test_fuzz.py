@@ -1,4 +1,4 @@
-"""A short run of fuzz_ops.py in a process of its own: it must end by itself."""
+"""A short run of fuzz_ops.py in a separate process, which must end by itself."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Checkpoints that the original code wrote: restored bit for bit, and written back the same."""
+"""Checkpoints of the original code are restored bit for bit and written back unchanged."""
 
 import glob
 import json
@@ -21,7 +21,7 @@ CASES = [
 
 
 class Golden:
-    """One checkpoint, and a graph with a model and a saveable to go with it."""
+    """A checkpoint, with a matching model and saveable in the default graph."""
 
     def __init__(self, name, use_resource=None):
         folder = os.path.join(GOLDEN, name)
@@ -53,7 +53,7 @@ class Golden:
             )
 
     def saver(self):
-        """Returns a Saver that holds what the case says."""
+        """Returns a Saver of the objects that the case names."""
         if self.case["saver"] == "all":
             tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, self.saveable)
             return tf.train.Saver()
@@ -88,8 +88,7 @@ def test_restored_bit_for_bit_and_written_back_the_same(session, tmp_path, name,
     original, written = read_checkpoint(golden.path), read_checkpoint(path)
     assert set(written) == set(original) == set(golden.case["keys"])
     for key in original:
-        # The original stored some matrices flat or with the shape turned round, over the same
-        # memory.
+        # The original stored some matrices flat or with reversed shapes, over the same memory.
         assert written[key].size == original[key].size, key
         assert written[key].dtype == original[key].dtype, key
         assert written[key].tobytes() == original[key].tobytes(), key

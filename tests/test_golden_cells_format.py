@@ -1,4 +1,4 @@
-"""Checkpoints that the original code of TensorFlow 1.4 to 1.15 wrote: restored and written back."""
+"""Checkpoints of the original code of TensorFlow 1.4 to 1.15 are restored and written back."""
 
 import glob
 import json
@@ -23,7 +23,7 @@ LAYER_CASES = [name for name in CASES if not name.startswith("tf1.4.1")]
 
 
 class Golden:
-    """One checkpoint, and a graph with a variable and a saveable to go with it."""
+    """A checkpoint, and a matching variable and saveable."""
 
     def __init__(self, name, use_resource=False):
         folder = os.path.join(GOLDEN, name)
@@ -40,7 +40,7 @@ class Golden:
         return [self.case[name] for name in ("num_layers", "num_units", "input_size")]
 
     def build(self):
-        """Makes the variable, by a layer or by hand, and the saveable."""
+        """Creates the variable, through a layer or directly, and the saveable."""
         self.global_step = tf.get_variable(
             "global_step", initializer=0, trainable=False, use_resource=self.use_resource
         )
@@ -78,14 +78,14 @@ class Golden:
         return self.case.get("saver", "all") == "all"
 
     def saver(self):
-        """Returns a Saver that holds what the case says."""
+        """Returns a Saver of the objects that the case names."""
         if self.saver_holds_the_variable:
             return tf.train.Saver()
         assert self.case["saver"] == "global_step+saveable"
         return tf.train.Saver([self.global_step, self.saveable])
 
     def halved(self):
-        """The buffer with each pair of biases replaced by halves of its sum, by NumPy."""
+        """Returns the buffer with both biases of each summed pair replaced by half of their sum."""
         layers, units, input_size = self.sizes
         gates = len(config_module.GATES[self.case["rnn_mode"]])
         parts = layers * (2 if self.bidirectional else 1)
@@ -107,7 +107,7 @@ def test_all_cases_are_here():
 
 
 def test_the_original_restored_what_the_halving_rule_says():
-    """The rule of this test file against the original's own results."""
+    """The original restored halved biases, or exact ones from the variable's own key."""
     for name in CASES:
         golden = Golden(name)
         restored = golden.expected["restored_by_original"].tobytes()
@@ -147,12 +147,12 @@ def test_restored_from_the_cells_tensors_alone(session, name):
 
 
 def recorded_states(golden):
-    """The states of the original cells as those of a layer, `[layers * directions, ...]` each."""
+    """Returns the original cells' states as those of a layer, `[layers * directions, ...]` each."""
     layers = golden.case["num_layers"]
     parts = layers * (2 if golden.bidirectional else 1)
     per_cell = 2 if golden.case["rnn_mode"] == "lstm" else 1
     found = [golden.expected["state_%d" % i] for i in range(parts * per_cell)]
-    # The original has all layers forward, then all layers backward, c before h.
+    # The original has all forward layers, then all backward layers, with c before h.
     order = [d * layers + layer for layer in range(layers) for d in range(parts // layers)]
     kinds = [
         np.stack([found[index * per_cell + kind] for index in order]) for kind in range(per_cell)

@@ -1,4 +1,4 @@
-"""Statistics, table, verdicts, picture and turn-taking of benchmarks/gpu, on made-up times."""
+"""Statistics, table, verdicts, plot and turn-taking of benchmarks/gpu, with made-up times."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def import_from_the_benchmark():
 
 
 def make_results(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), batch=20):
-    """One configuration, times in milliseconds."""
+    """Returns the results of one configuration for these times in milliseconds."""
     from configurations import Configuration
 
     configuration = Configuration("lstm", "unidirectional", 2, 650, 650, batch, 35, "float", True)
@@ -140,7 +140,7 @@ def test_every_published_configuration_is_there():
 
 
 class PretendedRun:
-    """Each step takes as long as it is told; notes who ran when."""
+    """A fake run whose steps take `seconds` each; logs its calls."""
 
     def __init__(self, name, seconds, log, clock):
         self.name, self.seconds, self.log, self.clock = name, seconds, log, clock
@@ -164,7 +164,7 @@ def test_peers_take_turns():
     }
     samples = measure_all(runs, 10, 0.02, clock=lambda: clock[0])
     assert {name: len(found) for name, found in samples.items()} == dict.fromkeys(runs, 10)
-    measured = log[9:]  # three runs of each before
+    measured = log[9:]  # after three runs of each
     rounds = [measured[start : start + 3] for start in range(0, 30, 3)]
     assert all({name for name, _ in one} == set(runs) for one in rounds)
     assert len({tuple(name for name, _ in one) for one in rounds}) > 1
@@ -197,7 +197,7 @@ def test_picture(tmp_path):
 
 def test_the_help_needs_no_environment():
     script = os.path.join(FOLDER, "gpu", "arguments.py")
-    command = [sys.executable, "-S", script]  # without anything that is installed
+    command = [sys.executable, "-S", script]  # -S hides installed packages
     help_text = subprocess.check_output(command + ["--help"], universal_newlines=True)
     assert "--rnn-modes" in help_text and "examples:" in help_text
     assert subprocess.check_output(command + ["--quick"]) == b""
@@ -206,7 +206,7 @@ def test_the_help_needs_no_environment():
 
 
 def write_run(folder):
-    """Results of stages 1 and 3, one test failed."""
+    """Writes results of stages 1 and 3 with one failed test."""
     for stage in ("stage_1_core", "stage_3_benchmarks"):
         (folder / stage).mkdir()
         (folder / stage / "versions.json").write_text(

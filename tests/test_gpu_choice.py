@@ -1,6 +1,6 @@
-"""Whose kernels are in charge on a GPU, and the label that says so with TensorFlow 1.
+"""Which kernels run on a GPU, and the kernel label that selects them in TensorFlow 1.
 
-Each program runs in a process of its own: the choice is made at import.
+Each program runs in a separate process, because the choice is made at import.
 """
 
 import os
@@ -88,7 +88,7 @@ def test_nodes_have_no_label_by_default():
 
 
 def test_labels_with_tensorflow_1():
-    """Forward and gradient get the same; with TensorFlow 2 none is needed."""
+    """Forward and gradient nodes get the same label; TensorFlow 2 needs none."""
     found = labels_of(run(TRAIN, CUDNN_RNN_GPU_KERNELS="cudnn_rnn"))
     expected = ["cudnn_rnn"] if TENSORFLOW_1 else [""]
     assert set(found) == {

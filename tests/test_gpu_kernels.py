@@ -1,7 +1,7 @@
-"""The kernels that call cuDNN, without a GPU: over the stand-in, against the CPU kernels.
+"""The kernels that call cuDNN, run without a GPU over a mock of cuDNN, against the CPU kernels.
 
-What is shown here is this project's side: shapes, memory, lengths, the reserve space, errors. The
-arithmetic behind it is the CPU plan's; how the real cuDNN does is for machines that have one.
+These tests cover this project's side: shapes, memory, lengths, the reserve space, errors. The mock
+computes with the CPU plan; tests of the real cuDNN need a machine that has it.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def library():
 
 @pytest.fixture
 def stand_in(library):
-    """The stand-in as new; after the test nothing that the real one would reject has happened."""
+    """Yields the mock after a reset; fails if the test did what the real cuDNN would reject."""
     library.stand_in_reset()
     library.stand_in_set_any_memory(1)
     yield library
@@ -119,7 +119,7 @@ def test_inference(stand_in):
 
 
 def test_dropout(stand_in, monkeypatch):
-    """Another pattern in every call, or the same with the switch; its gradient belongs to it."""
+    """Patterns change per call, or repeat with the switch; gradients use the call's pattern."""
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with labelled(LSTM, "float64", dropout=0.5, seed=3) as gpu:
         first, second = gpu.run(arrays), gpu.run(arrays)
@@ -149,14 +149,14 @@ def test_dropout(stand_in, monkeypatch):
 @pytest.mark.parametrize("padded_weights", [0, 1])
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
 def test_params_with_room_to_spare(stand_in, configuration, padded_weights):
-    """What is not needed is not read, and its gradient is zero."""
+    """Surplus params are not read, and their gradient is zero."""
     stand_in.stand_in_set_padded_weights(padded_weights)
     arrays = arrays_for(configuration, LENGTHS["with zeros"])
     size = arrays["params"].size
     longer = dict(arrays, params=np.append(arrays["params"], [np.nan] * 7))
     with labelled(configuration, "float64", version=3) as gpu:
         expected = gpu.run(arrays)
-        for _ in range(3):  # The memory of the gradient is whatever an earlier call left.
+        for _ in range(3):  # The gradient's memory has the values of an earlier call.
             found = gpu.run(longer)
             assert found["d_params"].shape == (size + 7,)
             assert not found["d_params"][size:].any()
@@ -187,7 +187,7 @@ def test_params_ops(stand_in, configuration):
     assert_same_bits(dict(enumerate(found_weights)), dict(enumerate(weights)))
     assert_same_bits(dict(enumerate(found_biases)), dict(enumerate(biases)))
     assert_same_bits({"params": back}, {"params": params})
-    # All but the empty ones are copied there and back.
+    # Each non-empty tensor is copied once per direction.
     count = sum(tensor.size > 0 for tensor in weights + biases)
     assert stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2") == 2 * count
 
@@ -196,13 +196,13 @@ def test_params_ops(stand_in, configuration):
 
 
 def copies_of_the_reserve_space(stand_in, num_gradients):
-    """Runs a forward op with that many gradient ops; returns the gradients and how many copies."""
+    """Runs a forward op with `num_gradients` gradient ops; returns gradients and copy count."""
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
         inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
         outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **model_attributes(LSTM))
         backprops = [tf.constant(arrays[name + "_backprop"]) for name in FORWARD]
-        # Not at once: the optimizer of graphs must not see that they are the same.
+        # Separate tf.identity nodes keep the graph optimizer from merging the gradients.
         gradients = [
             tf.gradients(outputs[:3], inputs, [tf.identity(b) for b in backprops])
             for _ in range(num_gradients)
@@ -214,7 +214,7 @@ def copies_of_the_reserve_space(stand_in, num_gradients):
 
 
 def test_two_gradients_of_one_forward_call_agree(stand_in):
-    """The first must not use up what the second reads; the last may, and alone makes no copy."""
+    """A gradient must not destroy the reserve space of the next; a single one makes no copy."""
     (alone,), copies_alone = copies_of_the_reserve_space(stand_in, 1)
     several, copies = copies_of_the_reserve_space(stand_in, 3)
     for gradients in several:

@@ -1,4 +1,4 @@
-"""Gradients against differences of the op's own outputs, in double, with and without dropout."""
+"""Gradients against differences of the op's outputs, in float64, with and without dropout."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ LARGEST_ERROR = 5e-6
 
 
 def numeric_gradient(loss, array, delta=1e-6):
-    """Central differences of loss() at every element of the array, which is changed in place."""
+    """Returns central differences of loss() for every element of `array`; perturbs it in place."""
     gradient = np.zeros_like(array)
     for index in np.ndindex(array.shape):
         kept, ends = array[index], []
@@ -29,7 +29,7 @@ def numeric_gradient(loss, array, delta=1e-6):
 @pytest.mark.parametrize("direction", COLUMNS["direction"])
 @pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
 def test_network(rnn_mode, direction, dropout):
-    """Inputs, states and params of a small network; the loss weighs all outputs differently."""
+    """Gradients of inputs, states and params match; the loss weights all outputs differently."""
     configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 3, 4)
     arrays = random_arrays(configuration, 3, 4, "float64", np.random.RandomState(7))
     with Network(configuration, "float64", dropout=dropout, seed=1, seed2=2) as network:
@@ -50,7 +50,7 @@ def test_network(rnn_mode, direction, dropout):
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 def test_dropout_was_at_work():
-    """The three dropout rates above really are three different networks."""
+    """The three dropout rates of `test_network` give different outputs."""
     configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 2, 3, 4)
     arrays = random_arrays(configuration, 3, 4, "float64", np.random.RandomState(7))
     outputs = []
@@ -70,7 +70,7 @@ CONVERSIONS = [
 
 
 def canonical_ops(configuration, params):
-    """The conversion and its inverse: weights, biases, and a function of both that gives params."""
+    """Returns weights and biases of `params`, and a function that converts them back."""
     arguments = dict(model_attributes(configuration), **size_arguments(configuration))
     cells = configuration.num_layers * configuration.directions
     weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
@@ -87,7 +87,7 @@ def canonical_ops(configuration, params):
 
 @pytest.mark.parametrize("configuration", CONVERSIONS, ids=str)
 def test_params_to_canonical(configuration):
-    """The gradient carries each tensor's gradient to the place that the tensor came from."""
+    """Each tensor's gradient goes to the tensor's place in the gradient of params."""
     random = np.random.RandomState(3)
     params = random.standard_normal(reference.params_size(configuration))
     factors = random.standard_normal(params.shape)
@@ -122,7 +122,7 @@ def test_params_to_canonical_where_only_matrices_are_used(configuration):
 @pytest.mark.parametrize("flat", [False, True], ids=["matrices", "flat"])
 @pytest.mark.parametrize("configuration", CONVERSIONS, ids=str)
 def test_canonical_to_params(configuration, flat):
-    """Each tensor gets the gradient of its own place, in the shape in which it was given."""
+    """Each tensor gets the gradient of its place in the buffer, in the shape of the tensor."""
     random = np.random.RandomState(5)
     params = random.standard_normal(reference.params_size(configuration))
     factors = random.standard_normal(params.shape)

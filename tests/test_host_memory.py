@@ -1,4 +1,4 @@
-"""Host memory that changes or is large: fed lengths that a thread writes, steps without a batch."""
+"""Host memory: fed lengths that a thread overwrites, and many steps of an empty batch."""
 
 import os
 import subprocess
@@ -13,9 +13,9 @@ LSTM = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 2, 3
 
 
 def test_fed_lengths_may_change_during_a_call():
-    """Forward and gradient give results or refuse the lengths; the process lives."""
+    """Forward and gradient return results or refuse the lengths; the process survives."""
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
-    # The package may be found from the working directory only, through PYTHONPATH or installed.
+    # The package may be importable only through sys.path, for example from the working directory.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     process = subprocess.run(
         [sys.executable, changing_lengths.__file__],
@@ -29,12 +29,12 @@ def test_fed_lengths_may_change_during_a_call():
 
 
 def no_sequences(num_steps, width):
-    """[num_steps, 0, width]; older NumPys cannot make such an array themselves."""
+    """Returns an array [num_steps, 0, width], which old NumPy versions cannot create directly."""
     return np.broadcast_to(np.zeros((1, 0, width), np.float32), (num_steps, 0, width))
 
 
 def test_steps_without_a_batch_need_no_memory():
-    """Every step of a batch that is not empty takes 16 bytes of workspace: here 16 TiB."""
+    """An empty batch needs no workspace; at 16 bytes per step it would be 16 TiB here."""
     num_steps = 2**40
     state = np.zeros((1, 0, 2), np.float32)
     arrays = {"input": no_sequences(num_steps, 3), "params": np.ones(56, np.float32)}

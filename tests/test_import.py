@@ -1,4 +1,4 @@
-"""What `import cudnn_rnn` brings with it, and that it needs no Keras."""
+"""`import cudnn_rnn`: which modules and names it brings, and that it needs no Keras."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import cudnn_rnn
 KERAS_IS_OPTIONAL = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 16)
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
 
-# Both lists are of modules whose names start with one of these.
+# Fails if `import cudnn_rnn` imports Keras modules that `import tensorflow` did not.
 _LIST_MODULES = """
 import sys
 def of_keras():
@@ -24,7 +24,7 @@ import cudnn_rnn
 assert of_keras() == before, sorted(of_keras() - before)[:10]
 """
 
-# A model, a layer and cells, saved and restored; prints the greatest difference.
+# Saves and restores a model, a layer and cells; the results must be identical.
 _USE_EVERYTHING = """
 import sys
 import tensorflow.compat.v1 as tf
@@ -77,7 +77,7 @@ def test_an_import_brings_no_keras(legacy):
 @pytest.mark.parametrize("legacy", ["0", "1"])
 @pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
 def test_all_works_without_a_usable_keras(tmp_path, legacy, error):
-    """Such a TensorFlow is imported without Keras, and raises when one of its names is used."""
+    """TensorFlow itself imports without a usable Keras and raises when Keras names are used."""
     for name in ("keras", "tf_keras"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise %s('no Keras today')" % error)
