@@ -9,7 +9,8 @@ namespace cudnn_rnn {
 // The message for a Status of kResourceExhausted whose own text is empty for lack of memory.
 extern const char kOutOfHostMemoryText[];
 
-// Converts the current exception into a Status; std::bad_alloc becomes kResourceExhausted.
+// Converts the current exception into a Status; std::bad_alloc and
+// std::length_error become kResourceExhausted.
 Status StatusOfCurrentException() noexcept;
 
 // Returns the Status that `function` returns, or the Status of the exception that it throws.

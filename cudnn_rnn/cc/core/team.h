@@ -84,10 +84,11 @@ class Team {
   // Schedules tasks to fill vacancies. Called by member 0.
   void Recruit() { recruiter_->Recruit(runner_); }
 
-  // Called by the recruiter, which holds its lock except for Help.
-
   int64_t num_helpers() const { return num_helpers_.load(std::memory_order_acquire); }
   int64_t num_vacancies() const { return size_ - 1 - num_helpers(); }
+
+  // Called by the recruiter, which holds its lock except for Help.
+
   // Adds a helper and returns its index.
   int64_t AddHelper();
   void RemoveHelper(int64_t index);

@@ -41,7 +41,7 @@ class DeviceBackend {
   virtual std::unique_ptr<DeviceCall> Start(::tensorflow::OpKernelContext* context) = 0;
 };
 
-// Called once by each kernel's constructor.
+// Called once by the constructor of each kernel that reads or writes device memory.
 using BackendFactory = std::function<Status(std::unique_ptr<DeviceBackend>*)>;
 
 }  // namespace cudnn_rnn
