@@ -15,8 +15,8 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 class _BareLayer(LayerRecord):
     """A layer that creates its variables once, in `build`, and computes its outputs in `call`.
 
-    The variables are in a variable scope named after the layer. It is inside the scope in which
-    `build` or the layer is first called, and inherits its name, sharing (`reuse`) and getters.
+    The variables are in a variable scope named after the layer, inside the scope in which `build`
+    or the layer is first called. The outer scope's prefix, `reuse` and custom getters apply.
     """
 
     def __init__(self, trainable=True, name=None, dtype=None):
