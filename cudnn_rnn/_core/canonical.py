@@ -34,7 +34,7 @@ def static_params_size(config):
 def params_size(config, name=None):
     """Returns the number of elements of the opaque buffer, a scalar int32 tensor.
 
-    Its value is known when the graph is made.
+    Its static value is known.
     """
     # Not the op CudnnRNNParamsSize: shape inference in Python does not know its value. The number
     # is the same, because the layout is always the dense one.

@@ -1,9 +1,9 @@
 """Checkpoints in which the optimizer's slots are also those of platform-independent cells.
 
 An optimizer such as Adam keeps slots for every variable, with the variable's shape. For an opaque
-buffer, a checkpoint has `<opaque variable>/Adam` and so on; a program with cells has `<kernel of a
-cell>/Adam` and `<bias of a cell>/Adam` instead. With `saved_as_cells`, the two programs can read
-each other's checkpoints:
+buffer, a checkpoint has `<opaque variable>/Adam` and so on; a program with cells has
+`<kernel of a cell>/Adam` and `<bias of a cell>/Adam` instead. With `saved_as_cells`, the two
+programs can read each other's checkpoints:
 
     train = optimizer.minimize(loss)
     saver = tf.train.Saver(cudnn_rnn.saved_as_cells(optimizer))
