@@ -1,6 +1,6 @@
-"""The one module that knows how TensorFlow versions differ, and the door to its internals.
+"""Hides the differences between TensorFlow versions, and gives access to TensorFlow's internals.
 
-Everything else in this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and 2.x offer as
+The rest of this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and 2.x offer as
 `tensorflow.compat.v1`) and the names below.
 """
 
@@ -34,11 +34,12 @@ else:  # TensorFlow 1
 
 IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
 
-# What restores for `tf.train.Checkpoint`, and what holds the state of one such restoration.
+# The class that restores for `tf.train.Checkpoint`, and the class that holds the state of one
+# restore.
 CheckpointRestorer = object_based.TrackableSaver
 CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
-# TensorFlow 1.14 restores each object as soon as it has found it in the checkpoint; later versions
-# find all objects first.
+# TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
+# versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
 
 __all__ = [
@@ -70,18 +71,18 @@ __all__ = [
 
 
 def allowed_dtypes(op_type, attribute):
-    """Returns the tuple of `tf.DType` that an attribute of an op can be in this TensorFlow."""
+    """Returns a tuple of the `tf.DType`s that this TensorFlow allows for an attribute of an op."""
     (found,) = [attr for attr in _op_definition(op_type).attr if attr.name == attribute]
     return tuple(tf.as_dtype(dtype) for dtype in found.allowed_values.list.type)
 
 
 def has_projection():
-    """Tells whether this TensorFlow's ops take `num_proj`: all but those of TensorFlow 1.14."""
+    """Returns whether this TensorFlow's ops take `num_proj`; those of 1.14 do not."""
     return _has_num_proj("CudnnRNNV3")
 
 
 def projection_of(operation):
-    """Returns the attribute `num_proj` of an operation, 0 where its op has no such attribute."""
+    """Returns the attribute `num_proj` of an operation, 0 if its op has no such attribute."""
     return operation.get_attr("num_proj") if _has_num_proj(operation.type) else 0
 
 
@@ -90,12 +91,13 @@ def _has_num_proj(op_type):
 
 
 def as_tensor(value, dtype):
-    """Converts `value` to a tensor of `dtype`, a variable to one that a feed of the variable sets.
+    """Converts `value` to a tensor of `dtype`, so that feeding a variable has an effect.
 
     `session.run(outputs, {variable: array})` feeds the tensor that `session.run(variable)` fetches.
-    A reference variable converts to a copy of it, but a resource variable to a new read that no
-    feed reaches. Where nothing orders the two reads (no control dependency, no enclosing function,
-    branch or loop), the tensor that a feed sets is as good, and feeding works for both.
+    A reference variable converts to a copy of that tensor, so feeding works. A resource variable
+    converts to a new read, which a feed does not reach. If nothing orders the two reads (no control
+    dependency, no enclosing function, branch or loop), this function returns the fed tensor
+    instead, so that feeding works for both kinds of variable.
     """
     if isinstance(value, Variable):
         fed, graph = getattr(value, "_graph_element", None), tf.get_default_graph()
@@ -110,16 +112,16 @@ def as_tensor(value, dtype):
 
 
 def static_value(tensor):
-    """Returns the NumPy value of `tensor` if it is known without running anything, else None."""
+    """Returns the NumPy value of `tensor`, or None if it is known only at run time."""
     return tensor_util.constant_value(tensor)
 
 
 def assert_when_run(condition, *data, **named):
-    """Returns an op that fails with `data`, strings and tensors, unless the bool tensor is true.
+    """Returns an op that fails with `data` (strings and tensors) unless `condition` is true.
 
-    Of a tensor the error shows the first three elements. `name=` names the op.
+    The error shows the first three elements of each tensor. `name=` names the op.
 
-    Unlike `tf.Assert`, it makes one node, and raises nothing before it is run.
+    Unlike `tf.Assert`, this function creates only one node, and raises nothing before it runs.
     """
     return tf.raw_ops.Assert(
         condition=condition, data=[tf.convert_to_tensor(part) for part in data], **named
@@ -127,19 +129,19 @@ def assert_when_run(condition, *data, **named):
 
 
 def objects_to_restore(restorer):
-    """Returns a list of the objects below the root of a `CheckpointRestorer`, each with its path.
+    """Returns a list of (object, path) for everything reachable from the root of the restorer.
 
-    A path is a list of names from the root to the object.
+    `restorer` is a `CheckpointRestorer`. A path is a list of names from the root to the object.
     """
     objects, paths = restorer._graph_view._breadth_first_traversal()
     return [(found, [reference.name for reference in paths[found]]) for found in objects]
 
 
 def native_rnn_cell_module():
-    """Returns `tf.nn.rnn_cell` where it can be used, else None; this may import Keras.
+    """Returns `tf.nn.rnn_cell` if it is usable, else None; may import Keras.
 
-    With Keras 3 the module exists and its members raise `AttributeError`. TensorFlow 2 takes them
-    from Keras, and raises whatever a Keras that is missing or broken raises.
+    With Keras 3 the module exists, but accessing its members raises `AttributeError`. TensorFlow 2
+    takes the members from Keras, so a missing or broken Keras may raise any error.
     """
     try:
         tf.nn.rnn_cell.RNNCell  # noqa: B018
@@ -149,7 +151,7 @@ def native_rnn_cell_module():
 
 
 def register_gradient(op_type):
-    """Decorates the gradient function of `op_type`; one that is registered already stays."""
+    """Registers the decorated gradient function of `op_type`, unless `op_type` already has one."""
 
     def register(function):
         try:
@@ -162,7 +164,7 @@ def register_gradient(op_type):
 
 
 def registered_gradient(op_type):
-    """Returns the gradient function that is registered under this name."""
+    """Returns the gradient function registered under this name."""
     try:
         registry = framework_ops.gradient_registry
     except AttributeError:  # TensorFlow 1
@@ -172,14 +174,14 @@ def registered_gradient(op_type):
 
 @contextlib.contextmanager
 def kernel_label(label, op_types, gradients):
-    """While this context lasts, nodes of `op_types` get only kernels with this label.
+    """Restricts nodes of `op_types` that are created in this context to kernels with this label.
 
-    Ops that run at once, without a graph, are not affected.
+    Eagerly executed ops are not affected.
 
     Args:
       label: str.
       op_types: names of ops.
-      gradients: dict from names of ops to the names under which their gradients are registered.
+      gradients: dict of names of ops to the names under which their gradients are registered.
     """
     graph = tf.get_default_graph()
     labels = {op_type: label for op_type in op_types}
@@ -188,9 +190,9 @@ def kernel_label(label, op_types, gradients):
 
 
 def without_autograph(function):
-    """Decorates a function that AutoGraph is to leave as it is."""
+    """Decorates a function so that AutoGraph does not convert it."""
     if IS_TENSORFLOW_1:
-        # Its decorator hides the names of the arguments, which Keras looks for.
+        # TensorFlow 1's decorator hides the names of the arguments, which Keras inspects.
         function.__dict__["__ag_compiled"] = True
         return function
     return tf.autograph.experimental.do_not_convert(function)

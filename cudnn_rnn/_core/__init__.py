@@ -1,1 +1,1 @@
-"""What all APIs share: configurations, arguments, the nodes of the ops and their gradients."""
+"""Code shared by all APIs: configurations, arguments, the nodes of the ops and their gradients."""

@@ -1,4 +1,4 @@
-"""Turns the arguments of a call into tensors of one dtype, and checks their static shapes."""
+"""Converts the arguments of a call to tensors of one dtype, and checks their static shapes."""
 
 import numbers
 
@@ -11,36 +11,36 @@ from cudnn_rnn._core.config import DTYPE_NAMES, DTYPES, dtype_hint
 def as_tensors(values, dtype, default_dtype):
     """Converts the arguments of one call to tensors of one dtype.
 
-    The tensors among the values say which; Python and NumPy values are converted to it.
+    The tensors among the values determine the dtype; Python and NumPy values are converted to it.
 
     Args:
       values: a list of pairs (argument name, value). A value may be a list of tensors of one shape,
         which are stacked along a new first dimension.
-      dtype: the dtype that the tensors must have, or None if they are to decide.
-      default_dtype: the dtype if there is no tensor among the values and `dtype` is None.
+      dtype: the required dtype of the tensors, or None to take the dtype of the tensors.
+      default_dtype: the dtype if no value is a tensor and `dtype` is None.
 
     Returns:
       A list of tensors.
 
     Raises:
-      TypeError: dtypes that differ, or that no RNN has, or values that are no numbers.
-      ValueError: a list of tensors of different shapes.
+      TypeError: the dtypes differ or are not in `DTYPES`, or a value is not numeric.
+      ValueError: a list has tensors of different shapes.
     """
     dtype = _common_dtype(values, dtype) or default_dtype
     return [_as_tensor(name, value, dtype) for name, value in values]
 
 
 def cast_tensors(name, value, dtype, compute_dtype):
-    """Casts an argument of a layer from the dtype of its variables to that of its computations.
+    """Casts an argument of a layer from the dtype of the variables to the compute dtype.
 
     Args:
-      name: of the argument.
-      value: a tensor, or a list of tensors. Anything else is left as it is.
-      dtype: of the variables.
-      compute_dtype: of the computations.
+      name: name of the argument, for errors.
+      value: a tensor, or a list of tensors. Other values are returned unchanged.
+      dtype: the dtype of the layer's variables.
+      compute_dtype: the dtype of the layer's computations.
 
     Raises:
-      TypeError: a tensor of another dtype that an RNN can have.
+      TypeError: a tensor has a dtype of `DTYPES` that is neither of the two.
     """
     if isinstance(value, (list, tuple)):
         return [cast_tensors(name, part, dtype, compute_dtype) for part in value]
@@ -64,11 +64,11 @@ def cast_tensors(name, value, dtype, compute_dtype):
 
 
 def numpy_dtype(*values):
-    """Returns the first dtype of an RNN among those of the NumPy arrays, float32 without any."""
+    """Returns the dtype of the first NumPy value whose dtype is in `DTYPES`; float32 by default."""
     for value in values:
         for part in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(part, (np.ndarray, np.generic)):
-                # By the type, as bfloat16 is none of NumPy's own.
+                # Compares with as_numpy_dtype, because bfloat16 is not a dtype of NumPy itself.
                 found = [dtype for dtype in DTYPES if part.dtype == dtype.as_numpy_dtype]
                 if found:
                     return found[0]
@@ -76,7 +76,7 @@ def numpy_dtype(*values):
 
 
 def check_shape(name, tensor, expected, meaning):
-    """Raises `ValueError` if the static shape contradicts `expected`, a list of int or None."""
+    """Raises `ValueError` if the static shape contradicts `expected`, a list of int and None."""
     if not tensor.shape.is_compatible_with(expected):
         raise ValueError(
             "%s must have shape %s (%s), but has shape %s."
@@ -85,7 +85,7 @@ def check_shape(name, tensor, expected, meaning):
 
 
 def shape_text(shape):
-    """Writes a shape as a list, with a question mark for each unknown dimension."""
+    """Formats a shape as a list, with a question mark for each unknown dimension."""
     shape = tf.TensorShape(shape)
     if shape.rank is None:
         return "<unknown>"
@@ -93,11 +93,11 @@ def shape_text(shape):
 
 
 def static_bool(name, value):
-    """Returns `value` as a bool, or None if it is a scalar bool tensor known only when it is run.
+    """Returns `value` as a bool, or None for a scalar bool tensor known only at run time.
 
     Raises:
-      TypeError: anything but a bool, 0, 1 or a bool tensor.
-      ValueError: a bool tensor that is no scalar.
+      TypeError: `value` is not a bool, 0, 1 or a bool tensor.
+      ValueError: `value` is a bool tensor, but not a scalar.
     """
     if tf.is_tensor(value):
         tensor = tf.convert_to_tensor(value)
@@ -120,7 +120,7 @@ def static_bool(name, value):
 
 
 def _common_dtype(values, dtype):
-    """Returns the dtype of the tensors among the values, `dtype` if there are none."""
+    """Returns the dtype of the tensors among the values, or `dtype` if there are no tensors."""
     names = {}  # dtype -> name of the first argument that has it
     for name, value in values:
         for part in value if isinstance(value, (list, tuple)) else [value]:
@@ -149,7 +149,7 @@ def _common_dtype(values, dtype):
 
 
 def _advice_on_params(dtype):
-    """Returns what the advice to compute in a 16-bit dtype must add: optimizers diverge in it."""
+    """Returns the advice to keep params in float32: optimizers diverge in 16-bit dtypes."""
     if dtype.size > 2:
         return ""
     return " and pass tf.cast(params, tf.%s) of a float32 variable" % dtype.name
@@ -169,5 +169,5 @@ def _as_tensor(name, value, dtype):
 
 
 def variable_name(variable):
-    """Returns the name of a variable, its key in a Saver that was not given another."""
+    """Returns the name of a variable, which is its default key in a Saver."""
     return variable.name.split(":")[0]

@@ -1,4 +1,4 @@
-"""Calls of an RNN: the arguments as every release takes them, checked, and the node for them."""
+"""Calls of an RNN: checks the arguments, in the form of any release, and builds the node."""
 
 import collections
 import numbers
@@ -10,19 +10,19 @@ from cudnn_rnn._core import nodes
 from cudnn_rnn._core.arguments import as_tensors, check_shape, static_bool
 from cudnn_rnn._core.config import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
-# What the shapes of a call's arguments must be, as far as it is known: int or None each.
+# Expected static sizes of a call's arguments, each an int, or None if unknown.
 Sizes = collections.namedtuple("Sizes", "input_size num_states num_units params_size")
 UNKNOWN_SIZES = Sizes(None, None, None, None)
 
 
 def lengths_and_training(sequence_lengths, is_training, training_name="is_training"):
-    """Returns the two arguments with a bool in the place of the first one understood.
+    """Returns (sequence_lengths, is_training), accepting `is_training` as the first argument.
 
-    Up to TensorFlow 1.13 `is_training` was where `sequence_lengths` is from 1.14 on, so a bool, 0,
-    1 or a bool tensor there means `is_training`. (Lengths are a vector.)
+    Up to TensorFlow 1.13 `is_training` had the position that `sequence_lengths` has since 1.14. So
+    a bool, 0, 1 or a bool tensor there means `is_training`. (Lengths are a vector.)
 
     Raises:
-      TypeError: `is_training` is given as well, and says something else.
+      TypeError: `is_training` is also given, with another value.
     """
     if not _is_bool(sequence_lengths):
         return sequence_lengths, is_training
@@ -43,10 +43,10 @@ def _is_bool(value):
 
 
 class Call:
-    """One call of an RNN: checks the arguments, and builds it.
+    """One call of an RNN: checks the arguments and builds the node.
 
     Attributes:
-      outputs: `(output, output_h, output_c)`; without an LSTM `output_c` means nothing.
+      outputs: `(output, output_h, output_c)`; `output_c` is meaningful only for an LSTM.
     """
 
     def __init__(
@@ -66,30 +66,30 @@ class Call:
         training_name="is_training",
         name=None,
     ):
-        """Builds the node for a call, or two of them where only a run can tell which one it is.
+        """Builds the node, or two nodes if only `is_training` at run time can choose between them.
 
         Args:
-          config: an `RnnConfig`, or anything else with the attributes that `nodes.rnn` needs.
+          config: an `RnnConfig`, or another object with the attributes that `nodes.rnn` needs.
           input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch, input_size]`
             (batch-major: `[batch, time, input_size]`, or a list of `batch` tensors).
           input_h: `[num_layers * directions, batch, num_units]` (batch-major: batch first); with a
-            projection `num_proj` wide.
-          input_c: `[num_layers * directions, batch, num_units]`, the same, if `config` is of an
-            LSTM; else ignored.
+            projection, the last dimension is `num_proj`.
+          input_c: `[num_layers * directions, batch, num_units]` (batch-major: batch first) for an
+            LSTM; ignored otherwise.
           params: `[params_size]`.
           is_training: bool or scalar bool tensor.
           sequence_lengths: None or integers `[batch]`.
           time_major: bool.
           sizes: `Sizes`.
-          dtype: the dtype that tensors must have, or None if they decide.
-          default_dtype: the dtype if there are no tensors among the values.
-          input_name: what error messages call `input_data`.
-          training_name: what they call `is_training`.
-          name: of the node, None for the default.
+          dtype: the required dtype of the tensors, or None to take the dtype of the tensors.
+          default_dtype: the dtype if no argument is a tensor.
+          input_name: the name of `input_data` in error messages.
+          training_name: the name of `is_training` in error messages.
+          name: name of the node, None for the default.
 
         Raises:
-          TypeError: an argument of the wrong type or dtype.
-          ValueError: an argument whose static shape does not fit.
+          TypeError: an argument has the wrong type or dtype.
+          ValueError: the static shape of an argument does not match.
         """
         self._config = config
         self._is_lstm = config.rnn_mode == CUDNN_LSTM
@@ -110,11 +110,11 @@ class Call:
             state.set_shape(shape)
 
     def _axes(self, first, batch, last):
-        """Returns the shape of a time-major tensor as that of this call's."""
+        """Returns the shape in the axis order of this call, given the axes of a time-major one."""
         return [first, batch, last] if self._time_major else [batch, first, last]
 
     def _check_shapes(self, sizes, input_name):
-        """Checks the static shapes; returns those of the output and of the states."""
+        """Checks the static shapes; returns the shapes of the output and the states."""
         time, batch, _ = self._checked_shape(
             input_name, self._input, (None, None, sizes.input_size), ("time", "input_size")
         )
@@ -142,16 +142,16 @@ class Call:
         return self._axes(time, batch, output_width), state_shapes
 
     def _checked_shape(self, argument, tensor, expected, names):
-        """Checks a tensor of three axes.
+        """Checks the static shape of a tensor of rank 3.
 
         Args:
-          argument: its name.
-          tensor: itself.
-          expected: (first, batch, last), int or None each, of the time-major tensor.
-          names: what the first and the last one are.
+          argument: name of the argument.
+          tensor: the tensor.
+          expected: time-major sizes (first, batch, last), each an int or None.
+          names: names of the first and the last size, for errors.
 
         Returns:
-          The three with what the tensor says of them.
+          `expected`, with the tensor's static sizes in place of None.
         """
         meaning = "[%s, %s, %s]" % tuple(self._axes(names[0], "batch", names[1]))
         check_shape(argument, tensor, self._axes(*expected), meaning)
@@ -161,7 +161,7 @@ class Call:
         ]
 
     def _checked_lengths(self, lengths, output_shape):
-        """Returns the sequence lengths as an int32 tensor, None if there are none."""
+        """Returns the sequence lengths as an int32 tensor, or None for None."""
         if lengths is None:
             return None
         expected = "sequence_lengths must be integers of shape [batch], or None for full length"
@@ -176,12 +176,12 @@ class Call:
         return tf.cast(lengths, tf.int32)
 
     def _build(self, is_training):
-        """Builds the node, or two of them where only a run can tell whether to drop anything."""
+        """Builds the node, or two nodes if only a run can tell whether dropout applies."""
         config = self._config
         training = static_bool(self._training_name, is_training)
         if training is not None:
             return self._node(config, training)
-        # Without dropout, training computes what inference does, and has a gradient either way.
+        # Without dropout, a training node gives the results of inference and has a gradient.
         without_dropout = config._replace(dropout=0.0)
         if config.dropout == 0 or getattr(config, "num_layers", None) == 1:
             return self._node(without_dropout, True)

@@ -1,4 +1,4 @@
-"""Between the opaque parameter buffer and its canonical tensors, with checks of what comes in."""
+"""Converts between the opaque parameter buffer and its canonical tensors; checks the arguments."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def static_params_size(config):
     """Returns the number of elements of the opaque buffer, an int.
 
     Raises:
-      ValueError: it is more than an op can take.
+      ValueError: the number exceeds `INT32_MAX`, the limit of the ops.
     """
     params_size = config.params_size()
     if params_size > INT32_MAX:
@@ -34,24 +34,24 @@ def static_params_size(config):
 def params_size(config, name=None):
     """Returns the number of elements of the opaque buffer, a scalar int32 tensor.
 
-    Its value is known when the graph is made.
+    Its static value is known.
     """
-    # Not op CudnnRNNParamsSize, whose value Python's side of shape inference does not know. It
-    # gives the same number: the layout is the dense one everywhere.
+    # Not the op CudnnRNNParamsSize: shape inference in Python does not know its value. The number
+    # is the same, because the layout is always the dense one.
     return tf.constant(static_params_size(config), tf.int32, name=name or "params_size")
 
 
 def params_to_canonical(config, dtype, params, name=None):
-    """Takes the opaque buffer apart. Differentiable.
+    """Splits the opaque buffer into its canonical tensors. Differentiable.
 
     Args:
       config: an `RnnConfig`.
-      dtype: the dtype that `params` must have, or None if it may be any.
+      dtype: the required dtype of `params`, or None for any.
       params: `[params_size]`.
-      name: of the node, None for the default.
+      name: name of the node, None for the default.
 
     Returns:
-      `(weights, biases)`, lists of tensors in the order and of the shapes of
+      `(weights, biases)`, lists of tensors with the order and the shapes of
       `config.canonical_weights()` and `config.canonical_biases()`.
 
     Raises:
@@ -70,22 +70,22 @@ def params_to_canonical(config, dtype, params, name=None):
 
 
 def canonical_to_params(config, dtype, weights, biases, name=None):
-    """Puts the opaque buffer together; undoes `params_to_canonical`. Differentiable.
+    """Assembles the opaque buffer; the inverse of `params_to_canonical`. Differentiable.
 
     Args:
       config: an `RnnConfig`.
-      dtype: the dtype that the tensors must have, or None if it may be any.
-      weights: list as `params_to_canonical` returns it; a tensor may have any shape with the right
+      dtype: the required dtype of the tensors, or None for any.
+      weights: list as returned by `params_to_canonical`; a tensor may have any shape with the right
         number of elements, in row-major order.
       biases: likewise.
-      name: of the node, None for the default.
+      name: name of the node, None for the default.
 
     Returns:
       The opaque buffer, `[params_size]`.
 
     Raises:
-      TypeError: tensors of different or of wrong dtypes.
-      ValueError: a list of the wrong length, or a tensor with the wrong number of elements.
+      TypeError: the dtypes of the tensors differ or are wrong.
+      ValueError: a list has the wrong length, or a tensor the wrong number of elements.
     """
     size = static_params_size(config)
     weights = _named(config, "weights", weights, config.canonical_weights())
@@ -142,5 +142,5 @@ def _check_num_elements(name, tensor, expected_shape):
 
 
 def chunks(values, size):
-    """Returns lists of `size` successive values each."""
+    """Splits `values` into lists of `size` consecutive values."""
     return [list(values[start : start + size]) for start in range(0, len(values), size)]

@@ -1,16 +1,18 @@
-"""`RnnConfig`: what an RNN is, checked in one place, and the shapes of its canonical tensors.
+"""`RnnConfig`, the validated description of an RNN, and the shapes of its canonical tensors.
 
-The opaque parameter buffer is one vector. For every layer and direction (forward, then backward)
-come the input weights W of every gate, then the recurrent weights R of every gate; after all
-matrices, for every layer and direction, the input biases bW and then the recurrent biases bR of
-every gate. The canonical tensors are the same numbers in the same order, one tensor each: matrices
-`[num_units, width]` in row-major order, where `width` is `input_size` in the first layer and
-`num_directions * num_units` above (and `num_units` for R), and biases `[num_units]`. With
-skip_input the first layer's W have a width of 0.
+The opaque parameter buffer is one vector. All matrices come first: for every layer and direction
+(forward, then backward), the input weights W of every gate, then the recurrent weights R of every
+gate. The biases follow: for every layer and direction, the input biases bW of every gate, then the
+recurrent biases bR of every gate.
 
-An LSTM may have a projection: its output h is `num_proj` wide, so is R and, for each direction, the
-input of the layer above; after its R, every layer and direction has a matrix `[num_proj,
-num_units]`.
+The canonical tensors hold the same numbers in the same order, one tensor per matrix or bias.
+Matrices are `[num_units, width]` in row-major order, and biases are `[num_units]`. The width of R
+is `num_units`; the width of W is `input_size` in the first layer and `num_directions * num_units`
+in the other layers. With skip_input, W of the first layer has width 0.
+
+With a projection (LSTM only), the output h of one direction has width `num_proj` instead of
+`num_units`, and so does R. The next layer's input has width `num_directions * num_proj`. Every
+layer and direction has one more matrix after its R, `[num_proj, num_units]`.
 """
 
 import collections
@@ -32,7 +34,7 @@ CUDNN_INPUT_LINEAR_MODE = "linear_input"
 CUDNN_INPUT_SKIP_MODE = "skip_input"
 CUDNN_INPUT_AUTO_MODE = "auto_select"
 
-# Tensors per layer and direction, as many matrices as biases: W and R of every gate.
+# Matrices per layer and direction (W and R of every gate); the number of biases is the same.
 CUDNN_LSTM_PARAMS_PER_LAYER = 8
 CUDNN_GRU_PARAMS_PER_LAYER = 6
 CUDNN_RNN_TANH_PARAMS_PER_LAYER = 2
@@ -47,7 +49,7 @@ GATES = {
 }
 DIRECTIONS = (CUDNN_RNN_UNIDIRECTION, CUDNN_RNN_BIDIRECTION)
 INPUT_MODES = (CUDNN_INPUT_LINEAR_MODE, CUDNN_INPUT_SKIP_MODE, CUDNN_INPUT_AUTO_MODE)
-# Of tensors and variables: with bfloat16 in TensorFlow 2, without in TensorFlow 1.
+# Dtypes of tensors and variables; bfloat16 only if the ops of this TensorFlow allow it.
 DTYPES = tuple(
     dtype
     for dtype in (tf.float16, tf.float32, tf.float64, tf.bfloat16)
@@ -71,12 +73,12 @@ _FIELDS = [
     "num_proj",  # 0 for no projection
 ]
 
-# One tensor of the canonical form: the place in words, and the shape as a list of int.
+# One canonical tensor: `place` is a description for errors, `shape` is a list of int.
 CanonicalEntry = collections.namedtuple("CanonicalEntry", ["place", "shape"])
 
 
 class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
-    """The description of one RNN. Make it with `RnnConfig.checked`."""
+    """The description of one RNN. Create it with `RnnConfig.checked`."""
 
     __slots__ = ()
 
@@ -95,12 +97,12 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         num_proj=None,
         seed2=None,
     ):
-        """Returns a config of valid values; raises `ValueError` or `TypeError` for others.
+        """Returns a config of these values; raises `ValueError` or `TypeError` for invalid ones.
 
-        `seed` is an int or None. As for TensorFlow's own random ops, the pair (seed, seed2) derives
-        from it and from `tf.set_random_seed`; (0, 0), which lets the op choose, comes out if
-        neither is set. With an int for `seed2` both go to the op as they are. `num_proj` is an int,
-        None or 0 for no projection.
+        `seed` is an int or None. As in TensorFlow's own random ops, the pair (seed, seed2) derives
+        from `seed` and `tf.set_random_seed`; if neither is set, it is (0, 0), which lets the op
+        choose. If `seed2` is an int, both are passed to the op unchanged. `num_proj` is an int;
+        None or 0 means no projection.
         """
         config = cls(
             rnn_mode=checked_choice("rnn_mode", rnn_mode, tuple(GATES)),
@@ -150,17 +152,17 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
 
     @property
     def num_canonical_biases(self):
-        """How many biases the canonical form has."""
+        """The number of biases in the canonical form."""
         return self.num_layers * self.num_directions * 2 * len(self.gates)
 
     @property
     def num_canonical_weights(self):
-        """How many weights the canonical form has: as many, and the projections."""
+        """The number of weights in the canonical form: one per bias, plus the projections."""
         num_projections = self.num_layers * self.num_directions if self.num_proj else 0
         return self.num_canonical_biases + num_projections
 
     def input_weights_width(self, layer):
-        """The width of the input weights W of `layer`; 0 where it has none."""
+        """Returns the width of the input weights W of `layer`, 0 if it has none."""
         if layer > 0:
             return self.num_directions * self.output_units
         return 0 if self.skips_input_projection else self.input_size
@@ -189,7 +191,7 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         ]
 
     def params_size(self):
-        """Returns the number of elements of the dense opaque buffer, an int of any size."""
+        """Returns the number of elements of the dense opaque buffer; may exceed `INT32_MAX`."""
         widths_of_input_weights = self.input_weights_width(0) + (
             (self.num_layers - 1) * self.input_weights_width(1)
         )
@@ -198,7 +200,7 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         return self.num_directions * (len(self.gates) * self.num_units * columns + projections)
 
     def _layers_and_directions(self):
-        """Returns a list of (layer, both in words)."""
+        """Returns a list of (layer, description), one for each layer and direction."""
         return [
             (layer, "layer %d, %s" % (layer, direction))
             for layer in range(self.num_layers)
@@ -216,7 +218,7 @@ def op_seeds(seed, seed2=None):
 
 
 def checked_projection(rnn_mode, num_units, num_proj):
-    """Returns `num_proj` as an int, 0 for None; raises `ValueError` where there can be none."""
+    """Returns `num_proj` as an int, 0 for None; raises `ValueError` if it is not possible."""
     if num_proj is None or (_is_integer(num_proj) and num_proj == 0):
         return 0
     num_proj = checked_size("num_proj", num_proj)
@@ -236,7 +238,7 @@ def checked_projection(rnn_mode, num_units, num_proj):
 
 
 def checked_dtype(dtype, name="dtype"):
-    """Returns `dtype`, the argument of that name, as one of `DTYPES`; else raises `ValueError`."""
+    """Returns `dtype` as one of `DTYPES`; raises `ValueError`, about the argument `name`."""
     try:
         checked = tf.as_dtype(dtype).base_dtype
     except TypeError:
@@ -249,7 +251,7 @@ def checked_dtype(dtype, name="dtype"):
 
 
 def dtype_hint(dtype):
-    """Returns a sentence to end an error about this dtype with, or nothing."""
+    """Returns the last sentence of an error about this dtype, or an empty string."""
     if dtype == tf.bfloat16:
         return " The ops of TensorFlow %s have no bfloat16; those of 2.15 have." % tf.__version__
     return ""
@@ -259,12 +261,12 @@ def checked_size(name, value):
     """Returns a size, such as `num_units`, as an int.
 
     Args:
-      name: of the argument.
+      name: name of the argument.
       value: an integer, or a scalar integer tensor whose value follows from static shapes.
 
     Raises:
-      TypeError: no integer, or a tensor that is known only when the graph is run.
-      ValueError: below 1 or above 2**31 - 1.
+      TypeError: `value` is not an integer, or is a tensor known only at run time.
+      ValueError: `value` is below 1 or above 2**31 - 1.
     """
     if isinstance(value, bool):
         raise TypeError("%s must be a positive integer, but is the bool %r." % (name, value))
@@ -283,9 +285,9 @@ def checked_size(name, value):
 
 
 def _value_of_tensor(name, tensor):
-    """Returns the int that a scalar tensor always has, for the sizes of an RNN."""
+    """Returns the int value of a scalar tensor, which must follow from static shapes."""
     if tensor.shape.rank not in (0, None):
-        # TensorFlow's words for it, which programs look for.
+        # Ends with TensorFlow's wording, because programs search the message for it.
         raise ValueError(
             "%s must be a positive integer, but is %s: Shape must be rank 0 but is rank %d."
             % (name, tensor, tensor.shape.rank)
@@ -314,7 +316,7 @@ def checked_choice(name, value, choices):
 
 
 def checked_dropout(dropout):
-    """Returns the dropout as a float; raises unless it is a number from 0 to 1."""
+    """Returns the dropout as a float; raises if it is not a number from 0 to 1."""
     if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real):
         raise TypeError(
             "dropout must be a number between 0 and 1, the share of inputs to drop, but is %r of "

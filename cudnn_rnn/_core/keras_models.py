@@ -1,11 +1,11 @@
 """Refuses this package's layers and cells inside Keras models.
 
-Keras finds the variables of a model through its own classes. A layer of this package is none of
-these, so a Keras model would compute with it, but leave its variables out of training and saving,
-without a word. Nothing here imports Keras: whoever builds a Keras model has done so.
+Keras finds the variables of a model through Keras classes, and the layers of this package are not
+Keras layers. A Keras model would call them, but silently leave their variables out of training and
+saving. This module does not import Keras, because code that builds a Keras model has done so.
 
-TensorFlow 1 has Keras layers in place of the base classes that call this module. They need none of
-it.
+In TensorFlow 1 the base classes of layers and cells are Keras layers, which do not need this module
+and do not call it.
 """
 
 import sys
@@ -14,10 +14,10 @@ from cudnn_rnn._compat import tf
 
 _IMPORTED_AS = frozenset(["keras", "tf_keras", "tensorflow.python.keras"])
 _PACKAGES = ("keras", "tf_keras", "tensorflow")
-# Base classes of TensorFlow 1 that are built on Keras: with them variables come from variable
-# scopes and are found in collections.
+# Modules of TensorFlow 1 base classes that are built on Keras. Their variables come from variable
+# scopes and are found through collections.
 _LEGACY_MODULES = ("legacy_tf_layers", "legacy_cells", "legacy_rnn")
-# Methods of a Keras model that run the computation it trains. AutoGraph adds the prefix.
+# Methods of a Keras model that run the computation it trains. AutoGraph adds the prefix "tf__".
 _METHODS = frozenset(
     prefix + name
     for prefix in ("", "tf__")
@@ -30,7 +30,7 @@ def refuse_inside(layer, arguments=()):
 
     Args:
       layer: the layer or cell that is called.
-      arguments: of the call, nested.
+      arguments: the arguments of the call, a nested structure.
     """
     if any(_is_symbolic(value) for value in tf.nest.flatten(arguments)):
         refuse(layer, "it got a symbolic tensor of Keras")
@@ -41,7 +41,7 @@ def refuse_inside(layer, arguments=()):
 
 
 def refuse(layer, reason):
-    """Raises the `TypeError` that says what to do instead; `reason` is what was found."""
+    """Raises the `TypeError`, which lists alternatives; `reason` says how Keras was detected."""
     raise TypeError(
         "%s is no Keras layer and cannot be part of a Keras model (%s): Keras would neither train "
         "nor save its variables. Call it outside of Keras, train its trainable_variables with "
@@ -64,7 +64,7 @@ def _is_of_keras(keras_class):
 
 
 def _running_keras_layer():
-    """Returns the Keras layer or model of which a method is running in this thread, or None."""
+    """Returns the Keras layer or model whose method is running in this thread, or None."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name in _METHODS:

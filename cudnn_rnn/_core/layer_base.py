@@ -1,7 +1,7 @@
-"""`Layer`, the base class of the layers, in every TensorFlow.
+"""`Layer`, the base class of the layers, for every TensorFlow version.
 
-In TensorFlow 1 it is its own `tf.layers.Layer`. TensorFlow 2 has that one only with Keras 2, so
-there this module brings a small one with the same names, scopes and attributes.
+In TensorFlow 1, `Layer` is `tf.layers.Layer`. TensorFlow 2 has that class only with Keras 2, so
+there this module defines a small class with the same names, scopes and attributes.
 """
 
 import contextlib
@@ -13,31 +13,31 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 
 
 class _BareLayer(LayerRecord):
-    """A layer: makes its variables once, in `build`, and computes, in `call`, as often as called.
+    """A layer that creates its variables once, in `build`, and computes its outputs in `call`.
 
-    The variables are in a variable scope named after the layer, that follows the scope in which
-    `build` or the layer is first called: names, sharing (`reuse`) and custom getters.
+    The variables are in a variable scope named after the layer, inside the scope in which `build`
+    or the layer is first called. The outer scope's prefix, `reuse` and custom getters apply.
     """
 
     def __init__(self, trainable=True, name=None, dtype=None):
-        super().__init__(name=None)  # tf.Module takes no name that has a slash.
+        super().__init__(name=None)  # tf.Module does not accept names with a slash.
         self.trainable = trainable
         self.built = False
         self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         class_name = snake_case(type(self).__name__)
         self._name = name if isinstance(name, str) else class_name
-        # The name of the scope, before it is made unique.
+        # The scope's name before it is made unique.
         self._base_name = getattr(name, "name", name) or class_name
         self._scope = None
         self._trainable_weights = []
         self._non_trainable_weights = []
 
     def __setattr__(self, name, value):
-        # Past tf.Module, which would make attributes parts of an object-based checkpoint.
+        # Bypasses tf.Module, which would add attributes to object-based checkpoints.
         object.__setattr__(self, name, value)
 
     def build(self, input_shape):
-        """Makes the variables for inputs of this static shape."""
+        """Creates the variables for inputs of this static shape."""
         self.built = True
 
     def call(self, inputs, *arguments, **named):
@@ -49,13 +49,13 @@ class _BareLayer(LayerRecord):
         """Calls `call`, after `build` if this is the first call.
 
         Args:
-          inputs: the tensor whose static shape `build` gets.
-          *arguments: what else `call` takes.
-          **named: likewise; and `scope`, a variable scope or its name, by default the layer's own
-            name, which counts if the layer has not been built.
+          inputs: the tensor whose static shape is passed to `build`.
+          *arguments: further arguments of `call`.
+          **named: further arguments of `call`; and `scope`, a variable scope or its name, by
+            default the layer's own name. `scope` is ignored once the layer is built.
 
         Returns:
-          What `call` returns.
+          The result of `call`.
 
         Raises:
           TypeError: the call is part of a Keras model; see `_core/keras_models.py`.
@@ -88,7 +88,7 @@ class _BareLayer(LayerRecord):
 
     @property
     def scope_name(self):
-        """Name of the variable scope; `ValueError` before the layer is built."""
+        """Name of the variable scope; raises `ValueError` before the layer is built."""
         if self._scope is None:
             raise ValueError("%s has no scope_name before it is built." % self.name)
         return self._scope.name
@@ -117,7 +117,7 @@ class _BareLayer(LayerRecord):
     variables = weights
 
     def _trackable_children(self, save_type="checkpoint", **named):
-        """A SavedModel has the variables as they are; a checkpoint what the layer tracks."""
+        """Returns the variables for a SavedModel, the tracked dependencies for a checkpoint."""
         if save_type == "savedmodel":
             return {variable_name(variable).split("/")[-1]: variable for variable in self.weights}
         return super()._trackable_children(save_type, **named)

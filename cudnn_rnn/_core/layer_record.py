@@ -1,7 +1,7 @@
-"""`LayerRecord`: what a layer of TensorFlow 1 remembers of its calls, for TensorFlows without it.
+"""`LayerRecord`: the record of its calls that a TensorFlow 1 layer keeps, for other versions.
 
-The cells of `cells/base.py` get from here the methods and properties that a cell had as a layer:
-losses, updates, inputs and outputs of its calls, copies.
+The cells of `cells/base.py` inherit the methods and properties that cells had as TensorFlow 1
+layers: losses, updates, inputs and outputs of calls, and copying.
 """
 
 import copy
@@ -15,35 +15,35 @@ from cudnn_rnn._core.arguments import shape_text
 
 
 def snake_case(name):
-    """`CudnnCompatibleLSTMCell` -> `cudnn_compatible_lstm_cell`."""
+    """Converts, for example, `CudnnCompatibleLSTMCell` to `cudnn_compatible_lstm_cell`."""
     words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
     return "_".join(words).lower()
 
 
 class LayerRecord(tf.Module):
-    """Base of layers that remember losses, updates, and what they were called with.
+    """Base of layers that record losses, updates, and the inputs and outputs of calls.
 
-    A subclass has `variables` and `_scope` (a variable scope or None), calls `_remember_call` after
-    each call and `_remember_regularization` around making variables. Nothing of a `tf.function` is
-    remembered: nobody outside could use its tensors, and its graph must not live as long as the
-    layer.
+    A subclass has `variables` and `_scope` (a variable scope or None). It calls `_remember_call`
+    after each call, and creates variables through `_remember_regularization`. Nothing inside a
+    `tf.function` is recorded: code outside cannot use its tensors, and the layer must not keep the
+    function's graph alive.
     """
 
     def __init__(self, name):
         super().__init__(name=name)
-        # Past tf.Module, which would add these to the names in an object-based checkpoint.
+        # Bypasses tf.Module, which would add these names to object-based checkpoints.
         self.__dict__["_calls"] = []  # (inputs, outputs), lists of tensors
-        self.__dict__["_added_losses"] = []  # (tensor, inputs that it depends on, or None)
-        self.__dict__["_added_updates"] = []  # (operation, likewise)
+        self.__dict__["_added_losses"] = []  # (tensor, `_key` of its inputs)
+        self.__dict__["_added_updates"] = []  # (operation, `_key` of its inputs)
         self.__dict__["_graph"] = None
 
     @property
     def _keras_history(self):
-        # keras.Sequential looks for this attribute of all that it is given.
+        # keras.Sequential looks up this attribute of every object it is given.
         keras_models.refuse(self, "keras.Sequential got it")
 
     def _cells(self):
-        """Layers inside this one, whose losses, updates and variables count as its own."""
+        """Returns the inner layers, whose losses, updates and variables belong to this layer."""
         return []
 
     # --- Losses and updates ---
@@ -52,7 +52,7 @@ class LayerRecord(tf.Module):
 
     @property
     def losses(self):
-        """Losses of the regularizers of its variables, and those of `add_loss`."""
+        """The regularization losses of the variables, and the losses given to `add_loss`."""
         return self._all_added("_added_losses")
 
     @property
@@ -65,7 +65,7 @@ class LayerRecord(tf.Module):
 
         Args:
           losses: a tensor, or a list of them.
-          inputs: the tensors that they depend on, None if on none: see `get_losses_for`.
+          inputs: the tensors that the losses depend on, or None; see `get_losses_for`.
         """
         _refuse_when_eager("add_loss")
         added = _as_list(losses)
@@ -80,11 +80,11 @@ class LayerRecord(tf.Module):
         _add_to_collection(tf.GraphKeys.UPDATE_OPS, added)
 
     def get_losses_for(self, inputs):
-        """Returns the losses that were added with these inputs, or with None."""
+        """Returns the losses that were added with the same `inputs` (tensors or None)."""
         return [loss for loss, key in self._all_pairs("_added_losses") if key == _key(inputs)]
 
     def get_updates_for(self, inputs):
-        """Returns the updates that were added with these inputs, or with None."""
+        """Returns the updates that were added with the same `inputs` (tensors or None)."""
         return [update for update, key in self._all_pairs("_added_updates") if key == _key(inputs)]
 
     def _all_pairs(self, attribute):
@@ -98,7 +98,7 @@ class LayerRecord(tf.Module):
         return [added for added, _ in self._all_pairs(attribute)]
 
     def _remember_regularization(self, make_variable):
-        """Calls a function that makes a variable; what its regularizer adds is a loss."""
+        """Calls `make_variable`, and records the losses that the variable's regularizer adds."""
         if _makes_short_lived_tensors():
             return make_variable()
         collected = tf.get_collection_ref(tf.GraphKeys.REGULARIZATION_LOSSES)
@@ -118,44 +118,44 @@ class LayerRecord(tf.Module):
 
     @property
     def graph(self):
-        """The graph of the first call outside of functions; None before it."""
+        """The graph of the first call outside a `tf.function`; None before that call."""
         _refuse_when_eager("graph")
         return self._graph
 
     def get_input_at(self, node_index):
-        """Returns the input of the call of that number, a tensor (a list if there are several)."""
+        """Returns the input of call number `node_index`: a tensor, or a list of several."""
         return _single(self._call_at(node_index, "input")[0])
 
     def get_output_at(self, node_index):
-        """Returns the list of a call's output and new states, a tensor if it is one only."""
+        """Returns a call's output and new states: a list, or a tensor if there is only one."""
         return _single(self._call_at(node_index, "output")[1])
 
     def get_input_shape_at(self, node_index):
-        """Returns the static shape of a call's input, a tuple (a list if there are several)."""
+        """Returns the static shape of a call's input: a tuple, or a list of several."""
         return _single(_shapes(self._call_at(node_index, "input shape")[0]))
 
     def get_output_shape_at(self, node_index):
-        """Returns the static shapes of a call's outputs, tuples in a list."""
+        """Returns the static shapes of a call's outputs: a list of tuples, or a single tuple."""
         return _single(_shapes(self._call_at(node_index, "output shape")[1]))
 
     @property
     def input(self):
-        """The input of the only call; `AttributeError` if there was none, or more."""
+        """The input of the only call; raises `AttributeError` unless there was exactly one."""
         return _single(self._only_call("input")[0])
 
     @property
     def output(self):
-        """The list of output and new states of the only call; see `input`."""
+        """The output and new states of the only call; see `get_output_at` and `input`."""
         return _single(self._only_call("output")[1])
 
     @property
     def input_shape(self):
-        """The static shape of the input, a tuple, if it is the same in all calls."""
+        """The static shape of the input, a tuple, if all calls have the same."""
         return self._only_shape("input", 0)
 
     @property
     def output_shape(self):
-        """The static shapes of the outputs, if they are the same in all calls."""
+        """The static shapes of the outputs, if all calls have the same."""
         return self._only_shape("output", 1)
 
     def _call_at(self, index, what):
@@ -191,11 +191,11 @@ class LayerRecord(tf.Module):
     # --- The rest of a layer ---
 
     def apply(self, inputs, *arguments, **named):
-        """The same as calling it."""
+        """Calls the layer."""
         return self(inputs, *arguments, **named)
 
     def count_params(self):
-        """Returns how many numbers its variables have; `ValueError` before they are made."""
+        """Returns the number of elements of all variables; raises `ValueError` before `build`."""
         if not self.built:
             raise ValueError("%s has no variables to count before it is built" % self.name)
         return sum(variable.shape.num_elements() for variable in self.variables)
@@ -211,13 +211,13 @@ class LayerRecord(tf.Module):
         return self._default_session("get_weights").run(self.weights)
 
     def set_weights(self, weights):
-        """Gives the variables these values.
+        """Assigns values to the variables.
 
         Args:
-          weights: arrays, one for each of `weights`, of the same shapes.
+          weights: arrays, one for each variable in `self.weights`, of the same shapes.
 
         Raises:
-          ValueError: the number of arrays, or a shape, is another.
+          ValueError: the number of arrays or a shape does not match.
           RuntimeError: in a graph without a default session.
         """
         values = [np.asarray(value) for value in weights]
@@ -250,7 +250,7 @@ class LayerRecord(tf.Module):
         return session
 
     def __deepcopy__(self, memo):
-        """A copy with settings of its own, but the same variables if there are any yet."""
+        """Returns a copy with its own settings that shares the variables that exist already."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         shared = list(self.variables) + [self._scope, self._graph]
@@ -264,7 +264,7 @@ class LayerRecord(tf.Module):
 
 
 def _makes_short_lived_tensors():
-    """Whether tensors made now are values, or belong to a function's graph."""
+    """Returns whether new tensors are eager values or belong to a function's graph."""
     return tf.executing_eagerly() or tf.get_default_graph().building_function
 
 
@@ -283,7 +283,7 @@ def _as_list(values):
 
 
 def _key(inputs):
-    """Returns what tells inputs apart, None for None."""
+    """Returns a hashable key that identifies the inputs, None for None."""
     return None if inputs is None else tuple(id(tensor) for tensor in tf.nest.flatten(inputs))
 
 

@@ -1,12 +1,12 @@
-"""One function per op, and the gradients of the conversions of parameters.
+"""One function per op, and the gradients of the parameter conversions.
 
-The ops are TensorFlow's own; this project's library gives them kernels. The functions here take
-checked arguments (see `op_level.py` for the checks) and build one node each. So names of nodes,
-and with them the checkpoint keys of early releases, come out as they always did.
+The ops are TensorFlow's own; this project's library provides kernels for them. Each function takes
+arguments that `calls.py` or `canonical.py` has checked, and builds one node. This preserves the
+names of nodes, and with them the checkpoint keys of early releases.
 
-Each op has several versions. The first one is made wherever it can do what is asked, so that graphs
-run where later ones do not exist; sequence lengths, batch-major tensors and a projection need a
-later one.
+Each op has several versions. The functions use the first version that supports the arguments, so
+that graphs also run in a TensorFlow without the later ones. Sequence lengths, batch-major tensors
+and a projection need a later version.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from cudnn_rnn._native import gpu_kernels
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 
-# The environment variable of TensorFlow 1.10 to 1.15 that chooses CudnnRNNV2, if it is "1": on a
-# GPU, TensorFlow's own kernel for that tries cuDNN's algorithms and takes the fastest.
+# The environment variable of TensorFlow 1.10 to 1.15 that selects CudnnRNNV2 if it is "1". On a
+# GPU, TensorFlow's own V2 kernel tries cuDNN's algorithms and picks the fastest.
 _USE_V2_VARIABLE = "TF_CUDNN_RNN_USE_V2"
 
 
@@ -41,7 +41,7 @@ def _attributes_of(source):
 
 
 def _sizes_of(source):
-    """Returns the sizes that all parameter ops take, from a config or from such an op."""
+    """Returns the sizes that all parameter ops take, from a config or from a parameter op."""
     names = ("num_layers", "num_units", "input_size")
     if _is_operation(source):
         return dict(zip(names, source.inputs))
@@ -53,8 +53,8 @@ def _projection_of(source):
     return projection_of(source) if _is_operation(source) else source.num_proj
 
 
-# Forward ops; the gradients of nodes with a kernel label are registered with this suffix.
 _FORWARD_OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
+# Suffix of the names under which the gradients of labelled forward nodes are registered.
 _WITH_LABEL = "WithKernelLabel"
 _OPS = _FORWARD_OPS + (
     "CudnnRNNBackprop",
@@ -69,13 +69,13 @@ _OPS = _FORWARD_OPS + (
 
 
 def _labelled_kernels():
-    """Returns a context in which the ops made get this package's kernels."""
+    """Returns a context in which new nodes get this package's kernel label."""
     gradients = {op_type: op_type + _WITH_LABEL for op_type in _FORWARD_OPS}
     return kernel_label(gpu_kernels.KERNEL_LABEL, _OPS, gradients)
 
 
 def _chosen_kernels():
-    """Returns a context in which new ops get the kernels that `_native/gpu_kernels.py` says."""
+    """Returns a context in which new nodes get the kernel label if `labels_nodes()` says so."""
     return _labelled_kernels() if gpu_kernels.labels_nodes() else contextlib.nullcontext()
 
 
@@ -90,24 +90,27 @@ def rnn(
     time_major=True,
     name=None,
 ):
-    """Runs the RNN: op `CudnnRNN`, or `CudnnRNNV3` where only that can do it.
+    """Runs the RNN with op `CudnnRNN`, or with `CudnnRNNV3` if the arguments need it.
 
     Args:
-      config: an `RnnConfig`, or anything else with rnn_mode, input_mode, direction, dropout, seed,
+      config: an `RnnConfig`, or another object with rnn_mode, input_mode, direction, dropout, seed,
         seed2 and num_proj.
       input_data: `[time, batch, input_size]`.
-      input_h: `[num_layers * num_directions, batch, num_units]`; with a projection `num_proj` wide.
+      input_h: `[num_layers * num_directions, batch, num_units]`; with a projection, the last
+        dimension is `num_proj`.
       input_c: `[num_layers * num_directions, batch, num_units]` for an LSTM, else an empty vector.
       params: `[params_size]`, the opaque buffer.
       is_training: a Python bool.
-      sequence_lengths: `[batch]`, int32, each from 0 to `time`; None if all have all the steps.
+      sequence_lengths: `[batch]`, int32, each from 0 to `time`; None if every sequence has `time`
+        steps.
       time_major: if False, the first two dimensions of `input_data`, the states and the results are
-        the other way round.
-      name: of the node, None for the default.
+        swapped.
+      name: name of the node, None for the default.
 
     Returns:
       `(output, output_h, output_c)`: `[time, batch, num_directions * num_units]` (`num_proj` with a
-      projection), and the shapes of the states. Without an LSTM `output_c` means nothing.
+      projection), and the shapes of `input_h` and `input_c`. `output_c` is meaningful only for an
+      LSTM.
     """
     arguments = dict(
         input=input_data,
@@ -119,7 +122,7 @@ def rnn(
         **_attributes_of(config),
     )
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
-    # TensorFlow 1.14 has no such attribute, later versions have 0 as its default.
+    # Left out if 0: TensorFlow 1.14 has no such attribute, and later versions default to 0.
     projection = {"num_proj": config.num_proj} if config.num_proj else {}
     with _chosen_kernels():
         if needs_v3:
@@ -139,26 +142,27 @@ def rnn(
 
 
 def _all_steps(input_data, time_major):
-    """Returns sequence lengths, `[batch]`, that leave out no step."""
+    """Returns sequence lengths `[batch]` that include all steps."""
     shape = tf.shape(input_data)
     time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
     return tf.fill([batch], time)
 
 
 def params_to_canonical(source, params, num_weights, num_biases=None, name=None):
-    """Takes the opaque buffer apart: op `CudnnRNNParamsToCanonical`, with a projection its V2.
+    """Splits the opaque buffer: op `CudnnRNNParamsToCanonical`, or its V2 with a projection.
 
     Args:
-      source: an `RnnConfig` or the like, or an operation that has its sizes as inputs and the rest
-        as attributes.
+      source: an `RnnConfig` or similar object, or an operation with the sizes as inputs and the
+        rest as attributes.
       params: `[params_size]`, the opaque buffer.
-      num_weights: how many weights.
-      num_biases: how many biases, if not as many; only with a projection can they differ.
-      name: of the node, None for the default.
+      num_weights: number of weights.
+      num_biases: number of biases, None for `num_weights`; differs only with a projection.
+      name: name of the node, None for the default.
 
     Returns:
-      Two lists of tensors: weights, of every layer and direction `[num_units, width]` for every
-      gate, twice, and the projection `[num_proj, num_units]` if there is one; biases `[num_units]`.
+      `(weights, biases)`, two lists of tensors. `weights` has, for every layer and direction, W and
+      then R of every gate, `[num_units, width]`, and the projection `[num_proj, num_units]` if
+      there is one. The biases are `[num_units]`.
     """
     arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
     num_proj = _projection_of(source)
@@ -178,9 +182,10 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
 
 
 def canonical_to_params(source, weights, biases, name=None):
-    """Puts the opaque buffer together: op `CudnnRNNCanonicalToParams` or its V2, the inverse.
+    """Assembles the opaque buffer: op `CudnnRNNCanonicalToParams`, or its V2 with a projection.
 
-    The tensors may have any shape with the right number of elements, in row-major order.
+    The inverse of `params_to_canonical`. The tensors may have any shape with the right number of
+    elements, in row-major order.
     """
     arguments = dict(
         _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
@@ -194,7 +199,8 @@ def canonical_to_params(source, weights, biases, name=None):
         return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(**arguments)
 
 
-# Both conversions only move numbers, so each is the other's transpose, and so its gradient.
+# Both conversions are permutations, each the inverse and thus the transpose of the other. So the
+# gradient of each is the other conversion.
 
 
 @register_gradient("CudnnRNNParamsToCanonical")
@@ -224,7 +230,7 @@ def _canonical_to_params_gradient(op, gradient):
 
 
 def _register_gradient_with_label(forward_op):
-    """Of a forward node with the kernel label: TensorFlow's gradient, its node labelled as well."""
+    """Registers TensorFlow's gradient for labelled forward nodes, with a labelled gradient node."""
 
     @register_gradient(forward_op + _WITH_LABEL)
     def gradient_with_label(op, *gradients):

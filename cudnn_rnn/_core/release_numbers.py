@@ -1,4 +1,4 @@
-"""Reads the number of a TensorFlow release that had `tf.contrib.cudnn_rnn`; imports nothing."""
+"""Parses versions of TensorFlow releases with `tf.contrib.cudnn_rnn`; imports no TensorFlow."""
 
 import re
 
@@ -6,14 +6,14 @@ LAST_MINOR = 15
 
 
 def minor_of(version):
-    """Returns the second number of a version, an int.
+    """Returns the minor number of a version, an int.
 
     Args:
-      version: str, a release from "1.0" to "1.15"; a third number does not matter.
+      version: str, a release from "1.0" to "1.15"; a patch number is ignored.
 
     Raises:
       TypeError: `version` is not a string.
-      ValueError: there was no such release.
+      ValueError: `version` is not such a release.
     """
     if not isinstance(version, str):
         raise TypeError(

@@ -1,11 +1,11 @@
-"""Gradients of the gradient ops, such as a gradient penalty needs them.
+"""Gradients of the gradient ops, which gradient penalties need, for example.
 
-`CudnnRNNBackprop` computes, from the model's inputs z = (input, input_h, input_c, params) and from
-gradients g in its outputs, J(z)^T g with J the Jacobian of the model. There is no kernel for what
-differentiates that. So here the model is computed anew with TensorFlow's own ops, one step after
-the other, and those are differentiated, twice. That is right for every mode, direction, number of
-layers, for sequence lengths and projections, and takes as many nodes as there are steps: the number
-of steps has to be known when the graph is made.
+`CudnnRNNBackprop` computes J(z)^T g from the model's inputs z = (input, input_h, input_c, params)
+and the gradients g with respect to its outputs, where J is the Jacobian of the model. No kernel
+computes the derivative of that. So this module rebuilds the model step by step from TensorFlow's
+own ops and differentiates twice. This works for every mode, direction, number of layers, sequence
+lengths and projection. The number of nodes grows with the number of steps, which must be known
+when the graph is built.
 """
 
 from cudnn_rnn._compat import projection_of, register_gradient, tf
@@ -28,8 +28,8 @@ def _gradient_of_backprop(op, *gradients):
     inputs = list(op.inputs)
     has_lengths = op.type.endswith("V3")
     lengths = inputs[_NUM_MODEL_INPUTS] if has_lengths else None
-    # After those of the model (and the lengths) come its three outputs, which z implies, and then
-    # the gradients in them.
+    # The op's inputs: the model's inputs z, the lengths (V3), the model's three outputs (functions
+    # of z, so without a gradient here), and the gradients with respect to those outputs.
     first = _NUM_MODEL_INPUTS + (1 if has_lengths else 0) + 3
     model = _Model(op, lengths)
     places = [0, 1, 2, 3] if model.is_lstm else [0, 1, 3]
@@ -56,10 +56,10 @@ def _gradient_of_backprop(op, *gradients):
 
 
 class _Model:
-    """The model of a gradient op, from TensorFlow's own ops."""
+    """The model of a gradient op, rebuilt from TensorFlow's own ops."""
 
     def __init__(self, op, lengths):
-        """Reads the attributes and the static shapes; `LookupError` where there is no gradient."""
+        """Reads attributes and static shapes; raises `LookupError` if there is no gradient."""
         is_v3 = op.type.endswith("V3")
         self._name = op.name if hasattr(op, "name") else op.type
         self._lengths = lengths
@@ -88,7 +88,7 @@ class _Model:
                 "without dropout" % op.get_attr("dropout")
             )
         dtype = op.inputs[0].dtype.base_dtype
-        # The 16-bit types are computed in float, as the kernels do.
+        # 16-bit dtypes are computed in float32, as in the kernels.
         self._dtype = dtype if dtype in (tf.float32, tf.float64) else tf.float32
         self._outer_dtype = dtype
         self._steps = steps
@@ -107,7 +107,7 @@ class _Model:
         )
 
     def _static_shape(self, tensor):
-        """Returns (first, batch, last) of a tensor of three axes, time-major; None if unknown."""
+        """Returns the time-major sizes (first, batch, last) of a tensor; None for unknown ones."""
         shape = tensor.shape
         if shape.rank is None:
             return None, None, None
@@ -147,7 +147,7 @@ class _Model:
             canonical.chunks(values, len(values) // parts) for values in (weights, biases)
         )
         valid = self._valid_steps(inputs)
-        if valid is not None:  # What is beyond a sequence's end may be anything, NaN too.
+        if valid is not None:  # Inputs beyond a sequence's end may be anything, even NaN.
             inputs = tf.where_v2(tf.stack(valid), inputs, tf.zeros_like(inputs))
         steps = tf.unstack(inputs, self._steps)
         final = []
@@ -167,7 +167,7 @@ class _Model:
         return outputs, [tf.stack(values) for values in zip(*final)]
 
     def _valid_steps(self, inputs):
-        """Returns for each step a bool tensor `[batch, 1]`: whether the sequence has that step."""
+        """Returns a bool tensor `[batch, 1]` per step: whether each sequence has that step."""
         if self._lengths is None or not self._steps:
             return None
         lengths = tf.reshape(self._lengths, [-1, 1])
@@ -189,7 +189,7 @@ class _Model:
 
 
 class _Cell:
-    """One layer and direction; the formulas are those of `op_level.py`."""
+    """One layer and direction; `op_level.py` documents the formulas."""
 
     def __init__(self, config, weights, biases, layer):
         num_gates = len(config.gates)
@@ -204,7 +204,7 @@ class _Cell:
         self._recurrent_bias = tf.concat(biases[num_gates:], axis=0)
 
     def __call__(self, x, state):
-        """Returns the next state: (h,), or of an LSTM (h, c), each `[batch, width]`."""
+        """Returns the next state: (h,), or (h, c) for an LSTM, each `[batch, width]`."""
         from_input = (
             tf.tile(x, [1, self._num_gates])
             if self._input_weights is None

@@ -1,8 +1,8 @@
-"""Sizes that a graph computes from static shapes, such as `tf.shape(inputs)[2]`.
+"""Evaluates sizes that a graph computes from static shapes, such as `tf.shape(inputs)[2]`.
 
-TensorFlow folds constants, but gives up where only some dimensions of a shape are known. Here those
-that are unknown are NaN, which arithmetic carries along, and the others come out. Sizes are below
-2**53, so float64 is exact.
+TensorFlow's constant folding gives up if only some dimensions of a shape are known. This module
+represents unknown dimensions as NaN, which propagates through arithmetic, so sizes that depend
+only on known dimensions can be evaluated. Sizes are below 2**53, so float64 is exact.
 """
 
 import numpy as np
@@ -11,27 +11,27 @@ from cudnn_rnn._compat import static_value
 
 
 def static_size(tensor):
-    """Returns the int that a scalar integer tensor always has, None if only a run tells."""
+    """Returns the int value of a scalar integer tensor, None if it is known only at run time."""
     try:
         value = _values(tensor)
-    except (_UnknownError, IndexError, ValueError):  # An index or axis that the values do not have.
+    except (_UnknownError, IndexError, ValueError):  # The last two: index or axis out of range.
         return None
     return int(value) if value.size == 1 and np.isfinite(value).all() else None
 
 
 class _UnknownError(Exception):
-    """Not even the shape of a tensor is known, or its op is none that computes sizes."""
+    """The rank of a shape or an operand such as an axis is unknown, or an op is not supported."""
 
 
 def _values(tensor):
-    """Returns the elements of a tensor, a float64 array with NaN for each unknown one."""
+    """Returns the elements of a tensor as a float64 array, with NaN for unknown elements."""
     known = static_value(tensor)
     if known is not None:
         return np.asarray(known, np.float64)
     evaluate = _EVALUATE.get(tensor.op.type)
     if evaluate is None:
         raise _UnknownError
-    # Unknown operands make NaN, of which NumPy may warn.
+    # NumPy may warn about the NaN of unknown operands.
     with np.errstate(all="ignore"):
         return np.asarray(evaluate(tensor), np.float64)
 
@@ -41,7 +41,7 @@ def _inputs(tensor):
 
 
 def _integers(tensor):
-    """Returns a constant, such as an axis or a begin, as an int or a list of them."""
+    """Returns a constant operand, such as an axis or a begin, as an int or a list of int."""
     value = static_value(tensor)
     if value is None:
         raise _UnknownError
@@ -124,7 +124,7 @@ def _of_inputs(function):
     return lambda tensor: function(*_inputs(tensor))
 
 
-# What computes an op of a type, a function of its output.
+# Evaluators by op type: functions of an output tensor of the op.
 _EVALUATE = {
     "Add": _of_inputs(np.add),
     "AddV2": _of_inputs(np.add),

@@ -1,17 +1,17 @@
-"""Which kernels compute the RNN ops on a GPU: this package's, TensorFlow's own, or none.
+"""Selects the kernels that compute the RNN ops on a GPU: this package's, TensorFlow's, or none.
 
-The library's GPU kernels call cuDNN 8 or 9, which is opened when the package is imported. Where
-there is no NVIDIA driver, nothing else is looked for.
+The library's GPU kernels call cuDNN 8 or 9, which is opened when the package is imported. Without
+an NVIDIA driver, no other library is searched for.
 
 Environment variables, read at import:
-  CUDNN_RNN_GPU_KERNELS: `cudnn_rnn` or `tensorflow`. With TensorFlow 2 this package's kernels are
-    the default, and in charge of every RNN op in the process, whoever made it. TensorFlow 1 cannot
-    choose between two kernels for one op, so there TensorFlow's own are the default; with
-    `cudnn_rnn` the nodes that this package makes, and their gradients, get the attribute
-    `_kernel="cudnn_rnn"`, which names this package's kernels, on a CPU too. A graph with such
-    nodes runs only where this package is imported.
-  CUDNN_RNN_CUDNN_LIBRARY: the file that is cuDNN. Otherwise: what the process has loaded already,
-    then the nvidia-cudnn wheel beside the installed packages, then where the loader looks.
+  CUDNN_RNN_GPU_KERNELS: `cudnn_rnn` or `tensorflow`. With TensorFlow 2 the default is `cudnn_rnn`:
+    this package's kernels compute every RNN op in the process, no matter which library created it.
+    TensorFlow 1 cannot choose between two kernels for one op, so the default there is `tensorflow`.
+    With `cudnn_rnn`, the nodes that this package creates, and their gradients, get the attribute
+    `_kernel="cudnn_rnn"`, which selects this package's kernels, on a CPU too. A graph with such
+    nodes runs only in a process that imports this package.
+  CUDNN_RNN_CUDNN_LIBRARY: path of the cuDNN library. By default: a cuDNN that the process has
+    loaded, then an nvidia-cudnn wheel in `sys.path`, then the loader's search path.
 """
 
 import collections
@@ -23,16 +23,16 @@ KERNELS_VARIABLE = "CUDNN_RNN_GPU_KERNELS"
 CUDNN_VARIABLE = "CUDNN_RNN_CUDNN_LIBRARY"
 KERNEL_LABEL = "cudnn_rnn"
 
-# TensorFlow's own kernels have 0.
+# Higher than the priority 0 of TensorFlow's own kernels.
 _PRIORITY = 1
 
 
 class KernelsInCharge(collections.namedtuple("KernelsInCharge", "provider reason")):
-    """What a node of an RNN op gets if it is on a GPU, and why.
+    """The provider of the kernels that run RNN ops on a GPU, and the reason.
 
     Attributes:
-      provider: "cudnn_rnn", "tensorflow" or "none" (the op cannot run on a GPU).
-      reason: str, lines of text: the libraries in use, or what is missing.
+      provider: "cudnn_rnn", "tensorflow" or "none" (the ops cannot run on a GPU).
+      reason: str, one or more lines: the libraries in use, or what is missing.
     """
 
     __slots__ = ()
@@ -51,22 +51,22 @@ def kernels_in_charge():
 
 
 def labels_nodes():
-    """Tells whether the nodes that this package makes get the kernel label."""
+    """Returns whether nodes that this package creates get the kernel label."""
     return _labels_nodes
 
 
 def register_kernels(library_path, tensorflow):
-    """Registers this package's GPU kernels, if they are wanted and can work here.
+    """Registers this package's GPU kernels, if they are requested and can work here.
 
-    Called once the library is loaded; more calls do no harm.
+    Must be called after the library is loaded; repeated calls are harmless.
 
     Args:
-      library_path: the library that this process should have loaded, None if there is no such
-        file any more.
+      library_path: the library that this process should have loaded, None if the file no longer
+        exists.
       tensorflow: the module.
 
     Raises:
-      ImportError: the environment variable CUDNN_RNN_GPU_KERNELS has a value that it cannot have.
+      ImportError: the environment variable CUDNN_RNN_GPU_KERNELS has an invalid value.
     """
     global _in_charge, _labels_nodes
     is_tensorflow_1 = tensorflow.version.VERSION.startswith("1.")
@@ -89,7 +89,7 @@ def register_kernels(library_path, tensorflow):
 
 
 def _register(library_path, unlabelled_priority):
-    """Returns whether the kernels are registered, and a text about the libraries or their lack."""
+    """Returns whether the kernels are registered, and a report on found and missing libraries."""
     library = _loaded_library(library_path)
     if library is None:
         return False, "The op library of this process is none that is installed here any more."
@@ -105,7 +105,7 @@ def _register(library_path, unlabelled_priority):
 def _loaded_library(path):
     """Returns the library at `path` if this process has loaded it, else None.
 
-    Loading another file would register the CPU kernels a second time.
+    Opening a library that is not loaded yet would register the CPU kernels a second time.
     """
     if path is None:
         return None
@@ -116,7 +116,7 @@ def _loaded_library(path):
 
 
 def _wheel_folders():
-    """Returns the folders with the libraries of the nvidia-cudnn wheels, importing nothing."""
+    """Returns the library folders of nvidia-cudnn wheels in `sys.path`, without importing them."""
     folders = [os.path.join(os.path.abspath(entry), "nvidia", "cudnn", "lib") for entry in sys.path]
     return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
 

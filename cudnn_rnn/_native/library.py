@@ -1,8 +1,8 @@
 """Finds the compiled op library, checks that it was built for this TensorFlow, and loads it once.
 
-A library built for another TensorFlow would crash the process, so nothing is loaded before its
-build info (`_build_info.json`, written beside the library by the build) has been compared with the
-TensorFlow that runs. Whatever is wrong ends in an `ImportError` that says what and what to do.
+A library built for another TensorFlow would crash the process. So before loading, this module
+compares the build info (`_build_info.json`, which the build writes beside the library) with the
+running TensorFlow. Every problem raises an `ImportError` that describes the problem and the remedy.
 """
 
 import glob
@@ -27,16 +27,15 @@ _lock = threading.Lock()
 def load_library():
     """Loads the op library, which registers its kernels for TensorFlow's own op names.
 
-    Those for GPUs are registered where cuDNN and a GPU are found; see `_native/gpu_kernels.py`.
-    Safe to call any number of times, from any thread, and after the package was imported anew: the
-    kernels are registered once in a process.
+    GPU kernels are registered if cuDNN and a GPU are found; see `_native/gpu_kernels.py`. This
+    function may be called any number of times, from any thread, and after a re-import of the
+    package: the kernels are registered once per process.
 
     Raises:
       ImportError: TensorFlow cannot be imported or is not supported; no library is found (the
         message lists where it was looked for); the library was built for another TensorFlow or
         another version of this package (the message names both and the command that rebuilds it);
-        a file is damaged; or the environment variable CUDNN_RNN_GPU_KERNELS has a value that it
-        cannot have.
+        a file is damaged; or the environment variable CUDNN_RNN_GPU_KERNELS has an invalid value.
     """
     with _lock:
         tensorflow = _import_tensorflow()
@@ -69,7 +68,7 @@ def library_path():
 
 
 def _path_or_none():
-    """Returns `library_path()`, None where that has gone since it was loaded."""
+    """Returns `library_path()`, or None if the library is no longer there or no longer fits."""
     try:
         return library_path()
     except ImportError:
@@ -77,7 +76,7 @@ def _path_or_none():
 
 
 def build_info():
-    """Returns what the build wrote down about the library in use, a dict of str.
+    """Returns the build info of the library in use, a dict of str.
 
     Keys: cudnn_rnn, tensorflow, tensorflow_git_version, cxx11_abi, compiler, cxx_standard,
     library_sha256.
@@ -112,10 +111,11 @@ def _import_tensorflow():
 
 
 def _kernels_are_registered():
-    """Tells whether this process has the library already, from whichever file.
+    """Returns whether this process has already loaded the library, from any file.
 
-    TensorFlow knows: on a CPU it has no kernels of its own for these ops. A second registration,
-    say from another copy of the file, would make every later use of the ops fail.
+    TensorFlow has no CPU kernels of its own for these ops, so registered ones are the library's. A
+    second registration, e.g. from another copy of the file, would make every later use of the ops
+    fail.
     """
     from tensorflow.python.framework import kernels
 
@@ -124,12 +124,13 @@ def _kernels_are_registered():
 
 
 def _folders_to_search():
-    """Returns the package folders that may hold the library, the best first."""
+    """Returns the package folders that may hold the library, in order of preference."""
     folders = [_PACKAGE_FOLDER]
     own_library = os.path.join(_PACKAGE_FOLDER, LIBRARY_NAME)
     if not os.path.exists(own_library) or _checkout_folder():
-        # Python that runs in the source checkout imports this package from there. The checkout has
-        # no library, or (pip install -e) one for another environment: the installed one is meant.
+        # Python started in the source checkout imports this package from the checkout, which has
+        # no library, or (pip install -e) perhaps one for another environment. The installed
+        # package may have the right one.
         folders += [os.path.join(os.path.abspath(entry), "cudnn_rnn") for entry in sys.path]
     unique = []
     for folder in folders:
@@ -139,7 +140,7 @@ def _folders_to_search():
 
 
 def _find_problem(folder, tensorflow):
-    """Returns in words why the library in `folder` must not be loaded, or None if it may."""
+    """Returns the reason why the library in `folder` must not be loaded, or None if it may be."""
     path = os.path.join(folder, LIBRARY_NAME)
     try:
         info = _read_build_info(folder)
@@ -201,7 +202,7 @@ def _load(path, tensorflow):
 
 
 def _rebuild_advice():
-    """Returns the lines that end an error message: the exact command that helps."""
+    """Returns the last lines of an error message: the exact command that rebuilds the library."""
     return (
         "\nBuild and install it for this TensorFlow, in this environment:\n"
         "    %s -m pip install --no-build-isolation --force-reinstall --no-deps %s"
@@ -212,7 +213,7 @@ def _rebuild_advice():
 
 
 def _source_folder():
-    """Returns the folder with the sources that this package came from, or None if that is gone."""
+    """Returns the source folder that this package was installed from, or None if it is gone."""
     for metadata in glob.glob(
         os.path.join(glob.escape(_PACKAGE_FOLDER) + "-*.dist-info", "direct_url.json")
     ):
@@ -227,7 +228,7 @@ def _source_folder():
 
 
 def _checkout_folder():
-    """Returns the source checkout that this file is in, or None if it is an installed copy."""
+    """Returns the source checkout that contains this file, or None for an installed copy."""
     folder = os.path.dirname(_PACKAGE_FOLDER)
     is_checkout = os.path.exists(os.path.join(folder, "setup.py")) and os.path.exists(
         os.path.join(_PACKAGE_FOLDER, "cc", "sources.bzl")

@@ -1,12 +1,13 @@
-"""Everything in TensorFlow that this package wraps: the list `PATCHES`.
+"""The list `PATCHES` of all TensorFlow functions that this package wraps.
 
 `install`, called when the package is imported, wraps the functions; `uninstall` restores
-TensorFlow's. The environment variable CUDNN_RNN_PATCHES=off, read at import, leaves TensorFlow as
-it is. Without the patches, a Saver that holds a variable twice restores either value, checkpoint
-errors are TensorFlow's, and MetaGraphs whose collections name saveables cannot be imported.
+TensorFlow's. The environment variable CUDNN_RNN_PATCHES=off, read at import, leaves TensorFlow
+unchanged. Without the patches, a Saver that holds a variable twice may restore either value,
+checkpoint errors are TensorFlow's, and MetaGraphs whose collections name saveables cannot be
+imported.
 
-The wrappers only act if saveables or layers of this package take part. If a wrapper fails, the call
-goes on as without it, with a `RuntimeWarning`.
+The wrappers act only if saveables or layers of this package are involved. If a wrapper fails, it
+issues a `RuntimeWarning`, and the call continues without the wrapper.
 """
 
 import os
@@ -60,7 +61,7 @@ def install():
     """Wraps the functions in `PATCHES`, unless CUDNN_RNN_PATCHES is "off".
 
     Raises:
-      ImportError: CUDNN_RNN_PATCHES is set to something else than "on" or "off".
+      ImportError: CUDNN_RNN_PATCHES has a value other than "on" and "off".
     """
     value = os.environ.get(VARIABLE) or "on"
     if value not in ("on", "off"):

@@ -1,4 +1,4 @@
-"""Wraps functions of TensorFlow, and takes the wrappers off again."""
+"""Wraps functions of TensorFlow, and removes the wrappers."""
 
 import functools
 import types
@@ -16,9 +16,9 @@ class Patch:
 
     Attributes:
       owner: class or module that has the function as an attribute.
-      name: of the attribute.
-      wrapper: function of the original function and of the arguments of a call.
-      purpose: str, for people.
+      name: name of the attribute.
+      wrapper: function that takes the original function and the arguments of a call.
+      purpose: str, a description for users.
     """
 
     def __init__(self, owner, name, wrapper, purpose):
@@ -31,7 +31,7 @@ class Patch:
         return "%s.%s: %s" % (self.owner.__name__, self.name, self.purpose)
 
     def install(self):
-        """Wraps the function; once, however often it is called.
+        """Wraps the function; repeated calls do not wrap it again.
 
         If the package is imported again, the new wrapper replaces the old one, even if another
         library has wrapped the function in the meantime.
@@ -46,8 +46,8 @@ class Patch:
     def uninstall(self):
         """Restores TensorFlow's function.
 
-        If another library has wrapped the function in the meantime, its wrapper stays, and this
-        package's no longer does anything.
+        If another library has wrapped the function in the meantime, that wrapper stays, and this
+        package's wrapper only calls the original.
         """
         current = getattr(self.owner, self.name)
         hook = getattr(current, _HOOK, None)
@@ -71,18 +71,18 @@ def _wrapped(hook):
 
 
 def guarded(step, *arguments, otherwise=None):
-    """Runs a step of a wrapper; a defect in it must not break the user's call.
+    """Runs a step of a wrapper so that a defect in the step does not break the user's call.
 
     Args:
       step: function of this package.
-      *arguments: its arguments.
-      otherwise: returned, after a warning, if the step fails unexpectedly.
+      *arguments: arguments of the step.
+      otherwise: the result, after a warning, if the step fails unexpectedly.
 
     Returns:
-      What the step returns.
+      The result of the step.
 
     Raises:
-      SaverRefusal, tf.errors.OpError: from the step, which means to raise them.
+      SaverRefusal, tf.errors.OpError: raised by the step on purpose.
     """
     try:
         return step(*arguments)

@@ -1,9 +1,9 @@
 """Imports graphs whose collections name saveables of layers.
 
-A saveable is a Python object, of which a `MetaGraphDef` keeps no more than a name. TensorFlow takes
-the name for that of a node, and fails where there is none, as in all that the original wrote: on
-importing a MetaGraph, and on loading a SavedModel, which has one inside. The wrapper of the
-function behind both passes over such names.
+A saveable is a Python object, and a `MetaGraphDef` keeps only its name. TensorFlow interprets it as
+the name of a node, and fails if there is no such node, as in every graph written by
+tf.contrib.cudnn_rnn. This happens on importing a MetaGraph, and on loading a SavedModel, which
+contains one. Both use the function that is wrapped here; the wrapper removes such names.
 """
 
 from cudnn_rnn._compat import meta_graph_module, tf
@@ -25,8 +25,8 @@ def _without_our_saveables(meta_graph):
         return meta_graph
     node_types = {node.name: node.op for node in meta_graph.graph_def.node}
     names = meta_graph.collection_def[key].node_list.value
-    # Others, those of tables, are named after their node. Ours are named after an Identity, and the
-    # original's after nothing.
+    # Other saveables, those of tables, have the name of their table node. Saveables of this package
+    # have the name of an Identity node; those of tf.contrib.cudnn_rnn have no node.
     kept = [name for name in names if node_types.get(name.split(":")[0], "Identity") != "Identity"]
     if len(kept) == len(names):
         return meta_graph

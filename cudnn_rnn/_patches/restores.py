@@ -1,9 +1,9 @@
 """Wrappers of the functions with which TensorFlow builds and runs restores.
 
-A `tf.train.Saver` reads all tensors of a checkpoint with one op, before a saveable gets any. The
-errors of this op name at most the key. A custom op would make graphs that other programs cannot
-load, and a Python op would make graphs that only this process can run. So these functions are
-wrapped.
+A `tf.train.Saver` reads all tensors of a checkpoint with one op, before any saveable gets its
+tensors. The errors of this op name at most the key. A custom op would make graphs that other
+programs cannot load, and a Python op would make graphs that only this process can run. So these
+functions are wrapped instead.
 """
 
 import os
@@ -31,7 +31,7 @@ def saver_build(original, self):
         return original(self)
     guarded(_leave_out_displaced, self)
     original(self)
-    if self.saver_def is not None:  # else there is nothing to save
+    if self.saver_def is not None:  # None: there is nothing to save
         guarded(_order_assignments, self.saver_def.filename_tensor_name)
 
 
@@ -42,7 +42,7 @@ def _order_assignments(name_of_path):
 
 
 def _leave_out_displaced(saver):
-    """Takes displaced saveables from what a Saver saves: their keys belong to later ones."""
+    """Removes displaced saveables from a Saver: later saveables own their keys."""
     saved = saver._var_list
     if saved is None:
         saved = tf.global_variables() + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
@@ -72,16 +72,16 @@ def saver_restore(original, self, sess, save_path):
 
 
 def _check_tensors(path, expected):
-    # A Saver can read an object-based checkpoint too, under other keys.
+    # A Saver can also read an object-based checkpoint, under other keys.
     if not validation.is_object_based(path):
         validation.check(path, expected)
 
 
 def _explained(error, path, expected):
-    """Returns what to raise in place of an `OpError` of `Saver.restore`, maybe the error itself."""
+    """Returns the error to raise for an `OpError` of `Saver.restore`, possibly the same one."""
     if "Cannot assign a device for operation" not in str(error):
         return validation.explained(error, path, expected)
-    # TensorFlow suspects the checkpoint, which has not been read.
+    # TensorFlow's message blames the checkpoint, which has not been read yet.
     text = (
         "The checkpoint %s cannot be restored: the graph is pinned to a device that this process "
         "does not have. Make the session with tf.ConfigProto(allow_soft_placement=True), or remove "
@@ -113,7 +113,7 @@ def _check_missing_parts(coordinator):
 
 
 def _missing_parts(coordinator):
-    """Returns `restore_ops.Expected`s: what layers need beside what the checkpoint has for them."""
+    """Returns a `restore_ops.Expected` for each tensor that a layer needs but that is missing."""
     return [
         entry
         for parts, keys in object_based.bound_parts(coordinator).items()
@@ -140,7 +140,7 @@ def restore_saveables(original, self, *arguments, **named):
 
 
 def _expected_by_parts(coordinator):
-    """Returns a list of `restore_ops.Expected`, and tells the parts which checkpoint is read."""
+    """Returns a list of `restore_ops.Expected`; also tells the parts which checkpoint is read."""
     expected = []
     for parts, keys in object_based.bound_parts(coordinator).items():
         parts.read_from(coordinator.save_path_string)
@@ -149,10 +149,10 @@ def _expected_by_parts(coordinator):
 
 
 def _check_parts(coordinator, expected):
-    # A layer that is built later gets its tensors one by one.
+    # A layer that is built later gets its tensors one by one, so some may be checked already.
     checked = coordinator.__dict__.setdefault("checked_by_cudnn_rnn", set())
     unchecked = [entry for entry in expected if entry.key not in checked]
-    # In a graph, what happens here only makes the ops that will read.
+    # In a graph, this call only creates the ops that will read, so damage is looked for here.
     with_data = not tf.executing_eagerly()
     missing = [] if RESTORES_ONE_BY_ONE else _missing_parts(coordinator)
     validation.check(coordinator.save_path_string, unchecked, with_data, missing)
@@ -160,10 +160,11 @@ def _check_parts(coordinator, expected):
 
 
 def _read_by_saver(saver, session):
-    """Returns what a Saver reads, two lists of `restore_ops.Expected`.
+    """Returns the tensors that a Saver reads, as two lists of `restore_ops.Expected`.
 
-    The first has what this package's saveables expect; without any, both are empty. The second has
-    the other tensors. Their shapes are known if variables get them as they are.
+    The first list has the tensors that this package's saveables expect; if there are none, both
+    lists are empty. The second list has the other tensors. The shape of one of these is known if a
+    variable gets it unchanged.
     """
     if tf.executing_eagerly():
         return _expected_by_saveables(saver._var_list), []
@@ -172,7 +173,7 @@ def _read_by_saver(saver, session):
         return [], []
     try:
         path = graph.get_tensor_by_name(saver.saver_def.filename_tensor_name)
-    except (KeyError, ValueError):  # a Saver of another graph; TensorFlow says so
+    except (KeyError, ValueError):  # a Saver of another graph; TensorFlow reports that
         return [], []
     checks = [_CHECK.match(operation.name) for operation in path.consumers()]
     if not any(checks):

@@ -1,8 +1,8 @@
 """`RNNParamsSaveable`: saves an opaque parameter buffer as canonical tensors.
 
 TensorFlow 1.0 to 1.2 wrote the canonical tensors under the names of the graph's tensors
-(`CudnnRNNParamsToCanonical:0`, ...). TensorFlow 1.3 did so for simple and bidirectional RNNs, with
-a scope in front, and wrote unidirectional LSTMs and GRUs as the variables of the
+(`CudnnRNNParamsToCanonical:0`, ...). TensorFlow 1.3 did the same, with a scope prefix, for simple
+and bidirectional RNNs. It wrote unidirectional LSTMs and GRUs as the variables of the
 platform-independent cells.
 """
 
@@ -16,24 +16,24 @@ from cudnn_rnn.op_level import _CudnnRNN
 class RNNParamsSaveable(SaveableObject):
     """Saves the opaque parameters of one RNN in a form that any platform can restore.
 
-    Give it to a `tf.train.Saver`, or add it to `tf.GraphKeys.SAVEABLE_OBJECTS`, from where
-    `tf.train.Saver()` takes it. Where a Saver holds the parameter variable itself as well,
-    restoring gives the variable the values saved under its own name; those and the canonical
-    tensors are the same numbers.
+    Pass it to a `tf.train.Saver`, or add it to `tf.GraphKeys.SAVEABLE_OBJECTS`, which
+    `tf.train.Saver()` saves. If a Saver also holds the parameter variable itself, restoring gives
+    the variable the value saved under its own name, which has the same numbers as the canonical
+    tensors.
     """
 
     def __init__(self, *arguments, **named):
-        """Makes a saveable from either of two lists of arguments, by position or by keyword.
+        """Creates a saveable from either of two argument lists, by position or by keyword.
 
             (params_to_canonical, canonical_to_params, param_variables, name="params_canonical")
             (cudnn_rnn, params_to_canonical, canonical_to_params, param_variables,
              base_variable_scope=None, name="params_canonical")
 
-        The first, of TensorFlow 1.2, keeps the names of the graph's tensors as keys. So do those of
-        1.0, with the variables as separate arguments instead of a list, and of 1.1, with the name
-        in front of them. The second, of TensorFlow 1.3, writes a unidirectional LSTM or GRU as the
-        variables of a `MultiRNNCell` of `CudnnCompatibleLSTMCell` or `CudnnCompatibleGRUCell`, with
-        both summands of each bias besides.
+        The first list, of TensorFlow 1.2, uses the names of the graph's tensors as keys. Two older
+        variants of it are also accepted: 1.0 has the variables as separate arguments instead of a
+        list, and 1.1 has the name before the variables. The second list, of TensorFlow 1.3, writes
+        a unidirectional LSTM or GRU as the variables of a `MultiRNNCell` of
+        `CudnnCompatibleLSTMCell` or `CudnnCompatibleGRUCell`, plus both summands of each bias.
 
         Args:
           cudnn_rnn: the `CudnnLSTM`, `CudnnGRU`, `CudnnRNNRelu` or `CudnnRNNTanh`.
@@ -41,20 +41,21 @@ class RNNParamsSaveable(SaveableObject):
             method of that name does.
           canonical_to_params: function of (weights, biases) that returns the opaque buffer, as the
             method of that name does. It may return a tuple, one tensor for each of several
-            variables of any shapes: so a checkpoint is restored into another RNN's weights. If the
-            first of these variables cannot be the opaque buffer and `params_to_canonical` is the
-            method, the saveable can restore, not save.
+            variables of any shapes; this restores a checkpoint into another RNN's weights. If
+            `params_to_canonical` is the method and the first of these variables cannot be the
+            opaque buffer, the saveable can restore, but not save.
           param_variables: list of the variables to restore; the first is the opaque buffer to save.
-            A single variable may stand without the list.
-          base_variable_scope: str (or `tf.VariableScope`) to put in front of every key, or None.
-          name: str, tells several saveables in one Saver apart; it has no influence on the keys. A
-            name that the graph has already gets a number. (Names of the graph's tensors, as keys,
-            count the saveables of a graph in the order they are made in: restore in that order, or
-            make each, when saving and when restoring, in a `tf.name_scope` of its own.)
+            A single variable needs no list.
+          base_variable_scope: str (or `tf.VariableScope`) that prefixes every key, or None.
+          name: str, distinguishes the saveables in one Saver; does not affect the keys. A number is
+            appended if the graph has the name already. (If the keys are names of the graph's
+            tensors, they number the saveables of a graph in order of creation. Create them in the
+            same order for restoring, or create each in a `tf.name_scope` of its own, both for
+            saving and for restoring.)
 
         Raises:
-          TypeError: arguments that fit neither list, or a partitioned variable.
-          ValueError: a variable that is neither the opaque buffer nor one of several.
+          TypeError: the arguments match neither list, or a variable is partitioned.
+          ValueError: a variable is neither the opaque buffer nor one of several.
         """
         model, to_canonical, from_canonical, variables, scope, name = _read_arguments(
             arguments, named
@@ -67,28 +68,28 @@ class RNNParamsSaveable(SaveableObject):
         )
         keys_and_tensors = self._format.to_checkpoint(list(weights), list(biases))
         specs = [SaveSpec(tensor, "", key) for key, tensor in keys_and_tensors]
-        # A Saver takes saveables of equal op for the same one. TensorFlow 1.2 passed None here, so
-        # that no Saver could hold two.
+        # A Saver treats saveables with equal ops as the same one. TensorFlow 1.2 passed None here,
+        # so no Saver could hold two.
         name = restore_ops.unique_name(name)
         super().__init__(restore_ops.identity_of_name(specs[0].tensor, name), specs, name)
         restore_ops.saveables_of_graph().append(self)
 
     def restore(self, restored_tensors, restored_shapes):
-        """Returns an op that gives the variables the values read from a checkpoint.
+        """Returns an op that assigns the variables the values read from a checkpoint.
 
         Args:
           restored_tensors: list of tensors, one for each of `specs`, of any shapes with the right
             number of elements.
-          restored_shapes: ignored; the shape of a variable says nothing of the canonical tensors.
+          restored_shapes: ignored; a variable's shape says nothing about the canonical tensors.
 
         Raises:
-          ValueError: `canonical_to_params` returns tensors that do not fit the variables in number
-            or shape.
+          ValueError: `canonical_to_params` returns tensors that do not match the variables in
+            number or shape.
         """
         del restored_shapes
         tensors = restored_tensors
         shapes = [spec.tensor.shape for spec in self.specs]
-        # Else what to save comes from a user's own params_to_canonical.
+        # Shapes may be unknown if params_to_canonical is a user's own function.
         if all(shape.is_fully_defined() for shape in shapes):
             keys = [spec.name for spec in self.specs]
             tensors = restore_ops.in_sizes(restored_tensors, keys, shapes)
@@ -127,7 +128,7 @@ class _TensorNames:
         return [(self._prefix + tensor.name, tensor) for tensor in weights + biases]
 
     def from_checkpoint(self, tensors):
-        """Returns (weights, biases) for the tensors read, which come in the order saved."""
+        """Returns (weights, biases) for the restored tensors, which are in the order saved."""
         return tensors[: self._num_weights], tensors[self._num_weights :]
 
 
@@ -152,14 +153,14 @@ class _CellVariables:
         return [(self._prefix + name, tensor) for name, tensor in zip(names, tensors)]
 
     def from_checkpoint(self, tensors):
-        """Returns (weights, biases) for the tensors read, which come in the order saved."""
+        """Returns (weights, biases) for the restored tensors, which are in the order saved."""
         num_weights = len(self._format.weight_names())
         weights = self._format.weights_from_cells(tensors[:num_weights])
         return weights, self._format.biases_from_cells(tensors[num_weights:])
 
 
 def _arguments_of_1_0_to_1_2(params_to_canonical, canonical_to_params, *others, **named):
-    """Reads the variables and the name, which change places from release to release."""
+    """Reads the variables and the name, whose positions differ between releases."""
     names = [other for other in others if isinstance(other, str)]
     variables = []
     for other in others:
@@ -224,7 +225,7 @@ def _read_arguments(arguments, named):
 
 
 def _checked_variables(variables, from_canonical):
-    # A user's own canonical_to_params may return one tensor for each part of another variable.
+    # A user's own canonical_to_params may return one tensor per part of a partitioned variable.
     is_one_buffer = _model_of_method(from_canonical, "canonical_to_params") is not None
     if is_one_buffer or not isinstance(variables, (list, tuple)):
         restore_ops.refuse_partitioned("param_variables", variables)
@@ -251,7 +252,7 @@ def _choose_format(model, scope):
 
 
 def _buffer_to_save(to_canonical, from_canonical, variables):
-    """Returns the first variable, or what stands in for it where it cannot be the opaque buffer."""
+    """Returns the first variable, or a tensor that fails if run if it cannot be the buffer."""
     model = _model_of_method(to_canonical, "params_to_canonical")
     if model is None or _model_of_method(from_canonical, "canonical_to_params") is not None:
         return variables[0]

@@ -1,8 +1,7 @@
-"""Between cuDNN's canonical tensors and those of the platform-independent cells.
+"""Converts between cuDNN's canonical tensors and those of the platform-independent cells.
 
 cuDNN's canonical form has one matrix W `[num_units, width]` and one R `[num_units, num_units]` per
-gate, and two biases `[num_units]` per gate. The cells multiply from the other side and keep gates
-side by side:
+gate, and two biases `[num_units]` per gate. The cells use the transposed matrices, concatenated:
 
     cudnn_compatible_lstm_cell/kernel           [width + num_units, 4 * num_units], gates i, g, f, o
     cudnn_compatible_gru_cell/gates/kernel      [width + num_units, 2 * num_units], gates r, u
@@ -10,25 +9,25 @@ side by side:
         candidate/hidden_projection/kernel      [num_units, num_units]
 
 A cell has one bias per gate, the sum of cuDNN's two; only the GRU's candidate keeps both. The
-checkpoints of TensorFlow 1.3 hold the two summands as well, so that nothing is lost.
+checkpoints of TensorFlow 1.3 also hold the two summands, so they lose no information.
 """
 
 from cudnn_rnn._compat import assert_when_run, tf
 from cudnn_rnn._core.canonical import chunks
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM
 
-# Where each gate of the LSTM cell (i, g, f, o) is in cuDNN's order (i, f, g, o), and vice versa.
+# Index in cuDNN's order (i, f, g, o) of each gate of the LSTM cell (i, g, f, o), and vice versa.
 _LSTM_GATE_ORDER = (0, 2, 1, 3)
 _GRU_CANDIDATE = 2  # after the reset gate and the update gate, in both orders
 
 
 def join_gates(input_weights, recurrent_weights):
-    """Joins W `[num_units, width]` and R `[num_units, num_units]`, gate by gate, side by side."""
+    """Concatenates W `[num_units, width]` and R `[num_units, num_units]` of each gate, axis 1."""
     return [tf.concat(pair, axis=1) for pair in zip(input_weights, recurrent_weights)]
 
 
 def split_gates(gates, recurrent_width):
-    """Returns the W and the R of `gates`; undoes `join_gates`. R is `recurrent_width` wide."""
+    """Returns (list of W, list of R), with R `recurrent_width` wide; undoes `join_gates`."""
     return (
         [gate[:, :-recurrent_width] for gate in gates],
         [gate[:, -recurrent_width:] for gate in gates],
@@ -36,7 +35,7 @@ def split_gates(gates, recurrent_width):
 
 
 def gates_to_kernel(gates):
-    """Turns gates `[num_units, width]` into a kernel `[width, num_gates * num_units]`."""
+    """Converts gates `[num_units, width]` to a kernel `[width, num_gates * num_units]`."""
     return tf.transpose(tf.concat(gates, axis=0))
 
 
@@ -50,7 +49,7 @@ class LSTMFormat:
 
     cell_name = "cudnn_compatible_lstm_cell"
     weight_names = ("kernel",)
-    # Of the checkpoints that keep both summands.
+    # In checkpoints that keep both summands.
     bias_names = ("bias", "bias_cudnn_0", "bias_cudnn_1")
 
     @staticmethod
@@ -90,7 +89,7 @@ class GRUFormat:
         "candidate/input_projection/kernel",
         "candidate/hidden_projection/kernel",
     )
-    # The blanks are TensorFlow 1.3's.
+    # The spaces are those of TensorFlow 1.3.
     bias_names = (
         "gates/bias",
         "candidate/input_projection/bias",
@@ -101,7 +100,7 @@ class GRUFormat:
 
     @staticmethod
     def weights_to_cell(weights):
-        """Returns kernels of gates, input and hidden projection for the 6 matrices."""
+        """Returns the kernels of gates, input and hidden projection for the 6 matrices."""
         input_weights, recurrent_weights = weights[:3], weights[3:]
         return [
             gates_to_kernel(
@@ -125,7 +124,7 @@ class GRUFormat:
 
     @staticmethod
     def biases_to_cell(biases):
-        """Returns sums of the gates, bW, bR of the candidate, bW, bR of the gates."""
+        """Returns `[gates' sums, candidate's bW, candidate's bR, gates' bW, gates' bR]`."""
         input_biases, recurrent_biases = biases[:3], biases[3:]
         input_bias = tf.concat(input_biases[:_GRU_CANDIDATE], axis=0)
         recurrent_bias = tf.concat(recurrent_biases[:_GRU_CANDIDATE], axis=0)
@@ -139,7 +138,7 @@ class GRUFormat:
 
     @staticmethod
     def biases_from_cell(cell_biases):
-        """Returns the 6 biases for what `biases_to_cell` returns, from the summands."""
+        """Returns the 6 biases for the result of `biases_to_cell`, from the summands."""
         _, input_projection, hidden_projection, input_bias, recurrent_bias = cell_biases
         return (
             tf.split(input_bias, 2)
@@ -153,9 +152,9 @@ LAYER_FORMATS = {CUDNN_LSTM: LSTMFormat, CUDNN_GRU: GRUFormat}
 
 
 class CellFormat:
-    """A unidirectional stack as the cells of a `MultiRNNCell`, with the two summands of every bias.
+    """A unidirectional stack as the cells of a `MultiRNNCell`, with both summands of every bias.
 
-    With skip_input the first layer has no W, but a cell always has one: it gets the identity.
+    With skip_input the first layer has no W, but a cell always does: it gets the identity.
     """
 
     def __init__(self, config):
@@ -166,7 +165,7 @@ class CellFormat:
 
     @staticmethod
     def supports(config):
-        """Whether there are cells for an RNN."""
+        """Returns whether an RNN can be saved in this format."""
         return config.rnn_mode in LAYER_FORMATS and config.num_directions == 1
 
     def weight_names(self):
@@ -189,7 +188,7 @@ class CellFormat:
         """Converts a list in the order of `weight_names`; returns all canonical weights.
 
         Raises:
-          InvalidArgumentError: when run, if the RNN has no W but the cell's is not the identity.
+          InvalidArgumentError: when run, if the RNN has no W and the cell's is not the identity.
         """
         weights = []
         of_layers = chunks(cell_weights, len(self._layer_format.weight_names))
@@ -221,14 +220,14 @@ class CellFormat:
 
 
 def reorder_lstm_gates(gates):
-    """Brings an LSTM's four gates from cuDNN's order to the cell's, or back."""
+    """Reorders an LSTM's four gates from cuDNN's order to the cell's, or back."""
     return [gates[index] for index in _LSTM_GATE_ORDER]
 
 
 def with_input_weights(config, layer, weights):
-    """Returns the weights of a layer and direction as those of a cell, which always has a W.
+    """Returns the weights of a layer and direction for a cell, which always has a W.
 
-    With skip_input the first layer has none: the cell gets the identity.
+    With skip_input the first layer has no W, so the cell gets the identity.
     """
     if layer > 0 or not config.skips_input_projection:
         return list(weights)
@@ -241,7 +240,7 @@ def without_input_weights(config, layer, weights):
     """Undoes `with_input_weights`.
 
     Raises:
-      InvalidArgumentError: when run, if there is no place for a W that is not the identity.
+      InvalidArgumentError: when run, if the RNN has no W and the cell's is not the identity.
     """
     if layer > 0 or not config.skips_input_projection:
         return list(weights)
@@ -250,7 +249,7 @@ def without_input_weights(config, layer, weights):
 
 
 def _emptied_identity(matrix):
-    """Returns `[num_units, 0]` after a check that the square `matrix` is the identity."""
+    """Returns `[num_units, 0]` after checking that the square `matrix` is the identity."""
     identity = tf.eye(tf.shape(matrix)[0], dtype=matrix.dtype)
     check = assert_when_run(
         tf.reduce_all(tf.equal(matrix, identity)),

@@ -1,12 +1,13 @@
 """`CudnnOpaqueParamsSaveable` and its subclasses: opaque buffers saved as the variables of cells.
 
-From TensorFlow 1.4 on a checkpoint holds, in place of an opaque buffer, the variables of the
-platform-independent cells that compute the same. For the names see `_tf_canonical_name_prefix` and
-`_tf_canonical_names_single_layer`, for the tensors `converters.py`; programs override both.
+Since TensorFlow 1.4 a checkpoint holds the variables of the equivalent platform-independent cells
+in place of an opaque buffer. `_tf_canonical_name_prefix` and `_tf_canonical_names_single_layer`
+define the names, `converters.py` defines the tensors; programs override both.
 
-The kernels come back bit for bit. Of cuDNN's two biases per gate a cell has the sum, so each comes
-back as half of it (the candidate of a GRU has both). But where a `tf.train.Saver` holds the opaque
-variable as well, restoring gives it the values saved under its own name, bit for bit, always.
+Restored kernels are bit-exact. A cell has only the sum of cuDNN's two biases per gate, so each bias
+is restored as half of the sum (the candidate of a GRU keeps both). But if a `tf.train.Saver` also
+holds the opaque variable, restoring always gives the variable the value saved under its own name,
+which is bit-exact.
 """
 
 import functools
@@ -17,7 +18,7 @@ from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn.checkpoints import converters, restore_ops
 from cudnn_rnn.checkpoints.object_based import Parts, track
 
-# Steps of the conversion that were methods of the saveable up to TensorFlow 1.12.
+# Conversion steps that were methods of the saveable up to TensorFlow 1.12.
 _CONVERTER_HOOKS = (
     "_cudnn_to_tf_gate_params",
     "_tf_to_cudnn_gate_params",
@@ -31,9 +32,8 @@ _CONVERTER_HOOKS = (
 class CudnnOpaqueParamsSaveable(SaveableObject):
     """Saves an opaque buffer as the variables of platform-independent cells.
 
-    Make one of the four subclasses and give it to a `tf.train.Saver`, or add it to
-    `tf.GraphKeys.SAVEABLE_OBJECTS`, from where `tf.train.Saver()` takes it. The layers do so by
-    themselves.
+    Create one of the four subclasses and pass it to a `tf.train.Saver`, or add it to
+    `tf.GraphKeys.SAVEABLE_OBJECTS`, which `tf.train.Saver()` saves. The layers do this themselves.
     """
 
     _rnn_mode = None
@@ -41,7 +41,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     _format_converter_cls = None
     _rnn_cell_name = None
     _cell_variables = (("kernel",), ("bias",))
-    _given_name = None  # of a saveable in a graph, as its maker called it
+    _given_name = None  # the argument `name`, if the saveable was created in a graph
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         scope=None,
         name="cudnn_rnn_saveable",
     ):
-        """Makes a saveable.
+        """Creates a saveable.
 
         Args:
           opaque_params: the variable, `[params_size]`.
@@ -62,16 +62,16 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
           num_units: int, at least 1.
           input_size: int, at least 1.
           input_mode: "linear_input", "skip_input" or "auto_select". Cells always have input
-            weights: where the RNN has none, they are saved as identity matrices.
+            weights; if the RNN has none, identity matrices are saved.
           direction: "unidirectional" or "bidirectional".
-          scope: str or `tf.VariableScope` to put in front of every key: that in which the cells
-            would be called. None for none.
-          name: str, tells several saveables in one Saver apart; it has no influence on the keys. A
-            name that the graph has already gets a number.
+          scope: str or `tf.VariableScope` that prefixes every key: the scope in which the cells
+            would be called. None for no prefix.
+          name: str, distinguishes the saveables in one Saver; does not affect the keys. A number is
+            appended if the graph has the name already.
 
         Raises:
-          TypeError, ValueError: an argument of the wrong type or outside of its range, or an
-            `opaque_params` that is partitioned or has another static shape.
+          TypeError, ValueError: an argument has the wrong type or is out of range, or
+            `opaque_params` is partitioned or has another static shape.
         """
         restore_ops.refuse_partitioned("opaque_params", opaque_params)
         self._num_layers = config_module.checked_size("num_layers", num_layers)
@@ -98,11 +98,11 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     @property
     def is_displaced(self):
-        """Whether a later saveable of the same name and keys is saved in place of this one.
+        """Whether a later saveable with the same name and keys is saved in place of this one.
 
-        That takes two in `tf.GraphKeys.SAVEABLE_OBJECTS`: of these `tf.train.Saver()` saves the
-        later only, as it did in TensorFlow 1, where programs rely on it. The variable of the
-        earlier such a Saver has under its own name.
+        This happens if both are in `tf.GraphKeys.SAVEABLE_OBJECTS`: `tf.train.Saver()` saves only
+        the later one, as in TensorFlow 1, and programs rely on that. Such a Saver still saves the
+        earlier saveable's variable under the variable's own name.
         """
         if self._given_name is None:
             return False
@@ -118,7 +118,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         )
 
     def require_saved_by(self, saved):
-        """Raises `SaverRefusal` unless one of the variables and saveables saves the variable."""
+        """Raises `SaverRefusal` unless `saved` (variables, saveables) covers the variable."""
         variable = self._variable_to_restore()
         if not any(variable is getattr(other, "_variables", other) for other in saved):
             raise restore_ops.SaverRefusal(
@@ -130,7 +130,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             )
 
     def _is_alike(self, other):
-        """Whether another saveable was given this one's name and has its keys."""
+        """Returns whether another saveable was created with the same name and has the same keys."""
         return (
             isinstance(other, CudnnOpaqueParamsSaveable)
             and other._given_name == self._given_name
@@ -138,7 +138,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         )
 
     def _specs_read_later(self, keys):
-        """Returns specs that take the values of the moment in which they are saved."""
+        """Returns specs that read their values at the time of saving."""
 
         def read(index):
             return self.read_parts()[index]
@@ -156,7 +156,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     @property
     def format_converter(self):
-        """The converter, made from `_format_converter_cls` when first asked for."""
+        """The converter, created from `_format_converter_cls` on first access."""
         if self._format_converter is None:
             converter = self._format_converter_cls(
                 self._num_layers,
@@ -172,15 +172,15 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         return self._format_converter
 
     def restore(self, restored_tensors, restored_shapes):
-        """Returns an op that gives the variable the values read from a checkpoint.
+        """Returns an op that assigns the variable the value read from a checkpoint.
 
         Args:
           restored_tensors: list of tensors, one for each of `specs`.
-          restored_shapes: ignored; the shape of a variable says nothing of the cells' tensors.
+          restored_shapes: ignored; the variable's shape says nothing about the cells' tensors.
 
         Raises:
-          TypeError: the saveable was not made for a variable.
-          InvalidArgumentError: when run, if a tensor has another shape; it names the key.
+          TypeError: the saveable was not created for a variable.
+          InvalidArgumentError: when run, if a tensor has the wrong shape; names the key.
         """
         del restored_shapes
         return self.write_parts(restored_tensors, [spec.name for spec in self.specs])
@@ -193,7 +193,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         ]
 
     def _parts_to_save(self):
-        """Returns the tensors of the cells, in a graph those that the saveable was made with."""
+        """Returns the cells' tensors; in a graph, those that were created with the saveable."""
         return self.read_parts() if tf.executing_eagerly() else [s.tensor for s in self.specs]
 
     def _variable_to_restore(self):
@@ -206,31 +206,31 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         return variable
 
     def read_parts(self):
-        """Returns the tensors of the cells, in the order of the keys."""
+        """Returns the cells' tensors, in the order of the keys."""
         weights, biases = self.format_converter.opaque_to_tf_canonical(self._variables)
         return list(weights) + list(biases)
 
     def write_parts(self, tensors, keys):
-        """Returns an op that gives the variable the value for the tensors of the cells.
+        """Returns an op that assigns the variable the value rebuilt from the cells' tensors.
 
         Args:
-          tensors: list of the tensors read, in the order of `read_parts`.
+          tensors: list of the restored tensors, in the order of `read_parts`.
           keys: list of their keys in the checkpoint.
         """
         variable = self._variable_to_restore()
         shapes = [tensor.shape for tensor in self._parts_to_save()]
-        # Else a converter of a user's own does not tell.
+        # Shapes may be unknown if the converter is a user's own class.
         if all(shape.is_fully_defined() for shape in shapes):
             tensors = restore_ops.in_exact_shapes(tensors, keys, shapes)
         value = self.format_converter.tf_canonical_to_opaque(list(tensors))
         return restore_ops.assign(variable, value, restore_ops.SUMS_SCOPE)
 
     def _add_trackable_dependencies(self, trackable, dtype):
-        """Puts the cells' tensors below an object, for `tf.train.Checkpoint`.
+        """Makes the cells' tensors dependencies of an object, for `tf.train.Checkpoint`.
 
-        The keys are `cell-<layer>/kernel` and so on, as those of a `MultiRNNCell`; of a single
-        layer also `kernel`, as those of a cell. Of a bidirectional RNN both are below `fw` and
-        below `bw`, as those of two stacks of cells with these names.
+        The keys are `cell-<layer>/kernel` and so on, like those of a `MultiRNNCell`. A single layer
+        also has `kernel`, like a single cell. For a bidirectional RNN these keys are below `fw` and
+        below `bw`, like those of two stacks of cells with these names.
         """
         parts = Parts(self, self._param_names, dtype, self._variables.device)
         for kind, own_names in zip((self._weight_names, self._bias_names), self._cell_variables):
@@ -262,7 +262,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         return self._TFCanonicalNamePrefix(layer, is_fwd)
 
     def _TFCanonicalNamePrefix(self, layer, is_fwd=True):
-        """The name of `_tf_canonical_name_prefix` up to TensorFlow 1.12."""
+        """Implements `_tf_canonical_name_prefix`, under its name up to TensorFlow 1.12."""
         if self._direction == config_module.CUDNN_RNN_UNIDIRECTION:
             return "rnn/multi_rnn_cell/cell_%d/%s" % (layer, self._rnn_cell_name)
         return "stack_bidirectional_rnn/cell_%d/bidirectional_rnn/%s/%s" % (
@@ -277,7 +277,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         tf_weights_names.extend("%s/%s" % (prefix, name) for name in weights)
         tf_biases_names.extend("%s/%s" % (prefix, name) for name in biases)
 
-    # Names of TensorFlow 1.4 to 1.12, for programs that call or override them.
+    # Methods of TensorFlow 1.4 to 1.12, for programs that call or override them.
 
     def _OpaqueParamsToCanonical(self):
         """Returns (weights, biases), cuDNN's canonical tensors of the variable."""
@@ -288,11 +288,11 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         return self.format_converter._cu_canonical_to_opaque(cu_weights, cu_biases)
 
     def _ReverseTransformCanonical(self, tf_canonicals):
-        """Returns (weights, biases), cuDNN's canonical tensors for the tensors of the cells."""
+        """Returns (weights, biases), cuDNN's canonical tensors for the cells' tensors."""
         return self.format_converter._tf_canonical_to_cu_canonical(tf_canonicals)
 
     def _converter_step(self, hook, *arguments):
-        # By the class: the converter's own attribute may be an overriding method of this saveable.
+        # From the class: the converter's own attribute may be this saveable's overriding method.
         return getattr(type(self.format_converter), hook)(self.format_converter, *arguments)
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):

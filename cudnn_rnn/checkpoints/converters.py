@@ -1,11 +1,11 @@
 """Converters between the opaque buffer and the variables of platform-independent cells.
 
-Since TensorFlow 1.4 a checkpoint holds, for every layer and direction, what a cell holds: the
-kernels, and one bias for the sum of cuDNN's two (the candidate of a GRU keeps both). Coming back,
-each of the two gets half of the sum. See `checkpoints/cell_layout.py` for the arrangement of gates.
+Since TensorFlow 1.4 a checkpoint holds, for every layer and direction, the variables of a cell: the
+kernels, and one bias that is the sum of cuDNN's two (the candidate of a GRU keeps both). Restoring
+gives half of the sum to each of the two. `checkpoints/cell_layout.py` describes the order of gates.
 
-Every step is a method, so that a subclass can have another order of gates, another rule for the
-biases or other kernels:
+Every step is a method, so a subclass can change the order of gates, the rule for the biases, or the
+kernels:
 
     class ForgetBiasOne(CudnnParamsFormatConverterLSTM):
         def _cudnn_to_tf_biases(self, *biases):
@@ -32,11 +32,11 @@ from cudnn_rnn.checkpoints.cell_layout import (
 
 
 class CudnnParamsFormatConverter:
-    """What the four converters share.
+    """Base class of the four converters.
 
-    "cuDNN's" tensors, in arguments and results, are the canonical ones of `RnnConfig`; "the
-    cell's" are those of the platform-independent cells. A projection, of an LSTM, is in the cell's
-    form `[num_units, num_proj]`.
+    In arguments and results, "cuDNN's" tensors are the canonical ones of `RnnConfig`, and "the
+    cell's" tensors are those of the platform-independent cells. The cell's form of an LSTM's
+    projection is `[num_units, num_proj]`.
     """
 
     _rnn_mode = None
@@ -53,8 +53,8 @@ class CudnnParamsFormatConverter:
     ):
         """Takes the description of an RNN, as `CudnnLSTM` does.
 
-        Up to TensorFlow 1.14 there was no `num_proj`: a string in its place is the input mode,
-        with the direction after it.
+        Up to TensorFlow 1.14 there was no `num_proj`: a string in its position is the input mode,
+        and the direction follows it.
         """
         if isinstance(num_proj, str):
             if input_mode in config_module.DIRECTIONS:
@@ -85,12 +85,12 @@ class CudnnParamsFormatConverter:
         """Returns the opaque buffer for the cells' tensors.
 
         Args:
-          tf_canonicals: list of all weights, then all biases, of the cells: layer by layer, in each
-            forward and then backward.
+          tf_canonicals: list of all weights, then all biases, of the cells: layer by layer, and
+            within a layer forward before backward.
           weights_proj: list of the projections in that order, or None.
 
         Raises:
-          ValueError: lists of the wrong length, or tensors with a wrong number of elements.
+          ValueError: a list has the wrong length, or a tensor the wrong number of elements.
         """
         return self._cu_canonical_to_opaque(
             *self._tf_canonical_to_cu_canonical(tf_canonicals, weights_proj)
@@ -100,13 +100,13 @@ class CudnnParamsFormatConverter:
         """Returns the cells' tensors for the opaque buffer, `[params_size]`.
 
         Returns:
-          `(weights, biases)`, or with a projection `(weights, biases, weights_proj)`: lists as
-          `tf_canonical_to_opaque` takes them.
+          `(weights, biases)`, or with a projection `(weights, biases, weights_proj)`: lists in the
+          form of the arguments of `tf_canonical_to_opaque`.
         """
         return self._cu_canonical_to_tf_canonical(*self._opaque_to_cu_canonical(opaque_param))
 
     def _opaque_to_cu_canonical(self, opaque_param):
-        """Returns (weights, biases), cuDNN's."""
+        """Returns cuDNN's (weights, biases)."""
         return canonical.params_to_canonical(self._config, None, opaque_param)
 
     def _cu_canonical_to_opaque(self, cu_weights, cu_biases):
@@ -114,7 +114,7 @@ class CudnnParamsFormatConverter:
         return canonical.canonical_to_params(self._config, None, list(cu_weights), list(cu_biases))
 
     def _cu_canonical_to_tf_canonical(self, cu_weights, cu_biases):
-        """Returns what `opaque_to_tf_canonical` does, for cuDNN's tensors."""
+        """Returns the result of `opaque_to_tf_canonical` for cuDNN's tensors."""
         parts = self._num_layers * self._num_dirs
         tf_weights, tf_biases, tf_weights_proj = [], [], []
         weights_of_parts = chunks(cu_weights, len(cu_weights) // parts)
@@ -139,7 +139,7 @@ class CudnnParamsFormatConverter:
         tf_biases.extend(self._cudnn_to_tf_biases(*cu_biases))
 
     def _tf_canonical_to_cu_canonical(self, tf_canonicals, weights_proj=None):
-        """Returns (weights, biases), cuDNN's, for what `tf_canonical_to_opaque` takes."""
+        """Returns cuDNN's (weights, biases) for the arguments of `tf_canonical_to_opaque`."""
         parts = self._num_layers * self._num_dirs
         tf_canonicals = list(tf_canonicals)
         if not tf_canonicals or len(tf_canonicals) % (2 * parts):
@@ -161,31 +161,31 @@ class CudnnParamsFormatConverter:
         return cu_weights, cu_biases
 
     def _cudnn_to_tf_weights(self, *cu_weights):
-        """Returns a tuple of the cell's weights for cuDNN's, of one layer and direction."""
+        """Converts cuDNN's weights of one layer and direction to a tuple of the cell's."""
         raise NotImplementedError("%s has no _cudnn_to_tf_weights" % type(self).__name__)
 
     def _tf_to_cudnn_weights(self, layer, *tf_weights):
-        """Returns cuDNN's weights, without the projection, for the cell's."""
+        """Converts the cell's weights to cuDNN's, without the projection."""
         raise NotImplementedError("%s has no _tf_to_cudnn_weights" % type(self).__name__)
 
     def _cudnn_to_tf_biases(self, *biases):
-        """Returns a tuple of the cell's biases for cuDNN's, of one layer and direction."""
+        """Converts cuDNN's biases of one layer and direction to a tuple of the cell's."""
         raise NotImplementedError("%s has no _cudnn_to_tf_biases" % type(self).__name__)
 
     def _tf_to_cudnn_biases(self, *tf_biases):
-        """Returns cuDNN's biases for the cell's."""
+        """Converts the cell's biases to cuDNN's."""
         raise NotImplementedError("%s has no _tf_to_cudnn_biases" % type(self).__name__)
 
 
 class _OneKernel(CudnnParamsFormatConverter):
-    """A cell with one kernel and one bias, the gates in any order."""
+    """Base of converters for cells with one kernel and one bias, with any order of gates."""
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):
-        """Returns a list of the gates in the cell's order for those in cuDNN's."""
+        """Reorders gates from cuDNN's order to the cell's; returns a list."""
         return list(cu_gate_order)
 
     def _tf_to_cudnn_gate_params(self, *tf_gate_order):
-        """Returns a list of the gates in cuDNN's order for those in the cell's."""
+        """Reorders gates from the cell's order to cuDNN's; returns a list."""
         return list(tf_gate_order)
 
     def _cudnn_to_tf_weights(self, *cu_weights):

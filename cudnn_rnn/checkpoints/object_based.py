@@ -1,7 +1,7 @@
 """The cells' tensors of an opaque buffer as objects that `tf.train.Checkpoint` saves and restores.
 
-Each looks like a variable of a platform-independent cell, under the same names, so that a
-checkpoint of a layer is read into such cells and the other way round.
+Each object looks like a variable of a platform-independent cell, under the same name. So such cells
+can restore the checkpoint of a layer, and a layer can restore the checkpoint of cells.
 """
 
 import collections
@@ -18,22 +18,22 @@ from cudnn_rnn._compat import (
 )
 from cudnn_rnn.checkpoints import validation
 
-# How an object-based checkpoint calls the value of a variable.
+# The name of a variable's value in an object-based checkpoint.
 _VALUE = "VARIABLE_VALUE"
 
 
 class Parts:
-    """All tensors of one buffer: saved each by itself, restored together."""
+    """All tensors of one buffer, which are saved individually and restored together."""
 
     def __init__(self, saveable, names, dtype, device):
-        """Makes the parts.
+        """Creates the parts.
 
         Args:
           saveable: object with `read_parts()`, a list of tensors, `expected_tensors()`, a list of
-            `restoring.Expected`, and `write_parts(tensors, keys)`, which returns an op.
-          names: of the parts, in that order.
-          dtype: of the tensors.
-          device: of the variable.
+            `restore_ops.Expected`, and `write_parts(tensors, keys)`, which returns an op.
+          names: names of the parts, in the order of these lists.
+          dtype: dtype of the tensors.
+          device: device of the variable.
         """
         self._saveable = saveable
         self._names = list(names)
@@ -42,7 +42,7 @@ class Parts:
         self.dtype = dtype
         self.device = device
         self.trackables = {name: _Part(self, name) for name in self._names}
-        # Before, checkpoints that were restored earlier hand over their parts one by one.
+        # Until all are tracked, a checkpoint restored earlier delivers the parts one by one.
         self.are_tracked = False
 
     def read(self, name):
@@ -50,17 +50,17 @@ class Parts:
         return tf.identity(self._saveable.read_parts()[self._names.index(name)])
 
     def restore(self, name, key, tensor):
-        """Takes a tensor that was read; the last one of all brings the buffer about.
+        """Takes a restored tensor; the last missing one triggers assembly of the buffer.
 
         Args:
-          name: of the part.
-          key: of the tensor in the checkpoint.
+          name: name of the part.
+          key: key of the tensor in the checkpoint.
           tensor: the value.
 
         Returns:
           An op.
         """
-        if name in self._restored:  # left over from a checkpoint that did not have them all
+        if name in self._restored:  # left over from an incomplete checkpoint
             self._restored.clear()
         self._restored[name] = key, tensor
         if len(self._restored) < len(self._names):
@@ -70,7 +70,7 @@ class Parts:
         return self._saveable.write_parts(list(tensors), list(keys))
 
     def expected(self, keys):
-        """Returns a list of `restoring.Expected`.
+        """Returns a list of `restore_ops.Expected`.
 
         Args:
           keys: dict of names of parts to their keys in the checkpoint.
@@ -79,7 +79,7 @@ class Parts:
         return [by_name[name]._replace(key=key) for name, key in keys.items()]
 
     def missing(self, keys):
-        """Returns a list of `restoring.Expected` for the parts that are not in the dict `keys`."""
+        """Returns a list of `restore_ops.Expected` for the parts missing from the dict `keys`."""
         name, key = next(iter(keys.items()))
         top, place = self.trackables[name].place_of_key(key)
         return self.expected(
@@ -91,11 +91,11 @@ class Parts:
         )
 
     def read_from(self, path):
-        """Takes the path of the checkpoint from which the next tensors come."""
+        """Sets the path of the checkpoint from which the next tensors come."""
         self._path = path
 
     def all_tracked(self):
-        """To be called once all parts are dependencies; checks what was restored meanwhile."""
+        """Must be called once all parts are tracked; raises if only some have been restored."""
         self.are_tracked = True
         if self._restored and self._path is not None:
             keys = {name: key for name, (key, _) in self._restored.items()}
@@ -104,15 +104,15 @@ class Parts:
 
 
 class _Part(Trackable):
-    """One tensor, to a checkpoint a variable."""
+    """One tensor, which a checkpoint treats as a variable."""
 
-    # Tells parts from other objects; unlike isinstance also those made before a re-import.
+    # Identifies parts; unlike isinstance, also those created before a re-import of the package.
     is_part_of_cudnn_rnn = True
 
     def __init__(self, parts, name):
         self.parts = parts
         self.name = name
-        # Of the value, relative to the layer; one for each place that `track` gives it.
+        # Keys of the value relative to the layer, one for each path given to `track`.
         self.keys = []
 
     def __repr__(self):
@@ -120,12 +120,12 @@ class _Part(Trackable):
         return "<%s, shape %s>" % (expected.key, expected.shape)
 
     def place_of_key(self, key):
-        """Returns what is in front of the layer's own part of a key, and the index in `keys`."""
-        # The longest first, as the key of one place may be the end of that of another.
+        """Splits a key: returns the prefix before the layer's own part, and the index in `keys`."""
+        # Longest first, because one element of `keys` may be the end of another.
         for place in sorted(range(len(self.keys)), key=lambda place: -len(self.keys[place])):
             if ("/" + key).endswith("/" + self.keys[place]):
                 return key[: -len(self.keys[place])], place
-        return "", 0  # saved as a part of an object of another kind
+        return "", 0  # saved as part of another kind of object
 
     def _gather_saveables_for_checkpoint(self):
         return {_VALUE: functools.partial(_PartSaveable, self.parts, self.name)}
@@ -145,14 +145,14 @@ class _PartSaveable(SaveableObject):
 
 
 class _Node(Trackable):
-    """An object in a checkpoint that has nothing but other objects."""
+    """An object in a checkpoint that only contains other objects."""
 
 
 def track(owner, path, part):
     """Makes `part` a dependency of `owner`, an object of a checkpoint.
 
     Args:
-      path: list of names, one for each object on the way from `owner` to `part`, and its own.
+      path: list of names: of each object between `owner` and `part`, then of `part`.
     """
     part.keys.append(_key(path))
     for name in path[:-1]:
@@ -166,7 +166,7 @@ def track(owner, path, part):
 
 
 def _key(path):
-    """Returns the key that a checkpoint gives to the value of the object of this path."""
+    """Returns the checkpoint key for the value of the object at this path."""
     escaped = [name.replace(".", "..").replace("/", ".S") for name in path]
     return "/".join(escaped) + "/.ATTRIBUTES/" + _VALUE
 
@@ -179,7 +179,7 @@ def bound_parts(coordinator):
     """Returns the parts that an object-based checkpoint has values for.
 
     Args:
-      coordinator: what TensorFlow makes for one call of `tf.train.Checkpoint.restore`.
+      coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
 
     Returns:
       Dict of `Parts` to dicts of names of parts to keys in the checkpoint.
@@ -196,7 +196,7 @@ def bound_variables(coordinator):
     """Returns a list of the variables that an object-based checkpoint has values for.
 
     Args:
-      coordinator: what TensorFlow makes for one call of `tf.train.Checkpoint.restore`.
+      coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
     """
     nodes = coordinator.object_graph_proto.nodes
     return [
@@ -207,9 +207,9 @@ def bound_variables(coordinator):
 
 
 def expected_below(objects):
-    """Returns a list of `restoring.Expected` for a list of (object, path).
+    """Returns a list of `restore_ops.Expected` for a list of (object, path).
 
-    None for objects without any layer of this package; layers that are not built expect nothing.
+    Returns None if no object is a layer of this package. Layers not built yet expect nothing.
     """
     expected, has_layers = [], False
     for candidate, path in objects:
@@ -220,9 +220,9 @@ def expected_below(objects):
 
 
 def supports(rnn_mode):
-    """Whether the layers of this mode can be in an object-based checkpoint.
+    """Returns whether layers of this mode can be in an object-based checkpoint.
 
-    In TensorFlow 1 it was an LSTM or nothing, and programs (TensorFlow's own tests among them) may
-    rely on being told.
+    TensorFlow 1 supported only LSTMs, and programs (such as TensorFlow's own tests) may rely on the
+    error for other modes.
     """
     return rnn_mode == "lstm" or not IS_TENSORFLOW_1

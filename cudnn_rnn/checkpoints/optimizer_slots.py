@@ -1,18 +1,19 @@
-"""Checkpoints in which an optimizer's slots, too, are those of platform-independent cells.
+"""Checkpoints in which the optimizer's slots are also those of platform-independent cells.
 
-An optimizer such as Adam keeps slots for every variable, of the variable's shape. Those of an
-opaque buffer are in a checkpoint as `<opaque variable>/Adam` and so on, where a program with cells
-has `<kernel of a cell>/Adam` and `<bias of a cell>/Adam` in their place. `saved_as_cells` makes the
-two programs read each other's checkpoints:
+An optimizer such as Adam keeps slots for every variable, with the variable's shape. For an opaque
+buffer, a checkpoint has `<opaque variable>/Adam` and so on; a program with cells has
+`<kernel of a cell>/Adam` and `<bias of a cell>/Adam` instead. With `saved_as_cells`, the two
+programs can read each other's checkpoints:
 
     train = optimizer.minimize(loss)
     saver = tf.train.Saver(cudnn_rnn.saved_as_cells(optimizer))
 
-What a slot is for cells: with J the Jacobian of the cells' variables in the opaque buffer (zeros
-and ones: it reorders, and adds up the two biases of a gate), the gradient in the buffer is J^T
-times that in the cells' variables. So are means of gradients, and of their squares since a row of
-J^T has one 1 at most. A bias of a cell therefore gives its slots to both of cuDNN's as they are,
-where its value is split into halves.
+Conversion of slots: J is the Jacobian of the cells' variables with respect to the opaque buffer. It
+consists of zeros and ones, because it reorders elements and adds up the two biases of a gate. The
+gradient with respect to the buffer is J^T times the gradient with respect to the cells' variables.
+The same holds for means of gradients, and for means of their squares, because a row of J^T has at
+most one 1. So both of cuDNN's biases get the slots of the cell's bias unchanged, whereas each gets
+half of its value.
 """
 
 import collections
@@ -24,36 +25,38 @@ from cudnn_rnn.checkpoints.cell_saveables import CudnnOpaqueParamsSaveable
 
 
 def saved_as_cells(*optimizers):
-    """Returns what a Saver holds to share checkpoints with a program that has cells instead.
+    """Returns a `var_list` for checkpoints that are shared with a program that uses cells.
 
-    That is every variable and saveable of the graph, as in `tf.train.Saver()`, but in place of the
-    opaque variables that have a `CudnnOpaqueParamsSaveable` (those of the layers do), and of their
-    slots, the variables of the cells and theirs. So a model can be trained with `CudnnLSTM`, go on
-    with `CudnnCompatibleLSTMCell`s under `tf.nn.dynamic_rnn`, and come back. The program with cells
-    uses a plain `tf.train.Saver()`, and optimizers of the same class and name.
+    The list has every variable and saveable of the graph, as in `tf.train.Saver()`, with one
+    exception: the variables and slots of cells replace the opaque variables that have a
+    `CudnnOpaqueParamsSaveable` (those of the layers do), and their slots. So a model can be trained
+    with `CudnnLSTM`, then with `CudnnCompatibleLSTMCell`s under `tf.nn.dynamic_rnn`, and then with
+    `CudnnLSTM` again. The program with cells uses a plain `tf.train.Saver()`, and optimizers of the
+    same class and name.
 
-    What is the same on both sides is the weights, the sum of a gate's two biases, and for each
-    variable the slots. Not the path that the biases take from there: the two of cuDNN have equal
-    gradients, and each makes the step that a cell's single bias makes, so their sum makes twice
-    that step. Where a checkpoint comes back to where it was written, all goes on as it was if the
-    two biases and their slots were equal; up to rounding they are if they started equal (the layers
-    start them at zero) and nothing but the RNN gives them gradients. Else each value comes back as
-    half of the sum, and each slot as the mean.
+    Both programs have the same weights, the same sum of a gate's two biases, and the same slots.
+    From there, the biases train differently: cuDNN's two biases have equal gradients, and each
+    takes the step that a cell's single bias takes, so their sum takes twice that step.
+
+    A program that restores its own checkpoint continues from the same state if the two biases and
+    their slots were equal. They are equal up to rounding if they started equal (the layers start
+    them at zero) and only the RNN gives them gradients. Otherwise each bias is restored as half of
+    the sum, and each slot as the mean.
 
     Args:
-      *optimizers: `tf.train.Optimizer`s that have made their slots: call `saved_as_cells` after
+      *optimizers: `tf.train.Optimizer`s that have created their slots: call `saved_as_cells` after
         `minimize`. An optimizer that wraps others (loss scaling, `MovingAverageOptimizer`,
         `SyncReplicasOptimizer`) stands for them. Slots of other optimizers, and moving averages,
-        stay as they are, under the names of the opaque variables.
+        are saved unchanged, under the names of the opaque variables.
 
     Returns:
       A list for the argument `var_list` of `tf.train.Saver`.
 
     Raises:
       RuntimeError: in eager execution.
-      TypeError: an optimizer without `get_slot` and `get_slot_names`.
-      ValueError: an optimizer that has not made its slots yet, or a slot whose name does not have
-        the name of its variable in it.
+      TypeError: an optimizer has no `get_slot` or `get_slot_names`.
+      ValueError: an optimizer has not created its slots yet, or the name of a slot does not contain
+        the name of its variable.
     """
     if tf.executing_eagerly():
         raise RuntimeError("saved_as_cells is of graphs only, but TensorFlow executes eagerly.")
@@ -76,14 +79,14 @@ def saved_as_cells(*optimizers):
 
 
 def _opaque_variable(saveable):
-    """Returns the variable that a saveable saves as cells; None if it saves none so."""
+    """Returns the variable that a saveable saves as cells, or None."""
     if not isinstance(saveable, CudnnOpaqueParamsSaveable) or saveable.is_displaced:
         return None
     return restore_ops.as_variable(saveable._variables)
 
 
 def _unwrapped(optimizers):
-    """Returns a list of the optimizers and of all that they wrap, each once."""
+    """Returns a list of the optimizers and all optimizers that they wrap, without duplicates."""
     found, waiting = [], list(optimizers)
     for optimizer in waiting:
         if not _has_slots(optimizer):
@@ -112,7 +115,7 @@ def _has_slots(value):
 
 
 def _require_slots(optimizer):
-    """Raises if an optimizer of a class that makes slots has made nothing yet."""
+    """Raises if an optimizer whose class creates slots has not created any variables yet."""
     base = tf.train.Optimizer
     if not isinstance(optimizer, base) or type(optimizer)._create_slots is base._create_slots:
         return  # such as GradientDescentOptimizer, and wrappers
@@ -125,7 +128,7 @@ def _require_slots(optimizer):
 
 
 def _slots(variable, optimizers):
-    """Returns a list of the variable's slots, each once: a wrapper may answer for what it wraps."""
+    """Returns the variable's slots without duplicates: a wrapper may return the wrapped slots."""
     slots = collections.OrderedDict()
     for optimizer in optimizers:
         for name in _slot_names(optimizer):
@@ -146,7 +149,7 @@ def _slot_names(optimizer):
 
 
 class _SlotConversion:
-    """Between slots of an opaque variable and those of the cells' variables: J^T, and back."""
+    """Converts between slots of an opaque variable and those of the cells' variables."""
 
     def __init__(self, converter, variable):
         with tf.name_scope("slots_of_cells"):
@@ -155,8 +158,8 @@ class _SlotConversion:
             self._converted = list(weights) + list(biases)
             self._cells = [tf.zeros_like(part) for part in self._converted]
             self._transposed = self.from_cells(self._cells)
-            # J J^T is diagonal; this is that diagonal. It is 0 for what the RNN does not have, such
-            # as the input weights with skip_input.
+            # The diagonal of J J^T, which is a diagonal matrix. It is 0 for cells' tensors that the
+            # RNN does not have, such as the input weights with skip_input.
             ones = [tf.ones_like(part) for part in self._converted]
             self._counts = self._times_jacobian(self.from_cells(ones))
 
@@ -165,13 +168,13 @@ class _SlotConversion:
         return _gradients(self._converted, [self._opaque], tensors)[0]
 
     def to_cells(self, opaque):
-        """Returns the cells' tensors x with J^T x = opaque: where several become one, the mean."""
+        """Returns the cells' tensors x with J^T x = opaque; averages elements that are merged."""
         sums = self._times_jacobian(opaque)
         return [tf.math.divide_no_nan(*pair) for pair in zip(sums, self._counts)]
 
     def _times_jacobian(self, opaque):
-        # The gradient of J^T x in x, wherever it is taken. Not the conversion itself: to that, a
-        # converter may add constants, such as a forget bias.
+        # The gradient of J^T x with respect to x, which is the same for every x. Calling the
+        # converter instead would be wrong: it may add constants, such as a forget bias.
         return _gradients([self._transposed], self._cells, [opaque])
 
 
@@ -186,7 +189,7 @@ class CudnnSlotSaveable(SaveableObject):
     """Saves one slot of an opaque variable as the slots of the cells' variables."""
 
     def __init__(self, saveable, variable, slot, conversion):
-        """Makes a saveable.
+        """Creates a saveable.
 
         Args:
           saveable: the `CudnnOpaqueParamsSaveable` of the variable.
@@ -195,7 +198,7 @@ class CudnnSlotSaveable(SaveableObject):
           conversion: the `_SlotConversion` of the variable.
 
         Raises:
-          ValueError: the name of the slot does not have that of the variable in it.
+          ValueError: the name of the slot does not contain the name of the variable.
         """
         own, opaque = variable_name(slot), variable_name(variable)
         before, found, after = own.rpartition(opaque + "/")
@@ -216,14 +219,14 @@ class CudnnSlotSaveable(SaveableObject):
         restore_ops.saveables_of_graph().append(self)
 
     def restore(self, restored_tensors, restored_shapes):
-        """Returns an op that gives the slot the values read from a checkpoint.
+        """Returns an op that assigns the slot the value read from a checkpoint.
 
         Args:
           restored_tensors: list of tensors, one for each of `specs`.
           restored_shapes: ignored.
 
         Raises:
-          InvalidArgumentError: when run, if a tensor has another shape; it names the key.
+          InvalidArgumentError: when run, if a tensor has the wrong shape; names the key.
         """
         del restored_shapes
         keys = [spec.name for spec in self.specs]

@@ -1,4 +1,4 @@
-"""What the saveables of all releases share: names, checks of what was read, and assignments."""
+"""Shared by the saveables of all releases: names, checks of restored tensors, assignments."""
 
 import collections
 import contextlib
@@ -8,21 +8,21 @@ import threading
 from cudnn_rnn._compat import PartitionedVariable, Variable, assert_when_run, static_value, tf
 from cudnn_rnn._core.arguments import shape_text, variable_name
 
-# All saveables of a graph. No string, so that exporting a MetaGraphDef passes over it.
+# Collection of all saveables of a graph. Not a string, so that exporting a MetaGraphDef skips it.
 _SAVEABLES_OF_GRAPH = ("cudnn_rnn", "saveables")
 
 
 class SaverRefusal(ValueError):
-    """A Saver that would restore an undefined value, or lose one."""
+    """Raised for a Saver that would restore an undefined value, or lose a value."""
 
 
-# What a saveable expects of one tensor of a checkpoint. `shape`: list of int, None if unknown;
-# `any_shape`: whether any shape with as many elements will do.
+# A tensor that a checkpoint must have. `shape`: list of int, None if unknown; `any_shape`: whether
+# any shape with the same number of elements is accepted.
 Expected = collections.namedtuple("Expected", ["key", "shape", "any_shape", "dtype"])
 
 
 def expected_tensor(key, shape, any_shape, dtype):
-    """Returns an `Expected` for a `tf.TensorShape` and a `tf.DType` (of a variable, perhaps)."""
+    """Returns an `Expected` for a `tf.TensorShape` and a `tf.DType`, possibly a reference dtype."""
     shape = shape.as_list() if shape.is_fully_defined() else None
     return Expected(key, shape, any_shape, dtype.base_dtype)
 
@@ -33,7 +33,7 @@ def saveables_of_graph():
 
 
 def unique_name(name):
-    """Returns `name`, with a number after it if a saveable of the graph has that name already."""
+    """Returns `name`, with a number appended if a saveable of the graph already has that name."""
     taken = {saveable.name for saveable in saveables_of_graph()}
     candidate, number = name, 0
     while candidate in taken:
@@ -43,22 +43,22 @@ def unique_name(name):
 
 
 def identity_of_name(tensor, name):
-    """Returns the tensor from an Identity node of this absolute name, where a node can have it.
+    """Returns the tensor from an Identity node of this absolute name, if a node can have that name.
 
-    Of a saveable in a collection a MetaGraphDef has the name, and importing it, or loading a
-    SavedModel, fails on a name that no node has.
+    A MetaGraphDef stores the name of each saveable in a collection. Importing the MetaGraphDef, or
+    loading a SavedModel, fails if no node has that name.
     """
     is_name_of_node = re.match(r"[A-Za-z0-9.][\w.\\/>-]*$", name, re.ASCII) and name[-1] != "/"
     with tf.name_scope(None):
         return tf.identity(tensor, name=name if is_name_of_node else None)
 
 
-# What one RestoreV2 op reads under one key. `slice_spec`: text, empty for a whole tensor.
+# A tensor that a RestoreV2 op reads. `slice_spec`: str, empty for a whole tensor.
 Read = collections.namedtuple("Read", ["key", "slice_spec", "tensor"])
 
 
 def read_from(path):
-    """Returns a list of `Read`: all that ops of the graph read from a checkpoint.
+    """Returns a list of `Read` for all tensors that ops of the graph read from a checkpoint.
 
     Args:
       path: the string tensor with the path of the checkpoint.
@@ -76,16 +76,16 @@ def read_from(path):
     return found
 
 
-# Scopes of the checks that `_in_shapes` puts into a graph. `_patches/restores.py` finds them by
+# Scopes of the checks that `_in_shapes` adds to a graph. `_patches/restores.py` finds the checks by
 # these names, in imported graphs too.
 SIZES_SCOPE, SHAPES_SCOPE = "cudnn_rnn_checkpoint_sizes", "cudnn_rnn_checkpoint_shapes"
 CHECK, KEYS, SHAPES = "check", "keys", "shapes"  # nodes in such a scope
 
 
 def checkpoint_path(restored_tensor):
-    """Returns the string tensor with the path of the checkpoint read; None if that cannot be told.
+    """Returns the string tensor with the path of the checkpoint; None if it cannot be determined.
 
-    It cannot where ops run at once.
+    It cannot be determined in eager execution.
     """
     operation = getattr(restored_tensor, "op", None)
     while operation is not None and operation.type == "Identity":
@@ -94,10 +94,10 @@ def checkpoint_path(restored_tensor):
 
 
 def in_sizes(tensors, keys, shapes):
-    """Returns the tensors, once their numbers of elements are right, in these shapes.
+    """Checks the numbers of elements, and returns the tensors reshaped to these shapes.
 
     Raises:
-      InvalidArgumentError: when run, for a wrong one, with the checkpoint, its key and both shapes.
+      InvalidArgumentError: when run, if a number is wrong; names checkpoint, keys and both shapes.
     """
     expected = tf.constant([shape.num_elements() for shape in shapes])
     found = tf.stack([tf.size(tensor) for tensor in tensors])
@@ -106,10 +106,10 @@ def in_sizes(tensors, keys, shapes):
 
 
 def in_exact_shapes(tensors, keys, shapes):
-    """Returns the tensors, once their shapes are right, with these static shapes.
+    """Checks the shapes, and returns the tensors with these static shapes.
 
     Raises:
-      InvalidArgumentError: when run, for a wrong one, with the checkpoint, its key and both shapes.
+      InvalidArgumentError: when run, if a shape is wrong; names checkpoint, keys and both shapes.
     """
     expected = tf.constant([shape_text(shape) for shape in shapes])
     wrong = tf.not_equal(_shape_texts_when_run(tensors), expected)
@@ -140,15 +140,15 @@ def _in_shapes(tensors, keys, shapes, scope, what, wrong):
             tf.boolean_mask(_shape_texts_when_run(tensors), wrong),
             name=CHECK,
         )
-    # There is nothing to depend on where ops run at once.
+    # In eager execution there is no op to depend on.
     with tf.control_dependencies([] if check is None else [check]):
         return [tf.reshape(tensor, shape) for tensor, shape in zip(tensors, shapes)]
 
 
 def as_variable(variable):
-    """Returns a variable as it is, for a tensor that names one in a graph that one, else None.
+    """Returns a variable unchanged, and for a graph tensor its variable; None for other values.
 
-    `tf.train.import_meta_graph` leaves such tensors in the collections of a user.
+    `tf.train.import_meta_graph` puts such tensors into user collections.
     """
     if isinstance(variable, Variable):
         return variable
@@ -160,7 +160,7 @@ def as_variable(variable):
 
 
 def refuse_partitioned(argument, value):
-    """Raises if a value is a partitioned variable, one part of it, or a list of parts.
+    """Raises `TypeError` if a value is a partitioned variable, a part of one, or a list of these.
 
     Args:
       argument: name of the argument, for the error.
@@ -183,9 +183,9 @@ def refuse_partitioned(argument, value):
 
 
 def assign(variable, value, scope):
-    """Returns an op that gives `variable` the `value`, once the shapes are found to agree.
+    """Returns an op that assigns `value` to `variable`, after checking the shape.
 
-    Returns an op that does nothing inside `direct_values` of the variable.
+    Inside `direct_values` of the variable, the op does nothing.
 
     Args:
       variable: the variable.
@@ -207,8 +207,8 @@ def assign(variable, value, scope):
         return tf.assign(variable, value, validate_shape=False)
 
 
-# Scopes of the assignments of values that saveables rebuild: values with both biases of each gate,
-# and values made from their sums. `restore_order.py` finds them by these names.
+# Scopes of the assignments of rebuilt values: from both biases of each gate, and from their sums.
+# `restore_order.py` finds the assignments by these names.
 EXACT_SCOPE, SUMS_SCOPE = "cudnn_rnn_assign_exact", "cudnn_rnn_assign_sums"
 
 _direct = threading.local()
@@ -216,9 +216,9 @@ _direct = threading.local()
 
 @contextlib.contextmanager
 def direct_values(variables):
-    """While this context lasts, saveables leave these variables to those who restore them directly.
+    """Disables `assign` for these variables in this context, because they are restored directly.
 
-    Where ops run at once, the last assignment counts, and TensorFlow orders them by their keys.
+    In eager execution the last assignment wins, and TensorFlow orders assignments by their keys.
     """
     before = getattr(_direct, "variables", ())
     _direct.variables = tuple(variables)

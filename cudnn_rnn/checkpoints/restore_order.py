@@ -1,9 +1,9 @@
-"""Orders the assignments of a Saver: a variable gets the value saved under its own key, always.
+"""Orders the assignments of a Saver, so that a variable gets the value saved under its own key.
 
-A `tf.train.Saver` runs the assignments of its variables and saveables in no fixed order. If it
+A `tf.train.Saver` runs the assignments of its variables and saveables in no fixed order. If a Saver
 restores an opaque variable both directly and from the tensors of a saveable, two assignments
-compete, and the saveable knows neither the variable's key nor the ops of another device. So
-`order_assignments` looks at the finished graph. It adds control edges between the assignments of
+compete. The saveable knows neither the variable's key nor the ops of another device, so
+`order_assignments` inspects the finished graph. It adds control edges between the assignments of
 one variable: those of the saveables run first, and the direct one runs last. The edges are part of
 the graph, so imported MetaGraphs and SavedModels keep them.
 """
@@ -24,16 +24,17 @@ _REBUILT = re.compile(r"(?:.*/)?(%s)(?:_\d+)?/" % "|".join(_SCOPES))
 
 
 def order_assignments(path):
-    """Makes the value under a variable's own key win over what saveables rebuild.
+    """Makes the value under a variable's own key win over values that saveables rebuild.
 
-    Without such a value, the tensors that keep both biases win over those that keep their sums, and
-    among equals the later assignment wins.
+    Without such a value, values rebuilt from both biases win over those rebuilt from their sums,
+    and among equals the later assignment wins.
 
     Args:
       path: the string tensor from which a Saver's ops take the path of the checkpoint.
 
     Raises:
-      SaverRefusal: a variable whose own value cannot be told.
+      SaverRefusal: the value under a variable's own key cannot be identified, or the Saver has
+        already fixed another order.
     """
     by_variable = collections.OrderedDict()
     for operation in sorted(_descendants(path), key=_number):
@@ -50,7 +51,7 @@ def order_assignments(path):
 
 
 def refuse_shared_keys(path):
-    """Raises if two saveables of this package in one Saver have a key in common.
+    """Raises `SaverRefusal` if two saveables of this package in one Saver share a key.
 
     Args:
       path: the string tensor with the path of the checkpoint.
@@ -70,11 +71,11 @@ def refuse_shared_keys(path):
 
 
 def assigned_shape(tensor):
-    """Returns the static shape that a tensor must have for the variable that gets it.
+    """Returns the static shape that a tensor must have to be assigned to its variable.
 
     Returns:
-      `(shape, any_shape)`: list of int, or None if unknown, and whether any shape with as many
-      elements will do.
+      `(shape, any_shape)`: list of int, or None if unknown; and whether any shape with the same
+      number of elements is accepted.
     """
     waiting = [(consumer, False) for consumer in tensor.consumers()]
     while waiting:
@@ -90,13 +91,13 @@ def assigned_shape(tensor):
 
 
 def _static_shape(assignment):
-    """Returns the shape of the variable as a list of int; None if any or an unknown one will do."""
+    """Returns the variable's shape as a list of int; None if it is unknown or not enforced."""
     if assignment.type == "Assign" and not assignment.get_attr("validate_shape"):
         return None
     variable = _source(assignment.inputs[0])
     try:
         shape = tf.TensorShape(variable.get_attr("shape"))
-    except ValueError:  # another op than those that make variables
+    except ValueError:  # not an op that creates a variable
         return None
     return shape.as_list() if shape.is_fully_defined() else None
 
@@ -106,7 +107,7 @@ def _number(operation):
 
 
 def _descendants(tensor):
-    """Returns a list of the operations whose inputs are computed from a tensor."""
+    """Returns a list of the operations that depend on a tensor through data edges."""
     found, waiting = {}, [tensor]
     while waiting:
         for operation in waiting.pop().consumers():
@@ -117,7 +118,7 @@ def _descendants(tensor):
 
 
 def _ancestors(operation):
-    """Returns a list of an operation and of all that it depends on."""
+    """Returns a list of an operation and all operations that it depends on."""
     found, waiting = {operation.name: operation}, [operation]
     while waiting:
         operation = waiting.pop()
@@ -145,7 +146,7 @@ def _precedence(assignment):
 
 
 def _require_one_own_value(variable, direct):
-    """Raises unless exactly one assignment exists and takes a tensor of the checkpoint as it is."""
+    """Raises unless there is exactly one assignment, of an unchanged tensor of the checkpoint."""
     if len(direct) == 1 and _source(direct[0].inputs[1]).type == "RestoreV2":
         return
     raise restore_ops.SaverRefusal(

@@ -1,7 +1,7 @@
-"""What is wrong with a checkpoint: errors that name the file, the keys and what was expected.
+"""Errors about checkpoints that name the file, the keys, and the expected shapes and dtypes.
 
-They have the types of TensorFlow's own: `NotFoundError` for a missing key, `InvalidArgumentError`
-for a wrong shape or dtype, `DataLossError` for data that cannot be read.
+The errors have TensorFlow's types: `NotFoundError` for a missing key, `InvalidArgumentError` for a
+wrong shape or dtype, `DataLossError` for data that cannot be read.
 """
 
 import difflib
@@ -9,19 +9,19 @@ import difflib
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.arguments import shape_text
 
-# What a reader of a checkpoint raises, according to TensorFlow's version.
+# Errors that a checkpoint reader raises, depending on the TensorFlow version.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, LookupError, ValueError)
 
-# What TensorFlow raises about the contents of a checkpoint. All others are about the machine, the
-# network or the program: they are never explained, as programs recover from some of them.
+# TensorFlow's errors about the contents of a checkpoint. All other errors are about the machine,
+# the network or the program. They are never explained, because programs recover from some of them.
 _ABOUT_CONTENTS = (
     tf.errors.NotFoundError,
     tf.errors.InvalidArgumentError,
     tf.errors.DataLossError,
     tf.errors.OutOfRangeError,
 )
-# What a reader raises where it can say nothing about the contents. TensorFlow 2 has no types for
-# most errors of a reader, damage among them.
+# Errors of a reader that say nothing about the contents. A list of errors that do is not possible:
+# TensorFlow 2 has no types for most errors of a reader, including damage.
 _NOT_ABOUT_CONTENTS = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -33,22 +33,22 @@ _NOT_ABOUT_CONTENTS = (
     tf.errors.UnavailableError,
 )
 
-_MOST_LINES = 8  # of keys in one error; a model may have hundreds of them
+_MOST_LINES = 8  # maximum number of keys in one error; a model may have hundreds
 
-# The key under which an object-based checkpoint keeps the names of its objects.
+# The key under which an object-based checkpoint stores the names of its objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def check(path, expected, with_data=False, missing=()):
     """Raises unless the checkpoint has the expected tensors.
 
-    A checkpoint that cannot be opened passes, for TensorFlow to fail on.
+    A checkpoint that cannot be opened passes; TensorFlow will report the error.
 
     Args:
       path: str, as `tf.train.Saver.restore` takes it.
-      expected: list of `restoring.Expected`.
-      with_data: whether to read the values as well, which finds those that are damaged.
-      missing: list of `restoring.Expected` that the checkpoint is known to lack.
+      expected: list of `restore_ops.Expected`.
+      with_data: whether to read the values as well, which detects damaged ones.
+      missing: list of `restore_ops.Expected` that the checkpoint is known to lack.
     """
     try:
         reader = tf.train.NewCheckpointReader(path)
@@ -66,8 +66,8 @@ def check_object_graph(path, expected):
     """Raises unless the names of objects can be read from an object-based checkpoint.
 
     Args:
-      path: str, as `tf.train.Checkpoint.restore` takes it. One where no file is passes.
-      expected: function that returns a list of `restoring.Expected`, or None to pass everything.
+      path: str, as `tf.train.Checkpoint.restore` takes it. A path without a file passes.
+      expected: function that returns a list of `restore_ops.Expected`, or None to raise nothing.
     """
     reader = None
     try:
@@ -75,7 +75,7 @@ def check_object_graph(path, expected):
         if reader.has_tensor(_OBJECT_GRAPH):
             reader.get_tensor(_OBJECT_GRAPH)
     except _READ_ERRORS as error:
-        # TensorFlow fails likewise on what shows no damage, or can read it after all.
+        # Without signs of damage, TensorFlow fails as well or can read the file after all.
         is_data_lost = reader is not None and isinstance(error, tf.errors.NotFoundError)
         entries = expected() if is_data_lost or _shows_damage(error, path) else None
         if entries is not None:
@@ -83,7 +83,7 @@ def check_object_graph(path, expected):
 
 
 def is_object_based(path):
-    """Whether `tf.train.Checkpoint` wrote the file."""
+    """Returns whether `tf.train.Checkpoint` wrote the file."""
     try:
         return tf.train.NewCheckpointReader(path).has_tensor(_OBJECT_GRAPH)
     except _READ_ERRORS:
@@ -91,15 +91,15 @@ def is_object_based(path):
 
 
 def explained(error, path, expected):
-    """Returns what to raise in place of an `OpError`.
+    """Returns the error to raise in place of an `OpError`.
 
-    Returns the error itself if it is not about the contents of a checkpoint, if no damage is found,
-    and if this process cannot open the checkpoint, which may be on another machine.
+    Returns the error itself if it is not about the contents of a checkpoint, if no problem is
+    found, or if this process cannot open the checkpoint, which may be on another machine.
 
     Args:
-      error: the error of TensorFlow.
+      error: TensorFlow's error.
       path: str, as `tf.train.Saver.restore` takes it.
-      expected: list of `restoring.Expected`.
+      expected: list of `restore_ops.Expected`.
     """
     if getattr(error, "is_explained", False) or not isinstance(error, _ABOUT_CONTENTS):
         return error
@@ -116,7 +116,7 @@ def explained(error, path, expected):
 
 
 def _shows_damage(error, path):
-    """Returns whether the error of opening a checkpoint shows that it is there and is damaged."""
+    """Returns whether an error on opening a checkpoint shows that it exists and is damaged."""
     is_there = any(tf.io.gfile.exists(path + suffix) for suffix in (".index", ""))
     is_about_it = not isinstance(error, _NOT_ABOUT_CONTENTS + (tf.errors.NotFoundError,))
     return is_there and is_about_it
@@ -129,12 +129,12 @@ def _unreadable(path, expected, error):
 
 
 def _error(path, problems, original=None):
-    """Makes the error.
+    """Creates the error for a list of problems.
 
     Args:
-      path: of the checkpoint.
-      problems: list of (type of error, key, what was found, what was expected). The error has the
-        type of the first, and without any is a `DataLossError`.
+      path: path of the checkpoint.
+      problems: list of (error type, key, text on what was found, text on what was expected). The
+        error has the type of the first problem; without problems, it is a `DataLossError`.
       original: TensorFlow's own error, or None.
     """
     lines = ["The checkpoint %s cannot be restored:" % path]
@@ -160,9 +160,9 @@ def _words(expected):
 
 
 def _missing(reader, expected, is_shown):
-    """Returns the problem that a key is not there, or cannot be looked up.
+    """Returns the problem that a key is missing, or cannot be looked up.
 
-    A similar key, which takes long to find, is sought only for what is shown.
+    Searches for a similar key, which is slow, only if the problem will be shown.
     """
     found, kind = "missing", tf.errors.NotFoundError
     try:
@@ -180,7 +180,7 @@ def _missing(reader, expected, is_shown):
 
 
 def _misfits(reader, expected):
-    """Returns the problems that the list of keys, dtypes and shapes shows."""
+    """Returns the problems visible from the list of keys, dtypes and shapes."""
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     problems = []
     for entry in expected:
@@ -200,7 +200,7 @@ def _misfits(reader, expected):
 
 
 def _damages(reader, expected):
-    """Returns the problems that reading the values shows."""
+    """Returns the problems found by reading the values."""
     problems = []
     for entry in expected:
         try:
