@@ -139,14 +139,14 @@ std::vector<float> Train(int on_gpu) {
   backward.workspace = backward_workspace.data();
   backward.workspace_bytes = sizes.backward_workspace_bytes;
   EXPECT(cudnn_rnn_backward(model, &call, &backward) == 0, cudnn_rnn_last_error());
-  if (on_gpu) {  // a buffer in the host's memory
+  if (on_gpu) {  // a buffer in host memory
     Floats host(params_bytes, false);
     forward.params = host.data();
     EXPECT(cudnn_rnn_forward(model, &call, &forward) == 3);
     EXPECT(std::strstr(cudnn_rnn_last_error(), "params must be in the memory of GPU 0") != nullptr,
            cudnn_rnn_last_error());
   }
-  if (on_gpu) {  // and one in another GPU's
+  if (on_gpu) {  // a buffer on another GPU
     DeviceAddress other = 0;
     Control<void (*)(int)>("stand_in_set_num_devices")(2);
     Control<void (*)(int)>("stand_in_set_thread_device")(1);

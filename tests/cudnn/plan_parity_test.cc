@@ -95,7 +95,7 @@ TEST(ParityWithPaddedWeights) {
   RunTable(gpu.runtime(), {DataType::kHalf, DataType::kDouble});
 }
 
-TEST(ParityWithAnOldCudnn) {  // requires lengths in device memory; has other statuses
+TEST(ParityWithAnOldCudnn) {  // requires lengths in device memory; has other status codes
   StandInGpu gpu;
   stand_in_set_version(8100);
   gpu.Reopen();
