@@ -1,14 +1,14 @@
 """Trains a character language model with CudnnLSTM, saves it, and restores it in two ways.
 
-The steps are those of any program that used tf.contrib.cudnn_rnn in graph mode:
+The steps are those of a typical graph-mode program with tf.contrib.cudnn_rnn:
 
 1. train: a CudnnLSTM, whose weights are one opaque vector, learns with Adam to predict the next
    character of a text; its state is carried from segment to segment;
 2. save: a Saver with an RNNParamsSaveable writes the weights in canonical form, layer by layer;
-3. restore, in new graphs that know only the files: into another CudnnLSTM, and into
-   CudnnCompatibleLSTMCell under dynamic_rnn, which runs on any device with TensorFlow alone.
-   Both must give the loss that was measured before saving;
-4. write a text, character by character.
+3. restore, in new graphs built from the files alone: into another CudnnLSTM, and into
+   CudnnCompatibleLSTMCell under dynamic_rnn, which runs on any device with TensorFlow alone;
+   both must reproduce the loss measured before saving;
+4. generate text, character by character.
 """
 
 import argparse
@@ -36,14 +36,14 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 
 EMBEDDING_SIZE = 64
 LARGEST_GRADIENT_NORM = 1.0
-# Restored weights must give the saved loss, in bits per character.
+# Maximum difference between the saved and the restored model's loss, in bits per character.
 LOSS_TOLERANCE = 1e-4
 PROMPT_LENGTH = 120
 SAMPLE_LENGTH = 500
 QUICK_TEXT_LENGTH = 50000
 
 # A built model. `initial_state` and `final_state` are lists of tensors in the same order; the
-# initial ones are zeros unless they are fed. `loss` is in bits per character.
+# initial states are zeros unless fed. `loss` is in bits per character.
 Model = collections.namedtuple(
     "Model", ["inputs", "targets", "initial_state", "final_state", "logits", "loss", "saver"]
 )
@@ -59,10 +59,10 @@ def build_model(recurrent_layers, vocabulary_size, options, is_training):
       is_training: False for a model that needs no gradients.
 
     Returns:
-      A `Model`. Its saver has the weights of all layers in canonical form.
+      A `Model` whose saver holds the weights of all layers in canonical form.
     """
     with tf.variable_scope("model"):
-        # [time, batch], as CudnnLSTM wants it
+        # [time, batch], as CudnnLSTM requires.
         inputs = tf.placeholder(tf.int32, [None, None], "inputs")
         targets = tf.placeholder(tf.int32, [None, None], "targets")
         embedding = tf.get_variable("embedding", [vocabulary_size, EMBEDDING_SIZE])
@@ -82,10 +82,11 @@ def build_model(recurrent_layers, vocabulary_size, options, is_training):
 
 
 def cudnn_layers(embedded, num_layers, num_units, is_training):
-    """Recurrent layers as one CudnnLSTM.
+    """Builds the recurrent layers as one CudnnLSTM.
 
     Returns:
-      outputs `[time, batch, num_units]`, the states at both ends, and what a Saver must save.
+      The outputs `[time, batch, num_units]`, the lists of initial and final states, and the list of
+      objects that a Saver must save.
     """
     lstm = CudnnLSTM(num_layers, num_units, EMBEDDING_SIZE)
     bound = 1 / math.sqrt(num_units)
@@ -95,8 +96,8 @@ def cudnn_layers(embedded, num_layers, num_units, is_training):
     state_shape = [num_layers, tf.shape(embedded)[1], num_units]
     state = [tf.zeros(state_shape, name="h"), tf.zeros(state_shape, name="c")]
     outputs, output_h, output_c = lstm(embedded, state[0], state[1], params, is_training)
-    # Saved in place of the opaque vector. The scope is where dynamic_rnn puts its variables, so
-    # that the keys are the names of the variables of compatible cells.
+    # Saved instead of the opaque vector. dynamic_rnn puts its variables in the same scope, so the
+    # keys are the variable names of the compatible cells.
     saveable = RNNParamsSaveable(
         lstm,
         lstm.params_to_canonical,
@@ -108,7 +109,7 @@ def cudnn_layers(embedded, num_layers, num_units, is_training):
 
 
 def compatible_layers(embedded, num_layers, num_units, is_training):
-    """The same layers as CudnnCompatibleLSTMCells; arguments and results as `cudnn_layers`."""
+    """Builds the same layers of CudnnCompatibleLSTMCells; see `cudnn_layers`."""
     del is_training
     cell = MultiRNNCell([CudnnCompatibleLSTMCell(num_units) for _ in range(num_layers)])
     state = cell.zero_state(tf.shape(embedded)[1], tf.float32)
@@ -117,7 +118,7 @@ def compatible_layers(embedded, num_layers, num_units, is_training):
 
 
 def training_op(loss, options):
-    """Adam with a learning rate that falls to a tenth, and gradients clipped by their norm."""
+    """Returns an Adam step with a learning rate that decays to a tenth and clipped gradients."""
     step = tf.train.get_or_create_global_step()
     learning_rate = tf.train.polynomial_decay(
         options.learning_rate, step, options.steps, options.learning_rate / 10
@@ -129,7 +130,7 @@ def training_op(loss, options):
 
 
 def run_segment(session, model, segment, state, fetches):
-    """Runs one segment on from `state`, a list of arrays; returns values fetched, and new state."""
+    """Runs one segment from `state`, a list of arrays; returns the fetched values and new state."""
     feed = {model.inputs: segment.inputs, model.targets: segment.targets}
     if not segment.is_first:
         feed.update(zip(model.initial_state, state))
@@ -147,10 +148,14 @@ def measure(session, model, parts):
 
 
 def train(session, model, training_parts, held_out_parts, options):
-    """Trains, showing its progress.
+    """Trains the model and shows the progress.
 
     Returns:
-      Two lists of (step, bits per character): of every training segment, and of the held-out text.
+      Two lists of (step, bits per character): for every training segment, and for the held-out
+      text.
+
+    Raises:
+      UserError: the loss is not finite.
     """
     step_op = training_op(model.loss, options)
     session.run(tf.global_variables_initializer())
@@ -177,10 +182,10 @@ def train(session, model, training_parts, held_out_parts, options):
 
 
 def train_and_save(paths, vocabulary, training_codes, held_out_codes, options):
-    """Trains a CudnnLSTM and leaves it in `paths.checkpoint` and `paths.model`.
+    """Trains a CudnnLSTM and saves it to `paths.checkpoint` and `paths.model`.
 
     Returns:
-      A dictionary of results, and the two curves.
+      A dictionary of results, and the two lists of `train`.
     """
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(options.seed)
@@ -201,7 +206,7 @@ def train_and_save(paths, vocabulary, training_codes, held_out_codes, options):
             held_out_bits_per_character=held_out[-1][1],
         )
         model.saver.save(session, paths.checkpoint, write_meta_graph=False)
-    # What a program must know to use the checkpoint.
+    # A program needs this description to use the checkpoint.
     description = dict(
         characters=vocabulary.characters,
         layers=options.layers,
@@ -213,7 +218,7 @@ def train_and_save(paths, vocabulary, training_codes, held_out_codes, options):
 
 
 def restored(session, recurrent_layers, paths):
-    """Builds a model in the default graph of the files alone; returns it and its vocabulary."""
+    """Restores a model from the files into the default graph; returns it and its vocabulary."""
     with open(paths.model, encoding="utf-8") as file:
         saved = json.load(file)
     options = argparse.Namespace(layers=saved["layers"], units=saved["units"])
@@ -224,7 +229,7 @@ def restored(session, recurrent_layers, paths):
 
 
 def measure_restored(recurrent_layers, paths, text, options):
-    """Returns the loss on `text` of a model restored in a graph of its own."""
+    """Returns the loss on `text` of a model restored into a new graph."""
     with tf.Graph().as_default(), tf.Session() as session:
         model, vocabulary = restored(session, recurrent_layers, paths)
         parts = segments(vocabulary.encode(text), options.batch, options.seq_length)
@@ -232,12 +237,12 @@ def measure_restored(recurrent_layers, paths, text, options):
 
 
 def write_text(paths, prompt, length, temperature, seed):
-    """Returns how the restored model continues a text, each character drawn from its prediction."""
+    """Returns the restored model's continuation of a text, sampled from its predictions."""
     random = np.random.RandomState(seed)
     with tf.Graph().as_default(), tf.Session() as session:
         model, vocabulary = restored(session, cudnn_layers, paths)
         next_logits = model.logits[-1, 0]
-        # The whole prompt at once, [time, 1]; then one step for each character, [1, 1].
+        # Feeds the whole prompt at once, [time, 1], then one character per step, [1, 1].
         feed, codes = {model.inputs: vocabulary.encode(prompt)[:, np.newaxis]}, []
         for _ in range(length):
             logits, state = session.run([next_logits, model.final_state], feed)
@@ -251,7 +256,7 @@ def write_text(paths, prompt, length, temperature, seed):
 
 
 def run(options):
-    """Does everything; returns the exit code."""
+    """Trains, saves, restores and generates text; returns the exit code."""
     text = read_corpus(options.corpus)
     text = text[:QUICK_TEXT_LENGTH] if options.quick else text
     training_text, held_out_text = split_text(text, options.batch)
@@ -308,12 +313,12 @@ def run(options):
 
 
 def indented(text):
-    """Returns the text with four spaces in front of each line."""
+    """Returns the text with each line indented by four spaces."""
     return "\n".join("    " + line for line in text.splitlines())
 
 
 def leave_files(paths, options, results, training, held_out, sample):
-    """Writes sample, results and curve, and says where everything is."""
+    """Writes sample, results and curve; prints the paths of all files."""
     title = "Character language model, %d-layer CudnnLSTM, %d units" % (
         options.layers,
         options.units,
@@ -342,7 +347,7 @@ def leave_files(paths, options, results, training, held_out, sample):
 
 
 def main(arguments=None):
-    """The program; returns its exit code."""
+    """Runs the program; returns its exit code."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         return run(options)
@@ -355,6 +360,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    # A text may have characters that the terminal has not.
+    # The text may contain characters that the terminal cannot encode.
     sys.stdout.reconfigure(errors="replace")
     sys.exit(main())

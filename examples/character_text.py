@@ -1,16 +1,20 @@
-"""Text for the character language model: reading it, numbering its characters, cutting it up."""
+"""Text for the character language model: reads, encodes and segments it."""
 
 import collections
 
 import numpy as np
 from demo_options import UserError
 
-# Stands for every character that the training text does not have.
+# Represents every character that is not in the training text.
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 def read_corpus(path=None):
-    """Returns the text of a UTF-8 file, by default the language reference in every Python."""
+    """Returns the text of a UTF-8 file, by default the language reference bundled with Python.
+
+    Raises:
+      UserError: the file cannot be read, or is not UTF-8.
+    """
     if path is None:
         from pydoc_data.topics import topics
 
@@ -28,10 +32,10 @@ def read_corpus(path=None):
 
 
 def split_text(text, num_streams, held_out=0.1):
-    """Returns the first part of the text, to train on, and the last part, to measure with.
+    """Returns the first part of the text, for training, and the last part, for measuring.
 
     Raises:
-      UserError: a part is too short to be read as `num_streams` streams side by side.
+      UserError: the text is too short to be read as `num_streams` parallel streams.
     """
     shortest = int(np.ceil(20 * num_streams / held_out))
     if len(text) < shortest:
@@ -44,7 +48,7 @@ def split_text(text, num_streams, held_out=0.1):
 
 
 class Vocabulary:
-    """Numbers for characters: 0 is any unknown one, the others are in order of the alphabet."""
+    """Maps characters to codes: 0 is every unknown character, the others are sorted."""
 
     def __init__(self, characters):
         self.characters = characters
@@ -52,18 +56,18 @@ class Vocabulary:
 
     @classmethod
     def of_text(cls, text):
-        """The characters of a text, and the unknown one."""
+        """Returns the vocabulary of a text, plus the unknown character."""
         return cls([UNKNOWN] + sorted(set(text) - {UNKNOWN}))
 
     def __len__(self):
         return len(self.characters)
 
     def encode(self, text):
-        """Returns the numbers of the characters, int32 `[len(text)]`."""
+        """Returns the codes of the characters, int32 `[len(text)]`."""
         return np.array([self._codes.get(character, 0) for character in text], np.int32)
 
     def decode(self, codes):
-        """Returns the text with these numbers."""
+        """Returns the text for a sequence of codes."""
         return "".join(self.characters[code] for code in codes)
 
 
@@ -71,18 +75,18 @@ Segment = collections.namedtuple("Segment", ["inputs", "targets", "is_first"])
 
 
 def segments(codes, num_streams, seq_length):
-    """Cuts a text into `num_streams` streams of equal length, read side by side in segments.
+    """Cuts a text into `num_streams` parallel streams of equal length, and these into segments.
 
-    Each segment goes on where the one before it ended, so the state of an RNN can be carried over.
+    Each segment continues where the previous one ended, so the state of an RNN can be carried over.
 
     Args:
-      codes: int32 `[length]`.
+      codes: the encoded text, int32 `[length]`.
       num_streams: the batch size.
-      seq_length: time steps of a segment; the last one may have fewer.
+      seq_length: the time steps of a segment; the last one may be shorter.
 
     Returns:
-      List of `Segment(inputs, targets, is_first)`, both arrays int32 `[time, num_streams]`; the
-      target of a character is the next one.
+      A list of `Segment(inputs, targets, is_first)`; both arrays are int32 `[time, num_streams]`.
+      The target of each character is the next one.
     """
     length = (len(codes) - 1) // num_streams
     used = length * num_streams

@@ -1,6 +1,6 @@
 """The command line of the character language model.
 
-As a program it only checks the arguments and answers --help, with nothing but Python.
+Run as a program, it only checks the arguments and answers --help; it needs only Python.
 """
 
 import argparse
@@ -10,20 +10,24 @@ import math
 import os
 import sys
 
-# What options are when they are not given, and with --quick.
+# Default values of the options, without and with --quick.
 DEFAULTS = dict(steps=750, units=192, layers=2, batch=32, seq_length=64, learning_rate=0.004)
 QUICK = dict(steps=300, units=48, layers=2, batch=8, seq_length=32, learning_rate=0.01)
 
 
 class UserError(Exception):
-    """What only the user can mend; the message says what it is and what to do."""
+    """An error that the user must fix; the message says what is wrong and what to do."""
 
 
 Paths = collections.namedtuple("Paths", ["checkpoint", "model", "curve", "sample", "results"])
 
 
 def make_output_folder(folder):
-    """Makes the folder if need be; returns the paths of the files that will be in it."""
+    """Creates the folder if necessary; returns the paths of the files that will be in it.
+
+    Raises:
+      UserError: the folder cannot be created or written to.
+    """
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
@@ -35,7 +39,7 @@ def make_output_folder(folder):
 
 
 def number(convert, smallest, largest=math.inf, excluding=None):
-    """Returns a function for argparse that reads a number in a range."""
+    """Returns an argparse type that parses a number within a range."""
     kind = {int: "a whole number", float: "a number"}[convert]
 
     def read(text):
@@ -58,14 +62,14 @@ PROGRAM = "character_language_model.py"
 
 
 def description():
-    """Returns the docstring of the program, which itself needs TensorFlow."""
+    """Returns the program's docstring without importing the program, which needs TensorFlow."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), PROGRAM)
     with open(path, encoding="utf-8") as file:
         return ast.get_docstring(ast.parse(file.read()))
 
 
 def parse_options(arguments):
-    """Returns the options of the command line, `arguments` (without the program's name)."""
+    """Returns the parsed options; `arguments` is the command line without the program's name."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description=description(),

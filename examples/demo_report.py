@@ -1,4 +1,4 @@
-"""What the demo needs around its model: quiet imports, JSON, the plot."""
+"""Helpers of the demo: quiet imports, JSON files and the plot."""
 
 import contextlib
 import json
@@ -17,10 +17,10 @@ INSTALL = {
 
 @contextlib.contextmanager
 def quiet_imports():
-    """For import statements: says what to install if a library is missing, and else nothing.
+    """A context for import statements that exits with install instructions if a library is missing.
 
-    TensorFlow's libraries greet on standard error while they load, whatever the log level is. What
-    comes there is kept back, and shown only if an import fails.
+    TensorFlow's libraries write to standard error while they load, at any log level. That output is
+    held back, and shown only if an import fails for another reason.
     """
     sys.stderr.flush()
     standard_error = os.dup(2)
@@ -29,7 +29,7 @@ def quiet_imports():
     problem = None
     try:
         yield
-        import matplotlib  # noqa: F401 - needed at the end of a long training
+        import matplotlib  # noqa: F401 - fails early, not after a long training
     except ImportError as error:
         problem = error
     finally:
@@ -47,7 +47,7 @@ def quiet_imports():
 
 
 def write_json(path, value):
-    """Writes a JSON file for people to read."""
+    """Writes a human-readable JSON file."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump(value, file, indent=2, sort_keys=True)
         file.write("\n")
@@ -57,9 +57,9 @@ def plot_curve(path, training, held_out, title):
     """Writes the loss curve as a PNG.
 
     Args:
-      path: of the file.
+      path: the file to write.
       training, held_out: lists of (step, bits per character).
-      title: of the plot.
+      title: the title of the plot.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

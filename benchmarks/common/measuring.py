@@ -1,23 +1,23 @@
-"""Taking turns: how the peers' times of one configuration are measured.
+"""Measures the peers' times of one configuration, in turn.
 
-All peers are set up first, then measured in rounds, each round in another order, so that a clock
-that rises or a neighbour that wakes up meets all of them. A sample is some steps in a row, as many
-as last about `sample_seconds`.
+All peers are set up first and then measured in rounds, each round in a different order, so that
+changes of the clock rate and the load of other processes affect all peers alike. A sample is
+several consecutive steps that take about `sample_seconds` together.
 """
 
 import random
 import time
 
-# A sample has at most this many steps, so that the queue of a GPU does not fill up.
+# Maximum number of steps in a sample; more could fill up the GPU's queue.
 _MOST_STEPS = 500
 
 
 class Unsupported(Exception):
-    """A peer cannot run the configuration; the text says why."""
+    """A peer cannot run the configuration; the message says why."""
 
 
 class Sample:
-    """Seconds for one step: on the device (None where that is not known) and by the clock."""
+    """Seconds for one step: on the device (None if unknown) and wall-clock time."""
 
     def __init__(self, device_seconds, wall_seconds):
         self.device_seconds = device_seconds
@@ -28,19 +28,21 @@ def measure_all(runs, rounds, sample_seconds, deadline=None, clock=time.perf_cou
     """Measures runs in turn.
 
     Args:
-      runs: a dict of objects with `run(num_steps)`, which returns a `Sample`, by name.
-      rounds: samples of each run.
-      sample_seconds: how long a sample should last.
-      deadline: when, by `clock`, to stop after the round under way; None: never.
-      clock: for tests.
-      warm_steps: how many steps each of the two runs has that come before all samples.
+      runs: a dict from name to an object with `run(num_steps)`, which returns a `Sample`.
+      rounds: the number of samples of each run.
+      sample_seconds: the intended duration of a sample.
+      deadline: the time on `clock` after which no round begins, except for the first three; None
+        for no deadline.
+      clock: returns the current time in seconds; tests replace it.
+      warm_steps: the number of steps in each of the two warm-up runs.
 
     Returns:
-      A dict by name: a list of `Sample`, all of one length, at least 3 and at most `rounds`.
+      A dict from name to a list of `Sample`. All lists have the same length: `rounds`, or fewer
+      (but at least 3) if the deadline passes.
     """
     steps = {}
     for name, run in runs.items():
-        run.run(warm_steps)  # what is made at the first step is not measured
+        run.run(warm_steps)  # excludes one-time setup
         wall = max(run.run(warm_steps).wall_seconds, 1e-7)
         steps[name] = max(1, min(_MOST_STEPS, round(sample_seconds / wall)))
         run.run(steps[name])

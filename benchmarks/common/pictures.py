@@ -1,4 +1,4 @@
-"""The picture of a run: ratios of times, configuration by configuration."""
+"""Plots the ratios of times of a run, one line for each configuration."""
 
 import math
 
@@ -12,14 +12,14 @@ MARKERS = ["o", "s", "D", "^", "v", "P"]
 
 
 def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
-    """Writes a PNG: one line for each label, one mark for each series.
+    """Writes a PNG with one line for each label and one mark on it for each series.
 
     Args:
-      labels: texts, from the top.
-      series: a list of (name, ratios), a ratio, or None, for each label.
-      title: of the picture.
-      axis_label: says what the ratios are.
-      path: of the file.
+      labels: the labels of the lines, from top to bottom.
+      series: a list of (name, ratios); `ratios` has a number or None for each label.
+      title: the title of the plot.
+      axis_label: the label of the ratio axis.
+      path: the file to write.
       margin: the half width of the band around 1 that counts as equal.
     """
     figure, axes = plt.subplots(figsize=(11, 1.8 + 0.32 * len(labels)))
@@ -31,7 +31,7 @@ def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
         found = [(line, ratio) for line, ratio in enumerate(ratios) if ratio is not None]
         if not found:
             continue
-        # A little above one another, so that equal ones are seen.
+        # A vertical offset for each series keeps equal ratios visible.
         offset = (index - (len(series) - 1) / 2) * 0.5 / len(series)
         axes.scatter(
             [ratio for _, ratio in found],
@@ -63,10 +63,10 @@ def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
 
 
 def _set_ratio_axis(axes, largest):
-    """A logarithmic axis from 1 / largest to largest."""
+    """Makes the x axis logarithmic, from 1 / largest to largest."""
     axes.set_xscale("log", base=2)
     axes.set_xlim(1 / largest, largest)
-    # Close to 1 every fifth matters; where some are far away, powers of two have room.
+    # Fine ticks if all ratios are close to 1, otherwise powers of two.
     ticks = [0.5, 0.6, 0.7, 0.85, 1, 1.2, 1.4, 1.7, 2]
     if largest > 2.5:
         every = max(1, round(math.log2(largest) / 4))

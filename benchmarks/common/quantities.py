@@ -1,4 +1,4 @@
-"""Statistics of samples. Standard library only."""
+"""Computes statistics of samples. Standard library only."""
 
 import collections
 import math
@@ -8,7 +8,7 @@ Cell = collections.namedtuple("Cell", "seconds variant spread")
 
 
 def quantile(values, share):
-    """The value at `share` (0 to 1) of the sorted values, linear between neighbours."""
+    """Returns the quantile at `share` (0 to 1), interpolating linearly between neighbours."""
     ordered = sorted(values)
     position = share * (len(ordered) - 1)
     below = int(position)
@@ -17,7 +17,7 @@ def quantile(values, share):
 
 
 def make_cell(values, variant=""):
-    """A `Cell`, or None without values."""
+    """Returns the `Cell` of the values, or None if there are none."""
     if not values:
         return None
     median = quantile(values, 0.5)
@@ -26,7 +26,7 @@ def make_cell(values, variant=""):
 
 
 def geometric_mean(values):
-    """Of positive numbers; None without any."""
+    """Returns the geometric mean of positive numbers, or None if there are none."""
     values = list(values)
     if not values:
         return None

@@ -1,11 +1,11 @@
-"""Markdown tables."""
+"""Formats Markdown tables."""
 
 
 def markdown_table(columns, rows):
-    """A table.
+    """Returns a Markdown table.
 
     Args:
-      columns: a list of (heading, function of a row that returns the cell's text).
+      columns: a list of (heading, function); the function returns the cell's text for a row.
       rows: any objects.
     """
     lines = [[heading for heading, _ in columns]]
@@ -19,9 +19,12 @@ def markdown_table(columns, rows):
 
 
 def could_not_run(results):
-    """The reasons of results that have one, each once with what it hinders: Markdown, or None.
+    """Returns a Markdown list of the reasons why peers could not run, or None if all ran.
 
-    A result is a dict with "peer", "key" and, here, "reason".
+    Each reason is listed once, with the configurations that it affects.
+
+    Args:
+      results: dicts with "peer", "key" and, for a peer that could not run, "reason".
     """
     reasons = {}
     for result in results:

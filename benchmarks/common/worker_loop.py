@@ -1,4 +1,4 @@
-"""The worker's side of worker_process.py. Also for Python 3.7."""
+"""The worker's side of worker_process.py. Must also run on Python 3.7."""
 
 import json
 import os
@@ -6,9 +6,9 @@ import sys
 
 
 class Answers:
-    """The way back to the process that asks.
+    """Sends answers to the process that sends the requests.
 
-    Made before anything else is imported: from then on what the process prints goes to stderr.
+    Must be created before other imports: it redirects everything that is printed later to stderr.
     """
 
     def __init__(self):
@@ -16,16 +16,16 @@ class Answers:
         os.dup2(2, 1)
 
     def serve(self, answer_of):
-        """Answers requests until there are no more.
+        """Answers requests until stdin is closed.
 
         Args:
-          answer_of: a function that takes a request, a dict, and returns the answer, a dict. An
-            exception becomes an answer too: {"error": text}.
+          answer_of: a function from the request (a dict) to the answer (a dict). If the function
+            raises, the answer is {"error": text}.
         """
         for line in sys.stdin:
             try:
                 answer = answer_of(json.loads(line))
-            except Exception as error:  # the one who asks decides what an error means
+            except Exception as error:  # the requesting process decides how to handle it
                 answer = {"error": "%s: %s" % (type(error).__name__, str(error).strip()[:500])}
             self._file.write(json.dumps(answer) + "\n")
             self._file.flush()

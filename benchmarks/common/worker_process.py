@@ -1,6 +1,7 @@
-"""A process that measures on request, seen from the one that asks; worker_loop.py is its side.
+"""The client's side of a process that measures on request; worker_loop.py is the worker's side.
 
-Libraries that cannot share a process, or a Python, can so be measured in turn.
+Separate processes make it possible to measure in turn libraries that cannot share a process or a
+Python environment.
 """
 
 import atexit
@@ -12,16 +13,16 @@ from measuring import Sample, Unsupported
 
 
 class WorkerProcess:
-    """Talks with a worker: a line of JSON to it, a line of JSON back."""
+    """Exchanges requests and answers with a worker, one line of JSON each."""
 
     def __init__(self, title, command, environment, log_path=None):
-        """Starts it.
+        """Starts the process.
 
         Args:
-          title: who that is, for messages.
-          command: a list, program and arguments.
-          environment: its environment variables, all of them.
-          log_path: a file for what it prints, or None to drop that.
+          title: the worker's name in messages.
+          command: the program and its arguments, a list.
+          environment: all environment variables of the process.
+          log_path: the file that receives the worker's output, or None to discard the output.
         """
         self._title, self._log_path = title, log_path
         log = open(log_path, "w") if log_path else subprocess.DEVNULL
@@ -43,15 +44,15 @@ class WorkerProcess:
 
     @property
     def pid(self):
-        """Of the process."""
+        """The process id."""
         return self._process.pid
 
     def is_alive(self):
-        """Whether it still answers."""
+        """Returns whether the process is still running."""
         return self._process.poll() is None
 
     def ask(self, request):
-        """Sends a request and waits for the answer; `Unsupported` where that is an error."""
+        """Sends a request and returns the answer; raises `Unsupported` if it is an error."""
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -70,15 +71,15 @@ class WorkerProcess:
         return answer
 
     def stop(self):
-        """Lets none of its threads run: those of a pool may spin long after their work is done."""
+        """Suspends the process, whose pool threads may otherwise keep spinning after their work."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
-        """Takes back `stop`."""
+        """Resumes the process after `stop`."""
         self._process.send_signal(signal.SIGCONT)
 
     def close(self):
-        """Ends the process."""
+        """Kills the process and waits for its end."""
         atexit.unregister(self._process.kill)
         self._process.kill()
         self._process.wait()
@@ -87,16 +88,16 @@ class WorkerProcess:
 
 
 class WorkerRun:
-    """What `measure_all` runs: steps of what the worker has prepared last."""
+    """A run for `measure_all`: steps of the network that the worker has prepared last."""
 
     def __init__(self, ask, **request):
-        """`ask` is a function of a dict: of the request, with the number of steps."""
+        """Stores `ask`, a function that sends a request dict, and the request's other fields."""
         self._ask, self._request = ask, request
 
     def run(self, num_steps):
-        """Returns a `Sample` by the worker's clock."""
+        """Returns a `Sample` measured with the worker's clock."""
         answer = self._ask(dict(self._request, num_steps=num_steps))
         return Sample(None, answer["seconds"] / num_steps)
 
     def close(self):
-        """Leaves all to the worker: the next configuration replaces this one."""
+        """Does nothing: in the worker, the next configuration replaces this one."""

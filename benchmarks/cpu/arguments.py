@@ -1,6 +1,6 @@
 """The command line of the CPU benchmark. Standard library only.
 
-As a program it checks the arguments and shows the help, before any environment is made.
+Run as a program, it checks the arguments and shows the help before any environment is created.
 """
 
 import argparse
@@ -50,7 +50,7 @@ PRODUCT_SIZE = 2048
 
 
 def parse_arguments(arguments=None):
-    """The command line."""
+    """Parses the command line; exits with a message if it is wrong."""
     groups = "\n  ".join("%-9s %s" % group for group in GROUPS.items())
     parser = argparse.ArgumentParser(
         prog="bench",
@@ -122,7 +122,7 @@ def parse_arguments(arguments=None):
 
 
 def main():
-    """Checks, and lists what it is asked for."""
+    """Checks the command line; prints the requested lists."""
     chosen = parse_arguments()
     if chosen.list_environments:
         print("\n".join(sorted({PEERS[name].environment for name in chosen.peers})))

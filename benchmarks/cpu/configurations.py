@@ -1,12 +1,12 @@
-"""What is measured. Standard library only."""
+"""Defines the measured configurations. Standard library only."""
 
 import fnmatch
 from collections import namedtuple
 
-# Of one step of one sequence: matrix products of an input and of a recurrent weight matrix.
+# Gates per mode: each needs one product with an input matrix and one with a recurrent matrix.
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
-# Backward needs the gradients of both factors of every product, so it is twice forward.
+# Backward computes the gradients of both factors of every product, twice the work of forward.
 TRAINING_FACTOR = 3
 
 
@@ -17,22 +17,22 @@ class Configuration(
         " is_training",
     )
 ):
-    """One model on one shape of data, and what is done with it.
+    """One model with one shape of data, for inference or training.
 
-    `has_lengths`: the sequences have lengths of every size, whose mean is half of `steps`. In the
-    group "decode" a run is `steps` calls of one step, the state carried by the caller.
+    With `has_lengths`, the sequences have lengths from 1 to `steps` whose mean is half of `steps`.
+    In the group "decode", a run is `steps` calls of one step, and the caller carries the state.
     """
 
     __slots__ = ()
 
     @property
     def kind(self):
-        """What is done: "inference" or "training"."""
+        """The kind of run, "inference" or "training"."""
         return "training" if self.is_training else "inference"
 
     @property
     def name(self):
-        """Of the model and the shape, such as lstm-2x650-b20-t35."""
+        """The name of the model and the shape, such as lstm-2x650-b20-t35."""
         parts = [self.rnn_mode, "%dx%d" % (self.num_layers, self.num_units)]
         if self.input_size != self.num_units:
             parts.append("i%d" % self.input_size)
@@ -47,12 +47,12 @@ class Configuration(
 
     @property
     def key(self):
-        """The name with what is done."""
+        """The name and the kind of run."""
         return "%s, %s" % (self.name, self.kind)
 
     @property
     def is_decode(self):
-        """Whether each step is a call of its own."""
+        """Whether each step is a separate call."""
         return self.group == "decode"
 
     @property
@@ -62,32 +62,32 @@ class Configuration(
 
     @property
     def has_cell_state(self):
-        """Whether there is an input_c."""
+        """Whether the model has a cell state (input_c)."""
         return self.rnn_mode == "lstm"
 
     def layer_input_size(self, layer):
-        """Width of what a layer reads."""
+        """Returns the width of the layer's input."""
         return self.input_size if layer == 0 else self.num_directions * self.num_units
 
     @property
     def lengths(self):
-        """Of the sequences: a list, or None where all are full."""
+        """The lengths of the sequences as a list, or None if all are full."""
         if not self.has_lengths:
             return None
-        # Not sorted, as data is not.
+        # Unsorted, like real data.
         order = sorted(range(self.batch), key=lambda b: (b * 7919 + 31) % 101)
         shares = [(b + 0.5) / self.batch for b in order]
         return [max(1, int(share * self.steps + 0.5)) for share in shares]
 
     @property
     def num_rows(self):
-        """Steps of all sequences together, without padding."""
+        """The total number of steps of all sequences, without padding."""
         lengths = self.lengths
         return self.batch * self.steps if lengths is None else sum(lengths)
 
     @property
     def operations(self):
-        """Floating-point operations of the matrix products of a run; of all else there are few."""
+        """Floating-point operations of a run's matrix products; all others are negligible."""
         width = GATES[self.rnn_mode] * self.num_units * self.num_directions
         depths = [self.layer_input_size(layer) + self.num_units for layer in range(self.num_layers)]
         forward = 2 * width * sum(depths) * self.num_rows
@@ -95,7 +95,7 @@ class Configuration(
 
     @property
     def recurrent_bytes(self):
-        """Of the float recurrent weights of one layer, all directions."""
+        """Bytes of one layer's float recurrent weights, all directions."""
         return 4 * GATES[self.rnn_mode] * self.num_units**2 * self.num_directions
 
 
@@ -114,7 +114,7 @@ def _make(group, rnn_mode, layers, units, batch, steps, **changes):
     )
 
 
-# The models that people run, and the benchmark that the original came with.
+# Common models, and two of the benchmark that the original came with.
 _TABLE = [
     _make("table", "lstm", 2, 200, 20, 20),
     _make("table", "lstm", 2, 650, 20, 35),
@@ -129,7 +129,7 @@ _TABLE = [
     _make("table", "gru", 2, 76, 32, 60, input_size=300, is_bidirectional=True),
     _make("table", "rnn_tanh", 2, 400, 32, 50),
 ]
-# Of the original's three, 4 x 128 and 4 x 512 are in the table above.
+# The original's benchmark has three models; 4 x 128 and 4 x 512 are in the table above.
 _ORIGINAL = [_make("original", "lstm", 4, 1024, 64, 50)]
 _DECODE = [
     _make("decode", "lstm", 1, 512, 1, 100),
@@ -142,7 +142,7 @@ _LENGTHS = [
     _make("lengths", "lstm", 2, 256, 32, 100, has_lengths=True, is_bidirectional=True),
     _make("lengths", "gru", 2, 650, 20, 35, has_lengths=True),
 ]
-# How time grows with the steps and with the batch.
+# Show how time grows with the number of steps and with the batch size.
 _SCALING = [
     _make("scaling", "lstm", 1, 256, 16, 100),
     _make("scaling", "lstm", 1, 256, 16, 1000),
@@ -159,7 +159,7 @@ GROUPS = {
     "scaling": "longer sequences and larger batches; against torch and onnxruntime alone",
 }
 
-# For trying the program: every group and cell, seconds in all.
+# A smoke test that covers most groups and cells and takes seconds.
 _QUICK = [
     _make("table", "lstm", 2, 24, 4, 8, input_size=10),
     _make("table", "lstm", 2, 24, 4, 8, is_bidirectional=True),
@@ -175,15 +175,15 @@ _QUICK = [
 
 
 def configurations(quick=False, patterns=None, kinds=("inference", "training")):
-    """The configurations.
+    """Returns the chosen configurations.
 
     Args:
-      quick: the tiny ones instead.
-      patterns: names of groups, or patterns of names such as "gru-*"; None for all.
-      kinds: what is done with them.
+      quick: selects from the tiny configurations of the smoke test.
+      patterns: names of groups, or patterns of configuration names such as "gru-*"; None for all.
+      kinds: the kinds of runs, "inference" and "training".
 
     Raises:
-      ValueError: a pattern that nothing matches.
+      ValueError: a pattern matches no configuration.
     """
     everything = _QUICK if quick else _TABLE + _ORIGINAL + _DECODE + _LENGTHS + _SCALING
     chosen = everything

@@ -1,4 +1,4 @@
-"""What has to be reached, and whether it is. Standard library only."""
+"""Performance goals, and the check whether a run meets them. Standard library only."""
 
 from collections import namedtuple
 
@@ -9,31 +9,31 @@ Verdict = namedtuple("Verdict", "what value goal is_met limit", defaults=[None])
 but of growth: there at most the goal. `limit`: of a ratio to a peer, what a run would reach that
 takes no longer than the roofline's floor, or None; no program can meet a goal above it."""
 
-# Their time over ours, at least, in every configuration.
+# Minimum of the peer's time over ours, for every configuration.
 RATIOS = {
     "inference": {"onnxruntime": 1.0, "keras": 2.0, "tf1-cell": 3.0, "tf1-fused": 3.0},
     "training": {"torch": 1.0, "keras": 2.0, "tf1-cell": 3.0, "tf1-fused": 3.0},
 }
-# In the geometric mean over the groups that have full lengths and many steps a call.
+# Minimum of the geometric mean over the groups with full lengths and many steps per call.
 MEANS = {"inference": {"onnxruntime": 1.2, "torch": 1.5}, "training": {"torch": 1.4}}
 MEAN_GROUPS = ("table", "original")
-# Of the peak of a matrix product.
+# Minimum share of the peak of a matrix product.
 SHARES = {
     "lstm-4x1024-b64-t50": {"inference": 0.88, "training": 0.78},
     "lstm-2x650-b20-t35": {"inference": 0.72, "training": 0.68},
     "lstm-2x1500-b20-t35": {"inference": 0.72, "training": 0.68},
 }
-# Sequences half as long on average, against full ones.
+# Maximum time for sequences of half the length on average, over that for full ones.
 LENGTHS_SHARE = 0.60
-# Time for each step and sequence, the largest shape of a model against the smallest.
+# Maximum time per step and sequence for a model's largest shape, over that for its smallest.
 GROWTH = 1.05
 
 
 def row_verdicts(row):
-    """The goals of one configuration.
+    """Returns the verdicts on one configuration.
 
     Args:
-      row: of summary.py.
+      row: a `Row` of summary.py.
     """
     found = []
     for peer, goal in RATIOS[row.configuration.kind].items():
@@ -48,7 +48,7 @@ def row_verdicts(row):
 
 
 def overall_verdicts(rows):
-    """The goals that need several configurations."""
+    """Returns the verdicts on goals that involve several configurations."""
     return _mean_verdicts(rows) + _lengths_verdicts(rows) + _growth_verdicts(rows)
 
 
@@ -65,7 +65,7 @@ def _mean_verdicts(rows):
 
 
 def mean_ratio(rows, kind, peer):
-    """Geometric mean of their time over ours, of the groups that count; None without any."""
+    """Returns the geometric mean of the peer's time over ours in MEAN_GROUPS, or None."""
     return _mean(rows, kind, lambda row: row.ratios.get(peer))
 
 
@@ -102,7 +102,7 @@ def _lengths_verdicts(rows):
 
 
 def _growth_verdicts(rows):
-    """Of models that are there with several shapes: the largest against the smallest."""
+    """Compares the largest shape of each "scaling" model with its smallest."""
     models = {}
     for row in rows:
         if row.configuration.group == "scaling" and row.ours is not None:

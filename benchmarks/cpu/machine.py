@@ -1,11 +1,11 @@
-"""The machine that the numbers are of. Standard library only."""
+"""Describes the machine that the benchmark runs on. Standard library only."""
 
 import glob
 import os
 import platform
 import re
 
-# What of a processor's flags matters here.
+# The processor flags that matter for the kernels.
 _FLAGS = re.compile(r"^(avx\w*|fma|f16c|amx\w*)$")
 _CPUS = "/sys/devices/system/cpu"
 
@@ -19,7 +19,7 @@ def _read(path):
 
 
 def describe_machine():
-    """A dict of texts and numbers; what is not known is left out."""
+    """Returns a dict of texts and numbers; unknown properties are omitted."""
     found = {"machine": platform.machine(), "kernel": platform.release()}
     text = _read("/proc/cpuinfo")
     for name, key in [("cpu", "model name"), ("flags", "flags")]:
@@ -56,14 +56,14 @@ def _caches():
 
 
 def available_cpus():
-    """Numbers of the CPUs that this process may use."""
+    """Returns the numbers of the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def _cores():
-    """A list of the first CPU of each core, then lists of the others."""
+    """Returns a list of cores; each is the list of its CPUs that this process may use."""
     by_core = {}
     for cpu in available_cpus():
         topology = "%s/cpu%d/topology/" % (_CPUS, cpu)
@@ -73,12 +73,12 @@ def _cores():
 
 
 def choose_cpus(threads):
-    """So many CPUs, of different cores as far as there are; None where there are too few."""
+    """Returns `threads` CPUs, on different cores where possible, or None if there are too few."""
     cores = _cores()
     ordered = [core[i] for i in range(max(map(len, cores))) for core in cores if i < len(core)]
     return ordered[:threads] if len(ordered) >= threads else None
 
 
 def load_average():
-    """Processes that wanted to run, of the last minute."""
+    """Returns the load average of the last minute."""
     return os.getloadavg()[0]

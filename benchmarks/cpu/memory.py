@@ -1,9 +1,9 @@
-"""How much memory a training step needs beyond weights and inputs: ours against the peers.
+"""Measures the memory that a training step needs beyond weights and inputs: ours and the peers'.
 
-Each peer and configuration has a process of its own. A tiny model loads what the libraries load
-late; then the network is made, with its weights, inputs and the gradients from above. What some
-training steps raise the peak of resident memory by is what counts: activations, workspace, results
-and gradients. Freed blocks go back to the system at once, so that no step uses what was left over.
+Each peer and configuration gets its own process. A tiny model first triggers the libraries' lazy
+loading; then the network is created, with its weights, inputs and output gradients. The result is
+by how much a few training steps raise the peak resident memory: activations, workspace, results
+and gradients. Freed blocks return to the system at once, so that no step reuses leftover memory.
 """
 
 import json
@@ -17,8 +17,8 @@ from run import rounded
 from tables import could_not_run, markdown_table
 
 _STEPS = 3
-# Of glibc: blocks of this size are the system's, and go back to it. With oneDNN, which ours does
-# not use, TensorFlow has an allocator that keeps what was freed, which hides what a step needs.
+# The glibc settings return freed blocks of at least 64 KiB to the system. TensorFlow's allocator
+# with oneDNN, which our kernels do not use, keeps freed memory and would hide what a step needs.
 _ALLOCATION = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "65536",
@@ -27,7 +27,7 @@ _ALLOCATION = {
 
 
 def measure_memory(benchmark, chosen, circumstances, progress):
-    """Measures, writes memory.json and memory.md, prints; returns the exit status."""
+    """Measures, writes memory.json and memory.md, prints the table; returns the exit status."""
     results = []
     for configuration in progress:
         found = {}
@@ -46,7 +46,7 @@ def measure_memory(benchmark, chosen, circumstances, progress):
 
 
 def _measure(benchmark, chosen, name, configuration):
-    """{"bytes": by how many the peak rises}, or a reason."""
+    """Returns {"bytes": rise of the peak}, or {"reason": text, "is_error": bool} on failure."""
     peer = PeerProcess(name, chosen.threads, benchmark.cpus, chosen.output, _ALLOCATION)
     tiny = next(
         one
@@ -68,7 +68,7 @@ def _measure(benchmark, chosen, name, configuration):
 
 
 def describe_memory(results):
-    """The table, and how often ours needs no more than torch: Markdown."""
+    """Returns the table, and how often ours needs no more memory than torch, as Markdown."""
     names = [name for name in PEERS if any(name in one["peers"] for one in results)]
 
     def megabytes(name):

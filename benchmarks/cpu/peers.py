@@ -1,6 +1,6 @@
-"""Whom ours is measured against. Standard library only.
+"""The peers that ours is measured against. Standard library only.
 
-To add a peer: a line in PEERS, and a module of that name in workers/ (worker.py says what it has).
+To add a peer, add a line to PEERS, and its module to workers/ (worker.py describes the interface).
 """
 
 import os
@@ -29,7 +29,7 @@ PEERS = OrderedDict(
     ]
 )
 
-# Of Python programs, each with what the peers of an environment need.
+# The environment variable that names each environment's Python executable.
 ENVIRONMENT_VARIABLES = {
     "tensorflow": "TENSORFLOW_PYTHON",
     "torch": "TORCH_PYTHON",
@@ -37,22 +37,22 @@ ENVIRONMENT_VARIABLES = {
     "tensorflow1": "TENSORFLOW_1_PYTHON",
 }
 
-# Long runs would take some peers minutes.
+# In these groups some peers would take minutes.
 _ALLOWED_IN_GROUP = {"scaling": (OURS, "torch", "onnxruntime")}
 
 
 def takes_part(name, configuration):
-    """Whether a peer is measured on a configuration at all."""
+    """Returns whether a peer is measured on a configuration."""
     allowed = _ALLOWED_IN_GROUP.get(configuration.group, PEERS)
     return name in allowed and configuration.kind in PEERS[name].kinds
 
 
 class Refusal(Exception):
-    """A peer cannot be measured, and that is no error; the text says why."""
+    """A peer cannot be measured, which is not an error; the message says why."""
 
 
 class PeerProcess:
-    """The process of a peer, which lives until the benchmark ends; one that died is begun anew."""
+    """A peer's process. It lives until the benchmark ends, and is restarted if it dies."""
 
     def __init__(self, name, threads, cores, log_folder, environment=None):
         self.name, self.versions, self.has_product = name, {}, False
@@ -61,7 +61,12 @@ class PeerProcess:
         self._worker = None
 
     def start(self):
-        """Starts it, unless it runs; `Refusal` without a Python, `Unsupported` where it fails."""
+        """Starts the process unless it runs.
+
+        Raises:
+          Refusal: there is no Python for the peer.
+          Unsupported: the process cannot be started.
+        """
         if self._worker is not None:
             return
         peer = PEERS[self.name]
@@ -83,9 +88,9 @@ class PeerProcess:
         self.versions, self.has_product = answer["versions"], answer["has_product"]
 
     def ask(self, request):
-        """An answer; after a failure of the process itself the next `start` begins a new one.
+        """Returns the answer; if the process has died, the next `start` starts a new one.
 
-        The process runs only meanwhile, so that none disturbs another.
+        The process runs only during the request, so that it does not disturb other peers.
         """
         self._worker.go_on()
         try:
@@ -98,11 +103,11 @@ class PeerProcess:
         return answer
 
     def prepare(self, configuration, arrays_path, results_path=None):
-        """Makes the network, and writes its results where there is a path for them.
+        """Creates the network, and writes its results to `results_path` unless that is None.
 
         Raises:
-          Refusal: the peer does not have it, or there is no Python for the peer.
-          Unsupported: it should, but failed.
+          Refusal: the peer does not support the configuration, or there is no Python for the peer.
+          Unsupported: the peer failed.
         """
         self.start()
         answer = self.ask(
@@ -117,11 +122,11 @@ class PeerProcess:
             raise Refusal(answer["refused"])
 
     def run_of(self, what, **more):
-        """What `measure_all` runs: what "step" of the network, or "matrix_product" with `size`."""
+        """Returns a run for `measure_all`; `what` is "step" or, with `size`, "matrix_product"."""
         return WorkerRun(self.ask, request="run", what=what, **more)
 
     def close(self):
-        """Ends it."""
+        """Ends the process."""
         if self._worker is not None:
             self._worker.close()
         self._worker = None
@@ -129,7 +134,7 @@ class PeerProcess:
 
 def _worker_environment(threads):
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
-    # PYTHONPATH is of the Python that runs the benchmark.
+    # PYTHONPATH belongs to the Python that runs the benchmark.
     environment.pop("PYTHONPATH", None)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment[name] = str(threads)

@@ -1,29 +1,30 @@
-"""The numbers that all peers get, and what their results must be like. NumPy alone.
+"""The arrays that all peers get, and the comparison of their results. Needs only NumPy.
 
-Arrays of a problem, by name, float32, in the gate order of cuDNN (lstm: i, f, g, o; gru: r, u, n),
-with T steps, batch B, L layers, D directions, H units, G gates, I(layer) the width of what a layer
-reads:
-  input [T, B, I(0)]; input_h and, of an LSTM, input_c [L * D, B, H], index layer * D + direction;
-  of every layer l and direction d: w_l_d [G * H, I(l)], r_l_d [G * H, H], bw_l_d, br_l_d [G * H];
-  output_backprop [T, B, D * H], output_h_backprop, output_c_backprop: gradients at the results.
-Results: output, output_h, output_c, and in training the gradients d_input, d_input_h, d_input_c,
-d_w_l_d and so on. A peer with one bias for two leaves d_br_l_d out.
+A problem is a dict of float32 arrays, with the gates in cuDNN's order (lstm: i, f, g, o; gru: r, u,
+n). T is the number of steps, B the batch size, L the number of layers, D of directions, H of units,
+G of gates, and I(l) the input width of layer l:
+  input [T, B, I(0)]; input_h and, for an LSTM, input_c [L * D, B, H], index layer * D + direction;
+  for each layer l and direction d: w_l_d [G * H, I(l)], r_l_d [G * H, H], bw_l_d, br_l_d [G * H];
+  the output gradients output_backprop [T, B, D * H], output_h_backprop, output_c_backprop.
+Results are output, output_h, output_c, and in training the gradients d_input, d_input_h, d_input_c,
+d_w_l_d and so on. A peer with a single bias omits d_br_l_d.
 """
 
 import numpy as np
 from configurations import GATES
 
-# Of the largest number of a result. Sums have other orders elsewhere, which makes at most 1e-5 in
-# these models (10,000 steps); an error of layout or of a gate is a thousand times larger.
+# Relative to the largest magnitude of a result. The peers sum in different orders; the resulting
+# differences are several times smaller, even after 10,000 steps. A wrong layout or gate order makes
+# differences that are orders of magnitude larger.
 TOLERANCE = 5e-5
 
 
 class Mismatch(Exception):
-    """A peer computes something else; the text says what."""
+    """A peer's results differ from ours; the message says which."""
 
 
 def stacks(configuration):
-    """Pairs (layer, direction)."""
+    """Returns all pairs (layer, direction)."""
     return [
         (layer, direction)
         for layer in range(configuration.num_layers)
@@ -32,7 +33,7 @@ def stacks(configuration):
 
 
 def make_arrays(configuration, seed=1):
-    """The arrays of a configuration, by name; the same in every process."""
+    """Returns the arrays of a configuration by name; the same in every process."""
     random = np.random.RandomState(seed)
     units, batch, steps = configuration.num_units, configuration.batch, configuration.steps
     directions = configuration.num_directions
@@ -64,7 +65,7 @@ def make_arrays(configuration, seed=1):
 
 
 def expected_results(configuration):
-    """Names of the results that no peer may leave out."""
+    """Returns the names of the results that every peer must have."""
     states = ["h", "c"] if configuration.has_cell_state else ["h"]
     names = ["output"] + ["output_" + state for state in states]
     if configuration.is_training:
@@ -75,15 +76,15 @@ def expected_results(configuration):
 
 
 def compare(configuration, found, expected):
-    """The largest difference, as a share of the largest number of its array.
+    """Returns the largest difference, relative to the largest magnitude in its array.
 
     Args:
-      configuration: whose results these are.
-      found: a peer's results by name.
-      expected: ours.
+      configuration: the configuration that the results belong to.
+      found: the peer's results by name.
+      expected: our results by name.
 
     Raises:
-      Mismatch: there is an array too few, or one differs by more than TOLERANCE.
+      Mismatch: an array is missing, has the wrong shape, or differs by more than TOLERANCE.
     """
     largest = 0.0
     for name in sorted(set(expected_results(configuration)) | set(found)):

@@ -1,9 +1,9 @@
-// How fast threads can read their own part of a block of memory over and over:
+// Measures how fast threads can repeatedly read their own slices of a block of memory:
 //
 //   read_bandwidth THREADS BYTES...
 //
-// prints gigabytes per second of all threads together, a line for each size. This is what bounds a
-// recurrent network whose threads each keep a slice of the weights and read it at every step.
+// prints gigabytes per second of all threads together, one line for each size. This rate limits a
+// recurrent network in which each thread reads its own slice of the weights at every step.
 
 #include <algorithm>
 #include <atomic>
@@ -24,7 +24,7 @@ typedef int64_t Block __attribute__((vector_size(64), aligned(64), may_alias));
 #define ON_EVERY_PROCESSOR
 #endif
 
-// Adds up, so that nothing is left out.
+// Sums the blocks, so that the compiler cannot skip the reads.
 ON_EVERY_PROCESSOR int64_t ReadAll(const Block* blocks, size_t count) {
   Block sums[8] = {};
   size_t i = 0;
@@ -44,7 +44,7 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// Seconds in which each of the threads reads its slice `passes` times.
+// Returns the seconds until every thread has read its slice `passes` times.
 double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
   std::atomic<int> ready{0};
   std::atomic<int64_t> sink{0};
@@ -63,7 +63,7 @@ double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
       const double begin = Now();
       for (int64_t pass = 0; pass < passes; ++pass) {
         sum += ReadAll(blocks, count);
-        // The compiler must not know that the memory is what it was.
+        // Makes the compiler assume that the memory may have changed.
         __asm__ volatile("" : : "r"(blocks) : "memory");
       }
       seconds[static_cast<size_t>(t)] = Now() - begin;

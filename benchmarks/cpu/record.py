@@ -1,8 +1,8 @@
-"""The picture of a run, and the page that keeps it under docs/benchmarks.
+"""Plots a run, and records it as a page in docs/benchmarks.
 
     python benchmarks/cpu/record.py [.build/bench [docs/benchmarks]]
 
-keeps the results that a folder has.
+records the results in the first folder as a page in the second.
 """
 
 import json
@@ -19,7 +19,7 @@ from summary import make_rows
 
 
 def draw(results, circumstances, path):
-    """Writes a PNG: their time over ours."""
+    """Writes a PNG of the peers' times over ours."""
     rows = [row for row in make_rows(results) if row.ours is not None]
     draw_ratios(
         [row.configuration.key for row in rows],
@@ -40,7 +40,7 @@ def draw(results, circumstances, path):
 
 
 def _facts(everything):
-    """Rows of a table."""
+    """Yields the rows of the table of machine, settings and versions."""
     for key, value in sorted(everything["machine"].items()):
         yield key.replace("_", " "), value
     for key in ("date", "command", "threads", "rounds"):
@@ -56,7 +56,7 @@ def _facts(everything):
 
 
 def keep(results_folder, target):
-    """Writes the page with its picture and samples beside it; returns the page's path."""
+    """Writes the page, with its plot and samples next to it; returns the page's path."""
     with open(os.path.join(results_folder, "results.json"), encoding="utf-8") as file:
         everything = json.load(file)
     cpu = everything["machine"].get("cpu", "unknown")

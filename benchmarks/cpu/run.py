@@ -1,7 +1,7 @@
-"""Measures our CPU kernels and their peers in turn: tables, picture and every sample.
+"""Measures our CPU kernels and their peers in turn; writes tables, a plot and every sample.
 
-See --help (arguments.py). Needs numpy, tqdm and matplotlib; the peers run in Pythons of their own
-(peers.py names the environment variables), `make bench` makes all of them.
+See --help (arguments.py). Needs numpy, tqdm and matplotlib. The peers run in their own Python
+environments, which peers.py finds through environment variables; `make bench` creates them all.
 """
 
 import json
@@ -29,7 +29,7 @@ _BANDWIDTH_VARIABLE = "CUDNN_RNN_READ_BANDWIDTH"
 
 
 class Progress:
-    """A bar over configurations that says what goes on: often on a terminal, rarely in a log."""
+    """A progress bar over configurations; it updates often on a terminal, rarely in a log."""
 
     def __init__(self, todo):
         self._bar = tqdm(todo, unit="configuration", dynamic_ncols=True)
@@ -42,7 +42,7 @@ class Progress:
             yield configuration
 
     def say(self, what):
-        """What goes on now."""
+        """Shows the current activity."""
         now = time.perf_counter()
         is_due = now - self._shown > self._seconds
         self._bar.set_postfix_str(what, refresh=is_due)
@@ -50,18 +50,18 @@ class Progress:
             self._shown = now
 
     def close(self):
-        """The last line stays."""
+        """Closes the bar; its last line stays."""
         self._bar.close()
 
 
 class Announced:
-    """A run that says whose turn it is."""
+    """A run that shows its name while it is measured."""
 
     def __init__(self, run, name, progress):
         self._run, self._name, self._progress = run, name, progress
 
     def run(self, num_steps):
-        """As the run; a failure names its peer."""
+        """Runs the steps; raises `PeerFailure` with the peer's name if they fail."""
         self._progress.say(self._name)
         try:
             return self._run.run(num_steps)
@@ -70,7 +70,7 @@ class Announced:
 
 
 class PeerFailure(Exception):
-    """A peer ended while it was measured."""
+    """A peer failed while it was measured."""
 
     def __init__(self, name, text):
         super().__init__(text)
@@ -78,7 +78,7 @@ class PeerFailure(Exception):
 
 
 class Benchmark:
-    """The peers' processes and what all configurations share."""
+    """The peers' processes and the state that all configurations share."""
 
     def __init__(self, chosen, progress):
         self._chosen, self._progress = chosen, progress
@@ -90,7 +90,7 @@ class Benchmark:
             if name in chosen.peers
         }
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
-        self._problem = None  # whose arrays are in the folder
+        self._problem = None  # the configuration whose arrays are in the folder
         self.product_rates, self._product_of = {}, None
 
     def close(self):
@@ -100,7 +100,7 @@ class Benchmark:
         self._folder.cleanup()
 
     def choose_product(self):
-        """Finds whose matrix product is the fastest: with it the peak is measured."""
+        """Finds the peer with the fastest matrix product, which then measures the peak."""
         size, operations = command_line.PRODUCT_SIZE, 2 * command_line.PRODUCT_SIZE**3
         best = 0.0
         for name, peer in self.peers.items():
@@ -120,7 +120,7 @@ class Benchmark:
                 best, self._product_of = rate, name
 
     def measure(self, configuration):
-        """The result of one configuration, as summary.py describes it."""
+        """Returns the result of one configuration, as described in summary.py."""
         found, runs = {}, {}
         self._prepare_all(configuration, found, runs)
         if self._chosen.check:
@@ -143,7 +143,7 @@ class Benchmark:
         }
 
     def _prepare_all(self, configuration, found, runs):
-        """Makes every peer's network, and compares its results with ours."""
+        """Creates every peer's network, and compares its results with those of the first peer."""
         expected = None
         for name, peer in self.peers.items():
             if not takes_part(name, configuration):
@@ -162,7 +162,7 @@ class Benchmark:
                 found[name] = {"reason": str(failure), "is_error": True}
 
     def prepare(self, peer, configuration, with_results=True):
-        """Makes a peer's network; returns its results by name."""
+        """Creates a peer's network; returns its results by name, or None without `with_results`."""
         arrays_path = os.path.join(self._folder.name, "arrays.npz")
         results_path = os.path.join(self._folder.name, "results.npz")
         problem = configuration._replace(is_training=False, group="")
@@ -176,7 +176,7 @@ class Benchmark:
             return {name: file[name] for name in file.files}
 
     def _measure_all(self, runs, found):
-        """Samples by name; a peer that fails meanwhile is left out, and all begin anew."""
+        """Returns samples by name; if a peer fails, removes it and measures all others again."""
         chosen = self._chosen
         while runs:
             deadline = time.perf_counter() + chosen.seconds
@@ -190,7 +190,7 @@ class Benchmark:
         return {}
 
     def _bandwidth(self, configuration):
-        """Bytes in a second that the threads read of a block as large as the weights of a step."""
+        """Returns the bytes per second that the threads read of a block of `working_set` size."""
         program = os.environ.get(_BANDWIDTH_VARIABLE)
         if not program or self._chosen.check:
             return None
@@ -202,7 +202,7 @@ class Benchmark:
 
 
 def rounded(value):
-    """The same with floats of six digits: no clock is better."""
+    """Returns the value with all floats rounded to six digits, the most that clocks resolve."""
     if isinstance(value, float):
         return float("%.6g" % value)
     if isinstance(value, dict):
@@ -213,7 +213,7 @@ def rounded(value):
 
 
 def write_results(benchmark, chosen, circumstances, results):
-    """results.json and table.md; returns the table's text."""
+    """Writes results.json and table.md; returns the table's text."""
     versions = {name: peer.versions for name, peer in benchmark.peers.items()}
     everything = dict(
         circumstances,
@@ -229,7 +229,7 @@ def write_results(benchmark, chosen, circumstances, results):
 
 
 def find_circumstances(chosen):
-    """What the numbers depend on, for the record."""
+    """Returns the date, settings and machine that the results depend on."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "command": "make bench ARGS=%r" % " ".join(sys.argv[1:]),
@@ -242,9 +242,9 @@ def find_circumstances(chosen):
 
 
 def main(arguments=None):
-    """Measures, writes, prints; returns the exit status: 1 where a peer failed."""
+    """Measures, writes and prints; returns the exit status, 1 if a peer failed."""
     chosen = command_line.parse_arguments(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is open is closed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the finally block runs
     circumstances, results, text = find_circumstances(chosen), [], ""
     progress = Progress(chosen.todo)
     benchmark = Benchmark(chosen, progress)

@@ -1,12 +1,13 @@
-"""From samples to tables. Standard library only.
+"""Turns samples into tables. Standard library only.
 
-A result, as run.py writes it to results.json, is a dict of one configuration:
+A result, as run.py writes it to results.json, is a dict for one configuration:
   configuration: the fields of `Configuration`.
-  peak_seconds: samples of a matrix product of `PRODUCT_SIZE`, measured in turn with the peers;
-    peak_of: whose, the fastest of the peers that were measured, or None.
-  bytes_per_second: at which the threads read a block as large as the weights of a step, or None.
+  peak_seconds: samples of a matrix product of `PRODUCT_SIZE`, measured in turn with the peers.
+  peak_of: the peer whose matrix product that is, the fastest of those measured, or None.
+  bytes_per_second: the rate at which the threads repeatedly read a block as large as
+    `roofline.working_set`, or None.
   peers: a dict by name of {"seconds": samples, "difference": the largest from ours}, or of
-    {"reason": text, "is_error": bool} where there is no time.
+    {"reason": text, "is_error": bool} if the peer has no time.
 """
 
 from collections import namedtuple
@@ -26,7 +27,7 @@ is not known."""
 
 
 def make_rows(results):
-    """A `Row` for each result."""
+    """Returns a `Row` for each result."""
     rows = []
     for result in results:
         configuration = Configuration(**result["configuration"])
@@ -52,12 +53,12 @@ def make_rows(results):
 
 
 def has_errors(results):
-    """Whether a peer that should have run did not, or computed something else."""
+    """Returns whether a peer failed, or computed different results."""
     return any(found.get("is_error") for one in results for found in one["peers"].values())
 
 
 def milliseconds(cell):
-    """The median and, in brackets, the spread."""
+    """Returns the median in milliseconds with the spread in brackets."""
     if cell is None:
         return "-"
     return "%.3g (%.0f%%)" % (cell.seconds * 1000, 100 * cell.spread)
@@ -90,7 +91,7 @@ def _goals_text(row):
 
 
 def times_table(rows):
-    """Ours, and each peer that has a time, against ours."""
+    """Returns the table of our times, and of each measured peer's time over ours."""
     names = [name for name in PEERS if name != OURS and any(name in row.ratios for row in rows)]
     columns = [
         ("configuration", lambda row: row.configuration.name),
@@ -104,7 +105,7 @@ def times_table(rows):
 
 
 def means_table(rows):
-    """Geometric means of their time over ours; None where there are none."""
+    """Returns the table of geometric means of the peers' times over ours, or None if empty."""
     kinds = ["inference", "training"]
     names = [
         name for name in PEERS if any(mean_ratio(rows, kind, name) is not None for kind in kinds)
@@ -123,7 +124,7 @@ def means_table(rows):
 
 
 def roofline_table(rows):
-    """Floors, what was measured, and the gap."""
+    """Returns the table of floors, measured times, and their ratios."""
     columns = [
         ("configuration", lambda row: row.configuration.key),
         ("GFLOP", lambda row: "%.3g" % (row.configuration.operations * 1e-9)),
@@ -174,7 +175,7 @@ def _verdict_text(whose, verdict):
 
 
 def _equal_results_part(results):
-    """The largest difference of each peer, or None."""
+    """Returns a list of each peer's largest difference, or None if no results were compared."""
     largest = {}
     for result in results:
         key = Configuration(**result["configuration"]).key
@@ -216,13 +217,13 @@ def _whose_product(results):
 
 
 def describe_check(results):
-    """Whether all compute the same: Markdown."""
+    """Returns Markdown that says whether all peers compute the same results."""
     parts = ["Nothing was measured.", _equal_results_part(results), _reasons(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def describe(results, is_dry_run=False):
-    """All tables and what could not run: Markdown."""
+    """Returns Markdown with all tables and the peers that could not run."""
     rows = make_rows(results)
     parts = []
     if is_dry_run:

@@ -1,5 +1,5 @@
-// Threads that stay, as those of TensorFlow's intra-op pool do, for measuring and testing plans
-// without it.
+// A pool of persistent threads, like TensorFlow's intra-op pool, for measuring and testing plans
+// without TensorFlow.
 #ifndef CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
 #define CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
 
@@ -18,8 +18,9 @@
 
 namespace cudnn_rnn {
 
-// The caller is one of the threads; the others sleep until there is a task. A task that the queue
-// has no room for runs inside Schedule, as in TensorFlow's pool, whose queue has 1,024 entries.
+// The calling thread counts as one of the threads; the others sleep until there is a task. If the
+// queue is full, Schedule runs the task itself, as in TensorFlow's pool, whose queue has 1,024
+// entries.
 class ThreadPool : public ParallelRunner {
  public:
   explicit ThreadPool(int num_threads, size_t queue_size = 1024)

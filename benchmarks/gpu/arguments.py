@@ -1,6 +1,6 @@
 """The command line of the GPU benchmark. Standard library only.
 
-As a program it checks the arguments and shows the help, before any environment is made.
+Run as a program, it checks the arguments and shows the help before any environment is created.
 """
 
 import argparse
@@ -38,7 +38,7 @@ examples:
 
 
 def parse_arguments(arguments=None):
-    """The command line."""
+    """Parses the command line; exits with a message if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="bench-gpu",
         description="Measures our kernels against bare cuDNN, torch.nn and TensorFlow's own.",

@@ -1,4 +1,4 @@
-"""What is measured."""
+"""Defines the measured configurations."""
 
 import itertools
 from collections import namedtuple
@@ -10,7 +10,7 @@ class Configuration(
         "rnn_mode direction num_layers num_units input_size batch steps dtype is_training",
     )
 ):
-    """One model on one shape of data; `dtype` is "float" or "half"."""
+    """One model with one shape of data; `dtype` is "float" or "half"."""
 
     __slots__ = ()
 
@@ -27,12 +27,12 @@ class Configuration(
 
     @property
     def key(self):
-        """The same with dtype and kind of step."""
+        """The text of the configuration with its dtype and the kind of step."""
         kind = "training" if self.is_training else "inference"
         return "%s, %s, %s" % (self, self.dtype, kind)
 
 
-# num_layers, num_units, batch, steps, direction; the input is as wide as the layers.
+# num_layers, num_units, batch, steps, direction; input_size is num_units.
 SIZES = [
     # The benchmark that the original came with.
     (4, 128, 64, 50, "unidirectional"),
@@ -46,15 +46,15 @@ SIZES = [
     (5, 1024, 32, 200, "bidirectional"),
 ]
 
-# For trying the program: seconds on a CPU.
+# For a smoke test, which takes seconds on a CPU.
 QUICK_SIZES = [(2, 32, 4, 10, "unidirectional"), (1, 64, 1, 20, "bidirectional")]
 
-# Here a call costs more than its arithmetic.
+# Up to this batch size, a call's overhead exceeds the time of its arithmetic.
 SMALL_BATCH = 1
 
 
 def configurations(quick=False, rnn_modes=("lstm",), dtypes=("float", "half")):
-    """Every size in every dtype, training and inference; the quickest sizes first."""
+    """Returns every size, mode and dtype, for training and inference; cheapest sizes first."""
     sizes = QUICK_SIZES if quick else SIZES
     ordered = sorted(sizes, key=lambda size: size[0] * size[1] ** 2 * size[2] * size[3])
     found = []

@@ -1,7 +1,7 @@
 """Ours: the core library through ctypes, without TensorFlow.
 
-All buffers and the arguments of the calls are made once, as a framework's executor would have them
-at hand; a step is one foreign call, in training two.
+All buffers and call arguments are created once, as in a framework's executor. A step is one foreign
+call, or two in training.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ NAME = "core"
 
 
 def make_runs(configuration, device):
-    """A dict with one run: the algorithm is chosen by the library itself."""
+    """Returns a dict with one run, named after the algorithm that the library chose."""
     from core_library import (
         BackwardBuffers,
         CoreError,
@@ -27,7 +27,7 @@ def make_runs(configuration, device):
     library = CoreLibrary()
     try:
         if device.type == "cuda":
-            torch.backends.cudnn.version()  # loads the cuDNN that PyTorch uses
+            torch.backends.cudnn.version()  # loads PyTorch's cuDNN
             library.open_gpu()
         description = Description(
             configuration.rnn_mode,

@@ -1,8 +1,8 @@
-"""Bare cuDNN: its RNN calls through ctypes and nothing else, one run for each algorithm.
+"""Bare cuDNN: only its RNN calls, through ctypes, with one run for each algorithm.
 
-This is the bar: the fastest of these runs is what cuDNN can do. Time-major, all sequences full, no
-padding, double biases; float without TF32 (FMA), half on tensor cores accumulating in float.
-$CUDNN_RNN_BENCHMARK_CUDNN names the library, else it is what PyTorch has loaded.
+The fastest of these runs is the reference that ours is compared with. Time-major, all sequences
+full, no padding, double biases; float without TF32 (FMA), half on tensor cores with accumulation in
+float. $CUDNN_RNN_BENCHMARK_CUDNN names the library; the default is PyTorch's.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ NAME = "cuDNN"
 
 _LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
 
-# Numbers of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
+# Values of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
 _ALGORITHMS = {
     "standard": 0,
     "persist_static": 1,
@@ -34,12 +34,12 @@ _ADD_GRADIENT = 0
 
 
 class Cudnn:
-    """The library; every call is checked."""
+    """The cuDNN library; every call's status is checked."""
 
     def __init__(self):
         path = os.environ.get(_LIBRARY_VARIABLE)
         if not path:
-            torch.backends.cudnn.version()  # loads PyTorch's
+            torch.backends.cudnn.version()  # loads PyTorch's cuDNN
         names = [path] if path else ["libcudnn.so.9", "libcudnn.so.8"]
         problems = []
         self._library = None
@@ -56,14 +56,14 @@ class Cudnn:
         self.version = self._library.cudnnGetVersion()
 
     def call(self, name, *arguments):
-        """Calls cudnn<name>; raises `Unsupported` with the call and the text unless it succeeds."""
+        """Calls cudnn<name>; raises `Unsupported` with the call and cuDNN's message if it fails."""
         status = getattr(self._library, "cudnn" + name)(*arguments)
         if status != 0:
             text = self._library.cudnnGetErrorString(status).decode()
             raise Unsupported("cudnn%s: %s" % (name, text))
 
     def create(self, kind, *arguments):
-        """An object of cudnnCreate<kind>, as a c_void_p."""
+        """Returns a new object from cudnnCreate<kind>, as a c_void_p."""
         created = ctypes.c_void_p()
         self.call("Create" + kind, ctypes.byref(created), *arguments)
         return created
@@ -104,11 +104,11 @@ class _Network:
             int(configuration.direction == "bidirectional"),
             _LINEAR_INPUT,
             self._data_type,
-            _FLOAT,  # the precision of the arithmetic
+            _FLOAT,  # math precision
             _FMA_MATH if self._data_type == _FLOAT else _TENSOR_OP_MATH,
             configuration.input_size,
             configuration.num_units,
-            configuration.num_units,  # of the projection: none
+            configuration.num_units,  # projection size: no projection
             configuration.num_layers,
             self._dropout,
             0,
@@ -208,7 +208,7 @@ class _Network:
         return arguments
 
     def make_step(self):
-        """One step as a function of no arguments."""
+        """Returns a function without arguments that runs one step."""
         call = self._cudnn.call
         forward = self._forward_arguments()
         if not self._configuration.is_training:
@@ -219,13 +219,13 @@ class _Network:
         def step():
             call("RNNForward", *forward)
             call("RNNBackwardData_v8", *data)
-            d_weights.zero_()  # the next call adds to it
+            d_weights.zero_()  # the next call accumulates into it
             call("RNNBackwardWeights_v8", *weights)
 
         return step
 
     def close(self):
-        """Destroys what was created."""
+        """Destroys the cuDNN objects and frees the memory."""
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         for kind, created in [
@@ -241,7 +241,7 @@ class _Network:
 
 
 def make_runs(configuration, device):
-    """A dict of a run for each algorithm that cuDNN accepts; `Unsupported` if it is none."""
+    """Returns a run for each algorithm that cuDNN accepts; raises `Unsupported` if none."""
     if device.type != "cuda" and _LIBRARY_VARIABLE not in os.environ:
         raise Unsupported("cuDNN has no CPU")
     cudnn, runs, refusals = Cudnn(), {}, []

@@ -1,9 +1,9 @@
-"""The picture of a run: how ours compares with each peer, configuration by configuration."""
+"""Plots the ratio of our time to each peer's, for each configuration."""
 
 from pictures import draw_ratios
 from summary import CUDNN_MARGIN, make_rows, ratio
 
-# (title, ratio of a row)
+# (title, function that returns a row's ratio)
 SERIES = [
     ("bare cuDNN, best algorithm (device)", lambda row: ratio(row.core, row.cudnn)),
     ("torch.nn (clock)", lambda row: ratio(row.core_wall, row.torch_wall)),
@@ -12,7 +12,7 @@ SERIES = [
 
 
 def draw(results, title, path):
-    """Writes a PNG: one line for each configuration, one mark for each peer's ratio."""
+    """Writes a PNG with one line for each configuration and one mark for each peer's ratio."""
     rows = make_rows(results)
     draw_ratios(
         ["%s, %s, %s" % (row.short, row.dtype, row.kind) for row in rows],

@@ -1,7 +1,7 @@
-"""Measures our kernels and their peers on one device: table, picture and every sample.
+"""Measures our kernels and their peers on one device; writes a table, a plot and every sample.
 
-See --help. Needs torch, tqdm and matplotlib, and the core library (scripts/build_core_library.sh);
-TensorFlow, for the peers in it, may be another Python's ($TENSORFLOW_PYTHON).
+See --help. Needs torch, tqdm and matplotlib, and the core library (scripts/build_core_library.sh).
+The TensorFlow peers may run in another Python environment ($TENSORFLOW_PYTHON).
 """
 
 import importlib
@@ -25,7 +25,7 @@ from tqdm import tqdm  # noqa: E402
 
 
 def measure_configuration(configuration, peers, device, arguments, deadline):
-    """The results of one configuration: a list of dicts as summary.py describes them."""
+    """Returns the results of one configuration, a list of dicts as described in summary.py."""
     common = {"configuration": configuration._asdict(), "key": configuration.key}
     results, runs = [], {}
     for peer in peers:
@@ -59,7 +59,7 @@ def measure_configuration(configuration, peers, device, arguments, deadline):
 
 
 def find_versions(device):
-    """What the numbers depend on, for the record."""
+    """Returns the date, device and versions that the results depend on."""
     versions = {
         "date": time.strftime("%Y-%m-%d"),
         "device": "CPU, a dry run" if device.type == "cpu" else torch.cuda.get_device_name(),
@@ -83,7 +83,7 @@ def _driver_version():
 
 
 def write_results(folder, versions, arguments, results, left_out):
-    """results.json and table.md, whole or not at all."""
+    """Writes results.json and table.md atomically; returns the table's text."""
     everything = {
         "versions": versions,
         "arguments": {key: value for key, value in vars(arguments).items() if key != "output"},
@@ -99,7 +99,7 @@ def write_results(folder, versions, arguments, results, left_out):
 
 
 def main(arguments=None):
-    """Measures, writes, prints; returns the exit status."""
+    """Measures, writes and prints; returns the exit status."""
     arguments = parse_arguments(arguments)
     if arguments.device == "cuda" and not torch.cuda.is_available():
         print("There is no GPU that PyTorch can use. --device cpu --quick tries the program.")

@@ -1,10 +1,10 @@
-"""From samples to a table and to verdicts. Standard library only.
+"""Turns samples into a table and verdicts. Standard library only.
 
-A result is a dict as run.py writes it to results.json:
+A result, as run.py writes it to results.json, is a dict:
   configuration: the fields of `Configuration`; key: its text.
-  peer, variant: whose time it is, such as "cuDNN" and "persist_static".
-  device_seconds, wall_seconds: lists, one number for each sample; device_seconds may be empty.
-or, where a peer could not run: configuration, key, peer, and reason.
+  peer, variant: what was measured, such as "cuDNN" and "persist_static".
+  device_seconds, wall_seconds: lists with one number for each sample; device_seconds may be empty.
+If a peer could not run, the dict has configuration, key, peer and reason.
 """
 
 import collections
@@ -13,7 +13,7 @@ from configurations import SMALL_BATCH
 from quantities import Cell, make_cell
 from tables import could_not_run, markdown_table
 
-# Ours against bare cuDNN: within this share.
+# The goal: ours takes at most this share longer than bare cuDNN.
 CUDNN_MARGIN = 0.02
 
 Row = collections.namedtuple(
@@ -22,7 +22,7 @@ Row = collections.namedtuple(
 
 
 def best(results, peer, field, variants=None):
-    """The `Cell` of the fastest variant of a peer by median of `field`; None if it has no time."""
+    """Returns the `Cell` of a peer's fastest variant by median of `field`, or None."""
     cells = [
         make_cell(result[field], result["variant"])
         for result in results
@@ -34,7 +34,7 @@ def best(results, peer, field, variants=None):
 
 
 def make_rows(results):
-    """A `Row` for each configuration, in the order of the results."""
+    """Returns a `Row` for each configuration, in the order of the results."""
     by_key = collections.OrderedDict()
     for result in results:
         by_key.setdefault(result["key"], []).append(result)
@@ -62,15 +62,16 @@ def make_rows(results):
 
 
 def ratio(ours, theirs):
-    """Ours over theirs, or None where one is not known."""
+    """Returns our time over theirs, or None if one of them is not known."""
     return ours.seconds / theirs.seconds if ours and theirs else None
 
 
 def verdicts(row):
-    """The goals of one row: a list of (goal, ratio, whether it is met). Unknown ones are left out.
+    """Returns the goals of one row, a list of (goal, ratio, whether it is met).
 
-    Within 2% of bare cuDNN on the device; by the clock never slower than torch.nn and than
-    TensorFlow's own kernels, and at the smallest batch faster.
+    The goals: device time within 2% of bare cuDNN; wall-clock time not above that of torch.nn and
+    of TensorFlow's own kernels, and below both up to SMALL_BATCH. Goals without a measured ratio
+    are omitted.
     """
     found = []
     of_cudnn = ratio(row.core, row.cudnn)
@@ -117,7 +118,7 @@ COLUMNS = [
 
 
 def describe(results, is_dry_run=False):
-    """The table, the goals that are missed (not of a dry run), what could not run: Markdown."""
+    """Returns Markdown: the table, missed goals (not for a dry run), and peers that did not run."""
     rows = make_rows(results)
     parts = [
         "Medians in milliseconds for one step; in brackets the algorithm or the kernel. Device:"

@@ -1,8 +1,8 @@
-"""TensorFlow, by session step: our kernels, and TensorFlow's own CudnnRNN and CudnnRNNV3 kernels.
+"""TensorFlow session steps: our kernels, and TensorFlow's own CudnnRNN and CudnnRNNV3 kernels.
 
-Whose kernels a process has is decided when it starts, so each has a process of its own, which lives
-as long as the benchmark. $TENSORFLOW_PYTHON is its Python (else the one that runs this), which
-needs TensorFlow and this package. There is no device time: a session step is measured by the clock.
+A process chooses its kernels when it starts, so each choice has its own process, which lives until
+the benchmark ends. $TENSORFLOW_PYTHON is its Python (default: the one that runs this file); it
+needs TensorFlow and this package. There is no device time; only wall-clock time is measured.
 """
 
 import os
@@ -21,7 +21,7 @@ WORKERS = {
 }
 
 _workers = {}
-# What each worker said of itself, for the record.
+# Version and kernels that each worker reported; run.py records them.
 versions = {}
 
 
@@ -37,7 +37,10 @@ def _start(name, kernels, op_version, device):
 
 
 def _environment(kernels):
-    """Of the worker: TensorFlow's own libraries are its own matter."""
+    """Returns the worker's environment.
+
+    $TENSORFLOW_PYTHONPATH and $TENSORFLOW_LD_LIBRARY_PATH override the variables of this process.
+    """
     environment = dict(os.environ, CUDNN_RNN_GPU_KERNELS=kernels, TF_CPP_MIN_LOG_LEVEL="3")
     for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
         if "TENSORFLOW_" + name in os.environ:
@@ -46,7 +49,7 @@ def _environment(kernels):
 
 
 def make_runs(configuration, device):
-    """A dict of a run for each worker that can; `Unsupported` if none can."""
+    """Returns a run for each worker that can run it; raises `Unsupported` if none can."""
     runs, refusals = {}, []
     for name, (kernels, op_version) in WORKERS.items():
         if device.type == "cpu" and kernels == "tensorflow":

@@ -1,9 +1,9 @@
-"""One TensorFlow process: measures session steps on request. `tensorflow_peer.py` talks to it.
+"""A TensorFlow process that measures session steps on request of `tensorflow_peer.py`.
 
     CUDNN_RNN_GPU_KERNELS=... python tensorflow_worker.py V1|V3 /gpu:0
 
-Requests are lines of JSON on stdin, answers lines of JSON on the file descriptor that was stdout;
-what TensorFlow prints goes to stderr.
+Requests are lines of JSON on stdin, answers are lines of JSON on the original stdout. TensorFlow's
+own output goes to stderr.
 """
 
 import os
@@ -16,9 +16,9 @@ from worker_loop import Answers  # noqa: E402
 
 
 def make_step(tf, ops, request, op_version, device):
-    """A session and a function of no arguments that runs one step and waits for it.
+    """Returns a session, and a function without arguments that runs one step and waits for it.
 
-    Everything lives in variables on the device: a step moves no data.
+    All data is in variables on the device, so a step transfers nothing.
     """
     dtype = {"float": tf.float32, "half": tf.float16}[request["dtype"]]
     directions = 2 if request["direction"] == "bidirectional" else 1
@@ -62,7 +62,7 @@ def make_step(tf, ops, request, op_version, device):
             node = ops.cudnn_rnn(**dict(inputs, **options))
         targets = [node.output.op]
         if request["is_training"]:
-            # Gradients at all results, from variables: no op of TensorFlow's own computes them.
+            # All output gradients come from variables, so that no other op computes them.
             results = [node.output, node.output_h]
             backprops = [variable([steps, batch, directions * units]), variable(states)]
             if request["rnn_mode"] == "lstm":
@@ -80,7 +80,7 @@ def make_step(tf, ops, request, op_version, device):
 
 
 def kernels_in_charge():
-    """Whose kernels run on a GPU and why, in words."""
+    """Returns whose kernels run on a GPU, and why, as text."""
     from cudnn_rnn.cli import doctor
 
     return ": ".join(filter(None, doctor.kernels_in_charge())) or "unknown"

@@ -1,4 +1,4 @@
-"""torch.nn on the same cuDNN; with TF32 off, as ours."""
+"""torch.nn on the same cuDNN; without TF32, like ours."""
 
 import torch
 from torch_run import DTYPES, TorchRun, random_tensor, shapes
@@ -7,7 +7,7 @@ NAME = "torch.nn"
 
 
 def make_runs(configuration, device):
-    """A dict with one run."""
+    """Returns a dict with one run."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(configuration.rnn_mode, torch.nn.RNN)

@@ -1,4 +1,4 @@
-"""Runs of what is queued by this process on PyTorch's current stream, or computed on the host."""
+"""Measures steps that this process queues on PyTorch's current stream, or runs on the host."""
 
 import time
 
@@ -9,13 +9,13 @@ DTYPES = {"float": torch.float32, "half": torch.float16}
 
 
 class TorchRun:
-    """Calls `step`, a function of no arguments, and measures with events and with the clock."""
+    """Measures `step`, a function without arguments, with CUDA events and with the clock."""
 
     def __init__(self, step, device, close=None):
         self._step, self._on_gpu, self._close = step, device.type == "cuda", close
 
     def run(self, num_steps):
-        """Returns a `Sample`. Device time is between two events, gaps between kernels included."""
+        """Returns a `Sample`; device time is between two events and includes gaps."""
         if not self._on_gpu:
             start = time.perf_counter()
             for _ in range(num_steps):
@@ -33,20 +33,20 @@ class TorchRun:
         return Sample(begin.elapsed_time(end) / 1000 / num_steps, wall / num_steps)
 
     def close(self):
-        """Frees what the run holds."""
+        """Frees the run's resources."""
         if self._close is not None:
             self._close()
         self._step = None
 
 
 def random_tensor(shape, configuration, device, scale=1.0):
-    """Normal, of the configuration's dtype."""
+    """Returns normally distributed numbers times `scale`, in the configuration's dtype."""
     tensor = torch.randn(shape, device=device, dtype=torch.float32) * scale
     return tensor.to(DTYPES[configuration.dtype])
 
 
 def shapes(configuration):
-    """Shapes of input, states and output."""
+    """Returns the shapes of input, states and output."""
     directions = 2 if configuration.direction == "bidirectional" else 1
     batch, steps, units = configuration.batch, configuration.steps, configuration.num_units
     return (

@@ -1,4 +1,4 @@
-// Which algorithm is chosen, that it is remembered, and what happens where it cannot run.
+// Tests which algorithm is chosen, that the choice is cached, and algorithms that cannot run.
 
 #include "tests/core/testing.h"
 #include "tests/cudnn/plan_harness.h"
@@ -89,12 +89,12 @@ TEST(AChoiceIsRememberedForTheGradientsKernel) {
   stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 0.5);
   GpuModel forward(gpu.runtime());
   EXPECT(AlgorithmOf(&forward, SmallProblem()) == Algorithm::kPersistStatic);
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 50, 50);  // now it would lose
+  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 50, 50);  // now the slowest
   stand_in_reset();
   GpuModel backward(gpu.runtime());
   EXPECT(AlgorithmOf(&backward, SmallProblem()) == Algorithm::kPersistStatic);
   EXPECT(stand_in_calls("cudnnRNNForward") == 0, "nothing is tried again");
-  // Nor for another length of about the same size.
+  // A similar number of steps shares the choice.
   Problem problem = SmallProblem();
   problem.shape.num_steps = 3;
   EXPECT(AlgorithmOf(&forward, problem) == Algorithm::kPersistStatic);

@@ -1,4 +1,4 @@
-// The C API, on the CPU and on the stand-in opened as a file, as ctypes uses it.
+// Tests the C API on the CPU, and on the mock of cuDNN opened as a shared library, as ctypes does.
 
 #include "cudnn_rnn/cc/cudnn/c_api.h"
 
@@ -16,7 +16,7 @@
 namespace cudnn_rnn {
 namespace {
 
-// The stand-in's file has a state of its own, apart from the one in this program.
+// Opens the mock's shared library, whose state is separate from the mock linked into this program.
 void* StandInFile() {
   static void* const file = [] {
     const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
@@ -62,7 +62,7 @@ cudnn_rnn_call TrainingCall() {
   return call;
 }
 
-// Aligned floats that the stand-in takes for device memory.
+// Aligned floats, registered with the mock as device memory if `on_device`.
 class Floats {
  public:
   explicit Floats(int64_t bytes, bool on_device) : on_device_(on_device) {
@@ -87,7 +87,7 @@ class Floats {
   float* data_;
 };
 
-// Forward and backward; returns output and gradient of the parameters.
+// Runs forward and backward; returns the output and the gradient of the parameters.
 std::vector<float> Train(int on_gpu) {
   const cudnn_rnn_model_config config = SmallLstm();
   const cudnn_rnn_call call = TrainingCall();
@@ -139,14 +139,14 @@ std::vector<float> Train(int on_gpu) {
   backward.workspace = backward_workspace.data();
   backward.workspace_bytes = sizes.backward_workspace_bytes;
   EXPECT(cudnn_rnn_backward(model, &call, &backward) == 0, cudnn_rnn_last_error());
-  if (on_gpu) {  // a buffer in the host's memory
+  if (on_gpu) {  // a buffer in host memory
     Floats host(params_bytes, false);
     forward.params = host.data();
     EXPECT(cudnn_rnn_forward(model, &call, &forward) == 3);
     EXPECT(std::strstr(cudnn_rnn_last_error(), "params must be in the memory of GPU 0") != nullptr,
            cudnn_rnn_last_error());
   }
-  if (on_gpu) {  // and one in another GPU's
+  if (on_gpu) {  // a buffer on another GPU
     DeviceAddress other = 0;
     Control<void (*)(int)>("stand_in_set_num_devices")(2);
     Control<void (*)(int)>("stand_in_set_thread_device")(1);

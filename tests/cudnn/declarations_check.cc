@@ -1,5 +1,6 @@
-// Holds cudnn_types.h against NVIDIA's cuda.h and cudnn.h: this file compiles where every function,
-// constant and structure is what the headers say. Nothing runs; scripts/check_declarations.sh.
+// Checks cudnn_types.h against NVIDIA's cuda.h and cudnn.h: this file compiles only if every
+// function, constant and structure matches the headers. scripts/check_declarations.sh compiles it;
+// nothing is run.
 
 #include <cuda.h>
 #include <cudnn.h>
@@ -12,8 +13,8 @@
 namespace cudnn_rnn {
 namespace {
 
-// The type that cudnn_types.h declares where NVIDIA's headers say T: enumerations are int, handles
-// and descriptors (pointers to structures that nobody outside sees) void*. All else is as it is.
+// The type that cudnn_types.h declares for NVIDIA's T: int for enumerations, void* for handles and
+// descriptors (pointers to opaque structures), otherwise T.
 template <typename T, typename = void>
 struct Declared {
   using type = T;

@@ -1,5 +1,5 @@
-// Every single call to the driver and to cuDNN fails once: a clean error, or a way round it, each
-// time; nothing left behind, and everything works afterwards.
+// Makes every call to the driver and to cuDNN fail once. Each time there must be a clean error or a
+// fallback, nothing may leak, and everything must work afterwards.
 
 #include <sstream>
 
@@ -53,7 +53,7 @@ void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::st
   EXPECT(difference < 2e-2, text, ": differ by ", difference);
 }
 
-// The functions called, in order, that can fail.
+// Returns the names of the calls that could fail, in order.
 std::vector<std::string> FallibleCalls() {
   std::vector<std::string> names;
   std::istringstream lines(stand_in_log());
@@ -66,8 +66,8 @@ std::vector<std::string> FallibleCalls() {
   return names;
 }
 
-// One process from its start: its n-th call, of `function`, fails (0: none). Returns the calls it
-// made.
+// Simulates a new process in which the n-th fallible call, a call of `function`, fails (0: none).
+// Returns the process's fallible calls.
 std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
                                         const std::string& function, int failure, bool* had_error) {
   const std::string text =
@@ -111,7 +111,7 @@ TEST(EveryCallFailsOnce) {
         RunWithFailure(scenario, n, calls[n - 1], failure, &had_error);
         num_errors += had_error;
       }
-      // Trials, and what only releases, may fail without the user's call failing.
+      // Failures of algorithm trials, and of releases, need not make the user's call fail.
       EXPECT(num_errors > 0 && num_errors <= num_calls, scenario.name, ": ", num_errors, " of ",
              num_calls);
       std::printf("  %s: %d of %d calls end in an error\n", scenario.name,

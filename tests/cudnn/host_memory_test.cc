@@ -1,5 +1,5 @@
-// The C API and the host's memory: lengths that change while a call reads them, sizes that do not
-// fit in 64 bits, and allocations that fail.
+// Tests the C API's use of host memory: lengths that change while a call reads them, sizes that
+// exceed 64 bits, and failing allocations.
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// Of this thread. Nothing fails unless a test asks for it.
+// Failure injection for this thread; 0 for none.
 thread_local int64_t allocations_until_failure = 0;
 thread_local bool all_later_allocations_fail = false;
 thread_local int64_t failed_allocations = 0;
@@ -34,7 +34,7 @@ void* Allocate(std::size_t bytes) {
 
 }  // namespace
 
-// These replace the program's own.
+// Replace the program's global allocation functions.
 void* operator new(std::size_t bytes) { return Allocate(bytes); }
 void* operator new[](std::size_t bytes) { return Allocate(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
@@ -60,7 +60,7 @@ class Floats {
   std::vector<char> storage_;
 };
 
-// A bidirectional LSTM of two layers with dropout, of bfloat16, which needs every kind of copy.
+// A two-layer bidirectional LSTM in bfloat16 with dropout, which needs every kind of copy.
 class Training {
  public:
   Training(int64_t num_steps, int64_t batch_size)
@@ -82,7 +82,7 @@ class Training {
   cudnn_rnn_model_config* config() { return &config_; }
   cudnn_rnn_call* call() { return &call_; }
 
-  // Allocates what a call needs with these lengths.
+  // Allocates the buffers that calls with these lengths need.
   void Prepare(const int32_t* lengths) {
     call_.sequence_lengths = lengths;
     cudnn_rnn_model* model = nullptr;
@@ -113,7 +113,7 @@ class Training {
     backward_.workspace_bytes = sizes.backward_workspace_bytes;
   }
 
-  // Creates a model, runs forward and backward as far as they succeed; the first error, or 0.
+  // Creates a model, and runs forward and backward; returns the first error code, or 0.
   int Run() {
     cudnn_rnn_model* model = nullptr;
     int code = cudnn_rnn_model_create(&config_, 0, &model);
@@ -125,7 +125,7 @@ class Training {
   int Forward(cudnn_rnn_model* model) { return cudnn_rnn_forward(model, &call_, &forward_); }
 
  private:
-  static constexpr int64_t kElementSize = 8;  // of any data type
+  static constexpr int64_t kElementSize = 8;  // the largest of all data types
 
   void* New(int64_t bytes) {
     buffers_.emplace_back(bytes);
@@ -145,8 +145,8 @@ bool LastErrorNames(const char* part) {
   return std::strstr(cudnn_rnn_last_error(), part) != nullptr;
 }
 
-// A thread writes a length beyond all steps and the right one again, for as long as calls run: each
-// call works, or refuses the lengths that it saw.
+// While calls run, a thread alternately writes invalid and valid lengths. Each call either succeeds
+// or rejects the lengths that it read.
 TEST(LengthsMayChangeDuringACall) {
   constexpr int kRounds = 100;
   constexpr int64_t kSteps = 3, kBatch = 4000;
@@ -199,7 +199,7 @@ TEST(SizesBeyond64BitsAreRefused) {
   cudnn_rnn_sizes sizes = {};
   EXPECT(cudnn_rnn_prepare(model, &call, &sizes) == kInvalidArgument);
   EXPECT(LastErrorNames("64 bits"), cudnn_rnn_last_error());
-  // As many lengths as no memory holds.
+  // More lengths than fit into memory.
   const int32_t length = 0;
   call.sequence_lengths = &length;
   call.batch_size = int64_t{1} << 62;
@@ -208,8 +208,8 @@ TEST(SizesBeyond64BitsAreRefused) {
   cudnn_rnn_model_destroy(model);
 }
 
-// Runs with the n-th allocation failing, for each n until one run allocates less often. With
-// `from_there_on` all later ones fail too, so that there is no memory for an error's text.
+// Runs with the n-th allocation failing, for n = 1, 2, ... until a run has fewer allocations. With
+// `from_there_on` all later allocations fail too, so that there is no memory for the error message.
 void FailEachAllocation(bool from_there_on) {
   constexpr int64_t kMostAllocations = 10000;
   const std::vector<int32_t> lengths = {3, 0, 1, 2};

@@ -1,5 +1,5 @@
-// Finding and opening the driver and cuDNN: the order, the versions, and what is said when there is
-// none. The libraries are the stand-in's, opened as files.
+// Tests finding and opening the driver and cuDNN: the search order, the versions, and the messages
+// if none is found. The libraries are variants of the mock of cuDNN.
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ LibrarySearch SearchFor(const std::string& driver_name) {
   return search;
 }
 
-// A folder that is gone with the test.
+// A temporary folder, removed by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -104,7 +104,7 @@ TEST(TheWheelsFolderIsSearched) {
   if (libraries == nullptr) return;
   EXPECT(libraries->cudnn_version == 90300 && libraries->driver_version == 12080);
   EXPECT(!libraries->cudnn_path.empty() && !libraries->driver_path.empty());
-  // The table is complete, and of that library.
+  // The function table is complete and belongs to that library.
   EXPECT(libraries->cudnnRNNForward != nullptr && libraries->cuLaunchKernel != nullptr);
   EXPECT(libraries->cudnnGetVersion() == 90300);
 }
@@ -114,7 +114,7 @@ TEST(WhatIsLoadedAlreadyComesFirst) {
   EXPECT(loaded != nullptr);
   TemporaryFolder wheel;
   LibrarySearch search = SearchFor(StandIn());
-  search.cudnn_names = {StandIn()};  // "loaded" goes by the name
+  search.cudnn_names = {StandIn()};  // loaded libraries are found by name
   wheel.Link(StandIn("_old"), "libcudnn.so.9");
   search.wheel_folders = {wheel.path()};
   std::unique_ptr<GpuLibraries> libraries;

@@ -72,7 +72,7 @@ void Randomize(DataType data_type, double range, std::mt19937* generator, Device
   }
 }
 
-// Back to ones wherever a sequence is over: rows of `width` bytes.
+// Sets all bits of the padding rows, each of `width` bytes, so that they are NaN again.
 void SpoilPadding(const Problem& problem, int64_t width, DeviceBuffer* buffer) {
   const int64_t batch = problem.shape.batch_size, steps = problem.shape.num_steps;
   for (size_t b = 0; b < problem.lengths.size(); ++b) {

@@ -1,4 +1,4 @@
-// Runs plans of the CPU and of cuDNN (on the stand-in) on the same data.
+// Runs the CPU plan and the cuDNN plan (on the mock of cuDNN) on the same data.
 #ifndef CUDNN_RNN_TESTS_CUDNN_PLAN_HARNESS_H_
 #define CUDNN_RNN_TESTS_CUDNN_PLAN_HARNESS_H_
 
@@ -14,20 +14,20 @@
 
 namespace cudnn_rnn {
 
-// The stand-in's device 0.
+// A stream of the mock's device 0.
 void* const kStream = reinterpret_cast<void*>(uintptr_t{0x50});
 
 struct Problem {
   RnnConfig config;
   SequenceShape shape;
-  std::vector<int32_t> lengths;  // none: all full
+  std::vector<int32_t> lengths;  // empty: all full
 
   CallOptions Options(bool is_training, int64_t dropout_call = 0) const;
   std::string Text() const;
 };
 
-// Memory of exactly so many bytes, known to the stand-in as the device's, full of ones: as
-// floating-point numbers they are NaN.
+// Memory of exactly `bytes` bytes, registered with the mock as device memory. Every bit is set,
+// which is NaN in every floating-point type.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(int64_t bytes);
@@ -43,7 +43,8 @@ class DeviceBuffer {
   char* data_;
 };
 
-// All buffers of a call but the workspaces; inputs are random, or NaN in the padding.
+// All buffers of a call except reserve space and workspaces. Inputs are random, with NaN in the
+// padding.
 struct CallBuffers {
   CallBuffers(const Problem& problem, unsigned int seed);
 
@@ -58,22 +59,22 @@ struct CallBuffers {
   DeviceBuffer *input_backprop, *input_h_backprop, *input_c_backprop, *params_backprop;
 };
 
-// What a training step gives, in double: output, output_h, output_c and the four gradients.
+// The results of a training step, converted to double.
 struct Results {
   std::vector<double> output, output_h, output_c;
   std::vector<double> input_backprop, input_h_backprop, input_c_backprop, params_backprop;
 };
 
-// One process's use of the stand-in. At its end nothing may be left, and no rule was violated.
+// Simulates one process that uses the mock. The destructor checks for leaks and violations.
 class StandInGpu {
  public:
   StandInGpu();
   ~StandInGpu();
 
   GpuRuntime* runtime() { return runtime_.get(); }
-  // Reads the version anew.
+  // Replaces the runtime by one with cuDNN's current version.
   void Reopen();
-  // What belongs to a context that cannot be entered to release it stays.
+  // Allows one leaked object: if a context cannot be entered, its object cannot be released.
   void AllowOneObjectLeft() { allowed_objects_ = 1; }
 
  private:
@@ -81,7 +82,7 @@ class StandInGpu {
   int64_t allowed_objects_ = 0;
 };
 
-// An op kernel, as far as plans go: asks the cache for each call.
+// Mimics an op kernel's use of plans: looks each call up in the cache.
 class GpuModel {
  public:
   explicit GpuModel(GpuRuntime* runtime) : runtime_(runtime), cache_(runtime) {}
@@ -89,7 +90,7 @@ class GpuModel {
   CudnnOptions options;
 
   Status Find(const Problem& problem, const CallOptions& call, CudnnPlanCache::Found* found);
-  // Forward and, in training, backward; workspaces of exactly the sizes asked for.
+  // Runs forward and, in training, backward, with workspaces of exactly the required sizes.
   Status Run(const Problem& problem, const CallOptions& call, const CallBuffers& buffers);
   Status Forward(const Problem& problem, const CallOptions& call, const CallBuffers& buffers,
                  std::unique_ptr<DeviceBuffer>* reserve_space);
@@ -101,15 +102,15 @@ class GpuModel {
   CudnnPlanCache cache_;
 };
 
-// The same on the CPU plan.
+// Runs the same as GpuModel::Run with the CPU plan.
 Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffers& buffers);
 
 Results ReadResults(const Problem& problem, bool is_training, const CallBuffers& buffers);
-// Of all results, each relative to the largest magnitude of its kind; infinite where one is NaN and
-// the other is not.
+// Returns the largest difference, relative to the largest magnitude in the array or to 1 if that is
+// larger. Infinite if only one of two numbers is NaN.
 double LargestDifference(const Results& a, const Results& b);
 
-// Reports the stand-in's violations, if any, for the case.
+// Reports the mock's violations, if any, for the test case `text`.
 void ExpectNoViolations(const std::string& text);
 
 }  // namespace cudnn_rnn

@@ -1,4 +1,5 @@
-// The cuDNN plan, on the stand-in, against the CPU plan: everything around cuDNN's own arithmetic.
+// Compares the cuDNN plan, on the mock of cuDNN, with the CPU plan. This covers everything except
+// cuDNN's own arithmetic.
 
 #include <cmath>
 
@@ -9,8 +10,8 @@
 namespace cudnn_rnn {
 namespace {
 
-// The stand-in computes in the same types as the CPU plan, but adds the gradients of weights from
-// differently many rows, and rounds to 16 bits where the CPU plan does not.
+// The mock computes in the same types as the CPU plan. But it sums weight gradients over a
+// different number of rows, and rounds some values to 16 bits that the CPU plan does not round.
 double Tolerance(const RnnConfig& config) {
   switch (config.data_type) {
     case DataType::kDouble:
@@ -94,7 +95,7 @@ TEST(ParityWithPaddedWeights) {
   RunTable(gpu.runtime(), {DataType::kHalf, DataType::kDouble});
 }
 
-TEST(ParityWithAnOldCudnn) {  // takes the lengths in device memory, and has other status numbers
+TEST(ParityWithAnOldCudnn) {  // requires lengths in device memory; has other status codes
   StandInGpu gpu;
   stand_in_set_version(8100);
   gpu.Reopen();

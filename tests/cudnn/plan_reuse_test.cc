@@ -1,4 +1,4 @@
-// What is made once and reused, what each call then costs, and states that go on between calls.
+// Tests which objects are reused, the cost of each call, and state that persists between calls.
 
 #include <set>
 #include <thread>
@@ -20,7 +20,7 @@ Problem SmallProblem() {
   return problem;
 }
 
-// Whatever makes, sets or builds something, or makes the host wait.
+// Expects no call that creates, sets or builds objects, or makes the host wait.
 void ExpectOnlyQueuedWork(const std::string& text) {
   for (const char* function :
        {"cudnnCreate", "cudnnDestroy", "cudnnCreateTensorDescriptor", "cudnnSetTensorNdDescriptor",
@@ -49,7 +49,7 @@ TEST(SteadyStateOnlyQueuesWork) {
         std::unique_ptr<DeviceBuffer> reserve_space;
         for (int64_t i = 0; i < 5; ++i) {
           if (i == 1) stand_in_reset();
-          // Call 0 again and again, too: starting anew only copies.
+          // Repeats call 0: restarting the dropout sequence only copies the state.
           const CallOptions call = problem.Options(is_training, i % 2);
           EXPECT(forward.Forward(problem, call, buffers, &reserve_space).ok());
           if (!is_training) continue;

@@ -1,5 +1,5 @@
-// For tests without a GPU: the kernels that call cuDNN, on TensorFlow's CPU device and under a
-// label of their own, over the stand-in for the driver and cuDNN. Never part of the op library;
+// Registers the cuDNN kernels on TensorFlow's CPU device, under their own label and with the mock
+// of the driver and cuDNN, for tests without a GPU. Never part of the op library;
 // tests/stand_in_kernels.py builds it.
 
 #include <memory>
@@ -17,7 +17,7 @@ std::string& Report() {
   return *report;
 }
 
-// Any address: the stand-in does all work at once.
+// Any address will do, because the mock runs all work at once.
 void* StandInStream(::tensorflow::OpKernelContext*) {
   static char stream;
   return &stream;
@@ -26,10 +26,10 @@ void* StandInStream(::tensorflow::OpKernelContext*) {
 }  // namespace
 }  // namespace cudnn_rnn
 
-// Once in a process. Returns null or what went wrong.
+// Must be called only once per process. Returns null, or the error message.
 extern "C" __attribute__((visibility("default"))) const char* register_stand_in_kernels(
     const char* stand_in_file, const char* label) {
-  using namespace cudnn_rnn;  // NOLINT: the function cannot be in it
+  using namespace cudnn_rnn;  // NOLINT: this function is outside the namespace
   LibrarySearch search;
   search.driver_name = stand_in_file;
   search.cudnn_file = stand_in_file;

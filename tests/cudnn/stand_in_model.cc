@@ -6,7 +6,7 @@ namespace cudnn_rnn {
 namespace stand_in_test {
 namespace {
 
-// Memory for the CPU plan.
+// Aligned memory for the CPU plan, full of NaN.
 class AlignedBuffer {
  public:
   explicit AlignedBuffer(int64_t bytes) : storage_(static_cast<size_t>(bytes) + 64, '\xff') {}
@@ -241,11 +241,11 @@ void StandInModel::ForWeights(const Function& function) const {
   for (void* descriptor : descriptors) cudnnDestroyTensorDescriptor(descriptor);
 }
 
-// Straight from what the layouts mean, without the stand-in's own functions.
+// Follows the definition of the layouts, independently of the mock's own functions.
 Bytes StandInModel::ToLayout(const Bytes& time_major, int64_t width) const {
   const size_t row_bytes = static_cast<size_t>(width * element());
   const int64_t batch = shape.batch_size();
-  Bytes data(time_major.size(), '\xff');  // what nobody may read
+  Bytes data(time_major.size(), '\xff');  // padding, which must not be read
   int64_t packed_row = 0;
   for (int64_t t = 0; t < shape.num_steps; ++t) {
     for (int64_t b = 0; b < batch; ++b) {

@@ -1,5 +1,5 @@
-// One model on the stand-in's cuDNN, called function by function, and the same on the CPU plan: for
-// the stand-in's own tests.
+// One model on the mock of cuDNN, called function by function, and the same on the CPU plan, for
+// the mock's own tests.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_MODEL_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_MODEL_H_
 
@@ -21,8 +21,8 @@ namespace stand_in_test {
 
 using Bytes = std::vector<char>;
 
-// A stand-in as in a new process, with the driver initialised and a context current; nothing may
-// be left of it, and nothing violated that the test did not take note of.
+// The mock as in a new process, with the driver initialized and a context current. The destructor
+// checks for leaks, and for violations that the test did not expect.
 class FreshStandIn {
  public:
   FreshStandIn() {
@@ -44,7 +44,8 @@ class FreshStandIn {
   void* context_ = nullptr;
 };
 
-// The one violation since the last reset, which is then forgotten with all else.
+// Expects `status` to be an error, and exactly one violation, whose text contains `part`. Then
+// resets the mock.
 inline void ExpectViolation(int status, const std::string& part, const std::string& what = "") {
   const std::string text = stand_in_violation_text();
   EXPECT(status != 0, what);
@@ -91,7 +92,7 @@ inline int CudnnDataTypeOf(DataType data_type) {
                                             : kCudnnDataFloat;
 }
 
-// Random numbers of a data type.
+// Returns random numbers of a data type.
 inline Bytes RandomBytes(DataType data_type, int64_t count, std::mt19937* generator) {
   std::uniform_real_distribution<float> uniform(-0.7f, 0.7f);
   const size_t size = static_cast<size_t>(SizeOf(data_type));
@@ -107,32 +108,32 @@ inline Bytes RandomBytes(DataType data_type, int64_t count, std::mt19937* genera
   return bytes;
 }
 
-// All tensors of a training step. Sequences are [T, B, width]; beyond a length they are 0.
+// All tensors of a training step. Sequences are [T, B, width], and 0 beyond each length.
 struct StepTensors {
   Bytes x, hx, cx, params, dy, dhy, dcy;
   Bytes y, hy, cy, dx, dhx, dcx, dparams;
 };
 
 StepTensors RandomStep(const RnnConfig& config, const Shape& shape);
-// Fills in the results.
+// Runs the step with the CPU plan and fills in the results.
 void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call, StepTensors* step);
 
-// Sets of arguments of the three calls, and what they point to. Tests spoil them one by one.
+// The arguments of the three calls, and the memory they point to. Tests corrupt them one by one.
 class StandInModel {
  public:
   StandInModel(const RnnConfig& config, const Shape& shape,
                int algorithm = kCudnnAlgorithmStandard);
   ~StandInModel();
 
-  // The first failure of making it, or 0.
+  // The first failure of the constructor, or 0.
   int status() const { return status_; }
 
-  // Copies what the step begins with to the device, in this model's layouts.
+  // Copies the step's inputs to the device, in this model's layouts.
   void Load(const StepTensors& step);
   int Forward();
   int BackwardData();
   int BackwardWeights();
-  // What the calls left, with what they were given.
+  // Returns the results of the calls; the inputs are left empty.
   StepTensors Results() const;
 
   RnnConfig config;

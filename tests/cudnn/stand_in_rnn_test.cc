@@ -1,4 +1,4 @@
-// The stand-in's cuDNN: its results against the CPU plan's, bit for bit, and every wrong use.
+// Tests the mock of cuDNN: its results equal the CPU plan's bit for bit, and it detects misuse.
 
 #include <thread>
 
@@ -32,7 +32,7 @@ void ExpectSame(const StepTensors& got, const StepTensors& expected, const std::
   EXPECT(got.dparams == expected.dparams, what, ": dparams");
 }
 
-// A training step on both.
+// Compares a training step on the mock with the CPU plan.
 void Compare(const RnnConfig& config, const Shape& shape) {
   const std::string what = Text(config, shape);
   StepTensors step = RandomStep(config, shape);
@@ -95,7 +95,7 @@ TEST(StandInDrawsTheNextDropoutPatternFromItsStates) {
   model.Load(step);
   const Bytes origin(model.states, model.states + model.states_bytes);
   for (const int64_t call : {0, 1, 2, 0, 1}) {
-    // Copying the states back is starting anew.
+    // Copying the initial states back restarts the sequence.
     if (call == 0) std::memcpy(model.states, origin.data(), origin.size());
     std::memset(model.dweights, 0, model.weight_space_bytes);
     EXPECT(model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0);
@@ -154,7 +154,7 @@ TEST(StandInPadsOutputAsDescribed) {
   EXPECT(last != last, "undefined without a fill");
 }
 
-// One wrong use: `spoil` changes one thing before the forward call.
+// One misuse: `spoil` corrupts the arguments of the forward call.
 struct Misuse {
   const char* name;
   const char* text;
@@ -262,7 +262,7 @@ TEST(StandInFindsWrongOrderAndOtherData) {
   model.hx[1] ^= 1;
   ExpectViolation(model.BackwardData(), "hx is not that");
   model.hx[1] ^= 1;
-  // The row of y of a sequence of length 1 (the last of four) may be cleared, another's not.
+  // Only the row of y of a sequence of length 1 (the last of four) may be cleared.
   const size_t row = 2 * 6 * sizeof(float);
   std::memset(model.y + 3 * row, 0, row);
   EXPECT(model.BackwardData() == 0);

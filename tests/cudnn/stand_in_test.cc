@@ -1,4 +1,4 @@
-// The stand-in's driver, its failures by order and its shared libraries.
+// Tests the mock of CUDA's driver, failure injection, and the mock's shared libraries.
 
 #include <dlfcn.h>
 
@@ -207,7 +207,8 @@ TEST(StandInRunsTheKernels) {
   EXPECT(cuModuleGetFunction(&from_float, module, "float_to_bfloat16") == 0);
   ExpectViolation(cuModuleGetFunction(&to_float, module, "bfloat16_to"), "no .entry bfloat16_to");
   ExpectViolation(cuModuleGetFunction(&to_float, module, "other"), "does not know the kernel");
-  // 1 + 2^-8 lies between 1 and 1 + 2^-7: to even. Above it, up; 1 + 3 * 2^-8, to even is up.
+  // 1 + 2^-8 is halfway between 1 and 1 + 2^-7 and rounds to even, down. The next number is above
+  // halfway and rounds up. 1 + 3 * 2^-8 is halfway again and rounds to even, up.
   const float values[] = {1.00390625f,  1.00390637f, 1.01171875f,
                           -1.00390625f, 3.4e38f,     std::numeric_limits<float>::quiet_NaN()};
   const uint16_t expected[] = {0x3f80, 0x3f81, 0x3f82, 0xbf80, 0x7f80};
@@ -272,7 +273,7 @@ TEST(StandInLeavesNothingWhereAnyOneCallOfAStepFails) {
         made && model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0;
     if (n == 0) num_calls = stand_in_fallible_calls() - before;
     EXPECT(ran == (n == 0), "call ", n, " of ", num_calls);
-    if (n > 0) stand_in_reset();  // a model half made was used wrongly on purpose
+    if (n > 0) stand_in_reset();  // using a half-constructed model is an expected violation
   }
 }
 
@@ -295,7 +296,7 @@ struct Library {
 };
 
 TEST(StandInIsBuiltAsSharedLibraries) {
-  stand_in_set_version(8000);  // of the one that is linked in: they share nothing
+  stand_in_set_version(8000);  // only affects the mock linked into this program
   const Library library("libcudnn_stand_in.so"), old("libcudnn_stand_in_old.so"),
       missing("libcudnn_stand_in_missing.so");
   EXPECT(library.Version() == 90300, library.Version());

@@ -1,10 +1,10 @@
-"""What the peers in TensorFlow's graphs share: a session, a step of it by a callable.
+"""Common code of the peers in graph-mode TensorFlow: a session whose callable runs one step.
 
-Inputs, states, parameters and the gradients that come from above are variables, so that a step
-feeds nothing. Inference fetches its results, which costs next to nothing; training computes the
-gradients and leaves them in the graph, where an optimizer would use them. A decode loop is a loop
-in the graph, as decoders of graphs have it. A call of a session costs some 20 microseconds; one of
-a `tf.function`, or of a session with feeds, ten times that.
+Inputs, states, parameters and output gradients are variables, so that a step needs no feeds: a
+session callable without feeds has far less overhead than a `tf.function` or a session with feeds.
+Inference fetches its results, which costs next to nothing. Training computes the gradients and
+leaves them in the graph, where an optimizer would use them. A decode loop is a loop in the graph,
+as in graph-mode decoders.
 """
 
 import os
@@ -16,14 +16,14 @@ tf = tensorflow.compat.v1
 
 
 def start(threads):
-    """Switches to graphs."""
+    """Switches to graph mode; returns the versions."""
     tf.disable_v2_behavior()
     tf.logging.set_verbosity(tf.logging.ERROR)
     return {"tensorflow": tf.version.VERSION, "python": os.sys.version.split()[0]}
 
 
 def session_config(threads):
-    """Of a session with as many threads, whatever other sessions have."""
+    """Returns the config of a session with its own pool of `threads` intra-op threads."""
     return tf.ConfigProto(
         intra_op_parallelism_threads=threads,
         inter_op_parallelism_threads=1,
@@ -32,7 +32,7 @@ def session_config(threads):
 
 
 def matrix_product(size):
-    """A function that multiplies, with as many threads as the last network."""
+    """Returns a function that multiplies two matrices, with $OMP_NUM_THREADS threads."""
     with tf.Graph().as_default() as graph:
         a, b = tf.Variable(tf.ones([size, size])), tf.Variable(tf.ones([size, size]))
         product = tf.matmul(a, b).op
@@ -43,15 +43,16 @@ def matrix_product(size):
 
 
 class GraphNetwork:
-    """Builds the graph; a subclass says what of.
+    """Builds the graph of a network that a subclass defines.
 
     A subclass has:
-      connect(x, states, lengths)  makes the network and its parameters; returns the output
-        `[T, B, D * H]` and the final states, a list as `states`: h and of an LSTM c, each
+      connect(x, states, lengths)  creates the network and its parameters; returns the output
+        `[T, B, D * H]` and a list of final states like `states`: h and, for an LSTM, c, each
         `[L * D, B, H]`
-      parameters(arrays)  returns, after connect, pairs (variable, its NumPy value)
-      canonical(gradients)  makes of NumPy gradients of the parameters those of problem.py, by name
-    and may have connect_step, which is connect of one step, for decoding.
+      parameters(arrays)  is called after connect; returns pairs (variable, its NumPy value)
+      canonical(gradients)  converts NumPy gradients of the parameters to those of problem.py, by
+        name
+    and may override connect_step, which is connect for one decoding step.
     """
 
     def __init__(self, configuration, arrays, threads):
@@ -69,12 +70,12 @@ class GraphNetwork:
         self._session.run(self._initializers, dict(self._initial))
         fetches = self._results
         if configuration.is_training:
-            # Each by itself: what only a common no_op waits for, TensorFlow leaves out as useless.
+            # Fetches each op: TensorFlow prunes ops that are only control inputs of a no_op.
             fetches = [tensor.op for tensor in self._results + self._gradients]
         self.step = self._session.make_callable(fetches)
 
     def variable(self, value):
-        """A variable that begins with a NumPy array."""
+        """Returns a variable with a NumPy array as its initial value."""
         placeholder = tf.placeholder(tf.as_dtype(value.dtype), value.shape)
         self._initial.append((placeholder, value))
         made = tf.Variable(placeholder, trainable=False)
@@ -108,7 +109,7 @@ class GraphNetwork:
         return parameters
 
     def _connect_decoding(self, arrays):
-        """A loop that carries the state from step to step."""
+        """Connects a loop that carries the state from step to step; returns the parameters."""
         steps = self.configuration.steps
         x = self.variable(arrays["input"]).read_value()
         initial = [self.variable(arrays["input_" + name]).read_value() for name in self._names]
@@ -129,11 +130,11 @@ class GraphNetwork:
         return self.parameters(arrays)
 
     def connect_step(self, x, states):
-        """The same for x `[1, B, I]`."""
+        """Connects one step, with x `[1, B, I]`."""
         return self.connect(x, states, None)
 
     def results(self):
-        """By name."""
+        """Returns the results by name."""
         names = ["output"] + ["output_" + name for name in self._names]
         found, gradients = self._session.run([self._results, self._gradients])
         results = dict(zip(names, found))

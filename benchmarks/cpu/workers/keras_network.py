@@ -1,4 +1,4 @@
-"""Keras of TensorFlow 2: its layers LSTM, GRU and SimpleRNN in a `tf.function`."""
+"""Keras on TensorFlow 2: the layers LSTM, GRU and SimpleRNN in a `tf.function`."""
 
 import os
 
@@ -18,7 +18,7 @@ _LAYERS = {
 
 
 def start(threads):
-    """Sets the threads."""
+    """Sets the number of threads; returns the versions."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     return {
@@ -29,7 +29,7 @@ def start(threads):
 
 
 class Network:
-    """A layer for each layer and direction. Batch-major, which is what Keras has."""
+    """One Keras layer for each layer and direction; batch-major, as Keras requires."""
 
     def __init__(self, configuration, arrays, threads):
         if configuration.has_lengths:
@@ -65,7 +65,7 @@ class Network:
 
     @staticmethod
     def _wait(tensors):
-        """Execution may be behind: the values are there when one of them has been looked at."""
+        """Waits for asynchronous execution by reading one of the values."""
         tf.nest.flatten(tensors)[-1].numpy()
 
     def _weights(self, arrays, suffix):
@@ -77,7 +77,7 @@ class Network:
         return [w.T, r.T, bw + br]
 
     def _forward(self, x, states):
-        """Output `[B, T, D * H]` and a list of states for each of h and c."""
+        """Returns the output `[B, T, D * H]` and, for each of h and c, a list of final states."""
         configuration, last = self._configuration, [[] for _ in self._names]
         for layer in range(configuration.num_layers):
             outputs = []
@@ -100,7 +100,7 @@ class Network:
         return results, tape.gradient(results, leaves, self._backprops)
 
     def _decode(self, x, states):
-        """A loop that carries the state from step to step; results as those of `_forward`."""
+        """Runs a loop that carries the state from step to step; returns the same as `_forward`."""
         steps = self._configuration.steps
 
         def body(time, outputs, states):
@@ -116,7 +116,7 @@ class Network:
         return tf.transpose(outputs.stack(), [1, 0, 2]), last
 
     def results(self):
-        """By name."""
+        """Returns the results by name."""
         gradients = None
         if self._configuration.is_decode:
             output, states = self._loop(self._x, self._states)

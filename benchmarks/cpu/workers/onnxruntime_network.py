@@ -1,4 +1,4 @@
-"""ONNX Runtime, inference: a model of its operators LSTM, GRU or RNN, one node for each layer."""
+"""ONNX Runtime, inference only: a model with one LSTM, GRU or RNN node for each layer."""
 
 import os
 
@@ -11,7 +11,7 @@ from refusal import Refused
 
 _OPSET = 17
 _IR_VERSION = 8
-# Operator, and its gates by ours.
+# The operator, and the index of the cuDNN gate for each of its gates.
 _OPERATORS = {
     "lstm": ("LSTM", [0, 3, 1, 2]),
     "gru": ("GRU", [1, 0, 2]),
@@ -21,7 +21,7 @@ _OPERATORS = {
 
 
 def start(threads):
-    """Nothing to set: a session has its threads."""
+    """Returns the versions; each session sets its own number of threads."""
     return {
         "onnxruntime": onnxruntime.__version__,
         "onnx": onnx.__version__,
@@ -51,7 +51,7 @@ def _finish(nodes, inputs, outputs, initializers):
 
 
 def matrix_product(size):
-    """A function that multiplies, with as many threads as the last network."""
+    """Returns a function that multiplies two matrices, with $OMP_NUM_THREADS threads."""
     value = np.ones((size, size), np.float32)
     model = _finish(
         [helper.make_node("MatMul", ["a", "b"], ["product"])],
@@ -65,7 +65,7 @@ def matrix_product(size):
 
 
 class _Model:
-    """An ONNX model with the weights in it; `lengths` is an input where there are lengths."""
+    """An ONNX model that contains the weights; `lengths` is an input if there are lengths."""
 
     def __init__(self, configuration, arrays, steps):
         self._configuration, self._arrays, self._steps = configuration, arrays, steps
@@ -77,7 +77,7 @@ class _Model:
             self._inputs.append(_value("lengths", [configuration.batch], TensorProto.INT32))
 
     def build(self):
-        """Layer on layer."""
+        """Returns the model of all layers."""
         configuration, joined = self._configuration, "x"
         for layer in range(configuration.num_layers):
             joined = self._join(layer, self._add_layer(layer, joined))
@@ -91,7 +91,7 @@ class _Model:
         return name
 
     def _stacked(self, kind, layer):
-        """Of both directions `[D, ...]`, the gates in the operator's order."""
+        """Returns the arrays of all directions `[D, ...]`, with gates in the operator's order."""
         return np.stack(
             [
                 reordered(self._arrays["%s_%d_%d" % (kind, layer, direction)], self._order)
@@ -114,7 +114,7 @@ class _Model:
         return attributes
 
     def _add_layer(self, layer, layer_input):
-        """The name of its output `[T, D, B, H]`."""
+        """Adds the layer's node; returns the name of its output `[T, D, B, H]`."""
         configuration = self._configuration
         biases = [self._stacked(kind, layer) for kind in ("bw", "br")]
         arguments = [
@@ -138,7 +138,7 @@ class _Model:
         return results[0]
 
     def _join(self, layer, output):
-        """The name of the output as `[T, B, D * H]`."""
+        """Adds nodes that make the output `[T, B, D * H]`; returns its new name."""
         configuration, joined = self._configuration, "joined%d" % layer
         if configuration.num_directions == 1:
             axes = self._constant("axes%d" % layer, np.array([1], np.int64))
@@ -154,7 +154,7 @@ class _Model:
 
 
 class Network:
-    """A session. Inputs and outputs are its own values: nothing is copied from or to NumPy."""
+    """A session whose inputs and outputs are OrtValues, so nothing is copied from or to NumPy."""
 
     def __init__(self, configuration, arrays, threads):
         if configuration.is_training:
@@ -188,7 +188,7 @@ class Network:
 
     def _decode(self, keep=lambda output: None):
         values = dict(self._values)
-        # An input of a state for each output of one.
+        # The state input that corresponds to each state output.
         names = [name.replace("final", "initial") for name in self._outputs[1:]]
         for x in self._inputs:
             values["x"] = x
@@ -198,7 +198,7 @@ class Network:
         return states
 
     def results(self):
-        """By name."""
+        """Returns the results by name."""
         if self._configuration.is_decode:
             outputs = []
             states = self._decode(outputs.append)

@@ -1,9 +1,9 @@
-"""Ours: the op in a graph, by the classes `CudnnLSTM` and so on."""
+"""Ours: the op in a graph, through the classes `CudnnLSTM` etc."""
 
 import graph_network
 import numpy as np
 from configurations import GATES
-from graph_network import matrix_product, tf  # noqa: F401  (the worker's)
+from graph_network import matrix_product, tf  # noqa: F401  (used by worker.py)
 from problem import stacks
 
 import cudnn_rnn
@@ -17,12 +17,12 @@ _CLASSES = {
 
 
 def start(threads):
-    """Versions."""
+    """Switches to graph mode; returns the versions."""
     return dict(graph_network.start(threads), cudnn_rnn=cudnn_rnn.__version__)
 
 
 def regions(configuration):
-    """Names of the parts of the opaque buffer, in its order, and their shapes."""
+    """Yields the name and shape of each part of the opaque buffer, in order."""
     units = configuration.num_units
     width = GATES[configuration.rnn_mode] * units
     for layer, direction in stacks(configuration):
@@ -45,7 +45,7 @@ class Network(graph_network.GraphNetwork):
             direction=configuration.direction,
         )
         sizes = [int(np.prod(shape)) for _, shape in regions(configuration)]
-        # Also in a loop, the variable is outside of it.
+        # Creates the variable outside the decode loop.
         with tf.init_scope():
             self._params = tf.Variable(tf.zeros([sum(sizes)]))
         results = model(

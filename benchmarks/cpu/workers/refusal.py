@@ -1,5 +1,5 @@
-"""What a peer says of a configuration that it does not have."""
+"""The exception for configurations that a peer does not support."""
 
 
 class Refused(Exception):
-    """It cannot run the configuration, as is known of it; the text says why."""
+    """The peer is known not to support the configuration; the message says why."""

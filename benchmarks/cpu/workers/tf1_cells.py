@@ -1,21 +1,21 @@
-"""TensorFlow 1.15's own cells under dynamic_rnn: those that share cuDNN's checkpoints.
+"""TensorFlow 1.15's cells under dynamic_rnn, those that can load cuDNN's checkpoints.
 
-The LSTM and GRU cells are the `CudnnCompatible` ones of tf.contrib, the simple one `BasicRNNCell`.
+The LSTM and GRU cells are tf.contrib's `CudnnCompatible` cells; the simple cell is `BasicRNNCell`.
 """
 
 import numpy as np
 import tensorflow
 from gates import inverse, joint_kernel, reordered, split_joint_kernel
-from graph_network import GraphNetwork, matrix_product, start, tf  # noqa: F401  (the worker's)
+from graph_network import GraphNetwork, matrix_product, start, tf  # noqa: F401  (used by worker.py)
 from problem import stacks
 from refusal import Refused
 
-# Gates of the LSTM cell by ours: i, g, f, o.
+# The LSTM cell's gates i, g, f, o as indices of cuDNN's i, f, g, o.
 _LSTM_ORDER = [0, 2, 1, 3]
 
 
 class Lstm:
-    """A cell with its parameters: kernel and bias."""
+    """An LSTM cell; its parameters are kernel and bias."""
 
     def __init__(self, units):
         self.cell = tensorflow.contrib.cudnn_rnn.CudnnCompatibleLSTMCell(units)
@@ -35,7 +35,11 @@ class Lstm:
 
 
 class _Gru:
-    """Kernel and bias of r and u; kernels, then biases of the candidate's two projections."""
+    """A GRU cell.
+
+    Its parameters are the kernel and the bias of r and u, then the two kernels and the two biases
+    of the candidate's projections.
+    """
 
     def __init__(self, units):
         self.cell = tensorflow.contrib.cudnn_rnn.CudnnCompatibleGRUCell(units)
@@ -60,7 +64,7 @@ class _Gru:
 
 
 class _Tanh:
-    """Kernel and bias."""
+    """A simple cell; its parameters are kernel and bias."""
 
     def __init__(self, units):
         self.cell = tensorflow.nn.rnn_cell.BasicRNNCell(units)
@@ -78,7 +82,7 @@ _CELLS = {"lstm": Lstm, "gru": _Gru, "rnn_tanh": _Tanh}
 
 
 class CellNetwork(GraphNetwork):
-    """A network of `self.cells`, by (layer, direction), each with cell, values and canonical."""
+    """A network of `self.cells`: objects with cell, values and canonical, by (layer, direction)."""
 
     def parameters(self, arrays):
         found = []
@@ -98,7 +102,7 @@ class CellNetwork(GraphNetwork):
 
 
 class Network(CellNetwork):
-    """One loop over a stack of cells, or, bidirectional, two loops for each layer."""
+    """Unidirectional: one loop over a stack of cells. Bidirectional: two loops for each layer."""
 
     def __init__(self, configuration, arrays, threads):
         if configuration.rnn_mode not in _CELLS:
@@ -143,7 +147,7 @@ class Network(CellNetwork):
         return tensorflow.nn.rnn_cell.MultiRNNCell([made.cell for made in self.cells.values()])
 
     def _cell_states(self, states):
-        """As cells have them, a tuple of one for each cell."""
+        """Returns the states in the cells' format, a tuple with one state for each cell."""
         parts = [tf.unstack(state) for state in states]
         if len(parts) == 1:
             return tuple(parts[0])

@@ -1,21 +1,21 @@
 """TensorFlow 1.15's `LSTMBlockFusedCell`: one op for all steps of a layer and direction."""
 
 import tensorflow
-from graph_network import matrix_product, start, tf  # noqa: F401  (the worker's)
+from graph_network import matrix_product, start, tf  # noqa: F401  (used by worker.py)
 from problem import stacks
 from refusal import Refused
 from tf1_cells import CellNetwork, Lstm
 
 
 class _FusedLstm(Lstm):
-    """Has the parameters of the cell that it fuses."""
+    """The fused cell; it has the same parameters as the LSTM cell."""
 
     def __init__(self, units):
         self.cell = tensorflow.contrib.rnn.LSTMBlockFusedCell(units, forget_bias=0.0)
 
 
 class Network(CellNetwork):
-    """A layer after the other."""
+    """Runs one layer after the other."""
 
     def __init__(self, configuration, arrays, threads):
         if configuration.rnn_mode != "lstm":
@@ -45,7 +45,7 @@ class Network(CellNetwork):
 
 
 def _turned(sequences, lengths, direction):
-    """The sequences in the order in which the direction reads them."""
+    """Returns the sequences in the order in which the direction reads them."""
     if direction == 0:
         return sequences
     if lengths is None:

@@ -1,4 +1,4 @@
-"""PyTorch: torch.nn on a CPU; sequences with lengths packed."""
+"""PyTorch: torch.nn on a CPU; sequences with lengths are packed."""
 
 import os
 
@@ -8,14 +8,14 @@ from problem import stacks
 
 
 def start(threads):
-    """Sets the threads."""
+    """Sets the number of threads; returns the versions."""
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     return {"torch": torch.__version__, "python": os.sys.version.split()[0]}
 
 
 def matrix_product(size):
-    """A function that multiplies."""
+    """Returns a function that multiplies two matrices."""
     a, b, product = (torch.ones(size, size) for _ in range(3))
 
     def multiply():
@@ -26,7 +26,7 @@ def matrix_product(size):
 
 
 class Network:
-    """A module with the problem's numbers."""
+    """A module with the problem's weights and inputs."""
 
     def __init__(self, configuration, arrays, threads):
         self._configuration = configuration
@@ -42,7 +42,7 @@ class Network:
             **options,
         )
         self._module.train(configuration.is_training)
-        # PyTorch's gates have cuDNN's order.
+        # PyTorch uses cuDNN's gate order.
         self._names = {}
         for layer, direction in stacks(configuration):
             ours = "_%d_%d" % (layer, direction)
@@ -77,7 +77,7 @@ class Network:
             self.step = self._train if configuration.is_training else self._infer
 
     def _forward(self, x, states):
-        """Output and final states."""
+        """Returns the output and the final states."""
         if self._lengths is not None:
             x = torch.nn.utils.rnn.pack_padded_sequence(x, self._lengths, enforce_sorted=False)
         output, last = self._module(x, tuple(states) if len(states) == 2 else states[0])
@@ -104,7 +104,7 @@ class Network:
         return states
 
     def results(self):
-        """By name."""
+        """Returns the results by name."""
         if self._configuration.is_decode:
             outputs = []
             states = self._decode(outputs.append)

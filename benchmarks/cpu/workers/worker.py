@@ -1,15 +1,17 @@
-"""A process that measures one peer on request. `peers.py` starts it and talks to it.
+"""A process that measures one peer on request. `peers.py` starts it and sends the requests.
 
     python worker.py MODULE THREADS
 
 MODULE is a module of this folder, with
-  start(threads)                     called once: imports, sets the number of threads; returns the
-                                     versions, a dict
-  Network(configuration, arrays, threads)  with step(), which runs once and waits for the end, and
-                                     results(), by name as ../problem.py has them; raises
-                                     `Refused` for what the peer does not have
-  matrix_product(size), if it has one  returns a function that multiplies two [size, size] matrices
-Also for Python 3.7.
+  start(threads)
+      is called once; sets the number of threads, and returns the versions as a dict
+  Network(configuration, arrays, threads)
+      has step(), which runs once and waits for the end, and results(), which returns the results
+      by name as described in ../problem.py; raises `Refused` if the peer does not support the
+      configuration
+  matrix_product(size)  (optional)
+      returns a function that multiplies two [size, size] matrices
+This file and its modules for TensorFlow 1 must also run on Python 3.7.
 """
 
 import ctypes
@@ -34,7 +36,7 @@ class Worker:
         self._network = self._product = None
 
     def answer(self, request):
-        """The answer to one request, both dicts."""
+        """Returns the answer to one request; both are dicts."""
         return getattr(self, "_" + request["request"])(request)
 
     def _start(self, _):
@@ -42,7 +44,7 @@ class Worker:
         return {"versions": versions, "has_product": hasattr(self._peer, "matrix_product")}
 
     def _prepare(self, request):
-        """Makes a network; writes its results where it is told to."""
+        """Creates a network; writes its results if the request has a path for them."""
         import numpy as np
         from refusal import Refused
 
@@ -58,7 +60,7 @@ class Worker:
         return {}
 
     def _run(self, request):
-        """Measures. Several steps have one before them that wakes threads and fills caches."""
+        """Measures steps. An unmeasured step precedes several, to wake threads and fill caches."""
         if request["what"] == "matrix_product":
             if self._product is None:
                 self._product = self._peer.matrix_product(request["size"])
@@ -74,7 +76,7 @@ class Worker:
         return {"seconds": time.perf_counter() - start}
 
     def _memory(self, request):
-        """By how many bytes some steps raise the peak of resident memory above what it was."""
+        """Returns the resident memory before some steps, and its peak during them, in bytes."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         _reset_peak()
@@ -95,7 +97,7 @@ def _read(request):
 
 def _reset_peak():
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # sets VmHWM to what is resident now
+        file.write("5")  # resets VmHWM to the current resident memory
 
 
 def _status_bytes(name):

@@ -1,4 +1,4 @@
-// stand_in.h: what tests tell the stand-in and ask it.
+// The functions of stand_in.h, by which tests control the mock.
 
 #include <cstdlib>
 

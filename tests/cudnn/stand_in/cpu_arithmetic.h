@@ -1,4 +1,4 @@
-// The CPU kernels that stand in for cuDNN's arithmetic, and that its results are compared with.
+// The choice of CPU kernels for the mock's arithmetic, and for the results it is compared with.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_CPU_ARITHMETIC_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_CPU_ARITHMETIC_H_
 
@@ -6,9 +6,10 @@
 
 namespace cudnn_rnn {
 
-// For bfloat16 those that do not round the factors of products, whatever the processor has: where a
-// plan computes bfloat16 models in float, they are not rounded either, and of ReLU that may change
-// gradients by more than any rounding.
+// Returns the instruction set of the CPU plan. For bfloat16, "portable" does not round the factors
+// of products to bfloat16, on any processor. A cuDNN plan that computes bfloat16 models in float
+// does not round them either. With ReLU, rounding the factors may change gradients by more than any
+// rounding error.
 inline const char* StandInInstructionSet(DataType data_type) {
   return data_type == DataType::kBfloat16 ? "portable" : "";
 }

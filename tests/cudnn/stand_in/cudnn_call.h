@@ -1,4 +1,4 @@
-// What the cuDNN functions of the stand-in share.
+// Common code of the mock's cuDNN functions.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_CUDNN_CALL_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_CUDNN_CALL_H_
 
@@ -19,7 +19,7 @@ int RunCudnnRelease(const char* name, const std::string& arguments, const Body& 
   return RunRelease(Library::kCudnn, name, arguments, body);
 }
 
-// A living object that was set.
+// Requires a live object that was set.
 template <typename T>
 int NeedSet(Call* call, Objects<T>* objects, const void* address, const char* what, T** object) {
   const int status = call->Need(objects, address, what, object);
@@ -49,16 +49,16 @@ int DestroyObject(const char* name, Objects<T> State::*objects, void* address) {
 bool IsDataType(int data_type);
 DataType CoreTypeOf(int data_type);
 
-// What the dropout descriptor's memory of the device holds.
+// The header of the dropout states in device memory.
 struct DropoutStates {
   uint64_t magic;
   uint64_t seed;
-  uint64_t calls;  // training calls with dropout since the initialisation
+  uint64_t calls;  // training calls with dropout since the initialization
 };
 constexpr uint64_t kDropoutStatesMagic = 0x7374616e64696e21;
 constexpr size_t kDropoutStatesBytes = 8192;
 
-// The states of a descriptor that has some.
+// Requires initialized states, and copies their header to `read`.
 int NeedDropoutStates(Call* call, const void* states, DropoutStates* read);
 
 }  // namespace stand_in

@@ -1,4 +1,4 @@
-// cuDNN: the version, handles, and the descriptors of tensors, models and data.
+// The mock of cuDNN: version, handles, and the descriptors of tensors, models and data.
 
 #include <algorithm>
 #include <cstring>
@@ -64,7 +64,7 @@ struct RnnArguments {
   bool has_projection() const { return projection_size != hidden_size; }
 };
 
-// Those wrong for every cuDNN.
+// Finds arguments that are wrong for every version of cuDNN.
 int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
   const struct {
     const char* name;
@@ -120,7 +120,7 @@ int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
   return 0;
 }
 
-// Whether this cuDNN, as the test set it up, has this.
+// Returns whether the mock, as configured by the test, supports these arguments.
 bool IsSupported(const State& state, const RnnArguments& arguments) {
   const Options& options = state.record.options;
   if (options.algorithms[arguments.algorithm].support == STAND_IN_REFUSED_BY_DESCRIPTOR) {

@@ -1,4 +1,4 @@
-// CUDA's driver: devices, contexts, memory, copies and events. Kernels are in kernels.cc.
+// The mock of CUDA's driver: devices, contexts, memory, copies and events. kernels.cc has kernels.
 
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +60,7 @@ struct CopySide {
   size_t pitch;
 };
 
-// `first` is the first byte copied.
+// Checks one side of a copy; sets `first` to the first byte copied.
 int CheckCopySide(Call* call, const CopySide& side, size_t width, size_t height,
                   const char** first) {
   if (side.memory_type != kCudaMemoryTypeDevice && side.memory_type != kMemoryTypeHost) {
@@ -216,7 +216,7 @@ int cuPointerGetAttribute(void* value, int attribute, DeviceAddress pointer) {
     for (const auto& range : state.registered_memory) {
       is_known = is_known || address - range.first < range.second;
     }
-    if (!is_known) return kDriverInvalidValue;  // as for any memory of the host
+    if (!is_known) return kDriverInvalidValue;  // as for all host memory
     std::memset(value, 0, sizeof(int));
     return 0;
   });
@@ -381,7 +381,7 @@ int cuEventSynchronize(void* event) {
     STAND_IN_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     if (!found->is_recorded) return call->Violation("the event was not recorded");
     ++call->state().record.host_waits;
-    // What was queued before the event on its stream is done too.
+    // Work queued earlier on the event's stream is done too.
     for (auto& other : call->state().events.all()) {
       Event& earlier = other.second;
       if (earlier.is_recorded && earlier.stream == found->stream &&

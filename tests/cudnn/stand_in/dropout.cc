@@ -1,4 +1,4 @@
-// cuDNN: dropout descriptors. The generator's state is in the caller's memory and nowhere else, so
+// The mock of cuDNN: dropout descriptors. The generator's state is only in the caller's memory, so
 // that copying the bytes copies the state.
 
 #include <cstring>
@@ -19,7 +19,8 @@ int NeedDropoutStates(Call* call, const void* states, DropoutStates* read) {
 
 namespace {
 
-// The part that both functions below have in common. Memory is checked where there is some.
+// Checks the arguments of cudnnSetDropoutDescriptor and cudnnRestoreDropoutDescriptor. `states` may
+// be null without dropout.
 int CheckArguments(Call* call, void* descriptor, void* handle, float dropout, void* states,
                    size_t states_bytes, DropoutDescriptor** found) {
   Handle* found_handle;

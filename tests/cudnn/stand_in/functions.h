@@ -1,4 +1,4 @@
-// The stand-in's functions, for programs that it is linked into.
+// The mock's functions, for programs that link it statically.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_FUNCTIONS_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_FUNCTIONS_H_
 

@@ -1,4 +1,4 @@
-// CUDA's driver: modules, and the two kernels that this library launches.
+// The mock of CUDA's driver: modules, and the two kernels that the project launches.
 
 #include <cmath>
 #include <cstring>
@@ -22,7 +22,7 @@ int Run(const char* name, const std::string& arguments, const Body& body) {
   return stand_in::Run(stand_in::Library::kDriver, name, arguments, body);
 }
 
-// Whether the PTX text has `.entry NAME(` with any white space.
+// Returns whether the PTX text has `.entry NAME(`, with any white space.
 bool HasEntry(const std::string& image, const std::string& name) {
   const char* const space = " \t\r\n";
   const std::string entry = ".entry";
@@ -43,7 +43,7 @@ void Bfloat16ToFloat(const uint16_t* source, float* target, unsigned long long c
   }
 }
 
-// To nearest, ties to even; a NaN stays one, whatever bits it loses.
+// Rounds to nearest, ties to even; every NaN becomes 0x7fff.
 void FloatToBfloat16(const float* source, uint16_t* target, unsigned long long count) {
   for (unsigned long long i = 0; i < count; ++i) {
     uint32_t bits;
@@ -127,7 +127,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
       });
 }
 
-// The functions that came from the module stay as addresses that nobody may use any more.
+// The addresses of the module's functions stay known, but must not be used any more.
 int cuModuleUnload(void* module) {
   return stand_in::RunRelease(stand_in::Library::kDriver, "cuModuleUnload", "", [&](Call* call) {
     Module* found;

@@ -1,7 +1,7 @@
-// cuDNN: cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8.
+// The mock of cuDNN: cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8.
 //
-// The CPU plan has one Backward for both. It runs for the data; the weights' gradient then waits
-// in the reserve space, which from there on is good for nothing else.
+// The CPU plan's Backward computes both, so cudnnRNNBackwardData_v8 runs it, stores the weight
+// gradient in the reserve space, and invalidates the plan's part of that space.
 
 #include <algorithm>
 #include <cstring>
@@ -35,13 +35,14 @@ bool SameBytes(const void* a, const void* b, int64_t bytes) {
   return bytes == 0 || std::memcmp(a, b, static_cast<size_t>(bytes)) == 0;
 }
 
-// A null state is 0.
+// Compares states; a null state means zeros.
 bool SameState(const void* given, const char* stored, int64_t bytes) {
   if (given != nullptr) return SameBytes(given, stored, bytes);
   return std::all_of(stored, stored + bytes, [](char byte) { return byte == 0; });
 }
 
-// Both [T, B, width]. In a sequence of length 1, which may stand for an empty one, y may be 0.
+// Compares outputs [T, B, width]. In a sequence of length 1, which may represent an empty one, y
+// may also be 0.
 bool SameOutput(const RnnCall& rnn_call, const char* given, const char* stored) {
   const int64_t row_bytes = rnn_call.y.vector_size * rnn_call.element_size();
   for (int64_t t = 0; t < rnn_call.y.num_steps; ++t) {
@@ -78,7 +79,7 @@ int CheckDataTensors(Call* call, const RnnCall& rnn_call, const BackwardDataTens
         true, false, kBufferAlignment}});
 }
 
-// What the forward call had, the gradient must be given again; empty where it was.
+// Returns the first argument that differs from the forward call's, or "".
 std::string Difference(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
                        const ReserveHeader& header, const char* reserve, const char* y,
                        const char* weights) {
@@ -95,7 +96,7 @@ void CopyIfGiven(const void* source, int64_t bytes, void* target) {
   std::memcpy(target, source, static_cast<size_t>(bytes));
 }
 
-// Everything without the state's lock.
+// Runs without the state's lock.
 Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
                    const RnnBuffers& buffers, const ReserveHeader& header) {
   const int64_t element_size = rnn_call.element_size();
@@ -152,7 +153,7 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   return Status();
 }
 
-// Without the state's lock. x, hx and y are those of the forward call.
+// Checks that x, hx and y are those of the forward call. Runs without the state's lock.
 Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, const void* y,
                         const char* reserve) {
   Buffer x_copy(rnn_call.x_bytes), y_copy(rnn_call.y_bytes);
@@ -167,7 +168,7 @@ Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, 
   return InvalidArgument(different, " is not that of the forward call");
 }
 
-// Half of a backward call's time.
+// Advances the virtual clock by half a backward pass, or refuses the algorithm.
 int StartBackward(Call* call, const RnnCall& rnn_call) {
   const AlgorithmOptions& algorithm =
       call->state().record.options.algorithms[rnn_call.rnn.algorithm];

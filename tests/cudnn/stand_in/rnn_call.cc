@@ -11,7 +11,7 @@ namespace cudnn_rnn {
 namespace stand_in {
 namespace {
 
-// Of no power of two, as real sizes need not be.
+// Not powers of two: the real library's sizes need not be either.
 constexpr int64_t kWorkspaceBytes = 4136;
 constexpr int64_t kTrainingWorkspaceBytes = 1000;
 constexpr uint64_t kLowest63Bits = 0x7fffffffffffffff;
@@ -95,7 +95,8 @@ int CheckDeviceLengths(Call* call, const RnnCall& rnn_call, const int32_t* devic
   return call->Violation("device_lengths differ from those of the data descriptor");
 }
 
-// Where the rows of step t begin, counted in rows, and how far apart sequences are.
+// Returns the index of each step's first row. RowsBetweenSequences is the distance from one
+// sequence to the next within a step.
 std::vector<int64_t> FirstRows(const RnnDataDescriptor& descriptor) {
   std::vector<int64_t> first_rows(static_cast<size_t>(descriptor.num_steps));
   int64_t packed = 0;

@@ -1,5 +1,5 @@
-// What cudnnRNNForward and its two gradients have in common: their arguments found and checked,
-// the layout of the reserve space, data in the CPU plan's order.
+// Common code of cudnnRNNForward and its two backward functions: checked arguments, the layout of
+// the reserve space, and conversion of data to the CPU plan's layout.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_RNN_CALL_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_RNN_CALL_H_
 
@@ -13,23 +13,23 @@
 namespace cudnn_rnn {
 namespace stand_in {
 
-// The reserve space begins with this. No pointers: the caller may copy the space.
+// The header of the reserve space. It has no pointers, because the caller may copy the space.
 struct ReserveHeader {
   uint64_t magic;
-  uint64_t stage;  // one of the two below
-  uint64_t model;  // fingerprint of model, shape and lengths
-  uint64_t weights;
+  uint64_t stage;    // kAfterForward or kAfterBackwardData
+  uint64_t model;    // fingerprint of model, shape and lengths
+  uint64_t weights;  // fingerprint of the weights
 };
 constexpr uint64_t kReserveMagic = 0x7374616e64726573;
 constexpr uint64_t kAfterForward = 1;
 constexpr uint64_t kAfterBackwardData = 2;
 
-// Offsets of what follows the header; x and y as [T, B, width].
+// Offsets of the parts after the header; x and y are [T, B, width].
 struct ReserveLayout {
   int64_t plan, x, y, hx, cx, hy, weight_gradient, total;
 };
 
-// Zeroed memory, aligned as the CPU plan wants it.
+// Zeroed memory with the alignment that the CPU plan requires.
 class Buffer {
  public:
   explicit Buffer(int64_t bytes) : storage_(static_cast<size_t>(bytes) + kBufferAlignment) {}
@@ -52,7 +52,7 @@ struct Operand {
   size_t alignment;
 };
 
-// The arguments of one call, copied, so that the arithmetic needs no lock.
+// Copies of the arguments of one call, so that the arithmetic needs no lock.
 struct RnnCall {
   void* stream = nullptr;
   RnnDescriptor rnn;
@@ -64,19 +64,19 @@ struct RnnCall {
   WeightSpace weights;
   ReserveLayout reserve = {};
   int64_t workspace_bytes = 0;
-  // Bytes of x and y as [T, B, width], and of the states.
+  // Sizes of x and y as [T, B, width], and of the states, in bytes.
   int64_t x_bytes = 0, y_bytes = 0, h_bytes = 0, c_bytes = 0;
 
   int64_t element_size() const { return SizeOf(config.data_type); }
   bool has_cell_state() const { return config.has_cell_state(); }
   SequenceShape shape() const { return {x.num_steps, x.batch_size, true}; }
-  // Of the caller's memory.
+  // Sizes of x and y in the caller's layout, in bytes.
   int64_t x_memory() const { return x.size().value() * element_size(); }
   int64_t y_memory() const { return y.size().value() * element_size(); }
   uint64_t ModelFingerprint() const;
 };
 
-// The descriptors as the caller passes them; those of states are null where a function has none.
+// The descriptors as the caller passes them; `c` is null for functions without that parameter.
 struct RnnDescriptors {
   void* handle;
   void* rnn;
@@ -87,7 +87,7 @@ struct RnnDescriptors {
   void* c;
 };
 
-// The caller's buffers beside the tensors.
+// The caller's buffers other than the tensors.
 struct RnnBuffers {
   size_t weight_space_bytes, workspace_bytes;
   void* workspace;
@@ -95,18 +95,18 @@ struct RnnBuffers {
   void* reserve_space;
 };
 
-// Model, data descriptor of x and the sizes that follow from them.
+// Checks the model and the data descriptor of x, and computes the sizes that follow from them.
 int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descriptor,
                  bool is_training, RnnCall* rnn_call);
-// All that descriptors and sizes say.
+// Checks all descriptors and buffer sizes, and fills in `rnn_call`.
 int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers& buffers,
                 bool is_training, RnnCall* rnn_call);
 int CheckOperands(Call* call, const std::vector<Operand>& operands);
-// The reserve space is that of a forward call of this model, shape and lengths, at this stage.
+// Requires the reserve space of a forward call with this model, shape and lengths, at this stage.
 int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_space,
                       uint64_t stage, ReserveHeader* header);
 
-// From the caller's layout to [T, B, width], 0 beyond each length, and back.
+// Convert between the caller's layout and [T, B, width]. Unpack writes 0 beyond each length.
 void Unpack(const RnnDataDescriptor& descriptor, int64_t element_size, const void* data,
             char* time_major);
 enum class Padding { kZero, kAsDescribed };

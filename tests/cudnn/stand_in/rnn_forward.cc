@@ -1,4 +1,4 @@
-// cuDNN: sizes of the temporary buffers, and cudnnRNNForward.
+// The mock of cuDNN: sizes of the temporary buffers, and cudnnRNNForward.
 
 #include <cstring>
 
@@ -47,7 +47,7 @@ int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tens
         kBufferAlignment}});
 }
 
-// The number of this call's dropout pattern; counts it in the states.
+// Returns the number of this call's dropout pattern, and increments the counter in the states.
 int64_t NextDropoutCall(RnnCall* rnn_call, bool is_training) {
   if (!is_training || rnn_call->dropout_states == nullptr) return 0;
   const int64_t number = static_cast<int64_t>(rnn_call->dropout.calls);
@@ -65,7 +65,7 @@ void CopyOrZero(const void* source, int64_t bytes, char* target) {
   }
 }
 
-// Everything without the state's lock.
+// Runs without the state's lock.
 Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const RnnBuffers& buffers,
                const ReserveHeader& header, const CallOptions& options) {
   Buffer x(rnn_call.x_bytes), hx(rnn_call.h_bytes), cx(rnn_call.c_bytes);

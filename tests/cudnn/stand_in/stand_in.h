@@ -1,26 +1,26 @@
-/* A stand-in for CUDA's driver and cuDNN on host memory: what a test tells it and asks it.
+/* A mock of CUDA's driver and cuDNN on host memory: the functions by which tests control it.
  *
- * libcudnn_stand_in.so exports every function of cudnn_rnn/cc/cudnn/cudnn_types.h, so the one file
- * can be opened both as the driver and as cuDNN. "Device memory" is host memory; work "on a stream"
- * is done at once. The arithmetic is the CPU plan's. Every argument is checked as the real library
- * checks it, and more strictly where a wrong use by this project would only show as a wrong result.
- * What the real one rejects or silently gets wrong is a *violation*: it is recorded, and the call
- * returns a bad-parameter status. What the real one just does not offer (an algorithm for a shape)
- * is answered with its not-supported status and is no violation.
+ * libcudnn_stand_in.so exports every function of cudnn_rnn/cc/cudnn/cudnn_types.h, so one file can
+ * be opened both as the driver and as cuDNN. "Device memory" is host memory, work "on a stream"
+ * runs at once, and the CPU plan does the arithmetic. The mock checks every argument as the real
+ * library does, and more strictly if a mistake would otherwise only cause wrong results.
+ * Whatever the real library rejects, or silently computes wrongly, is a *violation*: the mock
+ * records it, and the call returns a bad-parameter status. Whatever the real library does not offer
+ * (such as an algorithm for a shape) returns its not-supported status and is no violation.
  *
- * What it is stricter about than the real one is documented to be:
- *   - device memory is what cuMemAlloc_v2 gave or what the test registered, aligned to 16 bytes for
- *     tensors and to 64 for weights, workspace, reserve space and dropout states;
+ * Requirements stricter than the real library's documentation:
+ *   - device memory comes from cuMemAlloc_v2 or is registered by the test; it is aligned to 16
+ *     bytes for tensors, and to 64 for weights, workspace, reserve space and dropout states;
  *   - a call's outputs overlap none of its other operands;
  *   - every call that works on a device needs the current context of that device;
- *   - weight spaces are 0 between their regions, weight gradients are 0 before they are added to;
- *   - backward calls are given the x, hx, cx, y and weights of the forward call (a row of y that is
- *     0 stands for anything in a sequence of length 1), data before weights, data once;
- *   - half and bfloat16 are computed with float precision;
- *   - cudnnGetRNNWeightParams wants a weight space; it need not be memory;
+ *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
+ *   - backward calls get the x, hx, cx, y and weights of the forward call (in a sequence of length
+ *     1, y may be 0 instead); data comes before weights, and only once;
+ *   - half and bfloat16 models use float math precision;
+ *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory;
  *   - kernels are launched with at least one thread for each element.
  *
- * One lock guards all state; the arithmetic runs outside it. Plain C, for dlsym and for ctypes. */
+ * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_STAND_IN_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_STAND_IN_H_
 
@@ -32,34 +32,37 @@
 extern "C" {
 #endif
 
-/* Forgets calls, violations, failures to come, and sets every option to its default. What the
- * caller of the library still holds (handles, descriptors, events, memory) stays. */
+/* Clears the records of calls and violations, cancels ordered failures, and resets every option to
+ * its default. Objects that the caller holds (handles, descriptors, events, memory) stay. */
 STAND_IN_EXPORT void stand_in_reset(void);
-/* As for a new process: in addition all objects are gone, their memory freed, cuInit not called. */
+/* Restores the state of a new process: also destroys all objects, frees their memory, undoes cuInit
+ * and forgets the threads' contexts. Registered memory stays registered. */
 STAND_IN_EXPORT void stand_in_restart(void);
 
-/* Calls since the reset, in the order of their beginning. NULL: of all functions. */
+/* Returns the number of calls of a function since the reset. NULL: of all functions. */
 STAND_IN_EXPORT int64_t stand_in_calls(const char* function_name);
-/* One line each: "name(argument=value, ...)". Valid until the next call of this on the thread. */
+/* Returns one line for each call, in order: "name(argument=value, ...)". Valid until the thread's
+ * next call of this function. */
 STAND_IN_EXPORT const char* stand_in_log(void);
-/* Calls since the reset that make the host wait for the device: cuStreamSynchronize,
- * cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
+/* Returns the number of calls since the reset that make the host wait for the device:
+ * cuStreamSynchronize, cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
  * cudnnBuildRNNDynamic and cudnnSetDropoutDescriptor with states. */
 STAND_IN_EXPORT int64_t stand_in_host_waits(void);
-/* Generator states initialised since the reset: cudnnSetDropoutDescriptor with states. */
+/* Returns the number of dropout states initialized since the reset, by cudnnSetDropoutDescriptor
+ * with states. */
 STAND_IN_EXPORT int64_t stand_in_dropout_initializations(void);
 
 STAND_IN_EXPORT int64_t stand_in_violations(void);
-/* One line each. Valid until the next call of this on the thread. */
+/* Returns one line for each violation. Valid until the thread's next call of this function. */
 STAND_IN_EXPORT const char* stand_in_violation_text(void);
 
-/* Objects that live, by kind; kinds are handle, tensor_descriptor, dropout_descriptor,
- * rnn_descriptor, rnn_data_descriptor, event, module, allocation and pushed_context. NULL: all.
- * -1 for an unknown kind. */
+/* Returns the number of live objects of a kind: handle, tensor_descriptor, dropout_descriptor,
+ * rnn_descriptor, rnn_data_descriptor, event, module, allocation or pushed_context. NULL: of all
+ * kinds. Returns -1 for an unknown kind. */
 STAND_IN_EXPORT int64_t stand_in_live(const char* kind);
 STAND_IN_EXPORT int64_t stand_in_allocated_bytes(void);
 
-/* How a call fails. The status is that of the function's library (and of its version). */
+/* Kinds of failures. The status depends on the function's library and its version. */
 enum {
   STAND_IN_NO_FAILURE = 0,
   STAND_IN_OUT_OF_MEMORY = 1,
@@ -67,68 +70,72 @@ enum {
   STAND_IN_EXECUTION_FAILED = 3,
   STAND_IN_INTERNAL_ERROR = 4,
 };
-/* Every call but those of cuGetErrorString, cudnnGetErrorString and cudnnGetVersion counts as one
- * that can fail. A failing call does nothing, unless it releases something (Destroy, Free, Unload,
- * Pop): then it does so and fails too, as where an error of earlier work comes to light. */
+/* Returns the number of calls since the reset that could fail: all except those of
+ * cuGetErrorString, cudnnGetErrorString and cudnnGetVersion. A failing call does nothing, unless it
+ * releases something (Destroy, Free, Unload, Pop): then it releases it and returns the failure,
+ * like a call that reports an error of earlier work. */
 STAND_IN_EXPORT int64_t stand_in_fallible_calls(void);
-/* The n-th from now fails (1: the next one). */
+/* Makes the n-th fallible call from now on fail (1: the next one). */
 STAND_IN_EXPORT void stand_in_fail_call(int64_t n, int failure);
-/* The n-th from now and every later one fails. */
+/* Makes the n-th fallible call from now on, and every later one, fail. */
 STAND_IN_EXPORT void stand_in_fail_calls_from(int64_t n, int failure);
-/* Every call of the function fails, until told STAND_IN_NO_FAILURE. NULL with STAND_IN_NO_FAILURE:
- * no function fails any more. */
+/* Makes every call of the function fail, until this is called with STAND_IN_NO_FAILURE. NULL with
+ * STAND_IN_NO_FAILURE: for all functions. */
 STAND_IN_EXPORT void stand_in_fail_function(const char* function_name, int failure);
 
-/* The function that one of these orders made fail last, or "". Valid until the next call of this on
- * the thread. */
+/* Returns the name of the function in which an injected failure last occurred, or "". Valid until
+ * the thread's next call of this function. */
 STAND_IN_EXPORT const char* stand_in_failed_function(void);
 
-/* As cudnnGetVersion: 8907, 90300. Default: environment variable CUDNN_RNN_STAND_IN_VERSION, else
- * what the library was built with (90300 unless CUDNN_RNN_STAND_IN_DEFAULT_VERSION was defined). */
+/* Sets the result of cudnnGetVersion, such as 8907 or 90300. The default is the environment
+ * variable CUDNN_RNN_STAND_IN_VERSION; if unset, CUDNN_RNN_STAND_IN_DEFAULT_VERSION of the build
+ * (90300). */
 STAND_IN_EXPORT void stand_in_set_version(int64_t version);
-/* As cuDriverGetVersion. Default 12080. */
+/* Sets the result of cuDriverGetVersion. Default 12080. */
 STAND_IN_EXPORT void stand_in_set_driver_version(int version);
 /* Default 1. With 0, cuInit fails as it does without a device. */
 STAND_IN_EXPORT void stand_in_set_num_devices(int num_devices);
-/* cuMemAlloc_v2 fails where more would be allocated. Negative (default): no limit. */
+/* cuMemAlloc_v2 fails if the total would exceed this limit. Negative (default): no limit. */
 STAND_IN_EXPORT void stand_in_set_memory_limit(int64_t bytes);
 
-/* Of algorithms: standard 0, persist_static 1, persist_dynamic 2, persist_static_small_h 3. */
+/* Support for an algorithm: standard 0, persist_static 1, persist_dynamic 2,
+ * persist_static_small_h 3. */
 enum {
   STAND_IN_SUPPORTED = 0, /* default */
   STAND_IN_REFUSED_BY_DESCRIPTOR = 1,
   STAND_IN_REFUSED_BY_FORWARD = 2,
   STAND_IN_REFUSED_BY_BACKWARD = 3,
 };
-/* Whatever is said here, persistent algorithms refuse padded IO, projections and double, with
- * persist_static more than 1024 units, with persist_static_small_h more than 384. */
+/* Independently of this setting, persistent algorithms refuse padded IO, projections and double;
+ * persist_static also refuses more than 1024 units, and persist_static_small_h more than 384. */
 STAND_IN_EXPORT void stand_in_set_algorithm_support(int algorithm, int support);
-/* Milliseconds of one forward call, and of one backward call (half for data, half for weights),
- * on the clock that events record. Default 1 and 2. */
+/* Sets the milliseconds of one forward and of one backward pass (half for data, half for weights)
+ * on the virtual clock that events record. Default 1 and 2. */
 STAND_IN_EXPORT void stand_in_set_algorithm_time(int algorithm, double forward_ms,
                                                  double backward_ms);
-/* Default 0: RNN descriptors refuse it with not-supported. */
+/* Default 0: setting an RNN descriptor with bfloat16 returns not-supported. */
 STAND_IN_EXPORT void stand_in_set_bfloat16(int supported);
-/* Default 0: the dense layout. 1: descriptors set from now on have regions at multiples of 256
- * bytes with room between and after them. */
+/* Default 0: the dense layout. 1: weight spaces of descriptors set from now on have their regions
+ * at multiples of 256 bytes, with gaps between and after them. */
 STAND_IN_EXPORT void stand_in_set_padded_weights(int padded);
-/* A call that is given a handle holds it that much longer, so that sharing one shows. Default 0. */
+/* Every call with a handle holds the handle this much longer, so that concurrent use of one handle
+ * is detected. Default 0. */
 STAND_IN_EXPORT void stand_in_set_pause(int64_t microseconds);
-/* Calls that are given a handle hold it until this many threads have made one. Default 0. */
+/* Calls with a handle hold the handle until this many such calls have begun. Default 0. */
 STAND_IN_EXPORT void stand_in_let_calls_meet(int64_t calls);
 
-/* Makes the caller's memory device memory, of every device. Ranges may be registered repeatedly
- * and overlap; unregistering takes one registration of that address away. */
+/* Makes the caller's memory device memory of every device. Ranges may overlap and be registered
+ * repeatedly; unregistering removes one registration of that address. */
 STAND_IN_EXPORT void stand_in_register_memory(const void* data, int64_t bytes);
 STAND_IN_EXPORT void stand_in_unregister_memory(const void* data);
-/* Default 0. 1: any memory is device memory; nobody checks it. */
+/* Default 0. 1: all memory counts as device memory, without checks. */
 STAND_IN_EXPORT void stand_in_set_any_memory(int any_memory);
 
-/* Default: every stream but the null stream belongs to device 0. */
+/* By default every stream except the null stream belongs to device 0. */
 STAND_IN_EXPORT void stand_in_set_stream_device(void* stream, int device);
-/* The device whose context is current on this thread where nothing is pushed, -1 for none (the
- * default), as a framework's thread has one or not. The null stream belongs to the current
- * context; without one cuStreamGetCtx(NULL) fails. Kept by stand_in_reset. */
+/* Sets the device whose context is current on this thread while no context is pushed; -1 (the
+ * default) for none. Threads of frameworks may have such a context. The null stream belongs to the
+ * current context; without one, cuStreamGetCtx(NULL) fails. stand_in_reset keeps this setting. */
 STAND_IN_EXPORT void stand_in_set_thread_device(int device);
 
 #ifdef __cplusplus

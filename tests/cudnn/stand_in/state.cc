@@ -13,7 +13,7 @@ int64_t DefaultVersion() {
   return version > 0 ? version : kBuiltVersion;
 }
 
-// Numbers of cudnnStatus_t, which changed with version 9.
+// Values of cudnnStatus_t, which changed in version 9.
 struct CudnnStatuses {
   int not_initialized, bad_parameter, out_of_memory, not_supported, execution_failed,
       internal_error;

@@ -1,4 +1,4 @@
-// All that the stand-in knows, and the frame of its every call.
+// The mock's state, and the code that all its calls share.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
 
@@ -21,7 +21,7 @@
 namespace cudnn_rnn {
 namespace stand_in {
 
-// Statuses of the driver that calls return beside those of an injected failure.
+// Driver statuses, besides those of injected failures.
 constexpr int kDriverInvalidValue = 1;
 constexpr int kDriverNotInitialized = 3;
 constexpr int kDriverNoDevice = 100;
@@ -32,7 +32,7 @@ constexpr int kDriverInvalidHandle = 400;
 constexpr int kDriverNotFound = 500;
 constexpr int kDriverNotReady = 600;
 
-// Of cuDNN, where the environment does not say another.
+// The version of cuDNN, unless the environment sets another.
 extern const int64_t kBuiltVersion;
 
 constexpr int kNumAlgorithms = 4;
@@ -43,7 +43,7 @@ struct Handle {
   int device = 0;
   void* stream = nullptr;
   bool has_stream = false;
-  bool in_use = false;  // by a call that has not returned
+  bool in_use = false;  // by an unfinished call
 };
 
 struct TensorDescriptor {
@@ -61,12 +61,12 @@ struct DropoutDescriptor {
 
 struct RnnDescriptor {
   bool is_set = false;
-  RnnConfig config;  // without dropout and seeds, which the dropout descriptor has
+  RnnConfig config;  // without dropout and seeds, which are in the dropout descriptor
   int algorithm = 0;
   bool allows_padding = false;
   bool padded_weights = false;
   void* dropout_descriptor = nullptr;
-  int built_batch_size = 0;  // cudnnBuildRNNDynamic
+  int built_batch_size = 0;  // set by cudnnBuildRNNDynamic
 };
 
 struct RnnDataDescriptor {
@@ -81,7 +81,7 @@ struct RnnDataDescriptor {
   unsigned char padding_fill[8] = {};
 
   int64_t sum_of_lengths() const;
-  // Elements that the layout has room for.
+  // Returns the number of elements in the layout.
   CheckedSize size() const;
 };
 
@@ -101,10 +101,10 @@ struct Module {
 
 struct Kernel {
   void* module = nullptr;
-  bool to_float = false;  // else float_to_bfloat16
+  bool to_float = false;  // bfloat16_to_float; false: float_to_bfloat16
 };
 
-// Objects under addresses that are never given out twice and that nobody can dereference.
+// Objects by address. Addresses are never reused and cannot be dereferenced.
 template <typename T>
 class Objects {
  public:
@@ -127,7 +127,7 @@ struct Allocation {
 };
 
 struct ThreadContexts {
-  int device = -1;  // of the context below all that is pushed
+  int device = -1;  // of the thread's own context, below the pushed ones
   std::vector<int> pushed;
 };
 
@@ -151,7 +151,7 @@ struct Options {
   std::map<const void*, int> stream_devices;
 };
 
-// What stand_in_reset forgets.
+// The part of the state that stand_in_reset clears.
 struct Record {
   Options options;
   std::vector<std::string> log;
@@ -160,18 +160,18 @@ struct Record {
   int64_t host_waits = 0;
   int64_t dropout_initializations = 0;
   int64_t fallible_calls = 0;
-  int64_t failing_call = 0;  // as fallible_calls counts, 0 for none
+  int64_t failing_call = 0;  // an index that fallible_calls reaches, 0 for none
   bool all_later_calls_fail = false;
   int failure = STAND_IN_NO_FAILURE;
   std::map<std::string, int> failing_functions;
-  std::string failed_function;  // the last one
+  std::string failed_function;  // the last function that failed by order
 };
 
 struct State {
   std::mutex mutex;
   std::condition_variable calls_have_met;
   Record record;
-  bool is_initialized = false;  // cuInit
+  bool is_initialized = false;  // by cuInit
   Objects<Handle> handles;
   Objects<TensorDescriptor> tensor_descriptors;
   Objects<DropoutDescriptor> dropout_descriptors;
@@ -188,12 +188,12 @@ struct State {
   int64_t version() const;
   int64_t allocated_bytes() const;
   int64_t pushed_contexts() const;
-  // -1 where there is none.
+  // These return -1 if there is no context.
   int CurrentDevice();
   int StreamDevice(const void* stream);
 };
 
-// The one of the process.
+// Returns the state of this process.
 State& TheState();
 
 void* NewAddress();
@@ -207,7 +207,7 @@ void* Objects<T>::Add(const T& object) {
 
 enum class Library { kDriver, kCudnn };
 
-// A call in progress: holds the state's lock, has logged itself, knows whether it is to fail.
+// A call in progress: logs itself, holds the state's lock, and knows whether it must fail.
 class Call {
  public:
   Call(Library library, const char* name, const std::string& arguments);
@@ -215,27 +215,30 @@ class Call {
 
   State& state() { return state_; }
   const char* name() const { return name_; }
-  // The status that the test has ordered, or 0.
+  // The failure status that the test has ordered, or 0.
   int ordered() const { return ordered_; }
 
-  // The library's status for one of stand_in.h's failures.
+  // Returns the library's status for a failure of stand_in.h.
   int StatusOf(int failure) const;
-  // Records what is wrong and gives a status for it: the given one of the driver, or cuDNN's.
+  // Records a violation; returns `driver_status` for the driver, bad-parameter for cuDNN.
   template <typename... Parts>
   int Violation(const Parts&... parts) {
     return Violate(Concatenate(parts...), kDriverInvalidValue);
   }
   int Violate(const std::string& text, int driver_status);
 
-  // 0, or the status of a violation. A current context of an initialised driver.
+  // The functions below return 0, or the status of a violation.
+
+  // Requires an initialized driver and a current context; sets the context's device.
   int NeedContext(int* device);
-  // The current context is the stream's.
+  // Requires that the stream belongs to the current context.
   int NeedStream(const void* stream);
-  // A handle of the current context that nobody else uses; it is this call's until its end.
+  // Requires a handle of the current context that no other call uses. This call holds the handle
+  // until it ends.
   int NeedHandle(void* address, Handle** handle);
-  // With a stream set.
+  // Also requires that the handle has a stream.
   int NeedHandleWithStream(void* address, Handle** handle);
-  // A living object.
+  // Requires a live object.
   template <typename T>
   int Need(Objects<T>* objects, const void* address, const char* what, T** object) {
     *object = objects->Find(address);
@@ -243,11 +246,11 @@ class Call {
     return Violate(Concatenate(what, " ", address, " was not created or is destroyed"),
                    kDriverInvalidHandle);
   }
-  // `bytes` bytes of device memory of the current device at this alignment. Nothing where bytes is
-  // 0.
+  // Requires `bytes` bytes of memory of the current device, aligned to `alignment`. Accepts
+  // anything if `bytes` is 0.
   int NeedMemory(const char* what, const void* data, int64_t bytes, size_t alignment);
 
-  // For the arithmetic.
+  // The arithmetic runs without the lock.
   void Unlock() { lock_.unlock(); }
   void Lock() { lock_.lock(); }
 
@@ -268,7 +271,7 @@ class Call {
     if (status != 0) return status;           \
   } while (false)
 
-// Runs body(Call*), which gives the status, unless the call was told to fail.
+// Runs body(Call*), which returns the status, unless the call must fail.
 template <typename Body>
 int Run(Library library, const char* name, const std::string& arguments, const Body& body) {
   Call call(library, name, arguments);
@@ -280,7 +283,7 @@ int Run(Library library, const char* name, const std::string& arguments, const B
   }
 }
 
-// Of a function that releases something: it does so and then fails.
+// Runs a function that releases something; it does so even if it must fail.
 template <typename Body>
 int RunRelease(Library library, const char* name, const std::string& arguments, const Body& body) {
   Call call(library, name, arguments);
@@ -295,13 +298,13 @@ std::string Arguments(const char* name, const Value& value) {
   return Concatenate(name, "=", value);
 }
 
-// "name=value, name=value"
+// Returns "name=value, name=value, ...".
 template <typename Value, typename... Rest>
 std::string Arguments(const char* name, const Value& value, const Rest&... rest) {
   return Concatenate(name, "=", value, ", ", Arguments(rest...));
 }
 
-// Whether [data, data + bytes) and the other range share a byte.
+// Returns whether [data, data + bytes) and the other range overlap.
 bool Overlap(const void* data, int64_t bytes, const void* other, int64_t other_bytes);
 
 }  // namespace stand_in

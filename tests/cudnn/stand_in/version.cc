@@ -1,4 +1,4 @@
-// A file of its own, so that a build can have another version at the price of this file.
+// In its own file, so that a build with another version recompiles only this file.
 
 #include "tests/cudnn/stand_in/state.h"
 

@@ -124,7 +124,8 @@ bool WeightSpace::GapsAreZero(const void* space) const {
 
 namespace {
 
-// Sets the tensor descriptor to the region's shape, or to nothing, and gives its address.
+// Sets the tensor descriptor and the address of the region, or an empty descriptor and a null
+// address if `index` is negative.
 void DescribeRegion(const WeightSpace& weights, int64_t index, int data_type,
                     const void* weight_space, TensorDescriptor* descriptor, void** address) {
   *descriptor = TensorDescriptor();

@@ -1,4 +1,4 @@
-// cuDNN's buffer of parameters: where each region is, dense or padded.
+// The layout of cuDNN's weight space, dense or padded.
 #ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
 #define CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
 
@@ -31,15 +31,15 @@ class WeightSpace {
     return layout_.num_canonical_weights() + layout_.num_canonical_biases();
   }
   WeightRegion Region(int64_t index) const;
-  // Indices of the regions of cudnnGetRNNWeightParams, -1 where there is none.
+  // Return the index of the region that cudnnGetRNNWeightParams describes, or -1 if there is none.
   int64_t MatrixIndex(int64_t pseudo_layer, int64_t linear_layer) const;
   int64_t BiasIndex(int64_t pseudo_layer, int64_t linear_layer) const;
 
-  // From the weight space to the dense buffer of ParamLayout.
+  // Copies the weight space to the dense buffer of ParamLayout.
   void Gather(const void* space, void* dense) const;
   // Adds the dense buffer to the weight space.
   void Add(const void* dense, void* space) const;
-  // Of all that is between and after the regions.
+  // Returns whether all bytes between and after the regions are 0.
   bool GapsAreZero(const void* space) const;
 
  private:
@@ -50,7 +50,7 @@ class WeightSpace {
   int64_t bytes_ = 0;
 };
 
-// target[i] += source[i], rounded to the type.
+// Computes target[i] += source[i], rounded to the type.
 void AddElements(DataType data_type, const void* source, int64_t count, void* target);
 
 }  // namespace stand_in
