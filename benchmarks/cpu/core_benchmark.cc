@@ -1,11 +1,10 @@
-// Measures the CPU plan by itself, without TensorFlow: what the engine's author tunes by.
+// Measures the CPU plan by itself, without TensorFlow, for tuning the engine.
 //
 //   core_benchmark lstm 2 650 --input 650 --batch 20 --steps 35 --threads 2 --training
 //
-// One line of results for each pass: the median and the quartiles in milliseconds, GFLOP/s, and
-// with --peak the share of it. A pass counts as many floating-point operations as its matrix
-// products need: forward 2 * G * H * (I + H) for each step, sequence, layer and direction, training
-// three times that.
+// Prints one line for each pass: median, quartiles and minimum in milliseconds, GFLOP/s, and with
+// --peak the share of the peak. Only the operations of the matrix products count: in forward
+// 2 * G * H * (I + H) for each step, sequence, layer and direction, in training three times that.
 
 #include <algorithm>
 #include <chrono>
@@ -87,7 +86,7 @@ int64_t ParseCount(const std::string& name, const char* text) {
   return static_cast<int64_t>(value);
 }
 
-// One of `choices`, by its index.
+// Returns the index of `text` in `choices`.
 size_t ParseChoice(const std::string& name, const std::string& text,
                    const std::vector<std::string>& choices) {
   const auto found = std::find(choices.begin(), choices.end(), text);
@@ -155,7 +154,7 @@ Arguments ParseArguments(int argc, char** argv) {
   return arguments;
 }
 
-// Their mean is half the steps, in an order by chance that is always the same.
+// Returns lengths whose mean is half the steps, shuffled with a fixed seed.
 std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
   std::vector<int32_t> lengths;
   for (int64_t b = 0; b < shape.batch_size; ++b) {
@@ -168,7 +167,7 @@ std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
   return lengths;
 }
 
-// Of one forward pass.
+// Returns the operations of one forward pass over `rows` steps of all sequences together.
 double FloatingPointOperations(const RnnConfig& config, int64_t rows) {
   double per_row = 0;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -182,7 +181,7 @@ double FloatingPointOperations(const RnnConfig& config, int64_t rows) {
   return per_row * static_cast<double>(rows);
 }
 
-// Aligned memory that has been written to, so that no first touch is measured.
+// Aligned memory, already written to, so that measurements include no page faults of first use.
 class Memory {
  public:
   explicit Memory(int64_t bytes) : bytes_(bytes), storage_(static_cast<size_t>(bytes) + 64) {}
@@ -199,7 +198,7 @@ class Memory {
 
 class Elements {
  public:
-  // Uniform in -scale..scale.
+  // Fills the array with numbers uniform in [-scale, scale].
   Elements(int64_t count, double scale, DataType data_type, std::mt19937* generator)
       : memory_(count * SizeOf(data_type)) {
     std::uniform_real_distribution<double> uniform(-scale, scale);
@@ -229,7 +228,7 @@ class Elements {
   Memory memory_;
 };
 
-// A plan with all its buffers.
+// A plan and all its buffers.
 class Network {
  public:
   explicit Network(const Arguments& arguments) : arguments_(arguments) {
@@ -307,7 +306,7 @@ class Network {
   const Arguments& arguments_;
   std::mt19937 generator_{17};
   std::unique_ptr<RnnPlan> plan_;
-  int64_t rows_;  // that are not padding
+  int64_t rows_;  // steps of all sequences together, without padding
   CallOptions options_;
   std::vector<std::unique_ptr<Elements>> buffers_;
   std::unique_ptr<Memory> reserve_space_;
