@@ -5,7 +5,7 @@ TENSORFLOW ?= tensorflow==2.21.0
 ARGS ?=
 export PYTHON TENSORFLOW
 
-.PHONY: help demo test core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
+.PHONY: help demo test python-test test-all core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
 	torch-parity test-gpu bench bench-core bench-gpu pack-gpu try-versions lint \
 	format clean
 
@@ -22,8 +22,10 @@ help:
 	@echo "  make demo PYTHON=... TENSORFLOW=...    another Python, another TensorFlow ($(TENSORFLOW))"
 	@echo
 	@echo "Work on it:"
-	@echo "  make test                              all tests, in TensorFlow 2.21 and (with a Python 3.7) 1.15.5"
-	@echo "  make test ARGS='-k gradients'          some of the Python tests"
+	@echo "  make test                              the tests, in TensorFlow 2.21 and (with a Python 3.7) 1.15.5; of some"
+	@echo "                                         large tables only a sample of the cases"
+	@echo "  make test-all                          all cases"
+	@echo "  make python-test ARGS='-k gradients'   some of the Python tests, without those in C++"
 	@echo "  make try-versions                      installation and some tests in every TensorFlow of a list; about"
 	@echo "                                         an hour, downloads 8 GB; ARGS=--help says what it takes"
 	@echo "  make core-test                         only the C++ tests, without TensorFlow"
@@ -47,8 +49,13 @@ help:
 demo:
 	@bash scripts/run_demo.sh $(ARGS)
 
-test:
+test: core-test python-test
+
+python-test:
 	@bash scripts/run_tests.sh $(ARGS)
+
+test-all: core-test
+	@bash scripts/run_tests.sh --all $(ARGS)
 
 try-versions:
 	@python3 scripts/try_tensorflow_versions $(ARGS)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make test: runs the C++ tests of the core, then pytest against the installed package in TensorFlow
-# 2.21 and, if there is a Python 3.7, in TensorFlow 1.15.5. Passes its arguments to pytest.
+# make python-test: runs pytest against the installed package in TensorFlow 2.21 and, if there is a
+# Python 3.7, in TensorFlow 1.15.5. Passes its arguments to pytest.
 # REQUIRE_TF115=1 makes a missing Python 3.7 an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,14 +25,6 @@ run_pytest() { # NAME FOLDER PYTEST-ARGUMENT...
 
 ran=()
 status=0
-
-say "C++ tests of the core"
-if bash scripts/run_core_tests.sh; then
-    ran+=("C++ core: passed")
-else
-    ran+=("C++ core: FAILED")
-    status=1
-fi
 
 if python="$(find_python "$TENSORFLOW_PYTHONS")"; then
     # shellcheck disable=SC2086 # TENSORFLOW may be several requirements

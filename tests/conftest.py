@@ -1,8 +1,10 @@
 """Shared by all tests: a quiet TensorFlow, no leftover switches, a limit for tests that hang."""
 
+import collections
 import faulthandler
 import os
 import sys
+import zlib
 
 import pytest
 from time_limits import SECONDS_FOR_A_TEST
@@ -12,7 +14,56 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.pop("TF_CUDNN_RESET_RND_GEN_STATE", None)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all", action="store_true", help="run every case of the tests that run only a sample"
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "sampled(n): runs one of n cases, all with --all; see conftest.py"
+    )
+
+
+@pytest.fixture
+def runs_all(pytestconfig):
+    """Whether the tests run every case."""
+    return pytestconfig.getoption("--all")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--all") and not any("::" in argument for argument in config.args):
+        _keep_samples(config, items)
+    _skip_projections(items)
+
+
+def _keep_samples(config, items):
+    """Deselects cases of tests marked `sampled`; each test keeps at least one.
+
+    The sample is the same in every process and run, and differs between Python versions, so the
+    TensorFlow versions that are tested together cover more.
+    """
+    kept, left_out = collections.OrderedDict(), []
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is not None:
+            kept.setdefault((item.fspath, item.originalname), []).append((marker.args[0], item))
+    for cases in kept.values():
+        ranked = sorted(cases, key=_rank)
+        number = -(-len(cases) // cases[0][0])
+        left_out += [item for _, item in ranked[number:]]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        unwanted = set(left_out)
+        items[:] = [item for item in items if item not in unwanted]
+
+
+def _rank(case):
+    return zlib.crc32(("%d.%d " % sys.version_info[:2] + case[1].name).encode())
+
+
+def _skip_projections(items):
     """Skips the tests of projections in TensorFlow 1.14, whose ops do not support them."""
     module = sys.modules.get("cudnn_rnn._compat")  # some tests run without TensorFlow
     if module is None or module.has_projection():

@@ -105,6 +105,7 @@ def session():
         yield session
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_saver(session, tmp_path, kind, damage):
@@ -225,14 +226,15 @@ def test_without_the_python_of_the_saver(session, tmp_path, kind):
     np.testing.assert_array_equal(session.run(models.variables[0]), before[0])
 
 
-def test_any_byte_of_the_index(session, tmp_path):
+def test_any_byte_of_the_index(session, tmp_path, runs_all):
     """A changed byte of the index makes no difference or raises DataLossError; nothing aborts."""
     models = Models("layer")
     path = models.save(session, tmp_path / "model")
     expected, found = session.run(models.variables), 0
     with open(path + ".index", "rb") as file:
         intact = file.read()
-    for place in range(0, len(intact), 3):
+    places = range(0, len(intact), 3 if runs_all else 29)
+    for place in places:
         spoilt = bytearray(intact)
         spoilt[place] ^= 0x81
         with open(path + ".index", "wb") as file:
@@ -246,7 +248,7 @@ def test_any_byte_of_the_index(session, tmp_path):
             found += 1
         for left, right in zip(session.run(models.variables), before):
             np.testing.assert_array_equal(left, right)
-    assert found > len(intact) / 6
+    assert found > len(places) / 2
 
 
 def test_a_saver_of_other_things_is_left_alone(session, tmp_path):
@@ -266,9 +268,9 @@ def test_a_checkpoint_that_is_not_there(session, tmp_path):
 
 
 def test_installed_once():
-    cudnn_rnn._patches.restores.install()
+    cudnn_rnn._patches.install()
     before = tf.train.Saver.restore
-    cudnn_rnn._patches.restores.install()
+    cudnn_rnn._patches.install()
     assert tf.train.Saver.restore is before
     assert not hasattr(before.__wrapped__, "__wrapped__")
 

@@ -76,6 +76,7 @@ PASSING_ERRORS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", [None, "no_data", "cut_index"])
 @pytest.mark.parametrize("kind_of_error", PASSING_ERRORS)
 def test_errors_that_are_not_of_the_contents_pass(session, tmp_path, kind_of_error, damage):

@@ -33,6 +33,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])

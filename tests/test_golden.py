@@ -76,6 +76,7 @@ def test_all_cases_are_here():
     assert len(CASES) == 24
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_restored_bit_for_bit_and_written_back_the_same(session, tmp_path, name, use_resource):
@@ -96,6 +97,7 @@ def test_restored_bit_for_bit_and_written_back_the_same(session, tmp_path, name,
             assert written[key].shape == original[key].shape, key
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_restored_from_canonical_tensors_alone(session, name):
     golden = Golden(name)

@@ -117,6 +117,7 @@ def test_the_original_restored_what_the_halving_rule_says():
         assert restored in allowed, name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_restored_and_written_back_the_same(session, tmp_path, name, use_resource):
@@ -137,6 +138,7 @@ def test_restored_and_written_back_the_same(session, tmp_path, name, use_resourc
         assert written[key].tobytes() == original[key].tobytes(), key
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_restored_from_the_cells_tensors_alone(session, name):
     golden = Golden(name)
@@ -160,6 +162,7 @@ def recorded_states(golden):
     return kinds[::-1]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("alone", [False, True], ids=["all", "cells_tensors_alone"])
 @pytest.mark.parametrize("name", LAYER_CASES)
 def test_outputs_of_the_layer_are_the_recorded_ones(session, name, alone):
@@ -176,6 +179,7 @@ def test_outputs_of_the_layer_are_the_recorded_ones(session, name, alone):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", LAYER_CASES)
 def test_read_by_cells(session, name):
     golden = Golden(name)

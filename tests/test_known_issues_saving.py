@@ -60,6 +60,7 @@ def test_9370_all_canonical_tensors_of_a_bidirectional_model(session, rnn_mode):
     np.testing.assert_array_equal(back, params)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_12284_16042_skip_input_runs_and_is_saved(session, tmp_path, rnn_mode, direction):
@@ -206,6 +207,7 @@ def test_serving_823_a_saved_model_of_a_gpu_runs_on_a_cpu(session, tmp_path, pla
     np.testing.assert_array_equal(np.load(folder + "/outputs.npy"), expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("into", ["layer", "op_level", "cells"])
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_rnet_17_a_checkpoint_of_a_gpu_is_used_on_a_cpu(session, tmp_path, rnn_mode, into):

@@ -94,6 +94,7 @@ def check_next_step(before, of_cells, of_layer, rnn_mode):
         )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "rnn_mode, direction, optimizer",
     [

@@ -107,6 +107,7 @@ def test_default_saver_of_collections(session, tmp_path, kind, use_resource):
     check(session, tf.train.Saver(), variable, variable.op.name, tmp_path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("devices", [("", ""), ("/cpu:1", "/cpu:0"), ("/cpu:0", "/cpu:1")])
 def test_sharded(session, tmp_path, kind, use_resource, devices):

@@ -32,6 +32,7 @@ def graph():
 # Round trips
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("input_mode", INPUT_MODES)

@@ -105,6 +105,7 @@ def graph():
         yield
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("direction", COLUMNS["direction"])
 @pytest.mark.parametrize("rnn_mode", sorted(FUNCTIONS))
 def test_every_mode_and_direction(rnn_mode, direction):
@@ -117,6 +118,7 @@ def test_skip_input(rnn_mode):
     check_by_differences(Penalty(rnn_mode, input_mode="skip_input", input_size=UNITS))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode, num_proj", [("lstm", 1), ("gru", None)])
 @pytest.mark.parametrize("lengths", [[3, 1], [0, 2]])
 def test_lengths_batch_major_and_projections(rnn_mode, num_proj, lengths):

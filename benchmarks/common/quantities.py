@@ -4,7 +4,7 @@ import collections
 import math
 
 Cell = collections.namedtuple("Cell", "seconds variant spread")
-"""A median, whose it is, and (third quartile - first quartile) / median."""
+"""The median in seconds, the variant's name, and (third quartile - first quartile) / median."""
 
 
 def quantile(values, share):

@@ -5,9 +5,10 @@ from collections import namedtuple
 from quantities import geometric_mean
 
 Verdict = namedtuple("Verdict", "what value goal is_met limit", defaults=[None])
-"""A goal in words with the number found and the one to reach; ratios and shares, higher is better,
-but of growth: there at most the goal. `limit`: of a ratio to a peer, what a run would reach that
-takes no longer than the roofline's floor, or None; no program can meet a goal above it."""
+"""A goal: its description, the value found and the value required. A peer's time over ours and a
+share of the peak must be at least `goal`; time against full lengths and growth at most. `limit` is
+the ratio to a peer that a run at the roofline's floor would reach, or None; no program can meet a
+goal above it."""
 
 # Minimum of the peer's time over ours, for every configuration.
 RATIOS = {

@@ -10,7 +10,7 @@ from measuring import Unsupported
 from worker_process import WorkerProcess, WorkerRun
 
 Peer = namedtuple("Peer", "title environment module kinds")
-"""A name for tables, whose Python runs it, its module in workers/, and what it does at all."""
+"""The title in tables, the Python environment, the module in workers/, and the supported kinds."""
 
 OURS = "ours"
 _BOTH = ("inference", "training")

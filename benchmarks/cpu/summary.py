@@ -21,9 +21,8 @@ from roofline import floor_of
 from tables import could_not_run, markdown_table
 
 Row = namedtuple("Row", "configuration ours cells ratios limits peak share floor")
-"""One configuration: the `Cell` of ours, those of all by name, their time over ours and over the
-higher floor by name, the peak in operations per second, the share of it, and the `Floor`; None what
-is not known."""
+"""One configuration: our `Cell`, all cells by name, each peer's time over ours and over the higher
+floor, the peak in operations per second, our share of it, and the `Floor`; None if unknown."""
 
 
 def make_rows(results):
