@@ -12,7 +12,7 @@ write_versions "$TORCH_PYTHON"
 files=(tests/gpu/test_core_*.py)
 pytest_core=("$TORCH_PYTHON" -m pytest -p no:cacheprovider -q --tb=short "${files[@]}")
 # A few cases of each test first, to show general failures at once.
-within 80 few_cases "${pytest_core[@]}" --core-cases=some --maxfail=5 -k 'not out_of_memory and not forced_algorithm'
+within 80 few_cases "${pytest_core[@]}" --core-cases=24 --maxfail=5 -k 'not out_of_memory and not forced_algorithm'
 parallel=()
 if "$TORCH_PYTHON" -c 'import xdist' 2>/dev/null; then
     parallel=(-n 6)
@@ -25,7 +25,7 @@ within 40 out_of_memory "${pytest_core[@]}" -k out_of_memory
 # Each tensor gets its own allocation, so that memcheck sees its end.
 if command -v compute-sanitizer >/dev/null; then
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 within 120 compute_sanitizer compute-sanitizer --tool memcheck \
-        --error-exitcode 9 "${pytest_core[@]}" --core-cases=some -k test_training_and_inference -x
+        --error-exitcode 9 "${pytest_core[@]}" --core-cases=24 -k test_training_and_inference -x
 else
     echo "compute-sanitizer is not on this machine: NOT RUN" | tee "$results/compute_sanitizer.log"
     echo "compute_sanitizer not run" >> "$results/status.txt"

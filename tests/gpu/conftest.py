@@ -19,9 +19,9 @@ def pytest_addoption(parser):
     )
     parser.addoption(
         "--core-cases",
-        choices=["all", "some"],
-        default="all",
-        help="some: a few of the table of the core, for tools under which everything is slow",
+        type=int,
+        metavar="NUMBER",
+        help="how many cases of the core's table to run (default: all)",
     )
 
 

@@ -27,8 +27,8 @@ CASES = all_cases()
 
 def pytest_generate_tests(metafunc):
     if "case" in metafunc.fixturenames and metafunc.function is test_training_and_inference:
-        few = metafunc.config.getoption("core_cases") == "some"
-        cases = some_cases(CASES, 24) if few else CASES
+        number = metafunc.config.getoption("core_cases")
+        cases = some_cases(CASES, number) if number else CASES
         metafunc.parametrize("case", cases, ids=str)
 
 
