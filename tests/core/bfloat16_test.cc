@@ -104,13 +104,13 @@ void RunEngine(const Problem& problem, const Kernels<T>& kernels, Tensors* tenso
   TeamMember alone;
   engine.Forward({input.data(), input_h.data(), input_c.data(), params.data(), output.data(),
                   output_h.data(), output_c.data(), reserve_space.data(), forward_workspace.data()},
-                 sequences, /*is_training=*/true, /*dropout_call=*/0, &alone);
+                 sequences, /*is_training=*/true, /*dropout_call_index=*/0, &alone);
   engine.Backward({input.data(), input_h.data(), input_c.data(), params.data(), output.data(),
                    output_backprop.data(), output_h_backprop.data(), output_c_backprop.data(),
                    reserve_space.data(), /*keeps_reserve_space=*/true, input_backprop.data(),
                    input_h_backprop.data(), input_c_backprop.data(), params_backprop.data(),
                    backward_workspace.data()},
-                  sequences, /*dropout_call=*/0, &alone);
+                  sequences, /*dropout_call_index=*/0, &alone);
   const auto give = [](const std::vector<T>& values, Vector* target) {
     target->assign(values.begin(), values.end());
   };

@@ -42,10 +42,10 @@ TEST(PublishedSizes) {
 void CheckThatCanonicalTensorsCoverTheBuffer(const RnnConfig& config) {
   ParamLayout layout;
   EXPECT(ParamLayout::Create(config, &layout).ok());
-  const int64_t stacks = config.num_layers * config.num_directions();
+  const int64_t pseudo_layers = config.num_layers * config.num_directions();
   const int64_t matrices = 2 * config.num_gates() + (config.has_projection() ? 1 : 0);
-  EXPECT(layout.num_canonical_weights() == stacks * matrices);
-  EXPECT(layout.num_canonical_biases() == stacks * 2 * config.num_gates());
+  EXPECT(layout.num_canonical_weights() == pseudo_layers * matrices);
+  EXPECT(layout.num_canonical_biases() == pseudo_layers * 2 * config.num_gates());
   std::set<int64_t> seen;
   int64_t next = 0;
   for (int64_t i = 0; i < layout.num_canonical_weights(); ++i) {

@@ -19,7 +19,7 @@ int NumberFrom(const char* variable, int otherwise) {
 
 // A last resort that names a hanging test. Even with sanitizers on a busy core, all tests together
 // take far less.
-constexpr unsigned kMostSeconds = 3600;
+constexpr unsigned kMaxSeconds = 3600;
 const char* current_test = "no test";
 
 void NameHangingTest(int) {
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   const int num_shards = NumberFrom("TEST_TOTAL_SHARDS", 1);
   const int shard = NumberFrom("TEST_SHARD_INDEX", 0);
   signal(SIGALRM, NameHangingTest);
-  alarm(kMostSeconds);
+  alarm(kMaxSeconds);
   int chosen = 0, passed = 0, failed = 0;
   for (const auto& test : cudnn_rnn::testing::Tests()) {
     if (argc > 1 && std::strstr(test.name, argv[1]) == nullptr) continue;

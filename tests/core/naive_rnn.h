@@ -27,15 +27,17 @@ struct Problem {
   int64_t Length(int64_t b) const {
     return lengths.empty() ? shape.num_steps : lengths[static_cast<size_t>(b)];
   }
-  int64_t stacks() const { return config.num_layers * config.num_directions(); }
+  int64_t pseudo_layers() const { return config.num_layers * config.num_directions(); }
   int64_t output_width() const { return config.num_directions() * config.output_size(); }
   int64_t rows() const { return shape.num_steps * shape.batch_size; }
   // Numbers of elements of the buffers; cell_states() is 0 without a cell state.
   int64_t inputs() const { return rows() * config.input_size; }
   int64_t outputs() const { return rows() * output_width(); }
-  int64_t hidden_states() const { return stacks() * shape.batch_size * config.output_size(); }
+  int64_t hidden_states() const {
+    return pseudo_layers() * shape.batch_size * config.output_size();
+  }
   int64_t cell_states() const {
-    return config.has_cell_state() ? stacks() * shape.batch_size * config.num_units : 0;
+    return config.has_cell_state() ? pseudo_layers() * shape.batch_size * config.num_units : 0;
   }
   int64_t params() const {
     ParamLayout layout;
@@ -45,8 +47,9 @@ struct Problem {
   int64_t StepRow(int64_t time, int64_t b) const {
     return shape.time_major ? time * shape.batch_size + b : b * shape.num_steps + time;
   }
-  int64_t StateRow(int64_t stack, int64_t b) const {
-    return shape.time_major ? stack * shape.batch_size + b : b * stacks() + stack;
+  int64_t StateRow(int64_t pseudo_layer, int64_t b) const {
+    return shape.time_major ? pseudo_layer * shape.batch_size + b
+                            : b * pseudo_layers() + pseudo_layer;
   }
 
   std::string Text() const {

@@ -280,7 +280,7 @@ TEST(ReserveSpacesOfOthersAreRefused) {
 
 // Bookkeeping of lengths takes memory per step, unless the batch is empty.
 TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
-  constexpr int64_t kMostBytes = 1 << 16;
+  constexpr int64_t kMaxBytes = 1 << 16;
   SerialRunner runner;
   for (int64_t num_steps : {int64_t{1} << 31, int64_t{1} << 40, int64_t{1} << 62}) {
     for (bool time_major : {true, false}) {
@@ -294,9 +294,9 @@ TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
         EXPECT(created.ok(), created.message());
         if (!created.ok()) continue;
         const CallOptions options = OptionsOf(problem, /*is_training=*/true);
-        EXPECT(plan->ForwardWorkspaceBytes(options) < kMostBytes, problem.Text());
-        EXPECT(plan->BackwardWorkspaceBytes(options) < kMostBytes, problem.Text());
-        EXPECT(plan->ReserveSpaceBytes() < kMostBytes, problem.Text());
+        EXPECT(plan->ForwardWorkspaceBytes(options) < kMaxBytes, problem.Text());
+        EXPECT(plan->BackwardWorkspaceBytes(options) < kMaxBytes, problem.Text());
+        EXPECT(plan->ReserveSpaceBytes() < kMaxBytes, problem.Text());
         ExpectPassedThrough(problem);
       }
     }

@@ -187,7 +187,7 @@ TEST(FullLengthsAreAsNone) {
 
 // Moves the rows of a buffer of steps (or states) from one problem's major axis to the other's.
 Vector Transposed(const Problem& from, const Problem& to, bool is_state, const Vector& values) {
-  const int64_t outer = is_state ? from.stacks() : from.shape.num_steps;
+  const int64_t outer = is_state ? from.pseudo_layers() : from.shape.num_steps;
   const int64_t rows = outer * from.shape.batch_size;
   const int64_t width = rows == 0 ? 0 : static_cast<int64_t>(values.size()) / rows;
   Vector result(values.size());
@@ -262,11 +262,11 @@ TEST(SequencesDoNotInfluenceOneAnother) {
               &Tensors::output_h_backprop, &Tensors::output_c_backprop, &Tensors::input_h_backprop,
               &Tensors::input_c_backprop}) {
           const Vector& all = tensors.*values;
-          const int64_t rows = problem.stacks() * problem.shape.batch_size;
+          const int64_t rows = problem.pseudo_layers() * problem.shape.batch_size;
           const int64_t width = static_cast<int64_t>(all.size()) / rows;
           (result.*values).clear();
-          for (int64_t stack = 0; stack < problem.stacks(); ++stack) {
-            const auto row = all.begin() + problem.StateRow(stack, b) * width;
+          for (int64_t pseudo_layer = 0; pseudo_layer < problem.pseudo_layers(); ++pseudo_layer) {
+            const auto row = all.begin() + problem.StateRow(pseudo_layer, b) * width;
             (result.*values).insert((result.*values).end(), row, row + width);
           }
         }
@@ -333,7 +333,7 @@ TEST(PaddingCostsNoArithmetic) {
     engine.Forward(
         {input.data(), state.data(), state.data(), params.data(), output.data(), output_h.data(),
          output_c.data(), reserve_space.data(), forward_workspace.data()},
-        sequences, /*is_training=*/true, /*dropout_call=*/0, &alone);
+        sequences, /*is_training=*/true, /*dropout_call_index=*/0, &alone);
     const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
     EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps");
     multiply_adds = 0;
@@ -341,7 +341,7 @@ TEST(PaddingCostsNoArithmetic) {
         {input.data(), state.data(), state.data(), params.data(), output.data(), output.data(),
          state.data(), state.data(), reserve_space.data(), true, input_backprop.data(),
          output_h.data(), output_c.data(), params_backprop.data(), backward_workspace.data()},
-        sequences, /*dropout_call=*/0, &alone);
+        sequences, /*dropout_call_index=*/0, &alone);
     EXPECT(multiply_adds == 2 * sum * num_weights, multiply_adds, " backward for ", sum);
   }
 }

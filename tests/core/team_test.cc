@@ -35,7 +35,7 @@ bool RunPhases(ParallelRunner* runner, int64_t num_items, int64_t num_phases) {
         }
       };
       if (phase % 5 == 3) {  // by the caller alone
-        member->Once([&] { compute(0, num_items); });
+        member->Single([&] { compute(0, num_items); });
       } else {
         member->ForEach(num_items, kWorthATeam, compute, 1 + phase % 4);
       }
@@ -196,7 +196,7 @@ TEST(TeamGivesAnIdleHelpersThreadBackAndRecruitsAgain) {
   };
   RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
     share(member, 1);
-    member->Once([&] {
+    member->Single([&] {
       // The helpers' threads end before the call does.
       for (std::thread& thread : threads) thread.join();
       threads.clear();
@@ -222,21 +222,21 @@ TEST(TeamIsNotWorthWhileForLittleWork) {
 TEST(TeamIsAsLargeAsTheWorkIsWorth) {
   KeepingRunner runner(50);
   int64_t slices = 0;
-  RunTeam(&runner, 5 * runner.cycles_worth_waking(), [&](TeamMember* member) {
+  RunTeam(&runner, 5 * runner.min_cycles_to_wake(), [&](TeamMember* member) {
     EXPECT(member->team_size() == 6, member->team_size());
     const auto count = [&](int64_t, int64_t) { ++slices; };
-    member->ForEach(1000, runner.cycles_worth_waiting() / 1000, count);
+    member->ForEach(1000, runner.min_cycles_to_wait() / 1000, count);
     EXPECT(slices == 4, slices);
     slices = 0;
-    member->ForEach(1000, runner.cycles_worth_waiting(), count);
-    EXPECT(slices == 6 * Team::kMostSlicesPerMember, slices);
+    member->ForEach(1000, runner.min_cycles_to_wait(), count);
+    EXPECT(slices == 6 * Team::kMaxSlicesPerMember, slices);
   });
   EXPECT(runner.num_tasks() == 5, runner.num_tasks());
 }
 
 // Similar phases have the same items on the same member while all members are present.
 TEST(TeamKeepsItemsWithTheirMember) {
-  ThreadRunner runner(2, /*cycles_worth_waiting=*/0, std::numeric_limits<int64_t>::max());
+  ThreadRunner runner(2, /*min_cycles_to_wait=*/0, std::numeric_limits<int64_t>::max());
   constexpr int64_t kItems = 10, kPhases = 50;
   std::vector<std::vector<std::thread::id>> owners(kPhases, std::vector<std::thread::id>(kItems));
   std::atomic<int64_t> arrived{0};
@@ -264,7 +264,7 @@ enum class Thrower { kCallersSlice, kHelpersSlice, kCaller, kHelper };
 
 // Runs phases with two members, one of which throws. Returns the text of what RunTeam threw.
 std::string RunThrowingPhases(Thrower thrower, int64_t throwing_phase) {
-  ThreadRunner runner(2, /*cycles_worth_waiting=*/0, std::numeric_limits<int64_t>::max());
+  ThreadRunner runner(2, /*min_cycles_to_wait=*/0, std::numeric_limits<int64_t>::max());
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int64_t> arrived{0}, present{0};
   try {

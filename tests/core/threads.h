@@ -21,11 +21,9 @@ class ThreadRunner : public ParallelRunner {
  public:
   // By default, shares all work, however little, and gives helpers little patience (nanoseconds),
   // so that many of them leave and come back.
-  explicit ThreadRunner(int64_t num_threads, int64_t cycles_worth_waiting = 0,
+  explicit ThreadRunner(int64_t num_threads, int64_t min_cycles_to_wait = 0,
                         int64_t patience = 100 * 1000)
-      : num_threads_(num_threads),
-        cycles_worth_waiting_(cycles_worth_waiting),
-        patience_(patience) {}
+      : num_threads_(num_threads), cycles_worth_waiting_(min_cycles_to_wait), patience_(patience) {}
   ~ThreadRunner() override {
     for (std::thread& thread : threads_) thread.join();
   }
@@ -33,10 +31,10 @@ class ThreadRunner : public ParallelRunner {
   int64_t num_threads() const override { return num_threads_; }
   void Schedule(std::function<void()> task) override { threads_.emplace_back(std::move(task)); }
   std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
-  int64_t cycles_worth_waking() const override { return 0; }
-  int64_t cycles_worth_waiting() const override { return cycles_worth_waiting_; }
-  int64_t serial_patience() const override { return patience_; }
-  int64_t shared_patience() const override { return patience_; }
+  int64_t min_cycles_to_wake() const override { return 0; }
+  int64_t min_cycles_to_wait() const override { return cycles_worth_waiting_; }
+  int64_t serial_patience_ns() const override { return patience_; }
+  int64_t shared_patience_ns() const override { return patience_; }
 
  private:
   const int64_t num_threads_;

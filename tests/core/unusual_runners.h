@@ -64,11 +64,11 @@ class KeepingRunner : public UnusualRunner {
     tasks_.push_back(std::move(task));
     if (before_schedule) before_schedule();
   }
-  int64_t serial_patience() const override {
-    return patience < 0 ? UnusualRunner::serial_patience() : patience;
+  int64_t serial_patience_ns() const override {
+    return patience < 0 ? UnusualRunner::serial_patience_ns() : patience;
   }
-  int64_t shared_patience() const override {
-    return patience < 0 ? UnusualRunner::shared_patience() : patience;
+  int64_t shared_patience_ns() const override {
+    return patience < 0 ? UnusualRunner::shared_patience_ns() : patience;
   }
 
   size_t num_tasks() const { return tasks_.size(); }
@@ -99,8 +99,8 @@ class PoolRunner : public ParallelRunner {
   int64_t num_threads() const override { return num_threads_; }
   void Schedule(std::function<void()> task) override { pool_->Schedule(std::move(task)); }
   std::shared_ptr<TeamRecruiter> recruiter() override { return pool_->recruiter(); }
-  int64_t cycles_worth_waking() const override { return 0; }
-  int64_t cycles_worth_waiting() const override { return 0; }
+  int64_t min_cycles_to_wake() const override { return 0; }
+  int64_t min_cycles_to_wait() const override { return 0; }
 
  private:
   ThreadPool* const pool_;

@@ -211,12 +211,12 @@ TEST(SizesBeyond64BitsAreRefused) {
 // Runs with the n-th allocation failing, for n = 1, 2, ... until a run has fewer allocations. With
 // `from_there_on` all later allocations fail too, so that there is no memory for the error message.
 void FailEachAllocation(bool from_there_on) {
-  constexpr int64_t kMostAllocations = 10000;
+  constexpr int64_t kMaxAllocations = 10000;
   const std::vector<int32_t> lengths = {3, 0, 1, 2};
   Training training(3, 4);
   training.Prepare(lengths.data());
   int64_t n = 1;
-  for (bool fails = true; fails && n < kMostAllocations; ++n) {
+  for (bool fails = true; fails && n < kMaxAllocations; ++n) {
     failed_allocations = 0;
     all_later_allocations_fail = from_there_on;
     allocations_until_failure = n;
@@ -227,7 +227,7 @@ void FailEachAllocation(bool from_there_on) {
     EXPECT(code == (fails ? kResourceExhausted : 0), n, ": ", code, ", ", text);
     EXPECT(!fails || LastErrorNames("not enough host memory"), n, ": ", text);
   }
-  EXPECT(n > 10 && n < kMostAllocations, n);
+  EXPECT(n > 10 && n < kMaxAllocations, n);
   EXPECT(training.Run() == 0, cudnn_rnn_last_error());
 }
 

@@ -99,10 +99,10 @@ double Difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-CallOptions Problem::Options(bool is_training, int64_t dropout_call) const {
+CallOptions Problem::Options(bool is_training, int64_t dropout_call_index) const {
   CallOptions options;
   options.is_training = is_training;
-  options.dropout_call = dropout_call;
+  options.dropout_call_index = dropout_call_index;
   options.sequence_lengths = lengths;
   return options;
 }

@@ -22,7 +22,7 @@ struct Problem {
   SequenceShape shape;
   std::vector<int32_t> lengths;  // empty: all full
 
-  CallOptions Options(bool is_training, int64_t dropout_call = 0) const;
+  CallOptions Options(bool is_training, int64_t dropout_call_index = 0) const;
   std::string Text() const;
 };
 

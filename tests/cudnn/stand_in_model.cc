@@ -34,16 +34,16 @@ StepTensors RandomStep(const RnnConfig& config, const Shape& shape) {
   std::mt19937 generator(23);
   const DataType type = config.data_type;
   const int64_t rows = shape.num_steps * shape.batch_size();
-  const int64_t stacks = config.num_layers * config.num_directions() * shape.batch_size();
+  const int64_t pseudo_layers = config.num_layers * config.num_directions() * shape.batch_size();
   const int64_t output_width = config.num_directions() * config.output_size();
-  const int64_t cells = IsLstm(config) ? stacks * config.num_units : 0;
+  const int64_t cells = IsLstm(config) ? pseudo_layers * config.num_units : 0;
   StepTensors step;
   step.x = RandomBytes(type, rows * config.input_size, &generator);
-  step.hx = RandomBytes(type, stacks * config.output_size(), &generator);
+  step.hx = RandomBytes(type, pseudo_layers * config.output_size(), &generator);
   step.cx = RandomBytes(type, cells, &generator);
   step.params = RandomBytes(type, ParamsOf(config), &generator);
   step.dy = RandomBytes(type, rows * output_width, &generator);
-  step.dhy = RandomBytes(type, stacks * config.output_size(), &generator);
+  step.dhy = RandomBytes(type, pseudo_layers * config.output_size(), &generator);
   step.dcy = RandomBytes(type, cells, &generator);
   for (int64_t b = 0; b < shape.batch_size(); ++b) {
     for (int64_t t = shape.lengths[static_cast<size_t>(b)]; t < shape.num_steps; ++t) {
@@ -57,7 +57,7 @@ StepTensors RandomStep(const RnnConfig& config, const Shape& shape) {
   return step;
 }
 
-void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call,
+void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_index,
               StepTensors* step) {
   std::unique_ptr<RnnPlan> plan;
   const SequenceShape sequences = {shape.num_steps, shape.batch_size(), true};
@@ -74,7 +74,7 @@ void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call,
   step->dparams.resize(step->params.size());
   CallOptions options;
   options.is_training = true;
-  options.dropout_call = dropout_call;
+  options.dropout_call_index = dropout_call_index;
   options.sequence_lengths = shape.lengths;
   AlignedBuffer reserve_space(plan->ReserveSpaceBytes());
   AlignedBuffer forward_workspace(plan->ForwardWorkspaceBytes(options));

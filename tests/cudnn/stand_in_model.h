@@ -116,7 +116,8 @@ struct StepTensors {
 
 StepTensors RandomStep(const RnnConfig& config, const Shape& shape);
 // Runs the step with the CPU plan and fills in the results.
-void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call, StepTensors* step);
+void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_index,
+              StepTensors* step);
 
 // The arguments of the three calls, and the memory they point to. Tests corrupt them one by one.
 class StandInModel {

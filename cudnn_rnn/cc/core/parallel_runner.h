@@ -27,14 +27,14 @@ class ParallelRunner {
 
   // Processor cycles of work that justify waking other threads and, once threads work together,
   // waiting for one another.
-  virtual int64_t cycles_worth_waking() const { return 30000; }
-  virtual int64_t cycles_worth_waiting() const { return 4000; }
+  virtual int64_t min_cycles_to_wake() const { return 30000; }
+  virtual int64_t min_cycles_to_wait() const { return 4000; }
 
   // Nanoseconds without work after which a helper gives its thread back. Serial, while the caller
   // computes alone: about the cost of waking a thread. Shared, while others compute slices of a
   // phase: longer than a slow slice takes, since the next phase is probably shared too.
-  virtual int64_t serial_patience() const { return 50 * 1000; }
-  virtual int64_t shared_patience() const { return 1000 * 1000; }
+  virtual int64_t serial_patience_ns() const { return 50 * 1000; }
+  virtual int64_t shared_patience_ns() const { return 1000 * 1000; }
 };
 
 // Runs everything on the calling thread.

@@ -35,7 +35,7 @@ Status ParamLayout::Create(const RnnConfig& config, ParamLayout* layout) {
   layout->num_directions_ = config.num_directions();
   layout->first_input_columns_ = first_columns.value();
   layout->upper_input_columns_ = upper_columns.value();
-  layout->biases_ = weights.value();
+  layout->biases_offset_ = weights.value();
   layout->size_ = (weights + biases).value();
   return Status();
 }
@@ -55,7 +55,7 @@ int64_t ParamLayout::ProjectionWeights(int64_t layer, int64_t direction) const {
 }
 
 int64_t ParamLayout::InputBiases(int64_t layer, int64_t direction) const {
-  return biases_ + (layer * num_directions_ + direction) * 2 * gate_rows_;
+  return biases_offset_ + (layer * num_directions_ + direction) * 2 * gate_rows_;
 }
 
 int64_t ParamLayout::RecurrentBiases(int64_t layer, int64_t direction) const {
@@ -63,10 +63,10 @@ int64_t ParamLayout::RecurrentBiases(int64_t layer, int64_t direction) const {
 }
 
 ParamRegion ParamLayout::CanonicalWeight(int64_t index) const {
-  const int64_t stack = index / weights_per_direction();
+  const int64_t pseudo_layer = index / weights_per_direction();
   const int64_t within = index % weights_per_direction();
-  const int64_t layer = stack / num_directions_;
-  const int64_t direction = stack % num_directions_;
+  const int64_t layer = pseudo_layer / num_directions_;
+  const int64_t direction = pseudo_layer % num_directions_;
   if (within < num_gates_) {
     const int64_t columns = InputWeightColumns(layer);
     return {InputWeights(layer, direction) + within * num_units_ * columns, num_units_, columns};
@@ -81,7 +81,7 @@ ParamRegion ParamLayout::CanonicalWeight(int64_t index) const {
 
 ParamRegion ParamLayout::CanonicalBias(int64_t index) const {
   // The biases of W, then those of R, gate by gate, are contiguous.
-  return {biases_ + index * num_units_, num_units_, 1};
+  return {biases_offset_ + index * num_units_, num_units_, 1};
 }
 
 }  // namespace cudnn_rnn

@@ -84,7 +84,7 @@ class ParamLayout {
   int64_t num_directions_ = 0;       // D
   int64_t first_input_columns_ = 0;  // columns of W in layer 0
   int64_t upper_input_columns_ = 0;  // columns of W in later layers
-  int64_t biases_ = 0;               // offset of the first bias
+  int64_t biases_offset_ = 0;        // offset of the first bias
   int64_t size_ = 0;
 };
 

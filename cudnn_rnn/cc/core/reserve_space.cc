@@ -10,7 +10,7 @@ constexpr uint64_t kMagic = 0x43524e4e52535631ull;
 struct Header {
   uint64_t magic;
   ReserveSpaceIdentity identity;
-  int64_t dropout_call;
+  int64_t dropout_call_index;
 };
 static_assert(sizeof(Header) <= kReserveHeaderBytes, "the header must fit its place");
 
@@ -57,9 +57,9 @@ uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape) {
   return Fingerprint(fields, sizeof(fields));
 }
 
-void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call,
+void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space) {
-  const Header header = {kMagic, identity, dropout_call};
+  const Header header = {kMagic, identity, dropout_call_index};
   std::memset(reserve_space, 0, kReserveHeaderBytes);
   std::memcpy(reserve_space, &header, sizeof(header));
 }
@@ -74,7 +74,8 @@ Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes) {
 }
 
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
-                         const void* reserve_space, int64_t num_bytes, int64_t* dropout_call) {
+                         const void* reserve_space, int64_t num_bytes,
+                         int64_t* dropout_call_index) {
   CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes));
   Header header;
   std::memcpy(&header, reserve_space, sizeof(header));
@@ -95,7 +96,7 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
         "reserve_space is that of a forward call with other sequence_lengths. Pass the "
         "sequence_lengths of the forward call that this gradient belongs to.");
   }
-  *dropout_call = header.dropout_call;
+  *dropout_call_index = header.dropout_call_index;
   return Status();
 }
 

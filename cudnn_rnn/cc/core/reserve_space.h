@@ -26,15 +26,15 @@ uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start = 0);
 // Returns a hash of every field that affects the contents of the reserve space.
 uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape);
 
-void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call,
+void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space);
 
 Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes);
 
 // Fails unless the reserve space has the expected size and identity. Returns the call number of the
-// forward pass's dropout pattern in `dropout_call`.
+// forward pass's dropout pattern in `dropout_call_index`.
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
-                         const void* reserve_space, int64_t num_bytes, int64_t* dropout_call);
+                         const void* reserve_space, int64_t num_bytes, int64_t* dropout_call_index);
 
 }  // namespace cudnn_rnn
 

@@ -49,7 +49,7 @@ struct CallOptions {
   // Differs between training calls that must not share a dropout pattern; the pattern is a function
   // of this number and the config's seeds. A device with a stateful generator resets it at call 0
   // and continues at any other call.
-  int64_t dropout_call = 0;
+  int64_t dropout_call_index = 0;
   // [B], or empty if all are T. A copy owned by the call: a framework's tensor may change while the
   // call runs, but sizes, checks and fingerprints must all see the same lengths.
   std::vector<int32_t> sequence_lengths;

@@ -13,11 +13,11 @@ inline void Pause() {
 
 }  // namespace
 
-constexpr int64_t Team::kMostMembers;
-constexpr int64_t Team::kMostSlicesPerMember;
+constexpr int64_t Team::kMaxMembers;
+constexpr int64_t Team::kMaxSlicesPerMember;
 constexpr int64_t TeamMember::kManyCycles;
 
-void Patience::Wait() {
+void Backoff::Wait() {
   constexpr int64_t kPauses = 4000, kYields = 2000;
   ++num_waits_;
   if (num_waits_ <= kPauses) {
@@ -29,7 +29,7 @@ void Patience::Wait() {
   }
 }
 
-bool Patience::IsOver(int64_t nanoseconds) {
+bool Backoff::IsOver(int64_t nanoseconds) {
   constexpr int64_t kWaitsPerReading = 32;  // Reading the clock takes as long as some pauses.
   if (num_waits_ == 0 || num_waits_ % kWaitsPerReading != 0) return false;
   const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
@@ -42,11 +42,11 @@ Team::Team(ParallelRunner* runner, int64_t size, const Program& program)
       recruiter_(runner->recruiter()),
       size_(size),
       program_(program),
-      cycles_worth_waking_(runner->cycles_worth_waking()),
-      cycles_worth_waiting_(runner->cycles_worth_waiting()),
-      serial_patience_(runner->serial_patience()),
-      shared_patience_(runner->shared_patience()),
-      claims_(static_cast<size_t>(size * kMostSlicesPerMember)) {
+      cycles_worth_waking_(runner->min_cycles_to_wake()),
+      cycles_worth_waiting_(runner->min_cycles_to_wait()),
+      serial_patience_(runner->serial_patience_ns()),
+      shared_patience_(runner->shared_patience_ns()),
+      claims_(static_cast<size_t>(size * kMaxSlicesPerMember)) {
   recruiter_->Open(this);
 }
 
@@ -64,7 +64,7 @@ void Team::Close() {
   if (is_closed()) return;
   recruiter_->Close(this);
   is_closed_.store(true, std::memory_order_release);
-  Patience patience;
+  Backoff patience;
   while (num_helpers() > 0) patience.Wait();
 }
 
@@ -95,7 +95,7 @@ void Team::Help(int64_t index) noexcept {
 }
 
 void TeamMember::WaitAsCaller() const {
-  Patience patience;
+  Backoff patience;
   while (!team_->HasDone(target_)) {
     // If a helper failed, its slice is never done.
     if (team_->has_failed()) team_->RethrowFailure();
@@ -115,9 +115,9 @@ void TeamMember::WaitAsHelper(int64_t patience) {
 
 void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program) {
   // Use no more threads than the work justifies waking, even on a machine with many cores.
-  const int64_t wake_cost = runner->cycles_worth_waking();
-  const int64_t affordable = wake_cost == 0 ? Team::kMostMembers : 1 + cost / wake_cost;
-  const int64_t size = std::min({runner->num_threads(), Team::kMostMembers, affordable});
+  const int64_t wake_cost = runner->min_cycles_to_wake();
+  const int64_t affordable = wake_cost == 0 ? Team::kMaxMembers : 1 + cost / wake_cost;
+  const int64_t size = std::min({runner->num_threads(), Team::kMaxMembers, affordable});
   if (size <= 1) {
     TeamMember alone;
     program(&alone);

@@ -40,8 +40,8 @@ class Team {
  public:
   using Program = std::function<void(TeamMember*)>;
 
-  static constexpr int64_t kMostMembers = 64;
-  static constexpr int64_t kMostSlicesPerMember = 4;
+  static constexpr int64_t kMaxMembers = 64;
+  static constexpr int64_t kMaxSlicesPerMember = 4;
 
   // Creates a team of at most `size` (at least 2) members, including the caller. `runner` and
   // `program` must outlive the team.
@@ -54,13 +54,13 @@ class Team {
   void Run();
 
   int64_t size() const { return size_; }
-  int64_t cycles_worth_waking() const { return cycles_worth_waking_; }
-  int64_t cycles_worth_waiting() const { return cycles_worth_waiting_; }
+  int64_t min_cycles_to_wake() const { return cycles_worth_waking_; }
+  int64_t min_cycles_to_wait() const { return cycles_worth_waiting_; }
 
   // Called by members.
 
-  int64_t serial_patience() const { return serial_patience_; }
-  int64_t shared_patience() const { return shared_patience_; }
+  int64_t serial_patience_ns() const { return serial_patience_; }
+  int64_t shared_patience_ns() const { return shared_patience_; }
 
   // Returns true to one caller per slice and phase. Phases count from 1.
   bool Claim(int64_t slice, int64_t phase) {
@@ -129,7 +129,7 @@ class Team {
 
 // A wait for other threads with backoff: pauses at first, then yields the core, and finally (after
 // milliseconds) sleeps.
-class Patience {
+class Backoff {
  public:
   void Wait();
   // Returns whether the wait since construction or Reset is longer than `nanoseconds`.
@@ -154,7 +154,7 @@ class TeamMember {
 
   // Returns whether a phase of `cycles` processor cycles is worth sharing.
   bool Shares(int64_t cycles) const {
-    return team_ != nullptr && cycles >= team_->cycles_worth_waiting();
+    return team_ != nullptr && cycles >= team_->min_cycles_to_wait();
   }
 
   // Calls work(begin, end) on disjoint ranges that cover [0, num_items), and returns when all are
@@ -163,7 +163,7 @@ class TeamMember {
   // what `work` throws; on member 0, also what `work` throws on other members.
   template <typename Work>
   void ForEach(int64_t num_items, int64_t item_cost, const Work& work,
-               int64_t slices_per_member = Team::kMostSlicesPerMember) {
+               int64_t slices_per_member = Team::kMaxSlicesPerMember) {
     if (num_items <= 0) return;
     if (team_ == nullptr) {
       work(0, num_items);
@@ -179,7 +179,7 @@ class TeamMember {
       return;
     }
     if (num_slices == 1) {
-      if (index_ != 0) return WaitAsHelper(team_->serial_patience());
+      if (index_ != 0) return WaitAsHelper(team_->serial_patience_ns());
       work(0, num_items);
       team_->Done();
       return;
@@ -196,13 +196,13 @@ class TeamMember {
     if (index_ == 0) {
       WaitAsCaller();
     } else {
-      WaitAsHelper(team_->shared_patience());
+      WaitAsHelper(team_->shared_patience_ns());
     }
   }
 
   // Calls work() once, on member 0.
   template <typename Work>
-  void Once(const Work& work) {
+  void Single(const Work& work) {
     ForEach(1, 1, [&](int64_t, int64_t) { work(); });
   }
 
@@ -213,7 +213,7 @@ class TeamMember {
   // Returns 1 if sharing is not worthwhile; otherwise limits the number so that no slice is tiny.
   int64_t NumSlices(int64_t num_items, int64_t cost, int64_t slices_per_member) const {
     if (!Shares(cost)) return 1;
-    const int64_t least_cost = team_->cycles_worth_waiting() / 4;
+    const int64_t least_cost = team_->min_cycles_to_wait() / 4;
     const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
     return std::min(std::min(num_items, affordable), team_->size() * slices_per_member);
   }
@@ -221,7 +221,7 @@ class TeamMember {
   void RecruitFor(int64_t cost) {
     if (team_->num_vacancies() == 0) return;
     unshared_cycles_ += std::min(cost, kManyCycles);
-    if (unshared_cycles_ < team_->cycles_worth_waking()) return;
+    if (unshared_cycles_ < team_->min_cycles_to_wake()) return;
     unshared_cycles_ = 0;
     team_->Recruit();
   }
@@ -233,7 +233,7 @@ class TeamMember {
   int64_t phase_ = 0;
   int64_t target_ = 0;           // slices done in total after this member's current phase
   int64_t unshared_cycles_ = 0;  // of member 0, since it last recruited
-  Patience patience_;            // of a helper, since it last worked
+  Backoff patience_;             // of a helper, since it last worked
   bool has_left_ = false;
 };
 

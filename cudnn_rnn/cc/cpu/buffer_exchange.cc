@@ -52,7 +52,7 @@ const Real* BufferExchange<Storage, Real>::Read(const void* buffer,
 }
 
 template <typename Storage, typename Real>
-Real* BufferExchange<Storage, Real>::Room(void* buffer, const BufferShape& shape) const {
+Real* BufferExchange<Storage, Real>::OutputMemory(void* buffer, const BufferShape& shape) const {
   if (!NeedsCopy(shape)) return static_cast<Real*>(buffer);
   return copies_->Take<Real>(CheckedSize(shape.num_rows) * shape.width);
 }

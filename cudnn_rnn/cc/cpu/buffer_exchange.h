@@ -59,10 +59,10 @@ class BufferExchange {
   // Allocates copies from `copies`.
   BufferExchange(Arena* copies, TeamMember* member) : copies_(copies), member_(member) {}
 
-  // Called before the engine runs: Read returns an input in the engine's form, Room the memory that
-  // the engine writes an output to. Null buffers are empty.
+  // Called before the engine runs: Read returns an input in the engine's form, OutputMemory the
+  // memory that the engine writes an output to. Null buffers are empty.
   const Real* Read(const void* buffer, const BufferShape& shape) const;
-  Real* Room(void* buffer, const BufferShape& shape) const;
+  Real* OutputMemory(void* buffer, const BufferShape& shape) const;
   // Called after the engine: stores its output in the caller's buffer; padding becomes 0.
   void Store(const Real* values, const BufferShape& shape, void* buffer) const;
 

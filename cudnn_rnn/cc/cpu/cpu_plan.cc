@@ -82,7 +82,7 @@ class CpuPlan : public RnnPlan {
                   kMultiplyAddsPerCycle);
   }
 
-  int64_t num_stacks() const { return config_.num_layers * config_.num_directions(); }
+  int64_t num_pseudo_layers() const { return config_.num_layers * config_.num_directions(); }
   int64_t output_width() const { return config_.num_directions() * config_.output_size(); }
   // Buffers of c are empty if the cell has no cell state.
   int64_t cell_width() const { return config_.has_cell_state() ? config_.num_units : 0; }
@@ -106,7 +106,7 @@ CheckedSize CpuPlan<Storage, Real>::ExchangeSize(bool packs, const BufferCounts&
   if (kConverts) take(counts.params, num_params_);
   if (kConverts || packs || !shape_.time_major) {
     const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
-    const CheckedSize state_rows = CheckedSize(num_stacks()) * shape_.batch_size;
+    const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
     take(counts.inputs, rows * config_.input_size);
     take(counts.outputs, rows * output_width());
     take(counts.states, state_rows * config_.output_size());
@@ -137,7 +137,7 @@ Status CpuPlan<Storage, Real>::CheckSizes() const {
   }
   // The caller's own buffers, which the workspaces need not hold copies of.
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
-  const CheckedSize state_rows = CheckedSize(num_stacks()) * shape_.batch_size;
+  const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
   total = total + (rows * (CheckedSize(config_.input_size) + output_width()) +
                    state_rows * config_.num_units) *
                       8;
@@ -167,8 +167,8 @@ BufferShape CpuPlan<Storage, Real>::SequenceBuffer(const PackedSequences& sequen
 template <typename Storage, typename Real>
 BufferShape CpuPlan<Storage, Real>::StateBuffer(const PackedSequences& sequences,
                                                 int64_t width) const {
-  const int64_t rows = num_stacks() * shape_.batch_size;
-  const RowMap map = {num_stacks(), shape_.batch_size, shape_.time_major, sequences.order(),
+  const int64_t rows = num_pseudo_layers() * shape_.batch_size;
+  const RowMap map = {num_pseudo_layers(), shape_.batch_size, shape_.time_major, sequences.order(),
                       shape_.batch_size};
   return {map, rows, rows, width};
 }
@@ -182,7 +182,7 @@ BufferShape CpuPlan<Storage, Real>::ParamsBuffer() const {
 template <typename Storage, typename Real>
 ReserveSpaceIdentity CpuPlan<Storage, Real>::IdentityOf(const CallOptions& options,
                                                         const void* output_h) const {
-  const int64_t state_elements = num_stacks() * shape_.batch_size * config_.output_size();
+  const int64_t state_elements = num_pseudo_layers() * shape_.batch_size * config_.output_size();
   ReserveSpaceIdentity identity;
   identity.plan = plan_fingerprint_;
   identity.output_h = Fingerprint(output_h, state_elements * static_cast<int64_t>(sizeof(Storage)));
@@ -213,19 +213,19 @@ Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const Call
     tensors.input_h = exchange.Read(buffers.input_h, hidden);
     tensors.input_c = exchange.Read(buffers.input_c, cell);
     tensors.params = exchange.Read(buffers.params, ParamsBuffer());
-    tensors.output = exchange.Room(buffers.output, output);
-    tensors.output_h = exchange.Room(buffers.output_h, hidden);
-    tensors.output_c = exchange.Room(buffers.output_c, cell);
+    tensors.output = exchange.OutputMemory(buffers.output, output);
+    tensors.output_h = exchange.OutputMemory(buffers.output_h, hidden);
+    tensors.output_c = exchange.OutputMemory(buffers.output_c, cell);
     tensors.reserve_space =
         is_training ? static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes : nullptr;
     tensors.workspace = buffers.workspace;
-    engine_.Forward(tensors, sequences, is_training, options.dropout_call, member);
+    engine_.Forward(tensors, sequences, is_training, options.dropout_call_index, member);
     exchange.Store(tensors.output, output, buffers.output);
     exchange.Store(tensors.output_h, hidden, buffers.output_h);
     exchange.Store(tensors.output_c, cell, buffers.output_c);
   });
   if (is_training) {
-    WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call,
+    WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call_index,
                        buffers.reserve_space);
   }
   return Status();
@@ -235,10 +235,10 @@ template <typename Storage, typename Real>
 Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const CallOptions& options,
                                         const Execution& execution) const {
   CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
-  int64_t dropout_call;
+  int64_t dropout_call_index;
   CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(IdentityOf(options, buffers.output_h),
                                               ReserveSpaceBytes(), buffers.reserve_space,
-                                              buffers.reserve_space_bytes, &dropout_call));
+                                              buffers.reserve_space_bytes, &dropout_call_index));
   Arena arena(static_cast<char*>(buffers.workspace) +
               engine_.BackwardWorkspaceBytes(options.keeps_reserve_space).value());
   const PackedSequences sequences = Pack(options, &arena);
@@ -260,12 +260,12 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const Ca
     tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, cell);
     tensors.reserve_space = static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes;
     tensors.keeps_reserve_space = options.keeps_reserve_space;
-    tensors.input_backprop = exchange.Room(buffers.input_backprop, input);
-    tensors.input_h_backprop = exchange.Room(buffers.input_h_backprop, hidden);
-    tensors.input_c_backprop = exchange.Room(buffers.input_c_backprop, cell);
-    tensors.params_backprop = exchange.Room(buffers.params_backprop, ParamsBuffer());
+    tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, input);
+    tensors.input_h_backprop = exchange.OutputMemory(buffers.input_h_backprop, hidden);
+    tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, cell);
+    tensors.params_backprop = exchange.OutputMemory(buffers.params_backprop, ParamsBuffer());
     tensors.workspace = buffers.workspace;
-    engine_.Backward(tensors, sequences, dropout_call, member);
+    engine_.Backward(tensors, sequences, dropout_call_index, member);
     exchange.Store(tensors.input_backprop, input, buffers.input_backprop);
     exchange.Store(tensors.input_h_backprop, hidden, buffers.input_h_backprop);
     exchange.Store(tensors.input_c_backprop, cell, buffers.input_c_backprop);
@@ -273,7 +273,7 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const Ca
   });
   // The engine may have overwritten it: invalidates the header for further calls.
   if (!options.keeps_reserve_space) {
-    WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call=*/0, buffers.reserve_space);
+    WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call_index=*/0, buffers.reserve_space);
   }
   return Status();
 }

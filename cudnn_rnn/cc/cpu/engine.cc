@@ -10,7 +10,7 @@ namespace cudnn_rnn {
 namespace {
 
 // Maximum rows of a single step for which weights are not packed as a whole; see docs/engine.md.
-constexpr int64_t kMostUnpackedRows = 32;
+constexpr int64_t kMaxUnpackedRows = 32;
 
 // In processor cycles. A step that costs less is not worth sharing among any number of threads, so
 // workspace is reserved for running layers side by side.
@@ -46,24 +46,24 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const Sequ
       layout_(layout),
       kernels_(kernels),
       cell_(CellOf(kernels, config.mode)),
-      reads_weights_in_place_(shape.num_steps == 1 && shape.batch_size <= kMostUnpackedRows),
+      is_decode_step_(shape.num_steps == 1 && shape.batch_size <= kMaxUnpackedRows),
       batch_size_(shape.batch_size),
       max_rows_(CheckedSize(shape.num_steps) * shape.batch_size),
       units_(config.num_units),
-      outputs_(config.output_size()),
+      output_size_(config.output_size()),
       gates_(config.num_gates()),
       gate_width_(gates_ * units_),
       directions_(config.num_directions()),
-      output_width_(directions_ * outputs_),
-      recurrent_panel_size_(PanelSize(kernels, outputs_)),
+      output_width_(directions_ * output_size_),
+      recurrent_panel_size_(PanelSize(kernels, output_size_)),
       recurrent_gate_size_(NumPanels(kernels, units_) * recurrent_panel_size_),
       layers_at_once_(directions_ == 1 && shape.num_steps >= 2 * kStepsOfABlock &&
                               StepCost() < kStepWorthSharing
                           ? config.num_layers
                           : 1),
-      keeps_packed_inputs_(
-          !reads_weights_in_place_ &&
-          (layers_at_once_ > 1 || CheckedSize(kMostRowsOfPackedTiles) < max_rows_)) {}
+      packs_input_weights_(
+          !is_decode_step_ &&
+          (layers_at_once_ > 1 || CheckedSize(kMaxRowsOfPackedTiles) < max_rows_)) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
@@ -119,20 +119,20 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
                                          ForwardWorkspace* workspace) const {
   const bool several = config_.num_layers > 1;
   *workspace = ForwardWorkspace();
-  if (!reads_weights_in_place_) {
+  if (!is_decode_step_) {
     const CheckedSize inputs =
-        PackedElements(gate_width_, keeps_packed_inputs_ ? WidestInput() : 0);
-    const CheckedSize recurrent = PackedElements(units_, outputs_) * (directions_ * gates_);
+        PackedElements(gate_width_, packs_input_weights_ ? WidestInput() : 0);
+    const CheckedSize recurrent = PackedElements(units_, output_size_) * (directions_ * gates_);
     if (layers_at_once_ > 1) {
-      workspace->packed_inputs = arena->Take<T>(inputs * layers_at_once_);
+      workspace->packed_input_weights = arena->Take<T>(inputs * layers_at_once_);
       workspace->packed_recurrent = arena->Take<T>(recurrent * layers_at_once_);
     } else {  // W is no longer needed when R is packed.
-      workspace->packed_inputs = arena->Take<T>(std::max(inputs, recurrent));
-      workspace->packed_recurrent = workspace->packed_inputs;
+      workspace->packed_input_weights = arena->Take<T>(std::max(inputs, recurrent));
+      workspace->packed_recurrent = workspace->packed_input_weights;
     }
     if (config_.has_projection()) {
       workspace->packed_projection =
-          arena->Take<T>(PackedElements(outputs_, units_) * (directions_ * layers_at_once_));
+          arena->Take<T>(PackedElements(output_size_, units_) * (directions_ * layers_at_once_));
     }
   }
   workspace->bias = arena->Take<T>(CheckedSize(gate_width_) * layers_at_once_);
@@ -140,7 +140,7 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
   for (int64_t d = 0; d < directions_; ++d) {
     if (!is_training || gates_ == 1) {
       workspace->gates[d] = arena->Take<T>(max_rows_ * gate_width_);
-      if (reads_weights_in_place_ && config_.mode == RnnMode::kGru) {
+      if (is_decode_step_ && config_.mode == RnnMode::kGru) {
         workspace->candidates[d] = arena->Take<T>(batch * units_);
       }
       if (config_.has_projection()) {
@@ -159,7 +159,7 @@ void Engine<T>::DescribeForwardWorkspace(bool is_training, Arena* arena,
 
 template <typename T>
 void Engine<T>::CopyHiddenStates(const T* source, T* target) const {
-  std::copy_n(source, config_.num_layers * directions_ * batch_size_ * outputs_, target);
+  std::copy_n(source, config_.num_layers * directions_ * batch_size_ * output_size_, target);
 }
 
 template <typename T>
@@ -170,9 +170,9 @@ void Engine<T>::CopyCellStates(const T* source, T* target) const {
 
 template <typename T>
 void Engine<T>::Forward(const ForwardTensors<T>& tensors, const PackedSequences& sequences,
-                        bool is_training, int64_t dropout_call, TeamMember* member) const {
+                        bool is_training, int64_t dropout_call_index, TeamMember* member) const {
   if (sequences.num_rows() == 0) {  // No steps: the states pass through unchanged.
-    member->Once([&] {
+    member->Single([&] {
       CopyHiddenStates(tensors.input_h, tensors.output_h);
       CopyCellStates(tensors.input_c, tensors.output_c);
     });
@@ -182,8 +182,8 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, const PackedSequences&
   ForwardWorkspace workspace;
   DescribeForwardWorkspace(is_training, &arena, &workspace);
   const std::vector<ForwardLayer> layers =
-      ForwardLayers(tensors, workspace, sequences, is_training, dropout_call);
-  if (RunsLayersSideBySide(sequences, member)) {
+      ForwardLayers(tensors, workspace, sequences, is_training, dropout_call_index);
+  if (RunsWavefronts(sequences, member)) {
     RunForwardSideBySide(layers, member);
   } else {
     for (const ForwardLayer& layer : layers) RunForwardLayer(layer, member);
@@ -193,7 +193,7 @@ void Engine<T>::Forward(const ForwardTensors<T>& tensors, const PackedSequences&
 template <typename T>
 std::vector<typename Engine<T>::ForwardLayer> Engine<T>::ForwardLayers(
     const ForwardTensors<T>& tensors, const ForwardWorkspace& workspace,
-    const PackedSequences& sequences, bool is_training, int64_t dropout_call) const {
+    const PackedSequences& sequences, bool is_training, int64_t dropout_call_index) const {
   std::vector<ForwardLayer> layers(static_cast<size_t>(config_.num_layers));
   const T* input = tensors.input;
   for (int64_t l = 0; l < config_.num_layers; ++l) {
@@ -204,8 +204,8 @@ std::vector<typename Engine<T>::ForwardLayer> Engine<T>::ForwardLayers(
     layer.index = l;
     layer.sequences = &sequences;
     layer.tensors = &tensors;
-    layer.packed_inputs =
-        PartOf(workspace.packed_inputs, place, PackedElements(gate_width_, WidestInput()).value());
+    layer.packed_input_weights = PartOf(workspace.packed_input_weights, place,
+                                        PackedElements(gate_width_, WidestInput()).value());
     layer.packed_recurrent = PartOf(workspace.packed_recurrent, place,
                                     directions_ * PackedRecurrentSize(/*transposed=*/false));
     layer.packed_projection = PartOf(workspace.packed_projection, place,
@@ -214,7 +214,7 @@ std::vector<typename Engine<T>::ForwardLayer> Engine<T>::ForwardLayers(
     layer.input = input;
     layer.output = last ? tensors.output : is_training ? reserve.output : workspace.outputs[l % 2];
     layer.dropped = last ? nullptr : workspace.dropped;
-    layer.dropout = {config_.dropout, config_.seed, config_.seed2, dropout_call, l + 1};
+    layer.dropout = {config_.dropout, config_.seed, config_.seed2, dropout_call_index, l + 1};
     layer.keeps_units = is_training && gates_ > 1;
     for (int64_t d = 0; d < directions_; ++d) {
       layer.gates[d] = layer.keeps_units ? reserve.gates[d] : workspace.gates[d];
@@ -235,7 +235,7 @@ void Engine<T>::RunForwardLayer(const ForwardLayer& layer, TeamMember* member) c
     PrepareInputProducts(layer, d, member);
     ComputeInputProducts(layer, d, steps, member);
   }
-  if (reads_weights_in_place_) {
+  if (is_decode_step_) {
     RunSingleStep(layer, member);
   } else {
     PackStepWeights(layer, member);
@@ -259,7 +259,7 @@ typename Engine<T>::StepRange Engine<T>::BlockOf(const PackedSequences& sequence
 }
 
 template <typename T>
-bool Engine<T>::RunsLayersSideBySide(const PackedSequences& sequences, TeamMember* member) const {
+bool Engine<T>::RunsWavefronts(const PackedSequences& sequences, TeamMember* member) const {
   return layers_at_once_ > 1 && member->team_size() > 1 && !member->Shares(StepCost()) &&
          NumStepBlocks(sequences) > 1;
 }
@@ -281,7 +281,7 @@ void Engine<T>::RunForwardSideBySide(const std::vector<ForwardLayer>& layers,
     StoreFinalStates(layer, steps, worker);
     DropOutput(layer, steps, worker);
   };
-  ForDiagonals(sequences, advance, member);
+  ForWavefronts(sequences, advance, member);
 }
 
 template <typename T>
@@ -301,15 +301,15 @@ void Engine<T>::PrepareInputProducts(const ForwardLayer& layer, int64_t directio
   const T* input_bias = params + layout_.InputBiases(layer.index, direction);
   const T* recurrent_bias = params + layout_.RecurrentBiases(layer.index, direction);
   const int64_t shared_biases = config_.mode == RnnMode::kGru ? 2 * units_ : gate_width_;
-  member->Once([&] {
+  member->Single([&] {
     for (int64_t j = 0; j < gate_width_; ++j) {
       layer.bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
     }
   });
   const int64_t columns = layout_.InputWeightColumns(layer.index);
-  if (columns == 0 || !keeps_packed_inputs_) return;
+  if (columns == 0 || !packs_input_weights_) return;
   const T* weights = params + layout_.InputWeights(layer.index, direction);
-  PackOperand<T>(kernels_, {weights, 1, columns}, columns, gate_width_, layer.packed_inputs,
+  PackOperand<T>(kernels_, {weights, 1, columns}, columns, gate_width_, layer.packed_input_weights,
                  member);
 }
 
@@ -327,11 +327,11 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   const int64_t num_rows = layer.sequences->FirstRow(steps.end) - first_row;
   const T* input = layer.input + first_row * columns;
   T* gates = layer.gates[direction] + first_row * gate_width_;
-  if (!keeps_packed_inputs_) {
+  if (!packs_input_weights_) {
     const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, direction);
-    MultiplyInPlace({num_rows, gate_width_, columns, input, columns, weights, columns, gates,
-                     gate_width_, /*accumulate=*/false, layer.bias},
-                    member);
+    MultiplyStep({num_rows, gate_width_, columns, input, columns, weights, columns, gates,
+                  gate_width_, /*accumulate=*/false, layer.bias},
+                 member);
     return;
   }
   MatrixProduct<T> product;
@@ -339,7 +339,7 @@ void Engine<T>::ComputeInputProducts(const ForwardLayer& layer, int64_t directio
   product.columns = gate_width_;
   product.depth = columns;
   product.a = {input, columns, 1};
-  product.b = layer.packed_inputs;
+  product.b = layer.packed_input_weights;
   product.c = gates;
   product.c_row_stride = gate_width_;
   product.accumulate = false;
@@ -377,14 +377,15 @@ void Engine<T>::PackStepWeights(const ForwardLayer& layer, TeamMember* member) c
 // Without a projection P = H. For gradients all gates are one operand, consecutive in depth.
 template <typename T>
 int64_t Engine<T>::PackedRecurrentSize(bool transposed) const {
-  return (transposed ? PackedElements(outputs_, gate_width_)
-                     : PackedElements(units_, outputs_) * gates_)
+  return (transposed ? PackedElements(output_size_, gate_width_)
+                     : PackedElements(units_, output_size_) * gates_)
       .value();
 }
 
 template <typename T>
 int64_t Engine<T>::PackedProjectionSize(bool transposed) const {
-  return (transposed ? PackedElements(units_, outputs_) : PackedElements(outputs_, units_)).value();
+  return (transposed ? PackedElements(units_, output_size_) : PackedElements(output_size_, units_))
+      .value();
 }
 
 template <typename T>
@@ -394,12 +395,13 @@ void Engine<T>::PackRecurrentWeights(int64_t layer, bool transposed, const T* pa
     const T* weights = params + layout_.RecurrentWeights(layer, d);
     T* target = packed + d * PackedRecurrentSize(transposed);
     if (transposed) {
-      PackOperand<T>(kernels_, {weights, outputs_, 1}, gate_width_, outputs_, target, member);
+      PackOperand<T>(kernels_, {weights, output_size_, 1}, gate_width_, output_size_, target,
+                     member);
       continue;
     }
     for (int64_t g = 0; g < gates_; ++g) {
-      PackOperand<T>(kernels_, {weights + g * units_ * outputs_, 1, outputs_}, outputs_, units_,
-                     target + g * recurrent_gate_size_, member);
+      PackOperand<T>(kernels_, {weights + g * units_ * output_size_, 1, output_size_}, output_size_,
+                     units_, target + g * recurrent_gate_size_, member);
     }
   }
 }
@@ -412,9 +414,9 @@ void Engine<T>::PackProjection(int64_t layer, bool transposed, const T* params, 
     const T* weights = params + layout_.ProjectionWeights(layer, d);
     T* target = packed + d * PackedProjectionSize(transposed);
     if (transposed) {
-      PackOperand<T>(kernels_, {weights, units_, 1}, outputs_, units_, target, member);
+      PackOperand<T>(kernels_, {weights, units_, 1}, output_size_, units_, target, member);
     } else {
-      PackOperand<T>(kernels_, {weights, 1, units_}, units_, outputs_, target, member);
+      PackOperand<T>(kernels_, {weights, 1, units_}, units_, output_size_, target, member);
     }
   }
 }

@@ -85,9 +85,9 @@ class Engine {
   CheckedSize BackwardWorkspaceBytes(bool keeps_reserve_space) const;
 
   void Forward(const ForwardTensors<T>& tensors, const PackedSequences& sequences, bool is_training,
-               int64_t dropout_call, TeamMember* member) const;
+               int64_t dropout_call_index, TeamMember* member) const;
   void Backward(const BackwardTensors<T>& tensors, const PackedSequences& sequences,
-                int64_t dropout_call, TeamMember* member) const;
+                int64_t dropout_call_index, TeamMember* member) const;
 
  private:
   struct ReserveSpace;
@@ -128,7 +128,7 @@ class Engine {
   struct StepTile {
     const DirectionStep* step;
     int64_t direction;
-    int64_t stack;  // layer * D + direction
+    int64_t pseudo_layer;  // layer * D + direction
     int64_t first_row;
     int64_t end_row;
     int64_t panel;    // first vector of columns
@@ -137,7 +137,7 @@ class Engine {
   };
   int64_t StepCost(int64_t rows, int64_t columns, int64_t depth) const;
   // Returns the cost of a forward step of all units of a direction; backward costs about the same.
-  int64_t StepCost() const { return StepCost(batch_size_, units_, gates_ * outputs_); }
+  int64_t StepCost() const { return StepCost(batch_size_, units_, gates_ * output_size_); }
   // Calls `compute` for tiles that together cover directions [first_direction, end_direction) of
   // the phase, shared by the team of `member`.
   template <typename Compute>
@@ -153,14 +153,14 @@ class Engine {
   // Whether to run layers as a wavefront, which pays off if a step is not worth sharing: while one
   // layer works on a block of steps, the layer that reads its results works on the previous block.
   // Unidirectional models only.
-  bool RunsLayersSideBySide(const PackedSequences& sequences, TeamMember* member) const;
+  bool RunsWavefronts(const PackedSequences& sequences, TeamMember* member) const;
   int64_t NumStepBlocks(const PackedSequences& sequences) const;
   // Calls advance(position, block, member) for each layer and block. `position` is the layer's
   // place in the order of the pass. A call runs after those for (position, block - 1) and
   // (position - 1, block).
   template <typename Advance>
-  void ForDiagonals(const PackedSequences& sequences, const Advance& advance,
-                    TeamMember* member) const;
+  void ForWavefronts(const PackedSequences& sequences, const Advance& advance,
+                     TeamMember* member) const;
   // Returns the steps of block number `block`.
   StepRange BlockOf(const PackedSequences& sequences, int64_t block) const;
 
@@ -185,10 +185,10 @@ class Engine {
   std::vector<ForwardLayer> ForwardLayers(const ForwardTensors<T>& tensors,
                                           const ForwardWorkspace& workspace,
                                           const PackedSequences& sequences, bool is_training,
-                                          int64_t dropout_call) const;
+                                          int64_t dropout_call_index) const;
   void RunForwardLayer(const ForwardLayer& layer, TeamMember* member) const;
   void RunForwardSideBySide(const std::vector<ForwardLayer>& layers, TeamMember* member) const;
-  // Prepares ComputeInputProducts: sums the biases and, if keeps_packed_inputs_, packs W.
+  // Prepares ComputeInputProducts: sums the biases and, if packs_input_weights_, packs W.
   void PrepareInputProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
   void ComputeInputProducts(const ForwardLayer& layer, int64_t direction, const StepRange& steps,
                             TeamMember* member) const;
@@ -205,11 +205,11 @@ class Engine {
   // Sets the cell's pointers for the rows starting at `row`.
   void PointForwardCell(const ForwardLayer& layer, const StepTile& tile, int64_t row,
                         ForwardTile<T>* cell) const;
-  // Replaces PackStepWeights and RunForwardSteps if reads_weights_in_place_.
+  // Replaces PackStepWeights and RunForwardSteps if is_decode_step_.
   void RunSingleStep(const ForwardLayer& layer, TeamMember* member) const;
   void AddRecurrentProducts(const ForwardLayer& layer, int64_t direction, TeamMember* member) const;
   // Multiplies by weights that are not packed as a whole.
-  void MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const;
+  void MultiplyStep(const UnpackedProduct<T>& product, TeamMember* member) const;
   void StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
                         TeamMember* member) const;
   void StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,
@@ -220,7 +220,7 @@ class Engine {
   std::vector<BackwardLayer> BackwardLayers(const BackwardTensors<T>& tensors,
                                             const BackwardWorkspace& workspace,
                                             const PackedSequences& sequences,
-                                            int64_t dropout_call) const;
+                                            int64_t dropout_call_index) const;
   void RunBackwardLayer(const BackwardLayer& layer, TeamMember* member) const;
   void RunBackwardSideBySide(const std::vector<BackwardLayer>& layers, TeamMember* member) const;
   void PackStepWeights(const BackwardLayer& layer, TeamMember* member) const;
@@ -263,11 +263,11 @@ class Engine {
   const ParamLayout layout_;
   const Kernels<T>& kernels_;
   const CellKernels<T>& cell_;
-  const bool reads_weights_in_place_;
+  const bool is_decode_step_;
   const int64_t batch_size_;    // B
   const CheckedSize max_rows_;  // T * B
   const int64_t units_;         // H
-  const int64_t outputs_;       // P, which is H without a projection
+  const int64_t output_size_;   // P, which is H without a projection
   const int64_t gates_;         // G
   const int64_t gate_width_;    // G * H
   const int64_t directions_;    // D
@@ -278,7 +278,7 @@ class Engine {
   // The number of layers if they may run side by side, otherwise 1.
   const int64_t layers_at_once_;
   // Whether W is packed as a whole; false for few rows.
-  const bool keeps_packed_inputs_;
+  const bool packs_input_weights_;
 };
 
 }  // namespace cudnn_rnn

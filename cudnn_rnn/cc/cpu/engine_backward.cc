@@ -52,20 +52,22 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
                                           BackwardWorkspace* workspace) const {
   const bool several = config_.num_layers > 1;
   *workspace = BackwardWorkspace();
-  const int64_t stacks = directions_ * layers_at_once_;
+  const int64_t pseudo_layers = directions_ * layers_at_once_;
   const CheckedSize rows = max_rows_ * layers_at_once_;
   // R shares its memory with the operands of the large products, which begin after the steps.
-  const CheckedSize sizes[] = {PackedElements(outputs_, gate_width_) * stacks,  // R
-                               PackedElements(WidestInput(), gate_width_),      // W
-                               PackedElements(WidestInput(), max_rows_),        // x
+  const CheckedSize sizes[] = {PackedElements(output_size_, gate_width_) * pseudo_layers,  // R
+                               PackedElements(WidestInput(), gate_width_),                 // W
+                               PackedElements(WidestInput(), max_rows_),                   // x
                                PackedElements(units_, max_rows_)};  // h' or unprojected h
   workspace->packed = arena->Take<T>(*std::max_element(std::begin(sizes), std::end(sizes)));
   workspace->packed_recurrent = workspace->packed;
   if (config_.has_projection()) {
-    workspace->packed_projection = arena->Take<T>(PackedElements(units_, outputs_) * stacks);
+    workspace->packed_projection =
+        arena->Take<T>(PackedElements(units_, output_size_) * pseudo_layers);
   }
   if (layers_at_once_ > 1) {
-    workspace->packed_inputs = arena->Take<T>(PackedElements(WidestInput(), gate_width_) * stacks);
+    workspace->packed_input_weights =
+        arena->Take<T>(PackedElements(WidestInput(), gate_width_) * pseudo_layers);
   }
   for (int64_t d = 0; d < directions_; ++d) {
     if (keeps_reserve_space || gates_ == 1) {
@@ -75,7 +77,7 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
       }
     }
     if (config_.has_projection()) {
-      workspace->projected_gradients[d] = arena->Take<T>(rows * outputs_);
+      workspace->projected_gradients[d] = arena->Take<T>(rows * output_size_);
     }
   }
   if (!several) return;
@@ -88,22 +90,22 @@ void Engine<T>::DescribeBackwardWorkspace(bool keeps_reserve_space, Arena* arena
 
 template <typename T>
 void Engine<T>::Backward(const BackwardTensors<T>& tensors, const PackedSequences& sequences,
-                         int64_t dropout_call, TeamMember* member) const {
+                         int64_t dropout_call_index, TeamMember* member) const {
   // The steps turn these in place from the final states' gradients to the initial states'.
-  member->Once([&] {
+  member->Single([&] {
     CopyHiddenStates(tensors.output_h_backprop, tensors.input_h_backprop);
     CopyCellStates(tensors.output_c_backprop, tensors.input_c_backprop);
   });
   if (sequences.num_rows() == 0) {
-    member->Once([&] { std::fill_n(tensors.params_backprop, layout_.size(), T(0)); });
+    member->Single([&] { std::fill_n(tensors.params_backprop, layout_.size(), T(0)); });
     return;
   }
   Arena arena(tensors.workspace);
   BackwardWorkspace workspace;
   DescribeBackwardWorkspace(tensors.keeps_reserve_space, &arena, &workspace);
   const std::vector<BackwardLayer> layers =
-      BackwardLayers(tensors, workspace, sequences, dropout_call);
-  if (RunsLayersSideBySide(sequences, member)) {
+      BackwardLayers(tensors, workspace, sequences, dropout_call_index);
+  if (RunsWavefronts(sequences, member)) {
     RunBackwardSideBySide(layers, member);
   } else {
     for (const BackwardLayer& layer : layers) RunBackwardLayer(layer, member);
@@ -114,7 +116,7 @@ void Engine<T>::Backward(const BackwardTensors<T>& tensors, const PackedSequence
 template <typename T>
 std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
     const BackwardTensors<T>& tensors, const BackwardWorkspace& workspace,
-    const PackedSequences& sequences, int64_t dropout_call) const {
+    const PackedSequences& sequences, int64_t dropout_call_index) const {
   std::vector<BackwardLayer> layers(static_cast<size_t>(config_.num_layers));
   const int64_t max_rows = max_rows_.value();
   const T* output_gradient = tensors.output_backprop;
@@ -130,10 +132,11 @@ std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
                                     directions_ * PackedRecurrentSize(/*transposed=*/true));
     layer.packed_projection = PartOf(workspace.packed_projection, place,
                                      directions_ * PackedProjectionSize(/*transposed=*/true));
-    layer.packed_inputs =
-        workspace.packed_inputs == nullptr
+    layer.packed_input_weights =
+        workspace.packed_input_weights == nullptr
             ? workspace.packed
-            : workspace.packed_inputs + place * PackedElements(WidestInput(), gate_width_).value();
+            : workspace.packed_input_weights +
+                  place * PackedElements(WidestInput(), gate_width_).value();
     for (int64_t d = 0; d < directions_; ++d) {
       // In place is safe: a tile reads all values of its rows before it writes their gradients.
       const bool in_place = workspace.gate_gradients[d] == nullptr;
@@ -144,7 +147,7 @@ std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
           in_place ? layer.reserve.units[d]
                    : PartOf(workspace.candidate_gradients[d], place, max_rows * units_);
       layer.projected_gradients[d] =
-          PartOf(workspace.projected_gradients[d], place, max_rows * outputs_);
+          PartOf(workspace.projected_gradients[d], place, max_rows * output_size_);
     }
     layer.input = l == 0 ? tensors.input : ReserveOf(l - 1, tensors.reserve_space).output;
     layer.output = layer.reserve.output == nullptr ? tensors.output : layer.reserve.output;
@@ -152,7 +155,7 @@ std::vector<typename Engine<T>::BackwardLayer> Engine<T>::BackwardLayers(
     layer.input_gradient =
         l == 0 ? tensors.input_backprop : workspace.output_gradients[position % 2];
     layer.drops_input = l > 0 && workspace.dropped != nullptr;
-    layer.dropout = {config_.dropout, config_.seed, config_.seed2, dropout_call, l};
+    layer.dropout = {config_.dropout, config_.seed, config_.seed2, dropout_call_index, l};
     output_gradient = layer.input_gradient;
   }
   return layers;
@@ -187,7 +190,7 @@ void Engine<T>::RunBackwardSideBySide(const std::vector<BackwardLayer>& layers,
     ComputeInputGradient(layer, /*direction=*/0, steps, worker);
     DropInputGradient(layer, steps, worker);
   };
-  ForDiagonals(sequences, advance, member);
+  ForWavefronts(sequences, advance, member);
   for (const BackwardLayer& layer : layers) ComputeParameterGradients(layer, member);
 }
 
@@ -226,12 +229,12 @@ void Engine<T>::RunBackwardSteps(const BackwardLayer& layer, const StepRange& st
   const auto run_step = [&](int64_t i, int64_t first_direction, int64_t end_direction,
                             TeamMember* worker) {
     const int64_t step = steps.end - 1 - i;
-    const StepPhase states = {outputs_, kernels_.tile_vectors, gate_width_, step, true};
+    const StepPhase states = {output_size_, kernels_.tile_vectors, gate_width_, step, true};
     ForTiles(
         *layer.sequences, states, layer.index, first_direction, end_direction,
         [&](const StepTile& tile) { RunBackwardTile(layer, tile); }, worker);
     if (!config_.has_projection()) return;
-    const StepPhase projections = {units_, kernels_.tile_vectors, outputs_, step, false};
+    const StepPhase projections = {units_, kernels_.tile_vectors, output_size_, step, false};
     ForTiles(
         *layer.sequences, projections, layer.index, first_direction, end_direction,
         [&](const StepTile& tile) { RunProjectionBackwardTile(layer, tile); }, worker);
@@ -251,7 +254,7 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
   cell.product = values;
   cell.product_row_stride = kProductColumns;
   cell.output_gradient_row_stride = output_width_;
-  cell.h_gradient_row_stride = outputs_;
+  cell.h_gradient_row_stride = output_size_;
 
   ProductTile<T> product = ProductTile<T>();
   product.columns = tile.columns;
@@ -281,17 +284,17 @@ void Engine<T>::RunBackwardTile(const BackwardLayer& layer, const StepTile& tile
       product.accumulate = first > 0;
       kernels_.product(product);
     }
-    cell.h_gradient =
-        layer.tensors->input_h_backprop + (tile.stack * batch_size_ + row) * outputs_ + tile.column;
+    cell.h_gradient = layer.tensors->input_h_backprop +
+                      (tile.pseudo_layer * batch_size_ + row) * output_size_ + tile.column;
     if (row >= step.rows) {
-      AddProduct(cell, cell.h_gradient, outputs_);
+      AddProduct(cell, cell.h_gradient, output_size_);
       continue;
     }
     cell.output_gradient =
-        layer.output_gradient + (step.first + row) * output_width_ + d * outputs_ + tile.column;
+        layer.output_gradient + (step.first + row) * output_width_ + d * output_size_ + tile.column;
     if (config_.has_projection()) {
-      T* gradients = layer.projected_gradients[d] + (step.first + row) * outputs_;
-      SumGradients(cell, gradients + tile.column, outputs_);
+      T* gradients = layer.projected_gradients[d] + (step.first + row) * output_size_;
+      SumGradients(cell, gradients + tile.column, output_size_);
     } else {
       PointBackwardCell(layer, tile, row, &cell);
       cell_.backward(cell);
@@ -317,10 +320,10 @@ void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const Step
   product.columns = tile.columns;
   product.c = values;
   product.c_row_stride = kProductColumns;
-  product.factors.depth = outputs_;
-  product.factors.a_row_stride = outputs_;
+  product.factors.depth = output_size_;
+  product.factors.a_row_stride = output_size_;
   product.factors.a_depth_stride = 1;
-  product.factors.b_panel_stride = PanelSize(kernels_, outputs_);
+  product.factors.b_panel_stride = PanelSize(kernels_, output_size_);
   product.factors.b = layer.packed_projection +
                       tile.direction * PackedProjectionSize(/*transposed=*/true) +
                       tile.panel * product.factors.b_panel_stride;
@@ -328,7 +331,7 @@ void Engine<T>::RunProjectionBackwardTile(const BackwardLayer& layer, const Step
     cell.rows = std::min(kProductRows, RowsUpTo(row, tile.end_row, tile.step->previous_rows));
     product.rows = cell.rows;
     product.factors.a =
-        layer.projected_gradients[tile.direction] + (tile.step->first + row) * outputs_;
+        layer.projected_gradients[tile.direction] + (tile.step->first + row) * output_size_;
     kernels_.product(product);
     PointBackwardCell(layer, tile, row, &cell);
     cell_.backward(cell);
@@ -345,7 +348,7 @@ void Engine<T>::PointBackwardCell(const BackwardLayer& layer, const StepTile& ti
   const int64_t gates = (step.first + row) * gate_width_ + tile.column;
   const int64_t unit = (step.first + row) * units_ + tile.column;
   const int64_t previous_unit = (step.previous_first + row) * units_ + tile.column;
-  const int64_t state = (tile.stack * batch_size_ + row) * units_ + tile.column;
+  const int64_t state = (tile.pseudo_layer * batch_size_ + row) * units_ + tile.column;
   cell->gate_stride = units_;
   cell->gate_row_stride = gate_width_;
   cell->unit_row_stride = units_;

@@ -60,13 +60,13 @@ void Engine<T>::ComputeWeightGradients(const BackwardLayer& layer, int64_t direc
   PackPreviousOutputs(layer, direction, packed, member);
   T* target = gradients + layout_.RecurrentWeights(layer.index, direction);
   for (int64_t first = 0, end = SharedGates(); first < gates_; first = end, end = gates_) {
-    multiply(RecurrentGateGradients(layer, direction, first), (end - first) * units_, outputs_,
-             target + first * units_ * outputs_);
+    multiply(RecurrentGateGradients(layer, direction, first), (end - first) * units_, output_size_,
+             target + first * units_ * output_size_);
   }
   if (!config_.has_projection()) return;
   PackOperand<T>(kernels_, {layer.reserve.unprojected[direction], units_, 1}, num_rows, units_,
                  packed, member);
-  multiply({layer.projected_gradients[direction], outputs_, 1}, outputs_, units_,
+  multiply({layer.projected_gradients[direction], output_size_, 1}, output_size_, units_,
            gradients + layout_.ProjectionWeights(layer.index, direction));
 }
 
@@ -78,12 +78,12 @@ void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t directio
   const PackedSequences& sequences = *layer.sequences;
   const int64_t lanes = kernels_.lanes;
   const T* states =
-      layer.tensors->input_h + (layer.index * directions_ + direction) * batch_size_ * outputs_;
-  const T* outputs = layer.output + direction * outputs_;
+      layer.tensors->input_h + (layer.index * directions_ + direction) * batch_size_ * output_size_;
+  const T* outputs = layer.output + direction * output_size_;
   const auto pack_panel = [&](int64_t panel) {
     alignas(64) T gathered[kGatheredRows * kMaxLanes];
     const int64_t column = panel * lanes;
-    const int64_t columns = std::min(lanes, outputs_ - column);
+    const int64_t columns = std::min(lanes, output_size_ - column);
     T* target = packed + panel * PanelSize(kernels_, sequences.num_rows());
     int64_t num_rows = 0;
     const auto flush = [&] {
@@ -103,12 +103,12 @@ void Engine<T>::PackPreviousOutputs(const BackwardLayer& layer, int64_t directio
           DirectionStepOf(sequences, direction, direction == 0 ? time : num_steps - 1 - time);
       add(outputs + step.previous_first * output_width_ + column, output_width_,
           step.previous_rows);
-      add(states + step.previous_rows * outputs_ + column, outputs_,
+      add(states + step.previous_rows * output_size_ + column, output_size_,
           step.rows - step.previous_rows);
     }
     flush();
   };
-  member->ForEach(NumPanels(kernels_, outputs_), sequences.num_rows() * lanes / 4 + 1,
+  member->ForEach(NumPanels(kernels_, output_size_), sequences.num_rows() * lanes / 4 + 1,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t panel = begin; panel < end; ++panel) pack_panel(panel);
                   });
@@ -138,7 +138,7 @@ void Engine<T>::ComputeBiasGradients(const BackwardLayer& layer, int64_t directi
     sum_rows(RecurrentGateGradients(layer, direction, SharedGates()), gate_width_ - shared,
              recurrent_bias + shared);
   }
-  member->Once([&] { std::copy_n(input_bias, shared, recurrent_bias); });
+  member->Single([&] { std::copy_n(input_bias, shared, recurrent_bias); });
 }
 
 template <typename T>
@@ -147,7 +147,7 @@ void Engine<T>::PackInputWeights(const BackwardLayer& layer, int64_t direction,
   const int64_t columns = layout_.InputWeightColumns(layer.index);
   if (columns == 0) return;
   const T* weights = layer.tensors->params + layout_.InputWeights(layer.index, direction);
-  PackOperand<T>(kernels_, {weights, columns, 1}, gate_width_, columns, layer.packed_inputs,
+  PackOperand<T>(kernels_, {weights, columns, 1}, gate_width_, columns, layer.packed_input_weights,
                  member);
 }
 
@@ -165,7 +165,7 @@ void Engine<T>::ComputeInputGradient(const BackwardLayer& layer, int64_t directi
     product.columns = columns;
     product.depth = gate_width_;
     product.a = {gradients, gate_width_, 1};
-    product.b = layer.packed_inputs;
+    product.b = layer.packed_input_weights;
     product.c = layer.input_gradient + first_row * columns;
     product.c_row_stride = columns;
     product.accumulate = direction > 0;

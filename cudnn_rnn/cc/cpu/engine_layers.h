@@ -42,10 +42,10 @@ struct Engine<T>::ReserveSpace {
 template <typename T>
 struct Engine<T>::ForwardWorkspace {
   // One of each per layers_at_once_. The first three are null if weights are read in place.
-  T* packed_inputs;      // W of one direction
-  T* packed_recurrent;   // R of each direction and gate; the memory of W if layers_at_once_ is 1
-  T* packed_projection;  // of each direction
-  T* bias;               // [G * H] of one direction, added to x W^T
+  T* packed_input_weights;  // W of one direction
+  T* packed_recurrent;      // R of each direction and gate; the memory of W if layers_at_once_ is 1
+  T* packed_projection;     // of each direction
+  T* bias;                  // [G * H] of one direction, added to x W^T
   // Shared by the layers; null if the reserve space holds them.
   T* gates[2];        // [N, G * H]
   T* unprojected[2];  // [B, H], but one per layers_at_once_
@@ -60,7 +60,7 @@ struct Engine<T>::ForwardLayer {
   const PackedSequences* sequences;
   const ForwardTensors<T>* tensors;
   // This layer's parts of the workspace.
-  T* packed_inputs;
+  T* packed_input_weights;
   T* packed_recurrent;
   T* packed_projection;
   T* bias;
@@ -79,7 +79,7 @@ struct Engine<T>::BackwardWorkspace {
   // One of each per layers_at_once_.
   T* packed_recurrent;        // R of each direction, all gates as one operand [G * H, P]
   T* packed_projection;       // the projection of each direction, as an operand [P, H]
-  T* packed_inputs;           // W, as an operand [G * H, I]; null if layers_at_once_ is 1
+  T* packed_input_weights;    // W, as an operand [G * H, I]; null if layers_at_once_ is 1
   T* gate_gradients[2];       // [N, G * H]; null if they overwrite the reserve space's gates
   T* candidate_gradients[2];  // [N, H], GRU only; likewise
   T* projected_gradients[2];  // [N, P] of h, with a projection only
@@ -99,7 +99,7 @@ struct Engine<T>::BackwardLayer {
   // This layer's parts of the workspace.
   T* packed_recurrent;
   T* packed_projection;
-  T* packed_inputs;  // or the shared `packed`
+  T* packed_input_weights;  // or the shared `packed`
   T* projected_gradients[2];
   T* gate_gradients[2];       // [N, G * H], in the workspace or over the reserve space's gates
   T* candidate_gradients[2];  // [N, H], GRU only; likewise

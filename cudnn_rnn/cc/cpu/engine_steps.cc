@@ -11,7 +11,7 @@ namespace {
 
 // Maximum rows for dot products in float and double. With more, packing one tile's columns at a
 // time is faster: see docs/engine.md.
-constexpr int64_t kMostRowsOfDotProducts = 8;
+constexpr int64_t kMaxRowsOfDotProducts = 8;
 
 }  // namespace
 
@@ -38,10 +38,11 @@ template <typename T>
 StridedMatrix<T> Engine<T>::PreviousOutput(const T* input_h, const T* output, const StepTile& tile,
                                            int64_t row) const {
   if (row >= tile.step->previous_rows) {
-    return {input_h + (tile.stack * batch_size_ + row) * outputs_, outputs_, 1};
+    return {input_h + (tile.pseudo_layer * batch_size_ + row) * output_size_, output_size_, 1};
   }
-  return {output + (tile.step->previous_first + row) * output_width_ + tile.direction * outputs_,
-          output_width_, 1};
+  return {
+      output + (tile.step->previous_first + row) * output_width_ + tile.direction * output_size_,
+      output_width_, 1};
 }
 
 template <typename T>
@@ -50,28 +51,28 @@ void Engine<T>::RunForwardSteps(const ForwardLayer& layer, const StepRange& step
   const auto run_step = [&](int64_t i, int64_t first_direction, int64_t end_direction,
                             TeamMember* worker) {
     const int64_t step = steps.first + i;
-    const StepPhase cells = {units_, cell_.forward_vectors, gates_ * outputs_, step, false};
+    const StepPhase cells = {units_, cell_.forward_vectors, gates_ * output_size_, step, false};
     ForTiles(
         *layer.sequences, cells, layer.index, first_direction, end_direction,
         [&](const StepTile& tile) { RunForwardTile(layer, tile); }, worker);
     if (!config_.has_projection()) return;
-    const StepPhase projections = {outputs_, kernels_.tile_vectors, units_, step, false};
+    const StepPhase projections = {output_size_, kernels_.tile_vectors, units_, step, false};
     ForTiles(
         *layer.sequences, projections, layer.index, first_direction, end_direction,
         [&](const StepTile& tile) { RunProjectionTile(layer, tile); }, worker);
   };
-  RunSteps(steps.end - steps.first, gates_ * outputs_, run_step, member);
+  RunSteps(steps.end - steps.first, gates_ * output_size_, run_step, member);
 }
 
 template <typename T>
 void Engine<T>::RunForwardTile(const ForwardLayer& layer, const StepTile& tile) const {
   ForwardTile<T> cell = ForwardTile<T>();
   cell.units = tile.columns;
-  if (!reads_weights_in_place_) {
+  if (!is_decode_step_) {
     cell.recurrent.b = layer.packed_recurrent + tile.direction * gates_ * recurrent_gate_size_ +
                        tile.panel * recurrent_panel_size_;
     cell.recurrent.b_panel_stride = gates_ == 1 ? recurrent_panel_size_ : recurrent_gate_size_;
-    cell.recurrent.depth = outputs_;
+    cell.recurrent.depth = output_size_;
     if (tile.end_row - tile.first_row >= kPrefetchingRows) {
       cell.recurrent.next_b = cell.recurrent.b + recurrent_panel_size_;
     }
@@ -100,7 +101,7 @@ void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepTile& tile
   const int64_t unit = (layer.keeps_units ? step.first + row : row) * units_ + tile.column;
   const int64_t previous_unit =
       (layer.keeps_units ? step.previous_first + row : row) * units_ + tile.column;
-  const int64_t state = (tile.stack * batch_size_ + row) * units_ + tile.column;
+  const int64_t state = (tile.pseudo_layer * batch_size_ + row) * units_ + tile.column;
   const StridedMatrix<T> previous = PreviousOutput(tensors.input_h, layer.output, tile, row);
   cell->recurrent.a = previous.data;
   cell->recurrent.a_row_stride = previous.row_stride;
@@ -120,8 +121,8 @@ void Engine<T>::PointForwardCell(const ForwardLayer& layer, const StepTile& tile
     cell->candidate_product = layer.units[d] == nullptr ? nullptr : layer.units[d] + unit;
   } else if (config_.has_cell_state()) {
     // Inference keeps only the current cell state, in output_c.
-    T* cells =
-        layer.keeps_units ? layer.units[d] : tensors.output_c + tile.stack * batch_size_ * units_;
+    T* cells = layer.keeps_units ? layer.units[d]
+                                 : tensors.output_c + tile.pseudo_layer * batch_size_ * units_;
     cell->c = cells + unit;
     cell->previous_c = is_first ? tensors.input_c + state : cells + previous_unit;
   }
@@ -143,7 +144,7 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
   product.factors.b = layer.packed_projection +
                       tile.direction * PackedProjectionSize(/*transposed=*/false) +
                       tile.panel * product.factors.b_panel_stride;
-  product.c = layer.output + rows * output_width_ + tile.direction * outputs_ + tile.column;
+  product.c = layer.output + rows * output_width_ + tile.direction * output_size_ + tile.column;
   product.c_row_stride = output_width_;
   kernels_.product(product);
 }
@@ -151,9 +152,9 @@ void Engine<T>::RunProjectionTile(const ForwardLayer& layer, const StepTile& til
 // Dot products sum in a different order than the other kernels. They are used for single steps
 // only, and the choice does not depend on the lengths, so the results do not either.
 template <typename T>
-void Engine<T>::MultiplyInPlace(const UnpackedProduct<T>& product, TeamMember* member) const {
-  const bool are_few = batch_size_ <= kMostRowsOfDotProducts || kernels_.packed_terms > 1;
-  if (reads_weights_in_place_ && are_few) {
+void Engine<T>::MultiplyStep(const UnpackedProduct<T>& product, TeamMember* member) const {
+  const bool are_few = batch_size_ <= kMaxRowsOfDotProducts || kernels_.packed_terms > 1;
+  if (is_decode_step_ && are_few) {
     MultiplyUnpacked(kernels_, product, member);
   } else {
     MultiplyPackingTiles(kernels_, product, member);
@@ -168,24 +169,24 @@ void Engine<T>::AddRecurrentProducts(const ForwardLayer& layer, int64_t directio
   UnpackedProduct<T> product;
   product.rows = layer.sequences->num_rows();
   product.columns = shared;
-  product.depth = outputs_;
+  product.depth = output_size_;
   product.a =
-      layer.tensors->input_h + (layer.index * directions_ + direction) * batch_size_ * outputs_;
-  product.a_row_stride = outputs_;
+      layer.tensors->input_h + (layer.index * directions_ + direction) * batch_size_ * output_size_;
+  product.a_row_stride = output_size_;
   product.b = layer.tensors->params + layout_.RecurrentWeights(layer.index, direction);
-  product.b_row_stride = outputs_;
+  product.b_row_stride = output_size_;
   product.c = layer.gates[direction];
   product.c_row_stride = gate_width_;
   product.accumulate = true;
   product.bias = nullptr;
-  MultiplyInPlace(product, member);
+  MultiplyStep(product, member);
   if (shared == gate_width_) return;
-  product.b += shared * outputs_;
+  product.b += shared * output_size_;
   product.columns = gate_width_ - shared;
   product.c = layer.units[direction];
   product.c_row_stride = units_;
   product.accumulate = false;
-  MultiplyInPlace(product, member);
+  MultiplyStep(product, member);
 }
 
 template <typename T>
@@ -198,10 +199,10 @@ void Engine<T>::RunSingleStep(const ForwardLayer& layer, TeamMember* member) con
   if (!config_.has_projection()) return;
   for (int64_t d = 0; d < directions_; ++d) {
     const T* weights = layer.tensors->params + layout_.ProjectionWeights(layer.index, d);
-    MultiplyInPlace({layer.sequences->num_rows(), outputs_, units_, layer.unprojected[d], units_,
-                     weights, units_, layer.output + d * outputs_, output_width_,
-                     /*accumulate=*/false, nullptr},
-                    member);
+    MultiplyStep({layer.sequences->num_rows(), output_size_, units_, layer.unprojected[d], units_,
+                  weights, units_, layer.output + d * output_size_, output_width_,
+                  /*accumulate=*/false, nullptr},
+                 member);
   }
 }
 
@@ -210,7 +211,7 @@ void Engine<T>::RunSingleStep(const ForwardLayer& layer, TeamMember* member) con
 template <typename T>
 void Engine<T>::StoreFinalStates(const ForwardLayer& layer, const StepRange& steps,
                                  TeamMember* member) const {
-  member->Once([&] {
+  member->Single([&] {
     for (int64_t d = 0; d < directions_; ++d) StoreFinalStatesOf(layer, d, steps);
   });
 }
@@ -225,8 +226,8 @@ void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,
     const DirectionStep step = DirectionStepOf(sequences, direction, i);
     for (int64_t row = step.next_rows; row < step.rows; ++row) {
       const int64_t state = first_state + row;
-      std::copy_n(layer.output + (step.first + row) * output_width_ + direction * outputs_,
-                  outputs_, tensors.output_h + state * outputs_);
+      std::copy_n(layer.output + (step.first + row) * output_width_ + direction * output_size_,
+                  output_size_, tensors.output_h + state * output_size_);
       if (config_.has_cell_state() && layer.keeps_units) {
         std::copy_n(layer.units[direction] + (step.first + row) * units_, units_,
                     tensors.output_c + state * units_);
@@ -236,7 +237,8 @@ void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,
   if (steps.first > 0) return;
   for (int64_t row = sequences.RowsAt(0); row < batch_size_; ++row) {
     const int64_t state = first_state + row;
-    std::copy_n(tensors.input_h + state * outputs_, outputs_, tensors.output_h + state * outputs_);
+    std::copy_n(tensors.input_h + state * output_size_, output_size_,
+                tensors.output_h + state * output_size_);
     if (config_.has_cell_state()) {
       std::copy_n(tensors.input_c + state * units_, units_, tensors.output_c + state * units_);
     }
@@ -249,7 +251,7 @@ void Engine<T>::StoreFinalStatesOf(const ForwardLayer& layer, int64_t direction,
                                                                         int64_t, int64_t);      \
   template StridedMatrix<T> Engine<T>::PreviousOutput(const T*, const T*, const StepTile&,      \
                                                       int64_t) const;                           \
-  template void Engine<T>::MultiplyInPlace(const UnpackedProduct<T>&, TeamMember*) const;       \
+  template void Engine<T>::MultiplyStep(const UnpackedProduct<T>&, TeamMember*) const;          \
   template void Engine<T>::RunForwardSteps(const ForwardLayer&, const StepRange&, TeamMember*)  \
       const;                                                                                    \
   template void Engine<T>::RunSingleStep(const ForwardLayer&, TeamMember*) const;               \

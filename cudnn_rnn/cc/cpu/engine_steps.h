@@ -12,7 +12,7 @@ namespace cudnn_rnn {
 // Enough items per member that one more or less is negligible, but each with enough rows for an
 // efficient tile.
 constexpr int64_t kItemsPerMember = 24;
-constexpr int64_t kLeastRowsOfAGroup = 4;
+constexpr int64_t kMinRowsOfAGroup = 4;
 
 // Returns the cost of one direction's step in processor cycles, at two vectors of multiply-adds per
 // cycle and about 40 multiply-adds per unit for the activations. Fewer than four rows cost as much
@@ -51,8 +51,8 @@ void Engine<T>::RunSteps(int64_t num_steps, int64_t depth, const RunStep& run_st
 
 template <typename T>
 template <typename Advance>
-void Engine<T>::ForDiagonals(const PackedSequences& sequences, const Advance& advance,
-                             TeamMember* member) const {
+void Engine<T>::ForWavefronts(const PackedSequences& sequences, const Advance& advance,
+                              TeamMember* member) const {
   const int64_t num_blocks = NumStepBlocks(sequences);
   // The input products cost about as much as the steps.
   const int64_t cost = Cycles(2.0 * static_cast<double>(StepCost()) *
@@ -89,7 +89,7 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
   int64_t row_groups = 1;
   if (member->team_size() > 1) {
     const int64_t wanted_groups = (kItemsPerMember * member->team_size() - 1) / num_vectors + 1;
-    row_groups = std::max<int64_t>(1, std::min(wanted_groups, most_rows / kLeastRowsOfAGroup));
+    row_groups = std::max<int64_t>(1, std::min(wanted_groups, most_rows / kMinRowsOfAGroup));
   }
   const auto compute_tile = [&](int64_t vector, int64_t vectors, int64_t first_group,
                                 int64_t end_group) {
@@ -97,7 +97,7 @@ void Engine<T>::ForTiles(const PackedSequences& sequences, const StepPhase& phas
     StepTile tile;
     tile.direction = first_direction + (is_second ? 1 : 0);
     tile.step = &steps[tile.direction];
-    tile.stack = layer * directions_ + tile.direction;
+    tile.pseudo_layer = layer * directions_ + tile.direction;
     tile.first_row = first_group == 0 ? 0 : rows[tile.direction] * first_group / row_groups;
     tile.end_row = end_group == row_groups ? rows[tile.direction]
                                            : rows[tile.direction] * end_group / row_groups;

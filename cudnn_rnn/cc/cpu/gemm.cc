@@ -8,7 +8,7 @@ namespace {
 // A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time. For float
 // with 16 lanes, its block of a (48 KiB) is in the L2 cache, and three panels of b (36 KiB) stay in
 // the L1 cache while they are multiplied with all rows.
-constexpr int64_t kItemRows = kMostRowsOfPackedTiles;
+constexpr int64_t kItemRows = kMaxRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
@@ -145,7 +145,7 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   const int64_t num_tiles = (num_panels + kernels.tile_vectors - 1) / kernels.tile_vectors;
   const int64_t row_blocks = (product.rows + kItemRows - 1) / kItemRows;
   // With few row blocks, divides the columns further, so that the members get nearly equal shares.
-  const int64_t wanted_blocks = Team::kMostSlicesPerMember * member->team_size() / row_blocks;
+  const int64_t wanted_blocks = Team::kMaxSlicesPerMember * member->team_size() / row_blocks;
   const int64_t panel_blocks =
       std::max((num_panels + kItemPanels - 1) / kItemPanels, std::min(num_tiles, wanted_blocks));
   const int64_t depth_blocks = NumDepthBlocks(product.depth);

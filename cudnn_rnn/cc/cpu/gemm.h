@@ -38,7 +38,7 @@ struct MatrixProduct {
 
 // Rows per block of Multiply; each tile's panels are read once per block. Up to this many rows, the
 // engine packs one tile's columns at a time (MultiplyPackingTiles).
-constexpr int64_t kMostRowsOfPackedTiles = 64;
+constexpr int64_t kMaxRowsOfPackedTiles = 64;
 
 // Computes c (+)= bias + a b.
 template <typename T>

@@ -48,16 +48,16 @@ CUDNN_RNN_INLINE void StorePart(const Vector<float>& value, float* target, int64
 CUDNN_RNN_INLINE void StorePart(const Vector<double>& value, double* target, int64_t count) {
   _mm256_maskstore_pd(target, FirstLanes(double(), count), value);
 }
-CUDNN_RNN_INLINE Vector<float> Smaller(const Vector<float>& a, const Vector<float>& b) {
+CUDNN_RNN_INLINE Vector<float> Min(const Vector<float>& a, const Vector<float>& b) {
   return _mm256_min_ps(a, b);
 }
-CUDNN_RNN_INLINE Vector<double> Smaller(const Vector<double>& a, const Vector<double>& b) {
+CUDNN_RNN_INLINE Vector<double> Min(const Vector<double>& a, const Vector<double>& b) {
   return _mm256_min_pd(a, b);
 }
-CUDNN_RNN_INLINE Vector<float> Larger(const Vector<float>& a, const Vector<float>& b) {
+CUDNN_RNN_INLINE Vector<float> Max(const Vector<float>& a, const Vector<float>& b) {
   return _mm256_max_ps(a, b);
 }
-CUDNN_RNN_INLINE Vector<double> Larger(const Vector<double>& a, const Vector<double>& b) {
+CUDNN_RNN_INLINE Vector<double> Max(const Vector<double>& a, const Vector<double>& b) {
   return _mm256_max_pd(a, b);
 }
 

@@ -29,11 +29,11 @@ CUDNN_RNN_INLINE void StorePart(const Vector<T>& value, T* target, int64_t count
   }
 }
 template <typename V>
-CUDNN_RNN_INLINE V Smaller(const V& a, const V& b) {
+CUDNN_RNN_INLINE V Min(const V& a, const V& b) {
   return a < b ? a : b;
 }
 template <typename V>
-CUDNN_RNN_INLINE V Larger(const V& a, const V& b) {
+CUDNN_RNN_INLINE V Max(const V& a, const V& b) {
   return a > b ? a : b;
 }
 

@@ -42,7 +42,7 @@ const char* Name(Algorithm algorithm) {
   return "unknown";
 }
 
-int CudnnNumber(Algorithm algorithm) {
+int CudnnAlgorithmOf(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kPersistStatic:
       return kCudnnAlgorithmPersistStatic;

@@ -23,7 +23,7 @@ constexpr char kAlgorithmVariable[] = "CUDNN_RNN_ALGO";
 Status ParseAlgorithm(const std::string& text, Algorithm* algorithm);
 const char* Name(Algorithm algorithm);
 // Returns cuDNN's number of the algorithm, which must not be kAuto.
-int CudnnNumber(Algorithm algorithm);
+int CudnnAlgorithmOf(Algorithm algorithm);
 
 struct CudnnOptions {
   Algorithm algorithm = Algorithm::kAuto;

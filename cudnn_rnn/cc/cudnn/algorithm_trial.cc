@@ -32,7 +32,7 @@ class TrialRun {
  public:
   explicit TrialRun(const Trial& trial) : trial_(trial) {
     options_.is_training = trial.choices.is_training;
-    options_.dropout_call = 1;
+    options_.dropout_call_index = 1;
     options_.keeps_reserve_space = false;
     execution_.stream = trial.stream;
   }

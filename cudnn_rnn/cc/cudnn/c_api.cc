@@ -77,7 +77,7 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
   }
   call->shape = {source.num_steps, source.batch_size, source.time_major != 0};
   call->options.is_training = source.is_training != 0;
-  call->options.dropout_call = source.dropout_call;
+  call->options.dropout_call_index = source.dropout_call_index;
   CUDNN_RNN_RETURN_IF_ERROR(
       CopySequenceLengths(source.sequence_lengths, call->shape, &call->options.sequence_lengths));
   call->options.keeps_reserve_space = source.keeps_reserve_space != 0;

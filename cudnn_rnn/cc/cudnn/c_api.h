@@ -42,7 +42,7 @@ typedef struct {
   int64_t batch_size;
   int32_t time_major;
   int32_t is_training;
-  int64_t dropout_call;
+  int64_t dropout_call_index;
   /* Host memory [batch_size], or NULL. Each function copies the lengths once and works on the copy.
    * Sizes depend on the lengths. */
   const int32_t* sequence_lengths;

@@ -160,7 +160,7 @@ Status CudnnPlan::SetRnnDescriptor(const GpuQueue& queue) {
   const int data_type = CudnnDataType(config_.data_type);
   const bool computes_in_float = data_type != kCudnnDataDouble;
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-      queue, cudnnSetRNNDescriptor_v8, rnn_.get(), CudnnNumber(choices_.algorithm),
+      queue, cudnnSetRNNDescriptor_v8, rnn_.get(), CudnnAlgorithmOf(choices_.algorithm),
       CudnnCellMode(config_.mode), kCudnnDoubleBias,
       config_.direction == Direction::kBidirectional ? kCudnnBidirectional : kCudnnUnidirectional,
       config_.skips_input_projection() ? kCudnnSkipInput : kCudnnLinearInput, data_type,

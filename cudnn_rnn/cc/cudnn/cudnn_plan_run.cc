@@ -50,7 +50,8 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
 
   std::unique_lock<std::mutex> dropout_lock;
   if (dropout_ != nullptr) {
-    CUDNN_RNN_RETURN_IF_ERROR(dropout_->BeginCall(queue, options.dropout_call == 0, &dropout_lock));
+    CUDNN_RNN_RETURN_IF_ERROR(
+        dropout_->BeginCall(queue, options.dropout_call_index == 0, &dropout_lock));
   }
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
       queue, cudnnRNNForward, queue.handle(), rnn_.get(),

@@ -70,7 +70,7 @@ struct DriverCopy2d {
      unsigned int shared_memory_bytes, void* stream, void** parameters, void** extra))
 
 // cuDNN 8.0, the first version with the RNN API in use.
-constexpr size_t kOldestCudnnVersion = 8000;
+constexpr size_t kMinCudnnVersion = 8000;
 // From this version on, the device copy of the lengths may be null.
 constexpr size_t kCudnnVersionWithoutDeviceLengths = 8901;
 

@@ -15,13 +15,14 @@ Status DropoutState::Create(const GpuQueue& queue, const RnnConfig& config, Memo
       CUDNN_RNN_CUDNN_CALL(queue, cudnnDropoutGetStatesSize, queue.handle(), &created->bytes_));
   const int64_t bytes = static_cast<int64_t>(created->bytes_);
   CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->states_));
-  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->origin_));
+  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->initial_states_));
   DropoutDescriptor descriptor;
   CUDNN_RNN_RETURN_IF_ERROR(descriptor.Create(queue, "cudnnCreateDropoutDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
       queue, cudnnSetDropoutDescriptor, descriptor.get(), queue.handle(), created->dropout_,
       created->states_->data(), created->bytes_, created->seed_));
-  CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(created->origin_->data(), created->states_->data(), bytes));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      queue.Copy(created->initial_states_->data(), created->states_->data(), bytes));
   *state = std::move(created);
   return Status();
 }
@@ -31,12 +32,12 @@ Status DropoutState::Attach(const GpuQueue& queue, DropoutDescriptor* descriptor
                               queue.handle(), dropout_, states_->data(), bytes_, seed_);
 }
 
-Status DropoutState::BeginCall(const GpuQueue& queue, bool starts_anew,
+Status DropoutState::BeginCall(const GpuQueue& queue, bool restarts,
                                std::unique_lock<std::mutex>* lock) {
   *lock = std::unique_lock<std::mutex>(mutex_);
-  if (starts_anew && is_used_) {
+  if (restarts && is_used_) {
     CUDNN_RNN_RETURN_IF_ERROR(
-        queue.Copy(states_->data(), origin_->data(), static_cast<int64_t>(bytes_)));
+        queue.Copy(states_->data(), initial_states_->data(), static_cast<int64_t>(bytes_)));
   }
   is_used_ = true;
   return Status();

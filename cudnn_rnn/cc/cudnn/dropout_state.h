@@ -22,9 +22,9 @@ class DropoutState {
   // Sets `descriptor` to this state, without work on the device.
   Status Attach(const GpuQueue& queue, DropoutDescriptor* descriptor) const;
 
-  // Must precede each training call on the same queue. Restarts the generator if `starts_anew`. The
+  // Must precede each training call on the same queue. Restarts the generator if `restarts`. The
   // caller holds `lock` until the training call is queued.
-  Status BeginCall(const GpuQueue& queue, bool starts_anew, std::unique_lock<std::mutex>* lock);
+  Status BeginCall(const GpuQueue& queue, bool restarts, std::unique_lock<std::mutex>* lock);
 
  private:
   explicit DropoutState(const RnnConfig& config);
@@ -33,9 +33,9 @@ class DropoutState {
   const unsigned long long seed_;  // NOLINT: cuDNN's type
   size_t bytes_ = 0;
   std::unique_ptr<DeviceMemory> states_;
-  std::unique_ptr<DeviceMemory> origin_;  // initial contents of states_
+  std::unique_ptr<DeviceMemory> initial_states_;  // initial contents of states_
   std::mutex mutex_;
-  bool is_used_ = false;  // states_ may differ from origin_
+  bool is_used_ = false;  // states_ may differ from initial_states_
 };
 
 }  // namespace cudnn_rnn

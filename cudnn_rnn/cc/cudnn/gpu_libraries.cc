@@ -67,7 +67,7 @@ class CudnnSearch {
 
   Status NotFound() const {
     return Status(StatusCode::kUnavailable,
-                  Concatenate("No cuDNN ", CudnnVersionText(kOldestCudnnVersion),
+                  Concatenate("No cuDNN ", CudnnVersionText(kMinCudnnVersion),
                               " or newer was found. Tried:", tried_,
                               "\nInstall one where TensorFlow finds it (pip install "
                               "nvidia-cudnn-cu12), or name the file in CUDNN_RNN_CUDNN_LIBRARY."));
@@ -84,11 +84,11 @@ class CudnnSearch {
     CUDNN_RNN_RETURN_IF_ERROR(
         FindFunction(library, path, "cudnnGetVersion", &libraries->cudnnGetVersion));
     libraries->cudnn_version = libraries->cudnnGetVersion();
-    if (libraries->cudnn_version < kOldestCudnnVersion) {
+    if (libraries->cudnn_version < kMinCudnnVersion) {
       return Status(
           StatusCode::kUnavailable,
           Concatenate("version ", CudnnVersionText(libraries->cudnn_version), " is too old, ",
-                      CudnnVersionText(kOldestCudnnVersion), " or newer is needed"));
+                      CudnnVersionText(kMinCudnnVersion), " or newer is needed"));
     }
     CUDNN_RNN_RETURN_IF_ERROR(
         FindFunction(library, path, "cudnnGetErrorString", &libraries->cudnnGetErrorString));

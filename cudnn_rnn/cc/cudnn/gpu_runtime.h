@@ -34,7 +34,7 @@ class HandlePool {
 
 // Answers to questions that cost a trial on the device, keyed by everything that they depend on.
 // Answers are never evicted: a gradient must get the same answer as its forward pass.
-class TrialMemory {
+class TrialCache {
  public:
   using Question = std::vector<int64_t>;
 
@@ -64,8 +64,8 @@ struct GpuRuntime {
   const std::unique_ptr<const GpuLibraries> libraries;
   HandlePool handles;
   Bfloat16Kernels bfloat16_kernels;
-  TrialMemory algorithms;
-  TrialMemory bfloat16_support;
+  TrialCache algorithms;
+  TrialCache bfloat16_support;
 };
 
 // Opens the process's GpuRuntime on the first call; later calls return the first call's result. The

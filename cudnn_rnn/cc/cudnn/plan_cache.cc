@@ -72,7 +72,7 @@ class CudnnPlanCache::Impl {
                  Algorithm* algorithm);
   Status FindDropoutState(const GpuQueue& queue, const Trial& trial,
                           std::shared_ptr<DropoutState>* state);
-  void ForgetOldest();
+  void EvictLeastRecentlyUsed();
 
   GpuRuntime* const runtime_;
   std::mutex mutex_;
@@ -115,12 +115,12 @@ Status CudnnPlanCache::Impl::Find(const RnnConfig& config, const SequenceShape& 
     return Status();
   }
   CUDNN_RNN_RETURN_IF_ERROR(Make(trial, context, options, found));
-  if (plans_.size() >= kMaxPlans) ForgetOldest();
+  if (plans_.size() >= kMaxPlans) EvictLeastRecentlyUsed();
   plans_[key] = {*found, ++num_uses_};
   return Status();
 }
 
-void CudnnPlanCache::Impl::ForgetOldest() {
+void CudnnPlanCache::Impl::EvictLeastRecentlyUsed() {
   auto oldest = plans_.begin();
   for (auto entry = plans_.begin(); entry != plans_.end(); ++entry) {
     if (entry->second.last_use < oldest->second.last_use) oldest = entry;

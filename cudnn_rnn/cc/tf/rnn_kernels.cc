@@ -72,7 +72,7 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(ReadModel(context, version_, attributes_, &model));
   CallOptions options;
   options.is_training = is_training_;
-  options.dropout_call = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
+  options.dropout_call_index = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
   options.sequence_lengths = model.sequence_lengths;
   const std::unique_ptr<DeviceCall> call = backend_->Start(context);
   std::shared_ptr<const RnnPlan> plan;

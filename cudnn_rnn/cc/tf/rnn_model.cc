@@ -10,10 +10,10 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
 std::vector<int64_t> StateShape(const Model& model, int64_t width) {
-  const int64_t stacked = model.config.num_layers * model.config.num_directions();
+  const int64_t pseudo_layers = model.config.num_layers * model.config.num_directions();
   const int64_t batch_size = model.shape.batch_size;
-  if (model.shape.time_major) return {stacked, batch_size, width};
-  return {batch_size, stacked, width};
+  if (model.shape.time_major) return {pseudo_layers, batch_size, width};
+  return {batch_size, pseudo_layers, width};
 }
 
 // Sets the config's sizes from the shapes of the tensors.
@@ -23,10 +23,10 @@ TfStatus ReadSizes(const Model& model, RnnConfig* config) {
     return ToTf(InvalidArgument("input must have input_size of at least 1 in its last dimension, ",
                                 "but has shape ", ShapeText(ShapeOf(*model.input)), "."));
   }
-  const int64_t stacked = model.input_h->dim_size(model.shape.time_major ? 0 : 1);
-  config->num_layers = stacked / config->num_directions();
+  const int64_t pseudo_layers = model.input_h->dim_size(model.shape.time_major ? 0 : 1);
+  config->num_layers = pseudo_layers / config->num_directions();
   config->num_units = model.input_h->dim_size(2);
-  if (config->num_layers == 0 || stacked % config->num_directions() != 0 ||
+  if (config->num_layers == 0 || pseudo_layers % config->num_directions() != 0 ||
       config->num_units == 0) {
     const std::string axis = Concatenate("num_layers * ", config->num_directions());
     const std::string first = model.shape.time_major ? axis + ", batch" : "batch, " + axis;

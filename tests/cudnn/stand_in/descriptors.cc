@@ -49,10 +49,10 @@ DataType CoreTypeOf(int data_type) {
 
 namespace {
 
-constexpr int kMostDimensions = 8;
+constexpr int kMaxDimensions = 8;
 constexpr int kMathWithConversion = 2;
-constexpr int kMostUnitsOfPersistStatic = 1024;
-constexpr int kMostUnitsOfSmallH = 384;
+constexpr int kMaxUnitsOfPersistStatic = 1024;
+constexpr int kMaxUnitsOfSmallH = 384;
 
 // The arguments of cudnnSetRNNDescriptor_v8.
 struct RnnArguments {
@@ -133,10 +133,10 @@ bool IsSupported(const State& state, const RnnArguments& arguments) {
     return false;
   }
   if (arguments.algorithm == kCudnnAlgorithmPersistStatic) {
-    return arguments.hidden_size <= kMostUnitsOfPersistStatic;
+    return arguments.hidden_size <= kMaxUnitsOfPersistStatic;
   }
   return arguments.algorithm != kCudnnAlgorithmPersistStaticSmallH ||
-         arguments.hidden_size <= kMostUnitsOfSmallH;
+         arguments.hidden_size <= kMaxUnitsOfSmallH;
 }
 
 RnnConfig ConfigOf(const RnnArguments& arguments) {
@@ -264,7 +264,7 @@ int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensio
                     if (!stand_in::IsDataType(data_type)) {
                       return call->Violation("data_type is ", data_type);
                     }
-                    if (num_dimensions < 3 || num_dimensions > stand_in::kMostDimensions) {
+                    if (num_dimensions < 3 || num_dimensions > stand_in::kMaxDimensions) {
                       return call->Violation("num_dimensions is ", num_dimensions);
                     }
                     if (dimensions == nullptr || strides == nullptr) {
@@ -291,7 +291,7 @@ int cudnnGetTensorNdDescriptor(void* descriptor, int max_dimensions, int* data_t
         TensorDescriptor* found;
         STAND_IN_RETURN_IF_FAILED(stand_in::NeedSet(call, &call->state().tensor_descriptors,
                                                     descriptor, "tensor descriptor", &found));
-        if (max_dimensions < 0 || max_dimensions > stand_in::kMostDimensions) {
+        if (max_dimensions < 0 || max_dimensions > stand_in::kMaxDimensions) {
           return call->Violation("max_dimensions is ", max_dimensions);
         }
         if (data_type == nullptr || num_dimensions == nullptr || dimensions == nullptr ||

@@ -152,12 +152,12 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
 
   const CheckedSize element(rnn_call->element_size());
   const CheckedSize rows = CheckedSize(rnn_call->x.num_steps) * rnn_call->x.batch_size;
-  const CheckedSize stacks =
+  const CheckedSize pseudo_layers =
       CheckedSize(config.num_layers) * config.num_directions() * rnn_call->x.batch_size;
   const CheckedSize x = rows * config.input_size * element;
   const CheckedSize y = rows * config.num_directions() * config.output_size() * element;
-  const CheckedSize h = stacks * config.output_size() * element;
-  const CheckedSize c = config.has_cell_state() ? stacks * config.num_units * element : 0;
+  const CheckedSize h = pseudo_layers * config.output_size() * element;
+  const CheckedSize c = config.has_cell_state() ? pseudo_layers * config.num_units * element : 0;
   const CheckedSize total =
       (x + y + h + c) * 4 + rnn_call->plan->ReserveSpaceBytes() + rnn_call->weights.bytes();
   if (total.overflowed()) return call->StatusOf(STAND_IN_NOT_SUPPORTED);

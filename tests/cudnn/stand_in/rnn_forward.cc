@@ -179,7 +179,7 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
                                   rnn_call.ModelFingerprint(), 0};
     CallOptions options;
     options.is_training = is_training;
-    options.dropout_call = NextDropoutCall(&rnn_call, is_training);
+    options.dropout_call_index = NextDropoutCall(&rnn_call, is_training);
     options.sequence_lengths = rnn_call.x.lengths;
     call->Unlock();
     const Status status = Compute(rnn_call, tensors, buffers, header, options);
