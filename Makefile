@@ -41,7 +41,7 @@ help:
 	@echo "  make bench-core ARGS='lstm 2 650'      speed of the CPU plan by itself; ARGS=--help says what it takes"
 	@echo "  make bench-gpu                         speed on a GPU against cuDNN itself, PyTorch and TensorFlow"
 	@echo "  make pack-gpu                          all of that for a GPU machine that can build nothing: docs/gpu"
-	@echo "  make lint, make format                 check, or correct, the style"
+	@echo "  make lint, make format                 check style and types, or correct the style"
 	@echo "  make clean                             removes what these commands built"
 	@echo
 	@echo "With Bazel: python configure.py && bazel build //:cudnn_rnn/_cudnn_rnn_ops.so"

@@ -62,6 +62,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["cudnn_rnn", "cudnn_rnn.*"]),
+    package_data={"cudnn_rnn": ["py.typed"]},
     include_package_data=False,
     ext_modules=[Extension("cudnn_rnn._cudnn_rnn_ops", sources=build_support.library_sources())],
     cmdclass={"build": Build, "build_ext": BuildOpLibrary},

@@ -1,6 +1,9 @@
 """cuDNN's recurrent networks for graph-mode TensorFlow: the successor of `tf.contrib.cudnn_rnn`."""
 
+from __future__ import annotations
+
 import importlib
+from typing import TYPE_CHECKING, List
 
 from cudnn_rnn._version import __version__
 from cudnn_rnn.cli.launch import is_being_located
@@ -59,15 +62,24 @@ _MODULES_OF_CELLS = {
     "stack_bidirectional_dynamic_rnn": "cudnn_rnn.cells.basic",
 }
 
+if TYPE_CHECKING:
+    from cudnn_rnn.cells.basic import BasicRNNCell, stack_bidirectional_dynamic_rnn
+    from cudnn_rnn.cells.compatible import (
+        CudnnCompatibleGRUCell,
+        CudnnCompatibleLSTMCell,
+        LSTMStateTuple,
+        MultiRNNCell,
+    )
+else:  # A type checker that sees this function accepts any name.
 
-def __getattr__(name):
-    if name in _MODULES_OF_CELLS:
-        globals()[name] = getattr(importlib.import_module(_MODULES_OF_CELLS[name]), name)
-        return globals()[name]
-    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    def __getattr__(name):
+        if name in _MODULES_OF_CELLS:
+            globals()[name] = getattr(importlib.import_module(_MODULES_OF_CELLS[name]), name)
+            return globals()[name]
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
 
 
-def __dir__():
+def __dir__() -> List[str]:
     return sorted(set(globals()) | set(_MODULES_OF_CELLS))
 
 

@@ -5,6 +5,7 @@ The rest of this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and
 """
 
 import contextlib
+from typing import Any, Callable, TypeVar
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import meta_graph as meta_graph_module
@@ -100,7 +101,8 @@ def as_tensor(value, dtype):
     instead, so that feeding works for both kinds of variable.
     """
     if isinstance(value, Variable):
-        fed, graph = getattr(value, "_graph_element", None), tf.get_default_graph()
+        fed: Any = getattr(value, "_graph_element", None)
+        graph = tf.get_default_graph()
         nothing_orders_reads = (
             not tf.executing_eagerly()
             and not graph._current_control_dependencies()
@@ -189,7 +191,10 @@ def kernel_label(label, op_types, gradients):
         yield
 
 
-def without_autograph(function):
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def without_autograph(function: _Function) -> _Function:
     """Decorates a function so that AutoGraph does not convert it."""
     if IS_TENSORFLOW_1:
         # TensorFlow 1's decorator hides the names of the arguments, which Keras inspects.

@@ -22,7 +22,9 @@ arrays are converted to the dtype of the tensors or, without tensors, to that of
 The conversions accept dropout and seed because the ops do; the values have no effect.
 """
 
-import collections
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical, config
@@ -37,6 +39,7 @@ from cudnn_rnn._core.config import (
     CUDNN_RNN_UNIDIRECTION,
     RnnConfig,
 )
+from cudnn_rnn._core.types import BoolLike, DTypeLike, SizeLike, TensorLike
 
 __all__ = [
     "check_direction",
@@ -50,18 +53,25 @@ __all__ = [
     "cudnn_rnn_tanh",
 ]
 
-# The attributes of a call whose sizes are unknown.
-_Attributes = collections.namedtuple(
-    "_Attributes", "rnn_mode input_mode direction dropout seed seed2 num_proj"
-)
+
+class _Attributes(NamedTuple):
+    """The attributes of a call whose sizes are unknown."""
+
+    rnn_mode: str
+    input_mode: str
+    direction: str
+    dropout: float
+    seed: int
+    seed2: int
+    num_proj: int
 
 
-def check_direction(direction):
+def check_direction(direction: str) -> None:
     """Raises `ValueError` unless `direction` is "unidirectional" or "bidirectional"."""
     config.checked_choice("direction", direction, config.DIRECTIONS)
 
 
-def check_input_mode(input_mode):
+def check_input_mode(input_mode: str) -> None:
     """Raises `ValueError` unless `input_mode` is one of the three."""
     config.checked_choice("input_mode", input_mode, config.INPUT_MODES)
 
@@ -108,8 +118,8 @@ def _cudnn_rnn(
     check_input_mode(input_mode)
     dropout = config.checked_dropout(dropout)
     num_proj = config.checked_projection(rnn_mode, None, num_proj)
-    seeds = config.op_seeds(seed)
-    attributes = _Attributes(rnn_mode, input_mode, direction, dropout, *seeds, num_proj=num_proj)
+    seed, seed2 = config.op_seeds(seed)
+    attributes = _Attributes(rnn_mode, input_mode, direction, dropout, seed, seed2, num_proj)
     return Call(
         attributes,
         inputs,
@@ -126,20 +136,20 @@ def _cudnn_rnn(
 
 
 def cudnn_lstm(
-    inputs,
-    input_h,
-    input_c,
-    params,
-    is_training,
-    sequence_lengths=None,
-    time_major=True,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dropout=0.0,
-    seed=0,
-    num_proj=None,
-    name=None,
-):
+    inputs: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    is_training: BoolLike,
+    sequence_lengths: Optional[TensorLike] = None,
+    time_major: bool = True,
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dropout: float = 0.0,
+    seed: Optional[int] = 0,
+    num_proj: Optional[int] = None,
+    name: Optional[str] = None,
+) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs an LSTM. Differentiable in the first four arguments if `is_training`.
 
     Args:
@@ -219,18 +229,18 @@ def _cudnn_rnn_no_input_c(
 
 
 def cudnn_gru(
-    inputs,
-    input_h,
-    params,
-    is_training,
-    sequence_lengths=None,
-    time_major=True,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dropout=0.0,
-    seed=0,
-    name=None,
-):
+    inputs: TensorLike,
+    input_h: TensorLike,
+    params: TensorLike,
+    is_training: BoolLike,
+    sequence_lengths: Optional[TensorLike] = None,
+    time_major: bool = True,
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dropout: float = 0.0,
+    seed: Optional[int] = 0,
+    name: Optional[str] = None,
+) -> Tuple[tf.Tensor, tf.Tensor]:
     """Runs a GRU. Differentiable in the first three arguments if `is_training`.
 
     Arguments and errors are those of `cudnn_lstm`, without `input_c` and `num_proj`.
@@ -256,18 +266,18 @@ def cudnn_gru(
 
 
 def cudnn_rnn_relu(
-    inputs,
-    input_h,
-    params,
-    is_training,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dropout=0.0,
-    seed=0,
-    sequence_lengths=None,
-    time_major=True,
-    name=None,
-):
+    inputs: TensorLike,
+    input_h: TensorLike,
+    params: TensorLike,
+    is_training: BoolLike,
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dropout: float = 0.0,
+    seed: Optional[int] = 0,
+    sequence_lengths: Optional[TensorLike] = None,
+    time_major: bool = True,
+    name: Optional[str] = None,
+) -> Tuple[tf.Tensor, tf.Tensor]:
     """Runs a simple ReLU RNN; see `cudnn_gru`.
 
     The argument order differs from that of the other functions, as in TensorFlow.
@@ -289,18 +299,18 @@ def cudnn_rnn_relu(
 
 
 def cudnn_rnn_tanh(
-    inputs,
-    input_h,
-    params,
-    is_training,
-    sequence_lengths=None,
-    time_major=True,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dropout=0.0,
-    seed=0,
-    name=None,
-):
+    inputs: TensorLike,
+    input_h: TensorLike,
+    params: TensorLike,
+    is_training: BoolLike,
+    sequence_lengths: Optional[TensorLike] = None,
+    time_major: bool = True,
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dropout: float = 0.0,
+    seed: Optional[int] = 0,
+    name: Optional[str] = None,
+) -> Tuple[tf.Tensor, tf.Tensor]:
     """Runs a simple tanh RNN; see `cudnn_gru`."""
     return _cudnn_rnn_no_input_c(
         inputs,
@@ -319,18 +329,18 @@ def cudnn_rnn_tanh(
 
 
 def cudnn_rnn_opaque_params_to_canonical(
-    rnn_mode,
-    num_layers,
-    num_units,
-    input_size,
-    params,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dropout=0,
-    seed=0,
-    num_proj=None,
-    name=None,
-):
+    rnn_mode: str,
+    num_layers: SizeLike,
+    num_units: SizeLike,
+    input_size: SizeLike,
+    params: TensorLike,
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dropout: float = 0,
+    seed: Optional[int] = 0,
+    num_proj: Optional[int] = None,
+    name: Optional[str] = None,
+) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
     """Splits the opaque buffer `params`, `[params_size]`, into canonical tensors. Differentiable.
 
     Returns:
@@ -356,19 +366,19 @@ def cudnn_rnn_opaque_params_to_canonical(
 
 
 def cudnn_rnn_canonical_to_opaque_params(
-    rnn_mode,
-    num_layers,
-    num_units,
-    input_size,
-    weights,
-    biases,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dropout=0,
-    seed=0,
-    num_proj=None,
-    name=None,
-):
+    rnn_mode: str,
+    num_layers: SizeLike,
+    num_units: SizeLike,
+    input_size: SizeLike,
+    weights: Sequence[TensorLike],
+    biases: Sequence[TensorLike],
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dropout: float = 0,
+    seed: Optional[int] = 0,
+    num_proj: Optional[int] = None,
+    name: Optional[str] = None,
+) -> tf.Tensor:
     """Assembles the opaque parameter buffer from canonical tensors. Differentiable.
 
     Args:
@@ -399,18 +409,18 @@ def cudnn_rnn_canonical_to_opaque_params(
 
 
 def cudnn_rnn_opaque_params_size(
-    rnn_mode,
-    num_layers,
-    num_units,
-    input_size,
-    input_mode=CUDNN_INPUT_LINEAR_MODE,
-    direction=CUDNN_RNN_UNIDIRECTION,
-    dtype=tf.float32,
-    dropout=0,
-    seed=0,
-    num_proj=None,
-    name=None,
-):
+    rnn_mode: str,
+    num_layers: SizeLike,
+    num_units: SizeLike,
+    input_size: SizeLike,
+    input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+    direction: str = CUDNN_RNN_UNIDIRECTION,
+    dtype: DTypeLike = tf.float32,
+    dropout: float = 0,
+    seed: Optional[int] = 0,
+    num_proj: Optional[int] = None,
+    name: Optional[str] = None,
+) -> tf.Tensor:
     """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
     The value is known at graph construction and is the same for every `dtype`.

@@ -10,16 +10,31 @@ saveable that stores them in checkpoints as the variables of platform-independen
 See `op_level.py` for the formulas and for classes that own no variables.
 """
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn._core import canonical
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.arguments import as_tensors, cast_tensors, check_shape, shape_text
-from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training
+from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training, zero_states
 from cudnn_rnn._core.config import RnnConfig
 from cudnn_rnn._core.layer_base import Layer
+from cudnn_rnn._core.types import (
+    BoolLike,
+    DTypeLike,
+    Initializer,
+    ScopeLike,
+    ShapeLike,
+    SizeLike,
+    TensorLike,
+)
 from cudnn_rnn.checkpoints import cell_saveables, object_based
+
+if TYPE_CHECKING:
+    from cudnn_rnn._core.types import LayerCall
 
 __all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 
@@ -27,24 +42,27 @@ __all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 class _CudnnRNN(Layer):
     """Common base of the four layers."""
 
-    _rnn_mode = None
-    _num_params_per_layer = None
-    _saveable_cls = None
+    _rnn_mode: Any = None  # a str in subclasses
+    _num_params_per_layer: Any = None  # an int in subclasses
+    _saveable_cls: Any = None  # a class in subclasses
+
+    if TYPE_CHECKING:
+        __call__: LayerCall  # The base class's accepts any arguments.
 
     def __init__(
         self,
-        num_layers,
-        num_units,
-        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction=config_module.CUDNN_RNN_UNIDIRECTION,
-        dropout=0.0,
-        seed=None,
-        dtype=tf.float32,
-        kernel_initializer=None,
-        bias_initializer=None,
-        name=None,
-        compute_dtype=None,
-    ):
+        num_layers: SizeLike,
+        num_units: SizeLike,
+        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        dropout: float = 0.0,
+        seed: Optional[int] = None,
+        dtype: DTypeLike = tf.float32,
+        kernel_initializer: Optional[Initializer] = None,
+        bias_initializer: Optional[Initializer] = None,
+        name: Optional[ScopeLike] = None,
+        compute_dtype: Optional[DTypeLike] = None,
+    ) -> None:
         """Creates a layer; `build` creates its variable.
 
         Args:
@@ -89,8 +107,8 @@ class _CudnnRNN(Layer):
         self._seed = seed
         self._kernel_initializer = kernel_initializer
         self._bias_initializer = bias_initializer
-        self._input_size = None
-        self._saveable = None
+        self._input_size: Optional[int] = None
+        self._saveable: Optional[cell_saveables.CudnnOpaqueParamsSaveable] = None
         # Checks the remaining arguments; any input size that is valid in every mode will do.
         self._config(self._num_units)
         if dropout > 0 and self._num_layers == 1:
@@ -118,22 +136,22 @@ class _CudnnRNN(Layer):
         )
 
     @property
-    def num_layers(self):
+    def num_layers(self) -> int:
         """Number of layers, an int."""
         return self._num_layers
 
     @property
-    def num_units(self):
+    def num_units(self) -> int:
         """Output size of one direction, an int."""
         return self._num_units
 
     @property
-    def input_mode(self):
+    def input_mode(self) -> str:
         """ "linear_input", "skip_input" or "auto_select"."""
         return self._input_mode
 
     @property
-    def input_size(self):
+    def input_size(self) -> int:
         """Last dimension of the inputs, an int; `ValueError` before `build`."""
         if self._input_size is None:
             raise ValueError(
@@ -143,38 +161,38 @@ class _CudnnRNN(Layer):
         return self._input_size
 
     @property
-    def rnn_mode(self):
+    def rnn_mode(self) -> str:
         """ "lstm", "gru", "rnn_relu" or "rnn_tanh"."""
         return self._rnn_mode
 
     @property
-    def direction(self):
+    def direction(self) -> str:
         """ "unidirectional" or "bidirectional"."""
         return self._direction
 
     @property
-    def compute_dtype(self):
+    def compute_dtype(self) -> str:
         """Name of the dtype of computations, outputs and states; the variable has `dtype`."""
         return self._plain_compute_dtype.name
 
     @property
-    def num_dirs(self):
+    def num_dirs(self) -> int:
         """Number of directions, 1 or 2."""
         return 2 if self._direction == config_module.CUDNN_RNN_BIDIRECTION else 1
 
     @property
-    def saveable(self):
+    def saveable(self) -> Optional[cell_saveables.CudnnOpaqueParamsSaveable]:
         """The `CudnnOpaqueParamsSaveable`; None before `build` and with `reuse=True`."""
         return self._saveable
 
     @property
-    def canonical_weight_shapes(self):
+    def canonical_weight_shapes(self) -> List[Tuple[int, ...]]:
         """Shapes of the canonical matrices, a list of tuples; `RuntimeError` before `build`."""
         self._check_built("canonical_weight_shapes")
         return [tuple(entry.shape) for entry in self._config(self._input_size).canonical_weights()]
 
     @property
-    def canonical_bias_shapes(self):
+    def canonical_bias_shapes(self) -> List[List[int]]:
         """Shapes of the canonical biases, a list of lists."""
         return [entry.shape for entry in self._config(self._num_units).canonical_biases()]
 
@@ -194,13 +212,13 @@ class _CudnnRNN(Layer):
         per_layer = len(shapes) // self._num_layers
         return shapes[layer * per_layer : (layer + 1) * per_layer]
 
-    def state_shape(self, batch_size):
+    def state_shape(self, batch_size: SizeLike) -> Tuple[List[Any], ...]:
         """Returns the shapes of the states, a tuple of lists, for time-major inputs."""
         shape = [self.num_layers * self.num_dirs, batch_size, self.num_units]
         num_states = 2 if self._rnn_mode == config_module.CUDNN_LSTM else 1
         return tuple(list(shape) for _ in range(num_states))
 
-    def build(self, input_shape):
+    def build(self, input_shape: ShapeLike) -> None:
         """Creates the variable and, unless the scope has `reuse=True`, the saveable.
 
         Checkpoint keys start with the name of the enclosing variable scope: the caller's scope if
@@ -300,41 +318,17 @@ class _CudnnRNN(Layer):
                 "Cudnn saveable already created: the layer %s has the saveable %r."
                 % (self.name, self._saveable.name)
             )
-        saveable = self._saveable_of_sharing_layer() or self._new_saveable()
-        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
-        self._saveable = saveable
-
-    def _new_saveable(self):
-        saveable = self._saveable_cls(
-            opaque_params=self.kernel,
+        saveable = cell_saveables.saveable_of_layer(
+            self._saveable_cls,
+            self.kernel,
             num_layers=self.num_layers,
             num_units=self.num_units,
             input_size=self.input_size,
             input_mode=self.input_mode,
             direction=self.direction,
-            scope=tf.get_variable_scope(),
-            name="%s_saveable" % self.kernel.name.split(":")[0],
         )
-        if not tf.executing_eagerly():
-            tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
-        return saveable
-
-    def _saveable_of_sharing_layer(self):
-        """Returns another layer's saveable for the same variable and the same keys, or None.
-
-        With `tf.AUTO_REUSE`, no layer can tell that it shares its variable, and one Saver cannot
-        hold two such saveables.
-        """
-        if tf.executing_eagerly():
-            return None
-        for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS):
-            if (
-                type(saveable) is self._saveable_cls
-                and saveable._variables is self.kernel
-                and saveable._scope == (tf.get_variable_scope().name or None)
-            ):
-                return saveable
-        return None
+        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
+        self._saveable = saveable
 
     @property
     def _gather_saveables_for_checkpoint(self):
@@ -345,7 +339,7 @@ class _CudnnRNN(Layer):
             )
         return super()._gather_saveables_for_checkpoint
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         """Returns a copy with its own settings that shares the variable and the saveable."""
         shared = list(self.variables) + [self._saveable]
         memo.update((id(value), value) for value in shared)
@@ -353,8 +347,13 @@ class _CudnnRNN(Layer):
 
     @without_autograph
     def call(
-        self, inputs, initial_state=None, sequence_lengths=None, time_major=True, training=True
-    ):
+        self,
+        inputs: TensorLike,
+        initial_state: Optional[Tuple[TensorLike, ...]] = None,
+        sequence_lengths: Optional[TensorLike] = None,
+        time_major: bool = True,
+        training: Optional[BoolLike] = True,
+    ) -> Tuple[tf.Tensor, Tuple[tf.Tensor, ...]]:
         """Runs the RNN.
 
         Args:
@@ -387,7 +386,7 @@ class _CudnnRNN(Layer):
         check_shape("inputs", inputs, [None, None, self._input_size], axes)
         num_states = len(self.state_shape(1))
         if initial_state is None:
-            initial_state = self._zero_state(inputs, time_major)
+            initial_state = zero_states(inputs, time_major, self.state_shape, compute_dtype)
         elif not isinstance(initial_state, tuple):
             raise TypeError(
                 "initial_state must be a tuple of %d tensors, but is %r of type %s."
@@ -403,15 +402,6 @@ class _CudnnRNN(Layer):
             inputs, h, c, self.kernel, sequence_lengths, time_major, training
         )
         return outputs, tuple(states[:num_states])
-
-    def _zero_state(self, inputs, time_major):
-        axis = 1 if time_major else 0
-        batch = inputs.shape.with_rank(3).as_list()[axis]
-        batch = tf.shape(inputs)[axis] if batch is None else batch
-        shapes = self.state_shape(batch)
-        if not time_major:
-            shapes = [[shape[1], shape[0], shape[2]] for shape in shapes]
-        return tuple(tf.zeros(shape, self._plain_compute_dtype) for shape in shapes)
 
     def _cast(self, argument, value):
         return cast_tensors(argument, value, self._plain_dtype, self._plain_compute_dtype)

@@ -18,8 +18,11 @@ the first layer has no W and adds its input unchanged to every gate. An LSTM wit
 outputs h = P (o * tanh(c)), which is `num_proj` wide and is also what R multiplies.
 """
 
+from __future__ import annotations
+
 import numbers
 import warnings
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -28,26 +31,27 @@ from cudnn_rnn._core import canonical
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training
 from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.types import BoolLike, SizeLike, TensorLike
 
 
 class _CudnnRNN:
     """Common base of the four classes."""
 
-    _rnn_mode = None
-    _NUM_PARAMS_PER_LAYER = None
+    _rnn_mode: Any = None  # a str in subclasses
+    _NUM_PARAMS_PER_LAYER: Any = None  # an int in subclasses
     # Names of the positional arguments from the sixth on, if the sixth is a dtype.
-    _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed")
+    _TRAILING_ARGUMENTS: Tuple[str, ...] = ("dtype", "dropout", "seed")
 
     def __init__(
         self,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction=config_module.CUDNN_RNN_UNIDIRECTION,
-        *trailing,
-        **named,
-    ):
+        num_layers: SizeLike,
+        num_units: SizeLike,
+        input_size: SizeLike,
+        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        *trailing: Any,
+        **named: Any,
+    ) -> None:
         """Describes an RNN.
 
         The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0` and, for an LSTM,
@@ -104,51 +108,51 @@ class _CudnnRNN:
             )
 
     @property
-    def num_layers(self):
+    def num_layers(self) -> int:
         """Number of layers, an int."""
         return self.config.num_layers
 
     @property
-    def num_units(self):
+    def num_units(self) -> int:
         """Output size of one direction, an int."""
         return self.config.num_units
 
     @property
-    def input_size(self):
+    def input_size(self) -> int:
         """Last dimension of the input, an int."""
         return self.config.input_size
 
     @property
-    def input_mode(self):
+    def input_mode(self) -> str:
         """ "linear_input", "skip_input" or "auto_select"."""
         return self.config.input_mode
 
     @property
-    def direction(self):
+    def direction(self) -> str:
         """ "unidirectional" or "bidirectional"."""
         return self.config.direction
 
     @property
-    def rnn_mode(self):
+    def rnn_mode(self) -> str:
         """ "lstm", "gru", "rnn_relu" or "rnn_tanh"."""
         return self._rnn_mode
 
     @property
-    def dtype(self):
+    def dtype(self) -> tf.DType:
         """The given `tf.DType`, or float32; used if no tensor determines the dtype."""
         return self.config.dtype
 
     @property
-    def num_proj(self):
+    def num_proj(self) -> Optional[int]:
         """Width to which an LSTM projects its output h, an int; None without a projection."""
         return self.config.num_proj or None
 
     @property
-    def dropout(self):
+    def dropout(self) -> float:
         """Fraction of inputs that every layer except the first drops in training, a float."""
         return self.config.dropout
 
-    def params_size(self):
+    def params_size(self) -> tf.Tensor:
         """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
         The value is known at graph construction: `tf.get_static_value` returns it, and
@@ -163,7 +167,7 @@ class _CudnnRNN:
         """Returns the number of elements of the opaque parameter buffer, an int."""
         return canonical.static_params_size(self.config)
 
-    def params_to_canonical(self, params):
+    def params_to_canonical(self, params: TensorLike) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
         """Splits the opaque parameter buffer into canonical tensors. Differentiable.
 
         Args:
@@ -186,7 +190,9 @@ class _CudnnRNN:
         """
         return canonical.params_to_canonical(self.config, self._given_dtype, params)
 
-    def canonical_to_params(self, weights, biases):
+    def canonical_to_params(
+        self, weights: Sequence[TensorLike], biases: Sequence[TensorLike]
+    ) -> tf.Tensor:
         """Assembles the opaque buffer, the inverse of `params_to_canonical`. Differentiable.
 
         Args:
@@ -237,14 +243,14 @@ class CudnnLSTM(_CudnnRNN):
 
     def __call__(
         self,
-        input_data,
-        input_h,
-        input_c,
-        params,
-        sequence_lengths=None,
-        time_major=True,
-        is_training=True,
-    ):
+        input_data: TensorLike,
+        input_h: TensorLike,
+        input_c: TensorLike,
+        params: TensorLike,
+        sequence_lengths: Optional[TensorLike] = None,
+        time_major: bool = True,
+        is_training: BoolLike = True,
+    ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Runs the LSTM. Differentiable in the first four arguments if `is_training`.
 
         Args:
@@ -283,13 +289,13 @@ class _CudnnRNNNoInputC(_CudnnRNN):
 
     def __call__(
         self,
-        input_data,
-        input_h,
-        params,
-        sequence_lengths=None,
-        time_major=True,
-        is_training=True,
-    ):
+        input_data: TensorLike,
+        input_h: TensorLike,
+        params: TensorLike,
+        sequence_lengths: Optional[TensorLike] = None,
+        time_major: bool = True,
+        is_training: BoolLike = True,
+    ) -> Tuple[tf.Tensor, tf.Tensor]:
         """Runs the RNN. Differentiable in the first three arguments if `is_training`.
 
         Args:

@@ -65,7 +65,9 @@ def test_wheel_holds_the_package_and_nothing_else(metadata_folder):
     names = [name for name in names if "__pycache__" not in name and ".dist-info/" not in name]
     assert "cudnn_rnn/_cudnn_rnn_ops.so" in names
     assert "cudnn_rnn/_build_info.json" in names
-    wrong = [name for name in names if not re.match(r"cudnn_rnn/(\w+/)*\w+\.(py|so|json)$", name)]
+    assert "cudnn_rnn/py.typed" in names
+    expected = re.compile(r"cudnn_rnn/(\w+/)*\w+\.(py|so|json|typed)$")
+    wrong = [name for name in names if not expected.match(name)]
     assert wrong == []
 
 
@@ -141,6 +143,7 @@ def test_source_distribution_builds_elsewhere(tmp_path):
         for path in lists[name]
     }
     needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
+    needed |= {"cudnn_rnn/py.typed"}
     needed |= {"setup.py", "build_cache.py", "build_support.py", "pyproject.toml"}
     needed |= {"README.md", "LICENSE"}
     assert needed - names == set()

@@ -1,6 +1,7 @@
 """Converts the arguments of a call to tensors of one dtype, and checks their static shapes."""
 
 import numbers
+from typing import Any, Dict
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def cast_tensors(name, value, dtype, compute_dtype):
     """
     if isinstance(value, (list, tuple)):
         return [cast_tensors(name, part, dtype, compute_dtype) for part in value]
-    found = value.dtype.base_dtype if tf.is_tensor(value) else None
+    found: Any = value.dtype.base_dtype if tf.is_tensor(value) else None
     if found in (None, compute_dtype) or found not in DTYPES:
         return value
     if found != dtype:
@@ -121,7 +122,7 @@ def static_bool(name, value):
 
 def _common_dtype(values, dtype):
     """Returns the dtype of the tensors among the values, or `dtype` if there are no tensors."""
-    names = {}  # dtype -> name of the first argument that has it
+    names: Dict[tf.DType, str] = {}  # dtype -> name of the first argument that has it
     for name, value in values:
         for part in value if isinstance(value, (list, tuple)) else [value]:
             if tf.is_tensor(part):

@@ -42,6 +42,20 @@ def _is_bool(value):
     )
 
 
+def zero_states(inputs, time_major, state_shape, dtype):
+    """Returns a tuple of states of zeros for `inputs`, `[time, batch, input_size]`.
+
+    `state_shape` is a function of the batch size that returns the time-major shapes of the states.
+    If not `time_major`, the inputs and the states have the batch as their first dimension.
+    """
+    axis = 1 if time_major else 0
+    batch = inputs.shape.with_rank(3).as_list()[axis]
+    shapes = state_shape(tf.shape(inputs)[axis] if batch is None else batch)
+    if not time_major:
+        shapes = [[shape[1], shape[0], shape[2]] for shape in shapes]
+    return tuple(tf.zeros(shape, dtype) for shape in shapes)
+
+
 class Call:
     """One call of an RNN: checks the arguments and builds the node.
 

@@ -15,9 +15,11 @@ With a projection (LSTM only), the output h of one direction has width `num_proj
 layer and direction has one more matrix after its R, `[num_proj, num_units]`.
 """
 
-import collections
+from __future__ import annotations
+
 import numbers
 import operator
+from typing import List, NamedTuple, Optional, Tuple
 
 from cudnn_rnn._compat import allowed_dtypes, has_projection, tf
 from cudnn_rnn._core.static_sizes import static_size
@@ -59,25 +61,29 @@ DTYPE_NAMES = "%s or %s" % (", ".join(dtype.name for dtype in DTYPES[:-1]), DTYP
 
 INT32_MAX = 2**31 - 1
 
-_FIELDS = [
-    "rnn_mode",
-    "num_layers",
-    "num_units",
-    "input_size",
-    "input_mode",
-    "direction",
-    "dtype",
-    "dropout",
-    "seed",
-    "seed2",
-    "num_proj",  # 0 for no projection
-]
 
-# One canonical tensor: `place` is a description for errors, `shape` is a list of int.
-CanonicalEntry = collections.namedtuple("CanonicalEntry", ["place", "shape"])
+class CanonicalEntry(NamedTuple):
+    """One canonical tensor; `place` is a description for errors."""
+
+    place: str
+    shape: List[int]
 
 
-class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
+class _Fields(NamedTuple):
+    rnn_mode: str
+    num_layers: int
+    num_units: int
+    input_size: int
+    input_mode: str
+    direction: str
+    dtype: tf.DType
+    dropout: float
+    seed: int
+    seed2: int
+    num_proj: int  # 0 for no projection
+
+
+class RnnConfig(_Fields):
     """The description of one RNN. Create it with `RnnConfig.checked`."""
 
     __slots__ = ()
@@ -208,7 +214,7 @@ class RnnConfig(collections.namedtuple("RnnConfig", _FIELDS)):
         ]
 
 
-def op_seeds(seed, seed2=None):
+def op_seeds(seed: Optional[int], seed2: Optional[int] = None) -> Tuple[int, int]:
     """Returns the attributes (seed, seed2) of an op; see `RnnConfig.checked`."""
     seed = _checked_seed("seed", seed)
     seed2 = _checked_seed("seed2", seed2)

@@ -9,6 +9,8 @@ and do not call it.
 """
 
 import sys
+from types import FrameType
+from typing import Optional
 
 from cudnn_rnn._compat import tf
 
@@ -65,7 +67,7 @@ def _is_of_keras(keras_class):
 
 def _running_keras_layer():
     """Returns the Keras layer or model whose method is running in this thread, or None."""
-    frame = sys._getframe(2)
+    frame: Optional[FrameType] = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name in _METHODS:
             owner = frame.f_locals.get("self")

@@ -4,12 +4,16 @@ In TensorFlow 1, `Layer` is `tf.layers.Layer`. TensorFlow 2 has that class only 
 there this module defines a small class with the same names, scopes and attributes.
 """
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING, Any, List, Optional
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn._core.layer_record import LayerRecord, snake_case
+from cudnn_rnn._core.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
 
 
 class _BareLayer(LayerRecord):
@@ -19,7 +23,12 @@ class _BareLayer(LayerRecord):
     or the layer is first called. The outer scope's prefix, `reuse` and custom getters apply.
     """
 
-    def __init__(self, trainable=True, name=None, dtype=None):
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: Optional[ScopeLike] = None,
+        dtype: Optional[DTypeLike] = None,
+    ) -> None:
         super().__init__(name=None)  # tf.Module does not accept names with a slash.
         self.trainable = trainable
         self.built = False
@@ -28,24 +37,24 @@ class _BareLayer(LayerRecord):
         self._name = name if isinstance(name, str) else class_name
         # The scope's name before it is made unique.
         self._base_name = getattr(name, "name", name) or class_name
-        self._scope = None
-        self._trainable_weights = []
-        self._non_trainable_weights = []
+        self._scope: Any = None
+        self._trainable_weights: List[tf.Variable] = []
+        self._non_trainable_weights: List[tf.Variable] = []
 
     def __setattr__(self, name, value):
         # Bypasses tf.Module, which would add attributes to object-based checkpoints.
         object.__setattr__(self, name, value)
 
-    def build(self, input_shape):
+    def build(self, input_shape: ShapeLike) -> None:
         """Creates the variables for inputs of this static shape."""
         self.built = True
 
-    def call(self, inputs, *arguments, **named):
+    def call(self, inputs: TensorLike, *arguments: Any, **named: Any) -> Any:
         """Computes the outputs."""
         raise NotImplementedError("%s does not define call" % type(self).__name__)
 
     @without_autograph
-    def __call__(self, inputs, *arguments, **named):
+    def __call__(self, inputs: TensorLike, *arguments: Any, **named: Any) -> Any:
         """Calls `call`, after `build` if this is the first call.
 
         Args:
@@ -82,38 +91,40 @@ class _BareLayer(LayerRecord):
                 yield
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Name of the layer."""
         return self._name
 
     @property
-    def scope_name(self):
+    def scope_name(self) -> str:
         """Name of the variable scope; raises `ValueError` before the layer is built."""
         if self._scope is None:
             raise ValueError("%s has no scope_name before it is built." % self.name)
         return self._scope.name
 
     @property
-    def dtype(self):
+    def dtype(self) -> Optional[str]:
         """Name of the variables' dtype."""
         return self._dtype
 
-    trainable_weights = property(
-        lambda self: list(self._trainable_weights) if self.trainable else [],
-        doc="The variables that are trained.",
-    )
+    @property
+    def trainable_weights(self) -> List[tf.Variable]:
+        """The variables that are trained."""
+        return list(self._trainable_weights) if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> List[tf.Variable]:
+        """The variables that are not trained."""
+        rest = [] if self.trainable else self._trainable_weights
+        return self._non_trainable_weights + rest
+
+    @property
+    def weights(self) -> List[tf.Variable]:
+        """All variables."""
+        return self.trainable_weights + self.non_trainable_weights
+
     trainable_variables = trainable_weights
-    non_trainable_weights = property(
-        lambda self: (
-            list(self._non_trainable_weights)
-            + ([] if self.trainable else list(self._trainable_weights))
-        ),
-        doc="The variables that are not trained.",
-    )
     non_trainable_variables = non_trainable_weights
-    weights = property(
-        lambda self: self.trainable_weights + self.non_trainable_weights, doc="All variables."
-    )
     variables = weights
 
     def _trackable_children(self, save_type="checkpoint", **named):
@@ -123,7 +134,7 @@ class _BareLayer(LayerRecord):
         return super()._trackable_children(save_type, **named)
 
 
-if IS_TENSORFLOW_1:
+if IS_TENSORFLOW_1 and not TYPE_CHECKING:
     Layer = tf.layers.Layer
 else:
     Layer = _BareLayer

@@ -4,14 +4,18 @@ The cells of `cells/base.py` inherit the methods and properties that cells had a
 layers: losses, updates, inputs and outputs of calls, and copying.
 """
 
+from __future__ import annotations
+
 import copy
 import re
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.arguments import shape_text
+from cudnn_rnn._core.types import Nested, TensorLike
 
 
 def snake_case(name):
@@ -29,7 +33,7 @@ class LayerRecord(tf.Module):
     function's graph alive.
     """
 
-    def __init__(self, name):
+    def __init__(self, name: Optional[str]) -> None:
         super().__init__(name=name)
         # Bypasses tf.Module, which would add these names to object-based checkpoints.
         self.__dict__["_calls"] = []  # (inputs, outputs), lists of tensors
@@ -48,19 +52,21 @@ class LayerRecord(tf.Module):
 
     # --- Losses and updates ---
 
-    activity_regularizer = None
+    activity_regularizer: Any = None
 
     @property
-    def losses(self):
+    def losses(self) -> List[tf.Tensor]:
         """The regularization losses of the variables, and the losses given to `add_loss`."""
         return self._all_added("_added_losses")
 
     @property
-    def updates(self):
+    def updates(self) -> List[tf.Operation]:
         """The operations given to `add_update`."""
         return self._all_added("_added_updates")
 
-    def add_loss(self, losses, inputs=None):
+    def add_loss(
+        self, losses: Union[tf.Tensor, Sequence[tf.Tensor]], inputs: Nested = None
+    ) -> None:
         """Adds loss tensors to `losses` and to `tf.GraphKeys.REGULARIZATION_LOSSES`.
 
         Args:
@@ -72,18 +78,20 @@ class LayerRecord(tf.Module):
         self._added_losses.extend((loss, _key(inputs)) for loss in added)
         _add_to_collection(tf.GraphKeys.REGULARIZATION_LOSSES, added)
 
-    def add_update(self, updates, inputs=None):
+    def add_update(
+        self, updates: Union[tf.Operation, Sequence[tf.Operation]], inputs: Nested = None
+    ) -> None:
         """Adds operations to `updates` and to `tf.GraphKeys.UPDATE_OPS`; see `add_loss`."""
         _refuse_when_eager("add_update")
         added = _as_list(updates)
         self._added_updates.extend((update, _key(inputs)) for update in added)
         _add_to_collection(tf.GraphKeys.UPDATE_OPS, added)
 
-    def get_losses_for(self, inputs):
+    def get_losses_for(self, inputs: Nested) -> List[tf.Tensor]:
         """Returns the losses that were added with the same `inputs` (tensors or None)."""
         return [loss for loss, key in self._all_pairs("_added_losses") if key == _key(inputs)]
 
-    def get_updates_for(self, inputs):
+    def get_updates_for(self, inputs: Nested) -> List[tf.Operation]:
         """Returns the updates that were added with the same `inputs` (tensors or None)."""
         return [update for update, key in self._all_pairs("_added_updates") if key == _key(inputs)]
 
@@ -117,44 +125,44 @@ class LayerRecord(tf.Module):
         self._calls.append((tf.nest.flatten(inputs), tf.nest.flatten(outputs)))
 
     @property
-    def graph(self):
+    def graph(self) -> Optional[tf.Graph]:
         """The graph of the first call outside a `tf.function`; None before that call."""
         _refuse_when_eager("graph")
         return self._graph
 
-    def get_input_at(self, node_index):
+    def get_input_at(self, node_index: int) -> Nested:
         """Returns the input of call number `node_index`: a tensor, or a list of several."""
         return _single(self._call_at(node_index, "input")[0])
 
-    def get_output_at(self, node_index):
+    def get_output_at(self, node_index: int) -> Nested:
         """Returns a call's output and new states: a list, or a tensor if there is only one."""
         return _single(self._call_at(node_index, "output")[1])
 
-    def get_input_shape_at(self, node_index):
+    def get_input_shape_at(self, node_index: int) -> Nested:
         """Returns the static shape of a call's input: a tuple, or a list of several."""
         return _single(_shapes(self._call_at(node_index, "input shape")[0]))
 
-    def get_output_shape_at(self, node_index):
+    def get_output_shape_at(self, node_index: int) -> Nested:
         """Returns the static shapes of a call's outputs: a list of tuples, or a single tuple."""
         return _single(_shapes(self._call_at(node_index, "output shape")[1]))
 
     @property
-    def input(self):
+    def input(self) -> Nested:
         """The input of the only call; raises `AttributeError` unless there was exactly one."""
         return _single(self._only_call("input")[0])
 
     @property
-    def output(self):
+    def output(self) -> Nested:
         """The output and new states of the only call; see `get_output_at` and `input`."""
         return _single(self._only_call("output")[1])
 
     @property
-    def input_shape(self):
+    def input_shape(self) -> Nested:
         """The static shape of the input, a tuple, if all calls have the same."""
         return self._only_shape("input", 0)
 
     @property
-    def output_shape(self):
+    def output_shape(self) -> Nested:
         """The static shapes of the outputs, if all calls have the same."""
         return self._only_shape("output", 1)
 
@@ -190,17 +198,17 @@ class LayerRecord(tf.Module):
 
     # --- The rest of a layer ---
 
-    def apply(self, inputs, *arguments, **named):
+    def apply(self, inputs: TensorLike, *arguments: Any, **named: Any) -> Any:
         """Calls the layer."""
         return self(inputs, *arguments, **named)
 
-    def count_params(self):
+    def count_params(self) -> int:
         """Returns the number of elements of all variables; raises `ValueError` before `build`."""
         if not self.built:
             raise ValueError("%s has no variables to count before it is built" % self.name)
         return sum(variable.shape.num_elements() for variable in self.variables)
 
-    def get_weights(self):
+    def get_weights(self) -> List[np.ndarray]:
         """Returns the values of `weights`, a list of arrays.
 
         Raises:
@@ -210,7 +218,7 @@ class LayerRecord(tf.Module):
             return [variable.numpy() for variable in self.weights]
         return self._default_session("get_weights").run(self.weights)
 
-    def set_weights(self, weights):
+    def set_weights(self, weights: Sequence[TensorLike]) -> None:
         """Assigns values to the variables.
 
         Args:
@@ -249,7 +257,7 @@ class LayerRecord(tf.Module):
             )
         return session
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         """Returns a copy with its own settings that shares the variables that exist already."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied

@@ -206,18 +206,19 @@ def canonical_to_params(source, weights, biases, name=None):
 @register_gradient("CudnnRNNParamsToCanonical")
 @register_gradient("CudnnRNNParamsToCanonicalV2")
 def _params_to_canonical_gradient(op, *gradients):
-    gradients = [
+    known = [
         tf.zeros_like(output) if gradient is None else gradient
         for gradient, output in zip(gradients, op.outputs)
     ]
     num_weights = op.get_attr("num_params_weights" if op.type.endswith("V2") else "num_params")
-    params_gradient = canonical_to_params(op, gradients[:num_weights], gradients[num_weights:])
+    params_gradient = canonical_to_params(op, known[:num_weights], known[num_weights:])
     return [None, None, None, tf.reshape(params_gradient, tf.shape(op.inputs[3]))]
 
 
 @register_gradient("CudnnRNNCanonicalToParams")
 @register_gradient("CudnnRNNCanonicalToParamsV2")
 def _canonical_to_params_gradient(op, gradient):
+    counts: tuple
     if op.type.endswith("V2"):
         counts = op.get_attr("num_params_weights"), op.get_attr("num_params_biases")
     else:

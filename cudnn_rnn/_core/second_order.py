@@ -129,9 +129,9 @@ class _Model:
         Returns:
           A list of output, output_h and (for an LSTM) output_c, in the dtype of the op.
         """
-        tensors = [tf.cast(tensor, self._dtype) for tensor in tensors]
-        *states, params = [self._swapped(tensor) for tensor in tensors[1:-1]] + [tensors[-1]]
-        outputs, states = self._run(self._swapped(tensors[0]), states, params)
+        inputs, *states, params = [tf.cast(tensor, self._dtype) for tensor in tensors]
+        states = [self._swapped(state) for state in states]
+        outputs, states = self._run(self._swapped(inputs), states, params)
         results = [self._swapped(tensor) for tensor in [outputs] + states]
         return [tf.cast(tensor, self._outer_dtype) for tensor in results]
 

@@ -14,10 +14,12 @@ Environment variables, read at import:
     loaded, then an nvidia-cudnn wheel in `sys.path`, then the loader's search path.
 """
 
-import collections
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
+from typing import NamedTuple
 
 KERNELS_VARIABLE = "CUDNN_RNN_GPU_KERNELS"
 CUDNN_VARIABLE = "CUDNN_RNN_CUDNN_LIBRARY"
@@ -27,7 +29,7 @@ KERNEL_LABEL = "cudnn_rnn"
 _PRIORITY = 1
 
 
-class KernelsInCharge(collections.namedtuple("KernelsInCharge", "provider reason")):
+class KernelsInCharge(NamedTuple):
     """The provider of the kernels that run RNN ops on a GPU, and the reason.
 
     Attributes:
@@ -35,9 +37,10 @@ class KernelsInCharge(collections.namedtuple("KernelsInCharge", "provider reason
       reason: str, one or more lines: the libraries in use, or what is missing.
     """
 
-    __slots__ = ()
+    provider: str
+    reason: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "GPU kernels: %s\n%s" % self
 
 
@@ -45,7 +48,7 @@ _in_charge = KernelsInCharge("none", "The library is not loaded.")
 _labels_nodes = False
 
 
-def kernels_in_charge():
+def kernels_in_charge() -> KernelsInCharge:
     """Returns the `KernelsInCharge` of this process."""
     return _in_charge
 

@@ -5,6 +5,8 @@ compares the build info (`_build_info.json`, which the build writes beside the l
 running TensorFlow. Every problem raises an `ImportError` that describes the problem and the remedy.
 """
 
+from __future__ import annotations
+
 import glob
 import hashlib
 import json
@@ -12,6 +14,7 @@ import os
 import shlex
 import sys
 import threading
+from typing import Dict, List
 from urllib.parse import unquote, urlparse
 
 from cudnn_rnn._native import gpu_kernels
@@ -24,7 +27,7 @@ _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _lock = threading.Lock()
 
 
-def load_library():
+def load_library() -> None:
     """Loads the op library, which registers its kernels for TensorFlow's own op names.
 
     GPU kernels are registered if cuDNN and a GPU are found; see `_native/gpu_kernels.py`. This
@@ -47,7 +50,7 @@ def load_library():
         gpu_kernels.register_kernels(path, tensorflow)
 
 
-def library_path():
+def library_path() -> str:
     """Returns the path of the library that `load_library` loads; raises its `ImportError`s."""
     tensorflow = _import_tensorflow()
     folders = _folders_to_search()
@@ -75,7 +78,7 @@ def _path_or_none():
         return None
 
 
-def build_info():
+def build_info() -> Dict[str, str]:
     """Returns the build info of the library in use, a dict of str.
 
     Keys: cudnn_rnn, tensorflow, tensorflow_git_version, cxx11_abi, compiler, cxx_standard,
@@ -132,7 +135,7 @@ def _folders_to_search():
         # no library, or (pip install -e) perhaps one for another environment. The installed
         # package may have the right one.
         folders += [os.path.join(os.path.abspath(entry), "cudnn_rnn") for entry in sys.path]
-    unique = []
+    unique: List[str] = []
     for folder in folders:
         if os.path.isdir(folder) and os.path.realpath(folder) not in map(os.path.realpath, unique):
             unique.append(folder)

@@ -6,13 +6,17 @@ defines small replacements that `tf.compat.v1.nn.dynamic_rnn`, `bidirectional_dy
 `static_rnn` accept.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import numbers
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.layer_record import LayerRecord, snake_case
+from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ScopeLike, ShapeLike, SizeLike
 
 
 class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
@@ -21,7 +25,7 @@ class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
     __slots__ = ()
 
     @property
-    def dtype(self):
+    def dtype(self) -> tf.DType:
         """The common dtype of `c` and `h`; `TypeError` if the two differ."""
         if self.c.dtype != self.h.dtype:
             raise TypeError(
@@ -40,7 +44,13 @@ class _BareRNNCell(LayerRecord):
     names, sharing (`reuse`), initializers, partitioners and custom getters.
     """
 
-    def __init__(self, trainable=True, name=None, dtype=None, _reuse=None):
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: Optional[str] = None,
+        dtype: Optional[DTypeLike] = None,
+        _reuse: Any = None,
+    ) -> None:
         scope_name = name or snake_case(type(self).__name__)
         super().__init__(name=scope_name)
         self.trainable = trainable
@@ -53,24 +63,26 @@ class _BareRNNCell(LayerRecord):
         self.__dict__["_own_weights"] = []
 
     @property
-    def state_size(self):
+    def state_size(self) -> Any:
         """Size of the state, or a (nested) tuple of sizes: each tensor is `[batch, size]`."""
         raise NotImplementedError("%s does not define state_size" % type(self).__name__)
 
     @property
-    def output_size(self):
+    def output_size(self) -> Any:
         """Size of the output: the output is `[batch, output_size]`."""
         raise NotImplementedError("%s does not define output_size" % type(self).__name__)
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Nested) -> None:
         """Creates the variables; `inputs_shape` is the static shape `[batch, input_size]`."""
         self.built = True
 
-    def call(self, inputs, state):
+    def call(self, inputs: Nested, state: Nested) -> Tuple[Nested, Nested]:
         """Computes one step; returns `(output, new_state)`."""
         raise NotImplementedError("%s does not define call" % type(self).__name__)
 
-    def __call__(self, inputs, state, scope=None):
+    def __call__(
+        self, inputs: Nested, state: Nested, scope: Optional[ScopeLike] = None
+    ) -> Tuple[Nested, Nested]:
         """Runs one step; the first call creates the variables.
 
         Args:
@@ -119,14 +131,14 @@ class _BareRNNCell(LayerRecord):
 
     def add_variable(
         self,
-        name,
-        shape,
-        dtype=None,
-        initializer=None,
-        regularizer=None,
-        trainable=True,
-        constraint=None,
-    ):
+        name: str,
+        shape: ShapeLike,
+        dtype: Optional[DTypeLike] = None,
+        initializer: Optional[Initializer] = None,
+        regularizer: Optional[Callable[[tf.Tensor], Any]] = None,
+        trainable: bool = True,
+        constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
+    ) -> tf.Variable:
         """Creates (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
         variable = self._remember_regularization(
             lambda: tf.get_variable(
@@ -155,30 +167,38 @@ class _BareRNNCell(LayerRecord):
             found.extend(cell.non_trainable_variables if False in wanted else [])
         return found
 
-    variables = property(lambda self: self._weights((True, False)), doc="All variables.")
+    @property
+    def variables(self) -> List[tf.Variable]:
+        """All variables."""
+        return self._weights((True, False))
+
+    @property
+    def trainable_variables(self) -> List[tf.Variable]:
+        """The variables that are trained."""
+        return self._weights((True,))
+
+    @property
+    def non_trainable_variables(self) -> List[tf.Variable]:
+        """The variables that are not trained."""
+        return self._weights((False,))
+
     weights = variables
-    trainable_variables = property(
-        lambda self: self._weights((True,)), doc="The variables that are trained."
-    )
     trainable_weights = trainable_variables
-    non_trainable_variables = property(
-        lambda self: self._weights((False,)), doc="The variables that are not trained."
-    )
     non_trainable_weights = non_trainable_variables
 
     @property
-    def dtype(self):
+    def dtype(self) -> Optional[str]:
         """Name of the variables' dtype; None before the first call unless it was given."""
         return self._dtype
 
     @property
-    def scope_name(self):
+    def scope_name(self) -> str:
         """Name of the variable scope; `ValueError` before the first call."""
         if self._scope is None:
             raise ValueError("%s has no scope_name before it is first called" % self.name)
         return self._scope.name
 
-    def zero_state(self, batch_size, dtype):
+    def zero_state(self, batch_size: SizeLike, dtype: DTypeLike) -> Nested:
         """Returns zeros in the structure of `state_size`; each tensor is `[batch_size, size]`."""
         with tf.name_scope(type(self).__name__ + "ZeroState"):
             return tf.nest.map_structure(
@@ -203,7 +223,7 @@ class _BareMultiRNNCell(_BareRNNCell):
         cell has several state tensors.
     """
 
-    def __init__(self, cells, state_is_tuple=True):
+    def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:
         super().__init__()
         if not isinstance(cells, (list, tuple)):
             raise TypeError("cells must be a list or tuple of RNN cells, but is %r" % (cells,))
@@ -229,20 +249,20 @@ class _BareMultiRNNCell(_BareRNNCell):
         return self._stacked_cells
 
     @property
-    def state_size(self):
+    def state_size(self) -> Any:
         sizes = tuple(cell.state_size for cell in self._stacked_cells)
         return sizes if self._state_is_tuple else sum(sizes)
 
     @property
-    def output_size(self):
+    def output_size(self) -> Any:
         return self._stacked_cells[-1].output_size
 
-    def zero_state(self, batch_size, dtype):
+    def zero_state(self, batch_size: SizeLike, dtype: DTypeLike) -> Nested:
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         return tuple(cell.zero_state(batch_size, dtype) for cell in self._stacked_cells)
 
-    def call(self, inputs, state):
+    def call(self, inputs: Nested, state: Nested) -> Tuple[Nested, Nested]:
         if not self._state_is_tuple:
             states = tf.split(state, [cell.state_size for cell in self._stacked_cells], axis=-1)
         elif isinstance(state, (list, tuple)) and len(state) == len(self._stacked_cells):
@@ -265,7 +285,7 @@ def _is_single_size(size):
 
 
 _NATIVE = native_rnn_cell_module()
-if _NATIVE is None:
+if TYPE_CHECKING or _NATIVE is None:
     RNNCell = _BareRNNCell
     MultiRNNCell = _BareMultiRNNCell
     LSTMStateTuple = _BareLSTMStateTuple

@@ -11,8 +11,13 @@ cell computes the same formula:
 bidirectional RNNs.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple, Union
+
 from cudnn_rnn._compat import native_rnn_cell_module, tf
 from cudnn_rnn._core.config import checked_size
+from cudnn_rnn._core.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.cells.base import RNNCell
 
 __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
@@ -37,7 +42,14 @@ class _BareBasicRNNCell(RNNCell):
       ValueError: `num_units` is below 1.
     """
 
-    def __init__(self, num_units, activation=None, reuse=None, name=None, dtype=None):
+    def __init__(
+        self,
+        num_units: SizeLike,
+        activation: Union[str, Callable[[tf.Tensor], tf.Tensor], None] = None,
+        reuse: Any = None,
+        name: Optional[str] = None,
+        dtype: Optional[DTypeLike] = None,
+    ) -> None:
         num_units = checked_size("num_units", num_units)
         if isinstance(activation, str):
             activation = getattr(tf.nn, activation, activation)
@@ -48,16 +60,16 @@ class _BareBasicRNNCell(RNNCell):
         self._activation = activation or tf.tanh
 
     @property
-    def state_size(self):
+    def state_size(self) -> int:
         """The state is one tensor `[batch, num_units]`."""
         return self._num_units
 
     @property
-    def output_size(self):
+    def output_size(self) -> int:
         """The output is `[batch, num_units]`."""
         return self._num_units
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: ShapeLike) -> None:
         """Creates the variables for inputs of static shape `[batch, input_size]`."""
         input_size = tf.TensorShape(inputs_shape).with_rank(2).as_list()[1]
         if input_size is None:
@@ -70,7 +82,7 @@ class _BareBasicRNNCell(RNNCell):
         self.bias = self.add_variable("bias", [units], initializer=tf.zeros_initializer())
         self.built = True
 
-    def call(self, inputs, state):
+    def call(self, inputs: tf.Tensor, state: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
         """Computes one step from `[batch, input_size]` and `[batch, num_units]`: `(h, h)`."""
         joined = tf.concat([inputs, state], 1)
         output = self._activation(tf.nn.bias_add(tf.matmul(joined, self.kernel), self.bias))
@@ -78,7 +90,7 @@ class _BareBasicRNNCell(RNNCell):
 
 
 _NATIVE = native_rnn_cell_module()
-if _NATIVE is None:
+if TYPE_CHECKING or _NATIVE is None:
     BasicRNNCell = _BareBasicRNNCell
     BasicRNNCell.__name__ = BasicRNNCell.__qualname__ = "BasicRNNCell"
 else:
@@ -86,18 +98,18 @@ else:
 
 
 def stack_bidirectional_dynamic_rnn(
-    cells_fw,
-    cells_bw,
-    inputs,
-    initial_states_fw=None,
-    initial_states_bw=None,
-    dtype=None,
-    sequence_length=None,
-    parallel_iterations=None,
-    time_major=False,
-    scope=None,
-    swap_memory=False,
-):
+    cells_fw: Sequence[Any],
+    cells_bw: Sequence[Any],
+    inputs: TensorLike,
+    initial_states_fw: Optional[Sequence[Nested]] = None,
+    initial_states_bw: Optional[Sequence[Nested]] = None,
+    dtype: Optional[DTypeLike] = None,
+    sequence_length: Optional[TensorLike] = None,
+    parallel_iterations: Optional[int] = None,
+    time_major: bool = False,
+    scope: Optional[ScopeLike] = None,
+    swap_memory: bool = False,
+) -> Tuple[tf.Tensor, Tuple[Nested, ...], Tuple[Nested, ...]]:
     """Runs stacked bidirectional layers; each reads both directions' outputs of the layer below.
 
     Variables of layer i are in `stack_bidirectional_rnn/cell_<i>/bidirectional_rnn/{fw,bw}`.

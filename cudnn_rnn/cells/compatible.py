@@ -18,8 +18,13 @@ If TensorFlow has `tf.nn.rnn_cell` (1.x, and 2.x with Keras 2), the cells are su
 `RNNCell`, otherwise of this library's own; see `cudnn_rnn/cells/base.py`.
 """
 
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.config import checked_size
+from cudnn_rnn._core.types import Initializer, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.cells.base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
 
 __all__ = [
@@ -40,18 +45,20 @@ def _last_dimension(shape):
 class _CudnnCompatibleCell(RNNCell):
     """Common base of the two cells: arguments, variables, and shape checks."""
 
-    def __init__(self, num_units, reuse):
+    def __init__(self, num_units: SizeLike, reuse: Any) -> None:
         num_units = checked_size("num_units", num_units)
         super().__init__(_reuse=reuse)
         self._num_units = num_units
-        self._input_size = None
+        self._input_size: Optional[int] = None
 
     @property
-    def output_size(self):
+    def output_size(self) -> int:
         """The output is `[batch, num_units]`."""
         return self._num_units
 
-    def __call__(self, inputs, state, scope=None):
+    def __call__(
+        self, inputs: TensorLike, state: Nested, scope: Optional[ScopeLike] = None
+    ) -> Tuple[tf.Tensor, Nested]:
         """Runs one step; the first call creates the variables.
 
         Args:
@@ -68,7 +75,7 @@ class _CudnnCompatibleCell(RNNCell):
         """
         return layer_call(self, inputs, state, scope=scope)
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: ShapeLike) -> None:
         """Creates the variables for inputs of static shape `[batch, input_size]`."""
         shape = tf.TensorShape(inputs_shape)
         if shape.ndims not in (None, 2):
@@ -141,11 +148,11 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
       ValueError: `num_units` is below 1.
     """
 
-    def __init__(self, num_units, reuse=None):
+    def __init__(self, num_units: SizeLike, reuse: Any = None) -> None:
         super().__init__(num_units, reuse)
 
     @property
-    def state_size(self):
+    def state_size(self) -> LSTMStateTuple:
         """The state is `LSTMStateTuple(c, h)`, both `[batch, num_units]`."""
         return LSTMStateTuple(self._num_units, self._num_units)
 
@@ -154,7 +161,7 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
         self._make_variable("kernel", [input_size + num_units, 4 * num_units])
         self._make_variable("bias", [4 * num_units], tf.zeros_initializer())
 
-    def call(self, inputs, state):
+    def call(self, inputs: tf.Tensor, state: Nested) -> Tuple[tf.Tensor, LSTMStateTuple]:
         """Computes one step.
 
         Args:
@@ -208,12 +215,17 @@ class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
       ValueError: `num_units` is below 1.
     """
 
-    def __init__(self, num_units, reuse=None, kernel_initializer=None):
+    def __init__(
+        self,
+        num_units: SizeLike,
+        reuse: Any = None,
+        kernel_initializer: Optional[Initializer] = None,
+    ) -> None:
         super().__init__(num_units, reuse)
         self._kernel_initializer = kernel_initializer
 
     @property
-    def state_size(self):
+    def state_size(self) -> int:
         """The state is one tensor `[batch, num_units]`."""
         return self._num_units
 
@@ -232,7 +244,7 @@ class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
         kernel, bias = getattr(self, name + "/kernel"), getattr(self, name + "/bias")
         return tf.nn.bias_add(tf.matmul(values, kernel), bias)
 
-    def call(self, inputs, state):
+    def call(self, inputs: tf.Tensor, state: Nested) -> Tuple[tf.Tensor, tf.Tensor]:
         """Computes one step.
 
         Args:

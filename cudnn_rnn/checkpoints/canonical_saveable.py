@@ -6,8 +6,13 @@ and bidirectional RNNs. It wrote unidirectional LSTMs and GRUs as the variables 
 platform-independent cells.
 """
 
+from __future__ import annotations
+
+from typing import Any, List, Sequence
+
 from cudnn_rnn._compat import SaveableObject, SaveSpec, assert_when_run, tf
 from cudnn_rnn._core.arguments import shape_text
+from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_layout import CellFormat
 from cudnn_rnn.op_level import _CudnnRNN
@@ -22,7 +27,7 @@ class RNNParamsSaveable(SaveableObject):
     tensors.
     """
 
-    def __init__(self, *arguments, **named):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
         """Creates a saveable from either of two argument lists, by position or by keyword.
 
             (params_to_canonical, canonical_to_params, param_variables, name="params_canonical")
@@ -74,7 +79,7 @@ class RNNParamsSaveable(SaveableObject):
         super().__init__(restore_ops.identity_of_name(specs[0].tensor, name), specs, name)
         restore_ops.saveables_of_graph().append(self)
 
-    def restore(self, restored_tensors, restored_shapes):
+    def restore(self, restored_tensors: Sequence[TensorLike], restored_shapes: Any) -> tf.Operation:
         """Returns an op that assigns the variables the values read from a checkpoint.
 
         Args:
@@ -107,7 +112,7 @@ class RNNParamsSaveable(SaveableObject):
             ]
         )
 
-    def expected_tensors(self):
+    def expected_tensors(self) -> List[restore_ops.Expected]:
         """Returns a `restore_ops.Expected` for each of `specs`."""
         return [
             restore_ops.expected_tensor(spec.name, spec.tensor.shape, True, spec.tensor.dtype)
@@ -162,7 +167,7 @@ class _CellVariables:
 def _arguments_of_1_0_to_1_2(params_to_canonical, canonical_to_params, *others, **named):
     """Reads the variables and the name, whose positions differ between releases."""
     names = [other for other in others if isinstance(other, str)]
-    variables = []
+    variables: list = []
     for other in others:
         if isinstance(other, (list, tuple)):
             variables.extend(other)

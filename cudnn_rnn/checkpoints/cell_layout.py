@@ -12,6 +12,8 @@ A cell has one bias per gate, the sum of cuDNN's two; only the GRU's candidate k
 checkpoints of TensorFlow 1.3 also hold the two summands, so they lose no information.
 """
 
+from typing import Any, Dict
+
 from cudnn_rnn._compat import assert_when_run, tf
 from cudnn_rnn._core.canonical import chunks
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM
@@ -148,7 +150,7 @@ class GRUFormat:
         )
 
 
-LAYER_FORMATS = {CUDNN_LSTM: LSTMFormat, CUDNN_GRU: GRUFormat}
+LAYER_FORMATS: Dict[str, Any] = {CUDNN_LSTM: LSTMFormat, CUDNN_GRU: GRUFormat}
 
 
 class CellFormat:

@@ -10,11 +10,15 @@ holds the opaque variable, restoring always gives the variable the value saved u
 which is bit-exact.
 """
 
+from __future__ import annotations
+
 import functools
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Type
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.arguments import variable_name
+from cudnn_rnn._core.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.checkpoints import converters, restore_ops
 from cudnn_rnn.checkpoints.object_based import Parts, track
 
@@ -36,24 +40,24 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     `tf.GraphKeys.SAVEABLE_OBJECTS`, which `tf.train.Saver()` saves. The layers do this themselves.
     """
 
-    _rnn_mode = None
-    _num_params_per_layer = None
-    _format_converter_cls = None
-    _rnn_cell_name = None
-    _cell_variables = (("kernel",), ("bias",))
-    _given_name = None  # the argument `name`, if the saveable was created in a graph
+    _rnn_mode: Any = None  # a str in subclasses
+    _num_params_per_layer: Any = None  # an int in subclasses
+    _format_converter_cls: Any = None  # a class in subclasses
+    _rnn_cell_name: Any = None  # a str in subclasses
+    _cell_variables: Tuple[Tuple[str, ...], Tuple[str, ...]] = (("kernel",), ("bias",))
+    _given_name: Optional[str] = None  # the argument `name`, if the saveable was created in a graph
 
     def __init__(
         self,
-        opaque_params,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction=config_module.CUDNN_RNN_UNIDIRECTION,
-        scope=None,
-        name="cudnn_rnn_saveable",
-    ):
+        opaque_params: tf.Variable,
+        num_layers: SizeLike,
+        num_units: SizeLike,
+        input_size: SizeLike,
+        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        scope: Optional[ScopeLike] = None,
+        name: str = "cudnn_rnn_saveable",
+    ) -> None:
         """Creates a saveable.
 
         Args:
@@ -82,7 +86,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         self._scope = getattr(scope, "name", scope) or None
         self._variables = opaque_params
         self._num_dirs = 2 if direction == config_module.CUDNN_RNN_BIDIRECTION else 1
-        self._format_converter = None
+        self._format_converter: Any = None
         self._weight_names, self._bias_names = self._tf_canonical_names()
         self._param_names = self._weight_names + self._bias_names
         prefix = self._scope + "/" if self._scope else ""
@@ -97,7 +101,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         restore_ops.saveables_of_graph().append(self)
 
     @property
-    def is_displaced(self):
+    def is_displaced(self) -> bool:
         """Whether a later saveable with the same name and keys is saved in place of this one.
 
         This happens if both are in `tf.GraphKeys.SAVEABLE_OBJECTS`: `tf.train.Saver()` saves only
@@ -117,7 +121,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             for saveable in later
         )
 
-    def require_saved_by(self, saved):
+    def require_saved_by(self, saved: Iterable[Any]) -> None:
         """Raises `SaverRefusal` unless `saved` (variables, saveables) covers the variable."""
         variable = self._variable_to_restore()
         if not any(variable is getattr(other, "_variables", other) for other in saved):
@@ -155,7 +159,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         ]
 
     @property
-    def format_converter(self):
+    def format_converter(self) -> converters.CudnnParamsFormatConverter:
         """The converter, created from `_format_converter_cls` on first access."""
         if self._format_converter is None:
             converter = self._format_converter_cls(
@@ -171,7 +175,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             self._format_converter = converter
         return self._format_converter
 
-    def restore(self, restored_tensors, restored_shapes):
+    def restore(self, restored_tensors: Sequence[TensorLike], restored_shapes: Any) -> tf.Operation:
         """Returns an op that assigns the variable the value read from a checkpoint.
 
         Args:
@@ -185,7 +189,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         del restored_shapes
         return self.write_parts(restored_tensors, [spec.name for spec in self.specs])
 
-    def expected_tensors(self):
+    def expected_tensors(self) -> List[restore_ops.Expected]:
         """Returns a `restore_ops.Expected` for each of `specs`."""
         return [
             restore_ops.expected_tensor(spec.name, tensor.shape, False, tensor.dtype)
@@ -205,12 +209,12 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             )
         return variable
 
-    def read_parts(self):
+    def read_parts(self) -> List[tf.Tensor]:
         """Returns the cells' tensors, in the order of the keys."""
         weights, biases = self.format_converter.opaque_to_tf_canonical(self._variables)
         return list(weights) + list(biases)
 
-    def write_parts(self, tensors, keys):
+    def write_parts(self, tensors: Sequence[TensorLike], keys: Sequence[str]) -> tf.Operation:
         """Returns an op that assigns the variable the value rebuilt from the cells' tensors.
 
         Args:
@@ -246,7 +250,8 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     def _tf_canonical_names(self):
         """Returns (names of weights, names of biases), relative to `scope`."""
-        weight_names, bias_names = [], []
+        weight_names: List[str] = []
+        bias_names: List[str] = []
         for layer in range(self._num_layers):
             for is_forward in (True, False)[: self._num_dirs]:
                 prefix = (
@@ -314,12 +319,54 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         return self._converter_step("_tf_to_cudnn_biases", *tf_biases)
 
 
+def saveable_of_layer(
+    saveable_cls: Type[CudnnOpaqueParamsSaveable], variable: tf.Variable, **description: Any
+) -> CudnnOpaqueParamsSaveable:
+    """Returns the saveable of a layer that is built in the current variable scope.
+
+    Returns another layer's saveable if both have the same variable and the same keys. Otherwise
+    creates a saveable and registers it for the graph's Savers.
+
+    Args:
+      saveable_cls: class of the saveable.
+      variable: the opaque parameter buffer of the layer.
+      **description: arguments of `saveable_cls` that describe the layer.
+    """
+    scope = tf.get_variable_scope()
+    shared = _saveable_of_sharing_layer(saveable_cls, variable, scope)
+    if shared is not None:
+        return shared
+    name = "%s_saveable" % variable.name.split(":")[0]
+    saveable = saveable_cls(opaque_params=variable, scope=scope, name=name, **description)
+    if not tf.executing_eagerly():
+        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    return saveable
+
+
+def _saveable_of_sharing_layer(saveable_cls, variable, scope):
+    """Returns another layer's saveable for the same variable and the same keys, or None.
+
+    With `tf.AUTO_REUSE`, no layer can tell that it shares its variable, and one Saver cannot hold
+    two such saveables.
+    """
+    if tf.executing_eagerly():
+        return None
+    for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS):
+        if (
+            type(saveable) is saveable_cls
+            and saveable._variables is variable
+            and saveable._scope == (scope.name or None)
+        ):
+            return saveable
+    return None
+
+
 class CudnnLSTMSaveable(CudnnOpaqueParamsSaveable):
     """Saves the buffer of a `CudnnLSTM` as variables of `CudnnCompatibleLSTMCell`."""
 
     _rnn_mode = config_module.CUDNN_LSTM
     _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
-    _format_converter_cls = converters.CudnnParamsFormatConverterLSTM
+    _format_converter_cls: Any = converters.CudnnParamsFormatConverterLSTM
     _rnn_cell_name = "cudnn_compatible_lstm_cell"
 
 

@@ -14,11 +14,16 @@ kernels:
             return (bias,)
 """
 
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.canonical import chunks
 from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.types import SizeLike, TensorLike
 from cudnn_rnn.checkpoints.cell_layout import (
     GRUFormat,
     gates_from_kernel,
@@ -39,18 +44,18 @@ class CudnnParamsFormatConverter:
     projection is `[num_units, num_proj]`.
     """
 
-    _rnn_mode = None
-    _num_params_per_layer = None
+    _rnn_mode: Any = None  # a str in subclasses
+    _num_params_per_layer: Any = None  # an int in subclasses
 
     def __init__(
         self,
-        num_layers,
-        num_units,
-        input_size,
-        num_proj=None,
-        input_mode=config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction=config_module.CUDNN_RNN_UNIDIRECTION,
-    ):
+        num_layers: SizeLike,
+        num_units: SizeLike,
+        input_size: SizeLike,
+        num_proj: Union[int, str, None] = None,
+        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
+        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+    ) -> None:
         """Takes the description of an RNN, as `CudnnLSTM` does.
 
         Up to TensorFlow 1.14 there was no `num_proj`: a string in its position is the input mode,
@@ -59,7 +64,7 @@ class CudnnParamsFormatConverter:
         if isinstance(num_proj, str):
             if input_mode in config_module.DIRECTIONS:
                 direction = input_mode
-            num_proj, input_mode = None, num_proj
+            input_mode, num_proj = num_proj, None
         self._config = RnnConfig.checked(
             self._rnn_mode,
             num_layers,
@@ -81,7 +86,11 @@ class CudnnParamsFormatConverter:
         self._num_dirs = self._config.num_directions
         self._num_params = self._config.num_canonical_biases
 
-    def tf_canonical_to_opaque(self, tf_canonicals, weights_proj=None):
+    def tf_canonical_to_opaque(
+        self,
+        tf_canonicals: Sequence[TensorLike],
+        weights_proj: Optional[Sequence[TensorLike]] = None,
+    ) -> tf.Tensor:
         """Returns the opaque buffer for the cells' tensors.
 
         Args:
@@ -96,7 +105,7 @@ class CudnnParamsFormatConverter:
             *self._tf_canonical_to_cu_canonical(tf_canonicals, weights_proj)
         )
 
-    def opaque_to_tf_canonical(self, opaque_param):
+    def opaque_to_tf_canonical(self, opaque_param: TensorLike) -> Tuple[List[tf.Tensor], ...]:
         """Returns the cells' tensors for the opaque buffer, `[params_size]`.
 
         Returns:
@@ -116,7 +125,9 @@ class CudnnParamsFormatConverter:
     def _cu_canonical_to_tf_canonical(self, cu_weights, cu_biases):
         """Returns the result of `opaque_to_tf_canonical` for cuDNN's tensors."""
         parts = self._num_layers * self._num_dirs
-        tf_weights, tf_biases, tf_weights_proj = [], [], []
+        tf_weights: List[tf.Tensor] = []
+        tf_biases: List[tf.Tensor] = []
+        tf_weights_proj: List[tf.Tensor] = []
         weights_of_parts = chunks(cu_weights, len(cu_weights) // parts)
         biases_of_parts = chunks(cu_biases, len(cu_biases) // parts)
         for part, (weights, biases) in enumerate(zip(weights_of_parts, biases_of_parts)):
@@ -150,7 +161,8 @@ class CudnnParamsFormatConverter:
             )
         per_part = len(tf_canonicals) // (2 * parts)
         of_parts = chunks(tf_canonicals, per_part)
-        cu_weights, cu_biases = [], []
+        cu_weights: List[tf.Tensor] = []
+        cu_biases: List[tf.Tensor] = []
         for part in range(parts):
             layer = part // self._num_dirs
             weights = list(self._tf_to_cudnn_weights(layer, *of_parts[part]))
@@ -160,19 +172,19 @@ class CudnnParamsFormatConverter:
             cu_biases += self._tf_to_cudnn_biases(*of_parts[parts + part])
         return cu_weights, cu_biases
 
-    def _cudnn_to_tf_weights(self, *cu_weights):
+    def _cudnn_to_tf_weights(self, *cu_weights: tf.Tensor) -> Sequence[tf.Tensor]:
         """Converts cuDNN's weights of one layer and direction to a tuple of the cell's."""
         raise NotImplementedError("%s has no _cudnn_to_tf_weights" % type(self).__name__)
 
-    def _tf_to_cudnn_weights(self, layer, *tf_weights):
+    def _tf_to_cudnn_weights(self, layer: int, *tf_weights: tf.Tensor) -> Sequence[tf.Tensor]:
         """Converts the cell's weights to cuDNN's, without the projection."""
         raise NotImplementedError("%s has no _tf_to_cudnn_weights" % type(self).__name__)
 
-    def _cudnn_to_tf_biases(self, *biases):
+    def _cudnn_to_tf_biases(self, *biases: tf.Tensor) -> Sequence[tf.Tensor]:
         """Converts cuDNN's biases of one layer and direction to a tuple of the cell's."""
         raise NotImplementedError("%s has no _cudnn_to_tf_biases" % type(self).__name__)
 
-    def _tf_to_cudnn_biases(self, *tf_biases):
+    def _tf_to_cudnn_biases(self, *tf_biases: tf.Tensor) -> Sequence[tf.Tensor]:
         """Converts the cell's biases to cuDNN's."""
         raise NotImplementedError("%s has no _tf_to_cudnn_biases" % type(self).__name__)
 
@@ -180,11 +192,11 @@ class CudnnParamsFormatConverter:
 class _OneKernel(CudnnParamsFormatConverter):
     """Base of converters for cells with one kernel and one bias, with any order of gates."""
 
-    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
+    def _cudnn_to_tf_gate_params(self, *cu_gate_order: tf.Tensor) -> List[tf.Tensor]:
         """Reorders gates from cuDNN's order to the cell's; returns a list."""
         return list(cu_gate_order)
 
-    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
+    def _tf_to_cudnn_gate_params(self, *tf_gate_order: tf.Tensor) -> List[tf.Tensor]:
         """Reorders gates from the cell's order to cuDNN's; returns a list."""
         return list(tf_gate_order)
 

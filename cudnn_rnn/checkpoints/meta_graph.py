@@ -1,9 +1,15 @@
 """`import_meta_graph`, for the graphs that `tf.train.Saver` writes beside a checkpoint."""
 
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
 from cudnn_rnn._compat import tf
 
 
-def import_meta_graph(meta_graph_or_file, **named):
+def import_meta_graph(
+    meta_graph_or_file: Union[str, tf.MetaGraphDef], **named: Any
+) -> Optional[tf.train.Saver]:
     """Imports a graph, even if a collection names saveables, and returns its Saver.
 
         saver = cudnn_rnn.import_meta_graph(path + ".meta")

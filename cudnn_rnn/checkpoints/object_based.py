@@ -184,7 +184,7 @@ def bound_parts(coordinator):
     Returns:
       Dict of `Parts` to dicts of names of parts to keys in the checkpoint.
     """
-    bound = collections.OrderedDict()
+    bound: dict = collections.OrderedDict()
     for index, trackable in list(coordinator.object_by_proto_id.items()):
         attributes = coordinator.object_graph_proto.nodes[index].attributes
         if _is_part(trackable) and attributes:

@@ -16,7 +16,10 @@ most one 1. So both of cuDNN's biases get the slots of the cell's bias unchanged
 half of its value.
 """
 
+from __future__ import annotations
+
 import collections
+from typing import Any, List
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
 from cudnn_rnn._core.arguments import variable_name
@@ -24,7 +27,7 @@ from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_saveables import CudnnOpaqueParamsSaveable
 
 
-def saved_as_cells(*optimizers):
+def saved_as_cells(*optimizers: Any) -> List[Any]:
     """Returns a `var_list` for checkpoints that are shared with a program that uses cells.
 
     The list has every variable and saveable of the graph, as in `tf.train.Saver()`, with one
@@ -60,8 +63,8 @@ def saved_as_cells(*optimizers):
     """
     if tf.executing_eagerly():
         raise RuntimeError("saved_as_cells is of graphs only, but TensorFlow executes eagerly.")
-    optimizers = _unwrapped(optimizers)
-    for optimizer in optimizers:
+    unwrapped = _unwrapped(optimizers)
+    for optimizer in unwrapped:
         _require_slots(optimizer)
     saved = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
     replaced = []
@@ -69,7 +72,7 @@ def saved_as_cells(*optimizers):
         variable = _opaque_variable(saveable)
         if variable is None:
             continue
-        slots = _slots(variable, optimizers)
+        slots = _slots(variable, unwrapped)
         conversion = _SlotConversion(saveable.format_converter, variable) if slots else None
         saved += [CudnnSlotSaveable(saveable, variable, slot, conversion) for slot in slots]
         replaced += [variable] + slots
@@ -87,7 +90,8 @@ def _opaque_variable(saveable):
 
 def _unwrapped(optimizers):
     """Returns a list of the optimizers and all optimizers that they wrap, without duplicates."""
-    found, waiting = [], list(optimizers)
+    found: List[Any] = []
+    waiting = list(optimizers)
     for optimizer in waiting:
         if not _has_slots(optimizer):
             raise TypeError(
@@ -103,7 +107,7 @@ def _unwrapped(optimizers):
 
 
 def _wrapped(optimizer):
-    values = []
+    values: List[Any] = []
     for value in getattr(optimizer, "__dict__", {}).values():
         values += value if isinstance(value, (list, tuple)) else [value]
     return [value for value in values if _has_slots(value)]

@@ -36,7 +36,7 @@ def order_assignments(path):
       SaverRefusal: the value under a variable's own key cannot be identified, or the Saver has
         already fixed another order.
     """
-    by_variable = collections.OrderedDict()
+    by_variable: dict = collections.OrderedDict()
     for operation in sorted(_descendants(path), key=_number):
         if operation.type in _ASSIGN_TYPES:
             variable = _source(operation.inputs[0]).name
@@ -142,7 +142,8 @@ def _is_rebuilt(assignment):
 
 
 def _precedence(assignment):
-    return _SCOPES.index(_REBUILT.match(assignment.name).group(1)), _number(assignment)
+    scope = _REBUILT.match(assignment.name).group(1)  # type: ignore[union-attr]
+    return _SCOPES.index(scope), _number(assignment)
 
 
 def _require_one_own_value(variable, direct):

@@ -182,7 +182,7 @@ def _missing(reader, expected, is_shown):
 def _misfits(reader, expected):
     """Returns the problems visible from the list of keys, dtypes and shapes."""
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    problems = []
+    problems: list = []
     for entry in expected:
         if entry.key not in shapes:
             problems.append(_missing(reader, entry, is_shown=len(problems) < _MOST_LINES))

@@ -170,7 +170,7 @@ class Doctor:
             return False
         found, problem = run_trial(_TRY_LIBRARY)
         if found is not None and "problem" in found:
-            found, problem = None, found["problem"]
+            problem, found = found["problem"], None
         if found is None:
             self._broken("The op library does not work with this TensorFlow.", problem)
             return False

@@ -169,7 +169,7 @@ def _run_path(path, arguments):
         return
     main = types.ModuleType("__main__")
     main.__file__ = os.path.abspath(path) if sys.version_info >= (3, 9) else path
-    main.__builtins__ = builtins
+    main.__builtins__ = builtins  # type: ignore[attr-defined]
     main.__annotations__ = {}
     # `main` stays in sys.modules, for pickle and for functions that run at exit.
     sys.modules["__main__"] = main

@@ -11,10 +11,13 @@ TensorFlow 2 has no `tf.contrib`, so `install()` creates one with this package a
 `uninstall()` undoes either.
 """
 
+from __future__ import annotations
+
 import importlib
 import importlib.machinery
 import sys
 import types
+from typing import Any, Callable, List
 
 import tensorflow
 
@@ -28,10 +31,11 @@ _CONTRIB = other_packages.CONTRIB
 _PACKAGE = _CONTRIB + ".cudnn_rnn"
 
 _ABSENT = object()
-_undo = []  # functions that undo an installation, called in reverse order
+# Functions that undo an installation, called in reverse order.
+_undo: List[Callable[[], Any]] = []
 
 
-def install(version="1.15"):
+def install(version: str = "1.15") -> None:
     """Provides `tf.contrib.cudnn_rnn` as it was in the given TensorFlow release.
 
     Afterwards `tf.contrib.cudnn_rnn`, `import tensorflow.contrib.cudnn_rnn` and imports from its
@@ -62,7 +66,7 @@ def install(version="1.15"):
         _set_module(name, module)
 
 
-def uninstall():
+def uninstall() -> None:
     """Undoes `install`: restores or removes `tf.contrib.cudnn_rnn`."""
     while _undo:
         _undo.pop()()

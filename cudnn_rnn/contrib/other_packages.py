@@ -12,6 +12,7 @@ import importlib
 import importlib.machinery
 import sys
 import types
+from typing import Any
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
 
@@ -123,7 +124,8 @@ class Finder:
         if successor is None:
             # With name=, `from tensorflow.contrib import ...` would swallow this error.
             raise ModuleNotFoundError("No module named %r: %s" % (name, why_missing(name)))
-        return importlib.machinery.ModuleSpec(name, _Alias(successor), is_package=True)
+        loader: Any = _Alias(successor)
+        return importlib.machinery.ModuleSpec(name, loader, is_package=True)
 
 
 class _Alias:

@@ -9,6 +9,7 @@ import functools
 import importlib
 import inspect
 import re
+from typing import Any, Dict
 
 from cudnn_rnn import cudnn_rnn_ops, layers, op_level
 from cudnn_rnn._compat import tf
@@ -173,7 +174,8 @@ def _method(function, signature, fill_in=None):
         return function(self, *arguments, **named)
 
     own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    method.__signature__ = signature.replace(parameters=own + list(signature.parameters.values()))
+    visible = signature.replace(parameters=own + list(signature.parameters.values()))
+    method.__signature__ = visible  # type: ignore[attr-defined]
     return method
 
 
@@ -183,7 +185,9 @@ def _op_level_class(name, minor):
     base = getattr(op_level, name)
     is_lstm = name == "CudnnLSTM"
     default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
-    optional = dict(input_mode=default_mode, direction=config.CUDNN_RNN_UNIDIRECTION)
+    optional: Dict[str, Any] = dict(
+        input_mode=default_mode, direction=config.CUDNN_RNN_UNIDIRECTION
+    )
     if minor >= 4:
         optional["dtype"] = tf.float32
     optional.update(dropout=0.0, seed=0)
@@ -231,7 +235,7 @@ def __getattr__(qualified_name):
     return found
 
 
-class _RoomForInputWeights:
+class _RoomForInputWeights(op_level._CudnnRNN):
     """Reserves room for unused input weights in the buffer, as in TensorFlow 1.0 to 1.2.
 
     In those releases, input_mode defaults to auto_select, which skips the input weights if sizes
@@ -299,7 +303,7 @@ def _simple_saveable():
     """Returns the base of simple RNNs' saveables up to 1.12; they pass `isinstance` with it."""
     tanh, relu = _find("CudnnRNNTanhSaveable"), _find("CudnnRNNReluSaveable")
 
-    class Simple(type(tanh)):
+    class Simple(type(tanh)):  # type: ignore[misc]
         def __instancecheck__(cls, instance):
             return isinstance(instance, (tanh, relu)) or super().__instancecheck__(instance)
 
@@ -328,5 +332,5 @@ def _function(name, minor):
     def of_release(*arguments, **named):
         return function(**signature.bind(*arguments, **named).arguments)
 
-    of_release.__signature__ = signature
+    of_release.__signature__ = signature  # type: ignore[attr-defined]
     return _findable(of_release, name, minor)
