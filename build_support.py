@@ -49,25 +49,25 @@ write_answer(
 """
 
 _NO_TENSORFLOW = """
-cudnn_rnn is compiled against the TensorFlow of the environment it is installed into, and
-TensorFlow cannot be imported by {python}:
+cudnn_rnn is compiled for the TensorFlow of the environment that it is installed into, but
+{python} cannot import TensorFlow:
     {problem}
 
 Install TensorFlow first, then build in the same environment, where pip can see it:
     pip install setuptools wheel tensorflow==2.21.0
     pip install --no-build-isolation .
 
-If TensorFlow is installed already: a plain `pip install .` builds in an isolated environment,
-where there is none. The option --no-build-isolation is needed.
+If TensorFlow is already installed, add the option --no-build-isolation: a plain `pip install .`
+builds in an isolated environment, which has no TensorFlow.
 """
 
 _NO_COMPILER = """
-cudnn_rnn is compiled when it is installed, and no working C++ compiler was found:
+cudnn_rnn is compiled when it is installed, but no working C++ compiler was found:
     {problem}
 
 Install g++ 8 or newer (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++;
-conda: conda install gxx_linux-64), or name your compiler in the environment variable CXX, and
-run pip again.
+conda: conda install gxx_linux-64), or set the environment variable CXX to your compiler. Then run
+pip again.
 """
 
 
@@ -156,13 +156,15 @@ def find_compiler():
     if named:
         if not shutil.which(named[0]):
             raise SystemExit(
-                _NO_COMPILER.format(problem="CXX is %r, which is no program" % " ".join(named))
+                _NO_COMPILER.format(problem="CXX is %r, which was not found" % " ".join(named))
             )
         return named
     for name in ("c++", "g++"):
         if shutil.which(name):
             return [name]
-    raise SystemExit(_NO_COMPILER.format(problem="neither c++ nor g++ is on PATH, CXX is not set"))
+    raise SystemExit(
+        _NO_COMPILER.format(problem="neither c++ nor g++ is on PATH, and CXX is unset")
+    )
 
 
 def describe_compiler(compiler):
@@ -176,7 +178,7 @@ def describe_compiler(compiler):
 
 
 def _compiler_version(compiler):
-    return _run(compiler + ["--version"], "asking the compiler's version")
+    return _run(compiler + ["--version"], "querying the compiler's version")
 
 
 def _common_flags():
@@ -221,7 +223,7 @@ def build_library(output_path, temporary_folder):
     """Compiles and links the op library to `output_path`; writes the build info beside it."""
     start = time.time()
     if not sys.platform.startswith("linux"):
-        raise SystemExit("cudnn_rnn works on Linux only, but this platform is %s." % sys.platform)
+        raise SystemExit("cudnn_rnn works only on Linux, but this platform is %s." % sys.platform)
     tensorflow = ask_tensorflow()
     compiler = find_compiler()
     flags = compile_flags(tensorflow)
@@ -283,7 +285,7 @@ class Compilation:
         path = self._object_path(source)
         key = self._key(source) if source in self._core_sources else None
         if key and self._cache.load(key, path):
-            return source + " (compiled by an earlier build)"
+            return source + " (cached by an earlier build)"
         flags = self._core_flags if key else self._flags
         warnings = _run(self._compiler + flags + ["-c", source, "-o", path], "compiling " + source)
         # Does not cache warnings, which every build shows, or a file that changed meanwhile.

@@ -57,7 +57,7 @@ def read_readme():
 setup(
     name="cudnn_rnn",
     version=build_support.package_version(),
-    description="tf.contrib.cudnn_rnn for today's TensorFlow, on CPU too",
+    description="tf.contrib.cudnn_rnn for current versions of TensorFlow, on CPU and GPU",
     long_description=read_readme(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

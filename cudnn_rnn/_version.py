@@ -23,8 +23,8 @@ def tensorflow_problem(version):
     if found is None or found >= _major_and_minor(OLDEST_TENSORFLOW):
         return None
     return (
-        "cudnn_rnn works with TensorFlow %s to %s, but this environment has TensorFlow %s: install "
-        "one of those first, for example with `pip install tensorflow==2.21.0`."
+        "cudnn_rnn works with TensorFlow %s to %s, but this environment has TensorFlow %s. Install "
+        "a supported version first, for example with `pip install tensorflow==2.21.0`."
         % (OLDEST_TENSORFLOW, NEWEST_TENSORFLOW_TRIED, version)
     )
 

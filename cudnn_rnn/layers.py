@@ -113,8 +113,8 @@ class _CudnnRNN(Layer):
         self._config(self._num_units)
         if dropout > 0 and self._num_layers == 1:
             warnings.warn(
-                "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
-                "layer but the first. Use tf.nn.dropout on the input or the output."
+                "dropout=%r has no effect in a %s of one layer: it applies to the input of every "
+                "layer except the first. Use tf.nn.dropout on the input or the output."
                 % (dropout, type(self).__name__),
                 stacklevel=2,
             )
@@ -155,7 +155,7 @@ class _CudnnRNN(Layer):
         """Last dimension of the inputs, an int; `ValueError` before `build`."""
         if self._input_size is None:
             raise ValueError(
-                "input_size of %s is unknown since the layer has not been built: call it, or "
+                "input_size of %s is unknown before the layer is built. Call the layer, or "
                 "build([None, None, input_size])." % type(self).__name__
             )
         return self._input_size
@@ -235,7 +235,7 @@ class _CudnnRNN(Layer):
         shape = tf.TensorShape(input_shape)
         if shape.rank != 3 or shape.as_list()[-1] is None:
             raise ValueError(
-                "inputs of %s must have three dimensions, and a last one that is known when the "
+                "inputs of %s must have three dimensions, the last of which is known when the "
                 "layer is built, but have shape %s. Set it with inputs.set_shape([None, None, "
                 "input_size])." % (type(self).__name__, shape_text(shape))
             )
@@ -256,8 +256,8 @@ class _CudnnRNN(Layer):
                 )
             if not self.kernel.shape.is_compatible_with([config.params_size()]):
                 raise ValueError(
-                    "The variable %s, which this %s shares, must have %d elements for its sizes, "
-                    "but has shape %s. Give the layer another name or scope."
+                    "The variable %s, which this %s shares, must have %d elements for the sizes of "
+                    "this layer, but has shape %s. Give the layer another name or scope."
                     % (
                         self.kernel.name,
                         type(self).__name__,
@@ -295,8 +295,8 @@ class _CudnnRNN(Layer):
     def _check_built(self, what):
         if self._input_size is None:
             raise RuntimeError(
-                "%s.%s needs the size of the inputs, which is unknown before the layer is built: "
-                "call it, or build([None, None, input_size])." % (type(self).__name__, what)
+                "%s.%s needs input_size, which is unknown before the layer is built. Call the "
+                "layer, or build([None, None, input_size])." % (type(self).__name__, what)
             )
 
     def _update_trainable_weights(self, getter, *arguments, **named):

@@ -101,8 +101,8 @@ class _CudnnRNN:
         )
         if self.dropout > 0 and self.num_layers == 1:
             warnings.warn(
-                "dropout=%r has no effect in a %s of one layer: it acts on the input of every "
-                "layer but the first. Use tf.nn.dropout on the input or the output."
+                "dropout=%r has no effect in a %s of one layer: it applies to the input of every "
+                "layer except the first. Use tf.nn.dropout on the input or the output."
                 % (self.dropout, type(self).__name__),
                 stacklevel=2,
             )
@@ -361,7 +361,7 @@ def _trailing_arguments(names, values, named):
     unknown = sorted(set(named) - set(names) - {"seed2"})
     if unknown:
         raise TypeError(
-            "Got an unexpected keyword argument %r; after direction come %s."
+            "Got an unexpected keyword argument %r. The arguments after direction are %s."
             % (unknown[0], ", ".join(names))
         )
     sixth_is_dropout = bool(values) and _is_number(values[0])

@@ -295,7 +295,7 @@ def run(options):
         results["restored_into_" + key] = loss
         agrees = abs(loss - saved) <= LOSS_TOLERANCE
         agree = agree and agrees
-        verdict = "the same" if agrees else "NOT THE SAME"
+        verdict = "equal" if agrees else "NOT EQUAL"
         print("  %-52s %.4f  %s" % (name, loss, verdict), flush=True)
     prompt = held_out_text[:PROMPT_LENGTH]
     sample = write_text(paths, prompt, SAMPLE_LENGTH, options.temperature, options.seed)
@@ -305,8 +305,8 @@ def run(options):
     leave_files(paths, options, results, training, held_out, sample)
     if not agree:
         print(
-            "\nA restored model does not give the saved loss (tolerance %g bits per character)."
-            % LOSS_TOLERANCE,
+            "\nThe loss of a restored model differs from the saved loss by more than the tolerance "
+            "of %g bits per character." % LOSS_TOLERANCE,
             file=sys.stderr,
         )
     return 0 if agree else 1
@@ -338,10 +338,10 @@ def leave_files(paths, options, results, training, held_out, sample):
     print("\nWritten:")
     for path, what in (
         (paths.checkpoint, "checkpoint, canonical weights (with .index, .data-...)"),
-        (paths.model, "characters and sizes that go with it"),
+        (paths.model, "characters and sizes of the model"),
         (paths.curve, "loss curve"),
-        (paths.sample, "what the model wrote"),
-        (paths.results, "the numbers above"),
+        (paths.sample, "text that the model generated"),
+        (paths.results, "losses and options of this run"),
     ):
         print("  %-36s %s" % (path, what))
 

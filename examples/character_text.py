@@ -40,7 +40,7 @@ def split_text(text, num_streams, held_out=0.1):
     shortest = int(np.ceil(20 * num_streams / held_out))
     if len(text) < shortest:
         raise UserError(
-            "the text has %d characters, but must have at least %d for --batch %d: give a longer "
+            "the text has %d characters, but must have at least %d for --batch %d: use a longer "
             "text or a smaller --batch" % (len(text), shortest, num_streams)
         )
     boundary = int(len(text) * (1 - held_out))

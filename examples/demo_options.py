@@ -31,7 +31,7 @@ def make_output_folder(folder):
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise UserError("cannot make the folder --output %s: %s" % (folder, error.strerror))
+        raise UserError("cannot create the folder --output %s: %s" % (folder, error.strerror))
     if not os.access(folder, os.W_OK):
         raise UserError("cannot write to the folder --output %s" % folder)
     names = ("model.ckpt", "model.json", "loss_curve.png", "sample.txt", "results.json")
@@ -83,35 +83,35 @@ def parse_options(arguments):
     model.add_argument(
         "--corpus",
         metavar="FILE",
-        help="text to learn, UTF-8 (default: the language reference that every Python carries)",
+        help="UTF-8 text to train on (default: the language reference that is part of Python)",
     )
-    model.add_argument("--units", type=whole, help="units of each layer (%(default)s)")
-    model.add_argument("--layers", type=whole, help="layers of the LSTM (%(default)s)")
+    model.add_argument("--units", type=whole, help="units per layer (%(default)s)")
+    model.add_argument("--layers", type=whole, help="number of layers (%(default)s)")
     training = parser.add_argument_group("training")
     training.add_argument("--steps", type=whole, help="training steps (%(default)s)")
-    training.add_argument("--batch", type=whole, help="streams read side by side (%(default)s)")
+    training.add_argument("--batch", type=whole, help="batch size (%(default)s)")
     training.add_argument(
-        "--seq-length", type=whole, help="characters between two updates (%(default)s)"
+        "--seq-length", type=whole, help="characters per training step (%(default)s)"
     )
     training.add_argument(
         "--learning-rate",
         type=number(float, 0, 10, excluding=0),
-        help="of Adam at first; it falls to a tenth (%(default)s)",
+        help="initial learning rate of Adam; decays to a tenth (%(default)s)",
     )
     training.add_argument(
-        "--seed", type=number(int, 0, 2**31 - 1), default=1, help="of all chance (%(default)s)"
+        "--seed", type=number(int, 0, 2**31 - 1), default=1, help="random seed (%(default)s)"
     )
     training.add_argument(
         "--quick",
         action="store_true",
-        help="every step of the program in half a minute, with a tiny model that learns little",
+        help="run the whole program with a tiny model, in about half a minute",
     )
     after = parser.add_argument_group("afterwards")
     after.add_argument(
         "--temperature",
         type=number(float, 0.01, 100),
         default=0.7,
-        help="of the sample: below 1 for likelier, above 1 for wilder text (%(default)s)",
+        help="sampling temperature: lower values give more probable text (%(default)s)",
     )
     after.add_argument(
         "--output",

@@ -15,9 +15,9 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 STAGES = [
-    ("stage_1_core", "The core without TensorFlow, against torch.nn"),
-    ("stage_2_tensorflow", "The ops in TensorFlow"),
-    ("stage_3_benchmarks", "Speed"),
+    ("stage_1_core", "Core without TensorFlow, compared with torch.nn"),
+    ("stage_2_tensorflow", "Ops in TensorFlow"),
+    ("stage_3_benchmarks", "Benchmarks"),
 ]
 
 
@@ -61,7 +61,7 @@ def describe_stage(folder, title):
     if status is None:
         return "\n\n".join(parts + ["Not run."])
     rows = [line.rsplit(" ", 1) for line in status.splitlines()]
-    results = {"0": "passed", "run": "not run", "124": "stopped, the time was up"}
+    results = {"0": "passed", "run": "not run", "124": "stopped at the time limit"}
     lines = ["| part | result |", "| --- | --- |"]
     for name, code in rows:
         name = name.replace(" not", "")
@@ -77,7 +77,7 @@ def describe_stage(folder, title):
         text = read(os.path.join(folder, name))
         if text:
             kept = "\n".join(text.strip().splitlines()[-30:])
-            parts.append("%s ends:\n\n```\n%s\n```" % (name, kept))
+            parts.append("End of %s:\n\n```\n%s\n```" % (name, kept))
     table = read(os.path.join(folder, "table.md"))
     if table:
         parts.append(table.strip())
@@ -92,12 +92,14 @@ def record(results, target):
         if text:
             versions.update(json.loads(text))
     if not versions:
-        raise SystemExit("no versions.json in any stage of %s: nothing to record" % results)
+        raise SystemExit(
+            "No stage of %s has a versions.json, so there is nothing to record." % results
+        )
     if "gpu" not in versions:
-        raise SystemExit("this run saw no GPU (nvidia-smi): nothing to record")
+        raise SystemExit("This run saw no GPU (nvidia-smi), so there is nothing to record.")
     gpu = re.sub(r"[^a-z0-9]+", "-", versions["gpu"].lower()).strip("-")
     name = "%s-%s" % (versions["date"], gpu)
-    lines = ["| what | version |", "| --- | --- |"]
+    lines = ["| component | version |", "| --- | --- |"]
     lines += [
         "| %s | %s |" % (key.replace("_", " "), value)
         for key, value in sorted(versions.items())
@@ -109,7 +111,7 @@ def record(results, target):
     picture = os.path.join(results, "stage_3_benchmarks", "ratios.png")
     if os.path.exists(picture):
         shutil.copy(picture, os.path.join(target, name + ".png"))
-        parts.append("![time of ours over time of the peer](%s.png)" % name)
+        parts.append("![our time divided by the peer's time](%s.png)" % name)
     path = os.path.join(target, name + ".md")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")

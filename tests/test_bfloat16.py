@@ -244,7 +244,7 @@ def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
     assert relative_error(found, expected) <= STEPS * 4 * 2.0**-9
 
 
-@pytest.mark.skipif(has_bfloat16, reason="for TensorFlow 1, whose ops have no bfloat16")
+@pytest.mark.skipif(has_bfloat16, reason="requires TensorFlow 1, whose ops have no bfloat16")
 @pytest.mark.parametrize(
     "make",
     [
@@ -257,7 +257,7 @@ def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
 def test_without_bfloat16(session, make):
     with pytest.raises(
         (TypeError, ValueError),
-        match="must be .*float16, float32 or float64, but is .*bfloat16.* The ops of TensorFlow "
-        r"\d+\.\d+\.\d+ have no bfloat16; those of 2\.15 have",
+        match="must be .*float16, float32 or float64, but is .*bfloat16.* The RNN ops of "
+        r"TensorFlow \d+\.\d+\.\d+ do not support bfloat16; use TensorFlow 2\.15 or newer",
     ):
         make(tf.zeros([STEPS, BATCH, WIDTH], tf.bfloat16))

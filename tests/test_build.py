@@ -177,7 +177,7 @@ def test_other_versions_are_not_refused(project, version):
     assert project.support._read_version_file()["tensorflow_problem"](version) is None
 
 
-def test_second_build_compiles_only_what_sees_tensorflow(project, monkeypatch, capsys):
+def test_second_build_compiles_only_sources_with_tensorflow_headers(project, monkeypatch, capsys):
     assert project.build(monkeypatch) == project.all_sources
     first = capsys.readouterr().out
     again = project.build(monkeypatch, version="2.16.2")
@@ -187,12 +187,12 @@ def test_second_build_compiles_only_what_sees_tensorflow(project, monkeypatch, c
     width = len(str(count))
     assert "[%*d/%d] cudnn_rnn/cc/" % (width, 1, count) in first
     assert "[%d/%d] cudnn_rnn/cc/" % (count, count) in first
-    assert "compiled by an earlier build" not in first
+    assert "cached by an earlier build" not in first
     from_cache = count - len(project.tensorflow_sources)
-    assert second.count(" (compiled by an earlier build)\n") == from_cache
+    assert second.count(" (cached by an earlier build)\n") == from_cache
 
 
-def test_one_spelling_of_the_standard_is_one_key(project, monkeypatch):
+def test_spellings_of_the_standard_share_one_key(project, monkeypatch):
     project.build(monkeypatch)
     flags = ["-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64", "-std=c++17"]
     assert project.build(monkeypatch, flags=flags) == project.tensorflow_sources
@@ -225,7 +225,7 @@ def test_another_compiler_or_flag_compiles_everything(project, monkeypatch, name
 @pytest.mark.parametrize(
     "flag", ["-march=native", "-include /some/file", "-fprofile-use", "@file", "-Wp,-MD,file"]
 )
-def test_flags_that_mean_another_thing_elsewhere_turn_the_cache_off(project, monkeypatch, flag):
+def test_machine_dependent_flags_disable_the_cache(project, monkeypatch, flag):
     monkeypatch.setenv("CXXFLAGS", flag)
     for _ in range(2):
         assert project.build(monkeypatch) == project.all_sources
@@ -233,7 +233,7 @@ def test_flags_that_mean_another_thing_elsewhere_turn_the_cache_off(project, mon
 
 
 @pytest.mark.parametrize("flag", ["-march=x86-64-v3", "-O2 -pipe", "-fno-plt -g", "-Wno-unused"])
-def test_flags_that_mean_the_same_everywhere_leave_the_cache_on(project, monkeypatch, flag):
+def test_portable_flags_keep_the_cache_enabled(project, monkeypatch, flag):
     monkeypatch.setenv("CXXFLAGS", flag)
     project.build(monkeypatch)
     assert project.build(monkeypatch) == project.tensorflow_sources
@@ -289,7 +289,7 @@ def test_environment_variable_moves_the_cache(project, monkeypatch, tmp_path):
     )
 
 
-def test_cache_keeps_what_was_used_last(project, tmp_path):
+def test_cache_keeps_recently_used_objects(project, tmp_path):
     cache = project.cache.ObjectCache(str(tmp_path / "objects"), most_bytes=3500)
     for number in range(5):
         (tmp_path / "object").write_bytes(b"%d" % number * 1000)
@@ -343,7 +343,7 @@ def test_a_file_that_changes_while_it_is_compiled_is_not_kept(project, monkeypat
 
 def test_other_platforms_are_refused(project, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(SystemExit, match="works on Linux only, but this platform is darwin"):
+    with pytest.raises(SystemExit, match="works only on Linux, but this platform is darwin"):
         project.build(monkeypatch)
 
 

@@ -23,7 +23,7 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 # The library's own base class follows TensorFlow's documentation; the base class of TensorFlow 1.15
 # deviates from it in `input` and similar attributes.
 HAS_OWN_BASE = base._NATIVE is None
-own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="TensorFlow's own base class")
+own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="this TensorFlow has its own base class")
 
 
 @pytest.fixture(autouse=True)
@@ -157,9 +157,9 @@ def test_losses_and_updates_of_inputs(cell_class):
 @own_base
 def test_inputs_and_outputs_of_calls():
     cell = CudnnCompatibleLSTMCell(NUM_UNITS)
-    with pytest.raises(AttributeError, match="was called 0 times, so it has no single input"):
+    with pytest.raises(AttributeError, match="was called 0 times, but has a single input only"):
         cell.input  # noqa: B018
-    with pytest.raises(RuntimeError, match="has no output before it is first called"):
+    with pytest.raises(RuntimeError, match="has no output before its first call"):
         cell.get_output_at(0)
     inputs, (output, state) = called(cell)
     assert cell.input is inputs
@@ -171,7 +171,7 @@ def test_inputs_and_outputs_of_calls():
     assert cell.get_input_shape_at(1) == (BATCH, INPUT_SIZE) == cell.input_shape
     with pytest.raises(AttributeError, match="was called 2 times"):
         cell.output  # noqa: B018
-    with pytest.raises(ValueError, match="there were 2 calls"):
+    with pytest.raises(ValueError, match="index 2: it was called 2 times"):
         cell.get_input_at(2)
     called(cell, BATCH + 1)
     with pytest.raises(AttributeError, match="different shapes"):
@@ -246,7 +246,7 @@ def test_eager_execution():
             lambda: cell.get_output_at(0),
             lambda: cell.add_loss(tf.constant(1.0)),
         ):
-            with pytest.raises(RuntimeError, match="is of graphs only"):
+            with pytest.raises(RuntimeError, match="available only in graph mode"):
                 ask()
         assert cell.losses == [] and len(cell.variables) == 6
         assert cell._calls == []

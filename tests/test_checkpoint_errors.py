@@ -156,7 +156,7 @@ def test_all_wrong_keys_are_named(session, tmp_path):
     damaged_checkpoints.without(path, keys[0])
     damaged_checkpoints.other_shape(path, keys[1])
     error = restoring_fails(models, session, path, tf.errors.NotFoundError)
-    assert_names(error, keys[0] + ": missing (there is ", keys[1] + ": has shape [")
+    assert_names(error, keys[0] + ": missing (similar key: ", keys[1] + ": has shape [")
 
 
 def test_the_error_of_hundreds_of_keys_is_short(session, tmp_path):
@@ -180,7 +180,7 @@ def test_the_variable_under_its_own_name(session, tmp_path):
     assert saver is models.saver
 
 
-def test_damage_in_a_variable_beside(session, tmp_path):
+def test_damage_in_another_variable_is_named(session, tmp_path):
     models = Models("layer")
     path = models.save(session, tmp_path / "model")
     damaged_checkpoints.flip_a_bit(path, "bystander")
@@ -251,7 +251,7 @@ def test_any_byte_of_the_index(session, tmp_path, runs_all):
     assert found > len(places) / 2
 
 
-def test_a_saver_of_other_things_is_left_alone(session, tmp_path):
+def test_unrelated_savers_are_not_affected(session, tmp_path):
     variable = tf.get_variable("variable", initializer=np.ones([3], np.float32))
     initialize(session)
     path = tf.train.Saver({"saved": variable}).save(session, str(tmp_path / "model"))
@@ -261,7 +261,7 @@ def test_a_saver_of_other_things_is_left_alone(session, tmp_path):
     assert "expected" not in caught.value.message.replace("graph expected based", "")
 
 
-def test_a_checkpoint_that_is_not_there(session, tmp_path):
+def test_a_missing_checkpoint(session, tmp_path):
     models = Models("layer")
     with pytest.raises(ValueError, match="not a valid checkpoint: .*nowhere"):
         models.saver.restore(session, str(tmp_path / "nowhere"))
@@ -402,7 +402,7 @@ def test_checkpoint_of_fewer_layers(run, tmp_path):
         np.testing.assert_array_equal(left, right)
 
 
-def test_checkpoint_of_nothing_of_the_layer(run, tmp_path):
+def test_checkpoint_without_the_layer(run, tmp_path):
     """A checkpoint without the layer is an error only if the program asserts a match."""
     with tf.variable_scope("other"):
         variable = tf.Variable(np.float32([4, 5, 6]), name="v", use_resource=True)
@@ -432,7 +432,7 @@ def test_second_checkpoint_in_the_same_graph(session, tmp_path):
     np.testing.assert_array_equal(session.run(objects.variables[0]), before[0])
 
 
-@pytest.mark.skipif(tf.__version__.startswith("1."), reason="for TensorFlow 2")
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="requires TensorFlow 2")
 @pytest.mark.parametrize("damage", ["missing_object", "other_shape", "flipped_bit"])
 def test_checkpoint_read(tmp_path, damage):
     """`read` of TensorFlow 2's own Checkpoint reports damage to what `write` wrote."""

@@ -17,7 +17,7 @@ def session():
 
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("sharded", [False, True])
-def test_another_shape_of_a_variable_beside(session, tmp_path, use_resource, sharded):
+def test_a_wrong_shape_of_another_variable_is_named(session, tmp_path, use_resource, sharded):
     """A wrong shape of another variable is found before anything is restored."""
     with tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
         models = Models("layer", sharded)
@@ -27,7 +27,7 @@ def test_another_shape_of_a_variable_beside(session, tmp_path, use_resource, sha
     assert_names(error, path, "bystander: has shape [2], dtype float32; expected shape [3]")
 
 
-def test_a_partitioned_variable_beside(session, tmp_path):
+def test_errors_name_other_partitioned_variables(session, tmp_path):
     saveable, variable = make("layer", "first")
     with tf.variable_scope("parts", partitioner=tf.fixed_size_partitioner(2)):
         parts = tf.get_variable("v", initializer=tf.zeros_initializer(), shape=[5, 2])
@@ -41,7 +41,7 @@ def test_a_partitioned_variable_beside(session, tmp_path):
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_a_variable_of_any_shape_beside(session, tmp_path, use_resource):
+def test_errors_name_other_variables_of_unknown_shape(session, tmp_path, use_resource):
     saveable, _ = make("layer", "first")
     value = tf.placeholder_with_default(np.ones(3, np.float32), [None])
     variable = tf.Variable(value, name="v", validate_shape=False, use_resource=use_resource)
@@ -79,7 +79,7 @@ PASSING_ERRORS = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", [None, "no_data", "cut_index"])
 @pytest.mark.parametrize("kind_of_error", PASSING_ERRORS)
-def test_errors_that_are_not_of_the_contents_pass(session, tmp_path, kind_of_error, damage):
+def test_errors_not_about_the_contents_are_not_changed(session, tmp_path, kind_of_error, damage):
     """Errors unrelated to the contents pass unchanged: a MonitoredSession recovers from some."""
     models = Models("layer")
     path = models.save(session, tmp_path / "model")

@@ -22,7 +22,7 @@ COMMANDS = [
     (["doctor", "now"], 2, ["now"]),
     (["run", "--help"], 0, ["--tf-contrib-version", "--tf1"]),
     (["run"], 2, ["SCRIPT or MODULE"]),
-    (["run", "no_such_file.py"], 2, ["there is no file no_such_file.py"]),
+    (["run", "no_such_file.py"], 2, ["no_such_file.py does not exist"]),
     (["run", "--tf-contrib-version", "2.1", "x.py"], 2, ['from "1.0" to "1.15"']),
 ]
 
@@ -65,7 +65,7 @@ def test_other_spellings_of_the_command(without_tensorflow, options):
     assert (status, printed) == (0, "cudnn_rnn %s\n" % cudnn_rnn.__version__)
 
 
-def test_a_program_that_cannot_get_the_package_is_told_so(without_tensorflow):
+def test_run_reports_an_import_error_of_the_package(without_tensorflow):
     (without_tensorflow / "program.py").write_text("print('it ran')")
     status, printed = run(without_tensorflow, "-m", "cudnn_rnn", "run", "program.py")
     assert status == 1
@@ -74,7 +74,7 @@ def test_a_program_that_cannot_get_the_package_is_told_so(without_tensorflow):
 
 
 @pytest.mark.parametrize("command", [["-c", "import cudnn_rnn"], ["-m", "other", "cudnn_rnn"]])
-def test_an_import_raises_what_is_wrong(without_tensorflow, command):
+def test_import_raises_the_cause(without_tensorflow, command):
     (without_tensorflow / "other").mkdir()
     (without_tensorflow / "other" / "__init__.py").write_text("import cudnn_rnn")
     (without_tensorflow / "other" / "__main__.py").write_text("print('it ran')")
@@ -83,7 +83,7 @@ def test_an_import_raises_what_is_wrong(without_tensorflow, command):
     assert "ImportError" in printed and "no TensorFlow today" in printed and "it ran" not in printed
 
 
-def test_a_program_has_the_whole_package(tmp_path):
+def test_programs_can_use_the_whole_package(tmp_path):
     (tmp_path / "program.py").write_text(
         "import cudnn_rnn\n"
         "missing = [name for name in cudnn_rnn.__all__ if not hasattr(cudnn_rnn, name)]\n"
@@ -111,7 +111,7 @@ def test_a_program_has_the_whole_package(tmp_path):
         ([], [], False),
     ],
 )
-def test_when_python_looks_for_the_command(monkeypatch, argv, arguments, expected):
+def test_the_command_is_recognized_while_python_locates_it(monkeypatch, argv, arguments, expected):
     monkeypatch.setattr(sys, "argv", argv)
     monkeypatch.setattr(launch, "_arguments_of_process", lambda: arguments)
     assert launch.is_being_located() is expected

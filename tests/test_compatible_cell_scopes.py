@@ -224,7 +224,7 @@ def test_states_joined_in_one_tensor():
         np.testing.assert_array_equal(last_state[:, 2:], last_outputs)
 
 
-def test_where_tensorflow_has_cells_these_are_such():
+def test_cells_are_instances_of_tensorflows_cells():
     try:
         native = tf.nn.rnn_cell.RNNCell
     except AttributeError:
@@ -240,7 +240,7 @@ def test_where_tensorflow_has_cells_these_are_such():
         assert session.run(outputs).shape == (BATCH, STEPS, NUM_UNITS)
 
 
-def test_a_users_own_cell_on_the_same_base(control_flow):
+def test_a_custom_cell_on_the_same_base(control_flow):
     class CountingCell(RNNCell):
         """Sums its weighted inputs; gets the weight variable in every call."""
 
@@ -354,7 +354,7 @@ def test_bad_cells_of_multi_rnn_cell():
             cell(tf.zeros([2, 3]), tf.zeros([2, 2]))
 
 
-def test_with_tensorflow_2_behavior_switched_off():
+def test_with_tensorflow_2_behavior_disabled():
     """Cells train after tf.disable_v2_behavior(), which changes loops, variables and tensors."""
     program = """
         import tensorflow.compat.v1 as tf

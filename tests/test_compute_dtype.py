@@ -192,7 +192,7 @@ def test_refused_dtypes(session):
         layer(tf.zeros([STEPS, BATCH, WIDTH], tf.int32))
 
 
-@pytest.mark.skipif(tf.__version__.startswith("1."), reason="for TensorFlow 2")
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="requires TensorFlow 2")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_in_a_function_with_a_tape(dtype):
     from tensorflow.python.eager import context

@@ -354,7 +354,7 @@ def test_one_program_of_each_generation(version, tmp_path):
         np.testing.assert_allclose(session.run(outputs), expected, atol=1e-6)
 
 
-def test_cells_are_the_library_s():
+def test_cells_are_those_of_the_library():
     contrib.install("1.15")
     namespace = tensorflow.contrib.cudnn_rnn
     assert namespace.CudnnCompatibleGRUCell is compatible.CudnnCompatibleGRUCell
@@ -370,7 +370,7 @@ def test_versions_with_a_third_number(version):
     assert public_names(sys.modules[PACKAGE]) == expected_names(".".join(version.split(".")[:2]))
 
 
-needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
+needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
 
 
 @needs_tensorflow_2
@@ -452,15 +452,15 @@ def test_uninstall():
 # --- TensorFlow 2, which has no tf.contrib ---
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
-def test_contrib_is_there_under_both_names():
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
+def test_contrib_exists_under_both_names():
     contrib.install()
     assert tensorflow.contrib is tf.contrib is sys.modules[CONTRIB]
     assert tf.contrib.rnn is importlib.import_module("tensorflow.contrib.rnn")
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
-def test_a_contrib_of_somebody_else_stays():
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
+def test_a_contrib_of_another_library_is_kept():
     other = types.ModuleType(CONTRIB)
     other.training = "theirs"
     sys.modules[CONTRIB] = tensorflow.contrib = other
@@ -491,7 +491,7 @@ def defined_names(module):
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has the original")
-def test_all_that_the_original_of_1_15_defines_is_there():
+def test_all_names_of_the_original_of_1_15_exist():
     originals = {name: importlib.import_module(name) for name in (PACKAGE, OPS, LAYERS)}
     contrib.install("1.15")
     private = {"_cudnn_rnn_common_doc_string", "_CudnnRNNNoInputC", "_allowed_symbols"}
@@ -504,7 +504,7 @@ def test_all_that_the_original_of_1_15_defines_is_there():
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has the original")
-def test_other_packages_of_contrib_stay():
+def test_other_packages_of_contrib_are_kept():
     rnn = importlib.import_module("tensorflow.contrib.rnn")
     contrib.install()
     assert tensorflow.contrib.rnn is rnn

@@ -67,7 +67,7 @@ def test_every_published_configuration_is_there():
             assert one._replace(has_lengths=False, group="table") in found
 
 
-def test_what_is_tried_has_every_group_and_mode():
+def test_quick_configurations_have_every_group_and_mode():
     from configurations import configurations
 
     found = configurations(quick=True)
@@ -216,16 +216,17 @@ def test_lengths_and_growth():
     )
     found = [(one.what, round(one.value, 3), one.is_met) for one in overall_verdicts(rows)]
     assert found == [
-        ("lstm-2x650-b20-t35-half, inference, time against full lengths", 0.61, False),
-        ("lstm-2x650-b20-t35-half, training, time against full lengths", 0.567, True),
+        ("lstm-2x650-b20-t35-half, inference, time relative to full lengths", 0.61, False),
+        ("lstm-2x650-b20-t35-half, training, time relative to full lengths", 0.567, True),
         (
-            "lstm-1x256-b16-t100, inference to lstm-1x256-b16-t10000, time for each step and"
-            " sequence",
+            "lstm-1x256-b16-t100, inference to lstm-1x256-b16-t10000, growth of the time per step"
+            " and sequence",
             1.04,
             True,
         ),
         (
-            "lstm-1x512-b64-t20, inference to lstm-1x512-b512-t20, time for each step and sequence",
+            "lstm-1x512-b64-t20, inference to lstm-1x512-b512-t20, growth of the time per step"
+            " and sequence",
             1.062,
             False,
         ),
@@ -251,7 +252,7 @@ def test_tables():
     assert cells[4:] == ["1.50 (75)", "0.80 (40)", "missed: onnxruntime"]
     cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
     assert cells[4:] == ["1.20 (180)", "-", "met"]
-    ratio = "onnxruntime, their time over ours"
+    ratio = "onnxruntime, speedup of ours"
     # 7.1 GFLOP at 100 GFLOP/s take 71 ms; 214 MB at 50 GB/s take 4.28 ms.
     assert (
         "- out of reach: gru-2x650-b20-t35, inference: %s: 0.800, goal 1.00, limit 0.56" % ratio
@@ -261,12 +262,12 @@ def test_tables():
         "- missed: lstm-1x512-b1-t50, inference: %s: 0.900, goal 1.00, limit 2.10" % ratio in text
     )
     assert (
-        "- out of reach: training, torch, geometric mean of their time over ours: 1.200, goal 1.40,"
+        "- out of reach: training, torch, geometric mean of the speedups of ours: 1.200, goal 1.40,"
         " limit 0.85" in text
     )
     # The other two are the geometric means of inference.
     assert text.count("- out of reach: ") == 4
-    assert "Out of reach of any program on this machine: 4 of the others" in text
+    assert "4 of the missed goals are out of reach of any program on this machine" in text
     assert "- tf1-fused: an LSTM alone (gru-2x650-b20-t35)" in text
     assert "- keras: ERROR: other results: d_w_0_0 (gru-2x650-b20-t35, training)" in text
     assert "product of torch.nn, measured" in text
@@ -303,7 +304,7 @@ def test_problem_and_comparison():
         (dict(results, d_r_1_0=results["d_r_1_0"] + 0.01), "d_r_1_0 differs by 0.0017"),
         (dict(results, output=results["output"] * np.nan), "output differs by nan"),
         (dict(results, output=results["output"].T), r"output has shape \(3, 2\)"),
-        ({name: results[name] for name in results if name != "d_input"}, "there is no d_input"),
+        ({name: results[name] for name in results if name != "d_input"}, "d_input is missing"),
     ]:
         with pytest.raises(Mismatch, match=text):
             compare(one, wrong, results)
@@ -337,7 +338,7 @@ def test_the_help_needs_no_environment():
     for wrong, named in [
         (["--peers", "nobody"], "nobody"),
         (["--configurations", "gnu-*"], "gnu-*"),
-        (["--check", "--record"], "--check measures nothing"),
+        (["--check", "--record"], "--check measures nothing and cannot be combined"),
         (["--threads", "0"], "--threads must be at least 1"),
         (["--configurations", "decode", "--kinds", "training"], "no configuration is left"),
     ]:

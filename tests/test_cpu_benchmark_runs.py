@@ -61,7 +61,7 @@ def workers_in_this_tensorflow():
     return ["ours"] + (["tf1_cells", "tf1_fused"] if is_1 else [])
 
 
-def test_peers_in_tensorflow_compute_what_the_reference_does():
+def test_peers_in_tensorflow_match_the_reference():
     from configurations import configurations
     from problem import compare, make_arrays
     from refusal import Refused
@@ -162,7 +162,7 @@ def run_benchmark(folder, *arguments):
         return status, json.load(file), output
 
 
-def test_a_run(pretended_peers, capfd):
+def test_a_run_writes_results_and_tables(pretended_peers, capfd):
     status, everything, output = run_benchmark(
         pretended_peers,
         "--peers",
@@ -191,7 +191,7 @@ def test_a_run(pretended_peers, capfd):
     assert "Goals met" not in capfd.readouterr().out
 
 
-def test_who_computes_something_else_has_no_time(pretended_peers):
+def test_peers_with_wrong_results_have_no_time(pretended_peers):
     status, everything, _ = run_benchmark(
         pretended_peers, "--peers", "ours", "keras", "--configurations", "lstm-*"
     )
@@ -200,10 +200,10 @@ def test_who_computes_something_else_has_no_time(pretended_peers):
         assert "seconds" in result["peers"]["ours"]
         found = result["peers"]["keras"]
         assert found["is_error"] and "seconds" not in found
-        assert "other results" in found["reason"]
+        assert "wrong results" in found["reason"]
 
 
-def test_checking_measures_nothing(pretended_peers):
+def test_check_option_measures_no_time(pretended_peers):
     status, everything, output = run_benchmark(
         pretended_peers,
         "--check",
@@ -224,17 +224,17 @@ def test_checking_measures_nothing(pretended_peers):
     assert line.endswith("; of 4 configurations)")
 
 
-def test_who_dies_is_reported_and_the_others_are_measured(pretended_peers):
+def test_a_crashed_peer_is_reported_and_the_others_are_measured(pretended_peers):
     status, everything, _ = run_benchmark(
         pretended_peers, "--peers", "ours", "tf1-cell", "--configurations", "rnn_tanh-*"
     )
     assert status == 1
     for result in everything["results"]:
         assert len(result["peers"]["ours"]["seconds"]) == 3
-        assert "has ended, with status 3" in result["peers"]["tf1-cell"]["reason"]
+        assert "ended with status 3" in result["peers"]["tf1-cell"]["reason"]
 
 
-def test_a_peer_without_a_python_is_named(pretended_peers, monkeypatch):
+def test_a_peer_without_a_python_is_reported(pretended_peers, monkeypatch):
     import peers
 
     monkeypatch.setitem(peers.PEERS, "torch", peers.PEERS["torch"]._replace(environment="keras"))
@@ -277,7 +277,7 @@ def test_memory(pretended_peers, monkeypatch, capfd):
         for name, megabytes in [("ours", 20), ("torch", 60)]:
             found = result["peers"][name]["bytes"] / 2**20
             assert math.isclose(found, megabytes, abs_tol=3), (name, found)
-    assert "At most PyTorch's: 2 of 2." in capfd.readouterr().out
+    assert "at most as much as PyTorch in 2 of 2." in capfd.readouterr().out
 
 
 def test_page_of_a_run(pretended_peers):

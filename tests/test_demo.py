@@ -75,7 +75,7 @@ def test_a_whole_quick_run(tmp_path):
         sample = file.read()
     assert len(sample) == 500 and set(sample) <= set(model["characters"][1:])
     assert sample.splitlines()[0] in process.stdout
-    assert process.stdout.count("the same") == 2
+    assert process.stdout.count("  equal\n") == 2
     assert os.path.join("demo_output", "loss_curve.png") in process.stdout
     # Standard error has only the progress bar.
     for line in process.stderr.replace("\r", "\n").splitlines():
@@ -121,18 +121,18 @@ def test_a_restored_model_that_differs_is_an_error(demo, monkeypatch, tmp_path, 
     monkeypatch.setattr(demo, "restored", restore_damaged)
     assert demo.main(quick(tmp_path)) == 1
     captured = capsys.readouterr()
-    assert captured.out.count("NOT THE SAME") == 1
-    assert "does not give the saved loss" in captured.err
+    assert captured.out.count("NOT EQUAL") == 1
+    assert "differs from the saved loss" in captured.err
 
 
-def test_one_layer_and_a_text_of_ones_own(demo, tmp_path, capsys):
+def test_one_layer_and_a_custom_text(demo, tmp_path, capsys):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("Stra\u00dfe und \u6f22\u5b57, a\u0304 \U0001f600\n" * 300, encoding="utf-8")
     code = demo.main(quick(tmp_path / "out", "--corpus", str(corpus), "--layers", "1"))
-    assert code == 0 and capsys.readouterr().out.count("the same") == 2
+    assert code == 0 and capsys.readouterr().out.count("  equal\n") == 2
 
 
-def test_a_loss_that_is_no_number_is_an_error(demo, monkeypatch, tmp_path, capsys):
+def test_a_loss_that_is_not_a_number_is_an_error(demo, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo, "measure", lambda *_: 1.0)
     monkeypatch.setattr(demo, "run_segment", lambda *_: ((float("nan"), None), None))
     assert demo.main(quick(tmp_path, "--learning-rate", "5")) == 2
@@ -148,8 +148,8 @@ def test_errors_of_the_corpus_and_the_folder(demo, tmp_path, capsys):
         (["--corpus", str(tmp_path)], "cannot read %s: Is a directory" % tmp_path),
         (["--corpus", str(tmp_path / "latin1.txt")], "latin1.txt is not UTF-8 text (byte 4"),
         (["--corpus", str(tmp_path / "short.txt")], "has 9 characters, but must have at least"),
-        (["--batch", "100000"], "for --batch 100000: give a longer text or a smaller --batch"),
-        (["--output", str(tmp_path / "file")], "cannot make the folder --output"),
+        (["--batch", "100000"], "for --batch 100000: use a longer text or a smaller --batch"),
+        (["--output", str(tmp_path / "file")], "cannot create the folder --output"),
     ]
     for arguments, message in cases:
         assert demo.main(quick(tmp_path / "out") + arguments) == 2
@@ -220,7 +220,7 @@ def test_a_missing_library(library, tmp_path):
     assert process.stderr == "This example needs %s: pip install %s\n" % (library, library)
 
 
-def test_segments_go_on_where_the_one_before_ended(text):
+def test_segments_continue_where_the_previous_one_ended(text):
     codes = np.arange(50, dtype=np.int32)
     parts = text.segments(codes, num_streams=3, seq_length=7)
     assert [part.inputs.shape for part in parts] == [(7, 3), (7, 3), (2, 3)]
@@ -242,6 +242,6 @@ def test_vocabulary_and_held_out_text(text):
         text.split_text("x" * 999, 5)
 
 
-def test_pythons_own_text_is_the_same_every_time(text):
+def test_the_default_text_is_reproducible(text):
     corpus = text.read_corpus()
     assert corpus == text.read_corpus() and len(corpus) > 200000

@@ -87,7 +87,7 @@ def test_a_sharded_saver(session, tmp_path):
         np.testing.assert_array_equal(found, values)
 
 
-def test_each_has_its_own_keys_alone(session):
+def test_both_saveables_keep_their_keys_in_separate_savers(session):
     first, second = make_saveables("lstm", collect=False)
     assert keys(first) == keys(second) != []
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, first)
@@ -124,12 +124,12 @@ def test_a_variable_saved_by_the_later_one_needs_no_other_saver(session):
 
 def test_a_list_without_the_variable_is_refused(session):
     saveables = make_saveables("lstm")
-    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* variable opaque .* add .* var_l"):
+    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* variable opaque: .* to var_list"):
         tf.train.Saver(saveables)
     tf.train.Saver(saveables + tf.global_variables())
 
 
-def test_one_of_another_name_is_not_displaced(session):
+def test_a_saveable_of_another_name_is_not_displaced(session):
     for name in ("one", "other"):
         variable = tf.Variable(opaque_values(params_size("lstm", 1, UNITS, WIDTH)))
         saveable = SAVEABLES["lstm"](variable, 1, UNITS, WIDTH, name=name)
@@ -141,5 +141,5 @@ def test_one_of_another_name_is_not_displaced(session):
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_displaced_one_with_a_local_variable_is_refused(session, sharded):
     make_saveables("lstm", collections=[tf.GraphKeys.LOCAL_VARIABLES])
-    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* its variable opaque is not in"):
+    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' nor its variable opaque: .* not in"):
         tf.train.Saver(sharded=sharded)

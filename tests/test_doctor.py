@@ -58,10 +58,10 @@ def tensorflow_that(folder, text):
     (folder / "tensorflow" / "__init__.py").write_text(text)
 
 
-def test_where_all_is_well():
+def test_a_working_installation():
     status, printed = run_doctor("doctor")
     assert status == 0, printed
-    assert printed.rstrip().endswith("cudnn_rnn works here."), printed
+    assert printed.rstrip().endswith("cudnn_rnn works in this environment."), printed
     assert "BROKEN" not in printed
     for part in [
         cudnn_rnn.__version__,
@@ -70,11 +70,11 @@ def test_where_all_is_well():
         "%d.%d.%d" % sys.version_info[:3],
         library.library_path(),
         library.build_info()["compiler"],
-        "gave the right numbers",
-        "On a GPU",
+        "computed the right numbers",
+        "GPU kernels",
         "TensorFlow sees",
         "No OpKernel was registered to support Op",
-        "`import cudnn_rnn` first",
+        "Add `import cudnn_rnn`",
         "allow_soft_placement=True",
     ]:
         assert part in printed, (part, printed)
@@ -88,7 +88,7 @@ def test_library_of_another_tensorflow(tmp_path):
     assert "BROKEN: The op library does not work" in printed
     assert "built for TensorFlow 2.99.1" in printed and "--no-build-isolation" in printed
     assert "TensorFlow        " + tf.version.VERSION in printed
-    assert "does not work here" in printed.splitlines()[-1]
+    assert "does not work in this environment" in printed.splitlines()[-1]
     assert "Traceback" not in printed
 
 
@@ -97,7 +97,7 @@ def test_damaged_library(tmp_path):
         file.write(b"half of a library")
     status, printed = run_doctor("doctor", folder=tmp_path)
     assert status == 1, printed
-    assert "is not the file that was built" in printed and "--no-build-isolation" in printed
+    assert "damaged or only partly updated" in printed and "--no-build-isolation" in printed
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_tensorflow_that_cannot_be_imported(tmp_path, text, expected):
     assert "BROKEN: TensorFlow cannot be imported" in printed
     assert expected in printed
     assert "pip install tensorflow" in printed
-    assert "GPU\nNot looked at" in printed
+    assert "GPU\nNot checked" in printed
     if "SIGILL" in expected:
         assert "processor lacks an instruction" in printed
 
@@ -132,7 +132,7 @@ def test_wrong_numbers_are_noticed(monkeypatch):
     assert any("wrong numbers" in line for line in lines)
 
 
-def test_gpu_part_that_crashes_is_a_problem_with_a_way_out(monkeypatch):
+def test_a_crashing_gpu_check_is_a_problem_with_advice(monkeypatch):
     lines = []
     monkeypatch.setattr(doctor, "run_trial", lambda program: (None, "signal 11"))
     patient = doctor.Doctor(lines.append)
@@ -142,7 +142,7 @@ def test_gpu_part_that_crashes_is_a_problem_with_a_way_out(monkeypatch):
     assert "signal 11" in text and "CUDA_VISIBLE_DEVICES" in text
 
 
-def test_what_the_gpu_part_says_is_printed(monkeypatch):
+def test_the_gpu_report_is_printed(monkeypatch):
     found = {
         "devices": ["device: 0, name: A GPU"],
         "report": "cuDNN 9.1.0: here\nGPU 0: A GPU",
@@ -154,8 +154,13 @@ def test_what_the_gpu_part_says_is_printed(monkeypatch):
     patient = doctor.Doctor(lines.append)
     patient._examine_gpu({"is_cuda_build": True})
     text = "\n".join(lines)
-    assert patient.problems == 0 and "Nothing is broken" not in text
-    for part in (found["devices"][0], "cuDNN 9.1.0: here", "TensorFlow's own", found["reason"]):
+    assert patient.problems == 0 and "not a problem" not in text
+    for part in (
+        found["devices"][0],
+        "cuDNN 9.1.0: here",
+        "provided by TensorFlow",
+        found["reason"],
+    ):
         assert part in text
 
 
@@ -184,7 +189,7 @@ def test_instruction_sets(tmp_path, monkeypatch, flags, expected):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"]])
-def test_help_teaches(arguments, capsys):
+def test_help_describes_the_command(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         __main__.main(arguments)
     assert caught.value.code == 0
@@ -206,7 +211,7 @@ def test_unknown_command_is_refused(capsys):
     assert "doctor" in capsys.readouterr().err
 
 
-def test_another_program_with_the_same_words_is_not_the_doctor(tmp_path):
+def test_other_programs_with_the_same_arguments_are_not_affected(tmp_path):
     """`python -m other doctor` runs `other`, although that package imports cudnn_rnn."""
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "__init__.py").write_text("import cudnn_rnn\n")

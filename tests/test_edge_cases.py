@@ -78,7 +78,7 @@ def run_forward(configuration, arrays, input_c, is_training=True):
 
 
 @pytest.mark.parametrize("rnn_mode", [mode for mode in MODES if mode != "lstm"])
-def test_input_c_is_ignored_where_there_is_no_cell_state(rnn_mode):
+def test_input_c_is_ignored_by_modes_without_a_cell_state(rnn_mode):
     configuration = model(rnn_mode)
     arrays = random_arrays(configuration, 3, 4, "float32", np.random.RandomState(0))
     expected = run_reference(configuration, arrays)
@@ -104,7 +104,7 @@ def test_inference_reserves_nothing(rnn_mode):
 
 
 @pytest.mark.parametrize("rnn_mode", MODES)
-def test_a_gradient_of_inference_is_refused_in_words(rnn_mode):
+def test_a_gradient_of_inference_is_refused_with_advice(rnn_mode):
     configuration = model(rnn_mode)
     with tf.Graph().as_default():
         inputs = [tf.placeholder(tf.float32) for _ in range(4)]
@@ -116,7 +116,7 @@ def test_a_gradient_of_inference_is_refused_in_words(rnn_mode):
 
 
 @pytest.mark.parametrize("rnn_mode", MODES)
-def test_one_of_everything(rnn_mode):
+def test_all_sizes_one_match_the_formulas(rnn_mode):
     """One layer, unit, input element, row and step match formulas written out by hand."""
     configuration = model(rnn_mode, num_layers=1, num_units=1, input_size=1)
     x, h, c = 0.5, -0.25, 0.75

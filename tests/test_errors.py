@@ -47,7 +47,7 @@ def call_backward(configuration, inputs, **attributes):
     return call("cudnn_rnn_backprop", inputs, **dict(model_attributes(configuration), **attributes))
 
 
-def test_the_good_is_accepted():
+def test_valid_arguments_are_accepted():
     for configuration in (LSTM, GRU, SKIP):
         results = call_backward(configuration, backward_inputs(configuration))
         assert all(np.isfinite(result).all() for result in results)
@@ -271,7 +271,7 @@ def test_reserve_space_of_an_equal_call_with_other_data():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_damaged_reserve_space_is_survived(seed):
+def test_damaged_reserve_space_does_not_crash(seed):
     """A reserve space with flipped bits is refused or used, but never crashes the process."""
     random = np.random.RandomState(seed)
     good = backward_inputs(LSTM, dropout=0.5)

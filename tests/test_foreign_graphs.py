@@ -25,7 +25,7 @@ from cudnn_rnn._compat import has_projection
 
 pytestmark = pytest.mark.skipif(
     not has_projection(),
-    reason="TensorFlow 1.14 has no attribute num_proj, these nodes have",
+    reason="these nodes have the attribute num_proj, which TensorFlow 1.14 lacks",
 )
 
 GRAPHS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "graphs")
@@ -208,7 +208,7 @@ def test_saved_model(soft_session, name):
     assert "serving_default" in meta_graph.signature_def
 
 
-@pytest.mark.skipif(tf.__version__.startswith("1."), reason="for TensorFlow 2")
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="requires TensorFlow 2")
 @graphs("saved_model")
 def test_saved_model_of_tensorflow_2(name):
     from tensorflow.python.eager import context

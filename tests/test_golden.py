@@ -72,7 +72,7 @@ def read_checkpoint(path):
     return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
 
 
-def test_all_cases_are_here():
+def test_all_cases_exist():
     assert len(CASES) == 24
 
 

@@ -102,11 +102,11 @@ def session():
         yield session
 
 
-def test_all_cases_are_here():
+def test_all_cases_exist():
     assert len(CASES) == 96 and len(LAYER_CASES) == 72
 
 
-def test_the_original_restored_what_the_halving_rule_says():
+def test_the_original_restored_halved_or_exact_biases():
     """The original restored halved biases, or exact ones from the variable's own key."""
     for name in CASES:
         golden = Golden(name)

@@ -101,8 +101,8 @@ def test_labels_with_tensorflow_1():
     assert all(labels == expected for labels in found.values()), found
 
 
-@pytest.mark.skipif(not TENSORFLOW_1, reason="labels are for TensorFlow 1")
-def test_a_graph_with_labels_runs_where_the_variable_is_not_set(tmp_path):
+@pytest.mark.skipif(not TENSORFLOW_1, reason="kernel labels require TensorFlow 1")
+def test_a_graph_with_labels_runs_without_the_variable(tmp_path):
     path = str(tmp_path / "graph.meta")
     assert run(TRAIN, path, CUDNN_RNN_GPU_KERNELS="cudnn_rnn").returncode == 0
     process = run(IMPORT, path)
@@ -117,7 +117,7 @@ def test_a_bad_value_is_an_import_error(value):
     assert "ImportError" in last and "CUDNN_RNN_GPU_KERNELS" in last and value in last
 
 
-def test_tensorflow_stays_in_charge_if_told_so():
+def test_tensorflows_kernels_are_used_if_requested():
     process = run(CHOICE, CUDNN_RNN_GPU_KERNELS="tensorflow")
     assert process.returncode == 0, process.stderr
     expected = "tensorflow" if tf.test.is_built_with_cuda() else "none"
@@ -126,8 +126,8 @@ def test_tensorflow_stays_in_charge_if_told_so():
         assert "CUDNN_RNN_GPU_KERNELS=tensorflow" in process.stdout
 
 
-@pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="for machines without a GPU")
-def test_without_a_driver_the_import_is_silent_and_says_why_when_asked():
+@pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="requires a machine without a GPU")
+def test_without_a_driver_the_import_is_silent_and_the_report_says_why():
     process = run(CHOICE, CUDNN_RNN_GPU_KERNELS="cudnn_rnn")
     assert process.returncode == 0, process.stderr
     provider = process.stdout.splitlines()[0]

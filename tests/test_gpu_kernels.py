@@ -148,7 +148,7 @@ def test_dropout(stand_in, monkeypatch):
 
 @pytest.mark.parametrize("padded_weights", [0, 1])
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
-def test_params_with_room_to_spare(stand_in, configuration, padded_weights):
+def test_params_longer_than_needed(stand_in, configuration, padded_weights):
     """Surplus params are not read, and their gradient is zero."""
     stand_in.stand_in_set_padded_weights(padded_weights)
     arrays = arrays_for(configuration, LENGTHS["with zeros"])
@@ -278,7 +278,7 @@ def test_reserves_of_another_call_are_refused(stand_in):
 
 @pytest.mark.parametrize("failure", [OUT_OF_MEMORY, EXECUTION_FAILED])
 @pytest.mark.parametrize("version", [1, 3])
-def test_every_failing_call_is_an_error_and_the_session_goes_on(stand_in, version, failure):
+def test_each_failing_call_raises_and_the_session_stays_usable(stand_in, version, failure):
     arrays = arrays_for(LSTM, LENGTHS["with zeros"])
     if version == 1:
         arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
@@ -305,7 +305,7 @@ def test_every_failing_call_is_an_error_and_the_session_goes_on(stand_in, versio
     assert stand_in.stand_in_live(b"pushed_context") == 0
 
 
-def test_nothing_waits_for_the_device_once_plans_are_made(stand_in):
+def test_calls_with_cached_plans_do_not_wait_for_the_device(stand_in):
     arrays = arrays_for(LSTM, LENGTHS["with zeros"])
     with labelled(LSTM, "float64", dropout=0.5, version=3) as gpu:
         gpu.run(arrays)

@@ -49,7 +49,7 @@ def test_network(rnn_mode, direction, dropout):
 
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
-def test_dropout_was_at_work():
+def test_dropout_has_an_effect():
     """The three dropout rates of `test_network` give different outputs."""
     configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 2, 3, 4)
     arrays = random_arrays(configuration, 3, 4, "float64", np.random.RandomState(7))

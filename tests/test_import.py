@@ -69,14 +69,14 @@ def run(program, *arguments, folder="", **environment):
 
 
 @pytest.mark.parametrize("legacy", ["0", "1"])
-def test_an_import_brings_no_keras(legacy):
+def test_the_import_does_not_import_keras(legacy):
     run(_LIST_MODULES, TF_USE_LEGACY_KERAS=legacy)
 
 
-@pytest.mark.skipif(not KERAS_IS_OPTIONAL, reason="for TensorFlow 2.16 and later")
+@pytest.mark.skipif(not KERAS_IS_OPTIONAL, reason="requires TensorFlow 2.16 or newer")
 @pytest.mark.parametrize("legacy", ["0", "1"])
 @pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
-def test_all_works_without_a_usable_keras(tmp_path, legacy, error):
+def test_the_package_works_without_a_usable_keras(tmp_path, legacy, error):
     """TensorFlow itself imports without a usable Keras and raises when Keras names are used."""
     for name in ("keras", "tf_keras"):
         (tmp_path / name).mkdir()
@@ -87,7 +87,7 @@ def test_all_works_without_a_usable_keras(tmp_path, legacy, error):
     assert "ALL WORKS" in printed
 
 
-def test_all_names_are_there():
+def test_all_names_exist():
     assert [name for name in cudnn_rnn.__all__ if not hasattr(cudnn_rnn, name)] == []
     assert set(cudnn_rnn.__all__) <= set(dir(cudnn_rnn))
     assert len(set(cudnn_rnn.__all__)) == len(cudnn_rnn.__all__)

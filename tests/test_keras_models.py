@@ -14,12 +14,12 @@ import cudnn_rnn
 IS_TENSORFLOW_1 = tensorflow.__version__.startswith("1.")
 UNITS, WIDTH, BATCH, STEPS = 4, 3, 8, 5
 
-needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
+needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
 needs_tensorflow_1 = pytest.mark.skipif(
     not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.layers.Layer"
 )
 
-REFUSAL = "is no Keras layer and cannot be part of a Keras model"
+REFUSAL = "is not a Keras layer and cannot be part of a Keras model"
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_20972_an_estimator_trains_evaluates_and_predicts(tmp_path):
     np.testing.assert_allclose(loss, after["loss"], rtol=1e-5)
 
 
-def test_20972_a_monitored_session_saves_and_goes_on(tmp_path):
+def test_20972_a_monitored_session_saves_and_resumes(tmp_path):
     """A MonitoredTrainingSession, as in an Estimator, initializes or restores, trains and saves."""
 
     def train(num_steps):

@@ -68,7 +68,7 @@ def test_no_framework_header_outside_cc_tf(folder):
 
 
 @pytest.mark.parametrize("folder", FRAMEWORK_FREE)
-def test_no_way_round_through_cc_tf(folder):
+def test_no_header_of_cc_tf_outside_cc_tf(folder):
     """Including a header of cc/tf would bring TensorFlow in by the back door."""
     paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
     assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/')) == []
@@ -86,11 +86,11 @@ def test_includes_of_the_project_are_from_its_root_and_exist():
     assert wrong == []
 
 
-def test_nothing_ends_the_process():
+def test_no_source_ends_the_process():
     assert findings(source_files(), ENDS_THE_PROCESS) == []
 
 
-def test_the_checks_find_what_they_look_for(tmp_path):
+def test_the_checks_find_violations(tmp_path):
     path = tmp_path / "sample.cc"
     path.write_text(
         '#include "tensorflow/core/framework/op.h"\n#include <unsupported/Eigen/CXX11/Tensor>\n'

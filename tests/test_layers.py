@@ -63,7 +63,7 @@ def check(found, expected, dtype="float32"):
 @pytest.mark.parametrize("with_states", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_computes_what_the_reference_does(session, rnn_mode, direction, with_states):
+def test_outputs_match_the_reference(session, rnn_mode, direction, with_states):
     layer = make_layer(rnn_mode, direction)
     inputs = make_inputs()
     states = make_states(layer) if with_states else None
@@ -134,7 +134,7 @@ def test_only_the_last_dimension_is_known(session):
     assert session.run(outputs, {placeholder: make_inputs()}).shape == (STEPS, BATCH, UNITS)
 
 
-def test_ops_are_the_oldest_that_will_do(session):
+def test_the_oldest_possible_op_is_used(session):
     layer = make_layer("gru")
     inputs = tf.constant(make_inputs())
     layer(inputs)
@@ -196,7 +196,7 @@ def test_gradient_and_optimizer_slots(session):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_the_variable(session, rnn_mode, direction):
+def test_name_and_size_of_the_variable(session, rnn_mode, direction):
     layer = make_layer(rnn_mode, direction)
     assert layer.saveable is None
     layer.build([None, None, WIDTH])
@@ -472,7 +472,7 @@ CALL_ERRORS = [
     (
         lambda layer: layer(tf.placeholder(tf.float32, [None, None, None])),
         ValueError,
-        r"must have three dimensions, and a last one that is known .*\[\?, \?, \?\]",
+        r"must have three dimensions, the last of which is known .*\[\?, \?, \?\]",
     ),
     (lambda layer: layer.build([None, 3]), ValueError, "must have three dimensions"),
     (lambda layer: layer(tf.zeros([4, 2, 3]), [1]), TypeError, "initial_state must be a tuple"),

@@ -26,7 +26,7 @@ CASES = [
     for folder in sorted(glob.glob(os.path.join(GOLDEN, "tf1.15.5", "object_*")))
 ]
 
-needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
+needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
 
 
 @pytest.fixture(params=["graph", "eager"])
@@ -69,7 +69,7 @@ def filled(layer, run):
     return values
 
 
-def test_all_cases_are_here():
+def test_all_cases_exist():
     assert len(CASES) == 3
 
 
@@ -298,7 +298,7 @@ def test_no_keras_is_imported():
     assert not any("keras" in base.__module__ for base in layers.CudnnLSTM.__mro__)
 
 
-def test_deferred_restoration_of_several(run, tmp_path):
+def test_deferred_restoration_of_several_layers(run, tmp_path):
     """Two layers in one checkpoint restore even if built after `restore`."""
     layers = {name: LAYERS["lstm"](2, UNITS, name=name) for name in ("encoder", "decoder")}
     for layer in layers.values():

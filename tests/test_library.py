@@ -181,13 +181,13 @@ def test_every_import_error_says_how_to_rebuild(import_errors, case):
     assert sys.executable in message
 
 
-def test_other_tensorflow_is_named_together_with_the_running_one(import_errors):
+def test_the_error_names_the_built_and_the_running_tensorflow(import_errors):
     message = import_errors["other_version"]
     assert "built for TensorFlow 2.99.1" in message
     assert "runs TensorFlow " + tf.version.VERSION in message
 
 
-def test_other_commit_abi_and_package_are_named_together_with_the_running_ones(import_errors):
+def test_the_error_names_the_built_and_the_running_commit_abi_and_package(import_errors):
     assert "v2.99.1-1-gabcdef" in import_errors["other_commit"]
     assert str(tf.version.GIT_VERSION) in import_errors["other_commit"]
     assert "C++ ABI" in import_errors["other_abi"]
@@ -204,7 +204,7 @@ def test_damaged_files_are_named(import_errors):
     assert "no_such_function" in import_errors["undefined_symbol"]
 
 
-def test_missing_library_lists_where_it_was_looked_for(import_errors):
+def test_the_error_of_a_missing_library_lists_the_searched_folders(import_errors):
     message = import_errors["no_library"]
     assert "missing" in message
     assert os.path.join("no_library0", "cudnn_rnn") in message
@@ -303,7 +303,7 @@ print("ONCE")
             "pip install tensorflow==",
         ),
         ("raise ImportError('libcudart.so.10.0: cannot open')", "libcudart.so.10.0: cannot open"),
-        (None, "but `import tensorflow` gives"),
+        (None, "but `import tensorflow` returns"),
     ],
     ids=["none", "broken", "leftover_folder"],
 )
@@ -333,7 +333,7 @@ def test_old_tensorflow_is_refused_in_one_sentence(tmp_path, version):
     assert status == 1
     expected = "ImportError: cudnn_rnn works with TensorFlow 1.14 to "
     (line,) = [line for line in printed.splitlines() if line.startswith(expected)]
-    assert "has TensorFlow %s:" % version in line
+    assert "has TensorFlow %s. Install" % version in line
     assert REBUILD in printed
 
 

@@ -42,7 +42,7 @@ def assert_ignores_the_spare(found, expected):
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
-def test_what_is_not_needed_is_not_read(rnn_mode, version):
+def test_surplus_params_are_not_read(rnn_mode, version):
     configuration = LSTM._replace(rnn_mode=rnn_mode)
     arrays = arrays_of(configuration, version)
     with Network(configuration, "float64", version=version) as network:
@@ -74,7 +74,7 @@ def test_inference():
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("names", [FORWARD, ("d_params",)], ids=["forward", "backward"])
-def test_too_few_are_refused(version, names):
+def test_too_few_params_are_refused(version, names):
     arrays = arrays_of(LSTM, version)
     size = arrays["params"].size
     with Network(LSTM, "float64", version=version) as network:

@@ -70,7 +70,7 @@ def test_import(written, module):
     assert tf.train.list_variables(again) == tf.train.list_variables(path)
 
 
-def test_what_is_imported_can_get_a_new_saver(written):
+def test_an_imported_graph_can_get_a_new_saver(written):
     path, _, expected = written
     with tf.Graph().as_default(), tf.Session() as session:
         cudnn_rnn.import_meta_graph(path + ".meta")
@@ -88,7 +88,7 @@ def test_saved_model(written):
         assert signature.outputs["outputs"].name == "outputs:0"
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
 def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
     from tensorflow.python.eager import context
 
@@ -122,7 +122,7 @@ def test_saved_model_of_the_original(written):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_saveables_of_others_stay(session, tmp_path):
+def test_saveables_of_other_libraries_are_kept(session, tmp_path):
     """TensorFlow's own saveables (tables), which are named after their nodes, are kept."""
     build("layers")
     meta_graph = tf.train.export_meta_graph()
@@ -138,7 +138,7 @@ def test_saveables_of_others_stay(session, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["params:0_saveable", "_private", "with space", "folder/"])
-def test_names_that_no_node_can_have(session, tmp_path, name):
+def test_names_that_are_not_valid_node_names(session, tmp_path, name):
     model = CLASSES["lstm"](1, UNITS, WIDTH)
     params = make_params(model)
     saveable = saveable_b(model, params, "scope", name=name)
@@ -148,7 +148,7 @@ def test_names_that_no_node_can_have(session, tmp_path, name):
     assert len(tf.train.list_variables(path)) == len(saveable.specs)
 
 
-def test_a_name_that_a_node_of_the_user_has(session):
+def test_a_name_that_a_node_of_the_program_has(session):
     tf.constant(1.0, name="mine")
     model = CLASSES["lstm"](1, UNITS, WIDTH)
     saveable = saveable_b(model, make_params(model), "scope", name="mine")

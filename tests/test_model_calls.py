@@ -76,7 +76,7 @@ def test_params_may_be_any_tensor_and_gradients_flow_through():
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_a_fed_variable_is_what_the_model_reads(use_resource):
+def test_the_model_reads_the_fed_value_of_a_variable(use_resource):
     model = cudnn_rnn.CudnnGRU(1, 4, 3)
     arguments = call_arguments(model)
     params = tf.Variable(tf.zeros([model.params_size()]), use_resource=use_resource)
@@ -89,7 +89,7 @@ def test_a_fed_variable_is_what_the_model_reads(use_resource):
         assert np.abs(found).max() > 0 and np.array_equal(found, session.run(expected))
 
 
-def test_a_variable_is_read_after_what_the_call_is_ordered_behind():
+def test_variables_are_read_after_control_dependencies():
     model = cudnn_rnn.CudnnGRU(1, 4, 3)
     arguments = call_arguments(model)
     params = tf.Variable(tf.zeros([model.params_size()]), use_resource=True)
@@ -155,7 +155,7 @@ def test_bad_shapes(name, shape, message):
         model(**dict(call_arguments(model), **{name: tf.zeros(shape)}))
 
 
-def test_batches_that_differ_where_the_input_has_none():
+def test_states_of_different_batch_sizes_are_refused():
     model = cudnn_rnn.CudnnLSTM(2, 4, 3)
     arguments = dict(call_arguments(model), input_data=tf.placeholder(tf.float32, [None, None, 3]))
     with pytest.raises(ValueError, match=r"input_c must have shape \[2, 2, 4\] .*\[2, 3, 4\]"):
@@ -171,7 +171,7 @@ def test_bad_dtypes():
     integers = dict(arguments, input_data=tf.zeros([4, 2, 3], tf.int32))
     with pytest.raises(TypeError, match="input_data must be of dtype float16, .* but is int32"):
         model(**integers)
-    with pytest.raises(TypeError, match="input_data must be of dtype float64, which this RNN was"):
+    with pytest.raises(TypeError, match="input_data must be of dtype float64, the dtype= of"):
         cudnn_rnn.CudnnLSTM(1, 4, 3, dtype=tf.float64)(**arguments)
     with pytest.raises(TypeError, match="input_h cannot be converted to a tensor of dtype float32"):
         model(**dict(arguments, input_h="zeros"))

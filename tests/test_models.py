@@ -200,9 +200,9 @@ BAD_ARGUMENTS = [
     ({"dtype": tf.int32}, ValueError, "dtype must be float16, float32.* but is tf.int32"),
     ({"dtype": "no dtype"}, ValueError, "dtype must be float16, .* but is 'no dtype'"),
     ({"dtype": 0.5}, ValueError, "dtype must be float16, .* but is 0.5"),
-    ({"dropout": 1.5}, ValueError, "dropout must be between 0 and 1 .* but is 1.5"),
-    ({"dropout": -0.1}, ValueError, "dropout must be between 0 and 1 .* but is -0.1"),
-    ({"dropout": float("nan")}, ValueError, "dropout must be between 0 and 1 .* but is nan"),
+    ({"dropout": 1.5}, ValueError, "dropout must be between 0 and 1, .* but is 1.5"),
+    ({"dropout": -0.1}, ValueError, "dropout must be between 0 and 1, .* but is -0.1"),
+    ({"dropout": float("nan")}, ValueError, "dropout must be between 0 and 1, .* but is nan"),
     ({"dropout": True}, TypeError, "dropout must be a number .* but is True of type bool"),
     ({"dropout": "0.5"}, TypeError, "dropout must be a number .* but is '0.5' of type str"),
     ({"dropout": tf.float32}, TypeError, "dropout must be a number"),
@@ -327,7 +327,7 @@ def test_params_size_in_throw_away_sessions_and_graphs():
 def test_sizes_that_overflow(sizes):
     model = cudnn_rnn.CudnnLSTM(*sizes)
     with pytest.raises(
-        ValueError, match="num_layers %d, num_units %d .* at most 2147483647" % sizes[:2]
+        ValueError, match="num_layers %d, num_units %d, .* at most 2147483647" % sizes[:2]
     ):
         model.params_size()
     with pytest.raises(ValueError, match="at most 2147483647"):
@@ -339,7 +339,7 @@ def test_sizes_that_overflow(sizes):
 
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("direction, num_directions", [("unidirectional", 1), ("bidirectional", 2)])
-def test_canonical_tensors_are_all_there_in_order(rnn_mode, direction, num_directions):
+def test_canonical_tensors_are_complete_and_in_order(rnn_mode, direction, num_directions):
     model = CLASSES[rnn_mode](2, 5, 3, direction=direction)
     size = params_size(rnn_mode, 2, 5, 3, num_directions)
     weights, biases = model.params_to_canonical(opaque_values(size))
@@ -398,7 +398,7 @@ def test_bad_canonical_tensors():
         model.canonical_to_params(weights, wrong)
 
 
-def test_bad_params_to_take_apart():
+def test_bad_params_for_params_to_canonical():
     model = cudnn_rnn.CudnnGRU(1, 4, 3)
     with pytest.raises(ValueError, match=r"params must have shape \[108\] .* has shape \[107\]"):
         model.params_to_canonical(tf.zeros([107]))

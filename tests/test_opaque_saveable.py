@@ -96,7 +96,7 @@ def test_kernels_multiply_as_a_cell_does(session, rnn_mode, direction):
 @pytest.mark.parametrize("num_proj", [None, 2])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(CONVERTERS))
-def test_there_and_back(session, rnn_mode, direction, num_proj):
+def test_conversion_round_trips(session, rnn_mode, direction, num_proj):
     if num_proj and rnn_mode != "lstm":
         with pytest.raises(ValueError, match="only an LSTM has a projection"):
             CONVERTERS[rnn_mode](LAYER_COUNT, UNITS, WIDTH, num_proj)
@@ -193,7 +193,7 @@ def test_written_by_cells_read_by_the_layer(session, tmp_path, rnn_mode, directi
             np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
 
 
-def test_two_in_one_saver(session, tmp_path):
+def test_two_saveables_in_one_saver(session, tmp_path):
     """tensorflow#13254, #22723: two saveables in one saver both restore."""
     variables = [make_variable("gru", name="opaque_%d" % i) for i in range(2)]
     saveables = [
@@ -211,7 +211,7 @@ def test_two_in_one_saver(session, tmp_path):
     np.testing.assert_array_equal(session.run(variables[1])[: expected.size], expected)
 
 
-def test_two_with_the_same_keys_are_refused(session):
+def test_two_saveables_with_the_same_keys_are_refused(session):
     saveables = [make_saveable("gru", name=name) for name in ("encoder", "decoder")]
     with pytest.raises(ValueError, match="'decoder' and 'encoder' .* the key 'rnn/multi_rnn_cell"):
         tf.train.Saver(saveables)
@@ -344,7 +344,7 @@ def test_conversion_is_differentiable(session):
     np.testing.assert_array_equal(found[-num_biases:], 0)
 
 
-def test_a_wrong_shape_names_the_key_and_keeps_the_value(session, tmp_path):
+def test_a_wrong_shape_error_names_the_key_and_keeps_the_value(session, tmp_path):
     key = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel"
     with tf.Graph().as_default(), tf.Session() as other:
         for layer in range(LAYER_COUNT):

@@ -148,7 +148,7 @@ def test_gradient_of_one_result_alone(session, rnn_mode):
     np.testing.assert_allclose(sum(alone), together, rtol=1e-12)
 
 
-def test_a_gradient_that_is_registered_stays():
+def test_a_registered_gradient_is_kept():
     def other_gradient(op, *gradients):
         raise AssertionError("not this one")
 

@@ -107,7 +107,7 @@ def expected_for(configuration, arrays):
 
 
 @pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
-def test_v2_is_v1(rnn_mode):
+def test_v2_equals_v1(rnn_mode):
     configuration = LSTM._replace(rnn_mode=rnn_mode)
     arrays = random_arrays(configuration, BATCH, STEPS, "float32", np.random.RandomState(0))
     with Network(configuration, "float32", dropout=0.5) as first:
@@ -121,7 +121,7 @@ def test_v2_is_v1(rnn_mode):
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
 @pytest.mark.parametrize("configuration", configurations(), ids=str)
-def test_v3_is_every_sequence_alone(configuration, lengths):
+def test_v3_equals_separate_sequences(configuration, lengths):
     arrays = arrays_for(configuration, lengths)
     with Network(configuration, "float64", version=3) as network:
         found = network.run(arrays)
@@ -160,7 +160,7 @@ def test_batch_major_is_time_major_transposed(configuration, lengths):
 
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
-def test_each_sequence_alone_in_the_same_op(configuration):
+def test_a_batch_equals_separate_calls_of_the_same_op(configuration):
     """The op with one full-length sequence at a time gives the results of the batch."""
     lengths = LENGTHS["with zeros"]
     arrays = arrays_for(configuration, lengths)
@@ -186,7 +186,7 @@ def test_each_sequence_alone_in_the_same_op(configuration):
 
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED], ids=str)
-def test_inference_gives_what_training_gives(configuration):
+def test_inference_equals_training(configuration):
     arrays = arrays_for(configuration, LENGTHS["mixed"])
     with Network(configuration, "float64", version=3) as training:
         expected = training.forward(arrays)
@@ -221,7 +221,7 @@ def test_empty_batches_and_no_steps(configuration):
 
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
-def test_gradient_by_differences(configuration, fixed_dropout_pattern):
+def test_gradient_matches_finite_differences(configuration, fixed_dropout_pattern):
     """With dropout, whose pattern the reference lacks, gradients equal numeric differences."""
     arrays = arrays_for(configuration, LENGTHS["with zeros"])
     for name in ("input", "output_backprop"):

@@ -124,7 +124,7 @@ def test_training_goes_on_in_the_other_form(tmp_path, rnn_mode, direction, optim
 
 
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
-def test_there_and_back_nothing_is_lost(tmp_path, rnn_mode):
+def test_conversion_to_cells_and_back_is_exact(tmp_path, rnn_mode):
     """Converting to cells and back does not change the rest of the training."""
     paths = tmp_path / "layer", tmp_path / "cells"
     for path in paths:
@@ -146,7 +146,7 @@ def test_there_and_back_nothing_is_lost(tmp_path, rnn_mode):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_what_the_slots_are():
+def test_slots_of_cells_are_reordered_or_averaged():
     """Matrix slots are reordered; bias slots are copied, or averaged if a cell has one for two."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["gru"](1, UNITS)
@@ -198,7 +198,7 @@ class _ForgetBiasOneSaveable(CudnnLSTMSaveable):
     _format_converter_cls = _ForgetBiasOne
 
 
-def test_a_converter_of_a_users_own(tmp_path):
+def test_a_custom_converter_is_used(tmp_path):
     """A constant that a user's converter adds applies to the values but not to the slots."""
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["lstm"](1, UNITS)
@@ -377,14 +377,14 @@ def test_an_optimizer_that_wraps_another(wrapper):
 
 
 @pytest.mark.parametrize("wrapper", [None] + sorted(WRAPPERS))
-def test_before_minimize(wrapper):
+def test_a_call_before_minimize_is_refused(wrapper):
     with tf.Graph().as_default():
         layer = LAYERS["lstm"](1, UNITS)
         layer.build([None, None, WIDTH])
         optimizer = tf.train.AdamOptimizer(0.1)
         if wrapper is not None:
             optimizer = WRAPPERS[wrapper](optimizer)
-        message = "AdamOptimizer 'Adam' has made no slots in this graph.*after minimize"
+        message = "AdamOptimizer 'Adam' has created no slots in this graph.*after minimize"
         with pytest.raises(ValueError, match=message):
             cudnn_rnn.saved_as_cells(optimizer)
 
@@ -398,7 +398,7 @@ def test_an_optimizer_applied_in_another_graph():
 
 
 @pytest.mark.parametrize("wrapper", [None] + sorted(WRAPPERS))
-def test_an_optimizer_that_never_makes_slots(wrapper):
+def test_an_optimizer_without_slots_is_accepted(wrapper):
     with tf.Graph().as_default():
         optimizer = tf.train.GradientDescentOptimizer(0.1)
         if wrapper is not None:
@@ -417,7 +417,7 @@ def test_an_optimizer_of_other_variables():
         assert len(_keys_of_slots(cudnn_rnn.saved_as_cells(one, other))) == 4
 
 
-def test_no_optimizer():
+def test_arguments_that_are_not_optimizers_are_refused():
     with tf.Graph().as_default(), pytest.raises(TypeError, match="get_slot.* but got 0.1"):
         cudnn_rnn.saved_as_cells(0.1)
 
@@ -435,7 +435,7 @@ class _OddlyNamed:
         return self._slot
 
 
-def test_a_slot_without_the_name_of_its_variable():
+def test_a_slot_without_the_name_of_its_variable_is_refused():
     with tf.Graph().as_default():
         layer = LAYERS["lstm"](1, UNITS)
         layer.build([None, None, WIDTH])
@@ -444,6 +444,6 @@ def test_a_slot_without_the_name_of_its_variable():
             cudnn_rnn.saved_as_cells(_OddlyNamed(slot))
 
 
-def test_eager_execution():
-    with context.eager_mode(), pytest.raises(RuntimeError, match="is of graphs only"):
+def test_eager_execution_is_refused():
+    with context.eager_mode(), pytest.raises(RuntimeError, match="available only in graph mode"):
         cudnn_rnn.saved_as_cells()

@@ -174,7 +174,7 @@ def test_build_without_compiler_says_what_to_install(tmp_path):
     assert "Traceback" not in printed
 
 
-def test_build_with_a_compiler_that_does_not_work_shows_what_it_said(tmp_path):
+def test_build_with_a_broken_compiler_shows_its_output(tmp_path):
     compiler = tmp_path / "broken-compiler"
     compiler.write_text("#!/bin/sh\necho 'cannot execute cc1plus' >&2\nexit 1\n")
     compiler.chmod(0o755)

@@ -50,7 +50,7 @@ params_ops = pytest.mark.parametrize("op", PARAMS_OPS)
 
 @params_ops
 @pytest.mark.parametrize("configuration", [LSTM, GRU, SKIP], ids=str)
-def test_params_ops_accept_the_good(op, configuration):
+def test_params_ops_accept_valid_arguments(op, configuration):
     """Valid inputs must be accepted; otherwise the refusals below prove nothing."""
     inputs, attributes = params_op_inputs(op, configuration)
     call(op, inputs, **attributes)
@@ -109,7 +109,7 @@ def test_sizes_whose_product_overflows_64_bits(op, rnn_mode, S, sizes):
         attributes["S"] = S
     size = reference_size(rnn_mode, *sizes)
     if size < 2**63 // 4:
-        pytest.skip("this product fits")
+        pytest.skip("this product does not overflow")
     text = refusal(op, inputs, **attributes)
     assert "large" in text and all(str(value) in text for value in sizes), text
 

@@ -96,7 +96,7 @@ def test_params_ops(case):
     check_params_ops(case)
 
 
-def test_the_comparison_would_notice():
+def test_the_comparison_detects_errors():
     """Wrong parameters, a wrong gate order and a wrong direction must fail the comparison."""
     case = Case("gru", "linear_input", "bidirectional", 2, 5, 4, 2, 5, "float32")
     arrays = make_arrays(case)

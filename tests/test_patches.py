@@ -61,7 +61,7 @@ COMPARE = """
 """
 
 
-def test_the_list_has_all_of_it_and_uninstall_restores_it():
+def test_the_list_is_complete_and_uninstall_restores_everything():
     status, printed, errors = run(COMPARE.format(then="_patches.uninstall()"))
     assert status == 0, errors
     changed, left = map(int, printed.split())
@@ -115,7 +115,7 @@ def test_wrapped_once_and_restored(owner):
     assert owner().double(3) == 7
 
 
-def test_a_foreign_wrapper_stays(owner):
+def test_wrappers_of_other_libraries_are_kept(owner):
     patch = hooks.Patch(owner, "double", plus_one, "adds one")
     patch.install()
     ours = owner.double
@@ -189,7 +189,7 @@ def test_a_defect_does_not_break_object_based_restoring(tmp_path, step):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             tf.train.Checkpoint(rnn=second).restore(path)
-        assert any("cudnn_rnn skips a check of its own" in str(w.message) for w in caught), caught
+        assert any("cudnn_rnn skipped its internal step" in str(w.message) for w in caught), caught
         kernels = [np.split(layer.kernel.numpy(), [4 * 4 * 7])[0] for layer in (first, second)]
         print(np.array_equal(*kernels))
         """.format(path=str(tmp_path / "model"), step=step)
@@ -198,7 +198,7 @@ def test_a_defect_does_not_break_object_based_restoring(tmp_path, step):
     assert printed.split() == ["True"], errors
 
 
-def test_errors_that_are_meant_pass():
+def test_intended_errors_propagate():
     def refuse():
         raise restore_ops.SaverRefusal("this would lose a value")
 

@@ -20,7 +20,7 @@ PUBLISHED_SUMS = [
 @pytest.mark.parametrize("dropout", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("row", PUBLISHED_SUMS, ids=lambda row: row[0])
-def test_sum_of_outputs_when_all_is_one(row, dtype, dropout):
+def test_sum_of_outputs_if_all_values_are_one(row, dtype, dropout):
     rnn_mode, layers, units, input_size, batch, steps, expected = row
     configuration = reference.Configuration(
         rnn_mode, "linear_input", "unidirectional", layers, units, input_size

@@ -78,7 +78,7 @@ def read(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - {"__init__"}))
-def test_imports(name):
+def test_modules_import_only_from_allowed_folders(name):
     folder = name.split(".")[0]
     allowed = MAY_IMPORT[folder] + [folder]
     wrong = [
@@ -89,7 +89,7 @@ def test_imports(name):
     assert wrong == []
 
 
-def test_no_folder_imports_in_a_circle():
+def test_folders_have_no_import_cycles():
     done = []
     for folder, others in MAY_IMPORT.items():
         assert {other.split(".")[0] for other in others} <= set(done), folder

@@ -33,7 +33,7 @@ def type_in(programs, folder):
     return process.stdout.splitlines()
 
 
-def test_the_readme_s_program_prints_what_it_says(tmp_path):
+def test_the_program_of_the_readme_prints_its_documented_output(tmp_path):
     (program,) = examples()
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         promised = re.search(r"```\n\n    (\[.*\])\n", file.read()).group(1)
@@ -95,7 +95,7 @@ def anchors(path):
 
 
 @pytest.mark.parametrize("page", pages())
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     folder = os.path.dirname(os.path.join(ROOT, page))
     with open(os.path.join(ROOT, page), encoding="utf-8") as file:
         links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", file.read())

@@ -102,7 +102,7 @@ def test_backward_agrees_with_numeric_gradients(rnn_mode, direction, input_mode)
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode, num_proj", [(mode, 0) for mode in MODES] + [("lstm", 2)])
-def test_a_sequence_of_any_length_is_as_if_it_were_alone(rnn_mode, num_proj, direction):
+def test_sequences_of_a_batch_are_independent(rnn_mode, num_proj, direction):
     configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 3, 4, num_proj)
     steps, lengths = 5, [2, 0, 5, 4]
     random = np.random.RandomState(3)
@@ -184,7 +184,7 @@ def test_auto_select_follows_the_sizes():
     ],
     ids="-".join,
 )
-def test_the_table_of_cases_leaves_nothing_out(columns):
+def test_the_table_of_cases_is_complete(columns):
     assert cases.missing_combinations(cases.CASES, columns) == []
 
 

@@ -81,7 +81,7 @@ def test_errors_of_restoring(how, kind):
     )
 
 
-def test_hooks_do_not_pile_up():
+def test_hooks_do_not_accumulate():
     """Hooks do not accumulate, even if another library wrapped the function between the imports."""
     run(
         """

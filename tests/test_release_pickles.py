@@ -75,7 +75,7 @@ def test_installed_model_in_another_process(version):
 @pytest.mark.parametrize(
     "name", ["CudnnLSTM_of_1_16", "CudnnLSTM_of_1_x", "Nothing_of_1_3", "Nope"]
 )
-def test_names_that_are_not_there(name):
+def test_unknown_names_raise_attribute_error(name):
     with pytest.raises(AttributeError, match=name):
         getattr(releases, name)
 

@@ -183,7 +183,7 @@ def test_slots(session, tmp_path, use_resource):
     check(session, saver, slot, "old_name", tmp_path)
 
 
-def test_the_saveable_that_keeps_both_biases_wins_over_their_sums(session, tmp_path, use_resource):
+def test_exact_biases_are_preferred_to_sums(session, tmp_path, use_resource):
     exact, variable = make("b", use_resource)
     sums = SAVEABLES["lstm"](variable, LAYER_COUNT, UNITS, WIDTH, scope="sums", name="zzz")
     value, _ = two_values(variable)
@@ -246,7 +246,7 @@ def test_shared_keys_on_two_devices_are_refused(session):
         tf.train.Saver(saveables, sharded=True)
 
 
-def test_a_saver_of_other_things_gets_no_edges(session):
+def test_unrelated_savers_get_no_control_edges(session):
     make("layer", True)
     variable = tf.get_variable("variable", initializer=np.ones([3], np.float32))
     saver = tf.train.Saver([variable])

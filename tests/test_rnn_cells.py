@@ -57,7 +57,9 @@ def test_basic_cell_is_a_cell():
     assert len(tf.global_variables()) == 2
 
 
-@pytest.mark.skipif(cudnn_rnn.cells.base._NATIVE is not None, reason="TensorFlow's own cell")
+@pytest.mark.skipif(
+    cudnn_rnn.cells.base._NATIVE is not None, reason="this TensorFlow has its own cell"
+)
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
@@ -113,7 +115,7 @@ def test_names_of_a_bidirectional_stack(cell_class):
 
 
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]])
-def test_a_bidirectional_stack_is_its_layers(lengths):
+def test_a_bidirectional_stack_equals_its_layers(lengths):
     inputs = tf.constant(random_inputs())
     states = [tf.ones([BATCH, NUM_UNITS]) * value for value in (0.1, 0.2, 0.3, 0.4)]
     named = dict(sequence_length=lengths, dtype=tf.float32)

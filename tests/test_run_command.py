@@ -71,7 +71,7 @@ def test_a_program_of_tensorflow_1_2(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["--"], ["--", "--b"], ["a", "--", "b"], ["--help", "-m"]])
-def test_arguments_are_the_program_s(tmp_path, arguments):
+def test_arguments_are_passed_to_the_program(tmp_path, arguments):
     write(tmp_path, "program.py", "import sys; print(sys.argv)")
     status, output, errors = run_program("program.py", *arguments, folder=tmp_path)
     assert status == 0, errors
@@ -113,7 +113,7 @@ FAILING = {
 @pytest.mark.parametrize(
     "kind, as_module", [(kind, False) for kind in sorted(FAILING)] + [("error", True)]
 )
-def test_tracebacks_are_python_s(tmp_path, kind, as_module):
+def test_tracebacks_are_those_of_plain_python(tmp_path, kind, as_module):
     write(tmp_path, "neighbour.py", "def fail():\n    raise OSError('from here')\n")
     write(tmp_path, "program.py", FAILING[kind])
     program = ["-m", "program"] if as_module else ["program.py"]
@@ -140,7 +140,7 @@ def last_traceback(errors):
     return "\n".join(kept)
 
 
-def test_a_hook_of_the_program_counts(tmp_path):
+def test_excepthook_of_the_program_is_called(tmp_path):
     text = "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)\n1 / 0\n"
     path = write(tmp_path, "program.py", text)
     status, output, _ = run_program(path)
@@ -148,7 +148,7 @@ def test_a_hook_of_the_program_counts(tmp_path):
     assert "hooked ZeroDivisionError" in output
 
 
-def test_surroundings_are_those_of_python(tmp_path):
+def test_paths_and_main_are_those_of_plain_python(tmp_path):
     write(tmp_path, "folder/program.py", SURROUNDINGS)
     path = os.path.join("folder", "program.py")
     expected = run(path, "a", "--b", folder=tmp_path)
@@ -198,7 +198,7 @@ def test_a_folder_or_an_archive(tmp_path, path):
     assert "7 __main__ %r" % [path, "x"] in output
 
 
-def test_a_compiled_file_finds_what_is_beside_it(tmp_path):
+def test_a_compiled_file_can_import_its_neighbors(tmp_path):
     write(tmp_path, "application/helper.py", "VALUE = 7\n")
     source = write(tmp_path, "main.py", "import helper, sys\nprint(helper.VALUE, sys.argv)\n")
     py_compile.compile(source, cfile=str(tmp_path / "application" / "main.pyc"), doraise=True)
@@ -216,7 +216,7 @@ def test_a_compiled_file_finds_what_is_beside_it(tmp_path):
         ("1 / 0", 1),
     ],
 )
-def test_status(tmp_path, text, expected):
+def test_exit_status_is_that_of_the_program(tmp_path, text, expected):
     path = write(tmp_path, "program.py", text)
     status, _, errors = run_program("--tf-contrib-version", "1.3", path)
     assert status == expected
@@ -231,7 +231,7 @@ def test_status(tmp_path, text, expected):
     [
         ((), "the following arguments are required: SCRIPT or MODULE"),
         (("--tf-contrib-version", "2.1", "x.py"), 'must be a release of TensorFlow from "1.0"'),
-        (("--tf-contrib-version", "1.3", "no_such_file.py"), "there is no file no_such_file.py"),
+        (("--tf-contrib-version", "1.3", "no_such_file.py"), "no_such_file.py does not exist"),
         (("--verbose", "x.py"), "unrecognized arguments|required"),
     ],
 )
@@ -282,7 +282,7 @@ def test_a_program_that_imports_tensorflow(tmp_path, options):
         assert "python -m cudnn_rnn run --tf1" in errors.splitlines()[-1]  # after the traceback
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="for TensorFlow 2")
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
 def test_keras_works_beside_tensorflow_1(tmp_path):
     path = write(
         tmp_path,

@@ -58,7 +58,7 @@ def run(path, *arguments):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--fail"]], ids=["passing", "failing"])
-def test_a_file_runs_as_its_release_wants_it(tmp_path, arguments):
+def test_a_file_runs_in_the_environment_of_its_release(tmp_path, arguments):
     path = tmp_path / "published_test.py"
     path.write_text(FILE)
     status, output = run(path, *arguments)

@@ -249,11 +249,15 @@ def test_bad_signatures():
         ((), {"cudnn_rnn": 1}, "RNNParamsSaveable takes .*missing"),
         ((p2c, [params], c2p), {}, "canonical_to_params must be a function, but is "),
         ((p2c, model, [params]), {}, "canonical_to_params must be a function, but is "),
-        ((p2c, c2p, [tf.zeros([144])]), {}, "param_variables must be a list of variables, but has"),
+        (
+            (p2c, c2p, [tf.zeros([144])]),
+            {},
+            "param_variables must be a list of variables, but contains",
+        ),
         (
             (p2c, c2p, ["params"]),
             {},
-            "param_variables must be a list of variables, but has 'params",
+            "param_variables must be a list of variables, but contains 'params",
         ),
         ((p2c, c2p, "params"), {}, "RNNParamsSaveable takes .*missing .* 'param_variables'"),
     ]:

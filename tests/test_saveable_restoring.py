@@ -67,15 +67,15 @@ def test_restoring_into_unmerged_weights(tmp_path, generation, use_resource):
             np.testing.assert_array_equal(left, right)
         with pytest.raises(
             tf.errors.InvalidArgumentError,
-            match=r"This saveable can only restore: its first variable my/kernel has shape "
-            r"\[7, 16\], but an opaque buffer to save has 144 parameters",
+            match=r"This saveable can only restore, not save: its first variable my/kernel has "
+            r"shape \[7, 16\]; expected an opaque buffer of 144 parameters",
         ):
             saver.save(session, str(tmp_path / "never"))
     shapes = [spec.tensor.shape for spec in saveable.specs]
     assert all(shape.is_fully_defined() for shape in shapes)
 
 
-def test_own_params_to_canonical_is_used_as_it_is(tmp_path):
+def test_custom_params_to_canonical_is_used_unchanged(tmp_path):
     model = CudnnLSTM(1, 4, 3)
     doubled = make_params(model, 2 * opaque_values(144))
 
@@ -95,7 +95,7 @@ def test_own_params_to_canonical_is_used_as_it_is(tmp_path):
         np.testing.assert_array_equal(session.run(doubled), 2 * opaque_values(144))
 
 
-def test_own_params_to_canonical_that_returns_too_few():
+def test_custom_params_to_canonical_with_too_few_results_is_refused():
     model = CudnnLSTM(1, 4, 3)
 
     def params_to_canonical(params):
@@ -109,7 +109,7 @@ def test_own_params_to_canonical_that_returns_too_few():
     assert len(RNNParamsSaveable(*arguments).specs) == 12
 
 
-def test_canonical_to_params_that_does_not_fit_the_variables():
+def test_canonical_to_params_that_does_not_match_the_variables_is_refused():
     model = CudnnLSTM(1, 4, 3)
     kernel, bias = tf.Variable(tf.zeros([7, 16]), name="kernel"), tf.Variable(tf.zeros([16]))
     for variables, function, message in [
@@ -215,7 +215,7 @@ def test_restoring_into_the_parts_of_another_variable(tmp_path):
 # Checkpoints that do not fit
 
 
-def test_missing_keys_leave_the_variable_alone(tmp_path):
+def test_missing_keys_leave_the_variable_unchanged(tmp_path):
     model = CudnnLSTM(1, 4, 3)
     path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
     with tf.Graph().as_default(), tf.Session() as session:
@@ -228,7 +228,7 @@ def test_missing_keys_leave_the_variable_alone(tmp_path):
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_tensors_of_another_size_leave_the_variable_alone(tmp_path, generation):
+def test_tensors_of_another_size_leave_the_variable_unchanged(tmp_path, generation):
     small, large = CudnnLSTM(1, 4, 3), CudnnLSTM(1, 5, 3)
     path = save([GENERATIONS[generation](small, make_params(small))], tmp_path)
     with tf.Graph().as_default(), tf.Session() as session:
@@ -239,7 +239,7 @@ def test_tensors_of_another_size_leave_the_variable_alone(tmp_path, generation):
         with pytest.raises(
             tf.errors.InvalidArgumentError,
             match=r"(kernel|Canonical:0): has shape \[(7, 16|4, 3)\].*expected shape "
-            r"\[(8, 20|5, 3)\] or another with as many elements",
+            r"\[(8, 20|5, 3)\] or any shape with as many elements",
         ):
             saver.restore(session, path)
         np.testing.assert_array_equal(session.run(params), np.ones(200))

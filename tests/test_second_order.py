@@ -148,7 +148,7 @@ def session_value(penalty, name):
         return session.run(penalty._weights[penalty._inputs.index(name)])
 
 
-def test_the_padding_may_be_anything():
+def test_values_of_the_padding_do_not_matter():
     penalty = Penalty("gru", sequence_lengths=[3, 1])
     fed, _, gradients = penalty.in_a_graph()
     with tf.Session() as session:
@@ -272,23 +272,24 @@ def test_dropout_is_refused():
     model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH, dropout=0.25)
     inputs = tf.ones([STEPS, BATCH, WIDTH])
     states = [tf.ones([LAYERS, BATCH, UNITS])]
-    message = "no second-order gradient here: with dropout 0.25, .*without dropout.*stop_gradient"
+    message = "dropout is 0.25; expected 0, .*without dropout.*stop_gradient"
     with pytest.raises(LookupError, match=message):
         gradient_of_gradient(model, inputs, states)
 
 
 @pytest.mark.parametrize(
-    "shape, what", [([None, BATCH, WIDTH], "the number of steps"), (None, "the number of steps")]
+    "shape, what",
+    [([None, BATCH, WIDTH], "the number of time steps"), (None, "the number of time steps")],
 )
 def test_unknown_sizes_are_refused(shape, what):
     model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH)
     inputs = tf.placeholder(tf.float32, shape)
     states = [tf.ones([LAYERS, BATCH, UNITS])]
-    with pytest.raises(LookupError, match="%s must be known when the graph is made" % what):
+    with pytest.raises(LookupError, match="%s must be known when the graph is built" % what):
         gradient_of_gradient(model, inputs, states)
 
 
-def test_an_unknown_batch_will_do():
+def test_an_unknown_batch_size_is_accepted():
     model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH)
     inputs = tf.placeholder(tf.float32, [STEPS, None, WIDTH])
     states = [tf.zeros([LAYERS, BATCH, UNITS])]

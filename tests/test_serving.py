@@ -53,7 +53,7 @@ def run(first, *arguments):
     ],
     ids=["not_imported", "imported", "library_alone", "pinned", "soft_placement"],
 )
-def test_what_tensorflow_says(first, arguments, error):
+def test_quoted_errors_are_those_of_tensorflow(first, arguments, error):
     if "%r" in first:
         first = first % library.library_path()
     status, printed = run(first, *arguments)
@@ -65,7 +65,7 @@ def test_what_tensorflow_says(first, arguments, error):
 
 def test_eager_execution_without_the_import():
     if tf.__version__.startswith("1."):
-        pytest.skip("for TensorFlow 2, whose eager errors are quoted")
+        pytest.skip("requires TensorFlow 2, whose eager errors are checked")
     program = "import tensorflow as tf; one = tf.ones([1, 1, 1]); tf.raw_ops.CudnnRNN(input=one, "
     program += "input_h=one, input_c=one, params=one, is_training=False); "
     status, printed = run(program, "/cpu:0")
@@ -91,7 +91,7 @@ def test_restoring_says_that_the_graph_is_pinned(tmp_path):
     assert "allow_soft_placement=True" in message and NO_DEVICE in message
 
 
-def test_both_pages_have_the_errors_and_the_cures():
+def test_documentation_and_doctor_have_the_errors_and_the_fixes():
     with open(os.path.join(ROOT, "docs", "serving.md"), encoding="utf-8") as file:
         page = file.read()
     for text in (NO_KERNEL, NO_DEVICE, "Could not find device for node", "allow_soft_placement"):

@@ -71,13 +71,13 @@ def test_unknown_sizes_are_refused_by_name(x, form, argument):
         cudnn_rnn.CudnnLSTM(**sizes)
 
 
-def test_only_the_shape_that_is_asked_for_must_be_known(x):
+def test_only_the_requested_size_must_be_known(x):
     """A known size of 0 is out of range, even if other dimensions of the shape are unknown."""
     with pytest.raises(ValueError, match="^num_units must be between 1 and"):
         cudnn_rnn.CudnnLSTM(1, tf.shape(x)[2] - WIDTH, WIDTH)
 
 
-def test_no_node_is_made(x):
+def test_no_node_is_created(x):
     size = tf.shape(x)[2]
     num_nodes = len(tf.get_default_graph().get_operations())
     cudnn_rnn.CudnnLSTM(1, size, size)

@@ -80,7 +80,7 @@ def test_files_of_the_selections_exist(program):
         assert os.path.exists(os.path.join(ROOT, "tests", name + ".py"))
 
 
-def test_a_failure_goes_on_with_the_others(program, monkeypatch, tmp_path, capsys):
+def test_the_next_version_is_tried_after_a_failure(program, monkeypatch, tmp_path, capsys):
     pretend(program, monkeypatch, failing=["2.4.4"])
     assert program.main(["2.15.1", "2.4.4", "1.14.0"]) == 1
     rows = program.read_rows(program.TABLE)
@@ -93,7 +93,7 @@ def test_a_failure_goes_on_with_the_others(program, monkeypatch, tmp_path, capsy
     assert "1 of 3 versions failed" in capsys.readouterr().out
 
 
-def test_rows_of_other_versions_stay(program, monkeypatch):
+def test_rows_of_other_versions_are_kept(program, monkeypatch):
     pretend(program, monkeypatch)
     assert program.main(["2.15.1"]) == 0
     assert program.main(["2.8.4", "2.10.1"]) == 0

@@ -61,10 +61,8 @@ class WorkerProcess:
             line = ""
         if not line:
             status = self._process.wait()
-            hint = " (it wrote %s)" % self._log_path if self._log_path else ""
-            raise Unsupported(
-                "the %s process has ended, with status %s%s" % (self._title, status, hint)
-            )
+            hint = " (see %s)" % self._log_path if self._log_path else ""
+            raise Unsupported("the %s process ended with status %s%s" % (self._title, status, hint))
         answer = json.loads(line)
         if "error" in answer:
             raise Unsupported(answer["error"])

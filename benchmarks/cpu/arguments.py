@@ -15,35 +15,38 @@ from peers import OURS, PEERS  # noqa: E402
 
 EPILOG = """\
 peers:
-  ours         the op in TensorFlow 2.21, in a session
-  torch        torch.nn; with lengths, packed sequences
-  onnxruntime  its LSTM, GRU and RNN operators; inference alone
-  keras        the layers of Keras 3 in a tf.function; no lengths
-  tf1-cell     TensorFlow 1.15: the cells that share cuDNN's checkpoints, under dynamic_rnn
-  tf1-fused    TensorFlow 1.15: LSTMBlockFusedCell; LSTM alone
+  ours         the op of this package in a session of TensorFlow 2.21
+  torch        torch.nn, with packed sequences for variable lengths
+  onnxruntime  the operators LSTM, GRU and RNN of ONNX Runtime; inference only
+  keras        the layers of Keras 3 in a tf.function; no variable lengths
+  tf1-cell     TensorFlow 1.15: cuDNN-compatible cells in dynamic_rnn
+  tf1-fused    TensorFlow 1.15: LSTMBlockFusedCell; LSTM only
 
 configurations:
   {groups}
-  or patterns of names: --list shows them. A name ends in -half where the sequences have lengths.
+  or patterns of names. --list prints the names; -half marks variable-length sequences.
 
-how it measures:
-  Each peer is a process in an environment of its own, with as many threads as --threads says, on
-  as many cores, and no other process works meanwhile. All get the same weights and inputs; one
-  whose results or gradients differ from ours is reported and has no time. Then all are measured
-  in turn, in another order each round, and with them a {size} x {size} x {size} float matrix
-  product of the library that does it fastest: the peak. The table has medians.
+method:
+  Each peer runs in its own process and environment, with --threads threads on as many cores.
+  Only one process works at a time. All peers get the same weights and inputs; a peer whose
+  results or gradients differ from ours is reported and not measured. The peers are measured in
+  turn, in a different order each round, together with a {size} x {size} x {size} float matrix
+  product of the fastest library, which defines the peak. The table contains medians.
 
-writes to the output folder, after each configuration: results.json (every sample), table.md; at
-the end ratios.png; what the peers print goes to worker-*.log
+output folder:
+  results.json  every sample; written after each configuration
+  table.md      the tables; written after each configuration
+  ratios.png    a plot; written at the end
+  worker-*.log  output of the peers
 
 examples:
-  make bench                                        everything; most of an hour
-  make bench ARGS="--quick"                         tries the program on tiny models
-  make bench ARGS="--check"                         only whether all compute the same
+  make bench                                        everything; takes up to an hour
+  make bench ARGS="--quick"                         a dry run on tiny models
+  make bench ARGS="--check"                         compares results, measures no time
   make bench ARGS="--configurations gru-* decode"   some models
   make bench ARGS="--peers ours onnxruntime --kinds inference"
   make bench ARGS="--memory"                        memory of a training step, against torch
-  make bench ARGS="--record"                        keeps the results under docs/benchmarks
+  make bench ARGS="--record"                        also writes the results to docs/benchmarks
 """
 
 PRODUCT_SIZE = 2048
@@ -54,11 +57,11 @@ def parse_arguments(arguments=None):
     groups = "\n  ".join("%-9s %s" % group for group in GROUPS.items())
     parser = argparse.ArgumentParser(
         prog="bench",
-        description="Measures our CPU kernels against their peers, and against the processor.",
+        description="Compares our CPU kernels with other libraries and with the processor's peak.",
         epilog=EPILOG.format(groups=groups, size=PRODUCT_SIZE),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="tiny models, few samples")
+    parser.add_argument("--quick", action="store_true", help="use tiny models and few samples")
     parser.add_argument(
         "--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)"
     )
@@ -72,34 +75,36 @@ def parse_arguments(arguments=None):
     parser.add_argument(
         "--peers", nargs="+", choices=list(PEERS), default=list(PEERS), help="default: all"
     )
-    parser.add_argument("--threads", type=int, default=2, help="of each peer (default: 2)")
-    parser.add_argument("--rounds", type=int, help="samples of each peer (default 15, quick 3)")
+    parser.add_argument("--threads", type=int, default=2, help="threads per peer (default: 2)")
+    parser.add_argument("--rounds", type=int, help="samples per peer (default: 15, quick: 3)")
     parser.add_argument(
-        "--sample-seconds", type=float, help="length of a sample (default 0.05, quick 0.002)"
+        "--sample-seconds", type=float, help="length of a sample (default: 0.05, quick: 0.002)"
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=90,
-        help="for one configuration; after that only as many rounds as make three (default 90)",
+        help="time limit per configuration, not applied to the first three rounds (default: 90)",
     )
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="measures no time, but how a training step raises the peak of resident memory",
+        help="measure the peak memory of training steps instead of their times",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="measures no time: only whether all compute the same; other work may go on meanwhile",
+        help="compare results instead of measuring times; the machine need not be idle",
     )
-    parser.add_argument("--output", default=os.path.join(ROOT, ".build", "bench"), help="a folder")
     parser.add_argument(
-        "--record", action="store_true", help="also keeps table and picture in docs/benchmarks"
+        "--output", default=os.path.join(ROOT, ".build", "bench"), help="output folder"
     )
-    parser.add_argument("--list", action="store_true", help="lists configurations, measures none")
     parser.add_argument(
-        "--list-environments", action="store_true", help="lists what the peers need to run in"
+        "--record", action="store_true", help="also write table and plot to docs/benchmarks"
+    )
+    parser.add_argument("--list", action="store_true", help="list the configurations and exit")
+    parser.add_argument(
+        "--list-environments", action="store_true", help="list the peers' environments and exit"
     )
     chosen = parser.parse_args(arguments)
     if chosen.threads < 1:
@@ -107,7 +112,7 @@ def parse_arguments(arguments=None):
     chosen.rounds = chosen.rounds or (3 if chosen.quick else 15)
     chosen.sample_seconds = chosen.sample_seconds or (0.002 if chosen.quick else 0.05)
     if chosen.check and (chosen.memory or chosen.record):
-        parser.error("--check measures nothing, so it goes with neither --memory nor --record")
+        parser.error("--check measures nothing and cannot be combined with --memory or --record")
     if chosen.memory:
         chosen.kinds = ["training"]
         if chosen.peers == list(PEERS):
@@ -117,7 +122,7 @@ def parse_arguments(arguments=None):
     except ValueError as error:
         parser.error("--configurations: %s" % error)
     if not chosen.todo:
-        parser.error("no configuration is left: decoding is inference")
+        parser.error("no configuration is left, because the group decode has only inference")
     return chosen
 
 

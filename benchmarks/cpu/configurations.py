@@ -152,11 +152,11 @@ _SCALING = [
     _make("scaling", "lstm", 1, 512, 512, 20),
 ]
 GROUPS = {
-    "table": "the models that people run",
-    "original": "what the benchmark of tf.contrib.cudnn_rnn had beyond the table",
-    "decode": "one step a call, the state carried by the caller; inference alone",
-    "lengths": "sequences of every length, half the steps on average",
-    "scaling": "longer sequences and larger batches; against torch and onnxruntime alone",
+    "table": "common models",
+    "original": "further models from the benchmark of tf.contrib.cudnn_rnn",
+    "decode": "one time step per call, with the state carried by the caller; inference only",
+    "lengths": "variable-length sequences, on average half as long",
+    "scaling": "longer sequences and larger batches; only against torch and onnxruntime",
 }
 
 # A smoke test that covers most groups and cells and takes seconds.
@@ -191,7 +191,7 @@ def configurations(quick=False, patterns=None, kinds=("inference", "training")):
         for pattern in patterns:
             if not any(_matches(one, pattern) for one in everything):
                 raise ValueError(
-                    "%r is neither a group (%s) nor the pattern of a name (%s)"
+                    "%r is neither a group (%s) nor a pattern that matches a name (%s)"
                     % (pattern, ", ".join(GROUPS), ", ".join(one.name for one in everything))
                 )
         chosen = [one for one in everything if any(_matches(one, each) for each in patterns)]

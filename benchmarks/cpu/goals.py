@@ -40,7 +40,7 @@ def row_verdicts(row):
     for peer, goal in RATIOS[row.configuration.kind].items():
         value, limit = row.ratios.get(peer), row.limits.get(peer)
         if value is not None:
-            what = "%s, their time over ours" % peer
+            what = "%s, speedup of ours" % peer
             found.append(Verdict(what, value, goal, value >= goal, limit))
     goal = SHARES.get(row.configuration.name, {}).get(row.configuration.kind)
     if goal is not None and row.share is not None:
@@ -59,7 +59,7 @@ def _mean_verdicts(rows):
         for peer, goal in peers.items():
             mean = mean_ratio(rows, kind, peer)
             if mean is not None:
-                what = "%s, %s, geometric mean of their time over ours" % (kind, peer)
+                what = "%s, %s, geometric mean of the speedups of ours" % (kind, peer)
                 limit = _mean(rows, kind, lambda row, peer=peer: row.limits.get(peer))
                 found.append(Verdict(what, mean, goal, mean >= goal, limit))
     return found
@@ -93,7 +93,7 @@ def _lengths_verdicts(rows):
             value = seconds / full
             found.append(
                 Verdict(
-                    "%s, time against full lengths" % configuration.key,
+                    "%s, time relative to full lengths" % configuration.key,
                     value,
                     LENGTHS_SHARE,
                     value <= LENGTHS_SHARE,
@@ -117,7 +117,7 @@ def _growth_verdicts(rows):
             continue
         per_row = [row.ours.seconds / row.configuration.num_rows for row in (smallest, largest)]
         value = per_row[1] / per_row[0]
-        what = "%s to %s, time for each step and sequence" % (
+        what = "%s to %s, growth of the time per step and sequence" % (
             smallest.configuration.key,
             largest.configuration.name,
         )

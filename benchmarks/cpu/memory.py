@@ -84,10 +84,10 @@ def describe_memory(results):
 
     columns = [("configuration", lambda one: Configuration(**one["configuration"]).key)]
     columns += [(PEERS[name].title + ", MiB", megabytes(name)) for name in names]
-    columns.append(("ours over torch", of_torch))
+    columns.append(("ours / torch", of_torch))
     parts = [
-        "By how much training steps raise the peak of resident memory above what the process has"
-        " with weights, inputs and the gradients from above in place.",
+        "The increase of the peak resident memory by training steps. Weights, inputs and output"
+        " gradients are allocated before and do not count.",
         markdown_table(columns, results),
     ]
     pairs = [
@@ -96,7 +96,7 @@ def describe_memory(results):
     pairs = [pair for pair in pairs if None not in pair]
     if pairs:
         met = sum(ours <= torch for ours, torch in pairs)
-        parts.append("At most PyTorch's: %d of %d." % (met, len(pairs)))
+        parts.append("Ours needs at most as much as PyTorch in %d of %d." % (met, len(pairs)))
     flat = [
         dict(found, peer=name, key=Configuration(**one["configuration"]).key)
         for one in results

@@ -73,7 +73,7 @@ class PeerProcess:
         variable = ENVIRONMENT_VARIABLES[peer.environment]
         python = os.environ.get(variable)
         if not python:
-            raise Refusal("$%s is not set: it names the Python of this peer" % variable)
+            raise Refusal("$%s is not set; expected the path of this peer's Python" % variable)
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "workers")
         command = [python, os.path.join(folder, "worker.py"), peer.module, str(self._threads)]
         self._worker = WorkerProcess(

@@ -89,14 +89,14 @@ def compare(configuration, found, expected):
     largest = 0.0
     for name in sorted(set(expected_results(configuration)) | set(found)):
         if name not in found or name not in expected:
-            raise Mismatch("there is no " + name)
+            raise Mismatch(name + " is missing")
         one, other = np.asarray(found[name]), np.asarray(expected[name])
         if one.shape != other.shape:
-            raise Mismatch("%s has shape %s, not %s" % (name, one.shape, other.shape))
+            raise Mismatch("%s has shape %s; expected %s" % (name, one.shape, other.shape))
         difference = float(np.max(np.abs(one - other)) / max(np.max(np.abs(other)), 1e-30))
         if not difference <= TOLERANCE:
             raise Mismatch(
-                "%s differs by %.2g of its largest number; %.2g is allowed"
+                "%s differs by %.2g relative to its largest value; expected at most %.2g"
                 % (name, difference, TOLERANCE)
             )
         largest = max(largest, difference)

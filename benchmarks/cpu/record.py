@@ -34,7 +34,7 @@ def draw(results, circumstances, path):
             circumstances["threads"],
             circumstances["date"],
         ),
-        "time of the peer / time of ours   (right of 1: ours is faster)",
+        "peer's time / our time   (right of 1: ours is faster)",
         path,
     )
 
@@ -65,20 +65,20 @@ def keep(results_folder, target):
     parts = [
         "# %s, %d threads, %s" % (cpu, everything["threads"], everything["date"]),
         "\n".join(
-            ["| what | |", "| --- | --- |"] + ["| %s | %s |" % fact for fact in _facts(everything)]
+            ["| run | |", "| --- | --- |"] + ["| %s | %s |" % fact for fact in _facts(everything)]
         ),
     ]
     picture = os.path.join(results_folder, "ratios.png")
     os.makedirs(target, exist_ok=True)
     if os.path.exists(picture):
         shutil.copy(picture, os.path.join(target, name + ".png"))
-        parts.append("![time of the peers over time of ours](%s.png)" % name)
+        parts.append("![the peers' times divided by ours](%s.png)" % name)
     for file_name, title in [("table.md", "## Times"), ("memory.md", "## Memory")]:
         path = os.path.join(results_folder, file_name)
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 parts += [title, file.read().strip()]
-    parts.append("Every sample is in [%s.json](%s.json)." % (name, name))
+    parts.append("[%s.json](%s.json) contains every sample." % (name, name))
     shutil.copy(os.path.join(results_folder, "results.json"), os.path.join(target, name + ".json"))
     path = os.path.join(target, name + ".md")
     write_whole(path, "\n\n".join(parts) + "\n")

@@ -157,7 +157,7 @@ class Benchmark:
             except Refusal as refusal:
                 found[name] = {"reason": str(refusal), "is_error": False}
             except Mismatch as mismatch:
-                found[name] = {"reason": "other results: %s" % mismatch, "is_error": True}
+                found[name] = {"reason": "wrong results: %s" % mismatch, "is_error": True}
             except Unsupported as failure:
                 found[name] = {"reason": str(failure), "is_error": True}
 
@@ -266,7 +266,9 @@ def main(arguments=None):
     print("\n" + text)
     print("written to " + chosen.output)
     if chosen.record:
-        print("kept as " + keep(chosen.output, os.path.join(command_line.ROOT, "docs/benchmarks")))
+        print(
+            "recorded in " + keep(chosen.output, os.path.join(command_line.ROOT, "docs/benchmarks"))
+        )
     return 1 if has_errors(results) else 0
 
 

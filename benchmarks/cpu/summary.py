@@ -96,7 +96,7 @@ def times_table(rows):
         ("configuration", lambda row: row.configuration.name),
         ("step", lambda row: row.configuration.kind),
         ("ours, ms", lambda row: milliseconds(row.ours)),
-        ("of the peak", lambda row: _percent(row.share)),
+        ("share of the peak", lambda row: _percent(row.share)),
     ]
     columns += [_ratio_column(name) for name in names]
     columns.append(("goals", _goals_text))
@@ -135,7 +135,7 @@ def roofline_table(rows):
         ),
         ("measured, ms", lambda row: "%.3g" % (row.ours.seconds * 1000)),
         (
-            "measured over the higher floor",
+            "measured / higher floor",
             lambda row: "%.2f" % (row.ours.seconds / row.floor.seconds),
         ),
     ]
@@ -151,9 +151,8 @@ def _goals_part(rows):
     lines = ["Goals met: %d of %d." % (met, len(verdicts + overall))]
     if beyond:
         lines.append(
-            "Out of reach of any program on this machine: %d of the others, for a peer is nearer to"
-            " the floor below than the goal asks us to be ahead of it. A limit is their time over"
-            " that floor." % beyond
+            "%d of the missed goals are out of reach of any program on this machine, because the"
+            " goal exceeds the limit: the peer's time divided by the roofline floor below." % beyond
         )
     listed = ["- " + _verdict_text("", one) for _, one in overall]
     listed += ["- " + _verdict_text(key + ": ", one) for key, one in missed]
@@ -190,7 +189,7 @@ def _equal_results_part(results):
         for name, (key, value, count) in largest.items()
     ]
     return (
-        "The largest difference from ours, as a share of the largest number of an array:\n\n"
+        "The largest difference from our results, relative to the largest value of the array:\n\n"
         + "\n".join(lines)
     )
 
@@ -226,27 +225,28 @@ def describe(results, is_dry_run=False):
     rows = make_rows(results)
     parts = []
     if is_dry_run:
-        parts.append("A dry run on tiny models: it tries the program, its numbers mean nothing.")
+        parts.append("This was a dry run on tiny models; its numbers are meaningless.")
     parts += [
-        "Milliseconds are medians of one run; in brackets behind ours the distance of the quartiles"
-        " over the median. Of a peer: its time over ours, above 1 is for us, and in brackets its"
-        " milliseconds. The peak is that of a %d x %d x %d float matrix product%s, measured in turn"
-        " with the peers of each configuration; training counts three times the operations of"
-        " inference." % ((PRODUCT_SIZE,) * 3 + (_whose_product(results),)),
+        "The column of ours shows the median time and, in brackets, the interquartile range over"
+        " the median. The column of a peer shows its median time divided by ours (above 1, ours is"
+        " faster) and, in brackets, its median time in milliseconds. The peak is the rate of a"
+        " %d x %d x %d float matrix product%s, measured in turn with the peers of each"
+        " configuration. Training counts as three times the operations of inference."
+        % ((PRODUCT_SIZE,) * 3 + (_whose_product(results),)),
         times_table(rows),
     ]
     means = means_table(rows)
     if means:
         groups = " and ".join(MEAN_GROUPS)
-        parts += ["Of the groups %s, their time over ours:" % groups, means]
+        parts += ["Times of the peers divided by ours, in the groups %s:" % groups, means]
     if not is_dry_run:
         parts.append("## Goals\n\n" + _goals_part(rows))
     parts += [
         "## Rooflines",
-        "Floor by arithmetic: operations of the matrix products over the peak. Floor by bytes: the"
-        " weights that a run must read (each step its layer's recurrent weights, in training twice;"
-        " in a decode loop all weights) over the rate at which the threads read a block of that"
-        " size again and again.",
+        "Floor by arithmetic: the operations of the matrix products divided by the peak. Floor by"
+        " bytes: the size of the weights that a run must read (in each step the recurrent weights"
+        " of the layer, twice in training; in a decode loop all weights) divided by the bandwidth"
+        " at which the threads repeatedly read a block of that size.",
         roofline_table(rows),
     ]
     equal = _equal_results_part(results)

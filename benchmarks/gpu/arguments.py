@@ -17,23 +17,25 @@ PEERS = {
 
 EPILOG = """\
 peers:
-  core        ours, without TensorFlow: one foreign call for a forward or backward pass
-  cudnn       cuDNN's own calls and nothing else, each of its algorithms; the fastest is the bar
-  torch       torch.nn on the same cuDNN, TF32 off
+  core        ours without TensorFlow: one C call per forward or backward pass
+  cudnn       only the calls of cuDNN, with each of its algorithms; the fastest one counts
+  torch       torch.nn with the same cuDNN, TF32 disabled
   tensorflow  session steps with our kernels, and with TensorFlow's own CudnnRNN and CudnnRNNV3
 
-how it measures:
-  For each configuration all peers are set up and then measured in turn, in another order each
-  round. Device time lies between two events on the stream; time by the clock includes the call
-  and the wait for its end. The table has medians.
+method:
+  For each configuration, all peers are set up and then measured in turn, in a different order
+  each round. Device time is the time between two events on the stream; wall-clock time includes
+  the call and the wait for its end. The table contains medians.
 
-writes to the output folder: results.json (every sample, after each configuration), table.md,
-ratios.png
+output folder:
+  results.json  every sample; written after each configuration
+  table.md      the table; written after each configuration
+  ratios.png    a plot; written at the end
 
 examples:
   make bench-gpu                                     everything, on the GPU
-  make bench-gpu ARGS="--peers core cudnn"           ours against bare cuDNN alone
-  make bench-gpu ARGS="--device cpu --quick"         tries the program itself; needs no GPU
+  make bench-gpu ARGS="--peers core cudnn"           only ours against bare cuDNN
+  make bench-gpu ARGS="--device cpu --quick"         a dry run; needs no GPU
 """
 
 
@@ -41,12 +43,12 @@ def parse_arguments(arguments=None):
     """Parses the command line; exits with a message if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="bench-gpu",
-        description="Measures our kernels against bare cuDNN, torch.nn and TensorFlow's own.",
+        description="Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--quick", action="store_true", help="two tiny models, few samples")
+    parser.add_argument("--quick", action="store_true", help="use two tiny models and few samples")
     parser.add_argument(
         "--peers", nargs="+", choices=list(PEERS), default=list(PEERS), help="default: all"
     )
@@ -57,17 +59,17 @@ def parse_arguments(arguments=None):
         default=["lstm"],
         help="default: lstm",
     )
-    parser.add_argument("--rounds", type=int, help="samples of each peer (default 25, quick 3)")
+    parser.add_argument("--rounds", type=int, help="samples per peer (default: 25, quick: 3)")
     parser.add_argument(
-        "--sample-seconds", type=float, help="length of a sample (default 0.02, quick 0.002)"
+        "--sample-seconds", type=float, help="length of a sample (default: 0.02, quick: 0.002)"
     )
     parser.add_argument(
         "--time-budget",
         type=float,
-        help="seconds after which no other configuration is begun; those left out are named",
+        help="seconds after which no further configuration is started; skipped ones are listed",
     )
     parser.add_argument(
-        "--output", default=os.path.join(ROOT, ".build", "gpu-benchmark"), help="a folder"
+        "--output", default=os.path.join(ROOT, ".build", "gpu-benchmark"), help="output folder"
     )
     chosen = parser.parse_args(arguments)
     chosen.rounds = chosen.rounds or (3 if chosen.quick else 25)

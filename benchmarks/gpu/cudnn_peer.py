@@ -243,7 +243,7 @@ class _Network:
 def make_runs(configuration, device):
     """Returns a run for each algorithm that cuDNN accepts; raises `Unsupported` if none."""
     if device.type != "cuda" and _LIBRARY_VARIABLE not in os.environ:
-        raise Unsupported("cuDNN has no CPU")
+        raise Unsupported("cuDNN does not run on a CPU")
     cudnn, runs, refusals = Cudnn(), {}, []
     for name, number in _ALGORITHMS.items():
         try:

@@ -6,8 +6,8 @@ from summary import CUDNN_MARGIN, make_rows, ratio
 # (title, function that returns a row's ratio)
 SERIES = [
     ("bare cuDNN, best algorithm (device)", lambda row: ratio(row.core, row.cudnn)),
-    ("torch.nn (clock)", lambda row: ratio(row.core_wall, row.torch_wall)),
-    ("TensorFlow's own kernels (clock)", lambda row: ratio(row.ours, row.builtin)),
+    ("torch.nn (wall clock)", lambda row: ratio(row.core_wall, row.torch_wall)),
+    ("TensorFlow's own kernels (wall clock)", lambda row: ratio(row.ours, row.builtin)),
 ]
 
 
@@ -18,7 +18,7 @@ def draw(results, title, path):
         ["%s, %s, %s" % (row.short, row.dtype, row.kind) for row in rows],
         [(name, [value_of(row) for row in rows]) for name, value_of in SERIES],
         title,
-        "time of ours / time of the peer   (left of 1: ours is faster)",
+        "our time / peer's time   (left of 1: ours is faster)",
         path,
         CUDNN_MARGIN,
     )

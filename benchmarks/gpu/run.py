@@ -62,7 +62,7 @@ def find_versions(device):
     """Returns the date, device and versions that the results depend on."""
     versions = {
         "date": time.strftime("%Y-%m-%d"),
-        "device": "CPU, a dry run" if device.type == "cpu" else torch.cuda.get_device_name(),
+        "device": "CPU (dry run)" if device.type == "cpu" else torch.cuda.get_device_name(),
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
@@ -92,7 +92,8 @@ def write_results(folder, versions, arguments, results, left_out):
     }
     text = describe(results, is_dry_run=arguments.device == "cpu")
     if left_out:
-        text += "\nLeft out, as the time was up:\n\n" + "".join("- %s\n" % key for key in left_out)
+        text += "\nNot measured within the time budget:\n\n"
+        text += "".join("- %s\n" % key for key in left_out)
     write_whole(os.path.join(folder, "results.json"), json.dumps(everything, indent=1) + "\n")
     write_whole(os.path.join(folder, "table.md"), text)
     return text
@@ -102,7 +103,7 @@ def main(arguments=None):
     """Measures, writes and prints; returns the exit status."""
     arguments = parse_arguments(arguments)
     if arguments.device == "cuda" and not torch.cuda.is_available():
-        print("There is no GPU that PyTorch can use. --device cpu --quick tries the program.")
+        print("PyTorch finds no GPU. Use --device cpu --quick for a dry run without a GPU.")
         return 1
     device = torch.device(arguments.device)
     start = time.perf_counter()

@@ -84,7 +84,7 @@ def verdicts(row):
         if of_peer is None:
             continue
         if row.batch <= SMALL_BATCH:
-            found.append(("ahead of " + name, of_peer, of_peer < 1.0))
+            found.append(("faster than " + name, of_peer, of_peer < 1.0))
         else:
             found.append(("not slower than " + name, of_peer, of_peer <= 1.0))
     return found
@@ -108,11 +108,11 @@ COLUMNS = [
     ("ours, device", lambda row: _time(row.core)),
     ("bare cuDNN, device", lambda row: _time(row.cudnn)),
     ("ratio", lambda row: _ratio(ratio(row.core, row.cudnn))),
-    ("ours, clock", lambda row: _time(row.core_wall)),
-    ("torch.nn, clock", lambda row: _time(row.torch_wall)),
+    ("ours, wall clock", lambda row: _time(row.core_wall)),
+    ("torch.nn, wall clock", lambda row: _time(row.torch_wall)),
     ("ratio", lambda row: _ratio(ratio(row.core_wall, row.torch_wall))),
-    ("ours in TF, clock", lambda row: _time(row.ours)),
-    ("TF's own, clock", lambda row: _time(row.builtin)),
+    ("ours in TF, wall clock", lambda row: _time(row.ours)),
+    ("TF's own, wall clock", lambda row: _time(row.builtin)),
     ("ratio", lambda row: _ratio(ratio(row.ours, row.builtin))),
 ]
 
@@ -121,12 +121,13 @@ def describe(results, is_dry_run=False):
     """Returns Markdown: the table, missed goals (not for a dry run), and peers that did not run."""
     rows = make_rows(results)
     parts = [
-        "Medians in milliseconds for one step; in brackets the algorithm or the kernel. Device:"
-        " between two events; clock: end to end. A ratio is ours over theirs.",
+        "Median times of one step in milliseconds; in brackets the algorithm or the kernel. Device:"
+        " between two events on the stream. Wall clock: end to end. Ratio: our time divided by the"
+        " peer's.",
         markdown_table(COLUMNS, rows),
     ]
     if is_dry_run:
-        parts.insert(0, "A dry run on a CPU: it tries the program, its numbers mean nothing.")
+        parts.insert(0, "This was a dry run on a CPU; its numbers are meaningless.")
     else:
         goals = [(row.key,) + verdict for row in rows for verdict in verdicts(row)]
         missed = [goal for goal in goals if not goal[3]]
@@ -140,7 +141,7 @@ def describe(results, is_dry_run=False):
     widest = max([(cell.spread, row.key) for row in rows for cell in _cells(row)], default=None)
     if widest:
         parts.append(
-            "Widest spread (quartiles' distance over the median): %.1f%%, %s."
+            "Widest spread (interquartile range over the median): %.1f%%, %s."
             % (100 * widest[0], widest[1])
         )
     reasons = could_not_run(results)

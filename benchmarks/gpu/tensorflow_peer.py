@@ -60,7 +60,7 @@ def make_runs(configuration, device):
         try:
             answer = _workers[name].ask(configuration._asdict())
             if device.type == "cuda" and not answer["kernels"].startswith(kernels + ":"):
-                raise Unsupported("its GPU kernels are others: " + answer["kernels"])
+                raise Unsupported("it uses other GPU kernels: " + answer["kernels"])
             runs[name] = WorkerRun(_workers[name].ask)
             versions[name] = answer
         except Unsupported as refusal:

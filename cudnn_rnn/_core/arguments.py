@@ -51,7 +51,7 @@ def cast_tensors(name, value, dtype, compute_dtype):
     if found != dtype:
         raise TypeError(
             "%s must be of dtype %s, the dtype of this layer, but is %s. Convert it with tf.cast, "
-            "or make the layer with %s."
+            "or create the layer with %s."
             % (
                 name,
                 " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True)),
@@ -135,14 +135,14 @@ def _common_dtype(values, dtype):
             )
     if len(names) > 1:
         raise TypeError(
-            "All tensors must have one dtype, but %s. Convert with tf.cast."
+            "All tensors must have the same dtype, but %s. Convert them with tf.cast."
             % " and ".join("%s is %s" % (name, found.name) for found, name in names.items())
         )
     for found, name in names.items():
         if dtype is not None and found != dtype:
             raise TypeError(
-                "%s must be of dtype %s, which this RNN was made with (dtype=), but is %s. Convert "
-                "it with tf.cast, or make the RNN with dtype=tf.%s%s."
+                "%s must be of dtype %s, the dtype= of this RNN, but is %s. Convert it with "
+                "tf.cast, or create the RNN with dtype=tf.%s%s."
                 % (name, dtype.name, found.name, found.name, _advice_on_params(found))
             )
         return found
@@ -153,7 +153,7 @@ def _advice_on_params(dtype):
     """Returns the advice to keep params in float32: optimizers diverge in 16-bit dtypes."""
     if dtype.size > 2:
         return ""
-    return " and pass tf.cast(params, tf.%s) of a float32 variable" % dtype.name
+    return " and keep params in a float32 variable, passing tf.cast(params, tf.%s)" % dtype.name
 
 
 def _as_tensor(name, value, dtype):

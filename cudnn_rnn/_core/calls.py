@@ -28,7 +28,7 @@ def lengths_and_training(sequence_lengths, is_training, training_name="is_traini
         return sequence_lengths, is_training
     if is_training is not True and is_training is not sequence_lengths:
         raise TypeError(
-            "Got %s twice: %r where sequence_lengths can be, and %s=%r."
+            "Got %s twice: %r in the position of sequence_lengths, and %s=%r."
             % (training_name, sequence_lengths, training_name, is_training)
         )
     return None, sequence_lengths
@@ -225,6 +225,7 @@ def _checked_time_major(time_major):
     known = static_bool("time_major", time_major)
     if known is None:
         raise TypeError(
-            "time_major must be known when the graph is made, but is %r." % (time_major,)
+            "time_major must be a bool that is known when the graph is built, but is %r. Pass True "
+            "or False." % (time_major,)
         )
     return known

@@ -17,8 +17,8 @@ def static_params_size(config):
     params_size = config.params_size()
     if params_size > INT32_MAX:
         raise ValueError(
-            "num_layers %d, num_units %d and input_size %d make an RNN (%s) of %d parameters, but "
-            "the opaque buffer can have at most %d."
+            "An RNN with num_layers %d, num_units %d, input_size %d and rnn_mode %r has %d "
+            "parameters, but the opaque buffer can hold at most %d."
             % (
                 config.num_layers,
                 config.num_units,

@@ -126,7 +126,7 @@ class RnnConfig(_Fields):
         if config.input_mode == CUDNN_INPUT_SKIP_MODE and config.input_size != config.num_units:
             raise ValueError(
                 "input_mode='skip_input' needs input_size equal to num_units, because the first "
-                "layer adds its input to every gate as it is, but input_size is %d and num_units "
+                "layer adds its input to every gate unchanged, but input_size is %d and num_units "
                 "is %d. Use input_mode='linear_input'." % (config.input_size, config.num_units)
             )
         seed, seed2 = op_seeds(seed, seed2)
@@ -259,7 +259,10 @@ def checked_dtype(dtype, name="dtype"):
 def dtype_hint(dtype):
     """Returns the last sentence of an error about this dtype, or an empty string."""
     if dtype == tf.bfloat16:
-        return " The ops of TensorFlow %s have no bfloat16; those of 2.15 have." % tf.__version__
+        return (
+            " The RNN ops of TensorFlow %s do not support bfloat16; use TensorFlow 2.15 or newer."
+            % tf.__version__
+        )
     return ""
 
 
@@ -301,8 +304,8 @@ def _value_of_tensor(name, tensor):
     value = static_size(tensor) if tensor.dtype.is_integer else None
     if value is None:
         raise TypeError(
-            "%s must be a positive integer that is known when the graph is made, but is %s. Pass "
-            "an int, or give the tensor whose tf.shape() this is a static size with set_shape."
+            "%s must be a positive integer that is known when the graph is built, but is %s. Pass "
+            "an int, or set the static shape of the tensor it was computed from with set_shape."
             % (name, tensor)
         )
     return value
@@ -325,13 +328,13 @@ def checked_dropout(dropout):
     """Returns the dropout as a float; raises if it is not a number from 0 to 1."""
     if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real):
         raise TypeError(
-            "dropout must be a number between 0 and 1, the share of inputs to drop, but is %r of "
-            "type %s." % (dropout, type(dropout).__name__)
+            "dropout must be a number between 0 and 1, the fraction of inputs to drop, but is %r "
+            "of type %s." % (dropout, type(dropout).__name__)
         )
     if not 0.0 <= dropout <= 1.0:  # also catches NaN
         raise ValueError(
-            "dropout must be between 0 and 1 (the share of inputs to drop, not to keep), but is %r."
-            % (dropout,)
+            "dropout must be between 0 and 1, the fraction of inputs to drop (not to keep), but is "
+            "%r." % (dropout,)
         )
     return float(dropout)
 

@@ -35,7 +35,7 @@ def refuse_inside(layer, arguments=()):
       arguments: the arguments of the call, a nested structure.
     """
     if any(_is_symbolic(value) for value in tf.nest.flatten(arguments)):
-        refuse(layer, "it got a symbolic tensor of Keras")
+        refuse(layer, "it received a symbolic Keras tensor")
     if not _IMPORTED_AS.isdisjoint(sys.modules):
         owner = _running_keras_layer()
         if owner is not None:
@@ -45,12 +45,13 @@ def refuse_inside(layer, arguments=()):
 def refuse(layer, reason):
     """Raises the `TypeError`, which lists alternatives; `reason` says how Keras was detected."""
     raise TypeError(
-        "%s is no Keras layer and cannot be part of a Keras model (%s): Keras would neither train "
-        "nor save its variables. Call it outside of Keras, train its trainable_variables with "
-        "tf.GradientTape or a graph's optimizer, and save it with tf.train.Checkpoint or "
-        "tf.compat.v1.train.Saver. In a Keras model, use keras.layers.LSTM or keras.layers.GRU, or "
-        "make the parameters a weight of a Keras layer, self.add_weight(shape=[size]), and pass it "
-        "to an op-level object such as cudnn_rnn.CudnnLSTM." % (type(layer).__name__, reason)
+        "%s is not a Keras layer and cannot be part of a Keras model (%s): Keras would neither "
+        "train nor save its variables. Call it outside of Keras, train its trainable_variables "
+        "with tf.GradientTape or an optimizer in a graph, and save it with tf.train.Checkpoint or "
+        "tf.compat.v1.train.Saver. In a Keras model, use keras.layers.LSTM or keras.layers.GRU; or "
+        "create the parameters as a weight of a Keras layer, self.add_weight(shape=[size]), and "
+        "pass this weight to an op-level object such as cudnn_rnn.CudnnLSTM."
+        % (type(layer).__name__, reason)
     )
 
 

@@ -44,7 +44,7 @@ class LayerRecord(tf.Module):
     @property
     def _keras_history(self):
         # keras.Sequential looks up this attribute of every object it is given.
-        keras_models.refuse(self, "keras.Sequential got it")
+        keras_models.refuse(self, "it was added to keras.Sequential")
 
     def _cells(self):
         """Returns the inner layers, whose losses, updates and variables belong to this layer."""
@@ -169,10 +169,10 @@ class LayerRecord(tf.Module):
     def _call_at(self, index, what):
         _refuse_when_eager(what)
         if not self._calls:
-            raise RuntimeError("%s has no %s before it is first called" % (self.name, what))
+            raise RuntimeError("%s has no %s before its first call." % (self.name, what))
         if not -len(self._calls) <= index < len(self._calls):
             raise ValueError(
-                "%s has no %s of call %d: there were %d calls"
+                "%s has no %s of the call with index %d: it was called %d times."
                 % (self.name, what, index, len(self._calls))
             )
         return self._calls[index]
@@ -181,8 +181,8 @@ class LayerRecord(tf.Module):
         _refuse_when_eager(what)
         if len(self._calls) != 1:
             raise AttributeError(
-                "%s was called %d times, so it has no single %s; get_%s_at(0) is that of the first"
-                % (self.name, len(self._calls), what, what)
+                "%s was called %d times, but has a single %s only after exactly one call. Use "
+                "get_%s_at(0) for the first call." % (self.name, len(self._calls), what, what)
             )
         return self._calls[0]
 
@@ -191,8 +191,8 @@ class LayerRecord(tf.Module):
         shapes = [_shapes(call[place]) for call in self._calls]
         if not shapes or any(shape != shapes[0] for shape in shapes):
             raise AttributeError(
-                "%s was called with %s, so it has no single %s_shape"
-                % (self.name, "different shapes" if shapes else "nothing yet", what)
+                "%s has been called with %s, so its %s_shape is not defined."
+                % (self.name, "different shapes" if shapes else "no inputs yet", what)
             )
         return _single(shapes[0])
 
@@ -205,7 +205,9 @@ class LayerRecord(tf.Module):
     def count_params(self) -> int:
         """Returns the number of elements of all variables; raises `ValueError` before `build`."""
         if not self.built:
-            raise ValueError("%s has no variables to count before it is built" % self.name)
+            raise ValueError(
+                "%s has no variables to count before it is built. Call it first." % self.name
+            )
         return sum(variable.shape.num_elements() for variable in self.variables)
 
     def get_weights(self) -> List[np.ndarray]:
@@ -231,7 +233,7 @@ class LayerRecord(tf.Module):
         values = [np.asarray(value) for value in weights]
         if len(values) != len(self.weights):
             raise ValueError(
-                "weights must be %d arrays, one for each variable of %s, but are %d."
+                "weights must be a list of %d arrays, one for each variable of %s, but has %d."
                 % (len(self.weights), self.name, len(values))
             )
         for variable, value in zip(self.weights, values):
@@ -252,8 +254,8 @@ class LayerRecord(tf.Module):
         session = tf.get_default_session()
         if session is None:
             raise RuntimeError(
-                "%s of %s reads or writes variables of a graph, which needs a default session: "
-                "call it in `with session.as_default():`." % (what, self.name)
+                "%s of %s reads or writes variables of a graph, which needs a default session. "
+                "Call it inside `with session.as_default():`." % (what, self.name)
             )
         return session
 
@@ -278,7 +280,9 @@ def _makes_short_lived_tensors():
 
 def _refuse_when_eager(what):
     if tf.executing_eagerly():
-        raise RuntimeError("%s is of graphs only, but TensorFlow executes eagerly" % what)
+        raise RuntimeError(
+            "%s is available only in graph mode, but TensorFlow executes eagerly." % what
+        )
 
 
 def _add_to_collection(name, values):

@@ -71,21 +71,21 @@ class _Model:
         states, _, width = self._static_shape(op.inputs[1])
         units = self._static_shape(op.inputs[2])[2] if self.is_lstm else width
         for what, size in (
-            ("the number of steps", steps),
-            ("the size of the input", input_size),
+            ("the number of time steps", steps),
+            ("input_size", input_size),
             ("num_layers", states),
             ("num_units", units),
         ):
             if size is None:
                 self._refuse(
-                    "%s must be known when the graph is made, but is not: the shapes are %s, %s"
-                    % (what, op.inputs[0].shape, op.inputs[1].shape)
+                    "%s must be known when the graph is built, but is unknown: input has shape %s "
+                    "and input_h has shape %s" % (what, op.inputs[0].shape, op.inputs[1].shape)
                 )
         num_layers = states // (2 if direction == CUDNN_RNN_BIDIRECTION else 1)
         if op.get_attr("dropout") > 0 and num_layers > 1:
             self._refuse(
-                "with dropout %g, which of the inputs it dropped is not known. Make the model "
-                "without dropout" % op.get_attr("dropout")
+                "dropout is %g; expected 0, because the op does not return which inputs it "
+                "dropped. Create the model without dropout" % op.get_attr("dropout")
             )
         dtype = op.inputs[0].dtype.base_dtype
         # 16-bit dtypes are computed in float32, as in the kernels.
@@ -116,8 +116,8 @@ class _Model:
 
     def _refuse(self, reason):
         raise LookupError(
-            "CudnnRNN has no second-order gradient here: %s. (The gradient op is %r; if a "
-            "first-order gradient will do, put tf.stop_gradient around it.)" % (reason, self._name)
+            "The second-order gradient of CudnnRNN is not available: %s. The gradient op is %r. If "
+            "a first-order gradient suffices, wrap it in tf.stop_gradient." % (reason, self._name)
         )
 
     def run(self, *tensors):

@@ -76,12 +76,15 @@ def register_kernels(library_path, tensorflow):
     wanted = os.environ.get(KERNELS_VARIABLE) or ("tensorflow" if is_tensorflow_1 else "cudnn_rnn")
     if wanted not in ("cudnn_rnn", "tensorflow"):
         raise ImportError(
-            "The environment variable %s must be cudnn_rnn or tensorflow, or not be set, but is %r."
+            "The environment variable %s must be cudnn_rnn or tensorflow, or unset, but is %r."
             % (KERNELS_VARIABLE, wanted)
         )
     _labels_nodes = is_tensorflow_1 and wanted == "cudnn_rnn"
     if wanted == "tensorflow":
-        default = "The default with TensorFlow 1; %s=cudnn_rnn changes it." % KERNELS_VARIABLE
+        default = (
+            "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
+            % KERNELS_VARIABLE
+        )
         chosen = "%s=tensorflow." % KERNELS_VARIABLE
         reason = chosen if os.environ.get(KERNELS_VARIABLE) else default
         _in_charge = KernelsInCharge(_provider_without_us(), reason)
@@ -95,7 +98,9 @@ def _register(library_path, unlabelled_priority):
     """Returns whether the kernels are registered, and a report on found and missing libraries."""
     library = _loaded_library(library_path)
     if library is None:
-        return False, "The op library of this process is none that is installed here any more."
+        return False, (
+            "The op library that this process loaded is no longer installed. Restart the process."
+        )
     library.cudnn_rnn_gpu_report.restype = ctypes.c_char_p
     code = library.cudnn_rnn_register_gpu_kernels(
         os.fsencode(os.environ.get(CUDNN_VARIABLE, "")),

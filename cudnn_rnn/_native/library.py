@@ -94,18 +94,19 @@ def _import_tensorflow():
     except ImportError as error:
         if getattr(error, "name", None) != "tensorflow":
             raise ImportError(
-                "cudnn_rnn needs TensorFlow, and the one installed here cannot be imported: %s"
+                "cudnn_rnn needs TensorFlow, but the installed TensorFlow cannot be imported: %s"
                 % error
             ) from error
         raise ImportError(
-            "cudnn_rnn needs TensorFlow, and there is none for %s. Install it, for example with\n"
+            "cudnn_rnn needs TensorFlow, which is not installed for %s. Install it, for example:\n"
             "    pip install tensorflow==2.21.0\n"
-            "and then cudnn_rnn, which is compiled for it.%s" % (sys.executable, _rebuild_advice())
+            "Then install cudnn_rnn, which is compiled for this TensorFlow.%s"
+            % (sys.executable, _rebuild_advice())
         ) from error
     if not hasattr(tensorflow, "__version__"):  # a folder that an uninstall left behind
         raise ImportError(
-            "cudnn_rnn needs TensorFlow %s or newer, but `import tensorflow` gives %r."
-            % (OLDEST_TENSORFLOW, tensorflow)
+            "cudnn_rnn needs TensorFlow %s or newer, but `import tensorflow` returns %r, which has "
+            "no __version__. Install TensorFlow again." % (OLDEST_TENSORFLOW, tensorflow)
         )
     problem = tensorflow_problem(tensorflow.__version__)
     if problem:
@@ -165,8 +166,8 @@ def _find_problem(folder, tensorflow):
             )
     if "library_sha256" in info and info["library_sha256"] != _sha256(path):
         return (
-            "The library %s is not the file that was built: its SHA-256 is not the one in %s. "
-            "It is damaged, or half of an update." % (path, BUILD_INFO_NAME)
+            "The library %s is damaged or only partly updated: its SHA-256 differs from the one in "
+            "%s." % (path, BUILD_INFO_NAME)
         )
     return None
 
@@ -178,8 +179,8 @@ def _read_build_info(folder):
             info = json.load(file)
     except (OSError, ValueError) as error:
         raise ImportError(
-            "Cannot read %s, which says what TensorFlow the library beside it was built for: %s"
-            % (path, error)
+            "Cannot read %s, which names the TensorFlow that the library beside it was built for: "
+            "%s" % (path, error)
         ) from error
     if not isinstance(info, dict):
         raise ImportError("%s must hold a JSON object, but holds %r." % (path, info))

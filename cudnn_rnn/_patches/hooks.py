@@ -90,8 +90,8 @@ def guarded(step, *arguments, otherwise=None):
         raise
     except Exception as error:
         warnings.warn(
-            "cudnn_rnn skips a check of its own, %s, which failed with %s: %s. TensorFlow goes on "
-            "as it does without cudnn_rnn. Please report this."
+            "cudnn_rnn skipped its internal step %s, which failed with %s: %s. TensorFlow "
+            "continues without this step. Please report this."
             % (step.__name__.strip("_"), type(error).__name__, error),
             RuntimeWarning,
             stacklevel=4,

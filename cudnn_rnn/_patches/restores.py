@@ -84,8 +84,8 @@ def _explained(error, path, expected):
     # TensorFlow's message blames the checkpoint, which has not been read yet.
     text = (
         "The checkpoint %s cannot be restored: the graph is pinned to a device that this process "
-        "does not have. Make the session with tf.ConfigProto(allow_soft_placement=True), or remove "
-        "tf.device from the program.\nTensorFlow says: %s"
+        "does not have. Create the session with tf.ConfigProto(allow_soft_placement=True), or "
+        "remove tf.device from the program.\nTensorFlow says: %s"
     )
     return type(error)(None, None, text % (path, getattr(error, "message", error)))
 

@@ -231,8 +231,8 @@ class _BareMultiRNNCell(_BareRNNCell):
             raise ValueError("cells must hold at least one cell, but is empty")
         if len({id(cell) for cell in cells}) < len(cells):
             raise ValueError(
-                "cells must be different objects, but one is listed twice: make one cell for each "
-                "layer, [cell_class(num_units) for _ in range(num_layers)]"
+                "cells must be different objects, but one is listed twice. Create one cell for "
+                "each layer: [cell_class(num_units) for _ in range(num_layers)]."
             )
         self.__dict__["_stacked_cells"] = list(cells)
         self._state_is_tuple = bool(state_is_tuple)

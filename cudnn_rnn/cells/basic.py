@@ -75,7 +75,7 @@ class _BareBasicRNNCell(RNNCell):
         if input_size is None:
             raise ValueError(
                 "inputs of BasicRNNCell must have a last dimension that is known when the graph is "
-                "made, but has shape %s: set it with inputs.set_shape" % (inputs_shape,)
+                "built, but has shape %s. Set it with inputs.set_shape." % (inputs_shape,)
             )
         units = self._num_units
         self.kernel = self.add_variable("kernel", [input_size + units, units])

@@ -86,8 +86,8 @@ class _CudnnCompatibleCell(RNNCell):
         self._input_size = _last_dimension(shape)
         if self._input_size is None:
             raise ValueError(
-                "inputs of %s must have a last dimension that is known when the graph is made, but "
-                "has shape %s: set it with inputs.set_shape" % (type(self).__name__, shape)
+                "inputs of %s must have a last dimension that is known when the graph is built, "
+                "but has shape %s. Set it with inputs.set_shape." % (type(self).__name__, shape)
             )
         self._make_variables(self._input_size)
         self.built = True

@@ -244,7 +244,9 @@ def _checked_variable(variable):
     found = restore_ops.as_variable(variable)
     if found is None:
         restore_ops.refuse_partitioned("param_variables", variable)
-        raise TypeError("param_variables must be a list of variables, but has %r." % (variable,))
+        raise TypeError(
+            "param_variables must be a list of variables, but contains %r." % (variable,)
+        )
     return found
 
 
@@ -265,8 +267,9 @@ def _buffer_to_save(to_canonical, from_canonical, variables):
     if variables[0].shape.is_compatible_with([size]):
         return variables[0]
     message = (
-        "This saveable can only restore: its first variable %s has shape %s, but an opaque buffer "
-        "to save has %d parameters." % (variables[0].op.name, shape_text(variables[0].shape), size)
+        "This saveable can only restore, not save: its first variable %s has shape %s; expected "
+        "an opaque buffer of %d parameters."
+        % (variables[0].op.name, shape_text(variables[0].shape), size)
     )
     with tf.name_scope("restore_only"):
         failure = assert_when_run(tf.constant(False), message)

@@ -126,10 +126,10 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         variable = self._variable_to_restore()
         if not any(variable is getattr(other, "_variables", other) for other in saved):
             raise restore_ops.SaverRefusal(
-                "The saveable %r has the name and the keys of a later one in "
-                "tf.GraphKeys.SAVEABLE_OBJECTS, and its variable %s is not in what this Saver "
-                "saves, by default tf.GraphKeys.GLOBAL_VARIABLES, so that the Saver would save "
-                "neither. Give each saveable a scope of its own, or add the variable to var_list."
+                "This Saver would save neither the saveable %r nor its variable %s: a later "
+                "saveable in tf.GraphKeys.SAVEABLE_OBJECTS has the same name and keys, and the "
+                "variable is not in var_list (by default tf.GraphKeys.GLOBAL_VARIABLES). Give each "
+                "saveable a scope of its own, or add the variable to var_list."
                 % (self.name, variable_name(variable))
             )
 

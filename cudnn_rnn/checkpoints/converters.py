@@ -155,8 +155,8 @@ class CudnnParamsFormatConverter:
         tf_canonicals = list(tf_canonicals)
         if not tf_canonicals or len(tf_canonicals) % (2 * parts):
             raise ValueError(
-                "tf_canonicals must be a list of as many weights and biases for each of num_layers "
-                "%d * directions %d, but has %d tensors."
+                "tf_canonicals must be a list of weights and biases whose length is a multiple of "
+                "2 * num_layers %d * directions %d, but has %d tensors."
                 % (self._num_layers, self._num_dirs, len(tf_canonicals))
             )
         per_part = len(tf_canonicals) // (2 * parts)

@@ -62,7 +62,9 @@ def saved_as_cells(*optimizers: Any) -> List[Any]:
         the name of its variable.
     """
     if tf.executing_eagerly():
-        raise RuntimeError("saved_as_cells is of graphs only, but TensorFlow executes eagerly.")
+        raise RuntimeError(
+            "saved_as_cells is available only in graph mode, but TensorFlow executes eagerly."
+        )
     unwrapped = _unwrapped(optimizers)
     for optimizer in unwrapped:
         _require_slots(optimizer)
@@ -125,8 +127,8 @@ def _require_slots(optimizer):
         return  # such as GradientDescentOptimizer, and wrappers
     if not optimizer.variables():
         raise ValueError(
-            "The %s %r has made no slots in this graph. Call saved_as_cells after minimize or "
-            "apply_gradients, or without this optimizer if it never makes slots."
+            "The %s %r has created no slots in this graph. Call saved_as_cells after minimize or "
+            "apply_gradients, or without this optimizer if it never creates slots."
             % (type(optimizer).__name__, optimizer.get_name())
         )
 
@@ -208,9 +210,8 @@ class CudnnSlotSaveable(SaveableObject):
         before, found, after = own.rpartition(opaque + "/")
         if not found or (before and not before.endswith("/")):
             raise ValueError(
-                "The slot %s of the variable %s cannot be saved as slots of cells: its name would "
-                "have to be that of the variable, with the name of the slot after it."
-                % (own, opaque)
+                "The slot %s of the variable %s cannot be saved as slots of cells: its name must "
+                "end with the name of the variable, / and the name of the slot." % (own, opaque)
             )
         self._conversion = conversion
         self._slot = slot

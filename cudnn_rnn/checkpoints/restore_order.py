@@ -151,9 +151,9 @@ def _require_one_own_value(variable, direct):
     if len(direct) == 1 and _source(direct[0].inputs[1]).type == "RestoreV2":
         return
     raise restore_ops.SaverRefusal(
-        "This Saver restores the variable %s from a saveable of cudnn_rnn and also by %s. Which "
-        "value the variable would get is not defined; expected is at most one other assignment, of "
-        "a tensor read from the checkpoint. Use two Savers, or leave one of them out of var_list."
+        "This Saver restores the variable %s from a saveable of cudnn_rnn and also by %s, so the "
+        "restored value is undefined; expected at most one other assignment, of a tensor read from "
+        "the checkpoint. Use two Savers, or leave one of them out of var_list."
         % (variable, ", ".join("%s (%s)" % (one.name, one.type) for one in direct))
     )
 

@@ -123,7 +123,7 @@ def _shows_damage(error, path):
 
 
 def _unreadable(path, expected, error):
-    found = "unknown, as the list of keys cannot be read"
+    found = "unknown, because the list of keys cannot be read"
     problems = [(tf.errors.DataLossError, entry.key, found, _words(entry)) for entry in expected]
     return _error(path, problems, error)
 
@@ -155,7 +155,7 @@ def _words(expected):
         return "dtype %s" % expected.dtype.name
     words = "shape %s" % shape_text(expected.shape)
     if expected.any_shape:
-        words += " or another with as many elements"
+        words += " or any shape with as many elements"
     return "%s, dtype %s" % (words, expected.dtype.name)
 
 
@@ -171,7 +171,7 @@ def _missing(reader, expected, is_shown):
         if is_shown:
             keys = reader.get_variable_to_shape_map()
             similar = difflib.get_close_matches(expected.key, keys, n=1)
-            found += "".join(" (there is %s)" % key for key in similar)
+            found += "".join(" (similar key: %s)" % key for key in similar)
     except _READ_ERRORS as error:
         if isinstance(error, _NOT_ABOUT_CONTENTS):
             raise

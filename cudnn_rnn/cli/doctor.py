@@ -28,19 +28,19 @@ _INSTRUCTION_SETS = [
 _INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 
 _PROVIDERS = {
-    "cudnn_rnn": "this package's, which call cuDNN",
-    "tensorflow": "TensorFlow's own",
-    "none": "nobody's: on a GPU an RNN op cannot run",
+    "cudnn_rnn": "provided by this package, which calls cuDNN",
+    "tensorflow": "provided by TensorFlow",
+    "none": "none; RNN ops cannot run on a GPU",
 }
 
 _ERRORS_OF_PROGRAMS = """\
 "No OpKernel was registered to support Op 'CudnnRNN...'", "Could not find device for node":
     The process that loads the graph or SavedModel has not imported this package, which
-    registers the kernels: `import cudnn_rnn` first.
+    registers the kernels. Add `import cudnn_rnn` before the graph is loaded.
 "Cannot assign a device for operation ... /device:GPU:0":
-    The graph is pinned to a GPU that the process does not see. Make the session with
-    tf.ConfigProto(allow_soft_placement=True).
-docs/serving.md says more."""
+    The graph is pinned to a GPU that is not available to the process. Create the session
+    with tf.ConfigProto(allow_soft_placement=True).
+See docs/serving.md for details."""
 
 # The trials: programs that write a JSON object to the file named by their argument.
 
@@ -143,30 +143,30 @@ class Doctor:
             self._fact("TensorFlow", "cannot be imported")
         else:
             self._fact("TensorFlow", describe_tensorflow(tensorflow))
-        self._section("On the CPU")
-        self._fact("Instructions", describe_instruction_set())
+        self._section("CPU")
+        self._fact("Instruction set", describe_instruction_set())
         works = self._examine_library(tensorflow, problem)
-        self._section("On a GPU")
+        self._section("GPU")
         if works:
             self._examine_gpu(tensorflow)
         else:
-            self._print("Not looked at: the above comes first.")
+            self._print("Not checked. Fix the problem above first.")
         if works:
-            self._section("Should a program fail nevertheless")
+            self._section("Common errors of programs")
             self._print(textwrap.indent(_ERRORS_OF_PROGRAMS, "  "))
-        self._section("In short")
+        self._section("Summary")
         if self.problems:
-            self._print("cudnn_rnn does not work here. What to do is said above.")
+            self._print("cudnn_rnn does not work in this environment. See the advice above.")
         else:
-            self._print("cudnn_rnn works here.")
+            self._print("cudnn_rnn works in this environment.")
         return 1 if self.problems else 0
 
     def _examine_library(self, tensorflow, problem):
         if tensorflow is None:
             self._broken("TensorFlow cannot be imported by this Python.", problem)
-            self._print("Install it into this environment, for example with")
+            self._print("Install TensorFlow into this environment, for example with")
             self._print("    %s -m pip install tensorflow==2.21.0" % sys.executable)
-            self._print("and then cudnn_rnn, which is compiled for it.")
+            self._print("Then install cudnn_rnn, which is compiled for the installed TensorFlow.")
             return False
         found, problem = run_trial(_TRY_LIBRARY)
         if found is not None and "problem" in found:
@@ -178,28 +178,28 @@ class Doctor:
         self._fact("Built", describe_build(found["build_info"]))
         if found["ones"] != [4.0, 4.0]:
             self._broken(
-                "A network of one unit gives wrong numbers.",
-                "Expected 4 and 4, got %s. Please report this." % found["ones"],
+                "An RNN with one unit computes wrong numbers.",
+                "Its outputs are %s; expected [4.0, 4.0]. Please report this." % found["ones"],
             )
             return False
-        self._fact("Trial", "a network of one unit ran and gave the right numbers")
+        self._fact("Test run", "an RNN with one unit ran and computed the right numbers")
         return True
 
     def _examine_gpu(self, tensorflow):
         found, problem = run_trial(_ASK_GPU)
         if found is None:
-            self._broken("Asking for GPUs ended badly; without them the CPU works.", problem)
-            self._print("To keep TensorFlow away from the GPU, set CUDA_VISIBLE_DEVICES= (empty).")
+            self._broken("The GPU check failed. RNNs work on the CPU.", problem)
+            self._print("To hide the GPU from TensorFlow, set CUDA_VISIBLE_DEVICES= (empty).")
             return
         if found["devices"]:
             for device in found["devices"]:
                 self._fact("TensorFlow sees", device)
         elif tensorflow["is_cuda_build"]:
-            self._fact("TensorFlow sees", "no GPU, though it was built for them")
+            self._fact("TensorFlow sees", "no GPU, although it was built with GPU support")
         else:
-            self._fact("TensorFlow sees", "no GPU: this TensorFlow was built without them")
+            self._fact("TensorFlow sees", "no GPU, because it was built without GPU support")
         if found["report"] is None:
-            self._fact("cuDNN", "this op library has no GPU part")
+            self._fact("cuDNN", "not used; this op library was built without GPU support")
         else:
             self._fact("cuDNN", found["report"])
         kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
@@ -207,7 +207,7 @@ class Doctor:
             kernels += "\n" + found["reason"]
         self._fact("GPU kernels", kernels)
         if not found["devices"]:
-            self._print("Nothing is broken by that: RNNs run on the CPU.")
+            self._print("This is not a problem: RNNs run on the CPU.")
 
     def _section(self, title):
         self._print("")
@@ -244,7 +244,7 @@ def run_trial(program):
                 timeout=_SECONDS_FOR_A_TRIAL,
             )
         except subprocess.TimeoutExpired:
-            return None, "It did not come to an end within %d seconds." % _SECONDS_FOR_A_TRIAL
+            return None, "The process did not end within %d seconds." % _SECONDS_FOR_A_TRIAL
         if process.returncode == 0:
             with open(answer_path, encoding="utf-8") as file:
                 return json.load(file), None
@@ -260,10 +260,10 @@ def describe_exit(status):
         name = signal.Signals(-status).name
     except ValueError:
         name = "unknown"
-    text = "(the process was ended by signal %d, %s)" % (-status, name)
+    text = "(the process was terminated by signal %d, %s)" % (-status, name)
     if name == "SIGILL":
         text += (
-            "\nThis processor lacks an instruction that TensorFlow or the library was built for."
+            "\nThis processor lacks an instruction that TensorFlow or the op library was built for."
         )
     return text
 
@@ -278,9 +278,9 @@ def describe_tensorflow(answer):
             for name, version in zip(("CUDA", "cuDNN"), versions)
             if version
         ]
-        lines.append("built for GPUs" + (", with " + " and ".join(known) if known else ""))
+        lines.append("built with GPU support" + (": " + ", ".join(known) if known else ""))
     else:
-        lines.append("built without GPUs")
+        lines.append("built without GPU support")
     return "\n".join(lines)
 
 
@@ -304,27 +304,27 @@ def describe_instruction_set(cpuinfo_path="/proc/cpuinfo"):
     except (OSError, IndexError):
         pass
     best = next((name for name, needed in _INSTRUCTION_SETS if needed <= flags), "portable")
-    text = "%s, the best that this processor runs and the library has" % best
+    text = "%s, the best that both this processor and the library support" % best
     wanted = os.environ.get(_INSTRUCTION_SET_VARIABLE)
     if wanted:
-        text += "\nbut %s=%s is set" % (_INSTRUCTION_SET_VARIABLE, wanted)
+        text += "\noverridden by %s=%s" % (_INSTRUCTION_SET_VARIABLE, wanted)
     return text
 
 
 _DESCRIPTION = """\
-Says what is installed and whether it works.
+Reports what is installed and whether it works.
 
-It looks, in this order, at the versions, at TensorFlow, at the op library (was it built for this
-TensorFlow? does a small network run?) and at the GPU part (which driver and cuDNN were found,
-where, and whose kernels run). Nothing is changed. It takes some seconds, as it starts TensorFlow
-anew for each question."""
+The command reports the versions; checks that TensorFlow can be imported, that the op library was
+built for this TensorFlow, and that a small RNN computes the right numbers; and shows which driver
+and cuDNN were found and which kernels run on a GPU. It changes nothing. It takes a few seconds,
+because each check starts TensorFlow in a new process."""
 
 _EPILOG = """\
 exit status:
-  0  the package works here; a machine without a GPU is no problem
-  1  something is broken, and the text says what to do
+  0  the package works; a GPU is not required
+  1  a check failed; the output says what to do
 
-Put the whole text into a bug report."""
+Include the complete output in a bug report."""
 
 
 def add_arguments(parser):

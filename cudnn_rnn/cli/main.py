@@ -7,13 +7,13 @@ from cudnn_rnn._version import __version__
 from cudnn_rnn.cli import doctor, run
 
 _DESCRIPTION = """\
-Tools for cudnn_rnn, tf.contrib.cudnn_rnn for today's TensorFlow.
+Tools for cudnn_rnn, tf.contrib.cudnn_rnn for current versions of TensorFlow.
 
 commands:
-  doctor    says what is installed, whether it works, and what the GPU part uses
-  run       runs a program with tf.contrib.cudnn_rnn in place
+  doctor    reports what is installed, whether it works, and which GPU libraries are used
+  run       runs a program for TensorFlow 1 that uses tf.contrib.cudnn_rnn
 
-`python -m cudnn_rnn COMMAND --help` says more."""
+`python -m cudnn_rnn COMMAND --help` describes a command."""
 
 
 def main(arguments=None):

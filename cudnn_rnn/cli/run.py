@@ -13,32 +13,33 @@ import types
 from cudnn_rnn._core import release_numbers
 
 DESCRIPTION = """\
-Runs a Python program, unchanged, with tf.contrib.cudnn_rnn in place.
+Runs an unmodified Python program that uses tf.contrib.cudnn_rnn.
 
     python -m cudnn_rnn run train.py --epochs 3
     python -m cudnn_rnn run -m package.train --epochs 3
 
-The options of this command come before the program, all that comes after is the program's. It sees
-sys.argv, sys.path and __main__ as python itself would set them.
+Put the options of this command before the program. All arguments after the program are passed to
+it. The program gets the same sys.argv, sys.path and __main__ as with plain python.
 
-A program for TensorFlow 1 that says `import tensorflow as tf` also needs TensorFlow 1's other names
-and its graphs. TensorFlow 1.15 has them. With TensorFlow 2, --tf1 makes `tensorflow` mean
-tensorflow.compat.v1, with the behaviours of TensorFlow 2 turned off; a program that imports
-tensorflow.compat.v1 itself does not need it. tf.contrib also has rnn, with the names that have an
-equivalent, and layers and slim if the package tf_slim is installed. What tensorflow.compat.v1 no
-longer has is not there either way: the rest of tf.contrib, since 2.16 tf.estimator, and with
-Keras 3 tf.layers and tf.nn.rnn_cell, which TF_USE_LEGACY_KERAS=1 and the package tf_keras bring
-back."""
+A program for TensorFlow 1 usually needs more of its API than tf.contrib.cudnn_rnn. With TensorFlow
+1.15, the whole API is available. With TensorFlow 2, use --tf1: then `import tensorflow` returns
+tensorflow.compat.v1, and the behaviors of TensorFlow 2 are disabled. A program that imports
+tensorflow.compat.v1 itself does not need --tf1.
+
+With TensorFlow 2, tf.contrib also provides rnn, with those names that have an equivalent, and
+layers and slim if the package tf_slim is installed. Not available are the rest of tf.contrib;
+tf.estimator in TensorFlow 2.16 and newer; and tf.layers and tf.nn.rnn_cell with Keras 3, unless
+the package tf_keras is installed and TF_USE_LEGACY_KERAS=1 is set."""
 
 _HINT = """\
-python -m cudnn_rnn run: this is TensorFlow %s, whose `tensorflow` is not that of TensorFlow 1. If \
-the program is written for TensorFlow 1, run it with
+python -m cudnn_rnn run: TensorFlow %s lacks this name of TensorFlow 1. If the program is written \
+for TensorFlow 1, run it with
     python -m cudnn_rnn run --tf1 ..."""
 
 # The folder of the command line; its parent folder is the package's, with __main__.py.
 _FOLDER = os.path.dirname(__file__)
 
-_ADVICE = "`python -m cudnn_rnn doctor` says what is installed here and what works."
+_ADVICE = "`python -m cudnn_rnn doctor` reports what is installed and whether it works."
 
 
 def add_arguments(parser):
@@ -57,8 +58,8 @@ def add_arguments(parser):
     parser.add_argument(
         "--tf1",
         action="store_true",
-        help="with TensorFlow 2: `import tensorflow` gives tensorflow.compat.v1, TensorFlow 2's "
-        "behaviours are off. With TensorFlow 1 nothing changes",
+        help="make `import tensorflow` return tensorflow.compat.v1 and disable the behaviors of "
+        "TensorFlow 2; no effect with TensorFlow 1",
     )
     parser.add_argument("-m", dest="is_module", action="store_true", help="run a module")
     parser.add_argument("program", metavar="SCRIPT or MODULE", help="the program to run")
@@ -90,7 +91,7 @@ def run(options, parser):
     except ValueError as error:
         parser.error("--tf-contrib-version: %s" % error)
     if not options.is_module and not os.path.exists(options.program):
-        parser.error("there is no file %s" % options.program)
+        parser.error("the program %s does not exist" % options.program)
     try:
         _load_package()
     except ImportError as error:

@@ -133,7 +133,7 @@ def _tensorflow_modules():
 
 def _install_contrib():
     """Creates a `tf.contrib` for a TensorFlow without one; returns it in a list."""
-    contrib = _make_module(_CONTRIB, True, "tf.contrib, as far as the library cudnn_rnn has it.")
+    contrib = _make_module(_CONTRIB, True, "The parts of tf.contrib that cudnn_rnn provides.")
     contrib.__getattr__ = other_packages.part
     _set_module(_CONTRIB, contrib)
     _undo.append(_forget_parts)

@@ -42,10 +42,10 @@ _CELLS = (
 _CELLS_OF_TF_KERAS = "tf_keras.api._v1.keras.__internal__.legacy.rnn_cell"
 
 _ADVICE = {
-    "LSTMBlockCell": "cudnn_rnn.CudnnCompatibleLSTMCell is an LSTM cell with other variables.",
-    "LSTMBlockFusedCell": "cudnn_rnn.CudnnLSTM computes an LSTM's whole sequence, with other "
-    "variables.",
-    "stack_bidirectional_rnn": "stack_bidirectional_dynamic_rnn is here.",
+    "LSTMBlockCell": "cudnn_rnn.CudnnCompatibleLSTMCell is an LSTM cell, but its variables differ.",
+    "LSTMBlockFusedCell": "cudnn_rnn.CudnnLSTM computes whole sequences of an LSTM, but its "
+    "variables differ.",
+    "stack_bidirectional_rnn": "Use stack_bidirectional_dynamic_rnn.",
 }
 _LAST_RESORT = "Change the program, or run it in TensorFlow 1.15, which has all of tf.contrib."
 
@@ -54,7 +54,7 @@ class Rnn(types.ModuleType):
     """The module `tf.contrib.rnn`; resolves each name on first use."""
 
     def __init__(self):
-        super().__init__(_RNN, "tf.contrib.rnn, as far as the library cudnn_rnn has it.")
+        super().__init__(_RNN, "The parts of tf.contrib.rnn that cudnn_rnn provides.")
         # A package, so that importing a missing name reaches `Finder`, which gives the reason.
         self.__path__ = []
         self.__package__ = _RNN
@@ -104,11 +104,11 @@ def _cell_module(name):
     try:
         return importlib.import_module(_CELLS_OF_TF_KERAS)
     except Exception as error:
-        problem = "" if _is_missing(error, "tf_keras") else " It is installed, but: %s" % error
+        problem = "" if _is_missing(error, "tf_keras") else " Importing it failed: %s" % error
     version = ".".join(tf.version.VERSION.split(".")[:2])
     raise LookupError(
-        "TensorFlow %s has tf.nn.rnn_cell.%s only with Keras 2. Install the package tf_keras, for "
-        "example with `pip install tf_keras~=%s.0`.%s"
+        "TensorFlow %s provides tf.nn.rnn_cell.%s only with Keras 2. Install the package tf_keras, "
+        "for example with `pip install tf_keras~=%s.0`.%s"
         % (tf.version.VERSION, name, version, problem)
     )
 
@@ -160,7 +160,7 @@ def _why_no_successor(name, successor, error):
         advice = "Install it: pip install %s" % package
     else:
         advice = "Importing it failed: %s" % error
-    return "No module named %r: it is %s of the package %s now. %s" % (
+    return "No module named %r: it has moved to %s in the package %s. %s" % (
         name,
         successor,
         package,
@@ -194,7 +194,7 @@ def why_missing(name):
         except LookupError as error:
             return str(error)
     return (
-        "TensorFlow %s has no tf.contrib, and the library cudnn_rnn brings only its parts "
-        "cudnn_rnn and rnn, and with the package tf_slim layers and slim. %s"
+        "TensorFlow %s has no tf.contrib. The library cudnn_rnn provides only its parts cudnn_rnn "
+        "and rnn, and, if the package tf_slim is installed, layers and slim. %s"
         % (tf.version.VERSION, _LAST_RESORT)
     )

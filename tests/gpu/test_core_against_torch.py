@@ -48,7 +48,7 @@ def test_table_has_every_combination():
     assert len(set(CASES)) == len(CASES)
 
 
-def test_the_comparison_would_notice(core, device):
+def test_the_comparison_detects_errors(core, device):
     """Swapped gates, a wrong direction and a wrong length must each fail the comparison."""
     case = Case("gru", "bidirectional", 2, "float", "linear_input", "mixed", True, 0, 17, 19, 3, 7)
     inputs, backprops, lengths = make_data(case)
@@ -71,7 +71,7 @@ def test_the_comparison_would_notice(core, device):
 
 
 @pytest.mark.parametrize("case", realistic_cases()[:8:2], ids=str)
-def test_params_are_as_many_as_the_layout_has(core, device, case):
+def test_the_number_of_params_matches_the_layout(core, device, case):
     with Model(core, describe(case), device) as model:
         sizes = model.prepare(model.make_call(case.steps, case.batch))
     assert sizes.params_elements == case.network.params_size()

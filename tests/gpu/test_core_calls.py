@@ -148,7 +148,7 @@ def test_reserve_space_of_another_size_is_refused(core, device):
 
 
 @pytest.mark.gpu_only
-def test_the_report_names_what_is_in_use(core):
+def test_the_report_names_the_libraries_in_use(core):
     report = core.gpu_report()
     version = torch.backends.cudnn.version()
     text = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
@@ -237,7 +237,7 @@ def test_other_streams(core, device):
 
 
 @pytest.mark.gpu_only
-def test_out_of_memory_is_an_error_and_passes(core, device):
+def test_calls_succeed_again_after_out_of_memory(core, device):
     """If the GPU is full, allocating the dropout state is refused; later calls work."""
     case = make_case(num_units=256)
     data = make_data(case)

@@ -73,7 +73,7 @@ def find_kept(library, case, device, dropout, lengths=None, dropout_call=0, mode
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
-def test_share_of_what_is_dropped(core, device, rnn_mode, dropout):
+def test_dropped_fraction(core, device, rnn_mode, dropout):
     case = make_case(rnn_mode, num_units=128, batch=16, steps=20)
     kept = find_kept(core, case, device, dropout)
     share = 1.0 - float(kept.double().mean())
@@ -87,7 +87,7 @@ def test_share_of_what_is_dropped(core, device, rnn_mode, dropout):
         assert not bool((kept[0] == kept[1]).all())
 
 
-def test_what_is_kept_is_scaled(core, device):
+def test_kept_elements_are_scaled(core, device):
     """relu passes the kept value through: 1 becomes 1 / (1 - dropout)."""
     case = make_case("rnn_relu")
     inputs = place(probe_inputs(case), device)
@@ -101,7 +101,7 @@ def test_what_is_kept_is_scaled(core, device):
 
 
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
-def test_when_the_pattern_repeats(core, device, rnn_mode):
+def test_dropout_pattern_repeats_only_with_equal_seeds_and_calls(core, device, rnn_mode):
     case = make_case(rnn_mode)
 
     def patterns(seeds, calls):

@@ -52,7 +52,7 @@ def make_network(configuration, dtype, device, **options):
 
 
 @pytest.mark.gpu_only
-def test_our_kernels_are_in_charge(op_device):
+def test_our_kernels_are_used(op_device):
     in_charge = gpu_kernels.kernels_in_charge()
     assert in_charge.provider == "cudnn_rnn", in_charge
     assert "libcudnn" in in_charge.reason, in_charge
@@ -260,7 +260,7 @@ def test_deterministic_ops_repeat_bit_for_bit(op_device):
     ],
     ids=["params", "input_h", "sequence_lengths"],
 )
-def test_wrong_arguments_are_refused_in_words(op_device, changes, part):
+def test_wrong_arguments_are_refused_with_a_message(op_device, changes, part):
     arrays = arrays_for(LSTM, LENGTHS["full"], "float32")
     with make_network(LSTM, "float32", op_device, version=3) as network:
         with pytest.raises(tf.errors.InvalidArgumentError, match=part):
@@ -361,13 +361,13 @@ def run_program(program, *arguments, **environment):
 
 
 @pytest.mark.gpu_only
-def test_out_of_memory_is_an_error_and_passes(op_device):
+def test_calls_succeed_again_after_out_of_memory(op_device):
     printed = run_program(OUT_OF_MEMORY_PROGRAM, op_device)
     assert "REFUSED" in printed and "WORKS" in printed, printed
 
 
 @pytest.mark.gpu_only
-def test_tensorflows_own_kernels_give_the_same(op_device, tmp_path):
+def test_tensorflows_own_kernels_agree(op_device, tmp_path):
     path = str(tmp_path / "results.npz")
     printed = run_program(
         OTHER_KERNELS_PROGRAM, op_device, path, CUDNN_RNN_GPU_KERNELS="tensorflow"

@@ -85,7 +85,7 @@ class GraphNetwork:
     def _set_parameters(self, parameters):
         for variable, value in parameters:
             if variable.shape.as_list() != list(value.shape):
-                raise ValueError("%s is not %s" % (variable, value.shape))
+                raise ValueError("%s must have shape %s" % (variable, value.shape))
             placeholder = tf.placeholder(tf.float32, value.shape)
             self._initial.append((placeholder, value))
             self._initializers.append(variable.assign(placeholder).op)

@@ -33,7 +33,7 @@ class Network:
 
     def __init__(self, configuration, arrays, threads):
         if configuration.has_lengths:
-            raise Refused("its masks give other outputs")
+            raise Refused("its masks give different outputs")
         self._configuration = configuration
         kind, self._order = _LAYERS[configuration.rnn_mode]
         options = {"return_sequences": True, "return_state": True}

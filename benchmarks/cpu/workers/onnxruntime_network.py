@@ -158,7 +158,7 @@ class Network:
 
     def __init__(self, configuration, arrays, threads):
         if configuration.is_training:
-            raise Refused("it does not train")
+            raise Refused("it does not support training")
         self._configuration = configuration
         steps = 1 if configuration.is_decode else configuration.steps
         model = _Model(configuration, arrays, steps).build()

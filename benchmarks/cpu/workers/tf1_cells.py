@@ -106,7 +106,7 @@ class Network(CellNetwork):
 
     def __init__(self, configuration, arrays, threads):
         if configuration.rnn_mode not in _CELLS:
-            raise Refused("it has no such cell")
+            raise Refused("it has no cell of this mode")
         super().__init__(configuration, arrays, threads)
 
     def connect(self, x, states, lengths):

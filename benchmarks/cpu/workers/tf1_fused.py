@@ -19,7 +19,7 @@ class Network(CellNetwork):
 
     def __init__(self, configuration, arrays, threads):
         if configuration.rnn_mode != "lstm":
-            raise Refused("there is one of the LSTM alone")
+            raise Refused("it supports only LSTM")
         super().__init__(configuration, arrays, threads)
 
     def connect(self, x, states, lengths):
