@@ -61,9 +61,8 @@ Engine<T>::Engine(const RnnConfig& config, const ParamLayout& layout, const Sequ
                               StepCost() < kStepWorthSharing
                           ? config.num_layers
                           : 1),
-      packs_input_weights_(
-          !is_decode_step_ &&
-          (layers_at_once_ > 1 || CheckedSize(kMaxRowsOfPackedTiles) < max_rows_)) {}
+      packs_input_weights_(!is_decode_step_ && (layers_at_once_ > 1 ||
+                                                CheckedSize(kMaxRowsOfPackedTiles) < max_rows_)) {}
 
 template <typename T>
 CheckedSize Engine<T>::ReserveSpaceBytes() const {
