@@ -84,11 +84,11 @@ def test_the_next_version_is_tried_after_a_failure(program, monkeypatch, tmp_pat
     pretend(program, monkeypatch, failing=["2.4.4"])
     assert program.main(["2.15.1", "2.4.4", "1.14.0"]) == 1
     rows = program.read_rows(program.TABLE)
-    results = {key: row[2:4] for key, row in rows.items()}
+    results = {key: row[2:5] for key, row in rows.items()}
     assert results == {
-        ("1.14.0", "3.7"): ["c++17", "2 passed, 1 skipped"],
-        ("2.4.4", "3.8"): ["", "FAILED: installation"],
-        ("2.15.1", "3.11"): ["c++17", "2 passed, 1 skipped"],
+        ("1.14.0", "3.7"): ["c++17", "long", "2 passed, 1 skipped"],
+        ("2.4.4", "3.8"): ["", "long", "FAILED: installation"],
+        ("2.15.1", "3.11"): ["c++17", "long", "2 passed, 1 skipped"],
     }
     assert "1 of 3 versions failed" in capsys.readouterr().out
 
@@ -109,7 +109,7 @@ def test_missing_python_is_a_failure(program, monkeypatch):
     monkeypatch.setattr(program, "find_python", lambda version: None)
     assert program.main(["2.15.1"]) == 1
     (row,) = program.read_rows(program.TABLE).values()
-    assert row[3] == "FAILED: no Python 3.11 was found"
+    assert row[4] == "FAILED: no Python 3.11 was found"
 
 
 @pytest.mark.parametrize("options, kept", [([], False), (["--keep"], True)])
@@ -122,6 +122,8 @@ def test_environments_are_deleted_or_kept(program, monkeypatch, tmp_path, option
 def test_quick_runs_fewer_tests(program, monkeypatch):
     commands = pretend(program, monkeypatch)
     program.main(["2.15.1", "--quick"])
+    (row,) = program.read_rows(program.TABLE).values()
+    assert row[3] == "short"
     files = [word for word in commands[-1] if re.match(r"tests/\w+\.py$", word)]
     assert files == ["tests/%s.py" % name for name in program.QUICK_TESTS]
 
