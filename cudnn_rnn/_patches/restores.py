@@ -6,6 +6,7 @@ programs cannot load, and a Python op would make graphs that only this process c
 functions are wrapped instead.
 """
 
+import contextlib
 import os
 import re
 
@@ -62,10 +63,17 @@ def saver_restore(original, self, sess, save_path):
         return original(self, sess, save_path)
     path = os.fsdecode(save_path)
     guarded(_check_tensors, path, own + others)
-    try:
+    with _explaining_errors(_explained, path, own + others):
         return original(self, sess, save_path)
+
+
+@contextlib.contextmanager
+def _explaining_errors(explain, path, expected):
+    """While this context lasts, replaces an `OpError` with `explain(error, path, expected)`."""
+    try:
+        yield
     except tf.errors.OpError as error:
-        explained = guarded(_explained, error, path, own + others, otherwise=error)
+        explained = guarded(explain, error, path, expected, otherwise=error)
         if explained is error:
             raise
         raise explained from error
@@ -128,15 +136,9 @@ def restore_saveables(original, self, *arguments, **named):
         return original(self, *arguments, **named)
     guarded(_check_parts, self, expected)
     direct = guarded(object_based.bound_variables, self, otherwise=[])
-    try:
-        with restore_ops.direct_values(direct):
-            return original(self, *arguments, **named)
-    except tf.errors.OpError as error:
-        path = self.save_path_string
-        explained = guarded(validation.explained, error, path, expected, otherwise=error)
-        if explained is error:
-            raise
-        raise explained from error
+    explaining = _explaining_errors(validation.explained, self.save_path_string, expected)
+    with explaining, restore_ops.direct_values(direct):
+        return original(self, *arguments, **named)
 
 
 def _expected_by_parts(coordinator):
