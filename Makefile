@@ -10,7 +10,7 @@ export PYTHON TENSORFLOW
 	format clean
 
 help:
-	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for current versions of TensorFlow, on CPU and GPU"
+	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for current versions of TensorFlow, also on a CPU"
 	@echo
 	@echo "Install (in an environment with TensorFlow):"
 	@echo "  pip install --no-build-isolation .     compile the package for that TensorFlow and install it"
@@ -26,8 +26,8 @@ help:
 	@echo "                                         of large tables only a sample of the cases"
 	@echo "  make test-all                          run all cases"
 	@echo "  make python-test ARGS='-k gradients'   run some of the Python tests"
-	@echo "  make try-versions                      test many TensorFlow versions; takes about an hour, downloads"
-	@echo "                                         8 GB; ARGS=--help lists the options"
+	@echo "  make try-versions                      test many TensorFlow versions; takes one to two hours,"
+	@echo "                                         downloads 8 GB; ARGS=--help lists the options"
 	@echo "  make core-test                         run only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behavior sanitizers"
 	@echo "  make cudnn-test                        test the cuDNN plan on a mock of cuDNN, without a GPU"

@@ -2,6 +2,7 @@
 
 import collections
 import faulthandler
+import math
 import os
 import sys
 import zlib
@@ -42,25 +43,23 @@ def _keep_samples(config, items):
     """Deselects cases of tests marked `sampled`; each test keeps at least one.
 
     The sample is the same in every process and run, and differs between Python versions, so the
-    TensorFlow versions that are tested together cover more.
+    TensorFlow versions together cover more cases.
     """
-    kept, left_out = collections.OrderedDict(), []
+    cases_by_test = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("sampled")
         if marker is not None:
-            kept.setdefault((item.fspath, item.originalname), []).append((marker.args[0], item))
-    for cases in kept.values():
-        ranked = sorted(cases, key=_rank)
-        number = -(-len(cases) // cases[0][0])
-        left_out += [item for _, item in ranked[number:]]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        unwanted = set(left_out)
-        items[:] = [item for item in items if item not in unwanted]
+            test = (item.fspath, item.originalname, marker.args[0])
+            cases_by_test[test].append(item)
+    left_out = set()
+    for (_, _, n), cases in cases_by_test.items():
+        left_out.update(sorted(cases, key=_rank)[math.ceil(len(cases) / n) :])
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
-def _rank(case):
-    return zlib.crc32(("%d.%d " % sys.version_info[:2] + case[1].name).encode())
+def _rank(item):
+    return zlib.crc32(("%d.%d " % sys.version_info[:2] + item.name).encode())
 
 
 def _skip_projections(items):

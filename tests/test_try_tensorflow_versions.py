@@ -81,7 +81,7 @@ def test_files_of_the_selections_exist(program):
 
 
 def test_the_next_version_is_tried_after_a_failure(program, monkeypatch, tmp_path, capsys):
-    pretend(program, monkeypatch, failing=["2.4.4"])
+    commands = pretend(program, monkeypatch, failing=["2.4.4"])
     assert program.main(["2.15.1", "2.4.4", "1.14.0"]) == 1
     rows = program.read_rows(program.TABLE)
     results = {key: row[2:5] for key, row in rows.items()}
@@ -91,6 +91,7 @@ def test_the_next_version_is_tried_after_a_failure(program, monkeypatch, tmp_pat
         ("2.15.1", "3.11"): ["c++17", "long", "2 passed, 1 skipped"],
     }
     assert "1 of 3 versions failed" in capsys.readouterr().out
+    assert "--all" in commands[-1]
 
 
 def test_rows_of_other_versions_are_kept(program, monkeypatch):
@@ -124,6 +125,7 @@ def test_quick_runs_fewer_tests(program, monkeypatch):
     program.main(["2.15.1", "--quick"])
     (row,) = program.read_rows(program.TABLE).values()
     assert row[3] == "short"
+    assert "--all" not in commands[-1]
     files = [word for word in commands[-1] if re.match(r"tests/\w+\.py$", word)]
     assert files == ["tests/%s.py" % name for name in program.QUICK_TESTS]
 
