@@ -6,4 +6,4 @@ unset PYTHONPATH
 . scripts/environments.sh
 
 make_torch_environment
-.venv/torch/bin/python tests/torch_parity.py
+.venv/torch/bin/python tests/programs/torch_parity.py

@@ -8,7 +8,8 @@ import sys
 import zlib
 
 import pytest
-from time_limits import SECONDS_FOR_A_TEST
+
+from helpers.processes import SECONDS_FOR_A_TEST
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Kernels read this variable when they are created; a test that needs it sets it.
@@ -83,6 +84,15 @@ def end_when_stuck():
     faulthandler.dump_traceback_later(SECONDS_FOR_A_TEST, exit=True, file=sys.__stderr__)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def session():
+    """Yields a session on a new default graph."""
+    import tensorflow.compat.v1 as tf
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        yield session
 
 
 @pytest.fixture

@@ -11,10 +11,13 @@ import threading
 
 import numpy as np
 import pytest
-import reference
 import tensorflow.compat.v1 as tf
-from cases import CASES, Case, make_arrays, random_arrays
-from op_harness import (
+
+import cudnn_rnn
+from cudnn_rnn._native import gpu_kernels
+from helpers import reference
+from helpers.cases import CASES, Case, make_arrays, random_arrays
+from helpers.op_harness import (
     FORWARD,
     TOLERANCES,
     Network,
@@ -22,7 +25,7 @@ from op_harness import (
     run_reference,
     swap_major,
 )
-from test_ops_v2_v3 import (
+from helpers.sequence_cases import (
     BATCH,
     DTYPES,
     LENGTHS,
@@ -32,9 +35,6 @@ from test_ops_v2_v3 import (
     configurations,
     expected_for,
 )
-
-import cudnn_rnn
-from cudnn_rnn._native import gpu_kernels
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "float32")
@@ -281,7 +281,7 @@ DETERMINISM_PROGRAM = (
     START
     + """
 import tensorflow
-from op_harness import assert_same_bits
+from helpers.op_harness import assert_same_bits
 tensorflow.config.experimental.enable_op_determinism()
 case = Case("gru", "linear_input", "bidirectional", 2, 65, 64, 33, 13, "float32")
 arrays = make_arrays(case)

@@ -1,0 +1,129 @@
+"""The cell format against its definition in NumPy, and the conversion back."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn.checkpoints.cell_layout import (
+    CellFormat,
+    GRUFormat,
+    LSTMFormat,
+    gates_from_kernel,
+    gates_to_kernel,
+    join_gates,
+    split_gates,
+)
+
+NUM_UNITS, WIDTH = 5, 3
+
+
+def matrices(num_gates, seed=0):
+    """Returns (W, then R of every gate) and (bW, then bR of every gate)."""
+    random = np.random.RandomState(seed)
+    shapes = [[NUM_UNITS, WIDTH]] * num_gates + [[NUM_UNITS, NUM_UNITS]] * num_gates
+    weights = [random.randn(*shape).astype(np.float32) for shape in shapes]
+    return weights, [random.randn(NUM_UNITS).astype(np.float32) for _ in shapes]
+
+
+def constants(arrays):
+    return [tf.constant(array) for array in arrays]
+
+
+def test_lstm_layer(session):
+    weights, biases = matrices(4)
+    (kernel,) = session.run(LSTMFormat.weights_to_cell(constants(weights)))
+    assert kernel.shape == (WIDTH + NUM_UNITS, 4 * NUM_UNITS)
+    inputs = np.arange(WIDTH + NUM_UNITS, dtype=np.float32)
+    # The cell's gates i, g, f, o are cuDNN's gates 0, 2, 1, 3.
+    for place, gate in enumerate([0, 2, 1, 3]):
+        columns = slice(place * NUM_UNITS, (place + 1) * NUM_UNITS)
+        expected = weights[gate].dot(inputs[:WIDTH]) + weights[4 + gate].dot(inputs[WIDTH:])
+        np.testing.assert_allclose(inputs.dot(kernel[:, columns]), expected, rtol=1e-4, atol=1e-5)
+    sums, input_bias, recurrent_bias = session.run(LSTMFormat.biases_to_cell(constants(biases)))
+    np.testing.assert_array_equal(input_bias, np.concatenate([biases[i] for i in (0, 2, 1, 3)]))
+    np.testing.assert_array_equal(recurrent_bias, np.concatenate([biases[i] for i in (4, 6, 5, 7)]))
+    np.testing.assert_array_equal(sums, input_bias + recurrent_bias)
+
+
+def test_gru_layer(session):
+    weights, biases = matrices(3)
+    gates, input_kernel, hidden_kernel = session.run(GRUFormat.weights_to_cell(constants(weights)))
+    inputs = np.arange(WIDTH + NUM_UNITS, dtype=np.float32)
+    for gate in range(2):
+        columns = slice(gate * NUM_UNITS, (gate + 1) * NUM_UNITS)
+        expected = weights[gate].dot(inputs[:WIDTH]) + weights[3 + gate].dot(inputs[WIDTH:])
+        np.testing.assert_allclose(inputs.dot(gates[:, columns]), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(input_kernel, weights[2].T)
+    np.testing.assert_array_equal(hidden_kernel, weights[5].T)
+    converted = session.run(GRUFormat.biases_to_cell(constants(biases)))
+    input_bias, recurrent_bias = np.concatenate(biases[:2]), np.concatenate(biases[3:5])
+    expected = [input_bias + recurrent_bias, biases[2], biases[5], input_bias, recurrent_bias]
+    for left, right in zip(converted, expected):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("layer_format, num_gates", [(LSTMFormat, 4), (GRUFormat, 3)])
+def test_layer_there_and_back(session, layer_format, num_gates):
+    weights, biases = matrices(num_gates)
+    cell_weights = layer_format.weights_to_cell(constants(weights))
+    cell_biases = layer_format.biases_to_cell(constants(biases))
+    assert len(cell_weights) == len(layer_format.weight_names)
+    assert len(cell_biases) == len(layer_format.bias_names)
+    returned = session.run(
+        layer_format.weights_from_cell(cell_weights, NUM_UNITS)
+        + layer_format.biases_from_cell(cell_biases)
+    )
+    for left, right in zip(returned, weights + biases):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_split_undoes_join(session):
+    weights, _ = matrices(2)
+    kernel = gates_to_kernel(join_gates(constants(weights[:2]), constants(weights[2:])))
+    input_weights, recurrent_weights = session.run(
+        split_gates(gates_from_kernel(kernel, 2), NUM_UNITS)
+    )
+    for left, right in zip(input_weights + recurrent_weights, weights):
+        np.testing.assert_array_equal(left, right)
+
+
+def config(rnn_mode, direction="unidirectional", input_size=NUM_UNITS, input_mode="skip_input"):
+    return RnnConfig.checked(
+        rnn_mode, 2, NUM_UNITS, input_size, input_mode, direction, tf.float32, 0.0, 0
+    )
+
+
+def test_only_unidirectional_lstm_and_gru_are_cells():
+    with tf.Graph().as_default():
+        assert CellFormat.supports(config("lstm")) and CellFormat.supports(config("gru"))
+        assert not CellFormat.supports(config("rnn_tanh"))
+        assert not CellFormat.supports(config("lstm", "bidirectional"))
+
+
+@pytest.mark.parametrize("rnn_mode, num_gates", [("lstm", 4), ("gru", 3)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_skipped_input_weights_are_identities_in_the_cell(session, rnn_mode, num_gates, dtype):
+    cell_format = CellFormat(config(rnn_mode))
+    shapes = [[NUM_UNITS, 0]] * num_gates + [[NUM_UNITS, NUM_UNITS]] * 3 * num_gates
+    weights = [np.random.RandomState(1).randn(*shape).astype(dtype) for shape in shapes]
+    cell_weights = cell_format.weights_to_cells(constants(weights))
+    first_kernel = session.run(cell_weights[0])
+    for gate in range(first_kernel.shape[1] // NUM_UNITS):
+        columns = slice(gate * NUM_UNITS, (gate + 1) * NUM_UNITS)
+        np.testing.assert_array_equal(first_kernel[:NUM_UNITS, columns], np.eye(NUM_UNITS))
+    returned = session.run(cell_format.weights_from_cells(cell_weights))
+    for left, right in zip(returned, weights):
+        assert left.shape == right.shape
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("rnn_mode, num_gates", [("lstm", 4), ("gru", 3)])
+def test_input_weights_that_would_be_lost_are_refused(session, rnn_mode, num_gates):
+    """A checkpoint of a linear_input RNN has the same keys and, at equal sizes, the same shapes."""
+    weights = [tf.ones([NUM_UNITS, NUM_UNITS])] * 4 * num_gates
+    cell_weights = CellFormat(config(rnn_mode, input_mode="linear_input")).weights_to_cells(weights)
+    restored = [tf.placeholder(tf.float32, weight.shape) for weight in cell_weights]
+    returned = CellFormat(config(rnn_mode)).weights_from_cells(restored)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input_mode skip_input cannot take"):
+        session.run(returned, dict(zip(restored, session.run(cell_weights))))

@@ -1,0 +1,149 @@
+"""MetaGraphDefs and SavedModels of graphs whose Savers hold saveables, ours or the original's."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+import cudnn_rnn
+from helpers.layer_models import LAYERS
+from helpers.rnn_models import CLASSES, initialize, make_params, saveable_b
+from helpers.versions import IS_TENSORFLOW_1
+
+UNITS, WIDTH = 4, 3
+INPUTS = np.linspace(-1, 1, 5 * 2 * WIDTH, dtype=np.float32).reshape(5, 2, WIDTH)
+
+
+def build(kind):
+    """Builds a model with a saveable in the collection; returns (inputs, outputs)."""
+    inputs = tf.placeholder(tf.float32, [None, 2, WIDTH], name="inputs")
+    if kind == "layers":
+        outputs, _ = LAYERS["lstm"](2, UNITS, seed=1)(inputs, training=False)
+        outputs, _ = LAYERS["gru"](1, UNITS, direction="bidirectional", seed=2)(outputs)
+    else:
+        model = CLASSES["gru"](1, UNITS, WIDTH)
+        params = make_params(model)
+        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable_b(model, params, "scope"))
+        outputs, _ = model(inputs, tf.zeros([1, 2, UNITS]), params)
+    return inputs, tf.identity(outputs, name="outputs")
+
+
+@pytest.fixture(params=["layers", "op_level"])
+def written(request, session, tmp_path):
+    """Returns (path of a checkpoint with its MetaGraphDef, folder of a SavedModel, outputs)."""
+    inputs, outputs = build(request.param)
+    initialize(session)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    folder = str(tmp_path / "saved_model")
+    signature = tf.saved_model.predict_signature_def({"inputs": inputs}, {"outputs": outputs})
+    builder = tf.saved_model.Builder(folder)
+    builder.add_meta_graph_and_variables(
+        session, ["serve"], signature_def_map={"serving_default": signature}
+    )
+    builder.save()
+    return path, folder, session.run(outputs, {inputs: INPUTS})
+
+
+def outputs_of(session):
+    return session.run("outputs:0", {"inputs:0": INPUTS})
+
+
+@pytest.mark.parametrize("module", [tf.train, cudnn_rnn], ids=["tensorflow", "cudnn_rnn"])
+def test_import(written, module):
+    """tensorflow#23898: a saveable in the collection had a name that no node has."""
+    path, _, expected = written
+    with tf.Graph().as_default(), tf.Session() as session:
+        saver = module.import_meta_graph(path + ".meta")
+        saver.restore(session, path)
+        np.testing.assert_array_equal(outputs_of(session), expected)
+        # The saver still saves the same tensors.
+        again = saver.save(session, path + "_again")
+    assert tf.train.list_variables(again) == tf.train.list_variables(path)
+
+
+def test_an_imported_graph_can_get_a_new_saver(written):
+    path, _, expected = written
+    with tf.Graph().as_default(), tf.Session() as session:
+        cudnn_rnn.import_meta_graph(path + ".meta")
+        assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+        tf.train.Saver().restore(session, path)  # restores variables without saveables
+        np.testing.assert_array_equal(outputs_of(session), expected)
+
+
+def test_saved_model(written):
+    _, folder, expected = written
+    with tf.Graph().as_default(), tf.Session() as session:
+        meta_graph = tf.saved_model.load(session, ["serve"], folder)
+        signature = meta_graph.signature_def["serving_default"]
+        np.testing.assert_array_equal(outputs_of(session), expected)
+        assert signature.outputs["outputs"].name == "outputs:0"
+
+
+@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
+def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
+    from tensorflow.python.eager import context
+
+    _, folder, expected = written
+    with context.eager_mode():
+        loaded = tensorflow.saved_model.load(folder)
+        found = loaded.signatures["serving_default"](inputs=tf.constant(INPUTS))["outputs"]
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def as_the_original_wrote_it(folder):
+    """Gives the saveables in a SavedModel names that no node has, as the original did."""
+    file_name = os.path.join(folder, "saved_model.pb")
+    saved_model = saved_model_pb2.SavedModel()
+    with open(file_name, "rb") as file:
+        saved_model.ParseFromString(file.read())
+    key = tf.GraphKeys.SAVEABLE_OBJECTS
+    names = saved_model.meta_graphs[0].collection_def[key].node_list.value
+    assert names
+    names[:] = [name + "_of_the_original" for name in names]
+    with open(file_name, "wb") as file:
+        file.write(saved_model.SerializeToString())
+
+
+def test_saved_model_of_the_original(written):
+    _, folder, expected = written
+    as_the_original_wrote_it(folder)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.saved_model.load(session, ["serve"], folder, import_scope="in_here")
+        found = session.run("in_here/outputs:0", {"in_here/inputs:0": INPUTS})
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_saveables_of_other_libraries_are_kept(session, tmp_path):
+    """TensorFlow's own saveables (tables), which are named after their nodes, are kept."""
+    build("layers")
+    meta_graph = tf.train.export_meta_graph()
+    names = meta_graph.collection_def[tf.GraphKeys.SAVEABLE_OBJECTS].node_list.value
+    assert len(names) == 2
+    meta_graph.graph_def.node.add(name="table", op="NoOp")
+    names.append("table")
+    with tf.Graph().as_default():
+        with pytest.raises(TypeError):  # TensorFlow then builds a Saver from the kept names.
+            cudnn_rnn.import_meta_graph(meta_graph)
+        kept = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+        assert [operation.name for operation in kept] == ["table"]
+
+
+@pytest.mark.parametrize("name", ["params:0_saveable", "_private", "with space", "folder/"])
+def test_names_that_are_not_valid_node_names(session, tmp_path, name):
+    model = CLASSES["lstm"](1, UNITS, WIDTH)
+    params = make_params(model)
+    saveable = saveable_b(model, params, "scope", name=name)
+    assert saveable.name == name
+    initialize(session)
+    path = tf.train.Saver([saveable]).save(session, str(tmp_path / "model"))
+    assert len(tf.train.list_variables(path)) == len(saveable.specs)
+
+
+def test_a_name_that_a_node_of_the_program_has(session):
+    tf.constant(1.0, name="mine")
+    model = CLASSES["lstm"](1, UNITS, WIDTH)
+    saveable = saveable_b(model, make_params(model), "scope", name="mine")
+    assert saveable.name == "mine" and saveable.op.op.name == "mine_1"

@@ -1,0 +1,291 @@
+"""If a Saver has a variable and its saveable, the variable's own value wins in every restore."""
+
+import socket
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
+from tensorflow.python.training import saver as saver_module
+from tensorflow.python.training.saving import saveable_object
+
+import cudnn_rnn
+from cudnn_rnn.checkpoints import optimizer_slots
+from helpers import damaged_checkpoints
+from helpers.layer_models import LAYERS, SAVEABLES
+from helpers.rnn_models import CLASSES, GENERATIONS, initialize
+
+RESTORES = 40  # repeated because a race may hide a wrong order
+LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
+KINDS = ("layer", "opaque", "a", "b")
+
+
+def make(kind, use_resource, device="", saveable_device=""):
+    """Creates a saveable and its variable in the default graph; returns both."""
+    with tf.device(device):
+        if kind == "layer":
+            with tf.variable_scope("scope", use_resource=use_resource):
+                layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
+                layer.build([None, None, WIDTH])
+            return layer.saveable, layer.kernel
+        model = CLASSES["lstm"](LAYER_COUNT, UNITS, WIDTH)
+        values = np.random.RandomState(0).randn(model.config.params_size()).astype(np.float32)
+        variable = tf.get_variable("opaque", initializer=values, use_resource=use_resource)
+    with tf.device(saveable_device):
+        if kind == "opaque":
+            return SAVEABLES["lstm"](variable, LAYER_COUNT, UNITS, WIDTH), variable
+        return GENERATIONS[kind](model, variable), variable
+
+
+def two_values(variable):
+    """Returns two arrays for a variable, in neither of which the two biases are equal."""
+    return np.random.RandomState(1).randn(2, *variable.shape.as_list()).astype(np.float32)
+
+
+def assert_restores(session, saver, path, variable, expected, count=RESTORES):
+    definition, equal = saver.saver_def, 0
+    saver.restore(session, path)  # runs all checks; the loop skips them for speed
+    for _ in range(count):
+        session.run(definition.restore_op_name, {definition.filename_tensor_name: path})
+        equal += np.array_equal(session.run(variable), expected)
+    assert equal == count
+
+
+def check(session, saver, variable, key, tmp_path):
+    """Saves, changes the value under `key` in the checkpoint, and restores this value."""
+    saved, own = two_values(variable)
+    session.run(variable.initializer)  # before its moving average, which reads it
+    initialize(session)
+    session.run(tf.assign(variable, saved))
+    path = saver.save(session, str(tmp_path / "model"))
+    damaged_checkpoints.with_value(path, key, lambda value: own)
+    assert_restores(session, saver, path, variable, own)
+    return path, own
+
+
+@pytest.fixture
+def session():
+    config = tf.ConfigProto(device_count={"CPU": 2})
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+        yield session
+
+
+@pytest.fixture(params=[False, True], ids=["reference", "resource"])
+def use_resource(request):
+    return request.param
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_list(session, tmp_path, kind, use_resource):
+    saveable, variable = make(kind, use_resource)
+    saver = tf.train.Saver([variable, saveable])
+    check(session, saver, variable, variable.op.name, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["a_name", "z_name"])
+def test_dict_with_another_key(session, tmp_path, kind, use_resource, name):
+    saveable, variable = make(kind, use_resource)
+    saver = tf.train.Saver({name: variable, "saveable": saveable})
+    check(session, saver, variable, name, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moving_average(session, tmp_path, kind, use_resource):
+    saveable, variable = make(kind, use_resource)
+    average = tf.train.ExponentialMovingAverage(0.5)
+    average.apply([variable])
+    saver = tf.train.Saver(dict(average.variables_to_restore(), saveable=saveable))
+    check(session, saver, variable, average.average_name(variable), tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_default_saver_of_collections(session, tmp_path, kind, use_resource):
+    saveable, variable = make(kind, use_resource)
+    if kind != "layer":
+        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    check(session, tf.train.Saver(), variable, variable.op.name, tmp_path)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("devices", [("", ""), ("/cpu:1", "/cpu:0"), ("/cpu:0", "/cpu:1")])
+def test_sharded(session, tmp_path, kind, use_resource, devices):
+    saver_of = make(kind, use_resource, *devices)
+    saver = tf.train.Saver(list(saver_of), sharded=True)
+    check(session, saver, saver_of[1], saver_of[1].op.name, tmp_path)
+
+
+def free_port():
+    with socket.socket() as bound:
+        bound.bind(("localhost", 0))
+        return bound.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    addresses = {job: ["localhost:%d" % free_port()] for job in ("ps", "worker")}
+    cluster = tf.train.ClusterSpec(addresses)
+    servers = [tf.train.Server(cluster, job_name=job, task_index=0) for job in ("ps", "worker")]
+    yield cluster, servers[1].target
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameter_server(cluster, tmp_path, kind, use_resource):
+    specification, target = cluster
+    with tf.Graph().as_default(), tf.Session(target) as session:
+        with tf.device(tf.train.replica_device_setter(cluster=specification)):
+            saveable, variable = make(kind, use_resource)
+        assert "ps" in variable.device
+        saver = tf.train.Saver([variable, saveable], sharded=True)
+        check(session, saver, variable, variable.op.name, tmp_path)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_imported_meta_graph(session, tmp_path, use_resource, sharded):
+    saveable, variable = make("opaque", use_resource, "/cpu:1", "/cpu:0")
+    saver = tf.train.Saver({"old_name": variable, "saveable": saveable}, sharded=sharded)
+    path, own = check(session, saver, variable, "old_name", tmp_path)
+    with tf.Graph().as_default():
+        saver = tf.train.import_meta_graph(path + ".meta", import_scope="imported")
+        with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as other:
+            (variable,) = tf.global_variables()
+            assert_restores(other, saver, path, variable, own)
+
+
+def test_deferred_build(session, tmp_path, use_resource):
+    saveable, variable = make("opaque", use_resource, "/cpu:1", "/cpu:0")
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    saver = tf.train.Saver(defer_build=True, sharded=True)
+    saver.build()
+    check(session, saver, variable, variable.op.name, tmp_path)
+
+
+def test_reshaping_saver(session, tmp_path, use_resource):
+    saveable, variable = make("b", use_resource)
+    saver = tf.train.Saver({"old_name": variable, "saveable": saveable}, reshape=True)
+    check(session, saver, variable, "old_name", tmp_path)
+
+
+def test_slots(session, tmp_path, use_resource):
+    """A slot saved under its own key wins over its converted form."""
+    saveable, variable = make("opaque", use_resource)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
+    optimizer.minimize(tf.reduce_sum(variable**2))
+    slot = optimizer.get_slot(variable, "momentum")
+    (converted,) = [
+        saved
+        for saved in cudnn_rnn.saved_as_cells(optimizer)
+        if isinstance(saved, optimizer_slots.CudnnSlotSaveable)
+    ]
+    saver = tf.train.Saver({"old_name": slot, "slot": converted})
+    check(session, saver, slot, "old_name", tmp_path)
+
+
+def test_exact_biases_are_preferred_to_sums(session, tmp_path, use_resource):
+    exact, variable = make("b", use_resource)
+    sums = SAVEABLES["lstm"](variable, LAYER_COUNT, UNITS, WIDTH, scope="sums", name="zzz")
+    value, _ = two_values(variable)
+    for savers in ({"a": exact, "b": sums}, {"b": exact, "a": sums}):
+        saver = tf.train.Saver(savers)
+        initialize(session)
+        session.run(tf.assign(variable, value))
+        path = saver.save(session, str(tmp_path / "model"))
+        assert_restores(session, saver, path, variable, value)
+
+
+class Twice(saveable_object.SaveableObject):
+    """Another package's saveable that restores one of our variables."""
+
+    def __init__(self, variable, key, change=tf.identity):
+        self._variable, self._change = variable, change
+        spec = saveable_object.SaveSpec(tf.convert_to_tensor(variable), "", key)
+        super().__init__(tf.identity(spec.tensor), [spec], key)
+
+    def restore(self, restored_tensors, restored_shapes):
+        return tf.assign(self._variable, self._change(restored_tensors[0]))
+
+
+def test_a_value_of_unknown_origin_is_refused(session, use_resource):
+    saveable, variable = make("opaque", use_resource)
+    with pytest.raises(ValueError, match=r"opaque .*Assign.*two Savers"):
+        tf.train.Saver([Twice(variable, "foreign", lambda value: 2.0 * value), saveable])
+
+
+def test_two_own_values_are_refused(session, use_resource):
+    saveable, variable = make("opaque", use_resource)
+    with pytest.raises(ValueError, match="opaque"):
+        tf.train.Saver([Twice(variable, "foreign"), variable, saveable])
+
+
+class SequentialBuilder(saver_module.BaseSaverBuilder):
+    """Restores saveables one by one, variables first."""
+
+    def _AddRestoreOps(self, filename, saveables, *arguments, **named):
+        done = []
+        for saveable in sorted(saveables, key=lambda one: len(one.specs)):
+            with tf.control_dependencies(done):
+                tensors = self.restore_op(filename, saveable, -1)
+                done = [tf.group(saveable.restore(tensors, None))]
+        return tf.group(*done, name="restore_all")
+
+
+def test_a_builder_with_another_order_is_refused(session, use_resource):
+    saveable, variable = make("opaque", use_resource)
+    with pytest.raises(ValueError, match="opaque.*before.*builder"):
+        tf.train.Saver([variable, saveable], builder=SequentialBuilder())
+
+
+def test_shared_keys_on_two_devices_are_refused(session):
+    saveables = []
+    for number, device in enumerate(["/cpu:0", "/cpu:1"]):
+        with tf.device(device), tf.variable_scope("scope_%d" % number):
+            saveables.append(make("opaque", True, device, device)[0])
+    with pytest.raises(ValueError, match="would both write the key"):
+        tf.train.Saver(saveables, sharded=True)
+
+
+def test_unrelated_savers_get_no_control_edges(session):
+    make("layer", True)
+    variable = tf.get_variable("variable", initializer=np.ones([3], np.float32))
+    saver = tf.train.Saver([variable])
+    restore = session.graph.get_operation_by_name(saver.saver_def.restore_op_name)
+    assert not [edge for op in restore.control_inputs for edge in op.control_inputs]
+
+
+def test_eager_saver_refuses_both():
+    with context.eager_mode():
+        variable = tf.Variable(np.zeros(304, np.float32), name="opaque", use_resource=True)
+        saveable = SAVEABLES["lstm"](variable, LAYER_COUNT, UNITS, WIDTH)
+        saver = tf.train.Saver({"variable": variable, "saveable": saveable})
+        with pytest.raises(ValueError, match="will be restored with two names"):
+            saver.save(None, "nowhere")
+
+
+@pytest.fixture(params=["eager", "graph"])
+def run(request):
+    """Yields a function that runs an op, in eager mode or in a graph with a session."""
+    if request.param == "eager":
+        with context.eager_mode():
+            yield lambda value: getattr(value, "numpy", lambda: None)()
+    else:
+        with tf.Graph().as_default(), tf.Session() as session:
+            yield session.run
+
+
+@pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
+def test_checkpoint_of_a_layer_and_its_variable(run, tmp_path, names):
+    layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
+    layer.build([None, None, WIDTH])
+    checkpoint = tf.train.Checkpoint(**dict(zip(names, (layer.kernel, layer))))
+    saved, own = two_values(layer.kernel)
+    if not tf.executing_eagerly():
+        run([tf.global_variables_initializer(), checkpoint.save_counter.initializer])
+    run(layer.kernel.assign(saved))
+    path = checkpoint.save(str(tmp_path / "model"))
+    key = names[0] + "/.ATTRIBUTES/VARIABLE_VALUE"
+    damaged_checkpoints.with_value(path, key, lambda value: own)
+    for _ in range(10):
+        checkpoint.restore(path).initialize_or_restore()
+        np.testing.assert_array_equal(run(layer.kernel), own)

@@ -1,0 +1,401 @@
+"""`RNNParamsSaveable`: both signatures, keys, round trips, several in one checkpoint."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn import CudnnGRU, CudnnLSTM, RNNParamsSaveable
+from helpers.rnn_models import (
+    CLASSES,
+    DIRECTIONS,
+    GENERATIONS,
+    initialize,
+    keys,
+    make_params,
+    opaque_values,
+    restore,
+    save,
+    saveable_a,
+    saveable_b,
+)
+
+INPUT_MODES = ("linear_input", "skip_input", "auto_select")
+DTYPES = (tf.float16, tf.float32, tf.float64)
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+# Round trips
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("input_mode", INPUT_MODES)
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_round_trip(tmp_path, rnn_mode, direction, input_mode, generation):
+    for number, dtype in enumerate(DTYPES):
+        with tf.Graph().as_default():
+            model = CLASSES[rnn_mode](2, 5, 5, input_mode, direction, dtype=dtype)
+            saveable = GENERATIONS[generation](model, make_params(model))
+            path = save([saveable], tmp_path, dtype.name)
+        with tf.Graph().as_default(), tf.Session() as session:
+            model = CLASSES[rnn_mode](2, 5, 5, input_mode, direction, dtype=dtype)
+            zeros = tf.zeros([model.params_size()], dtype)
+            params = make_params(model, zeros, "elsewhere", use_resource=bool(number % 2))
+            restore(session, [GENERATIONS[generation](model, params)], path)
+            restored = session.run(params)
+            assert restored.tobytes() == opaque_values(restored.size, restored.dtype).tobytes()
+
+
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_variable_without_a_static_shape(tmp_path, generation):
+    model = CudnnLSTM(1, 4, 3)
+    params = tf.Variable(
+        tf.random_uniform([model.params_size()]), validate_shape=False, use_resource=False
+    )
+    saveable = GENERATIONS[generation](model, params)
+    saver = tf.train.Saver([saveable])
+    with tf.Session() as session:
+        initialize(session)
+        before = session.run(params)
+        path = saver.save(session, str(tmp_path / "model"))
+        session.run(tf.assign(params, tf.zeros([7]), validate_shape=False))
+        saver.restore(session, path)
+        np.testing.assert_array_equal(session.run(params), before)
+
+
+def test_default_saver_writes_variable_and_canonical_tensors(tmp_path):
+    model = CudnnGRU(1, 4, 3)
+    params = make_params(model)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable_b(model, params, "rnn"))
+    path = save(None, tmp_path)
+    written = {key for key, _ in tf.train.list_variables(path)}
+    assert "params" in written and len(written) == 9
+    with tf.Session() as session:
+        session.run(tf.assign(params, tf.zeros([108])))
+        tf.train.Saver().restore(session, path)
+        np.testing.assert_array_equal(session.run(params), opaque_values(108))
+
+
+def test_variable_and_canonical_tensors_that_differ_restore_the_variable(tmp_path):
+    """Both are assigned in no fixed order; the result must not depend on the order."""
+    model = CudnnGRU(1, 4, 3)
+    with tf.Graph().as_default():
+        saveable = saveable_b(model, make_params(model, np.zeros(108, np.float32), "other"))
+        path = save([saveable, make_params(model, name="params")], tmp_path)
+    params = make_params(model, np.ones(108, np.float32))
+    # In name order, one saveable comes before the variable and one after it.
+    for name in ("a", "z"):
+        saveable = saveable_b(model, params, name=name)
+        with tf.Session() as session:
+            for _ in range(5):
+                restore(session, [saveable, params], path)
+                np.testing.assert_array_equal(session.run(params), opaque_values(108))
+            restore(session, [saveable], path)
+            np.testing.assert_array_equal(session.run(params), np.zeros(108))
+
+
+# Keys
+
+LSTM_NAMES = ("kernel", "bias", "bias_cudnn_0", "bias_cudnn_1")
+GRU_NAMES = (
+    "gates/kernel",
+    "candidate/input_projection/kernel",
+    "candidate/hidden_projection/kernel",
+    "gates/bias",
+    "candidate/input_projection/bias",
+    "candidate/hidden_projection/bias",
+    "bias_cudnn 0",
+    "bias_cudnn 1",
+)
+
+
+@pytest.mark.parametrize("scope, prefix", [(None, ""), ("", ""), ("model/rnn", "model/rnn/")])
+@pytest.mark.parametrize("rnn_mode, names", [("lstm", LSTM_NAMES), ("gru", GRU_NAMES)])
+def test_keys_of_cells(scope, prefix, rnn_mode, names):
+    model = CLASSES[rnn_mode](2, 5, 3)
+    found = keys(saveable_b(model, make_params(model), scope))
+    cell = "cudnn_compatible_%s_cell" % rnn_mode
+    assert sorted(found) == sorted(
+        "%smulti_rnn_cell/cell_%d/%s/%s" % (prefix, layer, cell, name)
+        for layer in range(2)
+        for name in names
+    )
+    kinds = ["bias" in key.rsplit("/", 1)[1] for key in found]
+    assert kinds == sorted(kinds), "all weights come before all biases"
+
+
+def test_scope_as_a_variable_scope():
+    model = CudnnLSTM(1, 4, 3)
+    with tf.variable_scope("outer"), tf.variable_scope("inner") as scope:
+        saveable = saveable_b(model, make_params(model), scope)
+    assert keys(saveable)[0].startswith("outer/inner/multi_rnn_cell/cell_0/")
+
+
+@pytest.mark.parametrize(
+    "rnn_mode, direction",
+    [("rnn_tanh", "unidirectional"), ("rnn_relu", "bidirectional"), ("lstm", "bidirectional")],
+)
+def test_raw_keys_with_a_scope(rnn_mode, direction):
+    model = CLASSES[rnn_mode](1, 4, 3, direction=direction)
+    found = keys(saveable_b(model, make_params(model), "model/rnn"))
+    assert found == ["model/rnn/CudnnRNNParamsToCanonical:%d" % i for i in range(len(found))]
+    num_directions = DIRECTIONS.index(direction) + 1
+    assert len(found) == 2 * num_directions * type(model)._NUM_PARAMS_PER_LAYER
+
+
+def test_raw_keys_are_the_names_of_the_tensors():
+    model = CudnnLSTM(1, 4, 3)
+    params = make_params(model)
+    first, second = saveable_a(model, params), saveable_a(model, params)
+    with tf.name_scope("scope"):
+        third = saveable_a(model, params)
+    assert keys(first) == ["CudnnRNNParamsToCanonical:%d" % i for i in range(16)]
+    assert keys(second)[1] == "CudnnRNNParamsToCanonical_1:1"
+    assert keys(third)[15] == "scope/CudnnRNNParamsToCanonical:15"
+
+
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_specs_can_be_read_and_run(generation):
+    model = CudnnLSTM(1, 4, 3)
+    saveable = GENERATIONS[generation](model, make_params(model))
+    with tf.Session() as session:
+        initialize(session)
+        by_name = {spec.name: session.run(spec.tensor) for spec in saveable.specs}
+    opaque = opaque_values(144)
+    if generation == "a":
+        np.testing.assert_array_equal(
+            np.concatenate([by_name[key].ravel() for key in keys(saveable)]), opaque
+        )
+    else:
+        cell = "multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/"
+        halves = by_name[cell + "bias_cudnn_0"], by_name[cell + "bias_cudnn_1"]
+        np.testing.assert_array_equal(by_name[cell + "bias"], halves[0] + halves[1])
+        np.testing.assert_array_equal(np.sort(halves[0]), opaque[112:128])
+        assert by_name[cell + "kernel"].shape == (7, 16)
+
+
+# Signatures
+
+
+def test_both_signatures_by_position_and_by_keyword():
+    model = CudnnLSTM(1, 4, 3)
+    params = make_params(model)
+    conversions = {
+        "params_to_canonical": model.params_to_canonical,
+        "canonical_to_params": model.canonical_to_params,
+    }
+    p2c, c2p = conversions.values()
+    generation_a = [
+        RNNParamsSaveable(p2c, c2p, [params]),
+        RNNParamsSaveable(p2c, c2p, params, "name"),
+        RNNParamsSaveable(p2c, c2p, param_variables=(params,), name="name"),
+        RNNParamsSaveable(param_variables=[params], **conversions),
+        RNNParamsSaveable(p2c, canonical_to_params=c2p, param_variables=[params]),
+    ]
+    assert all(keys(saveable)[0].startswith("CudnnRNNParams") for saveable in generation_a)
+    generation_b = [
+        RNNParamsSaveable(model, p2c, c2p, [params], "scope"),
+        RNNParamsSaveable(model, p2c, c2p, [params], "scope", "name"),
+        RNNParamsSaveable(model, p2c, c2p, [params], base_variable_scope="scope", name="name"),
+        RNNParamsSaveable(
+            cudnn_rnn=model, param_variables=[params], base_variable_scope="scope", **conversions
+        ),
+        RNNParamsSaveable(
+            model, param_variables=params, base_variable_scope="scope", **conversions
+        ),
+    ]
+    assert all(keys(saveable)[0].startswith("scope/multi_rnn") for saveable in generation_b)
+
+
+def test_arguments_of_1_0_and_1_1():
+    """1.0 took the variables as separate arguments; 1.1 took the name and then the variables."""
+    model = CudnnLSTM(1, 4, 3)
+    params = make_params(model)
+    p2c, c2p = model.params_to_canonical, model.canonical_to_params
+    other = tf.Variable(tf.zeros([5]), name="other")
+    for arguments, named, name, variables in [
+        ((p2c, c2p, params), {}, "params_canonical", [params]),
+        ((p2c, c2p, params, other), {}, "params_canonical_1", [params, other]),
+        ((p2c, c2p, "decoder", params), {}, "decoder", [params]),
+        ((p2c, c2p, "pair", params, other), {}, "pair", [params, other]),
+        ((p2c, c2p, [params, other], "list"), {}, "list", [params, other]),
+        ((p2c, c2p, [params]), {"name": "by_keyword"}, "by_keyword", [params]),
+        ((p2c, c2p), {"param_variables": [params], "name": "all"}, "all", [params]),
+    ]:
+        saveable = RNNParamsSaveable(*arguments, **named)
+        assert saveable.name == name
+        assert saveable._variables == variables
+
+
+def test_bad_signatures():
+    model = CudnnLSTM(1, 4, 3)
+    params = make_params(model)
+    p2c, c2p = model.params_to_canonical, model.canonical_to_params
+    for arguments, named, message in [
+        ((), {}, "RNNParamsSaveable takes .*missing"),
+        ((p2c, c2p), {}, "RNNParamsSaveable takes .*missing .* 'param_variables'"),
+        ((p2c, c2p, [params], "name", 1), {}, "param_variables must be a list of variables, .* 1"),
+        ((p2c, c2p, "name", "other", params), {}, "RNNParamsSaveable takes .*several names"),
+        ((p2c, c2p, "name", params), {"name": "x"}, "RNNParamsSaveable takes .*multiple .*'name'"),
+        ((p2c, c2p, params), {"param_variables": [params]}, "RNNParamsSaveable .*multiple values"),
+        ((p2c, c2p, [params]), {"scope": "x"}, "RNNParamsSaveable takes .*'scope'"),
+        ((p2c, c2p, [params]), {"cudnn_rnn": model}, "RNNParamsSaveable takes .*multiple values"),
+        ((), {"cudnn_rnn": 1}, "RNNParamsSaveable takes .*missing"),
+        ((p2c, [params], c2p), {}, "canonical_to_params must be a function, but is "),
+        ((p2c, model, [params]), {}, "canonical_to_params must be a function, but is "),
+        (
+            (p2c, c2p, [tf.zeros([144])]),
+            {},
+            "param_variables must be a list of variables, but contains",
+        ),
+        (
+            (p2c, c2p, ["params"]),
+            {},
+            "param_variables must be a list of variables, but contains 'params",
+        ),
+        ((p2c, c2p, "params"), {}, "RNNParamsSaveable takes .*missing .* 'param_variables'"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            RNNParamsSaveable(*arguments, **named)
+    named = dict(params_to_canonical=p2c, canonical_to_params=c2p, param_variables=[params])
+    with pytest.raises(TypeError, match="cudnn_rnn must be a CudnnLSTM, .*, but is 'lstm'"):
+        RNNParamsSaveable(cudnn_rnn="lstm", **named)
+    with pytest.raises(ValueError, match="param_variables must have at least one variable"):
+        RNNParamsSaveable(p2c, c2p, [])
+    with pytest.raises(ValueError, match=r"params must have shape \[144\] .* has shape \[143\]"):
+        RNNParamsSaveable(p2c, c2p, [tf.Variable(tf.zeros([143]))])
+
+
+# Several in one checkpoint
+
+
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_encoder_and_decoder_in_one_checkpoint(tmp_path, generation):
+    def build(factor):
+        encoder, decoder = CudnnLSTM(2, 5, 3), CudnnGRU(1, 4, 5)
+        variables = [
+            make_params(model, factor * opaque_values(model.config.params_size()), name)
+            for model, name in ((encoder, "encoder"), (decoder, "decoder"))
+        ]
+        scopes = [{"scope": name} if generation == "b" else {} for name in ("encoder", "decoder")]
+        saveables = [
+            GENERATIONS[generation](model, variable, name=variable.op.name, **scope)
+            for model, variable, scope in zip((encoder, decoder), variables, scopes)
+        ]
+        return variables, saveables
+
+    _, saveables = build(1)
+    path = save(saveables, tmp_path)
+    with tf.Graph().as_default(), tf.Session() as session:
+        variables, saveables = build(0)
+        assert [saveable.name for saveable in saveables] == ["encoder", "decoder"]
+        restore(session, saveables, path)
+        for value in session.run(variables):
+            np.testing.assert_array_equal(value, opaque_values(value.size))
+
+
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_two_saveables_of_one_name_are_both_saved(tmp_path, generation):
+    """The second saveable gets a unique name; a Saver silently drops one of two equal names."""
+    model = CudnnLSTM(1, 4, 3)
+    saveables = []
+    for number in range(2):
+        params = make_params(model, opaque_values(144) + number, "params_%d" % number)
+        scope = {"scope": "rnn_%d" % number} if generation == "b" else {}
+        saveables.append(GENERATIONS[generation](model, params, **scope))
+    assert [saveable.name for saveable in saveables] == ["params_canonical", "params_canonical_1"]
+    path = save(saveables, tmp_path)
+    assert {key for key, _ in tf.train.list_variables(path)} == set(
+        keys(saveables[0]) + keys(saveables[1])
+    )
+
+
+def test_names_start_over_in_another_graph():
+    model = CudnnLSTM(1, 4, 3)
+    assert saveable_a(model, make_params(model)).name == "params_canonical"
+    with tf.Graph().as_default():
+        assert saveable_a(model, make_params(model)).name == "params_canonical"
+
+
+def test_a_meta_graph_can_be_exported():
+    model = CudnnLSTM(1, 4, 3)
+    saveable_a(model, make_params(model))
+    assert tf.train.export_meta_graph().graph_def.node
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_saveable_for_an_imported_meta_graph(tmp_path, use_resource):
+    """Old programs do this: the model outlives its graph, and a collection names the variable."""
+    model = CudnnLSTM(2, 4, 3)
+    with tf.Graph().as_default():
+        params = tf.get_variable(
+            "params",
+            initializer=tf.constant(opaque_values(304)),
+            validate_shape=False,
+            use_resource=use_resource,
+        )
+        tf.add_to_collection("my_params", params)
+        saveable = saveable_b(model, params, "rnn")
+        path = save([saveable], tmp_path)
+        meta_graph = tf.train.export_meta_graph()
+    tf.train.import_meta_graph(meta_graph)
+    saveable = RNNParamsSaveable(
+        model,
+        model.params_to_canonical,
+        model.canonical_to_params,
+        tf.get_collection_ref("my_params"),
+        base_variable_scope="rnn",
+    )
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    (params,) = tf.global_variables()
+    with tf.Session() as session:
+        session.run(tf.variables_initializer([params]))
+        session.run(tf.assign(params, tf.zeros([304]), validate_shape=False))
+        tf.train.Saver([saveable]).restore(session, path)
+        np.testing.assert_array_equal(session.run(params), opaque_values(304))
+        assert tf.train.Saver().save(session, str(tmp_path / "again"))
+
+
+def test_two_saveables_with_the_same_keys_in_one_saver():
+    model = CudnnLSTM(1, 4, 3)
+    first = saveable_b(model, make_params(model), "rnn", name="encoder")
+    second = saveable_b(model, make_params(model), "rnn", name="decoder")
+    for saveables in ([first, second], [second, first]):
+        with pytest.raises(
+            ValueError,
+            match="saveables '(encoder|decoder)' and '(encoder|decoder)' in one Saver would both "
+            "write the key 'rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/",
+        ):
+            tf.train.Saver(saveables)
+
+
+def test_two_saveables_with_the_same_keys_in_two_savers(tmp_path):
+    model = CudnnLSTM(1, 4, 3)
+    first, second = make_params(model), make_params(model, np.zeros(144, np.float32))
+    path = save([saveable_b(model, first, "rnn")], tmp_path)
+    with tf.Session() as session:
+        restore(session, [saveable_b(model, second, "rnn")], path)
+        np.testing.assert_array_equal(session.run(second), opaque_values(144))
+
+
+def test_the_same_saveable_under_two_names():
+    model = CudnnLSTM(1, 4, 3)
+    saveable = saveable_a(model, make_params(model))
+    with pytest.raises(ValueError, match="two names"):
+        tf.train.Saver({"one": saveable, "other": saveable})
+
+
+def test_two_saveables_of_one_variable(tmp_path):
+    model = CudnnLSTM(1, 4, 3)
+    params = make_params(model)
+    saveables = [saveable_b(model, params, "rnn"), saveable_a(model, params)]
+    path = save(saveables, tmp_path)
+    with tf.Session() as session:
+        restore(session, saveables, path)
+        np.testing.assert_array_equal(session.run(params), opaque_values(144))

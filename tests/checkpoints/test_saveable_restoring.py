@@ -1,0 +1,256 @@
+"""`RNNParamsSaveable` restores into other variables and cells, and reports what does not fit."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn import (
+    CudnnCompatibleGRUCell,
+    CudnnCompatibleLSTMCell,
+    CudnnGRU,
+    CudnnLSTM,
+    RNNParamsSaveable,
+)
+from cudnn_rnn.cells.base import MultiRNNCell
+from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
+from helpers.rnn_models import (
+    CLASSES,
+    GENERATIONS,
+    initialize,
+    make_params,
+    opaque_values,
+    restore,
+    save,
+    saveable_b,
+)
+
+CELL_CLASSES = {"lstm": CudnnCompatibleLSTMCell, "gru": CudnnCompatibleGRUCell}
+INPUT_MODES = ("linear_input", "skip_input", "auto_select")
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+# Restoring into other variables
+
+
+def merge_lstm(weights, biases):
+    """A `canonical_to_params` for kernel `[width + units, 4 * units]` and bias `[4 * units]`."""
+    kernel = tf.concat([tf.concat(weights[:4], 0), tf.concat(weights[4:], 0)], 1)
+    return tf.transpose(kernel), tf.concat(biases[:4], 0) + tf.concat(biases[4:], 0)
+
+
+def expected_merged(opaque):
+    """Returns `merge_lstm` of the buffer of an LSTM with 4 units and 3 inputs, by NumPy."""
+    input_weights, recurrent_weights = opaque[:48].reshape(16, 3), opaque[48:112].reshape(16, 4)
+    return np.concatenate([input_weights, recurrent_weights], 1).T, opaque[112:128] + opaque[128:]
+
+
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_restoring_into_unmerged_weights(tmp_path, generation, use_resource):
+    model = CudnnLSTM(1, 4, 3)
+    with tf.Graph().as_default():
+        path = save([GENERATIONS[generation](model, make_params(model))], tmp_path)
+    kernel = tf.Variable(tf.zeros([7, 16]), name="my/kernel", use_resource=use_resource)
+    bias = tf.Variable(tf.zeros([16]), name="my/bias", use_resource=use_resource)
+    arguments = [model.params_to_canonical, merge_lstm, [kernel, bias]]
+    saveable = RNNParamsSaveable(*([model] if generation == "b" else []) + arguments)
+    saver = tf.train.Saver([saveable])
+    with tf.Session() as session:
+        initialize(session)
+        saver.restore(session, path)
+        for left, right in zip(session.run([kernel, bias]), expected_merged(opaque_values(144))):
+            np.testing.assert_array_equal(left, right)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=r"This saveable can only restore, not save: its first variable my/kernel has "
+            r"shape \[7, 16\]; expected an opaque buffer of 144 parameters",
+        ):
+            saver.save(session, str(tmp_path / "never"))
+    shapes = [spec.tensor.shape for spec in saveable.specs]
+    assert all(shape.is_fully_defined() for shape in shapes)
+
+
+def test_custom_params_to_canonical_is_used_unchanged(tmp_path):
+    model = CudnnLSTM(1, 4, 3)
+    doubled = make_params(model, 2 * opaque_values(144))
+
+    def params_to_canonical(params):
+        return model.params_to_canonical(params / 2)
+
+    def canonical_to_params(weights, biases):
+        return 2 * model.canonical_to_params(weights, biases)
+
+    saveable = RNNParamsSaveable(model, params_to_canonical, canonical_to_params, [doubled], "rnn")
+    path = save([saveable], tmp_path)
+    params = make_params(model, np.zeros(144, np.float32))
+    with tf.Session() as session:
+        restore(session, [saveable_b(model, params, "rnn")], path)
+        np.testing.assert_array_equal(session.run(params), opaque_values(144))
+        restore(session, [saveable], path)
+        np.testing.assert_array_equal(session.run(doubled), 2 * opaque_values(144))
+
+
+def test_custom_params_to_canonical_with_too_few_results_is_refused():
+    model = CudnnLSTM(1, 4, 3)
+
+    def params_to_canonical(params):
+        weights, biases = model.params_to_canonical(params)
+        return weights, biases[:4]
+
+    arguments = [params_to_canonical, model.canonical_to_params, [make_params(model)]]
+    with pytest.raises(ValueError, match="params_to_canonical must return 8 biases, .* returned 4"):
+        RNNParamsSaveable(model, *arguments)
+    # Without a model, any number of tensors is accepted and saved.
+    assert len(RNNParamsSaveable(*arguments).specs) == 12
+
+
+def test_canonical_to_params_that_does_not_match_the_variables_is_refused():
+    model = CudnnLSTM(1, 4, 3)
+    kernel, bias = tf.Variable(tf.zeros([7, 16]), name="kernel"), tf.Variable(tf.zeros([16]))
+    for variables, function, message in [
+        ([kernel], merge_lstm, "each of the 1 param_variables of the saveable .*, but returned 2"),
+        ([kernel, bias], lambda *canonical: merge_lstm(*canonical)[0], "the 2 param_.*returned 1"),
+        (
+            [kernel, bias],
+            lambda *canonical: merge_lstm(*canonical)[::-1],
+            r"must return a tensor of shape \[7, 16\] for the variable kernel, but returned one of "
+            r"shape \[16\]",
+        ),
+    ]:
+        saveable = RNNParamsSaveable(model.params_to_canonical, function, variables)
+        with pytest.raises(ValueError, match=message):
+            tf.train.Saver([saveable])
+
+
+@pytest.mark.parametrize("input_mode", INPUT_MODES)
+@pytest.mark.parametrize("rnn_mode, cell_class", CELL_CLASSES.items())
+def test_restoring_into_platform_independent_cells(tmp_path, rnn_mode, cell_class, input_mode):
+    inputs = np.random.RandomState(1).randn(6, 3, 4).astype(np.float32)
+    with tf.Graph().as_default():
+        model = CLASSES[rnn_mode](2, 4, 4, input_mode)
+        params = make_params(model)
+        states = [tf.zeros([2, 3, 4])] * (2 if rnn_mode == "lstm" else 1)
+        results = model(inputs, *(states + [params, False]))
+        path = save([saveable_b(model, params, "model/rnn")], tmp_path)
+        with tf.Session() as session:
+            initialize(session)
+            expected = session.run(results[0])
+    with tf.variable_scope("model"):
+        cell = MultiRNNCell([cell_class(4) for _ in range(2)])
+        outputs, _ = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=tf.float32, time_major=True)
+    with tf.Session() as session:
+        restore(session, tf.global_variables(), path)
+        np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-5, atol=1e-6)
+
+
+# Partitioned variables
+
+
+def partitioned(size, use_resource):
+    return tf.get_variable(
+        "parted",
+        [size],
+        partitioner=tf.fixed_size_partitioner(2),
+        use_resource=use_resource,
+    )
+
+
+PARTS = {"whole": lambda parted: parted, "list": list, "first": lambda parted: list(parted)[0]}
+MESSAGE = "%s must be .*whole opaque buffer.* partitioned variable parted.*set_partitioner.None"
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+@pytest.mark.parametrize("parts", sorted(PARTS))
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_a_partitioned_variable_is_refused(generation, parts, use_resource):
+    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, use_resource)
+    arguments = [model] if generation == "b" else []
+    arguments += [model.params_to_canonical, model.canonical_to_params, PARTS[parts](parted)]
+    with pytest.raises(TypeError, match=MESSAGE % "param_variables"):
+        RNNParamsSaveable(*arguments)
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+@pytest.mark.parametrize("parts", sorted(PARTS))
+def test_a_partitioned_variable_is_refused_by_saveables_of_cells(parts, use_resource):
+    parted = PARTS[parts](partitioned(144, use_resource))
+    with pytest.raises(TypeError, match=MESSAGE % "opaque_params"):
+        CudnnLSTMSaveable(parted, 1, 4, 3)
+
+
+def test_a_list_with_a_partitioned_variable_is_refused():
+    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, False)
+    with pytest.raises(TypeError, match=MESSAGE % "param_variables"):
+        RNNParamsSaveable(model.params_to_canonical, merge_lstm, [parted, make_params(model)])
+
+
+def test_the_advice_for_partitioned_variables():
+    model = CudnnLSTM(1, 4, 3)
+    with tf.variable_scope("outer", partitioner=tf.fixed_size_partitioner(2)):
+        with tf.variable_scope("inner") as scope:
+            scope.set_partitioner(None)
+            whole = tf.get_variable("whole", [144])
+    tf.train.Saver([saveable_b(model, whole), whole])
+
+
+def test_restoring_into_the_parts_of_another_variable(tmp_path):
+    """A user's `canonical_to_params` can return one tensor per part."""
+    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, False)
+    path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
+
+    def split(weights, biases):
+        return tf.split(model.canonical_to_params(weights, biases), 2)
+
+    saveable = RNNParamsSaveable(model, model.params_to_canonical, split, list(parted), "rnn")
+    with tf.Session() as session:
+        restore(session, [saveable], path)
+        np.testing.assert_array_equal(session.run(parted.as_tensor()), opaque_values(144))
+
+
+# Checkpoints that do not fit
+
+
+def test_missing_keys_leave_the_variable_unchanged(tmp_path):
+    model = CudnnLSTM(1, 4, 3)
+    path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
+    with tf.Graph().as_default(), tf.Session() as session:
+        params = make_params(model, np.ones(144, np.float32))
+        saver = tf.train.Saver([saveable_b(model, params, "other")])
+        initialize(session)
+        with pytest.raises(tf.errors.NotFoundError, match="other/multi_rnn_cell"):
+            saver.restore(session, path)
+        np.testing.assert_array_equal(session.run(params), np.ones(144))
+
+
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+def test_tensors_of_another_size_leave_the_variable_unchanged(tmp_path, generation):
+    small, large = CudnnLSTM(1, 4, 3), CudnnLSTM(1, 5, 3)
+    path = save([GENERATIONS[generation](small, make_params(small))], tmp_path)
+    with tf.Graph().as_default(), tf.Session() as session:
+        params = make_params(large, np.ones(200, np.float32))
+        saveable = GENERATIONS[generation](large, params)
+        saver = tf.train.Saver([saveable])
+        initialize(session)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=r"(kernel|Canonical:0): has shape \[(7, 16|4, 3)\].*expected shape "
+            r"\[(8, 20|5, 3)\] or any shape with as many elements",
+        ):
+            saver.restore(session, path)
+        np.testing.assert_array_equal(session.run(params), np.ones(200))
+
+
+def test_weights_that_skip_input_would_lose_are_refused(tmp_path):
+    linear, skipping = CudnnGRU(1, 4, 4), CudnnGRU(1, 4, 4, "skip_input")
+    path = save([saveable_b(linear, make_params(linear))], tmp_path)
+    with tf.Graph().as_default(), tf.Session() as session:
+        params = make_params(skipping)
+        saver = tf.train.Saver([saveable_b(skipping, params)])
+        initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="skip_input cannot take"):
+            saver.restore(session, path)

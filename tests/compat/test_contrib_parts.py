@@ -1,0 +1,236 @@
+"""`tf.contrib.rnn`, `layers` and `slim` after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
+
+import cudnn_rnn
+from cudnn_rnn import _compat, contrib
+from cudnn_rnn.contrib import other_packages
+from helpers.versions import IS_TENSORFLOW_1
+
+pytestmark = pytest.mark.skipif(
+    IS_TENSORFLOW_1, reason="requires TensorFlow 2, which has no tf.contrib"
+)
+
+HERE = {
+    "BasicRNNCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+    "stack_bidirectional_dynamic_rnn",
+    "static_bidirectional_rnn",
+    "static_rnn",
+    "static_state_saving_rnn",
+}
+CELLS = {
+    "BasicLSTMCell",
+    "DeviceWrapper",
+    "DropoutWrapper",
+    "GRUCell",
+    "LSTMCell",
+    "ResidualWrapper",
+}
+
+PACKAGES = ("tf_keras", "tf_slim")
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    contrib.install()
+    with tf.Graph().as_default():
+        yield
+    contrib.uninstall()
+
+
+@pytest.fixture
+def no_native_cells(monkeypatch):
+    """Makes TensorFlow appear to have no cells, as with Keras 3."""
+    monkeypatch.setattr(other_packages, "native_rnn_cell_module", lambda: None)
+
+
+@pytest.fixture
+def packages(monkeypatch, tmp_path):
+    """Yields a function that writes packages with the given source texts; unloads them later."""
+
+    def make(texts):
+        for name, text in texts.items():
+            folder = tmp_path.joinpath(*name.split("."))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "__init__.py").write_text(text)
+
+    # Unload what TensorFlow imported of the real packages; monkeypatch restores it after the test.
+    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield make
+    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
+        del sys.modules[name]
+
+
+def names_after(*statements):
+    names = {}
+    for statement in statements:
+        exec(statement, names)
+    return names
+
+
+def test_forms_of_import_of_rnn():
+    names = names_after(
+        "import tensorflow.contrib.rnn",
+        "import tensorflow.contrib.rnn as first",
+        "from tensorflow.contrib import rnn as second",
+        "from tensorflow.contrib.rnn import MultiRNNCell, static_rnn",
+    )
+    rnn = tensorflow.contrib.rnn
+    assert names["first"] is names["second"] is rnn is tf.contrib.rnn
+    assert names["tensorflow"].contrib.rnn is rnn
+    assert names["MultiRNNCell"] is cudnn_rnn.MultiRNNCell is rnn.MultiRNNCell
+    assert names["static_rnn"] is tf.nn.static_rnn
+
+
+def test_names_of_rnn():
+    names = set(names_after("from tensorflow.contrib.rnn import *")) - {"__builtins__"}
+    native = _compat.native_rnn_cell_module()
+    assert names == HERE | (set() if native is None else CELLS)
+    assert set(dir(tensorflow.contrib.rnn)) == names
+    for name in names & CELLS:
+        assert getattr(tensorflow.contrib.rnn, name) is getattr(native, name)
+
+
+def test_cells_and_states_work_with_static_rnn():
+    rnn = tensorflow.contrib.rnn
+    cell = rnn.MultiRNNCell([cudnn_rnn.CudnnCompatibleLSTMCell(3) for _ in range(2)])
+    zeros = tuple(rnn.LSTMStateTuple(tf.zeros([2, 3]), tf.zeros([2, 3])) for _ in range(2))
+    outputs, state = rnn.static_rnn(cell, tf.unstack(tf.ones([4, 2, 3])), initial_state=zeros)
+    assert len(outputs) == 4 and isinstance(state[1], rnn.LSTMStateTuple)
+
+
+@pytest.mark.parametrize("name", ["LSTMBlockFusedCell", "Conv2DLSTMCell", "NoSuchCell", "python"])
+def test_names_of_rnn_without_an_equivalent(name):
+    reason = "neither TensorFlow %s nor cudnn_rnn has.*TensorFlow 1.15" % tf.version.VERSION
+    with pytest.raises(AttributeError, match="%s.*%s" % (name, reason)):
+        getattr(tensorflow.contrib.rnn, name)
+    for statement in ("from tensorflow.contrib.rnn import %s", "import tensorflow.contrib.rnn.%s"):
+        with pytest.raises(ImportError, match="%s.*%s" % (name, reason)):
+            exec(statement % name)
+    assert not hasattr(tensorflow.contrib.rnn, name)
+
+
+@pytest.mark.parametrize("name", sorted(CELLS))
+def test_cells_that_need_tf_keras(no_native_cells, packages, name):
+    packages({"tf_keras": "raise ModuleNotFoundError('no tf_keras', name='tf_keras')"})
+    reason = "%s only with Keras 2.*pip install tf_keras~=%s" % (name, tf.version.VERSION[:2])
+    with pytest.raises(AttributeError, match=reason) as caught:
+        getattr(tensorflow.contrib.rnn, name)
+    assert "Importing it failed" not in str(caught.value)
+    with pytest.raises(ImportError, match=reason):
+        exec("from tensorflow.contrib.rnn import " + name)
+    assert name not in dir(tensorflow.contrib.rnn)
+
+
+def test_a_tf_keras_that_cannot_be_imported(no_native_cells, packages):
+    packages({"tf_keras": "raise AttributeError('it wants another TensorFlow')"})
+    with pytest.raises(AttributeError, match="Importing it failed: it wants another TensorFlow"):
+        tensorflow.contrib.rnn.GRUCell  # noqa: B018
+
+
+def test_cells_of_tf_keras(no_native_cells, packages):
+    parts = other_packages._CELLS_OF_TF_KERAS.split(".")
+    texts = {".".join(parts[: depth + 1]): "" for depth in range(len(parts))}
+    texts[".".join(parts)] = "".join("class %s: pass\n" % name for name in sorted(CELLS))
+    packages(texts)
+    assert "tf_keras" not in sys.modules
+    assert tensorflow.contrib.rnn.GRUCell.__name__ == "GRUCell"
+    assert HERE | CELLS == set(dir(tensorflow.contrib.rnn))
+
+
+SLIM = {
+    "tf_slim": "WHERE = 'slim'\n",
+    "tf_slim.layers": "WHERE = 'layers'\ndef fully_connected(): pass\n",
+    "tf_slim.nets": "",
+    "tf_slim.nets.resnet": "WHERE = 'resnet'\n",
+}
+
+
+def test_layers_and_slim_are_tf_slim(packages):
+    packages(SLIM)
+    assert "tf_slim" not in sys.modules
+    names = names_after(
+        "import tensorflow.contrib.layers as layers",
+        "import tensorflow.contrib.slim as slim",
+        "from tensorflow.contrib import layers as second, slim as third",
+        "from tensorflow.contrib.layers import fully_connected",
+        "from tensorflow.contrib.slim import nets",
+        "from tensorflow.contrib.slim.nets import resnet",
+        "import tensorflow.contrib.slim.nets.resnet as fourth",
+        "import tf_slim, tf_slim.nets.resnet",
+    )
+    assert names["layers"] is names["second"] is tf.contrib.layers is names["tf_slim"].layers
+    assert names["slim"] is names["third"] is tf.contrib.slim is names["tf_slim"]
+    assert names["nets"] is names["tf_slim"].nets
+    assert names["resnet"] is names["fourth"] is names["tf_slim"].nets.resnet
+    assert names["slim"].__spec__.name == "tf_slim"
+    with pytest.raises(ImportError):
+        exec("import tensorflow.contrib.slim.no_such_module")
+
+
+def test_layers_and_slim_as_attributes(packages):
+    packages(SLIM)
+    assert tensorflow.contrib.slim.WHERE == "slim" and tf.contrib.layers.WHERE == "layers"
+
+
+@pytest.mark.parametrize("part", ["layers", "slim"])
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("raise ModuleNotFoundError('none', name='tf_slim')", "Install it: pip install tf_slim"),
+        ("raise AttributeError('it wants TensorFlow 2.3')", "Importing it failed: it wants"),
+    ],
+)
+def test_a_tf_slim_that_cannot_be_imported(packages, part, text, reason):
+    packages({"tf_slim": text})
+    for statement in ("import tensorflow.contrib.%s", "from tensorflow.contrib import %s"):
+        with pytest.raises(ImportError, match="%s.* in the package tf_slim. %s" % (part, reason)):
+            exec(statement % part)
+    with pytest.raises(AttributeError, match="%s.* in the package tf_slim. %s" % (part, reason)):
+        getattr(tensorflow.contrib, part)
+
+
+def test_uninstall_removes_all_parts(packages):
+    packages(SLIM)
+    path = list(sys.meta_path)
+    names_after("from tensorflow.contrib.slim.nets import resnet", "import tensorflow.contrib.rnn")
+    contrib.uninstall()
+    assert len(sys.meta_path) == len(path) - 1
+    assert not [name for name in sys.modules if name.startswith("tensorflow.contrib")]
+    assert not hasattr(tensorflow, "contrib") and not hasattr(tf, "contrib")
+    assert importlib.import_module("tf_slim.nets.resnet").WHERE == "resnet"
+    with pytest.raises(ImportError, match="No module named 'tensorflow.contrib'"):
+        importlib.import_module("tensorflow.contrib.rnn")
+
+
+def test_a_program_of_tensorflow_1(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import tensorflow as tf\n"
+        "import tensorflow.contrib.rnn\n"
+        "from tensorflow.contrib import rnn\n"
+        "from tensorflow.contrib.rnn import MultiRNNCell, LSTMStateTuple\n"
+        "assert tensorflow.contrib.rnn is rnn is tf.contrib.rnn\n"
+        "cell = MultiRNNCell([tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell(3)])\n"
+        "output, state = tf.nn.dynamic_rnn(cell, tf.ones([2, 3, 4]), dtype=tf.float32)\n"
+        "assert isinstance(state[0], LSTMStateTuple)\n"
+        "print('it ran')\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "cudnn_rnn", "run", "--tf1", "program.py"],
+        cwd=str(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    assert process.returncode == 0 and "it ran" in process.stdout, process.stdout

@@ -1,0 +1,223 @@
+"""Other programs' graphs with TensorFlow's ops run on a CPU once the package is imported.
+
+The graphs are in golden/graphs, built by the original of TensorFlow 1.15.5 or directly from ops.
+"""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import meta_graph as meta_graph_module
+
+import cudnn_rnn
+from cudnn_rnn._compat import has_projection
+from helpers.op_harness import (
+    TOLERANCES,
+    relative_error,
+    run_reference,
+    run_reference_by_sequence,
+    swap_major,
+)
+from helpers.paths import GOLDEN
+from helpers.reference import Configuration
+from helpers.versions import needs_tensorflow_2
+
+pytestmark = pytest.mark.skipif(
+    not has_projection(),
+    reason="these nodes have the attribute num_proj, which TensorFlow 1.14 lacks",
+)
+
+GRAPHS = os.path.join(GOLDEN, "graphs")
+NAMES = sorted(name for name in os.listdir(GRAPHS) if os.path.isdir(os.path.join(GRAPHS, name)))
+
+
+class GoldenGraph:
+    """A folder of golden/graphs."""
+
+    def __init__(self, name):
+        self.folder = os.path.join(GRAPHS, name)
+        with open(self.path("case.json")) as file:
+            self.case = json.load(file)
+        arrays = dict(np.load(self.path("expected.npz")))
+        self.inputs, self.params = arrays.pop("inputs"), arrays.pop("params")
+        self.results = [arrays["result_%d" % index] for index in range(len(arrays))]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def with_sums_of_biases(self, params):
+        """Returns the buffer's matrices and the sum of the two biases of each gate."""
+        parts = self.case["num_layers"] * (2 if self.case["direction"] == "bidirectional" else 1)
+        gates = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}[self.case["rnn_mode"]]
+        num_biases = parts * 2 * gates * self.case["num_units"]
+        sums = params[-num_biases:].reshape(parts, 2, -1).sum(axis=1)
+        return np.concatenate([params[:-num_biases], sums.ravel()])
+
+    def check(self, session, scope=""):
+        """Runs the result nodes of the session's graph and compares their values."""
+        names = ["%sresult_%d:0" % (scope, index) for index in range(len(self.results))]
+        self.check_results(session.run(names, {scope + "inputs:0": self.inputs}))
+
+    def check_results(self, found):
+        assert len(found) == len(self.results)
+        for index, (left, right) in enumerate(zip(found, self.results)):
+            assert left.shape == right.shape
+            assert relative_error(left, right) <= TOLERANCES["float32"], index
+
+
+def graphs(kind):
+    """Returns a decorator that runs a test for each golden graph with this kind of file."""
+    cases = [name for name in NAMES if kind in GoldenGraph(name).case["kinds"]]
+    return pytest.mark.parametrize("name", cases)
+
+
+@pytest.fixture
+def soft_session():
+    """Yields a session that runs ops pinned to a GPU on the CPU."""
+    config = tf.ConfigProto(allow_soft_placement=True)
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+        yield session
+
+
+def test_every_version_of_every_op_is_there():
+    found = {op for name in NAMES for op in GoldenGraph(name).case["ops"]}
+    versions = ("", "V2", "V3")
+    expected = {"CudnnRNN" + kind + version for kind in ("", "Backprop") for version in versions}
+    conversions = ("CudnnRNNParamsToCanonical", "CudnnRNNCanonicalToParams")
+    expected.update(op + version for op in conversions for version in ("", "V2"))
+    assert found == expected | {"CudnnRNNParamsSize"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_results_are_right(name):
+    """The recorded results, which this package's kernels computed, match the reference."""
+    graph = GoldenGraph(name)
+    case = graph.case
+    sizes = [case[key] for key in ("num_layers", "num_units", "input_size", "num_proj")]
+    configuration = Configuration(case["rnn_mode"], "linear_input", case["direction"], *sizes)
+    names = ["output", "output_h"] + ["output_c"] * (case["rnn_mode"] == "lstm")
+    found = dict(zip(names + ["d_input", "d_params"], graph.results))
+    assert len(found) == len(graph.results)
+    arrays = {"input": graph.inputs, "params": graph.params}
+    if not case["time_major"]:
+        found, arrays = swap_major(found), swap_major(arrays)
+    states = case["num_layers"] * (2 if case["direction"] == "bidirectional" else 1)
+    shape = [states, arrays["input"].shape[1]]
+    width = case["num_proj"] or case["num_units"]
+    arrays["input_h"] = np.full(shape + [width], case["initial_h"])
+    if case["rnn_mode"] == "lstm":
+        arrays["input_c"] = np.full(shape + [case["num_units"]], case["initial_c"])
+    if case["training"]:
+        # The gradients are of the sum of the squares of the output.
+        arrays["output_backprop"] = 2 * found["output"]
+        for name in names[1:]:
+            arrays[name + "_backprop"] = np.zeros_like(found[name])
+    arrays = {name: array.astype(np.float64) for name, array in arrays.items()}
+    if case["lengths"] is None:
+        expected = run_reference(configuration, arrays)
+    else:
+        expected = run_reference_by_sequence(configuration, arrays, case["lengths"])
+    for name, value in found.items():
+        assert relative_error(value, expected[name]) <= TOLERANCES["float32"], name
+
+
+@graphs("frozen")
+def test_frozen(soft_session, name):
+    graph, definition = GoldenGraph(name), tf.GraphDef()
+    with open(graph.path("frozen.pb"), "rb") as file:
+        definition.ParseFromString(file.read())
+    tf.import_graph_def(definition, name="imported")
+    graph.check(soft_session, "imported/")
+
+
+IMPORTERS = {"cudnn_rnn": cudnn_rnn.import_meta_graph, "tensorflow": tf.train.import_meta_graph}
+
+
+@pytest.mark.parametrize("importer", sorted(IMPORTERS))
+@graphs("meta")
+def test_meta_graph(soft_session, name, importer):
+    graph = GoldenGraph(name)
+    saver = IMPORTERS[importer](graph.path("model.meta"))
+    saver.restore(soft_session, graph.path("model"))
+    graph.check(soft_session)
+
+
+@graphs("meta")
+def test_meta_graph_without_devices(name):
+    graph = GoldenGraph(name)
+    with tf.Graph().as_default(), tf.Session() as session:
+        saver = cudnn_rnn.import_meta_graph(
+            graph.path("model.meta"), clear_devices=True, import_scope="imported"
+        )
+        saver.restore(session, graph.path("model"))
+        graph.check(session, "imported/")
+
+
+@graphs("meta")
+def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
+    """The Saver of the graph writes all keys and all values.
+
+    Its restore ops are the original's: in no defined order, they assign the biases under the
+    variable's own name and halves of the cells' biases.
+    """
+    graph = GoldenGraph(name)
+    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"))
+    saver.restore(soft_session, graph.path("model"))
+    written = tf.train.load_checkpoint(saver.save(soft_session, str(tmp_path / "model")))
+    original = tf.train.load_checkpoint(graph.path("model"))
+    shapes = original.get_variable_to_shape_map()
+    assert written.get_variable_to_shape_map() == shapes and len(shapes) > 2
+    for key in shapes:
+        found, expected = written.get_tensor(key), original.get_tensor(key)
+        if key == "encoder/opaque_kernel":
+            found, expected = (graph.with_sums_of_biases(array) for array in (found, expected))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
+    path = GoldenGraph("layer_relu").path("model.meta")
+    meta_graph = tf.MetaGraphDef()
+    with open(path, "rb") as file:
+        meta_graph.ParseFromString(file.read())
+    before = meta_graph.SerializeToString(deterministic=True)
+    tf.train.import_meta_graph(meta_graph)
+    assert meta_graph.SerializeToString(deterministic=True) == before
+    assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+
+
+def test_saveables_that_are_nodes_stay(soft_session, tmp_path):
+    """Nodes in the collection stay: TensorFlow puts a graph's tables there by their nodes."""
+    node = tf.constant(1.0, name="node")
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, node)
+    cudnn_rnn.layers.CudnnGRU(1, 2)(tf.zeros([3, 2, 2]))
+    meta_graph = tf.train.export_meta_graph()
+    with tf.Graph().as_default() as graph:
+        meta_graph_module.import_scoped_meta_graph(meta_graph)  # without a Saver
+        (found,) = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+        assert found is graph.get_tensor_by_name("node:0")
+
+
+@graphs("saved_model")
+def test_saved_model(soft_session, name):
+    graph = GoldenGraph(name)
+    meta_graph = tf.saved_model.loader.load(
+        soft_session, [tf.saved_model.tag_constants.SERVING], graph.path("saved_model")
+    )
+    graph.check(soft_session)
+    assert "serving_default" in meta_graph.signature_def
+
+
+@needs_tensorflow_2
+@graphs("saved_model")
+def test_saved_model_of_tensorflow_2(name):
+    from tensorflow.python.eager import context
+
+    graph = GoldenGraph(name)
+    with context.eager_mode():
+        loaded = tensorflow.saved_model.load(graph.path("saved_model"))
+        found = loaded.signatures["serving_default"](inputs=tf.constant(graph.inputs))
+        names = ["result_%d" % index for index in range(len(graph.results))]
+        graph.check_results([found[name].numpy() for name in names])

@@ -1,0 +1,139 @@
+"""Which kernels run on a GPU, and the kernel label that selects them in TensorFlow 1.
+
+Each program runs in a separate process, because the choice is made at import.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from helpers.versions import IS_TENSORFLOW_1
+
+TRAIN = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+import cudnn_rnn
+model = cudnn_rnn.CudnnGRU(1, 4, 3)
+params = tf.Variable(tf.random_uniform([model.params_size()], seed=1), validate_shape=False)
+output, _ = model(tf.ones([2, 5, 3]), tf.zeros([1, 5, 4]), params, True)
+weights, biases = model.params_to_canonical(params)
+back = model.canonical_to_params(weights, biases)
+gradient, = tf.gradients(output, params)
+gradient = tf.identity(gradient, name="gradient")
+gradients_of_canonical = tf.gradients(weights[0], params)
+labels = {}
+for op in tf.get_default_graph().get_operations():
+    if op.type.startswith("CudnnRNN"):
+        try:
+            label = op.get_attr("_kernel").decode()
+        except ValueError:
+            label = ""
+        labels.setdefault(op.type, set()).add(label)
+print(sorted((name, sorted(found)) for name, found in labels.items()))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    assert np.isfinite(session.run(gradient)).all()
+    session.run([back, gradients_of_canonical])
+if len(sys.argv) > 1:
+    tf.train.export_meta_graph(sys.argv[1])
+"""
+
+IMPORT = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+import cudnn_rnn
+tf.train.import_meta_graph(sys.argv[1])
+graph = tf.get_default_graph()
+forward = [op for op in graph.get_operations() if op.type == "CudnnRNN"][0]
+again, = tf.gradients(forward.outputs[0], forward.inputs[3])
+assert again.op.get_attr("_kernel") == b"cudnn_rnn"
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    first, second = session.run([graph.get_tensor_by_name("gradient:0"), again])
+assert np.array_equal(first, second)
+print("the same")
+"""
+
+CHOICE = "import cudnn_rnn; print(cudnn_rnn.kernels_in_charge())"
+
+
+def run(program, *arguments, **environment):
+    """Runs the program in another process, with these environment variables."""
+    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", **environment)
+    return subprocess.run(
+        [sys.executable, "-c", program] + list(arguments),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+
+
+def labels_of(process):
+    assert process.returncode == 0, process.stderr
+    return {name: labels for name, labels in eval(process.stdout.splitlines()[-1])}
+
+
+def test_nodes_have_no_label_by_default():
+    found = labels_of(run(TRAIN))
+    assert "CudnnRNN" in found and "CudnnRNNBackprop" in found
+    assert all(labels == [""] for labels in found.values()), found
+
+
+def test_labels_with_tensorflow_1():
+    """Forward and gradient nodes get the same label; TensorFlow 2 needs none."""
+    found = labels_of(run(TRAIN, CUDNN_RNN_GPU_KERNELS="cudnn_rnn"))
+    expected = ["cudnn_rnn"] if IS_TENSORFLOW_1 else [""]
+    assert set(found) == {
+        "CudnnRNN",
+        "CudnnRNNBackprop",
+        "CudnnRNNCanonicalToParams",
+        "CudnnRNNParamsToCanonical",
+    } | (set(found) & {"CudnnRNNParamsSize"})
+    assert all(labels == expected for labels in found.values()), found
+
+
+@pytest.mark.skipif(not IS_TENSORFLOW_1, reason="kernel labels require TensorFlow 1")
+def test_a_graph_with_labels_runs_without_the_variable(tmp_path):
+    path = str(tmp_path / "graph.meta")
+    assert run(TRAIN, path, CUDNN_RNN_GPU_KERNELS="cudnn_rnn").returncode == 0
+    process = run(IMPORT, path)
+    assert "the same" in process.stdout, process.stderr
+
+
+@pytest.mark.parametrize("value", ["gpu", "Cudnn_rnn", "1"])
+def test_a_bad_value_is_an_import_error(value):
+    process = run(CHOICE, CUDNN_RNN_GPU_KERNELS=value)
+    assert process.returncode != 0
+    last = process.stderr.strip().splitlines()[-1]
+    assert "ImportError" in last and "CUDNN_RNN_GPU_KERNELS" in last and value in last
+
+
+def test_tensorflows_kernels_are_used_if_requested():
+    process = run(CHOICE, CUDNN_RNN_GPU_KERNELS="tensorflow")
+    assert process.returncode == 0, process.stderr
+    expected = "tensorflow" if tf.test.is_built_with_cuda() else "none"
+    assert process.stdout.splitlines()[0] == "GPU kernels: " + expected
+    if tf.test.is_built_with_cuda():
+        assert "CUDNN_RNN_GPU_KERNELS=tensorflow" in process.stdout
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="requires a machine without a GPU")
+def test_without_a_driver_the_import_is_silent_and_the_report_says_why():
+    process = run(CHOICE, CUDNN_RNN_GPU_KERNELS="cudnn_rnn")
+    assert process.returncode == 0, process.stderr
+    provider = process.stdout.splitlines()[0]
+    assert provider in ("GPU kernels: tensorflow", "GPU kernels: none"), process.stdout
+    assert "driver" in process.stdout
+    # TensorFlow 2.18 itself complains about cuDNN, with a time in front.
+    of_tensorflow = re.compile(r"(\d{4}-\d\d-\d\d|[IWE]\d{4}) \d\d:\d\d:")
+    others = [line for line in process.stderr.splitlines() if not of_tensorflow.match(line)]
+    assert not any("cudnn" in line.lower() for line in others), process.stderr

@@ -1,0 +1,324 @@
+"""The kernels that call cuDNN, run without a GPU over a mock of cuDNN, against the CPU kernels.
+
+These tests cover this project's side: shapes, memory, lengths, the reserve space, errors. The mock
+computes with the CPU plan; tests of the real cuDNN need a machine that has it.
+"""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_cudnn_rnn_ops
+
+from helpers import reference, stand_in_kernels
+from helpers.cases import COLUMNS, random_arrays
+from helpers.op_harness import (
+    FORWARD,
+    TOLERANCES,
+    Network,
+    assert_close,
+    assert_same_bits,
+    kernel_labels,
+    model_attributes,
+    size_arguments,
+    swap_major,
+)
+from helpers.sequence_cases import BATCH, DTYPES, GRU, LENGTHS, LSTM, PROJECTED, STEPS, arrays_for
+
+LABEL = stand_in_kernels.LABEL
+OUT_OF_MEMORY, EXECUTION_FAILED = 1, 3
+OP_ERRORS = (
+    tf.errors.ResourceExhaustedError,
+    tf.errors.InternalError,
+    tf.errors.UnimplementedError,
+)
+
+
+@pytest.fixture(scope="module")
+def library():
+    return stand_in_kernels.load()
+
+
+@pytest.fixture
+def stand_in(library):
+    """Yields the mock after a reset; fails if the test did what the real cuDNN would reject."""
+    library.stand_in_reset()
+    library.stand_in_set_any_memory(1)
+    yield library
+    assert library.stand_in_violations() == 0, library.stand_in_violation_text().decode()
+
+
+def labelled(*arguments, **named):
+    return Network(*arguments, kernel_label=LABEL, **named)
+
+
+# --- parity ---
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("direction", COLUMNS["direction"])
+@pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
+def test_parity(stand_in, rnn_mode, direction, version):
+    configuration = LSTM._replace(rnn_mode=rnn_mode, direction=direction)
+    arrays = random_arrays(configuration, BATCH, STEPS, "float64", np.random.RandomState(0))
+    with Network(configuration, "float64", version=version) as cpu:
+        expected = cpu.run(arrays)
+    with labelled(configuration, "float64", version=version) as gpu:
+        assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], "")
+    assert stand_in.stand_in_calls(b"cudnnRNNForward") > 0
+    assert stand_in.stand_in_calls(b"cudnnRNNBackwardWeights_v8") > 0
+
+
+@pytest.mark.parametrize("time_major", [True, False])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
+def test_lengths(stand_in, configuration, lengths, time_major):
+    arrays = arrays_for(configuration, lengths)
+    arrays = arrays if time_major else swap_major(arrays)
+    with Network(configuration, "float64", version=3, time_major=time_major) as cpu:
+        expected = cpu.run(arrays)
+    with labelled(configuration, "float64", version=3, time_major=time_major) as gpu:
+        assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], str(lengths))
+
+
+@pytest.mark.parametrize("native_bfloat16", [0, 1])
+@pytest.mark.parametrize("padded_weights", [0, 1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_and_padded_weights(stand_in, dtype, padded_weights, native_bfloat16):
+    stand_in.stand_in_set_padded_weights(padded_weights)
+    stand_in.stand_in_set_bfloat16(native_bfloat16)
+    arrays = arrays_for(PROJECTED, LENGTHS["with zeros"], dtype)
+    with Network(PROJECTED, dtype, version=3) as cpu:
+        expected = cpu.run(arrays)
+    with labelled(PROJECTED, dtype, version=3) as gpu:
+        assert_close(gpu.run(arrays), expected, TOLERANCES[dtype], dtype)
+
+
+def test_other_lengths_in_every_call(stand_in):
+    with Network(LSTM, "float64", version=3) as cpu, labelled(LSTM, "float64", version=3) as gpu:
+        for lengths in list(LENGTHS.values()) * 2:
+            arrays = arrays_for(LSTM, lengths)
+            assert_close(gpu.run(arrays), cpu.run(arrays), TOLERANCES["float64"], str(lengths))
+
+
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
+def test_empty_batches_and_no_steps(stand_in, configuration):
+    arguments = (configuration, "float64")
+    with Network(*arguments, version=3) as cpu, labelled(*arguments, version=3) as gpu:
+        for batch, steps in ((0, 3), (3, 0), (0, 0)):
+            arrays = random_arrays(configuration, batch, steps, "float64", np.random.RandomState(0))
+            arrays["sequence_lengths"] = np.zeros(batch, np.int32)
+            assert_same_bits(gpu.run(arrays), cpu.run(arrays))
+
+
+def test_inference(stand_in):
+    arrays = arrays_for(LSTM, LENGTHS["mixed"])
+    with Network(LSTM, "float64", version=3, is_training=False) as cpu:
+        expected = cpu.run(arrays)
+    with labelled(LSTM, "float64", version=3, is_training=False) as gpu:
+        assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], "")
+
+
+def test_dropout(stand_in, monkeypatch):
+    """Patterns change per call, or repeat with the switch; gradients use the call's pattern."""
+    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    with labelled(LSTM, "float64", dropout=0.5, seed=3) as gpu:
+        first, second = gpu.run(arrays), gpu.run(arrays)
+    assert np.abs(first["output"] - second["output"]).max() > 1e-3
+    monkeypatch.setenv("TF_CUDNN_RESET_RND_GEN_STATE", "1")
+    with labelled(LSTM, "float64", dropout=0.5, seed=3) as gpu:
+        assert_same_bits(gpu.run(arrays), first)
+        again = gpu.run(arrays)
+        assert_same_bits(again, first)
+        direction = np.random.RandomState(1).standard_normal(arrays["params"].shape)
+        sums = [
+            sum(
+                (value * arrays[name + "_backprop"]).sum()
+                for name, value in gpu.forward(
+                    dict(arrays, params=arrays["params"] + step * direction)
+                ).items()
+            )
+            for step in (1e-6, -1e-6)
+        ]
+        expected = (again["d_params"] * direction).sum()
+        assert abs((sums[0] - sums[1]) / 2e-6 - expected) < 1e-6 * (1 + abs(expected))
+
+
+# --- parameters ---
+
+
+@pytest.mark.parametrize("padded_weights", [0, 1])
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
+def test_params_longer_than_needed(stand_in, configuration, padded_weights):
+    """Surplus params are not read, and their gradient is zero."""
+    stand_in.stand_in_set_padded_weights(padded_weights)
+    arrays = arrays_for(configuration, LENGTHS["with zeros"])
+    size = arrays["params"].size
+    longer = dict(arrays, params=np.append(arrays["params"], [np.nan] * 7))
+    with labelled(configuration, "float64", version=3) as gpu:
+        expected = gpu.run(arrays)
+        for _ in range(3):  # The gradient's memory has the values of an earlier call.
+            found = gpu.run(longer)
+            assert found["d_params"].shape == (size + 7,)
+            assert not found["d_params"][size:].any()
+            assert_same_bits(dict(found, d_params=found["d_params"][:size]), expected)
+
+
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
+def test_params_ops(stand_in, configuration):
+    params = np.arange(reference.params_size(configuration), dtype=np.float32)
+    weights, biases = reference.params_to_canonical(configuration, params)
+    attributes = dict(model_attributes(configuration), num_proj=configuration.num_proj)
+    sizes = size_arguments(configuration)
+    with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
+        size = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
+            T=tf.float32, S=tf.int32, **dict(sizes, **attributes)
+        )
+        canonical = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical_v2(
+            params=params,
+            num_params_weights=len(weights),
+            num_params_biases=len(biases),
+            **dict(sizes, **attributes),
+        )
+        back = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(
+            weights=canonical[0], biases=canonical[1], **dict(sizes, **attributes)
+        )
+        size, (found_weights, found_biases), back = session.run([size, canonical, back])
+    assert size.tolist() == [params.size]
+    assert_same_bits(dict(enumerate(found_weights)), dict(enumerate(weights)))
+    assert_same_bits(dict(enumerate(found_biases)), dict(enumerate(biases)))
+    assert_same_bits({"params": back}, {"params": params})
+    # Each non-empty tensor is copied once per direction.
+    count = sum(tensor.size > 0 for tensor in weights + biases)
+    assert stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2") == 2 * count
+
+
+# --- the reserve space ---
+
+
+def copies_of_the_reserve_space(stand_in, num_gradients):
+    """Runs a forward op with `num_gradients` gradient ops; returns gradients and copy count."""
+    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
+        inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
+        outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **model_attributes(LSTM))
+        backprops = [tf.constant(arrays[name + "_backprop"]) for name in FORWARD]
+        # Separate tf.identity nodes keep the graph optimizer from merging the gradients.
+        gradients = [
+            tf.gradients(outputs[:3], inputs, [tf.identity(b) for b in backprops])
+            for _ in range(num_gradients)
+        ]
+        session.run(gradients)
+        before = stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2")
+        results = session.run(gradients)
+        return results, stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2") - before
+
+
+def test_two_gradients_of_one_forward_call_agree(stand_in):
+    """A gradient must not destroy the reserve space of the next; a single one makes no copy."""
+    (alone,), copies_alone = copies_of_the_reserve_space(stand_in, 1)
+    several, copies = copies_of_the_reserve_space(stand_in, 3)
+    for gradients in several:
+        assert_same_bits(dict(enumerate(gradients)), dict(enumerate(alone)))
+    assert copies_alone == 0
+    assert 1 <= copies <= 3
+
+
+def test_a_fetched_reserve_space_is_not_overwritten(stand_in):
+    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    with labelled(LSTM, "float64") as gpu:
+        feeds = {gpu.placeholders[name]: arrays[name] for name in gpu.placeholders}
+        alone = gpu.session.run(gpu.raw_outputs.reserve_space, feeds)
+        together, _ = gpu.session.run(
+            [gpu.raw_outputs.reserve_space, gpu.fetches["d_params"]], feeds
+        )
+    assert_same_bits({"reserve": together}, {"reserve": alone})
+
+
+def test_a_reserve_space_that_a_variable_holds_is_not_overwritten(stand_in):
+    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
+        inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
+        outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **model_attributes(LSTM))
+        held = [
+            tf.Variable(output, use_resource=True, trainable=False, validate_shape=False)
+            for output in outputs
+        ]
+        output, output_h, output_c, reserve_space = [v.read_value() for v in held]
+        backprops = [tf.constant(arrays[name + "_backprop"]) for name in FORWARD]
+        gradient = gen_cudnn_rnn_ops.cudnn_rnn_backprop(
+            *inputs, output, output_h, output_c, *backprops, reserve_space, **model_attributes(LSTM)
+        )
+        session.run(tf.global_variables_initializer())
+        before = session.run(held[3])
+        first, second = session.run(gradient), session.run(gradient)
+        assert_same_bits({"reserve": session.run(held[3])}, {"reserve": before})
+    assert_same_bits(first._asdict(), second._asdict())
+
+
+def test_reserves_of_another_call_are_refused(stand_in):
+    arrays = arrays_for(LSTM, LENGTHS["mixed"])
+    with labelled(LSTM, "float64", version=3) as gpu:
+        lengths = gpu.placeholders["sequence_lengths"]
+        feeds = {gpu.placeholders[name]: arrays[name] for name in gpu.placeholders}
+        outputs = gpu.raw_outputs
+        values = gpu.session.run(list(outputs), feeds)
+        feeds.update(zip(outputs, values))
+        gpu.session.run(gpu.fetches["d_params"], feeds)
+        for name, changes in {
+            "host_reserved": {outputs.host_reserved: values[4] + 1},
+            "sequence_lengths": {lengths: np.array(LENGTHS["none full"], np.int32)},
+            "reserve_space": {outputs.reserve_space: values[3][:-1]},
+        }.items():
+            with pytest.raises(tf.errors.InvalidArgumentError, match=name):
+                gpu.session.run(gpu.fetches["d_params"], {**feeds, **changes})
+
+
+# --- failures ---
+
+
+@pytest.mark.parametrize("failure", [OUT_OF_MEMORY, EXECUTION_FAILED])
+@pytest.mark.parametrize("version", [1, 3])
+def test_each_failing_call_raises_and_the_session_stays_usable(stand_in, version, failure):
+    arrays = arrays_for(LSTM, LENGTHS["with zeros"])
+    if version == 1:
+        arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    with Network(LSTM, "float64", version=version) as cpu:
+        expected = cpu.run(arrays)
+    stand_in.stand_in_reset()
+    stand_in.stand_in_set_any_memory(1)
+    with labelled(LSTM, "float64", version=version) as gpu:
+        gpu.run(arrays)
+        num_calls = stand_in.stand_in_fallible_calls()
+    assert num_calls > 20
+    refused = 0
+    for number in range(1, num_calls + 1):
+        with labelled(LSTM, "float64", version=version) as gpu:
+            stand_in.stand_in_fail_call(number, failure)
+            try:
+                gpu.run(arrays)
+            except OP_ERRORS as error:
+                refused += 1
+                assert "cu" in error.message and "CudnnRNN" in error.message, error.message
+            stand_in.stand_in_fail_call(0, 0)
+            assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], f"after call {number}")
+    assert refused > num_calls // 3
+    assert stand_in.stand_in_live(b"pushed_context") == 0
+
+
+def test_calls_with_cached_plans_do_not_wait_for_the_device(stand_in):
+    arrays = arrays_for(LSTM, LENGTHS["with zeros"])
+    with labelled(LSTM, "float64", dropout=0.5, version=3) as gpu:
+        gpu.run(arrays)
+        before = stand_in.stand_in_host_waits()
+        for _ in range(3):
+            gpu.run(arrays)
+        assert stand_in.stand_in_host_waits() == before
+
+
+@pytest.mark.parametrize("name", ["CUDNN_RNN_ALGO", "TF_DETERMINISTIC_OPS"])
+def test_a_bad_value_of_a_variable_is_an_error(stand_in, monkeypatch, name):
+    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    monkeypatch.setenv(name, "fastest")
+    with labelled(LSTM, "float64", is_training=False) as gpu:
+        with pytest.raises(tf.errors.OpError, match=name + ".*fastest"):
+            gpu.run(arrays)

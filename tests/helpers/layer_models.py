@@ -1,0 +1,106 @@
+"""The layers, their saveables and the equivalent cells, for the tests."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import cudnn_rnn
+from cudnn_rnn import layers
+from cudnn_rnn.checkpoints import cell_saveables, converters
+from helpers import reference
+
+LAYERS = {
+    "lstm": layers.CudnnLSTM,
+    "gru": layers.CudnnGRU,
+    "rnn_relu": layers.CudnnRNNRelu,
+    "rnn_tanh": layers.CudnnRNNTanh,
+}
+SAVEABLES = {
+    "lstm": cell_saveables.CudnnLSTMSaveable,
+    "gru": cell_saveables.CudnnGRUSaveable,
+    "rnn_relu": cell_saveables.CudnnRNNReluSaveable,
+    "rnn_tanh": cell_saveables.CudnnRNNTanhSaveable,
+}
+
+
+LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
+
+
+def make_inputs(dtype=np.float32, batch_major=False):
+    """Returns inputs [STEPS, BATCH, WIDTH] or, by batch, [BATCH, STEPS, WIDTH]."""
+    inputs = np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(dtype)
+    return inputs.swapaxes(0, 1) if batch_major else inputs
+
+
+def cell(rnn_mode, num_units):
+    if rnn_mode == "lstm":
+        return cudnn_rnn.CudnnCompatibleLSTMCell(num_units)
+    if rnn_mode == "gru":
+        return cudnn_rnn.CudnnCompatibleGRUCell(num_units)
+    return cudnn_rnn.BasicRNNCell(
+        num_units, {"rnn_relu": tf.nn.relu, "rnn_tanh": tf.tanh}[rnn_mode]
+    )
+
+
+def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
+    """Builds the cells on time-major inputs, in the variable scopes of the checkpoints.
+
+    Returns:
+      `(outputs, states)`: the states are a list of tensors `[layers * directions, batch,
+      num_units]` in the order of the layer's states.
+    """
+    if not bidirectional:
+        stack = cudnn_rnn.MultiRNNCell([cell(rnn_mode, num_units) for _ in range(num_layers)])
+        outputs, states = tf.nn.dynamic_rnn(stack, inputs, dtype=inputs.dtype, time_major=True)
+    else:
+        stacks = [[cell(rnn_mode, num_units) for _ in range(num_layers)] for _ in range(2)]
+        outputs, forward, backward = cudnn_rnn.stack_bidirectional_dynamic_rnn(
+            stacks[0], stacks[1], inputs, dtype=inputs.dtype, time_major=True
+        )
+        states = [state for pair in zip(forward, backward) for state in pair]
+    if rnn_mode == "lstm":
+        return outputs, [tf.stack([s.h for s in states]), tf.stack([s.c for s in states])]
+    return outputs, [tf.stack(list(states))]
+
+
+def set_params(session, layer):
+    value = np.random.RandomState(3).uniform(-1, 1, layer.kernel.shape.as_list())
+    layer.kernel.load(value.astype(layer.kernel.dtype.as_numpy_dtype), session)
+
+
+def expected_results(layer, params, inputs, states=None, lengths=None, input_mode="linear_input"):
+    """Returns output and states of the NumPy reference for time-major arrays."""
+    configuration = reference.Configuration(
+        layer.rnn_mode,
+        input_mode,
+        layer.direction,
+        layer.num_layers,
+        layer.num_units,
+        inputs.shape[2],
+    )
+    if states is None:
+        states = [np.zeros(shape, inputs.dtype) for shape in layer.state_shape(inputs.shape[1])]
+    c = states[1] if len(states) == 2 else None
+    results = reference.forward(configuration, inputs, states[0], c, params, lengths=lengths)
+    return [result for result in results[:3] if result is not None]
+
+
+class ForgetBiasOne(converters.CudnnParamsFormatConverterLSTM):
+    """Overrides the order of gates and the conversion of biases."""
+
+    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
+        i_g, f_g, c_g, o_g = cu_gate_order
+        return [c_g, i_g, f_g, o_g]
+
+    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
+        c_g, i_g, f_g, o_g = tf_gate_order
+        return [i_g, f_g, c_g, o_g]
+
+    def _cudnn_to_tf_biases(self, *biases):
+        (bias,) = super()._cudnn_to_tf_biases(*biases)
+        c, i, f, o = tf.split(bias, 4)
+        return (tf.concat([c, i, f - 1.0, o], axis=0),)
+
+    def _tf_to_cudnn_biases(self, *tf_biases):
+        (bias,) = tf_biases
+        c, i, f, o = tf.split(bias, 4)
+        return super()._tf_to_cudnn_biases(tf.concat([c, i, f + 1.0, o], axis=0))

@@ -1,0 +1,93 @@
+"""Models of every kind of saveable, for the tests of checkpoints that cannot be restored."""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from helpers.layer_models import LAYERS, SAVEABLES
+from helpers.rnn_models import CLASSES, GENERATIONS, initialize
+
+LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
+
+# Kinds of saveables -> (RNN mode, direction).
+KINDS = {
+    "a": ("rnn_tanh", "bidirectional"),
+    "b": ("lstm", "unidirectional"),
+    "b_gru": ("gru", "unidirectional"),
+    "opaque_lstm": ("lstm", "bidirectional"),
+    "opaque_gru": ("gru", "unidirectional"),
+    "opaque_rnn_relu": ("rnn_relu", "unidirectional"),
+    "opaque_rnn_tanh": ("rnn_tanh", "bidirectional"),
+    "layer": ("lstm", "unidirectional"),
+}
+ANY_SHAPE = ("a", "b", "b_gru")
+
+
+def random_values(size, seed=0):
+    """Returns random values without duplicates."""
+    return np.random.RandomState([size, seed]).uniform(-1, 1, size).astype(np.float32)
+
+
+def make(kind, scope):
+    """Creates a saveable and its variable in the default graph; returns both."""
+    rnn_mode, direction = KINDS[kind]
+    if kind == "layer":
+        with tf.variable_scope(scope):
+            layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction)
+            layer.build([None, None, WIDTH])
+        return layer.saveable, layer.kernel
+    model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction)
+    value = random_values(model.config.params_size(), len(scope))
+    variable = tf.get_variable(scope + "_params", initializer=value)
+    if kind.startswith("opaque"):
+        saveable = SAVEABLES[rnn_mode](
+            variable, LAYER_COUNT, UNITS, WIDTH, direction=direction, scope=scope
+        )
+    else:
+        arguments = [] if kind == "a" else [scope]
+        with tf.name_scope(scope):
+            saveable = GENERATIONS[kind[0]](model, variable, *arguments)
+    return saveable, variable
+
+
+class Models:
+    """The saveable under test, a second saveable and a variable, in one Saver."""
+
+    def __init__(self, kind, sharded=False):
+        self.saveable, variable = make(kind, "first")
+        other_saveable, other_variable = make(kind, "second")
+        bystander = tf.get_variable("bystander", initializer=np.float32([1, 2, 3]))
+        self.variables = [variable, other_variable, bystander]
+        self.saver = tf.train.Saver([self.saveable, other_saveable, bystander], sharded=sharded)
+
+    def fill(self, session):
+        """Sets all variables to values that are in no checkpoint; returns the values."""
+        initialize(session)
+        session.run([tf.assign(v, v * 3.0 + 0.5) for v in self.variables])
+        return session.run(self.variables)
+
+    def save(self, session, path):
+        initialize(session)
+        return self.saver.save(session, str(path))
+
+
+def key_to_spoil(saveable):
+    """Returns a key that holds a matrix, and the expected shape as text."""
+    matrices = [spec for spec in saveable.specs if spec.tensor.shape.rank == 2]
+    spec = [spec for spec in matrices if len(set(spec.tensor.shape.as_list())) == 2][0]
+    return spec.name, str(spec.tensor.shape.as_list())
+
+
+def assert_names(error, *parts):
+    for part in parts:
+        assert part in str(error), (part, str(error))
+
+
+def restoring_fails(models, session, path, kind_of_error):
+    """Checks that restoring raises and changes no variable; returns the error."""
+    before = models.fill(session)
+    with pytest.raises(kind_of_error) as caught:
+        models.saver.restore(session, path)
+    for left, right in zip(session.run(models.variables), before):
+        np.testing.assert_array_equal(left, right)
+    return caught.value

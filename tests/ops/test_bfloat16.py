@@ -1,0 +1,257 @@
+"""bfloat16, which TensorFlow 2's ops accept, in classes, functions, layers, cells and saveables.
+
+The kernels compute in float and round the results to bfloat16; on some processors they also round
+the factors of products. The results therefore agree with float32 results for the same inputs to a
+few units in the last of bfloat16's 8 bits.
+"""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import cudnn_rnn
+from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn._core import config
+from helpers.layer_models import LAYERS, SAVEABLES, run_cells
+from helpers.op_harness import TOLERANCES, relative_error
+from helpers.rnn_models import CLASSES, GENERATIONS, initialize
+
+RNN_MODES = sorted(CLASSES)
+DIRECTIONS = ("unidirectional", "bidirectional")
+LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 2, 5
+
+has_bfloat16 = tf.bfloat16 in config.DTYPES
+needs_bfloat16 = pytest.mark.skipif(
+    not has_bfloat16, reason="this TensorFlow's ops have no bfloat16"
+)
+
+
+def rounded(*shape, seed=0):
+    """Returns a float32 array of this shape, with values that bfloat16 can represent."""
+    values = np.random.RandomState([seed] + list(shape)).uniform(-1, 1, shape)
+    return values.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32)
+
+
+def halvable(size, num_biases):
+    """Returns values of an opaque buffer whose biases equal half of the stored sums."""
+    values = rounded(size)
+    values[size - num_biases :] = 0.25
+    return values
+
+
+def run_in_both(session, build):
+    """Runs the tensors of `build(dtype)` in bfloat16 and in float32; returns two lists."""
+    results = []
+    for dtype in (tf.bfloat16, tf.float32):
+        with tf.variable_scope(dtype.name):
+            tensors = build(dtype)
+        assert {tensor.dtype.base_dtype for tensor in tensors} == {dtype}
+        initialize(session)
+        results.append([np.asarray(a, np.float32) for a in session.run(tensors)])
+    return results
+
+
+def assert_agree(session, build):
+    """Checks that the tensors of `build(dtype)` agree for bfloat16 and float32."""
+    for index, (found, expected) in enumerate(zip(*run_in_both(session, build))):
+        assert found.shape == expected.shape, index
+        assert np.abs(expected).max() > 0, index
+        error = relative_error(found, expected)
+        assert error <= TOLERANCES["bfloat16"], (index, error)
+
+
+def with_gradients(outputs, inputs):
+    """Returns the outputs and the gradients of the sum of their squares."""
+    loss = tf.add_n([tf.reduce_sum(output * output) for output in outputs])
+    return list(outputs) + tf.gradients(loss, inputs)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_op_level_classes(session, rnn_mode, direction):
+    states = LAYER_COUNT * (1 + (direction == "bidirectional"))
+
+    def build(dtype):
+        model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction, dtype=dtype)
+        arrays = [rounded(STEPS, BATCH, WIDTH), rounded(states, BATCH, UNITS)]
+        arrays += [rounded(states, BATCH, UNITS, seed=1)] * (rnn_mode == "lstm")
+        arrays.append(0.5 * rounded(model.config.params_size()))
+        inputs = [tf.constant(array, dtype) for array in arrays]
+        return with_gradients(model(*inputs), inputs)
+
+    assert_agree(session, build)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_canonical_conversions_are_exact(session, rnn_mode):
+    model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, dtype=tf.bfloat16)
+    values = rounded(model.config.params_size())
+    weights, biases = model.params_to_canonical(tf.constant(values, tf.bfloat16))
+    assert {tensor.dtype for tensor in weights + biases} == {tf.bfloat16}
+    back = session.run(model.canonical_to_params(weights, biases))
+    np.testing.assert_array_equal(back.astype(np.float32), values)
+
+
+@needs_bfloat16
+def test_projection_lengths_and_batch_major(session):
+    def build(dtype):
+        model = cudnn_rnn.CudnnLSTM(LAYER_COUNT, UNITS, WIDTH, dtype=dtype, num_proj=2)
+        arrays = [
+            rounded(BATCH, STEPS, WIDTH),
+            rounded(BATCH, LAYER_COUNT, 2),
+            rounded(BATCH, LAYER_COUNT, UNITS),
+            rounded(model.config.params_size()),
+        ]
+        inputs = [tf.constant(array, dtype) for array in arrays]
+        return with_gradients(model(*inputs, sequence_lengths=[STEPS, 2], time_major=False), inputs)
+
+    assert_agree(session, build)
+
+
+@needs_bfloat16
+def test_the_dtype_of_arrays_and_tensors(session):
+    """Without dtype=, the inputs decide the dtype; for the functions, NumPy arrays do so, too."""
+    size = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH).config.params_size()
+    numpy_type = tf.bfloat16.as_numpy_dtype
+    arrays = [rounded(STEPS, BATCH, WIDTH), rounded(1, BATCH, UNITS), rounded(size)]
+    arrays = [array.astype(numpy_type) for array in arrays]
+    by_class = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH)(*[tf.constant(array) for array in arrays])
+    by_function = cudnn_rnn_ops.cudnn_gru(*arrays, is_training=True)
+    for left, right in zip(session.run(by_class), session.run(by_function[:2])):
+        assert left.dtype == right.dtype == numpy_type
+        np.testing.assert_array_equal(left, right)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_layers(session, rnn_mode, direction):
+    def build(dtype):
+        layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction, dtype=dtype)
+        inputs = tf.constant(rounded(STEPS, BATCH, WIDTH), dtype)
+        layer.build(inputs.shape)
+        values = tf.constant(0.5 * rounded(layer.kernel.shape.num_elements()), dtype)
+        with tf.control_dependencies([tf.assign(layer.kernel, values)]):
+            outputs, states = layer(tf.identity(inputs), training=True)
+        return with_gradients([outputs] + list(states), [inputs, layer.kernel])
+
+    assert_agree(session, build)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_layers_initialize_their_variables(session, rnn_mode):
+    layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, dtype=tf.bfloat16)
+    layer.build([None, None, WIDTH])
+    assert layer.kernel.dtype.base_dtype == tf.bfloat16
+    initialize(session)
+    values = session.run(layer.kernel).astype(np.float32)
+    num_biases = len(layer.canonical_bias_shapes) * UNITS
+    assert (values[:-num_biases] != 0).mean() > 0.9 and not values[-num_biases:].any()
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
+@pytest.mark.parametrize("generation", sorted(GENERATIONS))
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_saveables_of_generations_a_and_b(session, tmp_path, rnn_mode, generation, input_mode):
+    model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, input_mode, dtype=tf.bfloat16)
+    values = rounded(model.config.params_size())
+    variable = tf.Variable(tf.constant(values, tf.bfloat16))
+    saver = tf.train.Saver([GENERATIONS[generation](model, variable)])
+    assert_round_trip(session, saver, variable, values, tmp_path)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_opaque_saveables(session, tmp_path, rnn_mode, direction, input_mode):
+    model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, input_mode, direction, tf.bfloat16)
+    num_biases = model.config.num_canonical_biases * UNITS
+    values = halvable(model.config.params_size(), num_biases)
+    variable = tf.Variable(tf.constant(values, tf.bfloat16))
+    saveable = SAVEABLES[rnn_mode](
+        variable, LAYER_COUNT, UNITS, UNITS, input_mode=input_mode, direction=direction
+    )
+    assert_round_trip(session, tf.train.Saver([saveable]), variable, values, tmp_path)
+
+
+def assert_round_trip(session, saver, variable, values, tmp_path):
+    """Checks that a save and restore keeps the values, and that damage to the checkpoint raises."""
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    reader = tf.train.load_checkpoint(path)
+    assert set(reader.get_variable_to_dtype_map().values()) == {tf.bfloat16}
+    session.run(tf.assign(variable, tf.zeros_like(variable)))
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(variable).astype(np.float32), values)
+    with open(path + ".data-00000-of-00001", "r+b") as file:
+        file.seek(5)
+        byte = file.read(1)[0]
+        file.seek(5)
+        file.write(bytes([byte ^ 4]))
+    with pytest.raises(tf.errors.DataLossError, match="cannot be read.*expected.* dtype bfloat16"):
+        saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(variable).astype(np.float32), values)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_object_based(tmp_path, rnn_mode):
+    from tensorflow.python.eager import context
+
+    with context.eager_mode():
+        layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, dtype=tf.bfloat16)
+        layer.build([None, None, WIDTH])
+        num_biases = len(layer.canonical_bias_shapes) * UNITS
+        values = halvable(layer.kernel.shape.num_elements(), num_biases)
+        layer.kernel.assign(tf.constant(values, tf.bfloat16))
+        checkpoint = tf.train.Checkpoint(layer=layer)
+        path = checkpoint.save(str(tmp_path / "model"))
+        layer.kernel.assign(tf.zeros_like(layer.kernel))
+        checkpoint.restore(path).assert_consumed()
+        np.testing.assert_array_equal(layer.kernel.numpy().astype(np.float32), values)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
+    """Layer and cells agree on one checkpoint, but the cells round each operation to bfloat16."""
+    inputs = rounded(STEPS, BATCH, WIDTH)
+    layer = LAYERS[rnn_mode](1, UNITS, dtype=tf.bfloat16)
+    layer.build(inputs.shape)
+    values = halvable(layer.kernel.shape.num_elements(), len(layer.canonical_bias_shapes) * UNITS)
+    outputs, _ = layer(tf.constant(inputs, tf.bfloat16), training=False)
+    initialize(session)
+    session.run(tf.assign(layer.kernel, tf.constant(values, tf.bfloat16)))
+    path = tf.train.Saver([layer.saveable]).save(session, str(tmp_path / "model"))
+    expected = session.run(outputs).astype(np.float32)
+    with tf.Graph().as_default(), tf.Session() as other:
+        outputs, _ = run_cells(rnn_mode, 1, UNITS, False, tf.constant(inputs, tf.bfloat16))
+        assert outputs.dtype == tf.bfloat16
+        tf.train.Saver().restore(other, path)
+        found = other.run(outputs).astype(np.float32)
+    # Half a unit in the last of 8 bits per rounding, about four roundings per step, over all steps.
+    assert relative_error(found, expected) <= STEPS * 4 * 2.0**-9
+
+
+@pytest.mark.skipif(has_bfloat16, reason="requires TensorFlow 1, whose ops have no bfloat16")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda inputs: cudnn_rnn.CudnnLSTM(1, UNITS, WIDTH, dtype=tf.bfloat16),
+        lambda inputs: LAYERS["gru"](1, UNITS, dtype=tf.bfloat16),
+        lambda inputs: LAYERS["gru"](1, UNITS)(inputs),
+        lambda inputs: cudnn_rnn.CudnnGRU(1, UNITS, WIDTH)(inputs, inputs, inputs),
+    ],
+)
+def test_without_bfloat16(session, make):
+    with pytest.raises(
+        (TypeError, ValueError),
+        match="must be .*float16, float32 or float64, but is .*bfloat16.* The RNN ops of "
+        r"TensorFlow \d+\.\d+\.\d+ do not support bfloat16; use TensorFlow 2\.15 or newer",
+    ):
+        make(tf.zeros([STEPS, BATCH, WIDTH], tf.bfloat16))

@@ -1,0 +1,168 @@
+"""Bit-identical results for any number of threads, and correct results of parallel sessions."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_cudnn_rnn_ops
+
+from helpers import reference
+from helpers.cases import random_arrays
+from helpers.op_harness import (
+    FORWARD,
+    TOLERANCES,
+    Network,
+    assert_close,
+    assert_same_bits,
+    model_attributes,
+    run_reference,
+    session_config,
+)
+from helpers.processes import SECONDS_FOR_A_PROCESS
+
+# Configuration, batch, steps: small ones, and ones large enough to be split across threads.
+SIZES = [
+    (("lstm", "linear_input", "unidirectional", 2, 256, 100), 33, 20),
+    (("lstm", "linear_input", "bidirectional", 2, 129, 65), 17, 11),
+    (("lstm", "skip_input", "unidirectional", 1, 50, 50), 1, 13),
+    (("gru", "linear_input", "bidirectional", 2, 200, 33), 33, 9),
+    (("gru", "auto_select", "unidirectional", 3, 65, 65), 7, 10),
+    (("rnn_relu", "linear_input", "unidirectional", 2, 300, 40), 64, 8),
+    (("rnn_tanh", "linear_input", "bidirectional", 3, 33, 7), 130, 5),
+    (("rnn_tanh", "linear_input", "unidirectional", 1, 3, 500), 400, 4),
+]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.usefixtures("fixed_dropout_pattern")
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_thread_counts_and_repeated_runs_agree(size, dtype, dropout):
+    configuration, (batch, steps) = reference.Configuration(*size[0]), size[1:]
+    arrays = random_arrays(configuration, batch, steps, dtype, np.random.RandomState(1))
+    results = []
+    for threads in (1, 2, 4, 3):
+        config = session_config(threads, threads)
+        with Network(configuration, dtype, dropout=dropout, seed=3, config=config) as network:
+            results.append(network.run(arrays))
+            results.append(network.run(arrays))
+    assert all(np.isfinite(value).all() and value.any() for value in results[0].values())
+    for result in results[1:]:
+        assert_same_bits(result, results[0], (size, dtype, dropout))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
+def test_rows_do_not_depend_on_their_neighbours(rnn_mode, dtype):
+    """A row's result is the same, up to rounding, in any batch and at any index."""
+    configuration = reference.Configuration(rnn_mode, "linear_input", "bidirectional", 2, 33, 19)
+    arrays = random_arrays(configuration, 33, 6, dtype, np.random.RandomState(2))
+    with Network(configuration, dtype) as network:
+        together = network.forward(arrays)
+        for rows in (slice(0, 1), slice(5, 9), slice(32, 33), slice(None, None, -1)):
+            names = [name for name in ("input", "input_h", "input_c") if name in arrays]
+            some = dict(arrays, **{name: arrays[name][:, rows] for name in names})
+            expected = {name: value[:, rows] for name, value in together.items()}
+            assert_close(network.forward(some), expected, TOLERANCES[dtype], (rnn_mode, rows))
+
+
+def run_in_parallel(work, count, seconds=SECONDS_FOR_A_PROCESS):
+    """Runs work(0) .. work(count - 1) in threads; raises their first error, or if one hangs."""
+    problems = []
+
+    def guarded(index):
+        try:
+            work(index)
+        except BaseException as problem:  # raised in the test's own thread
+            problems.append(problem)
+
+    threads = [threading.Thread(target=guarded, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    if problems:
+        raise problems[0]
+    assert not any(thread.is_alive() for thread in threads), "a session did not end"
+
+
+def small_and_large():
+    """Returns models of different sizes and modes, with arrays and the reference's results."""
+    rows = [
+        (("lstm", "linear_input", "unidirectional", 2, 64, 20), 8, 7),
+        (("gru", "linear_input", "bidirectional", 1, 33, 33), 5, 9),
+        (("rnn_tanh", "skip_input", "unidirectional", 3, 17, 17), 2, 5),
+        (("lstm", "linear_input", "bidirectional", 1, 130, 30), 20, 4),
+    ]
+    models = []
+    for configuration, batch, steps in rows:
+        configuration = reference.Configuration(*configuration)
+        arrays = random_arrays(configuration, batch, steps, "float64", np.random.RandomState(3))
+        models.append((configuration, arrays, run_reference(configuration, arrays)))
+    return models
+
+
+@pytest.mark.parametrize("inter_op_threads", [1, 2, 4])
+@pytest.mark.parametrize("intra_op_threads", [1, 2, 4])
+def test_sessions_of_their_own_in_parallel(intra_op_threads, inter_op_threads):
+    models = small_and_large()
+
+    def work(index):
+        configuration, arrays, expected = models[index % len(models)]
+        config = session_config(intra_op_threads, inter_op_threads)
+        with Network(configuration, "float64", config=config) as network:
+            for _ in range(5):
+                assert_close(network.run(arrays), expected, TOLERANCES["float64"], index)
+
+    run_in_parallel(work, 6)
+
+
+@pytest.mark.parametrize("inter_op_threads", [1, 2, 4])
+@pytest.mark.parametrize("intra_op_threads", [1, 2, 4])
+def test_one_session_from_many_threads(intra_op_threads, inter_op_threads):
+    """One kernel serves several concurrent callers, on batches of different sizes."""
+    configuration = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 40, 20)
+    everything = []
+    for index in range(6):
+        random = np.random.RandomState(index)
+        arrays = random_arrays(configuration, 1 + 3 * index, 9 - index, "float64", random)
+        everything.append((arrays, run_reference(configuration, arrays)))
+    config = session_config(intra_op_threads, inter_op_threads)
+    with Network(configuration, "float64", config=config) as network:
+
+        def work(index):
+            arrays, expected = everything[index]
+            for _ in range(5):
+                assert_close(network.run(arrays), expected, TOLERANCES["float64"], index)
+
+        run_in_parallel(work, 6)
+
+
+def test_many_networks_in_one_graph_and_one_step():
+    """Independent nodes of one graph run concurrently on the same two thread pools."""
+    configuration, arrays, expected = small_and_large()[0]
+    with tf.Graph().as_default(), tf.device("/cpu:0"):
+        nodes = [
+            gen_cudnn_rnn_ops.cudnn_rnn(
+                tf.constant(arrays["input"]),
+                arrays["input_h"],
+                arrays["input_c"],
+                arrays["params"],
+                seed=index,
+                **model_attributes(configuration),
+            )[:3]
+            for index in range(12)
+        ]
+
+        session = tf.Session(config=session_config(2, 4))
+
+    def work(unused_index):
+        for found in session.run(nodes):
+            assert_close(dict(zip(FORWARD, found)), wanted, TOLERANCES["float64"], "")
+
+    wanted = {name: expected[name] for name in FORWARD}
+    run_in_parallel(work, 2)
+    session.close()

@@ -1,0 +1,36 @@
+"""Host memory: fed lengths that a thread overwrites, and many steps of an empty batch."""
+
+import numpy as np
+
+from helpers import reference
+from helpers.op_harness import Network
+from helpers.processes import importable, output_of
+from programs import changing_lengths
+
+LSTM = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 2, 3)
+
+
+def test_fed_lengths_may_change_during_a_call():
+    """Forward and gradient return results or refuse the lengths; the process survives."""
+    printed = output_of(changing_lengths.__file__, PYTHONPATH=importable())
+    assert printed.split() == [str(changing_lengths.ROUNDS)]
+
+
+def no_sequences(num_steps, width):
+    """Returns an array [num_steps, 0, width], which old NumPy versions cannot create directly."""
+    return np.broadcast_to(np.zeros((1, 0, width), np.float32), (num_steps, 0, width))
+
+
+def test_steps_without_a_batch_need_no_memory():
+    """An empty batch needs no workspace; at 16 bytes per step it would be 16 TiB here."""
+    num_steps = 2**40
+    state = np.zeros((1, 0, 2), np.float32)
+    arrays = {"input": no_sequences(num_steps, 3), "params": np.ones(56, np.float32)}
+    arrays["output_backprop"] = no_sequences(num_steps, 2)
+    for name in ("input_h", "input_c", "output_h_backprop", "output_c_backprop"):
+        arrays[name] = state
+    arrays["sequence_lengths"] = np.zeros(0, np.int32)
+    with Network(LSTM, "float32", version=3) as network:
+        found = network.run(arrays, ["output_h", "output_c", "d_params"])
+    assert found["output_h"].shape == found["output_c"].shape == state.shape
+    assert not found["d_params"].any()

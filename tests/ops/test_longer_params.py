@@ -1,0 +1,135 @@
+"""Parameter buffers that are longer than needed: the RNN uses the front of the buffer.
+
+cuDNN requires only that the buffer is large enough. Graphs that run one layer on inputs of several
+widths rely on this.
+"""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn import layers
+from helpers import reference
+from helpers.cases import COLUMNS, random_arrays
+from helpers.op_harness import FORWARD, Network, assert_same_bits
+
+BATCH, STEPS, SPARE = 3, 4, 7
+LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
+PROJECTED = LSTM._replace(num_proj=3)
+
+
+def arrays_of(configuration, version, dtype="float64", batch=BATCH, steps=STEPS):
+    arrays = random_arrays(configuration, batch, steps, dtype, np.random.RandomState(0))
+    if version == 3:
+        arrays["sequence_lengths"] = np.arange(1, batch + 1, dtype=np.int32)
+    return arrays
+
+
+def with_spare(arrays):
+    """Returns `arrays` with NaNs appended to the params, which would be visible in any result."""
+    spare = np.full(SPARE, np.nan, arrays["params"].dtype)
+    return dict(arrays, params=np.concatenate([arrays["params"], spare]))
+
+
+def assert_ignores_the_spare(found, expected):
+    """Asserts equal results and a zero gradient for the unused elements."""
+    gradient = found["d_params"]
+    size = expected["d_params"].size
+    assert gradient.shape == (size + SPARE,)
+    assert not gradient[size:].any()
+    assert_same_bits(dict(found, d_params=gradient[:size]), expected)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
+def test_surplus_params_are_not_read(rnn_mode, version):
+    configuration = LSTM._replace(rnn_mode=rnn_mode)
+    arrays = arrays_of(configuration, version)
+    with Network(configuration, "float64", version=version) as network:
+        expected = network.run(arrays)
+        for _ in range(3):  # The gradient's memory has the values of earlier calls.
+            assert_ignores_the_spare(network.run(with_spare(arrays)), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("configuration", [LSTM, PROJECTED], ids=str)
+def test_dtypes_and_projection(configuration, dtype):
+    arrays = arrays_of(configuration, 3, dtype)
+    with Network(configuration, dtype, version=3) as network:
+        assert_ignores_the_spare(network.run(with_spare(arrays)), network.run(arrays))
+
+
+@pytest.mark.parametrize("batch, steps", [(0, STEPS), (BATCH, 0)])
+def test_nothing_to_compute(batch, steps):
+    arrays = arrays_of(LSTM, 1, batch=batch, steps=steps)
+    with Network(LSTM, "float64") as network:
+        assert_ignores_the_spare(network.run(with_spare(arrays)), network.run(arrays))
+
+
+def test_inference():
+    arrays = arrays_of(LSTM, 1)
+    with Network(LSTM, "float64", is_training=False) as network:
+        assert_same_bits(network.run(with_spare(arrays)), network.run(arrays))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("names", [FORWARD, ("d_params",)], ids=["forward", "backward"])
+def test_too_few_params_are_refused(version, names):
+    arrays = arrays_of(LSTM, version)
+    size = arrays["params"].size
+    with Network(LSTM, "float64", version=version) as network:
+        for params in (arrays["params"][:-1], arrays["params"][:0]):
+            message = r"params must have at least %d elements .* has shape \[%d\]" % (
+                size,
+                params.size,
+            )
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                network.run(dict(arrays, params=params), names)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"params must .* \[1, %d\]" % size
+        ):
+            network.run(dict(arrays, params=arrays["params"][None]), names)
+
+
+def test_a_layer_in_a_loop_over_inputs_of_several_widths():
+    """A layer built for the widest input also runs on narrower ones whose widths are dynamic."""
+    widths = [6, 4, 6, 3]
+    random = np.random.RandomState(0)
+    inputs = random.uniform(-1, 1, (STEPS, BATCH, 6)).astype(np.float32)
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = layers.CudnnGRU(1, 5)
+        layer.build([None, None, 6])
+        x = tf.constant(inputs)
+
+        def step(index, total):
+            narrow = x[:, :, : tf.gather(widths, index)]
+            narrow.set_shape([None, None, None])
+            outputs, _ = layer(narrow)
+            return index + 1, total + tf.reduce_sum(outputs)
+
+        _, total = tf.while_loop(lambda index, _: index < len(widths), step, [0, 0.0])
+        gradients = tf.gradients(total, [x, layer.kernel])
+        session.run(tf.global_variables_initializer())
+        total, (d_inputs, d_kernel), kernel = session.run([total, gradients, layer.kernel])
+
+    expected, expected_d_inputs, expected_d_kernel = 0, 0, np.zeros_like(kernel, np.float64)
+    for width in widths:
+        configuration = reference.Configuration(
+            "gru", "linear_input", "unidirectional", 1, 5, width
+        )
+        size = reference.params_size(configuration)
+        arrays = dict(
+            input=inputs[:, :, :width],
+            input_h=np.zeros((1, BATCH, 5), np.float32),
+            params=kernel[:size],
+            output_backprop=np.ones((STEPS, BATCH, 5), np.float32),
+            output_h_backprop=np.zeros((1, BATCH, 5), np.float32),
+        )
+        with Network(configuration, "float32") as network:
+            found = network.run(arrays)
+        expected += found["output"].sum()
+        expected_d_inputs += np.pad(found["d_input"], ((0, 0), (0, 0), (0, 6 - width)), "constant")
+        expected_d_kernel[:size] += found["d_params"]
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    np.testing.assert_allclose(d_inputs, expected_d_inputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(d_kernel, expected_d_kernel, rtol=1e-5, atol=1e-5)

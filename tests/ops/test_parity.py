@@ -1,0 +1,149 @@
+"""Every op compared with the reference, for the cases in cases.py.
+
+A failure prints its case; to run that case alone:
+
+    PYTHONPATH=tests:tests/ops python -c "from test_parity import *; check_case(Case('gru', ...))"
+"""
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_cudnn_rnn_ops
+
+from helpers import reference
+from helpers.cases import CASES, Case, make_arrays
+from helpers.op_harness import (
+    FORWARD,
+    TOLERANCES,
+    Network,
+    assert_close,
+    model_attributes,
+    run_reference,
+    size_arguments,
+)
+
+
+def reproduction(check, case):
+    """Returns the shell command that repeats the check."""
+    program = f"from test_parity import *; {check}({case.literal()})"
+    return f'PYTHONPATH=tests:tests/ops python -c "{program}"'
+
+
+def check_case(case):
+    """Checks results and all gradients in training, and results in inference."""
+    arrays, context = make_arrays(case), reproduction("check_case", case)
+    expected = run_reference(case.configuration, arrays)
+    assert all(np.abs(expected[name]).max() > 0.0 for name in ("output", "d_params")), context
+    with Network(case.configuration, case.dtype) as network:
+        found = network.run(arrays)
+    assert {value.dtype for value in found.values()} == {np.dtype(case.dtype)}, context
+    assert_close(found, expected, TOLERANCES[case.dtype], context)
+    with Network(case.configuration, case.dtype, dropout=0.5, is_training=False) as network:
+        found = network.run(arrays)
+    forward = {name: value for name, value in expected.items() if name in FORWARD}
+    assert_close(found, forward, TOLERANCES[case.dtype], "inference: " + context)
+
+
+def check_params_ops(case):
+    """Checks the size, the canonical form and the conversion back, exactly."""
+    configuration, context = case.configuration, reproduction("check_params_ops", case)
+    size = reference.params_size(configuration)
+    # float16 cannot count far, so use random values: they repeat, but not in the same order.
+    params = np.random.RandomState(size).standard_normal(size).astype(case.dtype)
+    weights, biases = reference.params_to_canonical(configuration, params)
+    arguments = dict(model_attributes(configuration), **size_arguments(configuration))
+    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+        sizes = [
+            gen_cudnn_rnn_ops.cudnn_rnn_params_size(T=tf.as_dtype(case.dtype), S=S, **arguments)
+            for S in (tf.int32, tf.int64)
+        ]
+        found_sizes = session.run(sizes)
+        assert [found.dtype for found in found_sizes] == [np.int32, np.int64], context
+        assert [found.tolist() for found in found_sizes] == [[size], [size]], context
+        canonical = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
+            params=params, num_params=len(weights), **arguments
+        )
+        for found, expected in zip(session.run(canonical), (weights, biases)):
+            assert_same_tensors(found, expected, context)
+        for reshape in (np.asarray, np.ravel, swap_dimensions):
+            params_again = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
+                weights=[reshape(weight) for weight in weights],
+                biases=[reshape(bias) for bias in biases],
+                **arguments,
+            )
+            assert_same_tensors([session.run(params_again)], [params], context)
+
+
+def swap_dimensions(array):
+    """Returns the elements in the same order as [width, units], the shape in old releases."""
+    return array.reshape(array.shape[::-1])
+
+
+def assert_same_tensors(found, expected, context):
+    """Asserts that two lists of arrays have equal dtypes, shapes and values."""
+    assert len(found) == len(expected), context
+    for found_tensor, expected_tensor in zip(found, expected):
+        assert found_tensor.dtype == expected_tensor.dtype, context
+        assert found_tensor.shape == expected_tensor.shape, context
+        assert (found_tensor == expected_tensor).all(), context
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_and_gradients(case):
+    check_case(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_params_ops(case):
+    check_params_ops(case)
+
+
+def test_the_comparison_detects_errors():
+    """Wrong parameters, a wrong gate order and a wrong direction must fail the comparison."""
+    case = Case("gru", "linear_input", "bidirectional", 2, 5, 4, 2, 5, "float32")
+    arrays = make_arrays(case)
+    with Network(case.configuration, case.dtype) as network:
+        found = network.run(arrays)
+    units, width = case.num_units, case.input_size
+    swapped_gates = arrays["params"].copy()
+    gates = swapped_gates[: 2 * units * width].reshape(2, units * width)
+    gates[...] = gates[::-1].copy()
+    wrong = [
+        dict(arrays, params=swapped_gates),
+        dict(arrays, params=arrays["params"] * np.float32(1.001)),
+        dict(arrays, input=arrays["input"][::-1]),
+        dict(arrays, output_backprop=arrays["output_backprop"][::-1]),
+        dict(arrays, output_h_backprop=arrays["output_h_backprop"][::-1]),
+    ]
+    for arrays in wrong:
+        with pytest.raises(AssertionError, match="relative error"):
+            expected = run_reference(case.configuration, arrays)
+            assert_close(found, expected, TOLERANCES[case.dtype], "")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_some_outputs_only(dtype):
+    """TensorFlow passes zero gradients for outputs that the loss does not use."""
+    case = Case("lstm", "linear_input", "bidirectional", 2, 17, 4, 7, 5, dtype)
+    arrays = make_arrays(case)
+    for used in FORWARD:
+        chosen = dict(arrays)
+        for name in FORWARD:
+            if name != used:
+                chosen[name + "_backprop"] = np.zeros_like(arrays[name + "_backprop"])
+        with Network(case.configuration, dtype) as network:
+            found = network.run(chosen)
+            gradient = tf_gradient_of_one(network, used, arrays)
+        expected = run_reference(case.configuration, chosen)
+        assert_close(found, expected, TOLERANCES[dtype], f"only {used}")
+        assert_close(gradient, {"d_input": expected["d_input"]}, TOLERANCES[dtype], used)
+
+
+def tf_gradient_of_one(network, name, arrays):
+    """Returns d_input if the loss uses one output; TensorFlow supplies the other gradients."""
+    with network.session.graph.as_default(), tf.device("/cpu:0"):
+        backprop = network.placeholders[name + "_backprop"]
+        x = network.placeholders["input"]
+        gradient = tf.gradients(network.fetches[name], x, backprop)[0]
+    feeds = {placeholder: arrays[key] for key, placeholder in network.placeholders.items()}
+    return {"d_input": network.session.run(gradient, feeds)}

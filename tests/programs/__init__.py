@@ -1,0 +1,1 @@
+"""Programs that tests start, or that a developer starts by hand."""

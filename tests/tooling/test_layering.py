@@ -1,0 +1,129 @@
+"""The rules of the C++ sources that a compiler does not check, on the checkout this file is in."""
+
+import os
+import re
+
+import pytest
+
+from helpers.paths import ROOT
+
+SOURCE_FOLDER = os.path.join(ROOT, "cudnn_rnn", "cc")
+FRAMEWORK_FREE = ["core", "cpu", "cudnn"]  # they build and are tested without TensorFlow
+
+FOREIGN_INCLUDE = re.compile(
+    r'^\s*#\s*include\s*[<"]((?:tensorflow|third_party|unsupported|absl|tsl|xla|google|Eigen)\b[^>"]*)'
+)
+OUR_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+# Nothing a user's graph can contain may end the process.
+ENDS_THE_PROCESS = re.compile(
+    r"\b(D?CHECK(_[A-Z]+)?|TF_CHECK_OK|TF_QCHECK_OK|QCHECK(_[A-Z]+)?|assert|abort|_?exit|quick_exit"
+    r"|terminate|ValueOrDie)\s*\(|\bLOG\s*\(\s*FATAL|<cassert>|<assert\.h>|__builtin_trap"
+)
+
+
+def source_lists():
+    lists = {}
+    with open(os.path.join(SOURCE_FOLDER, "sources.bzl")) as file:
+        exec(file.read(), {}, lists)
+    return {name: lists[name] for name in lists if name.endswith(("_SOURCES", "HEADERS"))}
+
+
+def source_files(folder=SOURCE_FOLDER):
+    """Yields the path of every C++ file below `folder`."""
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            if name.endswith((".cc", ".h", ".inc", ".cpp", ".hpp", ".cxx")):
+                yield os.path.join(parent, name)
+
+
+def code_lines(path):
+    """Returns (line number, line) without comments and the contents of string literals."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+    def blank(match):
+        token = match.group()
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if token.startswith('"'):
+            return token if before.lstrip().startswith("#") else '""'  # include lines stay
+        return "\n" * token.count("\n")
+
+    return list(enumerate(pattern.sub(blank, text).split("\n"), 1))
+
+
+def findings(paths, pattern):
+    found = []
+    for path in paths:
+        for number, line in code_lines(path):
+            if pattern.search(line):
+                found.append("%s:%d: %s" % (os.path.relpath(path, ROOT), number, line.strip()))
+    return found
+
+
+@pytest.mark.parametrize("folder", FRAMEWORK_FREE)
+def test_no_framework_header_outside_cc_tf(folder):
+    paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
+    assert paths, "no sources in cc/" + folder
+    assert findings(paths, FOREIGN_INCLUDE) == []
+
+
+@pytest.mark.parametrize("folder", FRAMEWORK_FREE)
+def test_no_header_of_cc_tf_outside_cc_tf(folder):
+    """Including a header of cc/tf would bring TensorFlow in by the back door."""
+    paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
+    assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/')) == []
+
+
+def test_includes_of_the_project_are_from_its_root_and_exist():
+    wrong = []
+    for path in source_files():
+        for number, line in code_lines(path):
+            match = OUR_INCLUDE.match(line)
+            if not match or FOREIGN_INCLUDE.match(line):
+                continue
+            if not os.path.exists(os.path.join(ROOT, match.group(1))):
+                wrong.append("%s:%d: %s" % (os.path.relpath(path, ROOT), number, line.strip()))
+    assert wrong == []
+
+
+def test_no_source_ends_the_process():
+    assert findings(source_files(), ENDS_THE_PROCESS) == []
+
+
+def test_the_checks_find_violations(tmp_path):
+    path = tmp_path / "sample.cc"
+    path.write_text(
+        '#include "tensorflow/core/framework/op.h"\n#include <unsupported/Eigen/CXX11/Tensor>\n'
+        "#include <vector>\n// CHECK(this) is a comment\nCHECK_EQ(1, 2);\n/* abort(); */ abort();\n"
+        'Error("exit(1) in a text");\nstd::exit(1);\nstatic_assert(true, "");\nLOG(FATAL) << 1;\n'
+    )
+    assert [item.split(":")[1] for item in findings([str(path)], FOREIGN_INCLUDE)] == ["1", "2"]
+    assert [item.split(":")[1] for item in findings([str(path)], ENDS_THE_PROCESS)] == [
+        "5",
+        "6",
+        "8",
+        "10",
+    ]
+
+
+def test_every_file_is_in_sources_bzl():
+    lists = source_lists()
+    on_disk = {os.path.relpath(path, SOURCE_FOLDER) for path in source_files()}
+    listed = [path for name in lists for path in lists[name]]
+    assert sorted(listed) == sorted(on_disk)
+
+
+@pytest.mark.parametrize("name, folder", [("CORE", "core"), ("CPU", "cpu"), ("TF", "tf")])
+def test_source_lists_hold_the_files_of_their_folder(name, folder):
+    assert all(path.startswith(folder + "/") for path in source_lists()[name + "_SOURCES"])
+
+
+@pytest.mark.parametrize("name", ["BUILD", "build_support.py"])
+def test_both_builds_use_the_same_lists(name):
+    with open(os.path.join(ROOT, name)) as file:
+        text = file.read()
+    assert "sources.bzl" in text
+    for variable in ("CORE_SOURCES", "CPU_SOURCES", "TF_SOURCES", "COMPILE_FLAGS"):
+        assert variable in text
+    assert not re.search(r"\w/\w+\.cc\b", text), name + " names a source file itself"

@@ -1,0 +1,121 @@
+"""Which modules may import each other, and which of them may test TensorFlow's version."""
+
+import ast
+import glob
+import os
+import re
+
+import pytest
+
+from helpers.paths import ROOT, TESTS
+
+PACKAGE = os.path.join(ROOT, "cudnn_rnn")
+
+# For each folder or module, the modules of the package that it may import.
+MAY_IMPORT = {
+    "_version": [],
+    "_native": ["_version"],
+    "_compat": [],
+    "_core": ["_compat", "_native"],
+    "cells": ["_compat", "_core"],
+    "op_level": ["_compat", "_core"],
+    "cudnn_rnn_ops": ["_compat", "_core"],
+    "checkpoints": ["_compat", "_core", "op_level"],
+    "layers": ["_compat", "_core", "checkpoints"],
+    "saveables": ["checkpoints"],
+    "opaque_saveable": ["saveables"],
+    "contrib": ["_compat", "_core", "cudnn_rnn_ops", "layers", "op_level"],
+    "_patches": ["_compat", "checkpoints"],
+    # The commands must work even if TensorFlow is broken, so their imports must not need it.
+    "cli": ["_version", "_core.release_numbers"],
+    "__main__": ["cli"],
+}
+# These load the library or start the commands before `_compat` can be imported.
+MAY_TEST_THE_VERSION = {"_compat", "_native", "cli"}
+TESTS_THE_VERSION = re.compile(r"(VERSION|__version__)(\.startswith|\s*[<>=!]=|\s*[<>])")
+
+
+def modules():
+    """Returns a dict from module names, relative to the package, to paths."""
+    found = {}
+    for folder, _, names in os.walk(PACKAGE):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                relative = os.path.relpath(path, PACKAGE)[: -len(".py")].replace(os.sep, ".")
+                found[re.sub(r"\.__init__$", "", relative)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(text):
+    """Returns the set of the package's modules that a source imports at import time.
+
+    Imports inside functions do not count.
+    """
+    found, waiting = set(), list(ast.parse(text).body)
+    for node in waiting:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = ["%s.%s" % (node.module, alias.name) for alias in node.names]
+        else:
+            continue
+        found |= {name[len("cudnn_rnn.") :] for name in names if name.startswith("cudnn_rnn.")}
+    return found
+
+
+def is_below(name, folder):
+    return name == folder or name.startswith(folder + ".")
+
+
+def read(name):
+    with open(MODULES[name], encoding="utf-8") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"__init__"}))
+def test_modules_import_only_from_allowed_folders(name):
+    folder = name.split(".")[0]
+    allowed = MAY_IMPORT[folder] + [folder]
+    wrong = [
+        imported
+        for imported in imports(read(name))
+        if not any(is_below(imported, other) for other in allowed)
+    ]
+    assert wrong == []
+
+
+def test_folders_have_no_import_cycles():
+    done = []
+    for folder, others in MAY_IMPORT.items():
+        assert {other.split(".")[0] for other in others} <= set(done), folder
+        done.append(folder)
+
+
+def test_only_compat_tests_the_version_of_tensorflow():
+    found = {name for name in MODULES if TESTS_THE_VERSION.search(read(name))}
+    assert {name.split(".")[0] for name in found} <= MAY_TEST_THE_VERSION
+    assert "_compat" in found
+
+
+def test_test_modules_import_none_of_each_other():
+    paths = glob.glob(os.path.join(TESTS, "*", "test_*.py"))
+    assert len(paths) > 60
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            assert not re.search(r"^(from|import) test_", file.read(), re.MULTILINE), path
+
+
+def test_imports_are_found():
+    text = (
+        "import os, cudnn_rnn.layers\nfrom cudnn_rnn import _compat as c, contrib\n"
+        "if True:\n    from cudnn_rnn._core.config import (\n        NAME,\n    )\n"
+        "def function():\n    from cudnn_rnn import cli\n"
+    )
+    assert imports(text) == {"layers", "_compat", "contrib", "_core.config.NAME"}
