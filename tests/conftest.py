@@ -18,7 +18,9 @@ os.environ.pop("TF_CUDNN_RESET_RND_GEN_STATE", None)
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--all", action="store_true", help="run every case of the tests that run only a sample"
+        "--all",
+        action="store_true",
+        help="run every case, also of tests that run only a sample or only before a release",
     )
 
 
@@ -26,6 +28,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "sampled(n): runs one of n cases, all with --all; see conftest.py"
     )
+    config.addinivalue_line("markers", "release: slow and rarely fails; runs only with --all")
 
 
 @pytest.fixture
@@ -37,6 +40,7 @@ def runs_all(pytestconfig):
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         _keep_samples(config, items)
+        _deselect(config, items, {item for item in items if item.get_closest_marker("release")})
     _skip_projections(items)
 
 
@@ -55,6 +59,10 @@ def _keep_samples(config, items):
     left_out = set()
     for (_, _, n), cases in cases_by_test.items():
         left_out.update(sorted(cases, key=_rank)[math.ceil(len(cases) / n) :])
+    _deselect(config, items, left_out)
+
+
+def _deselect(config, items, left_out):
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
