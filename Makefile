@@ -24,7 +24,7 @@ help:
 	@echo "Develop:"
 	@echo "  make test                              run the tests, in TensorFlow 2.21 and, with Python 3.7, 1.15.5;"
 	@echo "                                         of large tables only a sample of the cases"
-	@echo "  make test-all                          run all cases"
+	@echo "  make test-all                          run all cases, as before a release"
 	@echo "  make python-test ARGS='-k gradients'   run some of the Python tests"
 	@echo "  make try-versions                      test many TensorFlow versions; takes one to two hours,"
 	@echo "                                         downloads 8 GB; ARGS=--help lists the options"
