@@ -1,5 +1,14 @@
-"""Keras layers on the fused ops: `LSTM`, `GRU` and `SimpleRNN` in place of Keras's own."""
+"""Keras layers on the fused ops: `LSTM`, `GRU` and `SimpleRNN` in place of Keras's own.
 
-from cudnn_rnn.keras._keras3 import GRU, LSTM, SimpleRNN
+They are for the Keras that `tf.keras` is: Keras 3, or Keras 2 up to TensorFlow 2.15 and with
+TF_USE_LEGACY_KERAS=1 and tf_keras.
+"""
+
+import tensorflow
+
+if hasattr(tensorflow.keras.layers.RNN, "inner_loop"):
+    from cudnn_rnn.keras._keras3 import GRU, LSTM, SimpleRNN
+else:
+    from cudnn_rnn.keras._keras2 import GRU, LSTM, SimpleRNN
 
 __all__ = ["GRU", "LSTM", "SimpleRNN"]

@@ -12,9 +12,7 @@ from cudnn_rnn._core import nodes
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, GATES
 
 # The attributes that `nodes.rnn` reads.
-_Attributes = namedtuple(
-    "_Attributes", "rnn_mode input_mode direction dropout seed seed2 num_proj"
-)
+_Attributes = namedtuple("_Attributes", "rnn_mode input_mode direction dropout seed seed2 num_proj")
 # The op's gates by their positions in Keras's weights. A GRU of Keras has the update gate first,
 # the op the reset gate.
 _KERAS_GATES = {CUDNN_GRU: (1, 0, 2)}

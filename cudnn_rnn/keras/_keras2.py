@@ -1,0 +1,75 @@
+"""The layers for Keras 2: tf_keras, and tf.keras up to TensorFlow 2.15."""
+
+import tensorflow
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode
+
+keras = tensorflow.keras
+
+
+class _Layer(FusedLayer):
+    _activations = keras.activations
+
+    def call(self, inputs, mask=None, training=None, initial_state=None):
+        """Computes with the op, or as Keras does where the op cannot."""
+        reason = self._unsupported()
+        if reason is None and isinstance(inputs, tf.RaggedTensor):
+            reason = "a RaggedTensor"
+        if reason is not None:
+            self._warn(reason)
+            return super().call(inputs, mask=mask, training=training, initial_state=initial_state)
+        inputs, states, _ = self._process_inputs(inputs, initial_state, None)
+        if isinstance(mask, (list, tuple)):
+            mask = mask[0]
+        if self.time_major:
+            inputs = tf.transpose(inputs, [1, 0, 2])
+            mask = None if mask is None else tf.transpose(mask)
+        cell = self.cell
+        last_output, outputs, states = self._run(
+            self._dropped_out(inputs, training),
+            states,
+            [cell.kernel, cell.recurrent_kernel, self._bias()],
+            mask,
+        )
+        if self.stateful:
+            self.add_update(
+                [tf.assign(old, tf.cast(new, old.dtype)) for old, new in zip(self.states, states)]
+            )
+        output = last_output
+        if self.return_sequences:
+            output = tf.transpose(outputs, [1, 0, 2]) if self.time_major else outputs
+        return [output] + list(states) if self.return_state else output
+
+    def _bias(self):
+        return self.cell.bias if self.use_bias else None
+
+    def _dropped_out(self, inputs, training):
+        """Returns the inputs `[batch, time, input_size]` after dropout.
+
+        One pattern for all steps of a sequence, as in Keras's cells.
+        """
+        self._maybe_reset_cell_dropout_mask(self.cell)
+        patterns = self.cell.get_dropout_mask_for_cell(inputs[:, 0], training, count=1)
+        return inputs if patterns is None else inputs * patterns[0][:, None]
+
+
+def _register(layer):
+    """Registers the class for loading models; TensorFlow 1.14 and 1.15 have no such registry."""
+    register = getattr(keras.utils, "register_keras_serializable", None)
+    return register("cudnn_rnn")(layer) if register else layer
+
+
+@_register
+class LSTM(LstmMode, _Layer, keras.layers.LSTM):
+    """`keras.layers.LSTM` on the fused op: the same arguments, weights and results."""
+
+
+@_register
+class GRU(GruMode, _Layer, keras.layers.GRU):
+    """`keras.layers.GRU` on the fused op: the same arguments, weights and results."""
+
+
+@_register
+class SimpleRNN(SimpleMode, _Layer, keras.layers.SimpleRNN):
+    """`keras.layers.SimpleRNN` on the fused op: the same arguments, weights and results."""

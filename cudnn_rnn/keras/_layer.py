@@ -1,0 +1,107 @@
+"""What the layers for Keras 2 and 3 share: which layers the op can compute, and how."""
+
+import warnings
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core.config import DTYPES
+from cudnn_rnn.keras import _fused
+
+
+class FusedLayer:
+    """Mixin for a recurrent layer of Keras that computes with the op where it can.
+
+    A class derives from this, then from Keras's layer, and has `_activations`, Keras's module
+    `activations`.
+    """
+
+    _activations = None
+
+    def _rnn_mode(self):
+        """Returns the op's mode for the layer's activations, or None if it has none."""
+        raise NotImplementedError
+
+    def _unsupported(self):
+        """Returns what the op cannot do for this layer, as text, or None."""
+        if self.recurrent_dropout:
+            return "recurrent_dropout=%s" % self.recurrent_dropout
+        if self.unroll:
+            return "unroll=True"
+        if self._rnn_mode() is None:
+            return self._activation_arguments()
+        if self._compute_dtype_name() not in [dtype.name for dtype in DTYPES]:
+            return "dtype %s" % self._compute_dtype_name()
+        return None
+
+    def _compute_dtype_name(self):
+        dtype = getattr(self, "compute_dtype", None) or self.dtype or "float32"
+        return tf.as_dtype(dtype).name
+
+    def _activation_arguments(self):
+        return " and ".join(
+            "%s=%r" % (name, self._activations.serialize(getattr(self, name)))
+            for name in ("activation", "recurrent_activation")
+            if hasattr(self, name)
+        )
+
+    def _has_activation(self, argument, name):
+        return getattr(self, argument) in (
+            getattr(self._activations, name),
+            getattr(tf, name, None),
+        )
+
+    def _warn(self, reason):
+        """Warns once for each layer that it computes as Keras does."""
+        if getattr(self, "_has_warned", False):
+            return
+        self._has_warned = True
+        warnings.warn(
+            "%s: the fused op does not support %s, so this layer computes as Keras's own does, "
+            "which is slower. The weights are the same." % (self.name, reason),
+            stacklevel=2,
+        )
+
+    def _run(self, sequences, states, weights, mask):
+        """Runs the op; returns `(last_output, outputs, states)`."""
+        rnn_mode = self._rnn_mode()
+        dtype = self._compute_dtype_name()
+        weights = [weight if weight is None else tf.cast(weight, dtype) for weight in weights]
+        return _fused.run(
+            rnn_mode,
+            tf.cast(sequences, dtype),
+            [tf.cast(state, dtype) for state in states],
+            _fused.opaque_params(rnn_mode, *weights),
+            mask,
+            self.go_backwards,
+            bool(getattr(self, "zero_output_for_mask", False)),
+        )
+
+
+class LstmMode:
+    """The mode of an LSTM."""
+
+    _op_mode = "lstm"
+
+    def _rnn_mode(self):
+        has_activations = self._has_activation("activation", "tanh") and self._has_activation(
+            "recurrent_activation", "sigmoid"
+        )
+        return self._op_mode if has_activations else None
+
+
+class GruMode(LstmMode):
+    """The mode of a GRU. The op multiplies by the reset gate after the matrix product."""
+
+    _op_mode = "gru"
+
+    def _unsupported(self):
+        return super()._unsupported() if self.reset_after else "reset_after=False"
+
+
+class SimpleMode:
+    """The mode of a simple RNN."""
+
+    def _rnn_mode(self):
+        for name in ("tanh", "relu"):
+            if self._has_activation("activation", name):
+                return "rnn_" + name
+        return None
