@@ -6,9 +6,11 @@ TF_USE_LEGACY_KERAS=1 and tf_keras.
 
 import tensorflow
 
+from cudnn_rnn.keras._stack import RNNStack
+
 if hasattr(tensorflow.keras.layers.RNN, "inner_loop"):
     from cudnn_rnn.keras._keras3 import GRU, LSTM, SimpleRNN
 else:
     from cudnn_rnn.keras._keras2 import GRU, LSTM, SimpleRNN
 
-__all__ = ["GRU", "LSTM", "SimpleRNN"]
+__all__ = ["GRU", "LSTM", "RNNStack", "SimpleRNN"]

@@ -18,12 +18,24 @@ _Attributes = namedtuple("_Attributes", "rnn_mode input_mode direction dropout s
 _KERAS_GATES = {CUDNN_GRU: (1, 0, 2)}
 
 
-def opaque_params(rnn_mode, kernel, recurrent_kernel, bias):
-    """Returns the opaque buffer of one layer, `[params_size]`, from Keras's weights.
+def opaque_params(rnn_mode, *layers):
+    """Returns the opaque buffer, `[params_size]`, from Keras's weights.
 
     Differentiable. An LSTM or simple RNN of Keras has one bias for each gate; it becomes the op's
     input bias, and the recurrent bias is 0.
+
+    Args:
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
+      *layers: for every layer and direction, `(kernel, recurrent_kernel, bias)`.
     """
+    parts = [_parts_of_layer(rnn_mode, *layer) for layer in layers]
+    ordered = [matrix for matrices, _ in parts for matrix in matrices]
+    ordered += [bias for _, biases in parts for bias in biases]
+    return tf.concat([tf.reshape(part, [-1]) for part in ordered], axis=0)
+
+
+def _parts_of_layer(rnn_mode, kernel, recurrent_kernel, bias):
+    """Returns the matrices and the biases of one layer and direction, in the order of the op."""
     num_gates = len(GATES[rnn_mode])
     gates = _KERAS_GATES.get(rnn_mode, range(num_gates))
     units = recurrent_kernel.shape[0]
@@ -31,10 +43,13 @@ def opaque_params(rnn_mode, kernel, recurrent_kernel, bias):
         bias = tf.zeros([2, num_gates * units], kernel.dtype)
     elif rnn_mode != CUDNN_GRU:
         bias = tf.stack([bias, tf.zeros_like(bias)])
-    parts = [tf.transpose(kernel), tf.transpose(recurrent_kernel), bias[0], bias[1]]
+    matrices, biases = [tf.transpose(kernel), tf.transpose(recurrent_kernel)], [bias[0], bias[1]]
     if rnn_mode in _KERAS_GATES:
-        parts = [part[gate * units : (gate + 1) * units] for part in parts for gate in gates]
-    return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+        matrices, biases = (
+            [part[gate * units : (gate + 1) * units] for part in parts for gate in gates]
+            for parts in (matrices, biases)
+        )
+    return matrices, biases
 
 
 def run(rnn_mode, sequences, states, params, mask=None, go_backwards=False, zero_masked=False):
@@ -97,11 +112,17 @@ def _without_masked_steps(sequences, mask, go_backwards):
 
 
 def _call(rnn_mode, sequences, states, params, lengths):
-    """Builds the node; returns `(outputs, states)`, batch-major."""
-    is_lstm = rnn_mode == CUDNN_LSTM
+    """Builds the node of one layer; returns `(outputs, states)`, batch-major."""
     states = [state[:, None] for state in states]
+    outputs, states = _node(rnn_mode, sequences, states, params, lengths)
+    return outputs, [state[:, 0] for state in states]
+
+
+def _node(rnn_mode, sequences, states, params, lengths, bidirectional=False, dropout=0.0):
+    direction = "bidirectional" if bidirectional else "unidirectional"
+    is_lstm = rnn_mode == CUDNN_LSTM
     outputs, h, c = nodes.rnn(
-        _Attributes(rnn_mode, "linear_input", "unidirectional", 0.0, 0, 0, 0),
+        _Attributes(rnn_mode, "linear_input", direction, dropout, 0, 0, 0),
         sequences,
         states[0],
         states[1] if is_lstm else tf.constant([], params.dtype),
@@ -111,4 +132,26 @@ def _call(rnn_mode, sequences, states, params, lengths):
         sequence_lengths=lengths,
         time_major=False,
     )
-    return outputs, [state[:, 0] for state in ((h, c) if is_lstm else (h,))]
+    return outputs, [h, c] if is_lstm else [h]
+
+
+def run_stack(rnn_mode, sequences, states, params, mask, bidirectional, dropout):
+    """Runs a stack of layers; dropout is between the layers.
+
+    Args:
+      rnn_mode, sequences, mask: as in `run`.
+      states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
+      params: `[params_size]`.
+      bidirectional: bool.
+      dropout: float; 0 in inference.
+
+    Returns:
+      `(outputs, states)`: `[batch, time, directions * units]`, 0 where masked, and a list like
+      `states`.
+    """
+    if mask is None:
+        return _node(rnn_mode, sequences, states, params, None, bidirectional, dropout)
+    lengths, sequences, last_valid = _without_masked_steps(sequences, mask, go_backwards=False)
+    outputs, states = _node(rnn_mode, sequences, states, params, lengths, bidirectional, dropout)
+    outputs = tf.gather(outputs, tf.maximum(last_valid, 0), batch_dims=1)
+    return outputs * tf.cast(mask, outputs.dtype)[:, :, None], states

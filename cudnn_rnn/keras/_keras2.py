@@ -49,7 +49,7 @@ class _Layer(FusedLayer):
 
         One pattern for all steps of a sequence, as in Keras's cells.
         """
-        self._maybe_reset_cell_dropout_mask(self.cell)
+        self.cell.reset_dropout_mask()
         patterns = self.cell.get_dropout_mask_for_cell(inputs[:, 0], training, count=1)
         return inputs if patterns is None else inputs * patterns[0][:, None]
 

@@ -69,7 +69,7 @@ class FusedLayer:
             rnn_mode,
             tf.cast(sequences, dtype),
             [tf.cast(state, dtype) for state in states],
-            _fused.opaque_params(rnn_mode, *weights),
+            _fused.opaque_params(rnn_mode, weights),
             mask,
             self.go_backwards,
             bool(getattr(self, "zero_output_for_mask", False)),

@@ -1,0 +1,160 @@
+"""`RNNStack`: several recurrent layers in one op, as a layer of Keras 2 or 3."""
+
+import tensorflow
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
+from cudnn_rnn.keras import _fused
+
+keras = tensorflow.keras
+_MODES = {"lstm": "lstm", "gru": "gru", "relu": "rnn_relu", "tanh": "rnn_tanh"}
+
+
+class RNNStack(keras.layers.Layer):
+    """Several recurrent layers in one op, with dropout between them.
+
+    The weights are those of Keras's layers, for every layer and direction: `kernel`, `[width, gates
+    * units]`, `recurrent_kernel`, `[units, gates * units]`, and `bias`, `[gates * units]`, or
+    `[2, gates * units]` for a GRU. The results are those of stacked Keras layers (`Bidirectional`
+    ones with `merge_mode="concat"`), each but the last with `return_sequences=True`.
+
+    A masked step leaves the states as they are, and its outputs are 0.
+    """
+
+    def __init__(
+        self,
+        cell="lstm",
+        num_layers=1,
+        units=None,
+        bidirectional=False,
+        dropout=0.0,
+        return_sequences=False,
+        return_state=False,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        **kwargs,
+    ):
+        """Creates the layer.
+
+        Args:
+          cell: "lstm", "gru", "relu" or "tanh".
+          num_layers: int.
+          units: int, the width of one direction's output and state.
+          bidirectional: whether each layer runs in both directions.
+          dropout: fraction of the outputs of every layer but the last that is dropped in training.
+          return_sequences: whether to return the outputs of all steps, `[batch, time, directions *
+            units]`. If not, the layer returns the last state h of the last layer, forward and
+            backward concatenated, `[batch, directions * units]`.
+          return_state: whether to return the final states, too: h and, for an LSTM, c, each
+            `[batch, num_layers * directions, units]`.
+          kernel_initializer, recurrent_initializer, bias_initializer: as in `keras.layers.LSTM`.
+          unit_forget_bias: whether the forget gate's bias of an LSTM starts with 1.
+          **kwargs: of `keras.layers.Layer`.
+
+        Raises:
+          ValueError: an argument is out of range.
+        """
+        super().__init__(**kwargs)
+        if cell not in _MODES:
+            raise ValueError("cell must be one of %s, but is %r." % (sorted(_MODES), cell))
+        self.cell = cell
+        self.num_layers = checked_size("num_layers", num_layers)
+        self.units = checked_size("units", units)
+        self.bidirectional = bool(bidirectional)
+        self.dropout = checked_dropout(dropout)
+        self.return_sequences = bool(return_sequences)
+        self.return_state = bool(return_state)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.unit_forget_bias = bool(unit_forget_bias)
+        self.supports_masking = True
+        self.supports_jit = False  # XLA cannot compile the op
+
+    @property
+    def _directions(self):
+        return ["forward", "backward"] if self.bidirectional else ["forward"]
+
+    def build(self, input_shape):
+        """Creates the weights for inputs `[batch, time, input_size]`."""
+        gates = len(GATES[_MODES[self.cell]]) * self.units
+        width = input_shape[-1]
+        self._weights_by_layer = []
+        for layer in range(self.num_layers):
+            for direction in self._directions:
+                self._weights_by_layer.append(
+                    self._add_weights("%s_%d" % (direction, layer), width, gates)
+                )
+            width = len(self._directions) * self.units
+        self.built = True
+
+    def _add_weights(self, prefix, width, gates):
+        """Returns kernel, recurrent kernel and bias of one layer and direction."""
+        bias_shape = (2, gates) if self.cell == "gru" else (gates,)
+        return [
+            self.add_weight(name=prefix + "_" + name, shape=shape, initializer=initializer)
+            for name, shape, initializer in (
+                ("kernel", (width, gates), self.kernel_initializer),
+                ("recurrent_kernel", (self.units, gates), self.recurrent_initializer),
+                ("bias", bias_shape, self._initial_bias),
+            )
+        ]
+
+    def _initial_bias(self, shape, dtype=None):
+        bias = self.bias_initializer(shape, dtype=dtype)
+        if self.cell != "lstm" or not self.unit_forget_bias:
+            return bias
+        parts = tf.split(tf.convert_to_tensor(bias), 4)
+        return tf.concat([parts[0], tf.ones_like(parts[1]), parts[2], parts[3]], axis=0)
+
+    def call(self, inputs, initial_state=None, mask=None, training=None):
+        """Runs the stack.
+
+        Args:
+          inputs: `[batch, time, input_size]`.
+          initial_state: None for zeros, or a list of h and, for an LSTM, c, each
+            `[batch, num_layers * directions, units]`.
+          mask: bool `[batch, time]`, or None.
+          training: whether to drop outputs between the layers.
+        """
+        rnn_mode = _MODES[self.cell]
+        dtype = self.compute_dtype
+        inputs = tf.cast(inputs, dtype)
+        if initial_state is None:
+            shape = [tf.shape(inputs)[0], self.num_layers * len(self._directions), self.units]
+            initial_state = [tf.zeros(shape, dtype)] * (2 if self.cell == "lstm" else 1)
+        layers = [
+            [tf.cast(tf.convert_to_tensor(weight), dtype) for weight in weights]
+            for weights in self._weights_by_layer
+        ]
+        outputs, states = _fused.run_stack(
+            rnn_mode,
+            inputs,
+            [tf.cast(state, dtype) for state in initial_state],
+            _fused.opaque_params(rnn_mode, *layers),
+            mask,
+            self.bidirectional,
+            self.dropout if training else 0.0,
+        )
+        if not self.return_sequences:
+            last = states[0][:, -len(self._directions) :]
+            outputs = tf.reshape(last, [-1, len(self._directions) * self.units])
+        return [outputs] + states if self.return_state else outputs
+
+    def compute_mask(self, inputs, mask=None):
+        """Returns the mask of the outputs; states have none."""
+        output_mask = mask if self.return_sequences else None
+        if not self.return_state:
+            return output_mask
+        return [output_mask] + [None] * (2 if self.cell == "lstm" else 1)
+
+    def get_config(self):
+        """Returns the arguments of the constructor."""
+        names = "cell num_layers units bidirectional dropout return_sequences return_state"
+        config = {name: getattr(self, name) for name in names.split()}
+        for name in ("kernel_initializer", "recurrent_initializer", "bias_initializer"):
+            config[name] = keras.initializers.serialize(getattr(self, name))
+        config["unit_forget_bias"] = self.unit_forget_bias
+        return dict(super().get_config(), **config)
