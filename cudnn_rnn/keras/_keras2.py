@@ -3,7 +3,7 @@
 import tensorflow
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode
+from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 keras = tensorflow.keras
 
@@ -54,22 +54,16 @@ class _Layer(FusedLayer):
         return inputs if patterns is None else inputs * patterns[0][:, None]
 
 
-def _register(layer):
-    """Registers the class for loading models; TensorFlow 1.14 and 1.15 have no such registry."""
-    register = getattr(keras.utils, "register_keras_serializable", None)
-    return register("cudnn_rnn")(layer) if register else layer
-
-
-@_register
+@register
 class LSTM(LstmMode, _Layer, keras.layers.LSTM):
     """`keras.layers.LSTM` on the fused op: the same arguments, weights and results."""
 
 
-@_register
+@register
 class GRU(GruMode, _Layer, keras.layers.GRU):
     """`keras.layers.GRU` on the fused op: the same arguments, weights and results."""
 
 
-@_register
+@register
 class SimpleRNN(SimpleMode, _Layer, keras.layers.SimpleRNN):
     """`keras.layers.SimpleRNN` on the fused op: the same arguments, weights and results."""

@@ -4,7 +4,7 @@ import keras
 from keras import layers as keras_layers
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode
+from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -43,19 +43,16 @@ class _Layer(FusedLayer):
         return self._run(sequences, initial_state, weights, mask)
 
 
-_register = keras.saving.register_keras_serializable("cudnn_rnn")
-
-
-@_register
+@register
 class LSTM(LstmMode, _Layer, keras_layers.LSTM):
     """`keras.layers.LSTM` on the fused op: the same arguments, weights and results."""
 
 
-@_register
+@register
 class GRU(GruMode, _Layer, keras_layers.GRU):
     """`keras.layers.GRU` on the fused op: the same arguments, weights and results."""
 
 
-@_register
+@register
 class SimpleRNN(SimpleMode, _Layer, keras_layers.SimpleRNN):
     """`keras.layers.SimpleRNN` on the fused op: the same arguments, weights and results."""

@@ -2,9 +2,18 @@
 
 import warnings
 
+import tensorflow
+
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.config import DTYPES
 from cudnn_rnn.keras import _fused
+
+
+def register(layer):
+    """Decorator: registers a class, for loading models. TensorFlow 1 has no such registry."""
+    utilities = getattr(tensorflow.keras, "saving", tensorflow.keras.utils)
+    registered = getattr(utilities, "register_keras_serializable", None)
+    return registered("cudnn_rnn")(layer) if registered else layer
 
 
 class FusedLayer:

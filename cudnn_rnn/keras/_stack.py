@@ -5,11 +5,13 @@ import tensorflow
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
 from cudnn_rnn.keras import _fused
+from cudnn_rnn.keras._layer import register
 
 keras = tensorflow.keras
 _MODES = {"lstm": "lstm", "gru": "gru", "relu": "rnn_relu", "tanh": "rnn_tanh"}
 
 
+@register
 class RNNStack(keras.layers.Layer):
     """Several recurrent layers in one op, with dropout between them.
 
