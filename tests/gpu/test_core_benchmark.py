@@ -1,5 +1,6 @@
 """Bare cuDNN, the benchmark's baseline, computes the same as the core."""
 
+import ctypes
 import os
 import sys
 
@@ -20,6 +21,7 @@ def benchmark_modules(core, device, monkeypatch):
         monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks", folder))
     if device.type == "cpu":
         monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", os.environ["CUDNN_RNN_STAND_IN"])
+        ctypes.CDLL(os.environ["CUDNN_RNN_STAND_IN"]).cuInit(0)  # as PyTorch does on a GPU
     import configurations
     import cudnn_network
     import peers
