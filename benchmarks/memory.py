@@ -65,32 +65,31 @@ def _measure(benchmark, name, configuration):
 def describe_memory(results):
     """Returns the table, and how often ours needs no more memory than torch, as Markdown."""
 
-    def bytes_of(result, name):
-        return result["peers"].get(name, {}).get("bytes")
+    def mebibytes(result, name):
+        found = result["peers"].get(name, {}).get("bytes")
+        return found and found / 2**20
 
-    def megabytes(result, name):
-        found = bytes_of(result, name)
-        return show(found and found / 2**20, "%.1f")
+    def text_of(result, name):
+        return show(mebibytes(result, name), "%.1f")
 
     def of_torch(result):
-        ours, torch = bytes_of(result, OURS), bytes_of(result, "torch")
-        return "-" if ours is None or not torch else "%.2f" % (ours / torch)
+        ours, torch = mebibytes(result, OURS), mebibytes(result, "torch")
+        return ours / torch if ours is not None and torch else None
 
     columns = [("configuration", lambda one: Configuration(**one["configuration"]).key)]
     for name, peer in CPU_PEERS.items():
         if any(name in one["peers"] for one in results):
-            columns.append((peer.title + ", MiB", lambda one, name=name: megabytes(one, name)))
-    columns.append(("ours / torch", of_torch))
+            columns.append((peer.title + ", MiB", lambda one, name=name: text_of(one, name)))
+    columns.append(("ours / torch", lambda one: show(of_torch(one))))
     parts = [
         "The increase of the peak resident memory by training steps. Weights, inputs and output"
         " gradients are allocated before and do not count.",
         markdown_table(columns, results),
     ]
-    pairs = [(bytes_of(one, OURS), bytes_of(one, "torch")) for one in results]
-    pairs = [pair for pair in pairs if None not in pair]
-    if pairs:
-        fewer = sum(ours <= torch for ours, torch in pairs)
-        parts.append("Ours needs at most as much as PyTorch in %d of %d." % (fewer, len(pairs)))
+    ratios = [ratio for ratio in map(of_torch, results) if ratio is not None]
+    if ratios:
+        fewer = sum(ratio <= 1 for ratio in ratios)
+        parts.append("Ours needs at most as much as PyTorch in %d of %d." % (fewer, len(ratios)))
     entries = [(Configuration(**one["configuration"]), one["peers"]) for one in results]
     reasons = could_not_run(entries, lambda configuration: configuration.key)
     if reasons:

@@ -6,6 +6,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import FixedLocator, NullLocator  # noqa: E402
 
 STYLES = ["#1b6ca8 o", "#d1495b s", "#66a182 D", "#edae49 ^", "#8d6a9f v", "#5c5c5c P"]
 
@@ -60,7 +61,6 @@ def _set_ratio_axis(axes, largest):
     if largest > 2.5:
         every = max(1, round(math.log2(largest) / 4))
         ticks = [2.0**power for power in range(-40 * every, 40 * every + 1, every)]
-    ticks = [tick for tick in ticks if 1 / largest <= tick <= largest]
-    axes.set_xticks(ticks)
-    axes.set_xticks([], minor=True)
-    axes.set_xticklabels(["%.3g" % tick for tick in ticks])
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(lambda tick, _: "%.3g" % tick)
+    axes.xaxis.set_minor_locator(NullLocator())

@@ -57,16 +57,11 @@ class PeerProcess:
     """A peer's process. It lives until the benchmark ends, and is restarted if it dies."""
 
     def __init__(self, name, peer, environment, log_folder, threads=None, device="cpu", cpus=None):
-        """Stores the arguments.
+        """Stores the name in results, the `Peer`, and how to run it.
 
-        Args:
-          name: the name in messages and results.
-          peer: a `Peer`.
-          environment: all environment variables of the process.
-          log_folder: the folder of the file that receives the worker's output.
-          threads: the number of threads, or None for the library's default.
-          device: "cpu" or "cuda".
-          cpus: the CPUs that the process may use, or None for all.
+        `environment` has all environment variables of the process. With `threads` None, the library
+        chooses the number of threads. `device` is "cpu" or "cuda". `cpus` are the CPUs that the
+        process may use, or None for all.
         """
         self.name, self.peer, self.versions, self.has_product = name, peer, {}, False
         self._environment, self._cpus, self._is_suspended = environment, cpus, device == "cpu"

@@ -22,6 +22,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import sys
 import time
 
@@ -107,10 +108,7 @@ class Worker:
 
 def _status_bytes(name):
     with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith(name + ":"):
-                return int(line.split()[1]) * 1024
-    raise ValueError("/proc/self/status has no %s" % name)
+        return int(re.search(name + r":\s*(\d+) kB", file.read()).group(1)) * 1024
 
 
 def main():
