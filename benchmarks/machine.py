@@ -20,16 +20,14 @@ def _read(path):
 
 def describe_machine():
     """Returns a dict of texts and numbers; unknown properties are omitted."""
-    import cpuinfo  # the GPU benchmark, which needs no description, works without this module
-
-    cpu = cpuinfo.get_cpu_info()
-    flags = cpu.get("flags", [])
+    cpu = dict(re.findall(r"^(\w.*?)\s*: (.*)$", _read("/proc/cpuinfo"), re.MULTILINE))
+    flags = cpu.get("flags", "").split()
     found = {
         "machine": platform.machine(),
         "kernel": platform.release(),
-        "cpu": cpu.get("brand_raw"),
+        "cpu": cpu.get("model name"),
         "flags": " ".join(flag for flag in flags if _FLAGS.match(flag)),
-        "family_and_model": ", ".join(str(cpu[key]) for key in ("family", "model") if key in cpu),
+        "family_and_model": ", ".join(cpu[key] for key in ("cpu family", "model") if key in cpu),
         "logical_cpus": len(available_cpus()),
         "cores": len(_cores()),
         "caches": ", ".join(_caches()),

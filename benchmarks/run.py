@@ -2,8 +2,8 @@
 
     python run.py cpu|gpu ARGUMENT...
 
-See --help (arguments.py). Needs numpy, tabulate, tqdm and matplotlib, on CPUs also py-cpuinfo. The
-peers run in their own Python environments; `make bench` and `make bench-gpu` create them.
+See --help (arguments.py). Needs numpy, tabulate, tqdm and matplotlib. The peers run in their own
+Python environments; `make bench` and `make bench-gpu` create them.
 """
 
 import os

@@ -2,8 +2,8 @@
 # make bench: measures our CPU kernels against PyTorch, ONNX Runtime, Keras and TensorFlow 1.15. See
 # --help. Each environment is made unless its variable names a Python: $TENSORFLOW_PYTHON
 # (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also onnx),
-# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib,
-# py-cpuinfo) for the program itself.
+# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib) for
+# the program itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH
@@ -49,7 +49,7 @@ for environment in $(python3 benchmarks/arguments.py cpu --list-environments "$@
 done
 if [ -z "${BENCH_PYTHON:-}" ]; then
     # shellcheck disable=SC2086 # several requirements
-    make_requirements .venv/bench "$(find_current_python)" $BENCH_REQUIREMENTS py-cpuinfo
+    make_requirements .venv/bench "$(find_current_python)" $BENCH_REQUIREMENTS
     BENCH_PYTHON=.venv/bench/bin/python
 fi
 CUDNN_RNN_READ_BANDWIDTH="$(bash scripts/build_cpu_benchmarks.sh read_bandwidth)"
