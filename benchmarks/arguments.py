@@ -14,6 +14,7 @@ from peers import CPU_PEERS, GPU_PEERS, OURS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PRODUCT_SIZE = 2048
 
+_CPU_SUMMARY = "Compares our CPU kernels with other libraries and with the processor's peak."
 _CPU_HELP = """\
 peers:
   ours         the op of this package in a session of TensorFlow 2.21
@@ -49,6 +50,7 @@ examples:
   make bench ARGS="--record"                        also writes the results to docs/benchmarks
 """
 
+_GPU_SUMMARY = "Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own."
 _GPU_HELP = """\
 peers:
   core        ours without TensorFlow: one C call per forward or backward pass
@@ -69,13 +71,13 @@ examples:
 """
 
 
-def _add_command(commands, name, program, epilog, peers, rounds, sample_seconds, **defaults):
+def _add_command(commands, name, program, texts, peers, rounds, sample_seconds, **defaults):
     """Adds the parser of one benchmark, with the options that both have; returns the parser."""
     parser = commands.add_parser(
         name,
         prog=program,
-        description="Compares our kernels with other libraries.",
-        epilog=epilog,
+        description=texts[0],
+        epilog=texts[1],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(parser=parser, command="make " + program, **defaults)
@@ -92,8 +94,8 @@ def _add_command(commands, name, program, epilog, peers, rounds, sample_seconds,
 
 def _add_cpu_command(commands):
     groups = "\n  ".join("%-9s %s" % group for group in GROUPS.items())
-    epilog = _CPU_HELP.format(groups=groups, size=PRODUCT_SIZE)
-    parser = _add_command(commands, "cpu", "bench", epilog, CPU_PEERS, 15, 0.05, time_budget=None)
+    texts = _CPU_SUMMARY, _CPU_HELP.format(groups=groups, size=PRODUCT_SIZE)
+    parser = _add_command(commands, "cpu", "bench", texts, CPU_PEERS, 15, 0.05, time_budget=None)
     add = parser.add_argument
     add("--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)")
     add("--kinds", nargs="+", choices=KINDS, default=KINDS, help="default: both")
@@ -111,8 +113,8 @@ def _add_cpu_command(commands):
 
 
 def _add_gpu_command(commands):
-    defaults = {"check": False, "seconds": None}
-    parser = _add_command(commands, "gpu", "bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02, **defaults)
+    texts, defaults = (_GPU_SUMMARY, _GPU_HELP), {"check": False, "seconds": None}
+    parser = _add_command(commands, "gpu", "bench-gpu", texts, GPU_PEERS, 25, 0.02, **defaults)
     add, modes = parser.add_argument, list(GATES)
     add("--device", choices=["cuda", "cpu"], default="cuda")
     add("--rnn-modes", nargs="+", choices=modes, default=["lstm"], help="default: lstm")
