@@ -5,6 +5,7 @@ TENSORFLOW="${TENSORFLOW:-tensorflow==2.21.0}"
 TENSORFLOW_PYTHONS="3.10 3.11 3.12 3.13"        # what TensorFlow 2.21 has wheels for
 TENSORFLOW_1="tensorflow-gpu==1.15.5"           # the last 1.15; runs on a CPU as well
 TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generated code
+BENCH_REQUIREMENTS="numpy tabulate tqdm matplotlib" # of the program that measures the peers
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -112,5 +113,6 @@ make_environment() {
 make_torch_environment() {
     local python
     python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
-    make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" numpy pytest tqdm matplotlib
+    # shellcheck disable=SC2086 # several requirements
+    make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" pytest $BENCH_REQUIREMENTS
 }

@@ -51,6 +51,8 @@ build_support.build_library(sys.argv[1], ".build/op-library-for-gpu")
 PY
 
 say "Tests, benchmarks, scripts"
+rm -rf "$target/tools"
+"$python" -m pip --disable-pip-version-check install --quiet --no-deps --target "$target/tools" tabulate
 for folder in tests benchmarks scripts docs/gpu; do
     rm -rf "${target:?}/$folder"
     mkdir -p "$target/$(dirname "$folder")"

@@ -2,14 +2,14 @@
 # make bench: measures our CPU kernels against PyTorch, ONNX Runtime, Keras and TensorFlow 1.15. See
 # --help. Each environment is made unless its variable names a Python: $TENSORFLOW_PYTHON
 # (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also onnx),
-# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tqdm, matplotlib) for the
-# program itself.
+# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib) for
+# the program itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH
 . scripts/environments.sh
 
-check_arguments benchmarks/cpu/arguments.py "$@"
+check_arguments benchmarks/arguments.py cpu "$@"
 for argument in "$@"; do
     case "$argument" in --list | --list-environments) exit 0 ;; esac
 done
@@ -18,7 +18,7 @@ find_current_python() {
     find_python "$TENSORFLOW_PYTHONS" || fail "the peers need one of these Pythons: $TENSORFLOW_PYTHONS"
 }
 
-for environment in $(python3 benchmarks/cpu/arguments.py --list-environments "$@"); do
+for environment in $(python3 benchmarks/arguments.py cpu --list-environments "$@"); do
     case "$environment" in
         tensorflow)
             [ -n "${TENSORFLOW_PYTHON:-}" ] && continue
@@ -48,9 +48,10 @@ for environment in $(python3 benchmarks/cpu/arguments.py --list-environments "$@
     esac
 done
 if [ -z "${BENCH_PYTHON:-}" ]; then
-    make_requirements .venv/bench "$(find_current_python)" numpy tqdm matplotlib
+    # shellcheck disable=SC2086 # several requirements
+    make_requirements .venv/bench "$(find_current_python)" $BENCH_REQUIREMENTS
     BENCH_PYTHON=.venv/bench/bin/python
 fi
 CUDNN_RNN_READ_BANDWIDTH="$(bash scripts/build_cpu_benchmarks.sh read_bandwidth)"
 export TENSORFLOW_PYTHON TORCH_PYTHON ONNXRUNTIME_PYTHON TENSORFLOW_1_PYTHON CUDNN_RNN_READ_BANDWIDTH
-exec "$BENCH_PYTHON" benchmarks/cpu/run.py "$@"
+exec "$BENCH_PYTHON" benchmarks/run.py cpu "$@"
