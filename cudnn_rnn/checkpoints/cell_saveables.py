@@ -106,14 +106,16 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
         This happens if both are in `tf.GraphKeys.SAVEABLE_OBJECTS`: `tf.train.Saver()` saves only
         the later one, as in TensorFlow 1, and programs rely on that. Such a Saver still saves the
-        earlier saveable's variable under the variable's own name.
+        earlier saveable's variable under the variable's own name. If it is not a variable, the
+        saveable stays in the Saver, and its `restore` raises the error.
         """
         if self._given_name is None:
             return False
         with self.op.graph.as_default():
+            is_variable = restore_ops.as_variable(self._variables) is not None
             collected = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
             saveables = restore_ops.saveables_of_graph()
-        if not any(saveable is self for saveable in collected):
+        if not is_variable or not any(saveable is self for saveable in collected):
             return False
         later = saveables[saveables.index(self) + 1 :]
         return any(
