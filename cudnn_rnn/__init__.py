@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, List
 
 from cudnn_rnn._version import __version__
-from cudnn_rnn.cli.launch import is_being_located
+from cudnn_rnn.cli.launch import is_command_starting
 
 # `python -m cudnn_rnn` must answer even if TensorFlow or the library is broken.
-if not is_being_located():
+if not is_command_starting():
     from cudnn_rnn._native.library import library_path, load_library
 
     # Runs before anything else imports TensorFlow, to explain a broken TensorFlow or library.

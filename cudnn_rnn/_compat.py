@@ -54,7 +54,7 @@ __all__ = [
     "Trackable",
     "Variable",
     "as_tensor",
-    "assert_when_run",
+    "assertion_op",
     "allowed_dtypes",
     "gen_cudnn_rnn_ops",
     "has_projection",
@@ -118,7 +118,7 @@ def static_value(tensor):
     return tensor_util.constant_value(tensor)
 
 
-def assert_when_run(condition, *data, **named):
+def assertion_op(condition, *data, **named):
     """Returns an op that fails with `data` (strings and tensors) unless `condition` is true.
 
     The error shows the first three elements of each tensor. `name=` names the op.

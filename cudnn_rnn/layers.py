@@ -93,9 +93,9 @@ class _CudnnRNN(Layer):
           ValueError: an argument is out of range.
         """
         super().__init__(dtype=dtype, name=name)
-        self._plain_dtype = config_module.checked_dtype(dtype)
-        self._plain_compute_dtype = (
-            self._plain_dtype
+        self._kernel_dtype = config_module.checked_dtype(dtype)
+        self._computation_dtype = (
+            self._kernel_dtype
             if compute_dtype is None
             else config_module.checked_dtype(compute_dtype, "compute_dtype")
         )
@@ -130,7 +130,7 @@ class _CudnnRNN(Layer):
             input_size,
             self._input_mode,
             self._direction,
-            self._plain_dtype,
+            self._kernel_dtype,
             self._dropout,
             seed,
         )
@@ -173,7 +173,7 @@ class _CudnnRNN(Layer):
     @property
     def compute_dtype(self) -> str:
         """Name of the dtype of computations, outputs and states; the variable has `dtype`."""
-        return self._plain_compute_dtype.name
+        return self._computation_dtype.name
 
     @property
     def num_dirs(self) -> int:
@@ -251,7 +251,7 @@ class _CudnnRNN(Layer):
                 scope.set_partitioner(None)  # The buffer is one piece.
                 self.kernel = tf.get_variable(
                     "opaque_kernel",
-                    dtype=self._plain_dtype,
+                    dtype=self._kernel_dtype,
                     initializer=self._initial_params(config),
                 )
             if not self.kernel.shape.is_compatible_with([config.params_size()]):
@@ -274,7 +274,7 @@ class _CudnnRNN(Layer):
             self._kernel_initializer = tf.glorot_uniform_initializer(seed=self._seed)
         if self._bias_initializer is None:
             self._bias_initializer = tf.zeros_initializer()
-        dtype = self._plain_dtype
+        dtype = self._kernel_dtype
         weights = [
             # The first layer has no input weights with skip_input: their width is 0.
             tf.zeros(shape, dtype) if 0 in shape else self._kernel_initializer(shape, dtype=dtype)
@@ -327,7 +327,7 @@ class _CudnnRNN(Layer):
             input_mode=self.input_mode,
             direction=self.direction,
         )
-        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
+        saveable._add_trackable_dependencies(trackable=self, dtype=self._kernel_dtype)
         self._saveable = saveable
 
     @property
@@ -379,7 +379,7 @@ class _CudnnRNN(Layer):
           ValueError: an argument has the wrong static shape. A wrong shape that is known only at
             run time raises `InvalidArgumentError` when the op runs.
         """
-        compute_dtype = self._plain_compute_dtype
+        compute_dtype = self._computation_dtype
         inputs = self._cast("inputs", inputs)
         (inputs,) = as_tensors([("inputs", inputs)], compute_dtype, compute_dtype)
         axes = "[time, batch, input_size]" if time_major else "[batch, time, input_size]"
@@ -404,7 +404,7 @@ class _CudnnRNN(Layer):
         return outputs, tuple(states[:num_states])
 
     def _cast(self, argument, value):
-        return cast_tensors(argument, value, self._plain_dtype, self._plain_compute_dtype)
+        return cast_tensors(argument, value, self._kernel_dtype, self._computation_dtype)
 
     def _forward(
         self, inputs, h, c, opaque_params, sequence_lengths=None, time_major=True, training=True
@@ -441,8 +441,8 @@ class _CudnnRNN(Layer):
                 self.num_units,
                 canonical.static_params_size(config) if input_size else None,
             ),
-            dtype=self._plain_compute_dtype,
-            default_dtype=self._plain_compute_dtype,
+            dtype=self._computation_dtype,
+            default_dtype=self._computation_dtype,
             input_name="inputs",
             training_name="training",
         )

@@ -123,7 +123,7 @@ class Call:
         for state, shape in zip(self.outputs[1:], state_shapes):
             state.set_shape(shape)
 
-    def _axes(self, first, batch, last):
+    def _in_call_order(self, first, batch, last):
         """Returns the shape in the axis order of this call, given the axes of a time-major one."""
         return [first, batch, last] if self._time_major else [batch, first, last]
 
@@ -141,7 +141,7 @@ class Call:
             (sizes.num_states, batch, num_proj or sizes.num_units),
             (states, "num_proj" if num_proj else "num_units"),
         )
-        state_shapes = [self._axes(num_states, batch, width)]
+        state_shapes = [self._in_call_order(num_states, batch, width)]
         if self._is_lstm:
             units = sizes.num_units if num_proj else width
             num_states, batch, units = self._checked_shape(
@@ -149,11 +149,11 @@ class Call:
             )
             width = width or (None if num_proj else units)
             state_shapes = [
-                self._axes(num_states, batch, last) for last in (num_proj or width, units)
+                self._in_call_order(num_states, batch, last) for last in (num_proj or width, units)
             ]
         is_bidirectional = self._config.direction == CUDNN_RNN_BIDIRECTION
         output_width = None if width is None else width * (2 if is_bidirectional else 1)
-        return self._axes(time, batch, output_width), state_shapes
+        return self._in_call_order(time, batch, output_width), state_shapes
 
     def _checked_shape(self, argument, tensor, expected, names):
         """Checks the static shape of a tensor of rank 3.
@@ -167,11 +167,12 @@ class Call:
         Returns:
           `expected`, with the tensor's static sizes in place of None.
         """
-        meaning = "[%s, %s, %s]" % tuple(self._axes(names[0], "batch", names[1]))
-        check_shape(argument, tensor, self._axes(*expected), meaning)
+        meaning = "[%s, %s, %s]" % tuple(self._in_call_order(names[0], "batch", names[1]))
+        check_shape(argument, tensor, self._in_call_order(*expected), meaning)
         found = tensor.shape.with_rank(3).as_list()
         return [
-            size if known is None else known for known, size in zip(expected, self._axes(*found))
+            size if known is None else known
+            for known, size in zip(expected, self._in_call_order(*found))
         ]
 
     def _checked_lengths(self, lengths, output_shape):

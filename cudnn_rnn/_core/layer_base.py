@@ -16,7 +16,7 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 from cudnn_rnn._core.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
 
 
-class _BareLayer(LayerRecord):
+class _FallbackLayer(LayerRecord):
     """A layer that creates its variables once, in `build`, and computes its outputs in `call`.
 
     The variables are in a variable scope named after the layer, inside the scope in which `build`
@@ -137,5 +137,5 @@ class _BareLayer(LayerRecord):
 if IS_TENSORFLOW_1 and not TYPE_CHECKING:
     Layer = tf.layers.Layer
 else:
-    Layer = _BareLayer
+    Layer = _FallbackLayer
     Layer.__name__ = Layer.__qualname__ = "Layer"

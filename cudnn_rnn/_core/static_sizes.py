@@ -14,12 +14,16 @@ def static_size(tensor):
     """Returns the int value of a scalar integer tensor, None if it is known only at run time."""
     try:
         value = _values(tensor)
-    except (_UnknownError, IndexError, ValueError):  # The last two: index or axis out of range.
+    except (
+        _CannotEvaluateError,
+        IndexError,
+        ValueError,
+    ):  # The last two: index or axis out of range.
         return None
     return int(value) if value.size == 1 and np.isfinite(value).all() else None
 
 
-class _UnknownError(Exception):
+class _CannotEvaluateError(Exception):
     """The rank of a shape or an operand such as an axis is unknown, or an op is not supported."""
 
 
@@ -30,7 +34,7 @@ def _values(tensor):
         return np.asarray(known, np.float64)
     evaluate = _EVALUATE.get(tensor.op.type)
     if evaluate is None:
-        raise _UnknownError
+        raise _CannotEvaluateError
     # NumPy may warn about the NaN of unknown operands.
     with np.errstate(all="ignore"):
         return np.asarray(evaluate(tensor), np.float64)
@@ -44,14 +48,14 @@ def _integers(tensor):
     """Returns a constant operand, such as an axis or a begin, as an int or a list of int."""
     value = static_value(tensor)
     if value is None:
-        raise _UnknownError
+        raise _CannotEvaluateError
     return np.asarray(value).tolist()
 
 
 def _shape(tensor):
     shape = tensor.op.inputs[0].shape
     if shape.rank is None:
-        raise _UnknownError
+        raise _CannotEvaluateError
     return [np.nan if size is None else size for size in shape.as_list()]
 
 
@@ -62,7 +66,7 @@ def _strided_slice(tensor):
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     }
     if masks["ellipsis"] or masks["new_axis"]:
-        raise _UnknownError
+        raise _CannotEvaluateError
     places = []
     bounds = [_integers(bound) for bound in operation.inputs[1:]]
     for axis, (begin, end, stride) in enumerate(zip(*bounds)):

@@ -54,29 +54,29 @@ class Patch:
         if hook is None:
             return
         hook.wrapper = None
-        if current is hook.wrapped:
+        if current is hook.installed:
             setattr(self.owner, self.name, hook.original)
 
 
 def _wrapped(hook):
     @functools.wraps(hook.original)
-    def wrapped(*arguments, **named):
+    def installed(*arguments, **named):
         if hook.wrapper is None:
             return hook.original(*arguments, **named)
         return hook.wrapper(hook.original, *arguments, **named)
 
-    setattr(wrapped, _HOOK, hook)
-    hook.wrapped = wrapped
-    return wrapped
+    setattr(installed, _HOOK, hook)
+    hook.installed = installed
+    return installed
 
 
-def guarded(step, *arguments, otherwise=None):
+def guarded(step, *arguments, default=None):
     """Runs a step of a wrapper so that a defect in the step does not break the user's call.
 
     Args:
       step: function of this package.
       *arguments: arguments of the step.
-      otherwise: the result, after a warning, if the step fails unexpectedly.
+      default: the result, after a warning, if the step fails unexpectedly.
 
     Returns:
       The result of the step.
@@ -96,4 +96,4 @@ def guarded(step, *arguments, otherwise=None):
             RuntimeWarning,
             stacklevel=4,
         )
-        return otherwise
+        return default

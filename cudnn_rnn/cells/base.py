@@ -19,7 +19,7 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ScopeLike, ShapeLike, SizeLike
 
 
-class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
+class _FallbackLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
     """State of an LSTM: the cell state `c` and the output `h`, both `[batch, num_units]`."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
         return self.c.dtype
 
 
-class _BareRNNCell(LayerRecord):
+class _FallbackRNNCell(LayerRecord):
     """Base of RNN cells for a TensorFlow without `tf.nn.rnn_cell.RNNCell`.
 
     A subclass defines `state_size`, `output_size` and `call(inputs, state)`; its `build` creates
@@ -159,7 +159,7 @@ class _BareRNNCell(LayerRecord):
     def _weights(self, wanted):
         found = [variable for variable, trainable in self._own_weights if trainable in wanted]
         for cell in self._cells():
-            if isinstance(cell, _BareRNNCell):
+            if isinstance(cell, _FallbackRNNCell):
                 found.extend(cell._weights(wanted))
                 continue
             # A cell of another library, such as tf_keras.
@@ -207,7 +207,7 @@ class _BareRNNCell(LayerRecord):
             )
 
 
-class _BareMultiRNNCell(_BareRNNCell):
+class _FallbackMultiRNNCell(_FallbackRNNCell):
     """Stacked cells: the output of each cell is the input of the next.
 
     Variables of layer i are in the scope `multi_rnn_cell/cell_<i>`.
@@ -286,9 +286,9 @@ def _is_single_size(size):
 
 _NATIVE = native_rnn_cell_module()
 if TYPE_CHECKING or _NATIVE is None:
-    RNNCell = _BareRNNCell
-    MultiRNNCell = _BareMultiRNNCell
-    LSTMStateTuple = _BareLSTMStateTuple
+    RNNCell = _FallbackRNNCell
+    MultiRNNCell = _FallbackMultiRNNCell
+    LSTMStateTuple = _FallbackLSTMStateTuple
     # repr() and error messages show the public names.
     RNNCell.__name__ = RNNCell.__qualname__ = "RNNCell"
     MultiRNNCell.__name__ = MultiRNNCell.__qualname__ = "MultiRNNCell"

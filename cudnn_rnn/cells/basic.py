@@ -23,7 +23,7 @@ from cudnn_rnn.cells.base import RNNCell
 __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
 
 
-class _BareBasicRNNCell(RNNCell):
+class _FallbackBasicRNNCell(RNNCell):
     """The simplest RNN cell: `activation(concat(inputs, state) kernel + bias)`.
 
     Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, with
@@ -91,7 +91,7 @@ class _BareBasicRNNCell(RNNCell):
 
 _NATIVE = native_rnn_cell_module()
 if TYPE_CHECKING or _NATIVE is None:
-    BasicRNNCell = _BareBasicRNNCell
+    BasicRNNCell = _FallbackBasicRNNCell
     BasicRNNCell.__name__ = BasicRNNCell.__qualname__ = "BasicRNNCell"
 else:
     BasicRNNCell = _NATIVE.BasicRNNCell

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence
 
-from cudnn_rnn._compat import SaveableObject, SaveSpec, assert_when_run, tf
+from cudnn_rnn._compat import SaveableObject, SaveSpec, assertion_op, tf
 from cudnn_rnn._core.arguments import shape_text
 from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import restore_ops
@@ -97,7 +97,7 @@ class RNNParamsSaveable(SaveableObject):
         # Shapes may be unknown if params_to_canonical is a user's own function.
         if all(shape.is_fully_defined() for shape in shapes):
             keys = [spec.name for spec in self.specs]
-            tensors = restore_ops.in_sizes(restored_tensors, keys, shapes)
+            tensors = restore_ops.with_checked_sizes(restored_tensors, keys, shapes)
         values = self._canonical_to_params(*self._format.from_checkpoint(tensors))
         values = list(values) if isinstance(values, (list, tuple)) else [values]
         if len(values) != len(self._variables):
@@ -272,7 +272,7 @@ def _buffer_to_save(to_canonical, from_canonical, variables):
         % (variables[0].op.name, shape_text(variables[0].shape), size)
     )
     with tf.name_scope("restore_only"):
-        failure = assert_when_run(tf.constant(False), message)
+        failure = assertion_op(tf.constant(False), message)
         with tf.control_dependencies([failure]):
             return tf.zeros([size], dtype=variables[0].dtype.base_dtype)
 

@@ -14,7 +14,7 @@ checkpoints of TensorFlow 1.3 also hold the two summands, so they lose no inform
 
 from typing import Any, Dict
 
-from cudnn_rnn._compat import assert_when_run, tf
+from cudnn_rnn._compat import assertion_op, tf
 from cudnn_rnn._core.canonical import chunks
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM
 
@@ -253,7 +253,7 @@ def without_input_weights(config, layer, weights):
 def _emptied_identity(matrix):
     """Returns `[num_units, 0]` after checking that the square `matrix` is the identity."""
     identity = tf.eye(tf.shape(matrix)[0], dtype=matrix.dtype)
-    check = assert_when_run(
+    check = assertion_op(
         tf.reduce_all(tf.equal(matrix, identity)),
         "The checkpoint has input weights for the first layer, which an RNN with input_mode "
         "skip_input cannot take: they would have to be the identity. Make the RNN with input_mode "

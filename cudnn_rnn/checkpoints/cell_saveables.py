@@ -20,7 +20,7 @@ from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn._core.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.checkpoints import converters, restore_ops
-from cudnn_rnn.checkpoints.object_based import Parts, track
+from cudnn_rnn.checkpoints.object_based import BufferParts, track
 
 # Conversion steps that were methods of the saveable up to TensorFlow 1.12.
 _CONVERTER_HOOKS = (
@@ -227,7 +227,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         shapes = [tensor.shape for tensor in self._parts_to_save()]
         # Shapes may be unknown if the converter is a user's own class.
         if all(shape.is_fully_defined() for shape in shapes):
-            tensors = restore_ops.in_exact_shapes(tensors, keys, shapes)
+            tensors = restore_ops.with_checked_shapes(tensors, keys, shapes)
         value = self.format_converter.tf_canonical_to_opaque(list(tensors))
         return restore_ops.assign(variable, value, restore_ops.SUMS_SCOPE)
 
@@ -238,7 +238,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         also has `kernel`, like a single cell. For a bidirectional RNN these keys are below `fw` and
         below `bw`, like those of two stacks of cells with these names.
         """
-        parts = Parts(self, self._param_names, dtype, self._variables.device)
+        parts = BufferParts(self, self._param_names, dtype, self._variables.device)
         for kind, own_names in zip((self._weight_names, self._bias_names), self._cell_variables):
             per_cell = len(kind) // (self._num_layers * self._num_dirs)
             for index, name in enumerate(kind):

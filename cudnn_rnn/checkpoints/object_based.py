@@ -22,7 +22,7 @@ from cudnn_rnn.checkpoints import validation
 _VALUE = "VARIABLE_VALUE"
 
 
-class Parts:
+class BufferParts:
     """All tensors of one buffer, which are saved individually and restored together."""
 
     def __init__(self, saveable, names, dtype, device):
@@ -81,7 +81,7 @@ class Parts:
     def missing(self, keys):
         """Returns a list of `restore_ops.Expected` for the parts missing from the dict `keys`."""
         name, key = next(iter(keys.items()))
-        top, place = self.trackables[name].place_of_key(key)
+        top, place = self.trackables[name].split_key(key)
         return self.expected(
             {
                 other: top + self.trackables[other].keys[place]
@@ -119,7 +119,7 @@ class _Part(Trackable):
         (expected,) = self.parts.expected({self.name: " or ".join(self.keys)})
         return "<%s, shape %s>" % (expected.key, expected.shape)
 
-    def place_of_key(self, key):
+    def split_key(self, key):
         """Splits a key: returns the prefix before the layer's own part, and the index in `keys`."""
         # Longest first, because one element of `keys` may be the end of another.
         for place in sorted(range(len(self.keys)), key=lambda place: -len(self.keys[place])):
@@ -182,7 +182,7 @@ def bound_parts(coordinator):
       coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
 
     Returns:
-      Dict of `Parts` to dicts of names of parts to keys in the checkpoint.
+      Dict of `BufferParts` to dicts of names of parts to keys in the checkpoint.
     """
     bound: dict = collections.OrderedDict()
     for index, trackable in list(coordinator.object_by_proto_id.items()):

@@ -236,6 +236,6 @@ class CudnnSlotSaveable(SaveableObject):
         del restored_shapes
         keys = [spec.name for spec in self.specs]
         shapes = [spec.tensor.shape for spec in self.specs]
-        tensors = restore_ops.in_exact_shapes(restored_tensors, keys, shapes)
+        tensors = restore_ops.with_checked_shapes(restored_tensors, keys, shapes)
         value = self._conversion.from_cells(tensors)
         return restore_ops.assign(self._slot, value, restore_ops.SUMS_SCOPE)

@@ -5,7 +5,7 @@ import contextlib
 import re
 import threading
 
-from cudnn_rnn._compat import PartitionedVariable, Variable, assert_when_run, static_value, tf
+from cudnn_rnn._compat import PartitionedVariable, Variable, assertion_op, static_value, tf
 from cudnn_rnn._core.arguments import shape_text, variable_name
 
 # Collection of all saveables of a graph. Not a string, so that exporting a MetaGraphDef skips it.
@@ -76,8 +76,8 @@ def read_from(path):
     return found
 
 
-# Scopes of the checks that `_in_shapes` adds to a graph. `_patches/restores.py` finds the checks by
-# these names, in imported graphs too.
+# Scopes of the checks that `_with_check` adds to a graph. `_patches/restores.py` finds the checks
+# by these names, in imported graphs too.
 SIZES_SCOPE, SHAPES_SCOPE = "cudnn_rnn_checkpoint_sizes", "cudnn_rnn_checkpoint_shapes"
 CHECK, KEYS, SHAPES = "check", "keys", "shapes"  # nodes in such a scope
 
@@ -93,7 +93,7 @@ def checkpoint_path(restored_tensor):
     return operation.inputs[0] if operation is not None and operation.type == "RestoreV2" else None
 
 
-def in_sizes(tensors, keys, shapes):
+def with_checked_sizes(tensors, keys, shapes):
     """Checks the numbers of elements, and returns the tensors reshaped to these shapes.
 
     Raises:
@@ -102,10 +102,10 @@ def in_sizes(tensors, keys, shapes):
     expected = tf.constant([shape.num_elements() for shape in shapes])
     found = tf.stack([tf.size(tensor) for tensor in tensors])
     wrong = tf.not_equal(found, expected)
-    return _in_shapes(tensors, keys, shapes, SIZES_SCOPE, "number of elements", wrong)
+    return _with_check(tensors, keys, shapes, SIZES_SCOPE, "number of elements", wrong)
 
 
-def in_exact_shapes(tensors, keys, shapes):
+def with_checked_shapes(tensors, keys, shapes):
     """Checks the shapes, and returns the tensors with these static shapes.
 
     Raises:
@@ -113,7 +113,7 @@ def in_exact_shapes(tensors, keys, shapes):
     """
     expected = tf.constant([shape_text(shape) for shape in shapes])
     wrong = tf.not_equal(_shape_texts_when_run(tensors), expected)
-    return _in_shapes(tensors, keys, shapes, SHAPES_SCOPE, "shape", wrong)
+    return _with_check(tensors, keys, shapes, SHAPES_SCOPE, "shape", wrong)
 
 
 def _shape_texts_when_run(tensors):
@@ -123,12 +123,12 @@ def _shape_texts_when_run(tensors):
     return tf.strings.join(["[", tf.stack(sizes), "]"])
 
 
-def _in_shapes(tensors, keys, shapes, scope, what, wrong):
+def _with_check(tensors, keys, shapes, scope, what, wrong):
     path = checkpoint_path(tensors[0])
     with tf.name_scope(scope):
         keys = tf.constant(keys, name=KEYS)
         expected = tf.constant([shape_text(shape) for shape in shapes], name=SHAPES)
-        check = assert_when_run(
+        check = assertion_op(
             tf.logical_not(tf.reduce_any(wrong)),
             "Tensors of the checkpoint",
             "" if path is None else path,

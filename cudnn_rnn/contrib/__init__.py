@@ -134,7 +134,7 @@ def _tensorflow_modules():
 def _install_contrib():
     """Creates a `tf.contrib` for a TensorFlow without one; returns it in a list."""
     contrib = _make_module(_CONTRIB, True, "The parts of tf.contrib that cudnn_rnn provides.")
-    contrib.__getattr__ = other_packages.part
+    contrib.__getattr__ = other_packages.find_part
     _set_module(_CONTRIB, contrib)
     _undo.append(_forget_parts)
     finder = other_packages.Finder()

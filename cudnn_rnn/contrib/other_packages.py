@@ -23,14 +23,14 @@ _RNN = CONTRIB + ".rnn"
 _SUCCESSORS = {CONTRIB + ".layers": "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
 
 # The names of `tf.contrib.rnn`: their modules in this library, those in `tf.nn`, and the cells.
-_HERE = {
+_OWN_MODULES = {
     "BasicRNNCell": "cells.basic",
     "LSTMStateTuple": "cells.compatible",
     "MultiRNNCell": "cells.compatible",
     "RNNCell": "cells.compatible",
     "stack_bidirectional_dynamic_rnn": "cells.basic",
 }
-_OF_TENSORFLOW = ("static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn")
+_NAMES_IN_TF_NN = ("static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn")
 _CELLS = (
     "BasicLSTMCell",
     "DeviceWrapper",
@@ -71,11 +71,11 @@ class Rnn(types.ModuleType):
         return value
 
     def __dir__(self):
-        names = list(_HERE) + list(_OF_TENSORFLOW)
-        return sorted(names + [name for name in _CELLS if _is_there(name)])
+        names = list(_OWN_MODULES) + list(_NAMES_IN_TF_NN)
+        return sorted(names + [name for name in _CELLS if _is_available(name)])
 
 
-def _is_there(name):
+def _is_available(name):
     try:
         _find_rnn_name(name)
     except LookupError:
@@ -85,9 +85,9 @@ def _is_there(name):
 
 def _find_rnn_name(name):
     """Returns the object of this name in `tf.contrib.rnn`; `LookupError` says why there is none."""
-    if name in _HERE:
-        return getattr(importlib.import_module("cudnn_rnn." + _HERE[name]), name)
-    if name in _OF_TENSORFLOW:
+    if name in _OWN_MODULES:
+        return getattr(importlib.import_module("cudnn_rnn." + _OWN_MODULES[name]), name)
+    if name in _NAMES_IN_TF_NN:
         return getattr(tf.nn, name)
     if name in _CELLS:
         return getattr(_cell_module(name), name)
@@ -173,7 +173,7 @@ def _is_missing(error, package):
     return isinstance(error, ModuleNotFoundError) and error.name == package
 
 
-def part(name):
+def find_part(name):
     """Returns `tf.contrib.<name>`; `AttributeError` gives the reason if it is missing."""
     full_name = "%s.%s" % (CONTRIB, name)
     if _successor(full_name) is not None:

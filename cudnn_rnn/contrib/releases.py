@@ -16,7 +16,7 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical, config
 from cudnn_rnn._core.arguments import as_tensors, check_shape
 
-# The modules that `_find` searches for the names that the modules above lack.
+# The modules that `_own_class` searches for the names that the modules above lack.
 _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
 
 _RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
@@ -83,16 +83,16 @@ def namespaces(minor):
     ops = _ops(minor)
     found = {"": None, "python": {}, "python.ops": {}, "python.ops.cudnn_rnn_ops": ops}
     if minor < 4:
-        public = _chosen(ops, _RNNS + ("RNNParamsSaveable",))
+        public = _select(ops, _RNNS + ("RNNParamsSaveable",))
     elif minor == 4:
-        public = _chosen(ops, _RNNS + _CELLS + _SAVEABLES)
+        public = _select(ops, _RNNS + _CELLS + _SAVEABLES)
     if minor >= 4:
         of_layers = _layers(minor)
         found["python.layers.cudnn_rnn"] = of_layers
         found["python.layers"] = {}
     if minor >= 5:
-        public = _chosen(ops, _CELLS + _SAVEABLES + (_CONVERTERS if minor >= 13 else ()))
-        public.update(_chosen(of_layers, _RNNS))
+        public = _select(ops, _CELLS + _SAVEABLES + (_CONVERTERS if minor >= 13 else ()))
+        public.update(_select(of_layers, _RNNS))
         found["python.layers"] = dict(public)
     found[""] = public
     return found
@@ -101,25 +101,25 @@ def namespaces(minor):
 def _ops(minor):
     """Returns the contents of `python.ops.cudnn_rnn_ops`."""
     names = {name: _op_level_class(name, minor) for name in _RNNS}
-    names.update(_chosen(vars(op_level), _PRIVATE_RNNS))
+    names.update(_select(vars(op_level), _PRIVATE_RNNS))
     if minor >= 3:
         constants = _CONSTANTS if minor >= 4 else _CONSTANTS_OF_1_3
-        names.update(_chosen(vars(config), constants))
-        names.update(_found(_CELLS))
+        names.update(_select(vars(config), constants))
+        names.update(_own_classes(_CELLS))
     if minor < 4:
         names["RNNParamsSaveable"] = _rnn_params_saveable(minor)
         if minor == 3:
             names["CudnnCompatibleLSTMBlockCell"] = names["CudnnCompatibleLSTMCell"]
         return names
-    names.update(_found(_SAVEABLES + ("CudnnOpaqueParamsSaveable",)))
-    names.update(_chosen(vars(cudnn_rnn_ops), _CHECKS))
+    names.update(_own_classes(_SAVEABLES + ("CudnnOpaqueParamsSaveable",)))
+    names.update(_select(vars(cudnn_rnn_ops), _CHECKS))
     for name in _CALLS + _CONVERSIONS:
         names[name] = _function(name, minor)
     if minor <= 12:
         names["CudnnRNNSimpleSaveable"] = _simple_saveable()
     else:
-        names.update(_found(_CONVERTERS + ("CudnnParamsFormatConverter",)))
-        names["CudnnParamsFormatConverterBasic"] = _find("_OneKernel")
+        names.update(_own_classes(_CONVERTERS + ("CudnnParamsFormatConverter",)))
+        names["CudnnParamsFormatConverterBasic"] = _own_class("_OneKernel")
     if minor >= 5:
         names.update(_BIAS_VARIABLE_NAME="bias", _WEIGHTS_VARIABLE_NAME="kernel")
     return names
@@ -127,22 +127,22 @@ def _ops(minor):
 
 def _layers(minor):
     """Returns the contents of `python.layers.cudnn_rnn`."""
-    names = _chosen(vars(config), _CONSTANTS)
-    names.update(_chosen(vars(layers), _RNNS + _PRIVATE_RNNS))
+    names = _select(vars(config), _CONSTANTS)
+    names.update(_select(vars(layers), _RNNS + _PRIVATE_RNNS))
     if minor >= 5:
         names["__all__"] = list(_RNNS)
     return names
 
 
-def _chosen(names, wanted):
+def _select(names, wanted):
     return {name: names[name] for name in wanted}
 
 
-def _found(names):
-    return {name: _find(name) for name in names}
+def _own_classes(names):
+    return {name: _own_class(name) for name in names}
 
 
-def _find(name):
+def _own_class(name):
     """Returns this library's class of the given name."""
     for module_name in _MODULES:
         module = importlib.import_module("cudnn_rnn." + module_name)
@@ -210,16 +210,16 @@ def _op_level_class(name, minor):
     optional = dict(sequence_lengths=None, time_major=True) if minor >= 14 else {}
     optional["is_training"] = True
     call = _method(base.__call__, _signature(*required, **optional))
-    bases = (_RoomForInputWeights, base) if minor <= 2 else (base,)
+    bases = (_PaddedBuffer, base) if minor <= 2 else (base,)
     return _subclass(name, minor, bases, {"__init__": init, "__call__": call})
 
 
 def _subclass(name, minor, bases, attributes):
     made = type(name, bases, dict(attributes, __doc__=bases[-1].__doc__))
-    return _findable(made, name, minor)
+    return _name_for_pickle(made, name, minor)
 
 
-def _findable(made, name, minor):
+def _name_for_pickle(made, name, minor):
     """Names an object generated for a release so that pickle finds it here; returns it."""
     made.__module__ = __name__
     made.__qualname__ = "%s_of_1_%d" % (name, minor)
@@ -227,7 +227,7 @@ def _findable(made, name, minor):
 
 
 def __getattr__(qualified_name):
-    """Finds an object named by `_findable`; generates it if this process has not done so."""
+    """Finds an object named by `_name_for_pickle`; generates it if this process has not done so."""
     match = re.match(r"(\w+)_of_1_(\d|1[0-5])$", qualified_name)
     found = _ops(int(match.group(2))).get(match.group(1)) if match else None
     if getattr(found, "__qualname__", None) != qualified_name:
@@ -235,7 +235,7 @@ def __getattr__(qualified_name):
     return found
 
 
-class _RoomForInputWeights(op_level._CudnnRNN):
+class _PaddedBuffer(op_level._CudnnRNN):
     """Reserves room for unused input weights in the buffer, as in TensorFlow 1.0 to 1.2.
 
     In those releases, input_mode defaults to auto_select, which skips the input weights if sizes
@@ -274,7 +274,7 @@ class _RoomForInputWeights(op_level._CudnnRNN):
 
 @functools.lru_cache(maxsize=None)
 def _rnn_params_saveable(minor):
-    base = _find("RNNParamsSaveable")
+    base = _own_class("RNNParamsSaveable")
     functions = ("params_to_canonical", "canonical_to_params")
     signature = {
         0: inspect.Signature(
@@ -301,7 +301,7 @@ def _rnn_params_saveable(minor):
 @functools.lru_cache(maxsize=None)
 def _simple_saveable():
     """Returns the base of simple RNNs' saveables up to 1.12; they pass `isinstance` with it."""
-    tanh, relu = _find("CudnnRNNTanhSaveable"), _find("CudnnRNNReluSaveable")
+    tanh, relu = _own_class("CudnnRNNTanhSaveable"), _own_class("CudnnRNNReluSaveable")
 
     class Simple(type(tanh)):  # type: ignore[misc]
         def __instancecheck__(cls, instance):
@@ -310,9 +310,9 @@ def _simple_saveable():
         def __subclasscheck__(cls, subclass):
             return issubclass(subclass, (tanh, relu)) or super().__subclasscheck__(subclass)
 
-    base = _find("CudnnLSTMSaveable")
+    base = _own_class("CudnnLSTMSaveable")
     name = "CudnnRNNSimpleSaveable"
-    return _findable(Simple(name, (base,), {"__doc__": base.__doc__}), name, minor=12)
+    return _name_for_pickle(Simple(name, (base,), {"__doc__": base.__doc__}), name, minor=12)
 
 
 @functools.lru_cache(maxsize=None)
@@ -333,4 +333,4 @@ def _function(name, minor):
         return function(**signature.bind(*arguments, **named).arguments)
 
     of_release.__signature__ = signature  # type: ignore[attr-defined]
-    return _findable(of_release, name, minor)
+    return _name_for_pickle(of_release, name, minor)

@@ -89,7 +89,7 @@ class Project:
     def build(self, monkeypatch, **answer):
         """Builds the library; returns the set of sources that the compiler compiled."""
         tensorflow = self.support.TensorFlow(tensorflow_answer(**answer))
-        monkeypatch.setattr(self.support, "ask_tensorflow", lambda: tensorflow)
+        monkeypatch.setattr(self.support, "find_tensorflow", lambda: tensorflow)
         self._runs += 1
         folder = self.folder.parent / ("build%d" % self._runs)
         self._log.write_text("")
@@ -290,13 +290,13 @@ def test_environment_variable_moves_the_cache(project, monkeypatch, tmp_path):
 
 
 def test_cache_keeps_recently_used_objects(project, tmp_path):
-    cache = project.cache.ObjectCache(str(tmp_path / "objects"), most_bytes=3500)
+    cache = project.cache.ObjectCache(str(tmp_path / "objects"), max_bytes=3500)
     for number in range(5):
         (tmp_path / "object").write_bytes(b"%d" % number * 1000)
         cache.store("key%d" % number, str(tmp_path / "object"))
         os.utime(str(tmp_path / "objects" / ("key%d" % number)), (number, number))
     assert cache.load("key0", str(tmp_path / "loaded"))  # used now
-    cache.remove_what_is_old()
+    cache.remove_least_recently_used()
     assert {path.name for path in (tmp_path / "objects").iterdir()} == {"key0", "key3", "key4"}
     assert cache.load("key3", str(tmp_path / "loaded"))
     assert (tmp_path / "loaded").read_bytes() == b"3" * 1000
@@ -305,7 +305,7 @@ def test_cache_keeps_recently_used_objects(project, tmp_path):
 
 def test_cache_is_shared_by_builds_at_the_same_time(project, tmp_path):
     """A loaded object is always complete, while other builds store and remove the same keys."""
-    cache = project.cache.ObjectCache(str(tmp_path / "objects"), most_bytes=100000)
+    cache = project.cache.ObjectCache(str(tmp_path / "objects"), max_bytes=100000)
     problems = []
 
     def store_and_load(name):
@@ -313,7 +313,7 @@ def test_cache_is_shared_by_builds_at_the_same_time(project, tmp_path):
             key = "key%d" % (number % 5)
             (tmp_path / name).write_bytes(key.encode() * 9000)
             cache.store(key, str(tmp_path / name))
-            cache.remove_what_is_old()
+            cache.remove_least_recently_used()
             if cache.load(key, str(tmp_path / name)):
                 if (tmp_path / name).read_bytes() != key.encode() * 9000:
                     problems.append(key)
