@@ -3,6 +3,7 @@
 The rest of this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and 2.x offer as
 `tensorflow.compat.v1`) and the names below.
 """
+# ruff: noqa: F401 (imports for other modules)
 
 import contextlib
 from typing import Any, Callable, TypeVar
@@ -12,7 +13,7 @@ from tensorflow.python.framework import meta_graph as meta_graph_module
 from tensorflow.python.framework import op_def_registry, tensor_util
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.ops import (
-    cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
+    cudnn_rnn_grad,  # registers the gradients of the forward ops
     gen_cudnn_rnn_ops,
 )
 from tensorflow.python.ops.variables import PartitionedVariable, Variable
@@ -42,33 +43,6 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 # TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
 # versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
-
-__all__ = [
-    "CheckpointRestoreCoordinator",
-    "CheckpointRestorer",
-    "IS_TENSORFLOW_1",
-    "PartitionedVariable",
-    "RESTORES_ONE_BY_ONE",
-    "SaveSpec",
-    "SaveableObject",
-    "Trackable",
-    "Variable",
-    "as_tensor",
-    "assertion_op",
-    "allowed_dtypes",
-    "gen_cudnn_rnn_ops",
-    "has_projection",
-    "kernel_label",
-    "meta_graph_module",
-    "native_rnn_cell_module",
-    "objects_to_restore",
-    "projection_of",
-    "register_gradient",
-    "registered_gradient",
-    "static_value",
-    "tf",
-    "without_autograph",
-]
 
 
 def allowed_dtypes(op_type, attribute):

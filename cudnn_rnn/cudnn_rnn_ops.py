@@ -113,26 +113,26 @@ def _cudnn_rnn(
     Returns:
       `(output, output_h, output_c)`. Only an LSTM uses `input_c` and has a meaningful `output_c`.
     """
+    attributes = _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj)
+    tensors = (inputs, input_h, input_c, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)
+
+
+def _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj=None):
+    """Returns the `_Attributes` for these arguments, after checking them."""
     _check_rnn_mode(rnn_mode)
     check_direction(direction)
     check_input_mode(input_mode)
     dropout = config.checked_dropout(dropout)
     num_proj = config.checked_projection(rnn_mode, None, num_proj)
-    seed, seed2 = config.op_seeds(seed)
-    attributes = _Attributes(rnn_mode, input_mode, direction, dropout, seed, seed2, num_proj)
-    return Call(
-        attributes,
-        inputs,
-        input_h,
-        input_c,
-        params,
-        is_training,
-        sequence_lengths,
-        time_major,
-        default_dtype=numpy_dtype(inputs, input_h, input_c, params),
-        input_name="inputs",
-        name=name,
-    ).outputs
+    return _Attributes(rnn_mode, input_mode, direction, dropout, *config.op_seeds(seed), num_proj)
+
+
+def _run(attributes, tensors, is_training, sequence_lengths, time_major, name):
+    """Returns `(output, output_h, output_c)`; `tensors` are those of `Call`."""
+    options = dict(default_dtype=numpy_dtype(*tensors), input_name="inputs", name=name)
+    call = Call(attributes, tensors, is_training, sequence_lengths, time_major, **options)
+    return call.outputs
 
 
 def cudnn_lstm(
@@ -178,22 +178,9 @@ def cudnn_lstm(
       ValueError: an argument is out of range or has the wrong static shape. A wrong shape that is
         known only at run time raises `InvalidArgumentError` when the op runs.
     """
-    return _cudnn_rnn(
-        inputs,
-        input_h,
-        input_c,
-        params,
-        is_training,
-        CUDNN_LSTM,
-        sequence_lengths=sequence_lengths,
-        time_major=time_major,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        num_proj=num_proj,
-        name=name,
-    )
+    attributes = _attributes(CUDNN_LSTM, input_mode, direction, dropout, seed, num_proj)
+    tensors = (inputs, input_h, input_c, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)
 
 
 def _cudnn_rnn_no_input_c(
@@ -211,21 +198,9 @@ def _cudnn_rnn_no_input_c(
     name=None,
 ):
     """Runs an RNN without cell states, see `cudnn_gru`; returns `(output, output_h)`."""
-    return _cudnn_rnn(
-        inputs,
-        input_h,
-        None,
-        params,
-        is_training,
-        rnn_mode,
-        sequence_lengths=sequence_lengths,
-        time_major=time_major,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        name=name,
-    )[:2]
+    attributes = _attributes(rnn_mode, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_gru(
@@ -249,20 +224,9 @@ def cudnn_gru(
       `(output, output_h)`. `output` is `[time, batch, directions * num_units]`; `output_h` has the
       shape of `input_h`.
     """
-    return _cudnn_rnn_no_input_c(
-        inputs,
-        input_h,
-        params,
-        is_training,
-        CUDNN_GRU,
-        sequence_lengths,
-        time_major,
-        input_mode,
-        direction,
-        dropout,
-        seed,
-        name,
-    )
+    attributes = _attributes(CUDNN_GRU, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_rnn_relu(
@@ -282,20 +246,9 @@ def cudnn_rnn_relu(
 
     The argument order differs from that of the other functions, as in TensorFlow.
     """
-    return _cudnn_rnn_no_input_c(
-        inputs,
-        input_h,
-        params,
-        is_training,
-        CUDNN_RNN_RELU,
-        sequence_lengths,
-        time_major,
-        input_mode,
-        direction,
-        dropout,
-        seed,
-        name,
-    )
+    attributes = _attributes(CUDNN_RNN_RELU, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_rnn_tanh(
@@ -312,20 +265,9 @@ def cudnn_rnn_tanh(
     name: Optional[str] = None,
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Runs a simple tanh RNN; see `cudnn_gru`."""
-    return _cudnn_rnn_no_input_c(
-        inputs,
-        input_h,
-        params,
-        is_training,
-        CUDNN_RNN_TANH,
-        sequence_lengths,
-        time_major,
-        input_mode,
-        direction,
-        dropout,
-        seed,
-        name,
-    )
+    attributes = _attributes(CUDNN_RNN_TANH, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_rnn_opaque_params_to_canonical(
@@ -350,18 +292,9 @@ def cudnn_rnn_opaque_params_to_canonical(
       TypeError: an argument has the wrong type or dtype.
       ValueError: an argument is out of range, or `params` has the wrong shape.
     """
-    described = RnnConfig.checked(
-        rnn_mode,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode,
-        direction,
-        numpy_dtype(params),
-        dropout,
-        seed,
-        num_proj,
-    )
+    sizes = (num_layers, num_units, input_size)
+    others = (input_mode, direction, numpy_dtype(params), dropout, seed, num_proj)
+    described = RnnConfig.checked(rnn_mode, *sizes, *others)
     return canonical.params_to_canonical(described, None, params, name)
 
 
@@ -393,18 +326,9 @@ def cudnn_rnn_canonical_to_opaque_params(
       ValueError: an argument is out of range, a list has the wrong length, or a tensor has the
         wrong number of elements.
     """
-    described = RnnConfig.checked(
-        rnn_mode,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode,
-        direction,
-        numpy_dtype(weights, biases),
-        dropout,
-        seed,
-        num_proj,
-    )
+    sizes = (num_layers, num_units, input_size)
+    others = (input_mode, direction, numpy_dtype(weights, biases), dropout, seed, num_proj)
+    described = RnnConfig.checked(rnn_mode, *sizes, *others)
     return canonical.canonical_to_params(described, None, weights, biases, name)
 
 
@@ -430,16 +354,7 @@ def cudnn_rnn_opaque_params_size(
       ValueError: an argument is out of range, or the buffer would have more than 2**31 - 1
         elements.
     """
-    described = RnnConfig.checked(
-        rnn_mode,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode,
-        direction,
-        dtype,
-        dropout,
-        seed,
-        num_proj,
-    )
+    sizes = (num_layers, num_units, input_size)
+    others = (input_mode, direction, dtype, dropout, seed, num_proj)
+    described = RnnConfig.checked(rnn_mode, *sizes, *others)
     return canonical.params_size(described, name)

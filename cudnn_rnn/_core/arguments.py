@@ -110,14 +110,18 @@ def static_bool(name, value):
         check_shape(name, tensor, [], "a scalar")
         known = static_value(tensor)
         return None if known is None else bool(known)
-    if isinstance(value, (bool, np.bool_)) or (
-        isinstance(value, numbers.Integral) and value in (0, 1)
-    ):
+    if is_python_bool(value):
         return bool(value)
     raise TypeError(
         "%s must be a bool or a scalar bool tensor, but is %r of type %s."
         % (name, value, type(value).__name__)
     )
+
+
+def is_python_bool(value):
+    """Returns whether a value that is no tensor stands for a bool: True, False, 0 or 1."""
+    is_bit = isinstance(value, numbers.Integral) and value in (0, 1)
+    return is_bit or isinstance(value, np.bool_)
 
 
 def _common_dtype(values, dtype):
@@ -159,14 +163,9 @@ def _advice_on_params(dtype):
 def _as_tensor(name, value, dtype):
     try:
         return as_tensor(value, dtype)
-    except TypeError as error:
-        raise TypeError(
-            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
-        )
-    except ValueError as error:
-        raise ValueError(
-            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
-        )
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind("%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error))
 
 
 def variable_name(variable):

@@ -1,13 +1,10 @@
 """Calls of an RNN: checks the arguments, in the form of any release, and builds the node."""
 
 import collections
-import numbers
-
-import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import as_tensors, check_shape, static_bool
+from cudnn_rnn._core.arguments import as_tensors, check_shape, is_python_bool, static_bool
 from cudnn_rnn._core.config import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
 # Expected static sizes of a call's arguments, each an int, or None if unknown.
@@ -24,7 +21,10 @@ def lengths_and_training(sequence_lengths, is_training, training_name="is_traini
     Raises:
       TypeError: `is_training` is also given, with another value.
     """
-    if not _is_bool(sequence_lengths):
+    is_tensor = tf.is_tensor(sequence_lengths)
+    if is_tensor and sequence_lengths.dtype.base_dtype != tf.bool:
+        return sequence_lengths, is_training
+    if not is_tensor and not is_python_bool(sequence_lengths):
         return sequence_lengths, is_training
     if is_training is not True and is_training is not sequence_lengths:
         raise TypeError(
@@ -32,14 +32,6 @@ def lengths_and_training(sequence_lengths, is_training, training_name="is_traini
             % (training_name, sequence_lengths, training_name, is_training)
         )
     return None, sequence_lengths
-
-
-def _is_bool(value):
-    if tf.is_tensor(value):
-        return value.dtype.base_dtype == tf.bool
-    return isinstance(value, (bool, np.bool_)) or (
-        isinstance(value, numbers.Integral) and value in (0, 1)
-    )
 
 
 def zero_states(inputs, time_major, state_shape, dtype):
@@ -66,10 +58,7 @@ class Call:
     def __init__(
         self,
         config,
-        input_data,
-        input_h,
-        input_c,
-        params,
+        tensors,
         is_training,
         sequence_lengths=None,
         time_major=True,
@@ -84,16 +73,11 @@ class Call:
 
         Args:
           config: an `RnnConfig`, or another object with the attributes that `nodes.rnn` needs.
-          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch, input_size]`
-            (batch-major: `[batch, time, input_size]`, or a list of `batch` tensors).
-          input_h: `[num_layers * directions, batch, num_units]` (batch-major: batch first); with a
-            projection, the last dimension is `num_proj`.
-          input_c: `[num_layers * directions, batch, num_units]` (batch-major: batch first) for an
-            LSTM; ignored otherwise.
-          params: `[params_size]`.
+          tensors: input_data, input_h, input_c and params, with the shapes that `nodes.rnn` has;
+            input_data may also be a list of tensors. Only an LSTM uses input_c.
           is_training: bool or scalar bool tensor.
           sequence_lengths: None or integers `[batch]`.
-          time_major: bool.
+          time_major: bool. If False, the batch is the first dimension of all but params.
           sizes: `Sizes`.
           dtype: the required dtype of the tensors, or None to take the dtype of the tensors.
           default_dtype: the dtype if no argument is a tensor.
@@ -110,12 +94,12 @@ class Call:
         self._time_major = _checked_time_major(time_major)
         self._name = name
         self._training_name = training_name
+        input_data, input_h, input_c, params = tensors
         values = [(input_name, input_data), ("input_h", input_h), ("params", params)]
         if self._is_lstm:
             values.append(("input_c", input_c))
-        tensors = as_tensors(values, dtype, default_dtype)
-        self._input, self._h, self._params = tensors[:3]
-        self._c = tensors[3] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
+        self._input, self._h, self._params, *cells = as_tensors(values, dtype, default_dtype)
+        self._c = cells[0] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
         output_shape, state_shapes = self._check_shapes(sizes, input_name)
         self._lengths = self._checked_lengths(sequence_lengths, output_shape)
         self.outputs = self._build(is_training)

@@ -9,11 +9,7 @@ from cudnn_rnn._core.config import INT32_MAX
 
 
 def static_params_size(config):
-    """Returns the number of elements of the opaque buffer, an int.
-
-    Raises:
-      ValueError: the number exceeds `INT32_MAX`, the limit of the ops.
-    """
+    """Returns the number of elements of the opaque buffer; `ValueError` above `INT32_MAX`."""
     params_size = config.params_size()
     if params_size > INT32_MAX:
         raise ValueError(
@@ -32,10 +28,7 @@ def static_params_size(config):
 
 
 def params_size(config, name=None):
-    """Returns the number of elements of the opaque buffer, a scalar int32 tensor.
-
-    Its static value is known.
-    """
+    """Returns the number of elements of the opaque buffer, a static scalar int32 tensor."""
     # Not the op CudnnRNNParamsSize: shape inference in Python does not know its value. The number
     # is the same, because the layout is always the dense one.
     return tf.constant(static_params_size(config), tf.int32, name=name or "params_size")
@@ -44,19 +37,14 @@ def params_size(config, name=None):
 def params_to_canonical(config, dtype, params, name=None):
     """Splits the opaque buffer into its canonical tensors. Differentiable.
 
+    Returns `(weights, biases)`, lists of tensors with the order and the shapes of
+    `config.canonical_weights()` and `config.canonical_biases()`.
+
     Args:
       config: an `RnnConfig`.
-      dtype: the required dtype of `params`, or None for any.
-      params: `[params_size]`.
+      dtype: the required dtype of `params`; None for any. Another one raises `TypeError`.
+      params: `[params_size]`; another shape raises `ValueError`.
       name: name of the node, None for the default.
-
-    Returns:
-      `(weights, biases)`, lists of tensors with the order and the shapes of
-      `config.canonical_weights()` and `config.canonical_biases()`.
-
-    Raises:
-      TypeError: `params` is not of the right dtype.
-      ValueError: `params` does not have the right shape.
     """
     (params,) = as_tensors([("params", params)], dtype, config.dtype)
     check_shape("params", params, [static_params_size(config)], "[params_size]")
@@ -72,20 +60,9 @@ def params_to_canonical(config, dtype, params, name=None):
 def canonical_to_params(config, dtype, weights, biases, name=None):
     """Assembles the opaque buffer; the inverse of `params_to_canonical`. Differentiable.
 
-    Args:
-      config: an `RnnConfig`.
-      dtype: the required dtype of the tensors, or None for any.
-      weights: list as returned by `params_to_canonical`; a tensor may have any shape with the right
-        number of elements, in row-major order.
-      biases: likewise.
-      name: name of the node, None for the default.
-
-    Returns:
-      The opaque buffer, `[params_size]`.
-
-    Raises:
-      TypeError: the dtypes of the tensors differ or are wrong.
-      ValueError: a list has the wrong length, or a tensor the wrong number of elements.
+    A tensor may have any shape with the right number of elements, in row-major order. Raises
+    `TypeError` for different or wrong dtypes, `ValueError` for a wrong length of a list or a wrong
+    number of elements.
     """
     size = static_params_size(config)
     weights = _named(config, "weights", weights, config.canonical_weights())
