@@ -22,55 +22,12 @@ _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
 _RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
 _PRIVATE_RNNS = ("_CudnnRNN", "_CudnnRNNNoInputC")
 _CELLS = ("CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell")
-_SAVEABLES = (
-    "CudnnGRUSaveable",
-    "CudnnLSTMSaveable",
-    "CudnnRNNReluSaveable",
-    "CudnnRNNTanhSaveable",
-)
-_CONVERTERS = (
-    "CudnnParamsFormatConverterGRU",
-    "CudnnParamsFormatConverterLSTM",
-    "CudnnParamsFormatConverterRelu",
-    "CudnnParamsFormatConverterTanh",
-)
-_CONSTANTS_OF_1_3 = (
-    "CUDNN_GRU",
-    "CUDNN_LSTM",
-    "CUDNN_RNN_BIDIRECTION",
-    "CUDNN_RNN_RELU",
-    "CUDNN_RNN_TANH",
-    "CUDNN_RNN_UNIDIRECTION",
-)
-_CONSTANTS = _CONSTANTS_OF_1_3 + (
-    "CUDNN_GRU_PARAMS_PER_LAYER",
-    "CUDNN_INPUT_AUTO_MODE",
-    "CUDNN_INPUT_LINEAR_MODE",
-    "CUDNN_INPUT_SKIP_MODE",
-    "CUDNN_LSTM_PARAMS_PER_LAYER",
-    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
-    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
-)
-_CHECKS = (
-    "_check_rnn_mode",
-    "_get_num_params",
-    "_get_seed",
-    "check_direction",
-    "check_input_mode",
-)
-_CALLS = (
-    "_cudnn_rnn",
-    "_cudnn_rnn_no_input_c",
-    "cudnn_gru",
-    "cudnn_lstm",
-    "cudnn_rnn_relu",
-    "cudnn_rnn_tanh",
-)
-_CONVERSIONS = (
-    "cudnn_rnn_canonical_to_opaque_params",
-    "cudnn_rnn_opaque_params_size",
-    "cudnn_rnn_opaque_params_to_canonical",
-)
+_SAVEABLES = tuple(name + "Saveable" for name in _RNNS)
+_CONVERTERS = tuple("CudnnParamsFormatConverter" + kind for kind in ("GRU", "LSTM", "Relu", "Tanh"))
+_CONSTANTS = tuple(name for name in vars(config) if name.startswith("CUDNN_"))
+_CONSTANTS_OF_1_3 = tuple(name for name in _CONSTANTS if not re.search("_INPUT_|_PARAMS_", name))
+_CHECKS = ("_check_rnn_mode", "_get_num_params", "_get_seed", "check_direction", "check_input_mode")
+_CALLS_AND_CONVERSIONS = tuple(name for name in vars(cudnn_rnn_ops) if re.match("_?cudnn_", name))
 
 
 def namespaces(minor):
@@ -113,7 +70,7 @@ def _ops(minor):
         return names
     names.update(_own_classes(_SAVEABLES + ("CudnnOpaqueParamsSaveable",)))
     names.update(_select(vars(cudnn_rnn_ops), _CHECKS))
-    for name in _CALLS + _CONVERSIONS:
+    for name in _CALLS_AND_CONVERSIONS:
         names[name] = _function(name, minor)
     if minor <= 12:
         names["CudnnRNNSimpleSaveable"] = _simple_saveable()
@@ -173,9 +130,8 @@ def _method(function, signature, fill_in=None):
             arguments, named = fill_in(list(arguments), dict(named))
         return function(self, *arguments, **named)
 
-    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    visible = signature.replace(parameters=own + list(signature.parameters.values()))
-    method.__signature__ = visible  # type: ignore[attr-defined]
+    parameters = [*_signature("self").parameters.values(), *signature.parameters.values()]
+    method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return method
 
 
@@ -185,9 +141,8 @@ def _op_level_class(name, minor):
     base = getattr(op_level, name)
     is_lstm = name == "CudnnLSTM"
     default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
-    optional: Dict[str, Any] = dict(
-        input_mode=default_mode, direction=config.CUDNN_RNN_UNIDIRECTION
-    )
+    optional: Dict[str, Any] = {"input_mode": default_mode}
+    optional["direction"] = config.CUDNN_RNN_UNIDIRECTION
     if minor >= 4:
         optional["dtype"] = tf.float32
     optional.update(dropout=0.0, seed=0)
@@ -211,11 +166,7 @@ def _op_level_class(name, minor):
     optional["is_training"] = True
     call = _method(base.__call__, _signature(*required, **optional))
     bases = (_PaddedBuffer, base) if minor <= 2 else (base,)
-    return _subclass(name, minor, bases, {"__init__": init, "__call__": call})
-
-
-def _subclass(name, minor, bases, attributes):
-    made = type(name, bases, dict(attributes, __doc__=bases[-1].__doc__))
+    made = type(name, bases, {"__init__": init, "__call__": call, "__doc__": base.__doc__})
     return _name_for_pickle(made, name, minor)
 
 
@@ -244,13 +195,11 @@ class _PaddedBuffer(op_level._CudnnRNN):
     """
 
     def _num_params(self):
-        return canonical.static_params_size(self._linear_config())
-
-    def _linear_config(self):
-        return self.config._replace(input_mode=config.CUDNN_INPUT_LINEAR_MODE)
+        linear = self.config._replace(input_mode=config.CUDNN_INPUT_LINEAR_MODE)
+        return canonical.static_params_size(linear)
 
     def params_size(self):
-        return canonical.params_size(self._linear_config())
+        return tf.constant(self._num_params(), tf.int32, name="params_size")
 
     def params_to_canonical(self, params):
         return super().params_to_canonical(self._used(params))
@@ -275,27 +224,19 @@ class _PaddedBuffer(op_level._CudnnRNN):
 @functools.lru_cache(maxsize=None)
 def _rnn_params_saveable(minor):
     base = _own_class("RNNParamsSaveable")
-    functions = ("params_to_canonical", "canonical_to_params")
-    signature = {
-        0: inspect.Signature(
-            list(_signature(*functions).parameters.values())
-            + [inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)]
-        ),
-        1: inspect.Signature(
-            list(_signature(*functions, name="params_canonical").parameters.values())
-            + [inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)]
-        ),
-        2: _signature(*functions, "param_variables", name="params_canonical"),
-        3: _signature(
-            "cudnn_rnn",
-            *functions,
-            "param_variables",
-            base_variable_scope=None,
-            name="params_canonical",
-        ),
-    }[minor]
+    required = ["cudnn_rnn"] if minor == 3 else []
+    required += ["params_to_canonical", "canonical_to_params"]
+    required += ["param_variables"] if minor >= 2 else []
+    optional: Dict[str, Any] = {"base_variable_scope": None} if minor == 3 else {}
+    if minor >= 1:
+        optional["name"] = "params_canonical"
+    signature = _signature(*required, **optional)
+    if minor <= 1:
+        variables = inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)
+        signature = signature.replace(parameters=[*signature.parameters.values(), variables])
     init = _method(base.__init__, signature)
-    return _subclass("RNNParamsSaveable", minor, (base,), {"__init__": init})
+    made = type(base.__name__, (base,), {"__init__": init, "__doc__": base.__doc__})
+    return _name_for_pickle(made, base.__name__, minor)
 
 
 @functools.lru_cache(maxsize=None)
