@@ -87,9 +87,8 @@ def as_tensor(value, dtype):
     return tf.convert_to_tensor(value, dtype=dtype)
 
 
-def static_value(tensor):
-    """Returns the NumPy value of `tensor`, or None if it is known only at run time."""
-    return tensor_util.constant_value(tensor)
+# Returns the NumPy value of a tensor, or None if it is known only at run time.
+static_value = tensor_util.constant_value
 
 
 def assertion_op(condition, *data, **named):

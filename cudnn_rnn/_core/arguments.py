@@ -49,17 +49,13 @@ def cast_tensors(name, value, dtype, compute_dtype):
     if found in (None, compute_dtype) or found not in DTYPES:
         return value
     if found != dtype:
+        accepted = " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True))
+        advice = "dtype=tf.%s" % found.name
+        if found.size == 2:
+            advice = "compute_%s, which keeps its variables in %s" % (advice, dtype.name)
         raise TypeError(
             "%s must be of dtype %s, the dtype of this layer, but is %s. Convert it with tf.cast, "
-            "or create the layer with %s."
-            % (
-                name,
-                " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True)),
-                found.name,
-                "compute_dtype=tf.%s, which keeps its variables in %s" % (found.name, dtype.name)
-                if found.size == 2
-                else "dtype=tf.%s" % found.name,
-            )
+            "or create the layer with %s." % (name, accepted, found.name, advice)
         )
     return tf.cast(as_tensor(value, dtype), compute_dtype)
 

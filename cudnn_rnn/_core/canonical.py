@@ -11,18 +11,12 @@ from cudnn_rnn._core.config import INT32_MAX
 def static_params_size(config):
     """Returns the number of elements of the opaque buffer; `ValueError` above `INT32_MAX`."""
     params_size = config.params_size()
+    sizes = (config.num_layers, config.num_units, config.input_size)
     if params_size > INT32_MAX:
         raise ValueError(
             "An RNN with num_layers %d, num_units %d, input_size %d and rnn_mode %r has %d "
             "parameters, but the opaque buffer can hold at most %d."
-            % (
-                config.num_layers,
-                config.num_units,
-                config.input_size,
-                config.rnn_mode,
-                params_size,
-                INT32_MAX,
-            )
+            % (*sizes, config.rnn_mode, params_size, INT32_MAX)
         )
     return params_size
 
@@ -86,16 +80,10 @@ def _named(config, argument, values, entries):
             % (argument, len(entries), type(values).__name__)
         )
     if len(values) != len(entries):
+        sizes = (config.num_layers, config.num_directions)
         raise ValueError(
             "%s must be a list of %d tensors (num_layers %d * directions %d * %d), but has %d."
-            % (
-                argument,
-                len(entries),
-                config.num_layers,
-                config.num_directions,
-                len(entries) // (config.num_layers * config.num_directions),
-                len(values),
-            )
+            % (argument, len(entries), *sizes, len(entries) // (sizes[0] * sizes[1]), len(values))
         )
     return [
         ("%s[%d] (%s)" % (argument, index, entry.place), value, entry.shape)
@@ -104,17 +92,12 @@ def _named(config, argument, values, entries):
 
 
 def _check_num_elements(name, tensor, expected_shape):
-    num_elements = int(np.prod(expected_shape, dtype=np.int64))
-    if tensor.shape.num_elements() not in (None, num_elements):
+    expected = int(np.prod(expected_shape, dtype=np.int64))
+    found = tensor.shape.num_elements()
+    if found not in (None, expected):
         raise ValueError(
             "%s must have %d elements (shape %s), but has %d (shape %s)."
-            % (
-                name,
-                num_elements,
-                shape_text(expected_shape),
-                tensor.shape.num_elements(),
-                shape_text(tensor.shape),
-            )
+            % (name, expected, shape_text(expected_shape), found, shape_text(tensor.shape))
         )
 
 

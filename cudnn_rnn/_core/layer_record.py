@@ -57,12 +57,12 @@ class LayerRecord(tf.Module):
     @property
     def losses(self) -> List[tf.Tensor]:
         """The regularization losses of the variables, and the losses given to `add_loss`."""
-        return self._all_added("_added_losses")
+        return [loss for loss, _ in self._all_pairs("_added_losses")]
 
     @property
     def updates(self) -> List[tf.Operation]:
         """The operations given to `add_update`."""
-        return self._all_added("_added_updates")
+        return [update for update, _ in self._all_pairs("_added_updates")]
 
     def add_loss(
         self, losses: Union[tf.Tensor, Sequence[tf.Tensor]], inputs: Nested = None
@@ -101,9 +101,6 @@ class LayerRecord(tf.Module):
             added = getattr(cell, "_all_pairs", None)
             pairs.extend(added(attribute) if added else [])
         return pairs
-
-    def _all_added(self, attribute):
-        return [added for added, _ in self._all_pairs(attribute)]
 
     def _remember_regularization(self, make_variable):
         """Calls `make_variable`, and records the losses that the variable's regularizer adds."""
@@ -211,11 +208,7 @@ class LayerRecord(tf.Module):
         return sum(variable.shape.num_elements() for variable in self.variables)
 
     def get_weights(self) -> List[np.ndarray]:
-        """Returns the values of `weights`, a list of arrays.
-
-        Raises:
-          RuntimeError: in a graph without a default session.
-        """
+        """Returns a list of the values; `RuntimeError` in a graph without a default session."""
         if tf.executing_eagerly():
             return [variable.numpy() for variable in self.weights]
         return self._default_session("get_weights").run(self.weights)
@@ -236,19 +229,16 @@ class LayerRecord(tf.Module):
                 "weights must be a list of %d arrays, one for each variable of %s, but has %d."
                 % (len(self.weights), self.name, len(values))
             )
-        for variable, value in zip(self.weights, values):
+        pairs = list(zip(self.weights, values))
+        for variable, value in pairs:
             if not variable.shape.is_compatible_with(value.shape):
                 raise ValueError(
                     "weights: the array for the variable %s must have shape %s, but has %s."
                     % (variable.name, shape_text(variable.shape), shape_text(value.shape))
                 )
-        if tf.executing_eagerly():
-            for variable, value in zip(self.weights, values):
-                variable.assign(value)
-            return
-        session = self._default_session("set_weights")
-        for variable, value in zip(self.weights, values):
-            variable.load(value, session)
+        session = None if tf.executing_eagerly() else self._default_session("set_weights")
+        for variable, value in pairs:
+            variable.assign(value) if session is None else variable.load(value, session)
 
     def _default_session(self, what):
         session = tf.get_default_session()

@@ -142,7 +142,7 @@ _EVALUATE = {
     "Minimum": _of_inputs(np.minimum),
     "Mul": _of_inputs(np.multiply),
     "Pack": lambda tensor: np.stack(_inputs(tensor), tensor.op.get_attr("axis")),
-    "Prod": _second_is_constant(lambda values, axes: np.prod(values, axis=_as_axes(axes))),
+    "Prod": _second_is_constant(lambda values, axes: np.prod(values, axis=tuple(np.ravel(axes)))),
     "Reshape": _second_is_constant(np.reshape),
     "Shape": _shape,
     "Slice": _slice,
@@ -155,7 +155,3 @@ _EVALUATE = {
         _inputs(tensor)[0], tensor.value_index, tensor.op.get_attr("axis")
     ),
 }
-
-
-def _as_axes(axes):
-    return tuple(axes) if isinstance(axes, list) else axes

@@ -3,6 +3,7 @@
 import functools
 import types
 import warnings
+from typing import Any, Callable, NamedTuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.checkpoints.restore_ops import SaverRefusal
@@ -11,21 +12,13 @@ from cudnn_rnn.checkpoints.restore_ops import SaverRefusal
 _HOOK = "cudnn_rnn_hook"
 
 
-class Patch:
-    """One function of TensorFlow that this package wraps.
+class Patch(NamedTuple):
+    """One function of TensorFlow that this package wraps."""
 
-    Attributes:
-      owner: class or module that has the function as an attribute.
-      name: name of the attribute.
-      wrapper: function that takes the original function and the arguments of a call.
-      purpose: str, a description for users.
-    """
-
-    def __init__(self, owner, name, wrapper, purpose):
-        self.owner = owner
-        self.name = name
-        self.wrapper = wrapper
-        self.purpose = purpose
+    owner: Any  # the class or module that has the function as an attribute
+    name: str  # name of the attribute
+    wrapper: Callable[..., Any]  # takes the original function and the arguments of a call
+    purpose: str  # a description for users
 
     def __str__(self):
         return "%s.%s: %s" % (self.owner.__name__, self.name, self.purpose)

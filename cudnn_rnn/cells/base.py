@@ -115,17 +115,10 @@ class _FallbackRNNCell(LayerRecord):
             with tf.variable_scope(self._scope, reuse=self.built, auxiliary_name_scope=False):
                 yield
             return
-        if self._reuse:
-            context = tf.variable_scope(
-                self._scope_name if scope is None else scope,
-                reuse=self._reuse,
-                auxiliary_name_scope=False,
-            )
-        else:
-            context = tf.variable_scope(
-                scope, default_name=self._scope_name, auxiliary_name_scope=False
-            )
-        with context as entered:
+        # With reuse the name must be exact; otherwise a default name is made unique.
+        name = self._scope_name if self._reuse and scope is None else scope
+        options = {"reuse": self._reuse} if self._reuse else {"default_name": self._scope_name}
+        with tf.variable_scope(name, auxiliary_name_scope=False, **options) as entered:
             self.__dict__["_scope"] = entered
             yield
 
@@ -140,6 +133,7 @@ class _FallbackRNNCell(LayerRecord):
         constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
     ) -> tf.Variable:
         """Creates (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
+        is_trainable = bool(trainable and self.trainable)
         variable = self._remember_regularization(
             lambda: tf.get_variable(
                 name,
@@ -147,11 +141,11 @@ class _FallbackRNNCell(LayerRecord):
                 dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
                 initializer=initializer,
                 regularizer=regularizer,
-                trainable=bool(trainable and self.trainable),
+                trainable=is_trainable,
                 constraint=constraint,
             )
         )
-        self._own_weights.append((variable, bool(trainable and self.trainable)))
+        self._own_weights.append((variable, is_trainable))
         return variable
 
     add_weight = add_variable
@@ -236,10 +230,11 @@ class _FallbackMultiRNNCell(_FallbackRNNCell):
             )
         self.__dict__["_stacked_cells"] = list(cells)
         self._state_is_tuple = bool(state_is_tuple)
-        if not state_is_tuple and any(not _is_single_size(cell.state_size) for cell in cells):
+        sizes = [cell.state_size for cell in cells]
+        if not state_is_tuple and not all(isinstance(size, numbers.Integral) for size in sizes):
             raise ValueError(
                 "state_is_tuple=False needs cells with a single state tensor, but state_size is %r"
-                % ([cell.state_size for cell in cells],)
+                % (sizes,)
             )
         for index, cell in enumerate(cells):
             # TensorFlow's MultiRNNCell has these names in object-based checkpoints.
@@ -278,10 +273,6 @@ class _FallbackMultiRNNCell(_FallbackRNNCell):
                 inputs, new_state = cell(inputs, cell_state)
             new_states.append(new_state)
         return inputs, tuple(new_states) if self._state_is_tuple else tf.concat(new_states, -1)
-
-
-def _is_single_size(size):
-    return isinstance(size, numbers.Integral)
 
 
 _NATIVE = native_rnn_cell_module()

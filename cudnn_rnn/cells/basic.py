@@ -138,12 +138,10 @@ def stack_bidirectional_dynamic_rnn(
     """
     num_layers = _checked_length("cells_fw", cells_fw, None)
     _checked_length("cells_bw", cells_bw, num_layers)
-    for name, states in (
-        ("initial_states_fw", initial_states_fw),
-        ("initial_states_bw", initial_states_bw),
-    ):
-        if states is not None:
-            _checked_length(name, states, num_layers)
+    if initial_states_fw is not None:
+        _checked_length("initial_states_fw", initial_states_fw, num_layers)
+    if initial_states_bw is not None:
+        _checked_length("initial_states_bw", initial_states_bw, num_layers)
     inputs = tf.convert_to_tensor(inputs)
     none = [None] * num_layers
     states_fw, states_bw = [], []

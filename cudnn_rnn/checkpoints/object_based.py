@@ -50,15 +50,9 @@ class BufferParts:
         return tf.identity(self._saveable.read_parts()[self._names.index(name)])
 
     def restore(self, name, key, tensor):
-        """Takes a restored tensor; the last missing one triggers assembly of the buffer.
+        """Takes a part's tensor and its key in the checkpoint; returns an op.
 
-        Args:
-          name: name of the part.
-          key: key of the tensor in the checkpoint.
-          tensor: the value.
-
-        Returns:
-          An op.
+        The last missing tensor triggers assembly of the buffer.
         """
         if name in self._restored:  # left over from an incomplete checkpoint
             self._restored.clear()
@@ -70,11 +64,7 @@ class BufferParts:
         return self._saveable.write_parts(list(tensors), list(keys))
 
     def expected(self, keys):
-        """Returns a list of `restore_ops.Expected`.
-
-        Args:
-          keys: dict of names of parts to their keys in the checkpoint.
-        """
+        """Returns a list of `restore_ops.Expected` for a dict of names to checkpoint keys."""
         by_name = dict(zip(self._names, self._saveable.expected_tensors()))
         return [by_name[name]._replace(key=key) for name, key in keys.items()]
 
@@ -82,13 +72,8 @@ class BufferParts:
         """Returns a list of `restore_ops.Expected` for the parts missing from the dict `keys`."""
         name, key = next(iter(keys.items()))
         top, place = self.trackables[name].split_key(key)
-        return self.expected(
-            {
-                other: top + self.trackables[other].keys[place]
-                for other in self._names
-                if other not in keys
-            }
-        )
+        others = [other for other in self._names if other not in keys]
+        return self.expected({other: top + self.trackables[other].keys[place] for other in others})
 
     def read_from(self, path):
         """Sets the path of the checkpoint from which the next tensors come."""
@@ -149,11 +134,7 @@ class _Node(Trackable):
 
 
 def track(owner, path, part):
-    """Makes `part` a dependency of `owner`, an object of a checkpoint.
-
-    Args:
-      path: list of names: of each object between `owner` and `part`, then of `part`.
-    """
+    """Makes `part` a dependency of `owner`; `path` has the names of objects from there to it."""
     part.keys.append(_key(path))
     for name in path[:-1]:
         owner._maybe_initialize_trackable()
@@ -176,13 +157,10 @@ def _is_part(candidate):
 
 
 def bound_parts(coordinator):
-    """Returns the parts that an object-based checkpoint has values for.
+    """Returns a dict of `BufferParts` to dicts of names of parts to keys in the checkpoint.
 
-    Args:
-      coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
-
-    Returns:
-      Dict of `BufferParts` to dicts of names of parts to keys in the checkpoint.
+    It has the parts that the checkpoint has values for. `coordinator` is the object that TensorFlow
+    creates for one call of `tf.train.Checkpoint.restore`.
     """
     bound: dict = collections.OrderedDict()
     for index, trackable in list(coordinator.object_by_proto_id.items()):
@@ -193,11 +171,7 @@ def bound_parts(coordinator):
 
 
 def bound_variables(coordinator):
-    """Returns a list of the variables that an object-based checkpoint has values for.
-
-    Args:
-      coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
-    """
+    """Returns a list of the variables that the checkpoint has values for; see `bound_parts`."""
     nodes = coordinator.object_graph_proto.nodes
     return [
         trackable

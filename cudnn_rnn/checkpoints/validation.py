@@ -65,9 +65,8 @@ def check(path, expected, with_data=False, missing=()):
 def check_object_graph(path, expected):
     """Raises unless the names of objects can be read from an object-based checkpoint.
 
-    Args:
-      path: str, as `tf.train.Checkpoint.restore` takes it. A path without a file passes.
-      expected: function that returns a list of `restore_ops.Expected`, or None to raise nothing.
+    A path without a file passes. `expected` is a function that returns a list of
+    `restore_ops.Expected`, or None to raise nothing.
     """
     reader = None
     try:
@@ -91,15 +90,10 @@ def is_object_based(path):
 
 
 def explained(error, path, expected):
-    """Returns the error to raise in place of an `OpError`.
+    """Returns the error to raise in place of an `OpError`; arguments as in `check`.
 
     Returns the error itself if it is not about the contents of a checkpoint, if no problem is
     found, or if this process cannot open the checkpoint, which may be on another machine.
-
-    Args:
-      error: TensorFlow's error.
-      path: str, as `tf.train.Saver.restore` takes it.
-      expected: list of `restore_ops.Expected`.
     """
     if getattr(error, "is_explained", False) or not isinstance(error, _ABOUT_CONTENTS):
         return error
@@ -129,13 +123,10 @@ def _unreadable(path, expected, error):
 
 
 def _error(path, problems, original=None):
-    """Creates the error for a list of problems.
+    """Creates the error for a list of problems, possibly with TensorFlow's own error `original`.
 
-    Args:
-      path: path of the checkpoint.
-      problems: list of (error type, key, text on what was found, text on what was expected). The
-        error has the type of the first problem; without problems, it is a `DataLossError`.
-      original: TensorFlow's own error, or None.
+    A problem is (error type, key, text on what was found, text on what was expected). The error has
+    the type of the first problem; without problems, it is a `DataLossError`.
     """
     lines = ["The checkpoint %s cannot be restored:" % path]
     for _, key, found, expected in problems[:_MAX_LINES]:

@@ -141,9 +141,8 @@ class _Alias:
         try:
             sys.modules[module.__name__] = importlib.import_module(self._name)
         except Exception as error:
-            raise ModuleNotFoundError(
-                _why_no_successor(module.__name__, self._name, error)
-            ) from error
+            reason = _why_no_successor(module.__name__, self._name, error)
+            raise ModuleNotFoundError(reason) from error
 
 
 def _successor(name):
@@ -156,16 +155,11 @@ def _successor(name):
 
 def _why_no_successor(name, successor, error):
     package = successor.split(".")[0]
+    advice = "Importing it failed: %s" % error
     if _is_missing(error, package):
         advice = "Install it: pip install %s" % package
-    else:
-        advice = "Importing it failed: %s" % error
-    return "No module named %r: it has moved to %s in the package %s. %s" % (
-        name,
-        successor,
-        package,
-        advice,
-    )
+    text = "No module named %r: it has moved to %s in the package %s. %s"
+    return text % (name, successor, package, advice)
 
 
 def _is_missing(error, package):
@@ -176,14 +170,13 @@ def _is_missing(error, package):
 def find_part(name):
     """Returns `tf.contrib.<name>`; `AttributeError` gives the reason if it is missing."""
     full_name = "%s.%s" % (CONTRIB, name)
+    reason: Any = why_missing(full_name)
     if _successor(full_name) is not None:
         try:
             return importlib.import_module(full_name)
         except ModuleNotFoundError as error:
-            raise AttributeError("module %r has no attribute %r: %s" % (CONTRIB, name, error))
-    raise AttributeError(
-        "module %r has no attribute %r: %s" % (CONTRIB, name, why_missing(full_name))
-    )
+            reason = error
+    raise AttributeError("module %r has no attribute %r: %s" % (CONTRIB, name, reason))
 
 
 def why_missing(name):
