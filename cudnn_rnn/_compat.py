@@ -140,23 +140,16 @@ def register_gradient(op_type):
 
 def registered_gradient(op_type):
     """Returns the gradient function registered under this name."""
-    try:
-        registry = framework_ops.gradient_registry
-    except AttributeError:  # TensorFlow 1
-        registry = framework_ops._gradient_registry
-    return registry.lookup(op_type)
+    newer = getattr(framework_ops, "gradient_registry", None)
+    return (newer or framework_ops._gradient_registry).lookup(op_type)
 
 
 @contextlib.contextmanager
 def kernel_label(label, op_types, gradients):
     """Restricts nodes of `op_types` that are created in this context to kernels with this label.
 
-    Eagerly executed ops are not affected.
-
-    Args:
-      label: str.
-      op_types: names of ops.
-      gradients: dict of names of ops to the names under which their gradients are registered.
+    Eagerly executed ops are not affected. `gradients` is a dict of names of ops to the names under
+    which their gradients are registered.
     """
     graph = tf.get_default_graph()
     labels = {op_type: label for op_type in op_types}

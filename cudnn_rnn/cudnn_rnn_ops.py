@@ -19,12 +19,14 @@ Common arguments:
 All tensors must have the same dtype: float16, float32, float64 or (TensorFlow 2) bfloat16. NumPy
 arrays are converted to the dtype of the tensors or, without tensors, to that of the first array.
 
-The conversions accept dropout and seed because the ops do; the values have no effect.
+The conversions accept dropout and seed because the ops do; the values have no effect. They raise
+`TypeError` for an argument of the wrong type or dtype, and `ValueError` for one that is out of
+range, a wrong shape or length of a list, and a buffer of more than 2**31 - 1 elements.
 """
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical, config
@@ -52,18 +54,6 @@ __all__ = [
     "cudnn_rnn_relu",
     "cudnn_rnn_tanh",
 ]
-
-
-class _Attributes(NamedTuple):
-    """The attributes of a call whose sizes are unknown."""
-
-    rnn_mode: str
-    input_mode: str
-    direction: str
-    dropout: float
-    seed: int
-    seed2: int
-    num_proj: int
 
 
 def check_direction(direction: str) -> None:
@@ -119,13 +109,16 @@ def _cudnn_rnn(
 
 
 def _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj=None):
-    """Returns the `_Attributes` for these arguments, after checking them."""
+    """Returns an `RnnConfig` without sizes and dtype, after checking the arguments."""
     _check_rnn_mode(rnn_mode)
     check_direction(direction)
     check_input_mode(input_mode)
     dropout = config.checked_dropout(dropout)
     num_proj = config.checked_projection(rnn_mode, None, num_proj)
-    return _Attributes(rnn_mode, input_mode, direction, dropout, *config.op_seeds(seed), num_proj)
+    seed, seed2 = config.op_seeds(seed)
+    modes = dict(rnn_mode=rnn_mode, input_mode=input_mode, direction=direction)
+    unknown: Any = dict.fromkeys(("num_layers", "num_units", "input_size", "dtype"))
+    return RnnConfig(**modes, **unknown, dropout=dropout, seed=seed, seed2=seed2, num_proj=num_proj)
 
 
 def _run(attributes, tensors, is_training, sequence_lengths, time_major, name):
@@ -287,10 +280,6 @@ def cudnn_rnn_opaque_params_to_canonical(
 
     Returns:
       `(weights, biases)`, two lists of tensors; see `CudnnLSTM.params_to_canonical`.
-
-    Raises:
-      TypeError: an argument has the wrong type or dtype.
-      ValueError: an argument is out of range, or `params` has the wrong shape.
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, numpy_dtype(params), dropout, seed, num_proj)
@@ -320,11 +309,6 @@ def cudnn_rnn_canonical_to_opaque_params(
 
     Returns:
       The opaque buffer, `[params_size]`.
-
-    Raises:
-      TypeError: an argument has the wrong type or dtype.
-      ValueError: an argument is out of range, a list has the wrong length, or a tensor has the
-        wrong number of elements.
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, numpy_dtype(weights, biases), dropout, seed, num_proj)
@@ -348,11 +332,6 @@ def cudnn_rnn_opaque_params_size(
     """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
     The value is known at graph construction and is the same for every `dtype`.
-
-    Raises:
-      TypeError: an argument has the wrong type.
-      ValueError: an argument is out of range, or the buffer would have more than 2**31 - 1
-        elements.
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, dtype, dropout, seed, num_proj)

@@ -310,10 +310,6 @@ class CudnnRNNRelu(_CudnnRNNNoInputC):
     _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
 
 
-def _is_number(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
-
-
 def _trailing_arguments(names, values, named):
     """Returns the arguments after `direction` as a dict by name; see `_CudnnRNN.__init__`."""
     unknown = sorted(set(named) - set(names) - {"seed2"})
@@ -322,12 +318,13 @@ def _trailing_arguments(names, values, named):
             "Got an unexpected keyword argument %r. The arguments after direction are %s."
             % (unknown[0], ", ".join(names))
         )
-    sixth_is_dropout = bool(values) and _is_number(values[0])
-    if values and isinstance(values[0], (bool, np.bool_)):
+    sixth = values[0] if values else None
+    if isinstance(sixth, (bool, np.bool_)):
         raise TypeError(
             "The sixth argument must be a dtype (or, as in TensorFlow 1.0 to 1.3, the dropout), "
-            "but is %r." % (values[0],)
+            "but is %r." % (sixth,)
         )
+    sixth_is_dropout = isinstance(sixth, numbers.Real)
     places = ("dropout", "seed", "seed2") if sixth_is_dropout else names
     if len(values) > len(places):
         raise TypeError(

@@ -72,7 +72,7 @@ class Call:
         """Builds the node, or two nodes if only `is_training` at run time can choose between them.
 
         Args:
-          config: an `RnnConfig`, or another object with the attributes that `nodes.rnn` needs.
+          config: an `RnnConfig`; its sizes and dtype may be None.
           tensors: input_data, input_h, input_c and params, with the shapes that `nodes.rnn` has;
             input_data may also be a list of tensors. Only an LSTM uses input_c.
           is_training: bool or scalar bool tensor.
@@ -182,7 +182,7 @@ class Call:
             return self._node(config, training)
         # Without dropout, a training node gives the results of inference and has a gradient.
         without_dropout = config._replace(dropout=0.0)
-        if config.dropout == 0 or getattr(config, "num_layers", None) == 1:
+        if config.dropout == 0 or config.num_layers == 1:
             return self._node(without_dropout, True)
         num_results = 3 if self._is_lstm else 2
         results = tf.cond(

@@ -64,8 +64,13 @@ def canonical_to_params(config, dtype, weights, biases, name=None):
     tensors = as_tensors(
         [(name, value) for name, value, _ in weights + biases], dtype, config.dtype
     )
-    for tensor, (argument, _, shape) in zip(tensors, weights + biases):
-        _check_num_elements(argument, tensor, shape)
+    for tensor, (name_of_tensor, _, shape) in zip(tensors, weights + biases):
+        expected, found = int(np.prod(shape, dtype=np.int64)), tensor.shape.num_elements()
+        if found not in (None, expected):
+            raise ValueError(
+                "%s must have %d elements (shape %s), but has %d (shape %s)."
+                % (name_of_tensor, expected, shape_text(shape), found, shape_text(tensor.shape))
+            )
     num_weights = len(weights)
     params = nodes.canonical_to_params(config, tensors[:num_weights], tensors[num_weights:], name)
     params.set_shape([size])
@@ -89,16 +94,6 @@ def _named(config, argument, values, entries):
         ("%s[%d] (%s)" % (argument, index, entry.place), value, entry.shape)
         for index, (value, entry) in enumerate(zip(values, entries))
     ]
-
-
-def _check_num_elements(name, tensor, expected_shape):
-    expected = int(np.prod(expected_shape, dtype=np.int64))
-    found = tensor.shape.num_elements()
-    if found not in (None, expected):
-        raise ValueError(
-            "%s must have %d elements (shape %s), but has %d (shape %s)."
-            % (name, expected, shape_text(expected_shape), found, shape_text(tensor.shape))
-        )
 
 
 def chunks(values, size):

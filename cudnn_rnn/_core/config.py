@@ -191,10 +191,8 @@ class RnnConfig(NamedTuple):
 
     def params_size(self):
         """Returns the number of elements of the dense opaque buffer; may exceed `INT32_MAX`."""
-        widths_of_input_weights = self.input_weights_width(0) + (
-            (self.num_layers - 1) * self.input_weights_width(1)
-        )
-        columns = widths_of_input_weights + self.num_layers * (self.output_units + 2)  # R, bW, bR
+        inputs = self.input_weights_width(0) + (self.num_layers - 1) * self.input_weights_width(1)
+        columns = inputs + self.num_layers * (self.output_units + 2)  # W, and R, bW, bR
         projections = self.num_layers * self.num_units * self.num_proj
         return self.num_directions * (len(self.gates) * self.num_units * columns + projections)
 
@@ -260,15 +258,10 @@ def dtype_hint(dtype):
 
 
 def checked_size(name, value):
-    """Returns a size, such as `num_units`, as an int.
+    """Returns a size, such as `num_units`, as an int; raises errors about the argument `name`.
 
-    Args:
-      name: name of the argument.
-      value: an integer, or a scalar integer tensor whose value follows from static shapes.
-
-    Raises:
-      TypeError: `value` is not an integer, or is a tensor known only at run time.
-      ValueError: `value` is below 1 or above 2**31 - 1.
+    `value` is an integer from 1 to 2**31 - 1, or a scalar integer tensor whose value follows from
+    static shapes.
     """
     if isinstance(value, bool):
         raise TypeError("%s must be a positive integer, but is the bool %r." % (name, value))

@@ -29,10 +29,9 @@ class _FallbackLayer(LayerRecord):
         name: Optional[ScopeLike] = None,
         dtype: Optional[DTypeLike] = None,
     ) -> None:
-        super().__init__(name=None)  # tf.Module does not accept names with a slash.
+        super().__init__(None, dtype)  # tf.Module does not accept names with a slash.
         self.trainable = trainable
         self.built = False
-        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         class_name = snake_case(type(self).__name__)
         self._name = name if isinstance(name, str) else class_name
         # The scope's name before it is made unique.
@@ -101,11 +100,6 @@ class _FallbackLayer(LayerRecord):
         if self._scope is None:
             raise ValueError("%s has no scope_name before it is built." % self.name)
         return self._scope.name
-
-    @property
-    def dtype(self) -> Optional[str]:
-        """Name of the variables' dtype."""
-        return self._dtype
 
     @property
     def trainable_weights(self) -> List[tf.Variable]:

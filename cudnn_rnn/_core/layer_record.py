@@ -15,7 +15,7 @@ import numpy as np
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.arguments import shape_text
-from cudnn_rnn._core.types import Nested, TensorLike
+from cudnn_rnn._core.types import DTypeLike, Nested, TensorLike
 
 
 def snake_case(name):
@@ -33,8 +33,9 @@ class LayerRecord(tf.Module):
     function's graph alive.
     """
 
-    def __init__(self, name: Optional[str]) -> None:
+    def __init__(self, name: Optional[str], dtype: Optional[DTypeLike]) -> None:
         super().__init__(name=name)
+        self._dtype: Optional[str] = None if dtype is None else tf.as_dtype(dtype).name
         # Bypasses tf.Module, which would add these names to object-based checkpoints.
         self.__dict__["_calls"] = []  # (inputs, outputs), lists of tensors
         self.__dict__["_added_losses"] = []  # (tensor, `_key` of its inputs)
@@ -49,6 +50,11 @@ class LayerRecord(tf.Module):
     def _cells(self):
         """Returns the inner layers, whose losses, updates and variables belong to this layer."""
         return []
+
+    @property
+    def dtype(self) -> Optional[str]:
+        """Name of the variables' dtype; None if it was not given and is not known yet."""
+        return self._dtype
 
     # --- Losses and updates ---
 

@@ -89,8 +89,7 @@ def rnn(
     """Runs the RNN with op `CudnnRNN`, or with `CudnnRNNV3` if the arguments need it.
 
     Args:
-      config: an `RnnConfig`, or another object with rnn_mode, input_mode, direction, dropout, seed,
-        seed2 and num_proj.
+      config: an `RnnConfig`; its sizes and dtype may be None.
       input_data: `[time, batch, input_size]`.
       input_h: `[num_layers * num_directions, batch, num_units]`; with a projection, the last
         dimension is `num_proj`.
@@ -114,7 +113,9 @@ def rnn(
     with _chosen_kernels():
         if needs_v3:
             if sequence_lengths is None:
-                sequence_lengths = _all_steps(input_data, time_major)
+                shape = tf.shape(input_data)
+                time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
+                sequence_lengths = tf.fill([batch], time)
             if config.num_proj:  # TensorFlow 1.14 has no such attribute; the default is 0.
                 arguments["num_proj"] = config.num_proj
             results = gen_cudnn_rnn_ops.cudnn_rnnv3(
@@ -125,13 +126,6 @@ def rnn(
         else:
             results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
     return tuple(results)[:3]
-
-
-def _all_steps(input_data, time_major):
-    """Returns sequence lengths `[batch]` that include all steps."""
-    shape = tf.shape(input_data)
-    time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
-    return tf.fill([batch], time)
 
 
 def params_to_canonical(source, params, num_weights, num_biases=None, name=None):
@@ -146,9 +140,7 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
       name: name of the node, None for the default.
 
     Returns:
-      `(weights, biases)`, two lists of tensors. `weights` has, for every layer and direction, W and
-      then R of every gate, `[num_units, width]`, and the projection `[num_proj, num_units]` if
-      there is one. The biases are `[num_units]`.
+      `(weights, biases)`, two lists of tensors; `config.py` describes them.
     """
     arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
     num_proj = _projection_of(source)
@@ -202,12 +194,9 @@ def _params_to_canonical_gradient(op, *gradients):
 @register_gradient("CudnnRNNCanonicalToParams")
 @register_gradient("CudnnRNNCanonicalToParamsV2")
 def _canonical_to_params_gradient(op, gradient):
-    counts: tuple
-    if op.type.endswith("V2"):
-        counts = op.get_attr("num_params_weights"), op.get_attr("num_params_biases")
-    else:
-        counts = (op.get_attr("num_params"),)
-    weights, biases = params_to_canonical(op, gradient, *counts)
+    is_v2 = op.type.endswith("V2")
+    counts = ("num_params_weights", "num_params_biases") if is_v2 else ("num_params",)
+    weights, biases = params_to_canonical(op, gradient, *map(op.get_attr, counts))
     return [None, None, None] + [
         tf.reshape(part, tf.shape(canonical))
         for part, canonical in zip(weights + biases, op.inputs[3:])

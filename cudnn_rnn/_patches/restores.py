@@ -109,10 +109,9 @@ def objects_restore(original, self, save_path, *arguments, **named):
 
 
 def _check_names(restorer, path):
-    def expected():
-        return object_based.expected_below(objects_to_restore(restorer))
-
-    validation.check_object_graph(path, expected)
+    validation.check_object_graph(
+        path, lambda: object_based.expected_below(objects_to_restore(restorer))
+    )
 
 
 def _check_missing_parts(coordinator):

@@ -52,10 +52,9 @@ class _FallbackRNNCell(LayerRecord):
         _reuse: Any = None,
     ) -> None:
         scope_name = name or snake_case(type(self).__name__)
-        super().__init__(name=scope_name)
+        super().__init__(scope_name, dtype)
         self.trainable = trainable
         self.built = False
-        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         self._scope_name = scope_name
         self._reuse = _reuse
         # Bypasses tf.Module, which would add these attributes to object-based checkpoints.
@@ -179,11 +178,6 @@ class _FallbackRNNCell(LayerRecord):
     weights = variables
     trainable_weights = trainable_variables
     non_trainable_weights = non_trainable_variables
-
-    @property
-    def dtype(self) -> Optional[str]:
-        """Name of the variables' dtype; None before the first call unless it was given."""
-        return self._dtype
 
     @property
     def scope_name(self) -> str:

@@ -136,7 +136,7 @@ class _TensorNames:
 
 
 class _CellVariables:
-    """The canonical tensors as variables of platform-independent cells: weights, then biases."""
+    """The canonical tensors as variables of cells; the methods are as in `_TensorNames`."""
 
     def __init__(self, config, prefix):
         self._format = CellFormat(config)
@@ -144,7 +144,6 @@ class _CellVariables:
         self._num_canonical_weights = config.num_canonical_weights
 
     def to_checkpoint(self, weights, biases):
-        """Returns a list of (key, tensor) to save."""
         for name, tensors in (("weights", weights), ("biases", biases)):
             if len(tensors) != self._num_canonical_weights:
                 raise ValueError(
@@ -156,7 +155,6 @@ class _CellVariables:
         return [(self._prefix + name, tensor) for name, tensor in zip(names, tensors)]
 
     def from_checkpoint(self, tensors):
-        """Returns (weights, biases) for the restored tensors, which are in the order saved."""
         num_weights = len(self._format.weight_names())
         weights = self._format.weights_from_cells(tensors[:num_weights])
         return weights, self._format.biases_from_cells(tensors[num_weights:])

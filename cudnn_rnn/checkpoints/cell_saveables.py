@@ -222,9 +222,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     def write_parts(self, tensors: Sequence[TensorLike], keys: Sequence[str]) -> tf.Operation:
         """Returns an op that assigns the variable the value rebuilt from the cells' tensors.
 
-        Args:
-          tensors: list of the restored tensors, in the order of `read_parts`.
-          keys: list of their keys in the checkpoint.
+        `tensors` and `keys`, their keys in the checkpoint, are in the order of `read_parts`.
         """
         variable = self._variable_to_restore()
         shapes = [tensor.shape for tensor in self._parts_to_save()]

@@ -7,15 +7,7 @@ can restore the checkpoint of a layer, and a layer can restore the checkpoint of
 import collections
 import functools
 
-from cudnn_rnn._compat import (
-    IS_TENSORFLOW_1,
-    SaveableObject,
-    SaveSpec,
-    Trackable,
-    Variable,
-    tf,
-    without_autograph,
-)
+from cudnn_rnn._compat import SaveableObject, SaveSpec, Trackable, Variable, tf, without_autograph
 from cudnn_rnn.checkpoints import validation
 
 # The name of a variable's value in an object-based checkpoint.
@@ -191,12 +183,3 @@ def expected_below(objects):
         if _is_part(candidate):
             expected += candidate.parts.expected({candidate.name: _key(path)})
     return expected if has_layers or expected else None
-
-
-def supports(rnn_mode):
-    """Returns whether layers of this mode can be in an object-based checkpoint.
-
-    TensorFlow 1 supported only LSTMs, and programs (such as TensorFlow's own tests) may rely on the
-    error for other modes.
-    """
-    return rnn_mode == "lstm" or not IS_TENSORFLOW_1

@@ -43,8 +43,8 @@ def order_assignments(path):
             variable = _source(operation.inputs[0]).name
             by_variable.setdefault(variable, []).append(operation)
     for variable, assignments in by_variable.items():
-        rebuilt = [operation for operation in assignments if _is_rebuilt(operation)]
-        direct = [operation for operation in assignments if not _is_rebuilt(operation)]
+        rebuilt = [operation for operation in assignments if _REBUILT.match(operation.name)]
+        direct = [operation for operation in assignments if operation not in rebuilt]
         if rebuilt and direct:
             _require_one_own_value(variable, direct)
         if rebuilt:
@@ -124,10 +124,6 @@ def _source(tensor):
     while operation.type in _SAME_VALUES:
         operation = operation.inputs[0].op
     return operation
-
-
-def _is_rebuilt(assignment):
-    return _REBUILT.match(assignment.name) is not None
 
 
 def _precedence(assignment):

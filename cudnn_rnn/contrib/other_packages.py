@@ -71,16 +71,13 @@ class Rnn(types.ModuleType):
         return value
 
     def __dir__(self):
-        names = list(_OWN_MODULES) + list(_NAMES_IN_TF_NN)
-        return sorted(names + [name for name in _CELLS if _is_available(name)])
-
-
-def _is_available(name):
-    try:
-        _find_rnn_name(name)
-    except LookupError:
-        return False
-    return True
+        names = [*_OWN_MODULES, *_NAMES_IN_TF_NN]
+        try:
+            _cell_module(_CELLS[0])
+            names += _CELLS
+        except LookupError:
+            pass
+        return sorted(names)
 
 
 def _find_rnn_name(name):
