@@ -25,7 +25,7 @@ echo "object $$" > "$2"
 
 
 def tensorflow_answer(version="2.21.0", flags=("-D_GLIBCXX_USE_CXX11_ABI=1", "--std=c++17")):
-    """Returns the build settings of a TensorFlow, in the form that `_ASK_TENSORFLOW` writes."""
+    """Returns the build settings of a TensorFlow, in the form that `_TENSORFLOW_QUERY` writes."""
     folder = "/tensorflow-%s/include" % version
     return {
         "version": version,
