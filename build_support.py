@@ -370,5 +370,14 @@ def _run(command, purpose):
         raise SystemExit("%s failed: %s" % (purpose, problem))
     if process.returncode != 0:
         line = " ".join(shlex.quote(word) for word in command)
-        raise SystemExit("%s failed:\n%s\n%s" % (purpose, line, process.stdout))
+        raise SystemExit("%s failed:\n%s\n%s%s" % (purpose, line, process.stdout, _hint(process)))
     return process.stdout
+
+
+def _hint(process):
+    """Returns advice if a compiler was killed, as Linux does when memory runs out."""
+    if process.returncode > 0 and "Killed" not in process.stdout:
+        return ""
+    return (
+        "The compiler was killed, probably because memory ran out. Set MAX_JOBS=1, and build again."
+    )

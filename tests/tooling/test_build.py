@@ -355,3 +355,14 @@ def test_a_source_that_does_not_compile_ends_the_build(project, monkeypatch):
     )
     with pytest.raises(SystemExit, match="compiling cudnn_rnn/cc/tf/rnn_model.cc failed"):
         project.build(monkeypatch)
+
+
+def test_a_killed_compiler_gives_advice(project, monkeypatch):
+    killed = (
+        'case "$*" in *rnn_model*) echo "c++: fatal error: Killed signal"; exit 1 ;; esac\nwhile'
+    )
+    (project.folder.parent / "stand-in").write_text(COMPILER.replace("while", killed))
+    with pytest.raises(
+        SystemExit, match="(?s)rnn_model.cc failed.* memory ran out. Set MAX_JOBS=1"
+    ):
+        project.build(monkeypatch)
