@@ -278,6 +278,8 @@ def cudnn_rnn_opaque_params_to_canonical(
 ) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
     """Splits the opaque buffer `params`, `[params_size]`, into canonical tensors. Differentiable.
 
+    The module's docstring describes the other arguments and the errors.
+
     Returns:
       `(weights, biases)`, two lists of tensors; see `CudnnLSTM.params_to_canonical`.
     """
@@ -302,6 +304,8 @@ def cudnn_rnn_canonical_to_opaque_params(
     name: Optional[str] = None,
 ) -> tf.Tensor:
     """Assembles the opaque parameter buffer from canonical tensors. Differentiable.
+
+    The module's docstring describes the other arguments and the errors.
 
     Args:
       weights, biases: lists as returned by `cudnn_rnn_opaque_params_to_canonical`; a tensor may
@@ -331,7 +335,8 @@ def cudnn_rnn_opaque_params_size(
 ) -> tf.Tensor:
     """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
-    The value is known at graph construction and is the same for every `dtype`.
+    The value is known at graph construction and is the same for every `dtype`. The module's
+    docstring describes the arguments and the errors.
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, dtype, dropout, seed, num_proj)

@@ -14,12 +14,8 @@ def static_size(tensor):
     """Returns the int value of a scalar integer tensor, None if it is known only at run time."""
     try:
         value = _values(tensor)
-    except (
-        _CannotEvaluateError,
-        IndexError,
-        ValueError,
-    ):  # The last two: index or axis out of range.
-        return None
+    except (_CannotEvaluateError, IndexError, ValueError):
+        return None  # The last two errors: an index or axis is out of range.
     return int(value) if value.size == 1 and np.isfinite(value).all() else None
 
 
