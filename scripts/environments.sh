@@ -49,9 +49,9 @@ find_python() {
 
 # Prints a Python that can run $TENSORFLOW; ends the script if there is none.
 find_tensorflow_python() {
-    find_python "$TENSORFLOW_PYTHONS" || fail "$TENSORFLOW needs one of the Pythons $TENSORFLOW_PYTHONS, but none was" \
-        "found${PYTHON:+: PYTHON=$PYTHON is version $(python_version "$PYTHON" || echo unknown)}." \
-        "Install one, on PATH or with pyenv, or name it: PYTHON=/path/to/python3.11"
+    find_python "$TENSORFLOW_PYTHONS" || fail "$TENSORFLOW needs one of the Pythons $TENSORFLOW_PYTHONS, but none was found.
+${PYTHON:+PYTHON is $PYTHON, of version $(python_version "$PYTHON" || echo unknown).
+}Install one of them (on PATH, or with pyenv), or name it: PYTHON=/path/to/python3.11"
 }
 
 # check_arguments SCRIPT ARGUMENT...: ends the calling script if SCRIPT rejects the arguments or if
