@@ -13,9 +13,7 @@ if [ -z "${TORCH_PYTHON:-}" ]; then
     TORCH_PYTHON="$PWD/.venv/torch/bin/python"
 fi
 if [ -z "${TENSORFLOW_PYTHON:-}" ]; then
-    python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"
-    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+    make_tensorflow_environment
     TENSORFLOW_PYTHON="$PWD/.venv/test-tf2.21/bin/python"
 fi
 if [ -z "${CUDNN_RNN_CORE_LIBRARY:-}" ]; then

@@ -81,13 +81,10 @@ def register_kernels(library_path, tensorflow):
         )
     _labels_nodes = is_tensorflow_1 and wanted == "cudnn_rnn"
     if wanted == "tensorflow":
-        default = (
-            "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
-            % KERNELS_VARIABLE
-        )
-        chosen = "%s=tensorflow." % KERNELS_VARIABLE
-        reason = chosen if os.environ.get(KERNELS_VARIABLE) else default
-        _in_charge = KernelsInCharge(_provider_without_us(), reason)
+        reason = "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
+        if os.environ.get(KERNELS_VARIABLE):
+            reason = "%s=tensorflow."
+        _in_charge = KernelsInCharge(_provider_without_us(), reason % KERNELS_VARIABLE)
         return
     succeeded, reason = _register(library_path, 0 if is_tensorflow_1 else _PRIORITY)
     without_us = "none" if is_tensorflow_1 else _provider_without_us()

@@ -137,3 +137,15 @@ def test_a_displaced_one_with_a_local_variable_is_refused(session, sharded):
     make_saveables("lstm", collections=[tf.GraphKeys.LOCAL_VARIABLES])
     with pytest.raises(ValueError, match="'cudnn_rnn_saveable' nor its variable opaque: .* not in"):
         tf.train.Saver(sharded=sharded)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("num_tensors", [1, 2])
+def test_a_displaced_one_for_a_tensor_is_refused_without_a_warning(session, num_tensors):
+    for number in range(2):
+        values = tf.Variable(opaque_values(params_size("lstm", 1, UNITS, WIDTH)))
+        values = 2 * values if number < num_tensors else values
+        saveable = SAVEABLES["lstm"](values, 1, UNITS, WIDTH)
+        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    with pytest.raises(TypeError, match="'cudnn_rnn_saveable' must be a variable to be restored"):
+        tf.train.Saver()

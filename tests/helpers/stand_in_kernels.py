@@ -45,7 +45,7 @@ def _build_kernels():
     """Returns the path of the kernels' library; builds it if any source has changed."""
     support = _build_support()
     compiler = support.find_compiler()
-    tensorflow = support.ask_tensorflow()
+    tensorflow = support.find_tensorflow()
     command = compiler + support.compile_flags(tensorflow) + ["-O1"]
     folder = os.path.join(ROOT, ".build", "stand_in_kernels-" + tensorflow.version)
     library, stamp = os.path.join(folder, "kernels.so"), os.path.join(folder, "stamp")

@@ -25,7 +25,7 @@ echo "object $$" > "$2"
 
 
 def tensorflow_answer(version="2.21.0", flags=("-D_GLIBCXX_USE_CXX11_ABI=1", "--std=c++17")):
-    """Returns the build settings of a TensorFlow, in the form that `_ASK_TENSORFLOW` writes."""
+    """Returns the build settings of a TensorFlow, in the form that `_TENSORFLOW_QUERY` writes."""
     folder = "/tensorflow-%s/include" % version
     return {
         "version": version,
@@ -89,7 +89,7 @@ class Project:
     def build(self, monkeypatch, **answer):
         """Builds the library; returns the set of sources that the compiler compiled."""
         tensorflow = self.support.TensorFlow(tensorflow_answer(**answer))
-        monkeypatch.setattr(self.support, "ask_tensorflow", lambda: tensorflow)
+        monkeypatch.setattr(self.support, "find_tensorflow", lambda: tensorflow)
         self._runs += 1
         folder = self.folder.parent / ("build%d" % self._runs)
         self._log.write_text("")
@@ -290,13 +290,13 @@ def test_environment_variable_moves_the_cache(project, monkeypatch, tmp_path):
 
 
 def test_cache_keeps_recently_used_objects(project, tmp_path):
-    cache = project.cache.ObjectCache(str(tmp_path / "objects"), most_bytes=3500)
+    cache = project.cache.ObjectCache(str(tmp_path / "objects"), max_bytes=3500)
     for number in range(5):
         (tmp_path / "object").write_bytes(b"%d" % number * 1000)
         cache.store("key%d" % number, str(tmp_path / "object"))
         os.utime(str(tmp_path / "objects" / ("key%d" % number)), (number, number))
     assert cache.load("key0", str(tmp_path / "loaded"))  # used now
-    cache.remove_what_is_old()
+    cache.remove_least_recently_used()
     assert {path.name for path in (tmp_path / "objects").iterdir()} == {"key0", "key3", "key4"}
     assert cache.load("key3", str(tmp_path / "loaded"))
     assert (tmp_path / "loaded").read_bytes() == b"3" * 1000
@@ -305,7 +305,7 @@ def test_cache_keeps_recently_used_objects(project, tmp_path):
 
 def test_cache_is_shared_by_builds_at_the_same_time(project, tmp_path):
     """A loaded object is always complete, while other builds store and remove the same keys."""
-    cache = project.cache.ObjectCache(str(tmp_path / "objects"), most_bytes=100000)
+    cache = project.cache.ObjectCache(str(tmp_path / "objects"), max_bytes=100000)
     problems = []
 
     def store_and_load(name):
@@ -313,7 +313,7 @@ def test_cache_is_shared_by_builds_at_the_same_time(project, tmp_path):
             key = "key%d" % (number % 5)
             (tmp_path / name).write_bytes(key.encode() * 9000)
             cache.store(key, str(tmp_path / name))
-            cache.remove_what_is_old()
+            cache.remove_least_recently_used()
             if cache.load(key, str(tmp_path / name)):
                 if (tmp_path / name).read_bytes() != key.encode() * 9000:
                     problems.append(key)
@@ -354,4 +354,15 @@ def test_a_source_that_does_not_compile_ends_the_build(project, monkeypatch):
         COMPILER.replace("while", 'case "$*" in *rnn_model*) exit 1 ;; esac\nwhile')
     )
     with pytest.raises(SystemExit, match="compiling cudnn_rnn/cc/tf/rnn_model.cc failed"):
+        project.build(monkeypatch)
+
+
+def test_a_killed_compiler_gives_advice(project, monkeypatch):
+    killed = (
+        'case "$*" in *rnn_model*) echo "c++: fatal error: Killed signal"; exit 1 ;; esac\nwhile'
+    )
+    (project.folder.parent / "stand-in").write_text(COMPILER.replace("while", killed))
+    with pytest.raises(
+        SystemExit, match="(?s)rnn_model.cc failed.* memory ran out. Set MAX_JOBS=1"
+    ):
         project.build(monkeypatch)

@@ -114,4 +114,4 @@ def test_programs_can_use_the_whole_package(tmp_path):
 def test_the_command_is_recognized_while_python_locates_it(monkeypatch, argv, arguments, expected):
     monkeypatch.setattr(sys, "argv", argv)
     monkeypatch.setattr(launch, "_arguments_of_process", lambda: arguments)
-    assert launch.is_being_located() is expected
+    assert launch.is_command_starting() is expected
