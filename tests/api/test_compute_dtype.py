@@ -39,7 +39,6 @@ def close(found, expected, dtype):
         assert np.abs(one - other).max() < TOLERANCES[dtype] * max(1.0, np.abs(other).max())
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_outputs_and_states(session, rnn_mode, dtype):
     layer = make_layer(rnn_mode, compute_dtype=tf.as_dtype(dtype))
@@ -96,7 +95,6 @@ def test_forward_on_any_buffer(session, dtype):
         np.testing.assert_array_equal(one, found[0])
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_gradient_arrives_in_float32(session, rnn_mode, dtype):
     narrow, wide = make_layer(rnn_mode, compute_dtype=dtype), make_layer(rnn_mode)

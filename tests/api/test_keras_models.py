@@ -87,7 +87,6 @@ def test_fit_of_a_subclassed_model(keras, place, run_eagerly):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("how", ["call", "call of the method", "in a function", "predict"])
 def test_call_of_a_model(keras, rnn_mode, how):
     model = make_model(keras, "attribute", LAYERS[rnn_mode](1, UNITS))
@@ -225,7 +224,6 @@ def test_op_level_object_in_a_model(keras, tmp_path):
 
 
 @needs_tensorflow_1
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("place", ["attribute", "list"])
 def test_tensorflow_1_trains_and_saves(tmp_path, place, rnn_mode):
     """In TensorFlow 1 the layers are Keras layers; the program initializes their variables."""

@@ -10,6 +10,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
+from helpers.arrays import assert_equal
 from helpers.layer_models import LAYERS
 from helpers.processes import output_of
 from helpers.rnn_models import CLASSES, initialize, make_params
@@ -23,13 +24,12 @@ def random_inputs(batch=BATCH, seed=1):
     return np.random.RandomState(seed).uniform(-1, 1, [STEPS, batch, WIDTH]).astype(np.float32)
 
 
-def op_level_loss(rnn_mode="lstm", num_layers=2):
+def op_level_loss(rnn_mode="lstm", use_resource=None):
     """Returns (loss, params variable) of an op-level model built as in the issue reports."""
-    model = CLASSES[rnn_mode](num_layers, UNITS, WIDTH)
-    params = tf.get_variable(
-        "params", initializer=tf.random_uniform([model.params_size()], -0.5, 0.5, seed=1)
-    )
-    states = [tf.zeros([num_layers, BATCH, UNITS])] * (2 if rnn_mode == "lstm" else 1)
+    model = CLASSES[rnn_mode](2, UNITS, WIDTH)
+    initial = tf.random_uniform([model.params_size()], -0.5, 0.5, seed=1)
+    params = tf.get_variable("params", initializer=initial, use_resource=use_resource)
+    states = [tf.zeros([2, BATCH, UNITS])] * (2 if rnn_mode == "lstm" else 1)
     outputs = model(random_inputs(), *(states + [params]))[0]
     return tf.reduce_mean(tf.square(outputs - 0.3)), params
 
@@ -46,10 +46,11 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
-def test_6620_9422_20571_optimizers_with_slots(session, optimizer):
+def test_6620_9422_20571_optimizers_with_slots(session, optimizer, use_resource):
     """Optimizers with slots failed because the parameters' variable had no static shape."""
-    loss, params = op_level_loss()
+    loss, params = op_level_loss(use_resource=use_resource)
     optimizer = OPTIMIZERS[optimizer]()
     train = optimizer.minimize(loss)
     slots = [optimizer.get_slot(params, name) for name in optimizer.get_slot_names()]
@@ -76,7 +77,6 @@ def test_6620_a_moving_average_of_the_parameters(session):
 # --- Regularization ---
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode):
     """The opaque vector includes the biases, so an L2 penalty could not exclude them."""
     model = CLASSES[rnn_mode](2, UNITS, WIDTH, direction="bidirectional")
@@ -107,62 +107,21 @@ def test_deeppavlov_539_l2_of_a_layer_in_training(session):
     after = session.run([weights, biases])
     for old, new in zip(before[0], after[0]):
         np.testing.assert_allclose(new, 0.75 * old, rtol=1e-6)
-    for old, new in zip(before[1], after[1]):
-        np.testing.assert_array_equal(new, old)
+    assert_equal(after[1], before[1])
 
 
-# --- tf.estimator and MonitoredTrainingSession ---
+# --- MonitoredTrainingSession ---
 
 
-def classifier(features, training):
-    """Returns the logits of a small classifier around a layer; `features` are batch-major."""
+def classifier_loss():
+    """Returns the loss of a small classifier around a layer."""
+    inputs = random_inputs(16)
     layer = LAYERS["lstm"](2, UNITS, direction="bidirectional", dropout=0.2)
-    outputs, _ = layer(tf.transpose(features, [1, 0, 2]), training=training)
-    kernel = tf.get_variable("kernel", [2 * UNITS])
-    return tf.tensordot(outputs[-1], kernel, 1)
-
-
-def classifier_data():
-    features = random_inputs(16).transpose(1, 0, 2)
-    return features, (features.sum((1, 2)) > 0).astype(np.float32)
-
-
-def classifier_loss(logits, labels):
-    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
-
-
-@pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.estimator")
-def test_20972_an_estimator_trains_evaluates_and_predicts(tmp_path):
-    """An Estimator could not place the saveable's ops; its checkpoints were lost or unreadable."""
-
-    def model(features, labels, mode):
-        logits = classifier(features, mode == tf.estimator.ModeKeys.TRAIN)
-        if mode == tf.estimator.ModeKeys.PREDICT:
-            return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
-        loss = classifier_loss(logits, labels)
-        train = None
-        if mode == tf.estimator.ModeKeys.TRAIN:
-            step = tf.train.get_or_create_global_step()
-            train = tf.train.AdamOptimizer(0.05).minimize(loss, global_step=step)
-        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
-
-    def inputs(repeat):
-        dataset = tf.data.Dataset.from_tensor_slices(classifier_data())
-        return dataset.repeat(repeat).batch(16)
-
-    config = tf.estimator.RunConfig(
-        str(tmp_path), 1, save_checkpoints_steps=10, session_config=tf.ConfigProto()
-    )
-    estimator = tf.estimator.Estimator(model, config=config)
-    before = estimator.train(lambda: inputs(None), steps=1).evaluate(lambda: inputs(1))
-    estimator.train(lambda: inputs(None), steps=30)
-    after = estimator.evaluate(lambda: inputs(1))
-    assert after["loss"] < before["loss"] and after["global_step"] == 31
-    again = tf.estimator.Estimator(model, config=config)  # restores from the folder
-    logits = np.array([row["logits"] for row in again.predict(lambda: inputs(1))], np.float64)
-    labels = classifier_data()[1]
-    loss = np.mean(np.logaddexp(0, logits) - labels * logits)
-    np.testing.assert_allclose(loss, after["loss"], rtol=1e-5)
+    outputs, _ = layer(tf.constant(inputs), training=True)
+    logits = tf.tensordot(outputs[-1], tf.get_variable("kernel", [2 * UNITS]), 1)
+    labels = (inputs.sum((0, 2)) > 0).astype(np.float32)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
 
 
 def test_20972_a_monitored_session_saves_and_resumes(tmp_path):
@@ -170,8 +129,7 @@ def test_20972_a_monitored_session_saves_and_resumes(tmp_path):
 
     def train(num_steps):
         with tf.Graph().as_default():
-            features, labels = classifier_data()
-            loss = classifier_loss(classifier(tf.constant(features), True), labels)
+            loss = classifier_loss()
             step = tf.train.get_or_create_global_step()
             train_op = tf.train.AdamOptimizer(0.05).minimize(loss, global_step=step)
             hooks = [tf.train.StopAtStepHook(num_steps=num_steps)]
@@ -193,35 +151,42 @@ def test_20972_a_monitored_session_saves_and_resumes(tmp_path):
 # --- MirroredStrategy ---
 
 
-def trained_on_one_device(params):
+def trained_on_one_device(session, params):
     """Returns the params that `mirrored_training.py` must reach, trained without a strategy."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        model = cudnn_rnn.CudnnGRU(2, mirrored_training.UNITS, mirrored_training.WIDTH)
-        variable = tf.Variable(params, dtype=tf.float32)
-        inputs = mirrored_training.make_inputs().transpose(1, 0, 2)
-        states = tf.zeros([2, mirrored_training.BATCH, mirrored_training.UNITS])
-        loss = tf.reduce_mean(tf.square(model(inputs, states, variable)[0] - 0.3))
-        optimizer = tf.train.GradientDescentOptimizer(mirrored_training.LEARNING_RATE)
-        train = optimizer.minimize(loss)
-        initialize(session)
-        for _ in range(mirrored_training.TRAINING_STEPS):
-            session.run(train)
-        return session.run(variable)
+    model = cudnn_rnn.CudnnGRU(2, mirrored_training.UNITS, mirrored_training.WIDTH)
+    variable = tf.Variable(params, dtype=tf.float32)
+    inputs = mirrored_training.make_inputs().transpose(1, 0, 2)
+    states = tf.zeros([2, mirrored_training.BATCH, mirrored_training.UNITS])
+    loss = tf.reduce_mean(tf.square(model(inputs, states, variable)[0] - 0.3))
+    train = tf.train.GradientDescentOptimizer(mirrored_training.LEARNING_RATE).minimize(loss)
+    initialize(session)
+    for _ in range(mirrored_training.TRAINING_STEPS):
+        session.run(train)
+    return session.run(variable)
 
 
-@pytest.mark.parametrize("mode", ["graph", "estimator"] if IS_TENSORFLOW_1 else ["eager"])
+MIRRORED_MODES = ["graph", "estimator"] if IS_TENSORFLOW_1 else ["eager"]
+
+
+@pytest.fixture(scope="module")
+def mirrored_results(tmp_path_factory):
+    """Returns what `mirrored_training.py` prints."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    printed = output_of(mirrored_training.__file__, folder, *MIRRORED_MODES)
+    return json.loads(printed.splitlines()[-1])
+
+
+@pytest.mark.parametrize("mode", MIRRORED_MODES)
 @pytest.mark.parametrize("kind", ["layer", "op_level"])
-def test_29730_mirrored_strategy(tmp_path, kind, mode):
+def test_29730_mirrored_strategy(session, mirrored_results, kind, mode):
     """Training on two devices failed: the variable was read before it was initialized."""
-    printed = output_of(mirrored_training.__file__, kind, mode, tmp_path / "checkpoints")
-    results = json.loads(printed.splitlines()[-1])
-    initial, trained, restored = (np.float32(values) for values in results)
+    initial, trained, restored = (np.float32(values) for values in mirrored_results[mode][kind])
     assert len(trained) == (1 if mode == "estimator" else 2)  # estimator mode reads a checkpoint
     for replica in range(len(trained)):
         np.testing.assert_array_equal(initial[replica], initial[0])
         np.testing.assert_array_equal(trained[replica], trained[0])
         np.testing.assert_array_equal(restored[replica], trained[0])
-    expected = trained_on_one_device(initial[0])
+    expected = trained_on_one_device(session, initial[0])
     assert np.abs(expected - initial[0]).max() > 0.01
     np.testing.assert_allclose(trained[0], expected, rtol=1e-4, atol=1e-6)
 

@@ -29,7 +29,6 @@ def make_inputs():
     return np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(np.float32)
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("is_called", [False, True])
 def test_copy_of_a_built_layer_in_a_graph(tmp_path, rnn_mode, is_called):
     """The copy has its own settings and shares the variable and the saveable."""
@@ -55,7 +54,6 @@ def test_copy_of_a_built_layer_in_a_graph(tmp_path, rnn_mode, is_called):
         np.testing.assert_array_equal(session.run(layer.kernel), values)
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_copy_of_a_layer_that_is_not_built(rnn_mode):
     with tf.Graph().as_default():
         layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
@@ -66,7 +64,6 @@ def test_copy_of_a_layer_that_is_not_built(rnn_mode):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_copy_of_a_built_layer_that_is_eager(eager, tmp_path, rnn_mode):
     layer = LAYERS[rnn_mode](2, UNITS)
     expected, _ = layer(make_inputs())
@@ -119,7 +116,6 @@ def test_graph_of_a_function_is_collected(eager, make_call):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_graph_attribute_of_a_layer(rnn_mode):
     with tf.Graph().as_default() as graph:
         layer = LAYERS[rnn_mode](1, UNITS)

@@ -24,7 +24,6 @@ def graph():
 # Constructor
 
 
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_properties(rnn_mode):
     model = CLASSES[rnn_mode](
         2, 5, 3, "auto_select", "bidirectional", dtype=tf.float64, dropout=0.5
@@ -80,7 +79,6 @@ SIXTH_ARGUMENT = [
 ]
 
 
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("trailing, named, dtype, dropout, seed", SIXTH_ARGUMENT)
 def test_sixth_argument(rnn_mode, trailing, named, dtype, dropout, seed):
     tf.set_random_seed(11)
@@ -125,13 +123,12 @@ def test_wrong_projection(num_proj, error):
 
 
 def test_second_seed_of_tensorflow_1_0():
-    with tf.Graph().as_default():
-        tf.set_random_seed(11)
-        for model in (
-            cudnn_rnn.CudnnLSTM(2, 5, 3, "auto_select", "unidirectional", 0.5, 7, 9),
-            cudnn_rnn.CudnnGRU(2, 5, 3, dropout=0.5, seed=7, seed2=9),
-        ):
-            assert (model.config.seed, model.config.seed2) == (7, 9)
+    tf.set_random_seed(11)
+    for model in (
+        cudnn_rnn.CudnnLSTM(2, 5, 3, "auto_select", "unidirectional", 0.5, 7, 9),
+        cudnn_rnn.CudnnGRU(2, 5, 3, dropout=0.5, seed=7, seed2=9),
+    ):
+        assert (model.config.seed, model.config.seed2) == (7, 9)
 
 
 def test_seed_without_any_seed_set():
@@ -255,30 +252,27 @@ PUBLISHED_SIZES = [
 
 
 @pytest.mark.parametrize("sizes, direction, expected", PUBLISHED_SIZES)
-def test_published_sizes(sizes, direction, expected):
+def test_published_sizes(session, sizes, direction, expected):
     model = CLASSES[sizes[0]](*sizes[1:], direction=direction)
-    with tf.Session() as session:
-        assert session.run(model.params_size()) == expected
+    assert session.run(model.params_size()) == expected
 
 
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("input_mode", ["linear_input", "skip_input", "auto_select"])
 @pytest.mark.parametrize("num_directions, direction", [(1, "unidirectional"), (2, "bidirectional")])
-def test_size_is_the_number_of_parameters(rnn_mode, input_mode, num_directions, direction):
+def test_size_is_the_number_of_parameters(session, rnn_mode, input_mode, num_directions, direction):
     model = CLASSES[rnn_mode](3, 5, 5, input_mode, direction)
     expected = params_size(rnn_mode, 3, 5, 5, num_directions, input_mode != "linear_input")
     node = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
         3, 5, 5, tf.float32, tf.int32, rnn_mode=rnn_mode, input_mode=input_mode, direction=direction
     )
     assert tf.get_static_value(model.params_size()) == expected
-    with tf.Session() as session:
-        size, size_of_op = session.run([model.params_size(), node])
-        assert size == expected and size.dtype == np.int32 and size.shape == ()
-        assert size_of_op.tolist() == [expected]
+    size, size_of_op = session.run([model.params_size(), node])
+    assert size == expected and size.dtype == np.int32 and size.shape == ()
+    assert size_of_op.tolist() == [expected]
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_params_variable_has_a_static_shape_and_adam_trains_it(use_resource):
+def test_params_variable_has_a_static_shape_and_adam_trains_it(session, use_resource):
     model = cudnn_rnn.CudnnLSTM(2, 5, 3)
     initial_value = tf.random_uniform([model.params_size()])
     params = tf.Variable(initial_value, use_resource=use_resource)
@@ -288,15 +282,14 @@ def test_params_variable_has_a_static_shape_and_adam_trains_it(use_resource):
     arguments = dict(call_arguments(model), params=params)
     loss = tf.reduce_mean(tf.square(model(**arguments)[0]))
     train = tf.train.AdamOptimizer(0.01).minimize(loss, var_list=[params])
-    with tf.Session() as session:
-        initialize(session)
-        before = session.run(loss)
-        for _ in range(20):
-            session.run(train)
-        assert session.run(loss) < before
+    initialize(session)
+    before = session.run(loss)
+    for _ in range(20):
+        session.run(train)
+    assert session.run(loss) < before
 
 
-def test_a_variable_without_shape_validation_works_unchanged():
+def test_a_variable_without_shape_validation_works_unchanged(session):
     model = cudnn_rnn.CudnnGRU(2, 5, 3)
     params = tf.Variable(
         tf.random_uniform([model.params_size()]), validate_shape=False, use_resource=False
@@ -304,11 +297,10 @@ def test_a_variable_without_shape_validation_works_unchanged():
     assert params.shape.rank is None
     output, output_h = model(**dict(call_arguments(model), params=params))
     gradient = tf.gradients(output, params)[0]
-    with tf.Session() as session:
-        initialize(session)
-        assert session.run(gradient).shape == session.run(model.params_size())
-        session.run(tf.assign(params, tf.zeros([model.params_size()]), validate_shape=False))
-        assert session.run(output_h).shape == (2, 2, 5)
+    initialize(session)
+    assert session.run(gradient).shape == session.run(model.params_size())
+    session.run(tf.assign(params, tf.zeros([model.params_size()]), validate_shape=False))
+    assert session.run(output_h).shape == (2, 2, 5)
 
 
 def test_params_size_in_throw_away_sessions_and_graphs():
@@ -337,9 +329,8 @@ def test_sizes_that_overflow(sizes):
 # Conversions
 
 
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("direction, num_directions", [("unidirectional", 1), ("bidirectional", 2)])
-def test_canonical_tensors_are_complete_and_in_order(rnn_mode, direction, num_directions):
+def test_canonical_tensors_are_complete_and_in_order(session, rnn_mode, direction, num_directions):
     model = CLASSES[rnn_mode](2, 5, 3, direction=direction)
     size = params_size(rnn_mode, 2, 5, 3, num_directions)
     weights, biases = model.params_to_canonical(opaque_values(size))
@@ -351,22 +342,20 @@ def test_canonical_tensors_are_complete_and_in_order(rnn_mode, direction, num_di
     assert [bias.shape.as_list() for bias in biases] == [[5]] * (2 * num_directions * per_layer)
     params = model.canonical_to_params(weights, biases)
     assert params.shape.as_list() == [size]
-    with tf.Session() as session:
-        values, params = session.run([weights + biases, params])
-        np.testing.assert_array_equal(
-            np.concatenate([value.ravel() for value in values]), opaque_values(size)
-        )
-        np.testing.assert_array_equal(params, opaque_values(size))
+    values, params = session.run([weights + biases, params])
+    np.testing.assert_array_equal(
+        np.concatenate([value.ravel() for value in values]), opaque_values(size)
+    )
+    np.testing.assert_array_equal(params, opaque_values(size))
 
 
-def test_canonical_tensors_initialize_a_variable():
+def test_canonical_tensors_initialize_a_variable(session):
     model = cudnn_rnn.CudnnGRU(1, 4, 3)
     weights, biases = model.params_to_canonical(tf.zeros([model.params_size()]))
     ones = [tf.ones(weight.shape) for weight in weights]
     params = tf.Variable(model.canonical_to_params(ones, [np.full([4], 2.0)] * len(biases)))
-    with tf.Session() as session:
-        initialize(session)
-        np.testing.assert_array_equal(session.run(params), [1.0] * 84 + [2.0] * 24)
+    initialize(session)
+    np.testing.assert_array_equal(session.run(params), [1.0] * 84 + [2.0] * 24)
 
 
 def test_bad_canonical_tensors():

@@ -129,7 +129,7 @@ def test_input_mode_by_default(version):
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
 @pytest.mark.parametrize("name", sorted(RNNS))
-def test_buffers_with_room_for_input_weights(version, name, tmp_path):
+def test_buffers_with_room_for_input_weights(session, version, name, tmp_path):
     """Up to 1.2, buffers of layers without input weights are longer; their end is unused."""
     contrib.install(version)
     old = getattr(tensorflow.contrib.cudnn_rnn, name)(2, 4, 4)
@@ -149,20 +149,19 @@ def test_buffers_with_room_for_input_weights(version, name, tmp_path):
     restored = old.canonical_to_params(*canonicals[0])
     assert restored.shape.as_list() == [size]
     saver = tf.train.Saver([saveable])
-    with tf.Session() as session:
-        initialize(session)
-        (found, expected), (parts, expected_parts) = session.run([calls, canonicals])
-        for value, other in zip(found, expected):
-            np.testing.assert_array_equal(value, other)
-        for value, other in zip(sum(parts, []), sum(expected_parts, [])):
-            np.testing.assert_array_equal(value, other)
-        assert not session.run(gradient)[used:].any()
-        before, after = session.run([params, restored])
-        np.testing.assert_array_equal(after[:used], before[:used])
-        path = saver.save(session, str(tmp_path / "model"))
-        session.run(params.assign(tf.zeros_like(params)))
-        saver.restore(session, path)
-        np.testing.assert_array_equal(session.run(params)[:used], before[:used])
+    initialize(session)
+    (found, expected), (parts, expected_parts) = session.run([calls, canonicals])
+    for value, other in zip(found, expected):
+        np.testing.assert_array_equal(value, other)
+    for value, other in zip(sum(parts, []), sum(expected_parts, [])):
+        np.testing.assert_array_equal(value, other)
+    assert not session.run(gradient)[used:].any()
+    before, after = session.run([params, restored])
+    np.testing.assert_array_equal(after[:used], before[:used])
+    path = saver.save(session, str(tmp_path / "model"))
+    session.run(params.assign(tf.zeros_like(params)))
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(params)[:used], before[:used])
     for shape in ([used], [size + 1]):
         with pytest.raises(ValueError, match=r"params must have shape \[%d\]" % size):
             old(tf.ones([5, 3, 4]), *states, tf.zeros(shape))
@@ -237,7 +236,7 @@ def test_signatures_of_functions(version):
         assert " ".join(inspect.signature(function).parameters) == expected
 
 
-def test_functions_of_1_4_by_position():
+def test_functions_of_1_4_by_position(session):
     contrib.install("1.4")
     ops = sys.modules[OPS]
     x, h = np.ones([2, 3, 4], np.float32), np.zeros([2, 3, 5], np.float32)
@@ -247,8 +246,7 @@ def test_functions_of_1_4_by_position():
     output, _ = ops.cudnn_gru(*arguments)
     expected = cudnn_rnn.CudnnGRU(1, 5, 4, direction="bidirectional")(x, h, params, False)[0]
     assert output.op.name == "mine"
-    with tf.Session() as session:
-        np.testing.assert_array_equal(*session.run([output, expected]))
+    np.testing.assert_array_equal(*session.run([output, expected]))
     with pytest.raises(TypeError, match="sequence_lengths"):
         ops.cudnn_gru(x, h, params, False, sequence_lengths=[1, 1, 1])
 
@@ -315,7 +313,7 @@ def test_names_of_the_ops_module(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_one_program_of_each_generation(version, tmp_path):
+def test_one_program_of_each_generation(session, version, tmp_path):
     """Training a step, saving and restoring work in the way that the release prescribed."""
     contrib.install(version)
     namespace = tensorflow.contrib.cudnn_rnn
@@ -342,16 +340,15 @@ def test_one_program_of_each_generation(version, tmp_path):
         tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(outputs))
     saver = tf.train.Saver()
-    with tf.Session() as session:
-        initialize(session)
-        before = session.run(params)
-        session.run(train)
-        trained, expected = session.run([params, outputs])
-        assert (before != trained).any()
-        path = saver.save(session, str(tmp_path / "model"))
-        session.run(train)
-        saver.restore(session, path)
-        np.testing.assert_allclose(session.run(outputs), expected, atol=1e-6)
+    initialize(session)
+    before = session.run(params)
+    session.run(train)
+    trained, expected = session.run([params, outputs])
+    assert (before != trained).any()
+    path = saver.save(session, str(tmp_path / "model"))
+    session.run(train)
+    saver.restore(session, path)
+    np.testing.assert_allclose(session.run(outputs), expected, atol=1e-6)
 
 
 def test_cells_are_those_of_the_library():

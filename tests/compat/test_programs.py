@@ -112,7 +112,7 @@ def test_language_model(namespace, tmp_path):
 
 
 @of_release("1.3")
-def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
+def test_stack_of_grus_that_reads_both_ways(session, namespace, tmp_path):
     """One GRU per layer and direction, with lengths by reversing and dropout masks over time."""
     batch, steps, size, units = 3, 5, 4, 6
     inputs = tf.placeholder(tf.float32, [batch, steps, size])
@@ -141,61 +141,58 @@ def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
     result = tf.concat(outputs[1:], axis=2)
     loss = tf.reduce_mean(tf.square(result - 0.3))
     feed = {inputs: RANDOM.randn(batch, steps, size), lengths: [5, 2, 3]}
-    with tf.Session() as session:
-        assert_falls(train(session, loss, {**feed, is_training: True}))
-        expected = session.run(result, feed)
-        path = tf.train.Saver().save(session, str(tmp_path / "model"))
-        initialize(session)
-        tf.train.Saver().restore(session, path)
-        np.testing.assert_array_equal(session.run(result, feed), expected)
+    assert_falls(train(session, loss, {**feed, is_training: True}))
+    expected = session.run(result, feed)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    initialize(session)
+    tf.train.Saver().restore(session, path)
+    np.testing.assert_array_equal(session.run(result, feed), expected)
 
 
 @of_release("1.4")
 @pytest.mark.parametrize("kind, num_weights", [("CudnnLSTM", 8), ("CudnnGRU", 6)])
-def test_initializer_of_canonical_tensors(namespace, kind, num_weights):
+def test_initializer_of_canonical_tensors(session, namespace, kind, num_weights):
     """The size and the canonical shapes come from `eval`; a mask then removes the input weights."""
     units, size = 5, 7
     inputs = tf.placeholder(tf.float32, [None, None, size])
-    with tf.Session() as session:
-        rnn = getattr(namespace, kind)(1, units, size, input_mode="linear_input")
-        num_params = rnn.params_size().eval()
-        weights, biases = rnn.params_to_canonical(tf.zeros([num_params]))
-        assert len(weights) == len(biases) == num_weights
+    rnn = getattr(namespace, kind)(1, units, size, input_mode="linear_input")
+    num_params = rnn.params_size().eval()
+    weights, biases = rnn.params_to_canonical(tf.zeros([num_params]))
+    assert len(weights) == len(biases) == num_weights
 
-        def initializer(shape, dtype=None, partition_info=None):
-            assert shape == [num_params] or shape == (num_params,)
-            values = [
-                tf.fill(tf.shape(weight).eval(), index + 1.0)
-                for index, weight in enumerate(weights)
-            ]
-            halves = [tf.constant(0.5, tf.float32, (units,)) for _ in biases]
-            params = rnn.canonical_to_params(values, halves)
-            params.set_shape((num_params,))
-            return params
-
-        params = tf.get_variable("params", num_params, tf.float32, initializer=initializer)
-        half = len(weights) // 2
-        keep = rnn.canonical_to_params(
-            [tf.zeros_like(w) for w in weights[:half]] + [tf.ones_like(w) for w in weights[half:]],
-            [tf.ones_like(b) for b in biases],
-        )
-        state = tf.zeros((1, tf.shape(inputs)[1], units), tf.float32)
-        states = [state] * (2 if kind == "CudnnLSTM" else 1)
-        outputs = rnn(inputs, *(states + [params * keep, True]))[0]
-        initialize(session)
-        matrices = session.run(rnn.params_to_canonical(params)[0])
-        assert [np.unique(matrix).tolist() for matrix in matrices] == [
-            [index + 1.0] for index in range(num_weights)
+    def initializer(shape, dtype=None, partition_info=None):
+        assert shape == [num_params] or shape == (num_params,)
+        values = [
+            tf.fill(tf.shape(weight).eval(), index + 1.0) for index, weight in enumerate(weights)
         ]
-        # Without input weights, the results are equal for all batch entries and inputs.
-        found = session.run(outputs, {inputs: RANDOM.randn(4, 3, size)})
-        np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), rtol=1e-5)
-        (gradient,) = session.run(tf.gradients(outputs, params), {inputs: np.ones([4, 3, size])})
-        assert (gradient[: 4 * units] == 0).all() and (gradient != 0).any()
+        halves = [tf.constant(0.5, tf.float32, (units,)) for _ in biases]
+        params = rnn.canonical_to_params(values, halves)
+        params.set_shape((num_params,))
+        return params
+
+    params = tf.get_variable("params", num_params, tf.float32, initializer=initializer)
+    half = len(weights) // 2
+    keep = rnn.canonical_to_params(
+        [tf.zeros_like(w) for w in weights[:half]] + [tf.ones_like(w) for w in weights[half:]],
+        [tf.ones_like(b) for b in biases],
+    )
+    state = tf.zeros((1, tf.shape(inputs)[1], units), tf.float32)
+    states = [state] * (2 if kind == "CudnnLSTM" else 1)
+    outputs = rnn(inputs, *(states + [params * keep, True]))[0]
+    initialize(session)
+    matrices = session.run(rnn.params_to_canonical(params)[0])
+    assert [np.unique(matrix).tolist() for matrix in matrices] == [
+        [index + 1.0] for index in range(num_weights)
+    ]
+    # Without input weights, the results are equal for all batch entries and inputs.
+    found = session.run(outputs, {inputs: RANDOM.randn(4, 3, size)})
+    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), rtol=1e-5)
+    (gradient,) = session.run(tf.gradients(outputs, params), {inputs: np.ones([4, 3, size])})
+    assert (gradient[: 4 * units] == 0).all() and (gradient != 0).any()
 
 
 @of_release("1.2")
-def test_size_from_a_session_thrown_away(namespace):
+def test_size_from_a_session_thrown_away(session, namespace):
     """The size is a number, for a variable of another graph; `tf.cond` adds weight noise."""
 
     def size_of(*arguments, **named):
@@ -212,15 +209,14 @@ def test_size_from_a_session_thrown_away(namespace):
     call = functools.partial(rnn, input_h=states, input_c=states)
     with tf.control_dependencies([tf.assert_equal(rnn.params_size(), [size])]):
         outputs, _, _ = call(inputs, params=noisy, is_training=is_training)
-    with tf.Session() as session:
-        initialize(session)
-        trained, inferred = (session.run(outputs, {is_training: flag}) for flag in (True, False))
-        assert trained.shape == inferred.shape == (2, 5, 8)
-        assert np.abs(trained - inferred).min() > 0
+    initialize(session)
+    trained, inferred = (session.run(outputs, {is_training: flag}) for flag in (True, False))
+    assert trained.shape == inferred.shape == (2, 5, 8)
+    assert np.abs(trained - inferred).min() > 0
 
 
 @of_release("1.3")
-def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
+def test_script_that_parses_the_names_of_specs(session, namespace, tmp_path):
     """Collects an LSTM's matrices by parsing the spec names, and computes the LSTM with them."""
     units, size = 4, 3
     rnn = namespace.CudnnLSTM(2, units, size)
@@ -231,15 +227,14 @@ def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
     inputs = tf.constant(RANDOM.randn(1, 2, size), tf.float32)
     state = tf.zeros([2, 2, units])
     expected = rnn(inputs, state, state, params, False)[0]
-    with tf.Session() as session:
-        initialize(session)
-        cells = {}
-        for spec in saveable.specs:
-            scope, cell, name = re.match(r"(.*)/cell_(\d+)/\w+/([^/]+)$", spec.name).groups()
-            assert scope == "lm/rnn/multi_rnn_cell"
-            cells.setdefault(int(cell), {})[name.split(":")[0]] = session.run(spec.tensor)
-        assert sorted(cells) == [0, 1]
-        values, expected = session.run([inputs[0], expected[0]])
+    initialize(session)
+    cells = {}
+    for spec in saveable.specs:
+        scope, cell, name = re.match(r"(.*)/cell_(\d+)/\w+/([^/]+)$", spec.name).groups()
+        assert scope == "lm/rnn/multi_rnn_cell"
+        cells.setdefault(int(cell), {})[name.split(":")[0]] = session.run(spec.tensor)
+    assert sorted(cells) == [0, 1]
+    values, expected = session.run([inputs[0], expected[0]])
     for _, cell in sorted(cells.items()):
         assert sorted(cell) == ["bias", "bias_cudnn_0", "bias_cudnn_1", "kernel"]
         np.testing.assert_allclose(cell["bias"], cell["bias_cudnn_0"] + cell["bias_cudnn_1"], 1e-6)
@@ -250,7 +245,7 @@ def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
 
 
 @of_release("1.4")
-def test_op_level_lstm_as_the_step_of_a_cell(namespace):
+def test_op_level_lstm_as_the_step_of_a_cell(session, namespace):
     """A cell around a one-step LSTM, in a loop, gives the results of the LSTM in one call."""
     units, size = 4, 3
     rnn = namespace.CudnnLSTM(1, units, size)
@@ -270,10 +265,9 @@ def test_op_level_lstm_as_the_step_of_a_cell(namespace):
     zeros = tf.zeros([1, 2, units])
     expected, _, _ = rnn(inputs, zeros, zeros, params)
     gradients = [tf.gradients(tensor, params)[0] for tensor in (outputs, expected)]
-    with tf.Session() as session:
-        initialize(session)
-        np.testing.assert_allclose(*session.run([outputs, expected]), atol=1e-6)
-        np.testing.assert_allclose(*session.run(gradients), atol=1e-5)
+    initialize(session)
+    np.testing.assert_allclose(*session.run([outputs, expected]), atol=1e-6)
+    np.testing.assert_allclose(*session.run(gradients), atol=1e-5)
 
 
 # --- Layers ---
@@ -339,7 +333,7 @@ def test_speech_model(namespace, tmp_path):
 
 @of_release("1.15")
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
-def test_cells_with_another_gate_order(namespace, tmp_path, direction):
+def test_cells_with_another_gate_order(session, namespace, tmp_path, direction):
     """A framework's converter and saveable, for cells with another gate order and other names."""
     units, size = 4, 3
 
@@ -371,17 +365,16 @@ def test_cells_with_another_gate_order(namespace, tmp_path, direction):
     with tf.variable_scope("model"):
         layer._saveable_cls = functools.partial(Saveable, ["ahead", "back"])
         layer.build([None, None, size])
-    with tf.Session() as session:
-        initialize(session)
-        num_biases = len(layer.canonical_bias_shapes) * units
-        biases = tf.random_uniform([num_biases])
-        session.run(tf.assign(layer.kernel, tf.concat([layer.kernel[:-num_biases], biases], 0)))
-        before = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
-        weights, biases = session.run(before)
-        path = tf.train.Saver([layer.saveable]).save(session, str(tmp_path / "model"))
-        initialize(session)
-        tf.train.Saver([layer.saveable]).restore(session, path)
-        again, half_sums = session.run(before)
+    initialize(session)
+    num_biases = len(layer.canonical_bias_shapes) * units
+    biases = tf.random_uniform([num_biases])
+    session.run(tf.assign(layer.kernel, tf.concat([layer.kernel[:-num_biases], biases], 0)))
+    before = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
+    weights, biases = session.run(before)
+    path = tf.train.Saver([layer.saveable]).save(session, str(tmp_path / "model"))
+    initialize(session)
+    tf.train.Saver([layer.saveable]).restore(session, path)
+    again, half_sums = session.run(before)
     reader = tf.train.load_checkpoint(path)
     directions = ["ahead", "back"][: 1 if direction == "unidirectional" else 2]
     shapes = {"w": [size + units, 4 * units], "b": [4 * units]}
@@ -442,7 +435,7 @@ def test_weights_as_arrays_need_a_session(monkeypatch):
 
 
 @of_release("1.12")
-def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
+def test_saver_of_a_dict_of_saveables(session, namespace, tmp_path):
     """Layers of different kinds, built in their scopes, are saved together and one by one."""
     inputs = tf.placeholder(tf.float32, [None, None, 5])
     values, layers, updates = inputs, [], []
@@ -463,24 +456,23 @@ def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
         saver = tf.train.Saver({"rnn_%d" % i: layer.saveable for i, layer in enumerate(layers)})
         first = tf.train.Saver({"first": layers[0].saveable}, max_to_keep=None)
     feed = {inputs: RANDOM.randn(3, 2, 5)}
-    with tf.Session() as session:
-        losses = train(session, loss, feed, steps=20)
-        assert_falls([losses[1], losses[-1]])  # the first step has other states
-        outputs = layers[0](inputs)[0]
-        expected = session.run(outputs, feed)
-        path = saver.save(session, str(tmp_path / "all"))
-        path_of_first = first.save(session, str(tmp_path / "first"))
-        keys = {name for name, _ in tf.train.list_variables(path)}
-        assert len(keys) == 8 and {key.split("/")[0] for key in keys} == {"module_0", "module_1"}
-        initialize(session)
-        first.restore(session, path_of_first)
-        np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
+    losses = train(session, loss, feed, steps=20)
+    assert_falls([losses[1], losses[-1]])  # the first step has other states
+    outputs = layers[0](inputs)[0]
+    expected = session.run(outputs, feed)
+    path = saver.save(session, str(tmp_path / "all"))
+    path_of_first = first.save(session, str(tmp_path / "first"))
+    keys = {name for name, _ in tf.train.list_variables(path)}
+    assert len(keys) == 8 and {key.split("/")[0] for key in keys} == {"module_0", "module_1"}
+    initialize(session)
+    first.restore(session, path_of_first)
+    np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.estimator")
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")
-def test_estimator(namespace, kind, tmp_path):
+def test_estimator(session, namespace, kind, tmp_path):
     """tensorflow#20972: an Estimator trains, evaluates, resumes, exports; no soft placement."""
     data = {"x": RANDOM.randn(8, 6, 3).astype(np.float32)}
     labels = RANDOM.randint(0, 3, 8)
@@ -499,7 +491,7 @@ def test_estimator(namespace, kind, tmp_path):
         if not is_training:
             return spec(loss=loss)
         step = tf.train.get_global_step()
-        return spec(loss=loss, train_op=tf.train.AdamOptimizer().minimize(loss, step))
+        return spec(loss=loss, train_op=tf.train.AdamOptimizer(0.05).minimize(loss, step))
 
     def examples():
         return tf.data.Dataset.from_tensor_slices((data, labels)).repeat().batch(4)
@@ -512,15 +504,21 @@ def test_estimator(namespace, kind, tmp_path):
     )
     estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "model"), config)
     estimator.train(examples, steps=3)
-    assert estimator.evaluate(examples, steps=2)["global_step"] == 3
-    estimator.train(examples, steps=2)
-    expected = [each["logits"] for each in estimator.predict(inputs)]
+    before = estimator.evaluate(examples, steps=2)
+    estimator.train(examples, steps=30)
+    after = estimator.evaluate(examples, steps=2)
+    assert (before["global_step"], after["global_step"]) == (3, 33)
+    assert after["loss"] < before["loss"]
+    again = tf.estimator.Estimator(model_fn, str(tmp_path / "model"), config)  # from its folder
+    expected = np.array([each["logits"] for each in again.predict(inputs)], np.float64)
+    of_labels = expected[np.arange(8), labels]
+    loss = np.mean(np.log(np.exp(expected).sum(1)) - of_labels)
+    np.testing.assert_allclose(loss, after["loss"], rtol=1e-5)
     receiver = tf.estimator.export.build_raw_serving_input_receiver_fn(
         {"x": tf.placeholder(tf.float32, [None, 6, 3])}
     )
     folder = estimator.export_saved_model(str(tmp_path / "export"), receiver).decode()
-    with tf.Graph().as_default(), tf.Session() as session:
-        signature = tf.saved_model.load(session, ["serve"], folder).signature_def["serving_default"]
-        feed = {signature.inputs["x"].name: data["x"]}
-        found = session.run(signature.outputs["logits"].name, feed)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    signature = tf.saved_model.load(session, ["serve"], folder).signature_def["serving_default"]
+    feed = {signature.inputs["x"].name: data["x"]}
+    found = session.run(signature.outputs["logits"].name, feed)
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -73,19 +73,18 @@ def test_eager_execution_without_the_import():
 
 
 def test_restoring_says_that_the_graph_is_pinned(tmp_path):
-    with tf.Graph().as_default():
-        with tf.device("/gpu:7"):
-            model = cudnn_rnn.CudnnGRU(1, 2, 2)
-            params = tf.get_variable("params", initializer=tf.zeros([model.params_size()]))
-            functions = (model.params_to_canonical, model.canonical_to_params)
-            saver = tf.train.Saver([cudnn_rnn.RNNParamsSaveable(model, *functions, [params], "x")])
-        with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
-            session.run(tf.global_variables_initializer())
-            path = saver.save(session, str(tmp_path / "model"))
+    with tf.device("/gpu:7"):
+        model = cudnn_rnn.CudnnGRU(1, 2, 2)
+        params = tf.get_variable("params", initializer=tf.zeros([model.params_size()]))
+        functions = (model.params_to_canonical, model.canonical_to_params)
+        saver = tf.train.Saver([cudnn_rnn.RNNParamsSaveable(model, *functions, [params], "x")])
+    with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+        session.run(tf.global_variables_initializer())
+        path = saver.save(session, str(tmp_path / "model"))
+        saver.restore(session, path)
+    with tf.Session() as session:
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             saver.restore(session, path)
-        with tf.Session() as session:
-            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-                saver.restore(session, path)
     message = str(caught.value)
     assert message.startswith("The checkpoint %s cannot be restored: the graph is pinned" % path)
     assert "allow_soft_placement=True" in message and NO_DEVICE in message
