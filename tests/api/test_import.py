@@ -61,12 +61,14 @@ def run(program, *arguments, folder="", **environment):
     return output_of("-W", "ignore", "-c", program, *arguments, PYTHONPATH=path, **environment)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("legacy", ["0", "1"])
 def test_neither_the_import_nor_a_layer_imports_keras(legacy):
     run(_LIST_MODULES, TF_USE_LEGACY_KERAS=legacy)
 
 
 @pytest.mark.skipif(not KERAS_IS_OPTIONAL, reason="requires TensorFlow 2.16 or newer")
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("legacy", ["0", "1"])
 @pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
 def test_the_package_works_without_a_usable_keras(tmp_path, legacy, error):

@@ -51,17 +51,6 @@ def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session, us
     assert inner.shape == params.shape
 
 
-def test_20571_the_size_can_be_asked_for_without_a_gpu_or_a_session(session):
-    """params_size() was an op that only a GPU could run, so no shape could be derived from it."""
-    model = cudnn_rnn.CudnnGRU(1, 76, 300)
-    assert tf.get_static_value(model.params_size()) == 86184
-    assert model.params_size().eval() == 86184
-    raw = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
-        num_layers=1, num_units=76, input_size=300, T=tf.float32, S=tf.int32, rnn_mode="gru"
-    )
-    assert session.run(raw).tolist() == [86184]
-
-
 # --- Dropout ---
 
 
@@ -117,17 +106,26 @@ def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(
     layer.build([None, None, WIDTH])
     size = layer.kernel.shape.num_elements()  # With the first values, all ReLUs may be 0.
     layer.kernel.assign(np.random.RandomState(3).uniform(-1, 1, size))
-    batches = [(5, [5, 3]), (7, [2, 7, 0, 1]), (2, [0]), (5, [1, 5]), (1, [1, 1]), (5, [0, 0])]
+    batches = [
+        (5, None),
+        (5, [5, 3]),
+        (7, [2, 7, 0, 1]),
+        (2, [0]),
+        (5, [1, 5]),
+        (1, [1, 1]),
+        (5, [0, 0]),
+    ]
     for steps, lengths in batches:
-        inputs = random_inputs(steps=steps, batch=len(lengths))
+        inputs = random_inputs(steps=steps, batch=len(lengths or [5, 5]))
         with tf.GradientTape() as tape:
-            outputs, states = layer(tf.constant(inputs), sequence_lengths=tf.constant(lengths))
+            outputs, states = layer(inputs, sequence_lengths=lengths)
             loss = tf.reduce_sum(outputs)
+        assert isinstance(states, tuple)
         found = [value.numpy() for value in (outputs, *states)]
         expected = expected_results(layer, layer.kernel.numpy(), inputs, lengths=lengths)
         check(found, expected, lengths)
         gradient = tape.gradient(loss, layer.kernel).numpy()
-        assert np.isfinite(gradient).all() and gradient.any() == any(lengths)
+        assert np.isfinite(gradient).all() and gradient.any() == any(lengths or [5])
 
 
 # --- Computed values ---

@@ -156,20 +156,6 @@ def test_other_modes(run, tmp_path, rnn_mode):
     np.testing.assert_array_equal(run(layer.kernel), values)
 
 
-def test_eager_outputs_and_gradient(eager, rnn_mode, direction):
-    layer = LAYERS[rnn_mode](2, UNITS, direction=direction)
-    inputs = make_inputs()
-    with tensorflow.GradientTape() as tape:
-        outputs, states = layer(inputs)
-        loss = tf.reduce_sum(outputs)
-    assert isinstance(states, tuple)
-    (gradient,) = tape.gradient(loss, layer.trainable_variables)
-    assert gradient.shape == layer.kernel.shape and np.abs(gradient.numpy()).max() > 0
-    check(layer, outputs, states, "eager")
-    again, _ = layer(inputs)
-    np.testing.assert_array_equal(again.numpy(), outputs.numpy())
-
-
 def test_eager_names_and_collections(eager):
     with tf.variable_scope("eager_scope"):
         layer = LAYERS["gru"](1, UNITS)

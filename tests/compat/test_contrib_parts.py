@@ -1,7 +1,6 @@
 """`tf.contrib.rnn`, `layers` and `slim` after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
 
 import importlib
-import subprocess
 import sys
 
 import pytest
@@ -11,39 +10,26 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import _compat, contrib
 from cudnn_rnn.contrib import other_packages
+from helpers.processes import importable, output_of
 from helpers.versions import IS_TENSORFLOW_1
 
 pytestmark = pytest.mark.skipif(
     IS_TENSORFLOW_1, reason="requires TensorFlow 2, which has no tf.contrib"
 )
 
-HERE = {
-    "BasicRNNCell",
-    "LSTMStateTuple",
-    "MultiRNNCell",
-    "RNNCell",
-    "stack_bidirectional_dynamic_rnn",
-    "static_bidirectional_rnn",
-    "static_rnn",
-    "static_state_saving_rnn",
-}
-CELLS = {
-    "BasicLSTMCell",
-    "DeviceWrapper",
-    "DropoutWrapper",
-    "GRUCell",
-    "LSTMCell",
-    "ResidualWrapper",
-}
+HERE = set(
+    "BasicRNNCell LSTMStateTuple MultiRNNCell RNNCell stack_bidirectional_dynamic_rnn "
+    "static_bidirectional_rnn static_rnn static_state_saving_rnn".split()
+)
+CELLS = set("BasicLSTMCell DeviceWrapper DropoutWrapper GRUCell LSTMCell ResidualWrapper".split())
 
 PACKAGES = ("tf_keras", "tf_slim")
 
 
 @pytest.fixture(autouse=True)
-def installed():
+def installed(session):
     contrib.install()
-    with tf.Graph().as_default():
-        yield
+    yield
     contrib.uninstall()
 
 
@@ -226,11 +212,5 @@ def test_a_program_of_tensorflow_1(tmp_path):
         "assert isinstance(state[0], LSTMStateTuple)\n"
         "print('it ran')\n"
     )
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "cudnn_rnn", "run", "--tf1", "program.py"],
-        cwd=str(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    assert process.returncode == 0 and "it ran" in process.stdout, process.stdout
+    arguments = "-W ignore -m cudnn_rnn run --tf1 program.py".split()
+    assert "it ran" in output_of(*arguments, folder=tmp_path, PYTHONPATH=importable())

@@ -15,17 +15,22 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import contrib
+from helpers.arrays import assert_equal
 from helpers.rnn_models import initialize
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 RANDOM = np.random.RandomState(3)
 
 
+@pytest.fixture
+def session(session):
+    tf.set_random_seed(1)
+    return session
+
+
 @pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        tf.set_random_seed(1)
-        yield
+def uninstalled():
+    yield
     contrib.uninstall()
 
 
@@ -51,11 +56,21 @@ def assert_falls(losses):
     assert np.isfinite(losses).all() and losses[-1] < losses[0], losses
 
 
+def assert_restored(session, tmp_path, fetches, feed):
+    """Saves and restores everything, which must not change the results; returns the path."""
+    expected = session.run(fetches, feed)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    initialize(session)
+    tf.train.Saver().restore(session, path)
+    np.testing.assert_array_equal(session.run(fetches, feed), expected)
+    return path
+
+
 # --- Op-level classes ---
 
 
 @of_release("1.3")
-def test_language_model(namespace, tmp_path):
+def test_language_model(session, namespace, tmp_path):
     """Training and evaluation towers are rebuilt from a meta graph; the states are fed."""
     units, layers, vocabulary = 6, 2, 11
     words = RANDOM.randint(0, vocabulary, [4, 7])
@@ -64,17 +79,10 @@ def test_language_model(namespace, tmp_path):
         ids = tf.placeholder(tf.int32, [batch, steps])
         table = tf.get_variable("table", [vocabulary, units])
         embedded = tf.nn.embedding_lookup(table, ids)
-        rnn = namespace.CudnnLSTM(
-            num_layers=layers,
-            num_units=units,
-            input_size=units,
-            dropout=0.1 if is_training else 0,
-        )
-        params = tf.get_variable(
-            "params",
-            initializer=tf.random_uniform([rnn.params_size()], -0.1, 0.1),
-            validate_shape=False,
-        )
+        sizes = dict(num_layers=layers, num_units=units, input_size=units)
+        rnn = namespace.CudnnLSTM(dropout=0.1 if is_training else 0, **sizes)
+        initial = tf.random_uniform([rnn.params_size()], -0.1, 0.1)
+        params = tf.get_variable("params", initializer=initial, validate_shape=False)
         h = c = tf.zeros([layers, batch, units], tf.float32)
         outputs, h, c = rnn(tf.transpose(embedded, [1, 0, 2]), h, c, params, is_training)
         logits = tf.einsum("tbu,vu->btv", outputs, table)
@@ -92,23 +100,14 @@ def test_language_model(namespace, tmp_path):
         meta_graph = tf.train.export_meta_graph()
 
     tf.train.import_meta_graph(meta_graph)
-    saveable = namespace.RNNParamsSaveable(
-        rnn,
-        rnn.params_to_canonical,
-        rnn.canonical_to_params,
-        tf.get_collection_ref("params")[:1],
-        base_variable_scope="model/rnn",
-    )
+    functions = (rnn.params_to_canonical, rnn.canonical_to_params)
+    params = tf.get_collection_ref("params")[:1]
+    saveable = namespace.RNNParamsSaveable(rnn, *functions, params, base_variable_scope="model/rnn")
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     ids, loss, _ = tf.get_collection("training")
-    with tf.Session() as session:
-        assert_falls(train(session, loss, {ids: words}, steps=20))
-        ids, loss, _ = tf.get_collection("evaluation")
-        evaluated = session.run(loss, {ids: [[3]]})
-        path = tf.train.Saver().save(session, str(tmp_path / "model"))
-        initialize(session)
-        tf.train.Saver().restore(session, path)
-        assert session.run(loss, {ids: [[3]]}) == evaluated
+    assert_falls(train(session, loss, {ids: words}, steps=20))
+    ids, loss, _ = tf.get_collection("evaluation")
+    assert_restored(session, tmp_path, loss, {ids: [[3]]})
 
 
 @of_release("1.3")
@@ -122,9 +121,8 @@ def test_stack_of_grus_that_reads_both_ways(session, namespace, tmp_path):
     def run(values, name):
         width = values.shape.as_list()[-1]
         rnn = namespace.CudnnGRU(num_layers=1, num_units=units, input_size=width)
-        params = tf.Variable(
-            tf.random_uniform([rnn.params_size()], -0.1, 0.1), validate_shape=False, name=name
-        )
+        initial = tf.random_uniform([rnn.params_size()], -0.1, 0.1)
+        params = tf.Variable(initial, validate_shape=False, name=name)
         ones = tf.ones([1, batch, width])
         mask = tf.cond(is_training, lambda: tf.nn.dropout(ones, rate=0.2), lambda: ones)
         state = tf.tile(tf.Variable(tf.zeros([1, 1, units])), [1, batch, 1])
@@ -132,9 +130,8 @@ def test_stack_of_grus_that_reads_both_ways(session, namespace, tmp_path):
 
     outputs = [tf.transpose(inputs, [1, 0, 2])]
     for layer in range(2):
-        reverse = functools.partial(
-            tf.reverse_sequence, seq_lengths=lengths, seq_dim=0, batch_dim=1
-        )
+        named = dict(seq_lengths=lengths, seq_dim=0, batch_dim=1)
+        reverse = functools.partial(tf.reverse_sequence, **named)
         forward = run(outputs[-1], "forward_%d" % layer)
         backward = reverse(run(reverse(outputs[-1]), "backward_%d" % layer))
         outputs.append(tf.concat([forward, backward], axis=2))
@@ -142,11 +139,7 @@ def test_stack_of_grus_that_reads_both_ways(session, namespace, tmp_path):
     loss = tf.reduce_mean(tf.square(result - 0.3))
     feed = {inputs: RANDOM.randn(batch, steps, size), lengths: [5, 2, 3]}
     assert_falls(train(session, loss, {**feed, is_training: True}))
-    expected = session.run(result, feed)
-    path = tf.train.Saver().save(session, str(tmp_path / "model"))
-    initialize(session)
-    tf.train.Saver().restore(session, path)
-    np.testing.assert_array_equal(session.run(result, feed), expected)
+    assert_restored(session, tmp_path, result, feed)
 
 
 @of_release("1.4")
@@ -162,9 +155,7 @@ def test_initializer_of_canonical_tensors(session, namespace, kind, num_weights)
 
     def initializer(shape, dtype=None, partition_info=None):
         assert shape == [num_params] or shape == (num_params,)
-        values = [
-            tf.fill(tf.shape(weight).eval(), index + 1.0) for index, weight in enumerate(weights)
-        ]
+        values = [tf.fill(tf.shape(w).eval(), i + 1.0) for i, w in enumerate(weights)]
         halves = [tf.constant(0.5, tf.float32, (units,)) for _ in biases]
         params = rnn.canonical_to_params(values, halves)
         params.set_shape((num_params,))
@@ -181,9 +172,8 @@ def test_initializer_of_canonical_tensors(session, namespace, kind, num_weights)
     outputs = rnn(inputs, *(states + [params * keep, True]))[0]
     initialize(session)
     matrices = session.run(rnn.params_to_canonical(params)[0])
-    assert [np.unique(matrix).tolist() for matrix in matrices] == [
-        [index + 1.0] for index in range(num_weights)
-    ]
+    assert len(matrices) == num_weights
+    assert all((matrix == i + 1.0).all() for i, matrix in enumerate(matrices))
     # Without input weights, the results are equal for all batch entries and inputs.
     found = session.run(outputs, {inputs: RANDOM.randn(4, 3, size)})
     np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), rtol=1e-5)
@@ -274,7 +264,7 @@ def test_op_level_lstm_as_the_step_of_a_cell(session, namespace):
 
 
 @of_release("1.14")
-def test_speech_model(namespace, tmp_path):
+def test_speech_model(session, namespace, tmp_path):
     """Two towers share one layer, with lengths; inference runs step by step with the cell."""
     batch, steps, size, units, labels = 2, 6, 3, 5, 4
     layer = namespace.CudnnLSTM(num_layers=1, num_units=units, dtype=tf.float32)
@@ -302,13 +292,12 @@ def test_speech_model(namespace, tmp_path):
             losses.append(tf.reduce_mean(loss))
     assert len(tf.trainable_variables()) == 3
     feed = {x: RANDOM.randn(batch, steps, size), lengths: [6, 4]}
-    with tf.Session() as session:
-        assert_falls(train(session, tf.add_n(losses), feed))
-        expected = session.run(logits, feed)
-        path = tf.train.Saver().save(session, str(tmp_path / "model"))
-        one_longer = session.run(logits, {**feed, lengths: [6, 5]})
-        assert (one_longer[4] != expected[4]).any()
-        np.testing.assert_array_equal(one_longer[:4], expected[:4])
+    assert_falls(train(session, tf.add_n(losses), feed))
+    expected = session.run(logits, feed)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    one_longer = session.run(logits, {**feed, lengths: [6, 5]})
+    assert (one_longer[4] != expected[4]).any()
+    np.testing.assert_array_equal(one_longer[:4], expected[:4])
 
     features = feed[x]
     with tf.Graph().as_default(), tf.Session() as session:
@@ -332,8 +321,10 @@ def test_speech_model(namespace, tmp_path):
 
 
 @of_release("1.15")
-@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
-def test_cells_with_another_gate_order(session, namespace, tmp_path, direction):
+@pytest.mark.parametrize(
+    "direction, prefixes", [("unidirectional", ["ahead"]), ("bidirectional", ["ahead", "back"])]
+)
+def test_cells_with_another_gate_order(session, namespace, tmp_path, direction, prefixes):
     """A framework's converter and saveable, for cells with another gate order and other names."""
     units, size = 4, 3
 
@@ -363,7 +354,7 @@ def test_cells_with_another_gate_order(session, namespace, tmp_path, direction):
 
     layer = namespace.CudnnLSTM(1, units, direction=direction)
     with tf.variable_scope("model"):
-        layer._saveable_cls = functools.partial(Saveable, ["ahead", "back"])
+        layer._saveable_cls = functools.partial(Saveable, prefixes)
         layer.build([None, None, size])
     initialize(session)
     num_biases = len(layer.canonical_bias_shapes) * units
@@ -376,24 +367,19 @@ def test_cells_with_another_gate_order(session, namespace, tmp_path, direction):
     tf.train.Saver([layer.saveable]).restore(session, path)
     again, half_sums = session.run(before)
     reader = tf.train.load_checkpoint(path)
-    directions = ["ahead", "back"][: 1 if direction == "unidirectional" else 2]
     shapes = {"w": [size + units, 4 * units], "b": [4 * units]}
-    assert reader.get_variable_to_shape_map() == {
-        "model/%s/%s" % (prefix, name): shape
-        for prefix in directions
-        for name, shape in shapes.items()
-    }
+    expected = {"model/%s/%s" % (p, name): shapes[name] for p in prefixes for name in shapes}
+    assert reader.get_variable_to_shape_map() == expected
     i, f, g, o = range(4)
     expected = np.concatenate([weights[gate].T for gate in (o, g, f, i)], axis=1)
     np.testing.assert_array_equal(reader.get_tensor("model/ahead/w")[:size], expected)
-    for one, two in zip(weights, again):
-        np.testing.assert_array_equal(one, two)
+    assert_equal(again, weights)
     for gate in range(4):
         np.testing.assert_allclose(half_sums[gate], (biases[gate] + biases[gate + 4]) / 2, 1e-6)
 
 
 @of_release("1.15")
-def test_weights_as_arrays(namespace):
+def test_weights_as_arrays(session, namespace):
     """Reads the layer's arrays, changes a bias in the cells' format, and writes them back."""
     units, size = 4, 3
     converter = namespace.CudnnParamsFormatConverterLSTM(1, units, size)
@@ -403,31 +389,30 @@ def test_weights_as_arrays(namespace):
         layer = namespace.CudnnLSTM(1, units)
         layer.build([None, None, size])
         outputs, state = layer(inputs, initial_state=(h, c), training=True)
-    with tf.Session().as_default() as session:
-        initialize(session)
-        (opaque,) = layer.get_weights()
-        (kernel,), (bias,) = session.run(converter.opaque_to_tf_canonical(opaque))
-        bias = np.where(np.arange(4 * units) // units == 2, 1.0, bias).astype(np.float32)
-        changed = session.run(converter.tf_canonical_to_opaque((kernel, bias)))
-        layer.set_weights([changed])
-        np.testing.assert_array_equal(layer.get_weights()[0], changed)
-        assert (changed != opaque).sum() == 2 * units
-        last = (np.zeros([1, 2, units]), np.zeros([1, 2, units]))
-        for _ in range(2):  # the returned tuple is fed back
-            found, last = session.run(
-                [outputs, state], {inputs: np.ones([3, 2, size]), (h, c): last}
-            )
-        np.testing.assert_array_equal(found[-1], last[0][0])
+    initialize(session)
+    (opaque,) = layer.get_weights()
+    (kernel,), (bias,) = session.run(converter.opaque_to_tf_canonical(opaque))
+    bias = np.where(np.arange(4 * units) // units == 2, 1.0, bias).astype(np.float32)
+    changed = session.run(converter.tf_canonical_to_opaque((kernel, bias)))
+    layer.set_weights([changed])
+    np.testing.assert_array_equal(layer.get_weights()[0], changed)
+    assert (changed != opaque).sum() == 2 * units
+    last = (np.zeros([1, 2, units]), np.zeros([1, 2, units]))
+    for _ in range(2):  # the returned tuple is fed back
+        feed = {inputs: np.ones([3, 2, size]), (h, c): last}
+        found, last = session.run([outputs, state], feed)
+    np.testing.assert_array_equal(found[-1], last[0][0])
+    for wrong in ([changed[1:]], [changed, changed]):
         with pytest.raises(ValueError):
-            layer.set_weights([changed[1:]])
-        with pytest.raises(ValueError):
-            layer.set_weights([changed, changed])
+            layer.set_weights(wrong)
 
 
-def test_weights_as_arrays_need_a_session(monkeypatch):
-    layer = cudnn_rnn.layers.CudnnGRU(1, 2)
-    layer.build([None, None, 3])
-    if not IS_TENSORFLOW_1:  # TensorFlow 1 uses Keras's session
+@needs_tensorflow_2
+def test_weights_as_arrays_need_a_session():
+    """TensorFlow 1 uses Keras's session."""
+    with tf.Graph().as_default():
+        layer = cudnn_rnn.layers.CudnnGRU(1, 2)
+        layer.build([None, None, 3])
         with pytest.raises(RuntimeError, match="get_weights .*default session"):
             layer.get_weights()
         with pytest.raises(RuntimeError, match="set_weights .*default session"):
