@@ -64,6 +64,7 @@ def test_half_precision_runs(session, cell_class):
     np.testing.assert_allclose(session.run(outputs), expected, atol=1e-2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("lengths", [None, [1, STEPS, 3]])
 def test_dynamic_rnn(session, cell_class, lengths, time_major, control_flow):
@@ -159,6 +160,7 @@ def test_gradients_are_numeric_gradients(session, cell_class, control_flow):
             assert abs((losses[1] - losses[0]) / 2e-5 - gradient[where]) < 1e-6
 
 
+@pytest.mark.sampled(2)
 def test_training_lowers_the_loss_under_every_kind_of_loop(session, cell_class, control_flow):
     tf.set_random_seed(1)
     cell = MultiRNNCell([cell_class(NUM_UNITS) for _ in range(2)])

@@ -212,6 +212,7 @@ def test_op_level_object_in_a_model(keras, tmp_path):
 
 
 @needs_tensorflow_1
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", ["attribute", "list"])
 def test_tensorflow_1_trains_and_saves(tmp_path, place, rnn_mode):
     """In TensorFlow 1 the layers are Keras layers; the program initializes their variables."""

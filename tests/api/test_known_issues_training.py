@@ -165,22 +165,22 @@ def trained_on_one_device(session, params):
     return session.run(variable)
 
 
-MIRRORED_MODES = ["graph", "estimator"] if IS_TENSORFLOW_1 else ["eager"]
+TENSORFLOW_1_MODES = ["graph", pytest.param("estimator", marks=pytest.mark.release)]
 
 
-@pytest.fixture(scope="module")
-def mirrored_results(tmp_path_factory):
-    """Returns what `mirrored_training.py` prints."""
+@pytest.fixture(scope="module", params=TENSORFLOW_1_MODES if IS_TENSORFLOW_1 else ["eager"])
+def mirrored(request, tmp_path_factory):
+    """Returns a mode of `mirrored_training.py` and what it prints in that mode."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    printed = output_of(mirrored_training.__file__, folder, *MIRRORED_MODES)
-    return json.loads(printed.splitlines()[-1])
+    printed = output_of(mirrored_training.__file__, request.param, folder)
+    return request.param, json.loads(printed.splitlines()[-1])
 
 
-@pytest.mark.parametrize("mode", MIRRORED_MODES)
 @pytest.mark.parametrize("kind", ["layer", "op_level"])
-def test_29730_mirrored_strategy(session, mirrored_results, kind, mode):
+def test_29730_mirrored_strategy(session, mirrored, kind):
     """Training on two devices failed: the variable was read before it was initialized."""
-    initial, trained, restored = (np.float32(values) for values in mirrored_results[mode][kind])
+    mode, results = mirrored
+    initial, trained, restored = (np.float32(values) for values in results[kind])
     assert len(trained) == (1 if mode == "estimator" else 2)  # estimator mode reads a checkpoint
     for replica in range(len(trained)):
         np.testing.assert_array_equal(initial[replica], initial[0])

@@ -77,34 +77,27 @@ def test_batch_major_and_lengths(session, rnn_mode, lengths):
         np.testing.assert_array_equal(left.swapaxes(0, 1), right)
 
 
-def test_unknown_batch_and_time(session):
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize("width", [None, WIDTH])
+def test_unknown_dimensions(session, time_major, width):
+    """A built layer knows the last dimension."""
     layer = make_layer("lstm")
-    placeholder = tf.placeholder(tf.float32, [None, None, WIDTH])
-    for time_major in (True, False):
-        outputs, states = layer(placeholder, time_major=time_major)
-        initialize(session)
-        inputs = make_inputs(batch_major=not time_major)
-        found, (h, c) = session.run([outputs, states], {placeholder: inputs})
-        assert found.shape == inputs.shape[:2] + (UNITS,)
-        expected = (LAYER_COUNT, BATCH, UNITS) if time_major else (BATCH, LAYER_COUNT, UNITS)
-        assert h.shape == c.shape == expected
-
-
-def test_only_the_last_dimension_is_known(session):
-    layer = make_layer("gru")
-    placeholder = tf.placeholder(tf.float32, [None, None, None])
     layer.build([None, None, WIDTH])
-    outputs, _ = layer(placeholder)
+    placeholder = tf.placeholder(tf.float32, [None, None, width])
+    results = layer(placeholder, time_major=time_major)
     initialize(session)
-    assert session.run(outputs, {placeholder: make_inputs()}).shape == (STEPS, BATCH, UNITS)
+    inputs = make_inputs(batch_major=not time_major)
+    found, (h, c) = session.run(results, {placeholder: inputs})
+    assert found.shape == inputs.shape[:2] + (UNITS,)
+    expected = (LAYER_COUNT, BATCH, UNITS) if time_major else (BATCH, LAYER_COUNT, UNITS)
+    assert h.shape == c.shape == expected
 
 
 def test_the_oldest_possible_op_is_used(session):
     layer = make_layer("gru")
-    inputs = tf.constant(make_inputs())
-    layer(inputs)
-    layer(inputs, sequence_lengths=[1, 2, 3])
-    layer(tf.constant(make_inputs(batch_major=True)), time_major=False)
+    layer(make_inputs())
+    layer(make_inputs(), sequence_lengths=[1, 2, 3])
+    layer(make_inputs(batch_major=True), time_major=False)
     types = [op.type for op in tf.get_default_graph().get_operations() if "CudnnRNN" in op.type]
     assert [name for name in types if "Params" not in name] == ["CudnnRNN"] + ["CudnnRNNV3"] * 2
     assert {op.device for op in tf.get_default_graph().get_operations()} == {""}
@@ -123,7 +116,7 @@ def test_training_positions_of_earlier_releases(session):
 def test_gradient_and_optimizer_slots(session):
     """tensorflow#6620, #9422, #20571: slots need a static shape."""
     layer = make_layer("lstm", "bidirectional")
-    loss = tf.reduce_sum(tf.square(layer(tf.constant(make_inputs()))[0]))
+    loss = tf.reduce_sum(tf.square(layer(make_inputs())[0]))
     averages = tf.train.ExponentialMovingAverage(0.9)
     optimizer = tf.train.AdamOptimizer(0.1)
     with tf.control_dependencies([optimizer.minimize(loss)]):
@@ -146,9 +139,13 @@ def test_name_and_size_of_the_variable(session, rnn_mode, direction):
     size = params_size(rnn_mode, LAYER_COUNT, UNITS, WIDTH, directions)
     assert layer.kernel.shape.as_list() == [size]
     layer.kernel.set_shape([size])
+    with pytest.raises(RuntimeError, match="Cudnn saveable already created"):
+        layer._create_saveable()
     assert layer.trainable_variables == [layer.kernel] == tf.trainable_variables()
     assert {layer.trainable_variables[0]: 1}
     assert layer.input_size == WIDTH and layer.num_dirs == directions
+    states = 2 if rnn_mode == "lstm" else 1
+    assert layer.state_shape(7) == ([LAYER_COUNT * directions, 7, UNITS],) * states
     weights, biases = layer.canonical_weight_shapes, layer.canonical_bias_shapes
     assert len(weights) == len(biases) == layer._num_params_per_layer * LAYER_COUNT * directions
     numbers = range(LAYER_COUNT)
@@ -159,11 +156,6 @@ def test_name_and_size_of_the_variable(session, rnn_mode, direction):
     assert sum(rows * columns for rows, columns in weights) + len(biases) * UNITS == size
     layer.build([None, None, WIDTH])  # no effect
     assert len(tf.global_variables()) == 1
-
-
-def test_state_shape(session):
-    assert make_layer("lstm", "bidirectional").state_shape(7) == ([4, 7, 4], [4, 7, 4])
-    assert make_layer("gru").state_shape(7) == ([2, 7, 4],)
 
 
 def canonical(session, layer):
@@ -240,16 +232,6 @@ def test_name_as_a_variable_scope(session):
     assert layer.kernel.op.name == "encoder_1/opaque_kernel" and layer.scope_name == "encoder_1"
 
 
-def test_called_several_times(session):
-    layer = make_layer("gru")
-    first, _ = layer(tf.constant(make_inputs()))
-    second, _ = layer(tf.constant(make_inputs()))
-    initialize(session)
-    np.testing.assert_array_equal(*session.run([first, second]))
-    assert len(tf.global_variables()) == 1
-    assert len(tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)) == 1
-
-
 @pytest.mark.parametrize("reuse", [True, tf.AUTO_REUSE])
 def test_reuse_makes_one_saveable(session, reuse):
     made = []
@@ -286,39 +268,31 @@ def test_partitioner_and_custom_getter(session):
     assert seen == ["main/rnn/opaque_kernel"] and layer.kernel.op.name == seen[0]
 
 
-def test_built_in_a_loop(session):
+def test_called_in_a_loop_and_outside(session):
     layer = make_layer("gru")
-    inputs = tf.constant(make_inputs())
 
     def body(step, total):
-        outputs, _ = layer(inputs)
+        outputs, _ = layer(make_inputs())
         return step + 1, total + tf.reduce_sum(outputs)
 
     _, total = tf.while_loop(lambda step, _: step < 3, body, [0, 0.0])
-    outside, _ = layer(inputs)
+    calls = [tf.reduce_sum(layer(make_inputs())[0]) for _ in range(2)]
+    assert len(tf.global_variables()) == 1
+    assert len(tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)) == 1
     initialize(session)
-    found, once = session.run([total, tf.reduce_sum(outside)])
-    np.testing.assert_allclose(found, 3 * once, rtol=1e-5)
+    found, (first, second) = session.run([total, calls])
+    assert first == second
+    np.testing.assert_allclose(found, 3 * first, rtol=1e-5)
 
 
 def test_only_calls_draw_seeds(session):
     tf.set_random_seed(7)
     layer = make_layer("gru", dropout=0.5)
-    seeds = []
-    for _ in range(2):
-        outputs, _ = layer(tf.constant(make_inputs()))
-        seeds.append((outputs.op.get_attr("seed"), outputs.op.get_attr("seed2")))
-    assert seeds[0][0] == seeds[1][0] == 7 and seeds[0] != seeds[1]
     fixed = make_layer("gru", dropout=0.5, seed=3)
-    outputs, _ = fixed(tf.constant(make_inputs()))
-    assert (outputs.op.get_attr("seed"), outputs.op.get_attr("seed2")) == (7, 3)
-
-
-def test_create_saveable_twice(session):
-    layer = make_layer("gru")
-    layer.build([None, None, WIDTH])
-    with pytest.raises(RuntimeError, match="Cudnn saveable already created"):
-        layer._create_saveable()
+    nodes = [each(make_inputs())[0].op for each in (layer, layer, fixed)]
+    assert [node.get_attr("seed") for node in nodes] == [7, 7, 7]
+    first, second, of_fixed = (node.get_attr("seed2") for node in nodes)
+    assert first != second and of_fixed == 3
 
 
 def test_forward_of_an_unbuilt_layer(session):

@@ -60,14 +60,11 @@ print(json.dumps(results))
 
 
 def test_the_variable_and_the_list_and_that_uninstall_restores_everything():
+    for patch in _patches.PATCHES:
+        assert patch.name in str(patch) and len(patch.purpose) > 10
     results = json.loads(output_of("-W", "ignore", "-c", PROGRAM, _patches.VARIABLE))
     assert "CUDNN_RNN_PATCHES is 'no'; expected on or off" in results.pop("no")
     assert results == {"off": [0, 0], "on": [len(_patches.PATCHES), 0]}
-
-
-def test_purposes():
-    for patch in _patches.PATCHES:
-        assert patch.name in str(patch) and len(patch.purpose) > 10
 
 
 @pytest.fixture

@@ -111,42 +111,40 @@ def test_names_of_a_bidirectional_stack(cell_class):
     }
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]])
-def test_a_bidirectional_stack_equals_its_layers(session, lengths):
-    inputs = tf.constant(random_inputs())
+def test_a_bidirectional_stack_equals_its_layers(session, lengths, time_major):
+    inputs = random_inputs()
     states = [tf.ones([BATCH, NUM_UNITS]) * value for value in (0.1, 0.2, 0.3, 0.4)]
     named = dict(sequence_length=lengths, dtype=tf.float32)
     output, forward, backward = stack(
-        cells(), cells(), inputs, states[:2], states[2:], scope="one", **named
+        cells(),
+        cells(),
+        inputs.swapaxes(0, 1) if time_major else inputs,
+        states[:2],
+        states[2:],
+        scope="one",
+        time_major=time_major,
+        **named,
     )
-    with tf.variable_scope("one", reuse=True):
-        layer = inputs
-        for index in range(2):
-            with tf.variable_scope("cell_%d" % index):
-                both, last = tf.nn.bidirectional_dynamic_rnn(
-                    *cells(),
-                    layer,
-                    initial_state_fw=states[index],
-                    initial_state_bw=states[2 + index],
-                    **named,
-                )
-            layer = tf.concat(both, 2)
-    assert output.shape.as_list() == [BATCH, STEPS, 2 * NUM_UNITS]
+    first, second = (STEPS, BATCH) if time_major else (BATCH, STEPS)
+    assert output.shape.as_list() == [first, second, 2 * NUM_UNITS]
+    layer = tf.constant(inputs)
+    for index in range(2):
+        with tf.variable_scope("one/cell_%d" % index, reuse=True):
+            both, last = tf.nn.bidirectional_dynamic_rnn(
+                *cells(),
+                layer,
+                initial_state_fw=states[index],
+                initial_state_bw=states[2 + index],
+                **named,
+            )
+        layer = tf.concat(both, 2)
     assert isinstance(forward, tuple) and len(forward) == len(backward) == 2
+    output = tf.transpose(output, [1, 0, 2]) if time_major else output
     initialize(session)
     assert_equal(*session.run([(output, forward[1], backward[1]), (layer, *last)]))
-
-
-def test_time_major_stack(session):
-    inputs = random_inputs()
-    with tf.variable_scope("model"):
-        batch_major = stack(cells(), cells(), inputs, dtype=tf.float32)[0]
-    with tf.variable_scope("model", reuse=True):
-        by_time = inputs.swapaxes(0, 1)
-        time_major = stack(cells(), cells(), by_time, dtype=tf.float32, time_major=True)[0]
-    initialize(session)
-    one, two = session.run([batch_major, time_major])
-    np.testing.assert_array_equal(one, two.swapaxes(0, 1))
 
 
 @pytest.mark.parametrize(

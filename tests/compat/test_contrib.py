@@ -134,6 +134,7 @@ def test_input_mode_by_default(minor):
     assert tf.get_static_value(size) == 2 * 3 * 4 * 4 + 2 * 3 * 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("minor", [0, 2], indirect=True)
 @pytest.mark.parametrize("name", sorted(RNNS))
 def test_buffers_with_room_for_input_weights(session, minor, name, tmp_path):
@@ -277,6 +278,7 @@ def test_names_of_the_ops_module(minor):
     assert ("CudnnCompatibleLSTMBlockCell" in names) == (minor == 3)
 
 
+@pytest.mark.sampled(2)
 def test_one_program_of_each_generation(session, minor, tmp_path):
     """Training a step, saving and restoring work in the way that the release prescribed."""
     namespace = tensorflow.contrib.cudnn_rnn
@@ -356,7 +358,12 @@ def test_wrong_versions(version):
     assert "RNNParamsSaveable" in public_names(sys.modules[PACKAGE])  # still installed
 
 
-def test_another_version_replaces_the_first():
+def test_another_version_replaces_the_first_and_uninstall_restores():
+    contrib.uninstall()  # nothing to do
+    contrib.install()
+    assert tensorflow.contrib.cudnn_rnn.CudnnLSTM is layers.CudnnLSTM
+    contrib.uninstall()
+    assert_as_before()
     contrib.install("1.2")
     first = tensorflow.contrib.cudnn_rnn
     contrib.install("1.15")
@@ -380,14 +387,6 @@ def assert_as_before():
     else:
         assert not hasattr(tensorflow, "contrib") and not hasattr(tf, "contrib")
         assert not [name for name in sys.modules if name.startswith(CONTRIB)]
-
-
-def test_uninstall():
-    contrib.uninstall()  # nothing to do
-    contrib.install()
-    assert tensorflow.contrib.cudnn_rnn.CudnnLSTM is layers.CudnnLSTM
-    contrib.uninstall()
-    assert_as_before()
 
 
 # --- TensorFlow 2, which has no tf.contrib ---

@@ -3,7 +3,6 @@
 The graphs are in golden/graphs, built by the original of TensorFlow 1.15.5 or directly from ops.
 """
 
-import json
 import os
 
 import numpy as np
@@ -13,22 +12,21 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
-from cudnn_rnn._compat import has_projection
+from helpers.golden import read_case
 from helpers.op_harness import (
     TOLERANCES,
-    relative_error,
+    assert_close,
     run_reference,
     run_reference_by_sequence,
     swap_major,
 )
 from helpers.paths import GOLDEN
 from helpers.reference import Configuration
-from helpers.versions import needs_tensorflow_2
+from helpers.rnn_models import NUM_GATES
+from helpers.versions import needs_projection, needs_tensorflow_2
 
-pytestmark = pytest.mark.skipif(
-    not has_projection(),
-    reason="these nodes have the attribute num_proj, which TensorFlow 1.14 lacks",
-)
+# The nodes have the attribute num_proj.
+pytestmark = needs_projection
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
 NAMES = sorted(name for name in os.listdir(GRAPHS) if os.path.isdir(os.path.join(GRAPHS, name)))
@@ -39,9 +37,7 @@ class GoldenGraph:
 
     def __init__(self, name):
         self.folder = os.path.join(GRAPHS, name)
-        with open(self.path("case.json")) as file:
-            self.case = json.load(file)
-        arrays = dict(np.load(self.path("expected.npz")))
+        self.case, arrays = read_case(self.folder)
         self.inputs, self.params = arrays.pop("inputs"), arrays.pop("params")
         self.results = [arrays["result_%d" % index] for index in range(len(arrays))]
 
@@ -51,8 +47,7 @@ class GoldenGraph:
     def with_sums_of_biases(self, params):
         """Returns the buffer's matrices and the sum of the two biases of each gate."""
         parts = self.case["num_layers"] * (2 if self.case["direction"] == "bidirectional" else 1)
-        gates = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}[self.case["rnn_mode"]]
-        num_biases = parts * 2 * gates * self.case["num_units"]
+        num_biases = parts * 2 * NUM_GATES[self.case["rnn_mode"]] * self.case["num_units"]
         sums = params[-num_biases:].reshape(parts, 2, -1).sum(axis=1)
         return np.concatenate([params[:-num_biases], sums.ravel()])
 
@@ -62,10 +57,8 @@ class GoldenGraph:
         self.check_results(session.run(names, {scope + "inputs:0": self.inputs}))
 
     def check_results(self, found):
-        assert len(found) == len(self.results)
-        for index, (left, right) in enumerate(zip(found, self.results)):
-            assert left.shape == right.shape
-            assert relative_error(left, right) <= TOLERANCES["float32"], index
+        found, expected = dict(enumerate(found)), dict(enumerate(self.results))
+        assert_close(found, expected, TOLERANCES["float32"], self.folder)
 
 
 def graphs(kind):
@@ -120,16 +113,20 @@ def test_recorded_results_are_right(name):
         expected = run_reference(configuration, arrays)
     else:
         expected = run_reference_by_sequence(configuration, arrays, case["lengths"])
-    for name, value in found.items():
-        assert relative_error(value, expected[name]) <= TOLERANCES["float32"], name
+    expected = {name: expected[name] for name in found}
+    assert_close(found, expected, TOLERANCES["float32"], graph.folder)
+
+
+def parsed(message, path):
+    with open(path, "rb") as file:
+        message.ParseFromString(file.read())
+    return message
 
 
 @graphs("frozen")
 def test_frozen(soft_session, name):
-    graph, definition = GoldenGraph(name), tf.GraphDef()
-    with open(graph.path("frozen.pb"), "rb") as file:
-        definition.ParseFromString(file.read())
-    tf.import_graph_def(definition, name="imported")
+    graph = GoldenGraph(name)
+    tf.import_graph_def(parsed(tf.GraphDef(), graph.path("frozen.pb")), name="imported")
     graph.check(soft_session, "imported/")
 
 
@@ -146,21 +143,19 @@ def test_meta_graph(soft_session, name, importer):
 
 
 @graphs("meta")
-def test_meta_graph_without_devices(name):
+def test_meta_graph_without_devices(session, name):
     graph = GoldenGraph(name)
-    with tf.Graph().as_default(), tf.Session() as session:
-        saver = cudnn_rnn.import_meta_graph(
-            graph.path("model.meta"), clear_devices=True, import_scope="imported"
-        )
-        saver.restore(session, graph.path("model"))
-        graph.check(session, "imported/")
+    named = dict(clear_devices=True, import_scope="imported")
+    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"), **named)
+    saver.restore(session, graph.path("model"))
+    graph.check(session, "imported/")
 
 
 @graphs("meta")
 def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
-    """The Saver of the graph writes all keys and all values.
+    """The Saver of the graph writes all keys and values.
 
-    Its restore ops are the original's: in no defined order, they assign the biases under the
+    The restore ops are the original's: in no defined order, they assign the biases under the
     variable's own name and halves of the cells' biases.
     """
     graph = GoldenGraph(name)
@@ -178,10 +173,7 @@ def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
 
 
 def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
-    path = GoldenGraph("layer_relu").path("model.meta")
-    meta_graph = tf.MetaGraphDef()
-    with open(path, "rb") as file:
-        meta_graph.ParseFromString(file.read())
+    meta_graph = parsed(tf.MetaGraphDef(), GoldenGraph("layer_relu").path("model.meta"))
     before = meta_graph.SerializeToString(deterministic=True)
     tf.train.import_meta_graph(meta_graph)
     assert meta_graph.SerializeToString(deterministic=True) == before

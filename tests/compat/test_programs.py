@@ -197,6 +197,7 @@ def test_size_from_a_session_thrown_away(session, namespace):
     inputs = [tf.ones([5, 3]), tf.zeros([5, 3])]  # one tensor per step
     states = tf.zeros([4, 5, 4])
     call = functools.partial(rnn, input_h=states, input_c=states)
+    assert tf.zeros([rnn.params_size(), 2]).shape == (size, 2)
     with tf.control_dependencies([tf.assert_equal(rnn.params_size(), [size])]):
         outputs, _, _ = call(inputs, params=noisy, is_training=is_training)
     initialize(session)
@@ -455,6 +456,7 @@ def test_saver_of_a_dict_of_saveables(session, namespace, tmp_path):
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.estimator")
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")
 def test_estimator(session, namespace, kind, tmp_path):
