@@ -52,13 +52,20 @@ def test_gru_kernel_initializer(session):
     assert len(kernels) == 3 and all((kernel == 0.5).all() for kernel in kernels)
 
 
-@pytest.mark.parametrize("reuse", [True, tf.AUTO_REUSE])
-def test_reuse(cell_class, reuse):
+@pytest.mark.parametrize("reuse", [None, True, tf.AUTO_REUSE])
+def test_reuse_and_a_second_cell(cell_class, reuse):
     first, second = cell_class(NUM_UNITS), cell_class(NUM_UNITS, reuse=reuse)
     call_cell(first)
-    call_cell(second)
+    call_cell(first)
     assert len(tf.global_variables()) == num_variables(cell_class)
-    assert [v.name for v in first.variables] == [v.name for v in second.variables]
+    call_cell(second)
+    assert first.scope_name == SCOPE[cell_class]
+    if reuse:
+        assert len(tf.global_variables()) == num_variables(cell_class)
+        assert [v.name for v in first.variables] == [v.name for v in second.variables]
+    else:
+        assert len(tf.global_variables()) == 2 * num_variables(cell_class)
+        assert second.scope_name == SCOPE[cell_class] + "_1"
 
 
 def test_reuse_of_nothing_is_an_error(cell_class):
@@ -77,27 +84,14 @@ def test_reused_scope_shares_the_variables(session, cell_class, control_flow):
     np.testing.assert_array_equal(*session.run(outputs))
 
 
-def test_a_second_cell_has_variables_of_its_own(cell_class):
-    cells = [cell_class(NUM_UNITS) for _ in range(2)]
-    for cell in cells:
-        call_cell(cell)
-    assert cells[0].scope_name == SCOPE[cell_class]
-    assert cells[1].scope_name == SCOPE[cell_class] + "_1"
-    assert len(tf.global_variables()) == 2 * num_variables(cell_class)
-
-
-def test_one_cell_called_again_keeps_its_variables(cell_class):
-    cell = MultiRNNCell([cell_class(NUM_UNITS)])
-    state = cell.zero_state(BATCH, tf.float32)
+def test_scope_argument_and_calls_in_sequence(cell_class):
+    single, stack = cell_class(NUM_UNITS), MultiRNNCell([cell_class(NUM_UNITS)])
+    call_cell(single, scope="mine")
+    assert all(variable.name.startswith("mine/") for variable in single.variables)
+    state = stack.zero_state(BATCH, tf.float32)
     for _ in range(3):
-        _, state = cell(tf.zeros([BATCH, INPUT_SIZE]), state)
-    assert len(tf.global_variables()) == num_variables(cell_class)
-
-
-def test_scope_argument(cell_class):
-    cell = cell_class(NUM_UNITS)
-    call_cell(cell, scope="mine")
-    assert all(variable.name.startswith("mine/") for variable in cell.variables)
+        _, state = stack(tf.zeros([BATCH, INPUT_SIZE]), state)
+    assert len(tf.global_variables()) == 2 * num_variables(cell_class)
 
 
 def test_custom_getter_and_partitioner(session, cell_class, control_flow):

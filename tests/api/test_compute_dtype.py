@@ -27,6 +27,11 @@ SIXTEEN_BITS = [dtype.name for dtype in DTYPES if dtype.size == 2]
 TOLERANCES = {"float16": 1e-2, "bfloat16": 8e-2}
 
 
+@pytest.fixture(params=SIXTEEN_BITS)
+def dtype(request):
+    return request.param
+
+
 def make_layer(rnn_mode="lstm", **named):
     return LAYERS[rnn_mode](LAYER_COUNT, UNITS, **named)
 
@@ -37,7 +42,6 @@ def close(found, expected, dtype):
         assert error < TOLERANCES[dtype] * max(1.0, np.abs(other).max())
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_outputs_and_states(session, rnn_mode, dtype):
     layer = make_layer(rnn_mode, compute_dtype=tf.as_dtype(dtype))
     inputs = make_inputs()
@@ -50,7 +54,6 @@ def test_outputs_and_states(session, rnn_mode, dtype):
 
 
 @pytest.mark.parametrize("batch_major", [False, True])
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
     """float32 inputs and states are cast, as in Keras layers under a mixed-precision policy."""
     layer = make_layer(compute_dtype=dtype)
@@ -69,8 +72,7 @@ def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
         assert_equal(other, first)
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
-def test_forward_on_any_buffer(session, dtype):
+def test_forward_on_any_buffer_and_fed_values(session, dtype):
     layer = make_layer("gru", compute_dtype=dtype)
     outputs, _ = layer(make_inputs())
     h = tf.zeros(layer.state_shape(BATCH)[0])
@@ -78,13 +80,14 @@ def test_forward_on_any_buffer(session, dtype):
         layer._forward(tf.constant(make_inputs()), h, [], params)[0]
         for params in (layer.kernel, tf.cast(layer.kernel, dtype))
     ]
-    set_params(session, layer)
+    values = set_params(session, layer)
     found = session.run([outputs] + alike)
     assert found[0].dtype == dtype
     assert_equal(found[1:], [found[0]] * 2)
+    fed = session.run(outputs, {layer.kernel: np.zeros_like(values)})
+    assert np.abs(fed.astype(np.float32)).max() == 0
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_gradient_arrives_in_float32(session, rnn_mode, dtype):
     narrow, wide = make_layer(rnn_mode, compute_dtype=dtype), make_layer(rnn_mode)
     inputs = make_inputs()
@@ -114,7 +117,6 @@ def adam_losses(session, steps, **named):
     return [session.run([loss, train])[0] for _ in range(steps)]
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_adam_converges(session, dtype):
     losses = adam_losses(session, 60, compute_dtype=dtype)
     assert losses[-1] < 0.2 * losses[0]
@@ -126,7 +128,6 @@ def test_adam_diverges_on_a_float16_variable(session):
     assert not losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_checkpoints_are_float32(session, tmp_path, dtype):
     layer = make_layer(compute_dtype=dtype, name="rnn")
     layer(make_inputs())
@@ -143,15 +144,6 @@ def test_checkpoints_are_float32(session, tmp_path, dtype):
         wide(make_inputs())
         tf.train.Saver().restore(other, path)
         np.testing.assert_array_equal(other.run(wide.kernel), values)
-
-
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
-def test_the_variable_can_be_fed(session, dtype):
-    layer = make_layer("gru", compute_dtype=dtype)
-    outputs, _ = layer(make_inputs())
-    values = set_params(session, layer)
-    fed = session.run(outputs, {layer.kernel: np.zeros_like(values)})
-    assert np.abs(fed.astype(np.float32)).max() == 0
 
 
 def test_the_message_recommends_it(session):

@@ -35,9 +35,6 @@ def check(found, expected, what, dtype="float32"):
     assert_close(found, expected, TOLERANCES[dtype], what)
 
 
-# --- The size of the parameters ---
-
-
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session, use_resource):
     """A variable of params_size elements had no static shape, nor had tensors computed from it."""
@@ -49,9 +46,6 @@ def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session, us
     initial = tf.zeros([model.params_size()]) + outer.shape.rank
     inner = tf.get_variable("inner", initializer=initial, use_resource=use_resource)
     assert inner.shape == params.shape
-
-
-# --- Dropout ---
 
 
 @pytest.mark.parametrize("classes", [CLASSES, LAYERS], ids=["op_level", "layer"])
@@ -69,8 +63,6 @@ def test_6466_dropout_of_a_single_layer_is_warned_about_once(session, classes, r
     assert len(texts) == 1, texts
     assert "dropout=0.5 has no effect in a CudnnGRU of one layer" in texts[0]
 
-
-# --- Sequence lengths ---
 
 # The lengths of three sequences in consecutive calls; 0 is a row of padding only.
 LENGTHS_OF_CALLS = ([5, 5, 5], [1, 4, 2], [0, 3, 5], [0, 0, 0], [5, 0, 1], [2, 2, 2])
@@ -128,9 +120,6 @@ def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(
         assert np.isfinite(gradient).all() and gradient.any() == any(lengths or [5])
 
 
-# --- Computed values ---
-
-
 def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
     """GRUCell gave other outputs for a CudnnGRU's weights; users had to guess the formula."""
     gru = CLASSES["gru"](1, UNITS, WIDTH)
@@ -170,21 +159,20 @@ def gru_by_formula(inputs, weights, biases, after):
     return np.stack(outputs)
 
 
-def test_18669_half_precision(session, rnn_mode):
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_18669_other_dtypes(session, rnn_mode, dtype):
     """float16 layers failed."""
-    layer = LAYERS[rnn_mode](2, UNITS, dtype=tf.float16)
-    inputs = random_inputs(np.float16)
+    layer = LAYERS[rnn_mode](2, UNITS, dtype=tf.as_dtype(dtype))
+    inputs = random_inputs(dtype)
     outputs, states = layer(tf.constant(inputs), training=True)
-    assert {tensor.dtype for tensor in (outputs,) + states} == {tf.float16}
+    assert {tensor.dtype for tensor in (outputs, *states)} == {tf.as_dtype(dtype)}
+    assert layer.kernel.dtype.base_dtype == layer.dtype == dtype
     gradient = tf.gradients(tf.reduce_sum(outputs), layer.kernel)[0]
     params = set_params(session, layer)
     expected = expected_results(layer, params.astype(np.float64), inputs.astype(np.float64))
-    found, gradient = session.run([(outputs,) + states, gradient])
-    check(found, expected, rnn_mode, "float16")
-    assert gradient.dtype == np.float16 and np.isfinite(gradient).all() and gradient.any()
-
-
-# --- is_training ---
+    found, gradient = session.run([(outputs, *states), gradient])
+    check(found, expected, rnn_mode, dtype)
+    assert gradient.dtype == dtype and np.isfinite(gradient).all() and gradient.any()
 
 
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]], ids=["full", "lengths"])
@@ -207,9 +195,6 @@ def test_13860_training_as_a_placeholder_of_a_layer(session, rnn_mode, lengths):
     assert np.abs(session.run(layer.kernel) - before).max() > 0
 
 
-# --- Eager execution ---
-
-
 def test_15752_models_of_different_sizes_in_eager_mode(eager):
     """In eager mode, the second CudnnGRU of a program got the kernel of the first, and failed."""
     for num_units, width, batch in ((2, 4, 3), (5, 3, 1), (2, 4, 4), (3, 3, 3)):
@@ -222,9 +207,6 @@ def test_15752_models_of_different_sizes_in_eager_mode(eager):
         layer.kernel.assign(params)
         expected = expected_results(layer, params.numpy(), inputs)[0]
         check([output.numpy(), layer(inputs)[0].numpy()], [expected] * 2, (num_units, width))
-
-
-# --- GPU graphs on a CPU ---
 
 
 def graph_of_a_gpu_program(rnn_mode, params, device):

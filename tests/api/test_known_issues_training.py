@@ -1,6 +1,7 @@
 """Regression tests for problems that users of the original had when training models.
 
-Each docstring describes the original problem. See `test_known_issues.py`.
+Each docstring describes the original problem. See `test_known_issues.py`. Second-order gradients
+(tensorflow#37091) have a file of their own, `test_second_order.py`.
 """
 
 import json
@@ -10,7 +11,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from helpers.arrays import assert_equal
 from helpers.layer_models import LAYERS
 from helpers.processes import output_of
 from helpers.rnn_models import CLASSES, initialize, make_params
@@ -24,17 +24,19 @@ def random_inputs(batch=BATCH, seed=1):
     return np.random.RandomState(seed).uniform(-1, 1, [STEPS, batch, WIDTH]).astype(np.float32)
 
 
-def op_level_loss(rnn_mode="lstm", use_resource=None):
-    """Returns (loss, params variable) of an op-level model built as in the issue reports."""
-    model = CLASSES[rnn_mode](2, UNITS, WIDTH)
-    initial = tf.random_uniform([model.params_size()], -0.5, 0.5, seed=1)
-    params = tf.get_variable("params", initializer=initial, use_resource=use_resource)
-    states = [tf.zeros([2, BATCH, UNITS])] * (2 if rnn_mode == "lstm" else 1)
-    outputs = model(random_inputs(), *(states + [params]))[0]
+def loss_of(kind, rnn_mode="lstm"):
+    """Returns (loss, variable of the parameters) of a model built as in the issue reports."""
+    if kind == "layer":
+        layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
+        outputs, params = layer(random_inputs())[0], layer.kernel
+    else:
+        model = CLASSES[rnn_mode](2, UNITS, WIDTH)
+        initial = tf.random_uniform([model.params_size()], -0.5, 0.5, seed=1)
+        params = tf.get_variable("params", initializer=initial, use_resource=kind == "resource")
+        states = [tf.zeros([2, BATCH, UNITS])] * (2 if rnn_mode == "lstm" else 1)
+        outputs = model(random_inputs(), *states, params)[0]
     return tf.reduce_mean(tf.square(outputs - 0.3)), params
 
-
-# --- Optimizers ---
 
 OPTIMIZERS = {
     "adam": lambda: tf.train.AdamOptimizer(0.01),
@@ -46,11 +48,11 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("use_resource", [False, True])
+@pytest.mark.parametrize("kind", ["reference", "resource", "layer"])
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
-def test_6620_9422_20571_optimizers_with_slots(session, optimizer, use_resource):
+def test_6620_9422_20571_optimizers_with_slots(session, optimizer, kind):
     """Optimizers with slots failed because the parameters' variable had no static shape."""
-    loss, params = op_level_loss(use_resource=use_resource)
+    loss, params = loss_of(kind)
     optimizer = OPTIMIZERS[optimizer]()
     train = optimizer.minimize(loss)
     slots = [optimizer.get_slot(params, name) for name in optimizer.get_slot_names()]
@@ -60,13 +62,15 @@ def test_6620_9422_20571_optimizers_with_slots(session, optimizer, use_resource)
     assert losses[-1] < losses[0]
 
 
-def test_6620_a_moving_average_of_the_parameters(session):
+@pytest.mark.parametrize("kind", ["reference", "resource", "layer"])
+def test_6620_a_moving_average_of_the_parameters(session, kind):
     """tf.train.ExponentialMovingAverage failed because the variable had no static shape."""
-    loss, params = op_level_loss("gru")
+    loss, params = loss_of(kind, "gru")
     train = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
     average = tf.train.ExponentialMovingAverage(0.5)
     with tf.control_dependencies([train]):
         update = average.apply([params])
+    assert average.average(params).shape.as_list() == params.shape.as_list()
     initialize(session)
     before = session.run(params)
     session.run(update)
@@ -74,43 +78,29 @@ def test_6620_a_moving_average_of_the_parameters(session):
     np.testing.assert_allclose(session.run(average.average(params)), expected, atol=1e-6)
 
 
-# --- Regularization ---
-
-
-def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode):
+@pytest.mark.parametrize("classes", [CLASSES, LAYERS], ids=["op_level", "layer"])
+def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode, classes):
     """The opaque vector includes the biases, so an L2 penalty could not exclude them."""
-    model = CLASSES[rnn_mode](2, UNITS, WIDTH, direction="bidirectional")
-    params = make_params(model)
-    weights, biases = model.params_to_canonical(params)
-    penalty = tf.add_n([tf.nn.l2_loss(matrix) for matrix in weights])
-    of_penalty = tf.gradients(penalty, params)[0]
-    initialize(session)
-    found, values, matrices = session.run([of_penalty, params, weights])
-    num_biases = UNITS * len(biases)
-    assert sum(matrix.size for matrix in matrices) + num_biases == len(values)
-    # The gradient of half the sum of squares is the values themselves; the biases come last.
-    expected = np.concatenate([values[:-num_biases], np.zeros(num_biases)])
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_deeppavlov_539_l2_of_a_layer_in_training(session):
-    """An L2 penalty on a layer's matrices must shrink the matrices and keep the biases."""
-    layer = LAYERS["gru"](2, UNITS)
-    layer(tf.constant(random_inputs()))
-    weights, biases = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
+    if classes is CLASSES:
+        model = CLASSES[rnn_mode](2, UNITS, WIDTH, direction="bidirectional")
+        params, to_canonical = make_params(model), model.params_to_canonical
+    else:
+        layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
+        layer.build([None, None, WIDTH])
+        params, to_canonical = layer.kernel, layer.saveable.format_converter._opaque_to_cu_canonical
+    weights, biases = to_canonical(params)
     penalty = tf.add_n([tf.nn.l2_loss(matrix) for matrix in weights])
     train = tf.train.GradientDescentOptimizer(0.25).minimize(penalty)
     initialize(session)
-    session.run(layer.kernel.assign(np.random.RandomState(2).randn(*layer.kernel.shape)))
-    before = session.run([weights, biases])
+    session.run(params.assign(np.random.RandomState(2).randn(*params.shape)))
+    before, matrices = session.run([params, weights])
     session.run(train)
-    after = session.run([weights, biases])
-    for old, new in zip(before[0], after[0]):
-        np.testing.assert_allclose(new, 0.75 * old, rtol=1e-6)
-    assert_equal(after[1], before[1])
-
-
-# --- MonitoredTrainingSession ---
+    num_biases = UNITS * len(biases)
+    assert sum(matrix.size for matrix in matrices) + num_biases == len(before)
+    # The gradient of half the sum of squares is the values themselves; the biases come last.
+    after = session.run(params)
+    np.testing.assert_allclose(after[:-num_biases], 0.75 * before[:-num_biases], rtol=1e-6)
+    np.testing.assert_array_equal(after[-num_biases:], before[-num_biases:])
 
 
 def classifier_loss():
@@ -146,9 +136,6 @@ def test_20972_a_monitored_session_saves_and_resumes(tmp_path):
     assert max(second[0], second[-1]) < first[0]
     keys = [name for name, _ in tf.train.list_variables(str(tmp_path))]
     assert any(key.endswith("cudnn_compatible_lstm_cell/kernel") for key in keys)
-
-
-# --- MirroredStrategy ---
 
 
 def trained_on_one_device(session, params):
@@ -189,33 +176,3 @@ def test_29730_mirrored_strategy(session, mirrored, kind):
     expected = trained_on_one_device(session, initial[0])
     assert np.abs(expected - initial[0]).max() > 0.01
     np.testing.assert_allclose(trained[0], expected, rtol=1e-4, atol=1e-6)
-
-
-# --- Second-order gradients ---
-
-
-@pytest.mark.parametrize("classes", [CLASSES, LAYERS], ids=["op_level", "layer"])
-def test_37091_second_order_gradients(session, classes):
-    """A gradient penalty failed with a LookupError about an op unknown to the user."""
-    start = tf.Variable(random_inputs().astype(np.float64))
-    direction = tf.constant(random_inputs(seed=2).astype(np.float64))
-    if classes is CLASSES:
-        model = cudnn_rnn.CudnnLSTM(2, UNITS, WIDTH, dtype=tf.float64)
-        states = [tf.zeros([2, BATCH, UNITS], tf.float64)] * 2
-        params = tf.random_uniform([model.params_size()], -1, 1, tf.float64, seed=1)
-        arguments = states + [tf.Variable(params)]
-    else:
-        model, arguments = LAYERS["lstm"](2, UNITS, dtype=tf.float64), []
-
-    def gradient_at(inputs):
-        return tf.gradients(tf.reduce_sum(model(inputs, *arguments)[0]), inputs)[0]
-
-    first = gradient_at(tf.identity(start))
-    along = tf.reduce_sum(first * direction)
-    second = tf.gradients(along, start)[0]
-    ends = [gradient_at(start + sign * 1e-5 * direction) for sign in (1, -1)]
-    initialize(session)
-    found, (after, before) = session.run([second, ends])
-    expected = (after - before) / 2e-5
-    assert np.abs(expected).max() > 0.01
-    np.testing.assert_allclose(found, expected, atol=1e-8)

@@ -11,14 +11,8 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from helpers.layer_models import LAYERS, cell
+from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, cell, make_inputs
 from helpers.versions import needs_tensorflow_2
-
-UNITS, WIDTH, BATCH, STEPS = 4, 3, 2, 5
-
-
-def make_inputs():
-    return np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(np.float32)
 
 
 @pytest.mark.parametrize("is_called", [False, True])

@@ -13,13 +13,13 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from helpers.golden import golden_cases, read_case
-from helpers.layer_models import LAYERS, expected_results
+from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, expected_results, make_inputs
 from helpers.op_harness import TOLERANCES, assert_close
 from helpers.paths import GOLDEN
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
-UNITS, WIDTH, BATCH, STEPS = 4, 3, 2, 5
 CASES = golden_cases("1.15.5", "object_*")
+assert len(CASES) == 3
 
 
 @pytest.fixture(params=["graph", "eager"])
@@ -31,10 +31,6 @@ def run(request):
         return
     with context.eager_mode():
         yield lambda values: tf.nest.map_structure(lambda value: value.numpy(), values)
-
-
-def make_inputs():
-    return np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(np.float32)
 
 
 def check(layer, outputs, states, what, **named):
@@ -63,10 +59,6 @@ def filled(layer, run):
     values[size - len(layer.canonical_bias_shapes) * UNITS :] = 0.25
     assign(layer, run, values)
     return values
-
-
-def test_all_cases_exist():
-    assert len(CASES) == 3
 
 
 @pytest.mark.parametrize("order", ["restore_then_build", "build_then_restore"])
@@ -184,7 +176,7 @@ def test_built_in_a_function(eager):
     def call(inputs, lengths):
         return layer(inputs, sequence_lengths=lengths, training=False)
 
-    for lengths in ([5, 5], [2, 0]):
+    for lengths in ([5, 5, 1], [2, 0, 3]):
         results = call(make_inputs(), tf.constant(lengths))
         check(layer, *results, lengths, lengths=lengths)
 

@@ -173,9 +173,6 @@ def test_bad_dtypes():
         cudnn_rnn.CudnnLSTM(1, 4, 3, dtype=tf.float64)(**arguments)
 
 
-# is_training
-
-
 @pytest.mark.parametrize("convert", [bool, int, np.bool_, tf.constant])
 @pytest.mark.parametrize("is_training", [False, True])
 def test_is_training_that_is_known(convert, is_training):

@@ -14,9 +14,6 @@ from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_value
 pytestmark = pytest.mark.usefixtures("session")
 
 
-# Constructor
-
-
 def test_properties(rnn_mode):
     positional = (2, 5, 3, "auto_select", "bidirectional")
     model = CLASSES[rnn_mode](*positional, dtype=tf.float64, dropout=0.5)
@@ -83,8 +80,7 @@ def test_sixth_argument(rnn_mode, trailing, named, dtype, dropout, seed):
 
 def test_sixth_argument_in_ninth_place_of_an_lstm():
     model = cudnn_rnn.CudnnLSTM(2, 5, 3, "linear_input", "unidirectional", tf.float32, 0.5, 7, None)
-    assert model.dropout == 0.5
-    assert model.num_proj is None
+    assert (model.dropout, model.num_proj) == (0.5, None)
 
 
 @pytest.mark.parametrize("num_proj", [4])
@@ -100,30 +96,22 @@ def test_projection_in_tensorflow_1_14(monkeypatch):
     assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=0).num_proj is None
 
 
-def test_no_projection_without_an_lstm():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'num_proj'"):
-        cudnn_rnn.CudnnGRU(2, 5, 3, num_proj=4)
-
-
 @pytest.mark.parametrize("num_proj, error", [(5, ValueError), (-1, ValueError), (2.0, TypeError)])
 def test_wrong_projection(num_proj, error):
     with pytest.raises(error, match="num_proj must be"):
         cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=num_proj)
 
 
-def test_second_seed_of_tensorflow_1_0():
+def test_two_seeds_of_tensorflow_1_0_and_no_seed():
+    model = cudnn_rnn.CudnnLSTM(1, 2, 3, seed=None)
+    node = model(**call_arguments(model))[0].op
+    assert (node.get_attr("seed"), node.get_attr("seed2")) == (0, 0)
     tf.set_random_seed(11)
     for model in (
         cudnn_rnn.CudnnLSTM(2, 5, 3, "auto_select", "unidirectional", 0.5, 7, 9),
         cudnn_rnn.CudnnGRU(2, 5, 3, dropout=0.5, seed=7, seed2=9),
     ):
         assert (model.config.seed, model.config.seed2) == (7, 9)
-
-
-def test_seed_without_any_seed_set():
-    model = cudnn_rnn.CudnnLSTM(1, 2, 3, seed=None)
-    node = model(**call_arguments(model))[0].op
-    assert (node.get_attr("seed"), node.get_attr("seed2")) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["num_layers", "num_units", "input_size"])
@@ -182,6 +170,7 @@ BAD_ARGUMENTS = [
     ({"seed": True}, TypeError, "seed must be an integer or None, but is True of type bool"),
     ({"input_mode": "skip_input"}, ValueError, "input_size is 3 and num_units is 5"),
     ({"keep_prob": 0.5}, TypeError, "unexpected keyword argument 'keep_prob'"),
+    ({"num_proj": 4}, TypeError, "unexpected keyword argument 'num_proj'"),
 ]
 
 
@@ -206,9 +195,6 @@ BAD_TRAILING_ARGUMENTS = [
 def test_bad_trailing_arguments(trailing, named, message):
     with pytest.raises(TypeError, match=message):
         cudnn_rnn.CudnnGRU(2, 5, 3, "linear_input", "unidirectional", *trailing, **named)
-
-
-# Sizes
 
 
 @pytest.mark.parametrize(
@@ -263,9 +249,6 @@ def test_sizes_that_overflow(sizes):
         model.params_size()
     with pytest.raises(ValueError, match="at most 2147483647"):
         model.params_to_canonical(tf.zeros([5]))
-
-
-# Conversions
 
 
 def test_canonical_tensors_are_complete_and_in_order(session, rnn_mode, direction):

@@ -67,66 +67,51 @@ def test_the_variable_and_the_list_and_that_uninstall_restores_everything():
     assert results == {"off": [0, 0], "on": [len(_patches.PATCHES), 0]}
 
 
-@pytest.fixture
-def owner():
-    """Returns a class with a method to wrap."""
-
+def test_wrapped_once_and_restored_except_wrappers_of_other_libraries():
     class Owner:
         def double(self, value):
             return 2 * value
 
-    return Owner
+    def plus_one(original, self, value):
+        return original(self, value) + 1
 
-
-def plus_one(original, self, value):
-    return original(self, value) + 1
-
-
-def test_wrapped_once_and_restored(owner):
-    patch = hooks.Patch(owner, "double", plus_one, "adds one")
-    original = owner.double
+    patch = hooks.Patch(Owner, "double", plus_one, "adds one")
+    original = Owner.double
     for _ in range(2):
         patch.install()
-        assert owner().double(3) == 7
+        assert Owner().double(3) == 7
     for _ in range(2):
         patch.uninstall()
-        assert owner.double is original
+        assert Owner.double is original
     patch.install()
-    assert owner().double(3) == 7
-
-
-def test_wrappers_of_other_libraries_are_kept(owner):
-    patch = hooks.Patch(owner, "double", plus_one, "adds one")
-    patch.install()
-    ours = owner.double
+    assert Owner().double(3) == 7
+    ours = Owner.double
 
     def foreign(self, value):
         return 10 * ours(self, value)
 
     foreign.__dict__.update(ours.__dict__)  # as functools.wraps does
-    owner.double = foreign
+    Owner.double = foreign
     patch.uninstall()
-    assert owner.double is foreign
-    assert owner().double(3) == 60
+    assert Owner.double is foreign and Owner().double(3) == 60
     patch.install()
-    assert owner.double is foreign
-    assert owner().double(3) == 70
+    assert Owner.double is foreign and Owner().double(3) == 70
 
 
 def broken(*arguments):
     raise AttributeError("something that TensorFlow no longer has")
 
 
-STEPS = [
-    (restores, "_leave_out_displaced"),
-    (restores, "_order_assignments"),
-    (restores, "_read_by_saver"),
-    (restores, "_check_tensors"),
-    (meta_graphs, "_without_our_saveables"),
-]
-
-
-@pytest.mark.parametrize("module, step", STEPS, ids=[step for _, step in STEPS])
+@pytest.mark.parametrize(
+    "module, step",
+    [
+        (restores, "_leave_out_displaced"),
+        (restores, "_order_assignments"),
+        (restores, "_read_by_saver"),
+        (restores, "_check_tensors"),
+        (meta_graphs, "_without_our_saveables"),
+    ],
+)
 def test_a_defect_does_not_break_the_call(session, monkeypatch, tmp_path, module, step):
     monkeypatch.setattr(module, step, broken)
     path = str(tmp_path / "model")

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from helpers.processes import output_of
 
 # Runs all checks, prints JSON: the failures by check.
@@ -107,22 +105,8 @@ print(json.dumps(failures))
 """
 
 
-@pytest.fixture(scope="module")
-def failures():
-    return json.loads(output_of("-c", PROGRAM).splitlines()[-1])
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "object_error after import_again",
-        "object_error after reload",
-        "saver_error after import_again",
-        "saver_error after reload",
-        "models of both imports compute",
-        "hooks do not accumulate",
-    ],
-)
-def test_second_import(failures, check):
+def test_second_import():
     """Restore errors are equal for layers of both imports, even if one saves and one restores."""
-    assert not failures[check], failures[check]
+    failures = json.loads(output_of("-c", PROGRAM).splitlines()[-1])
+    assert len(failures) == 6
+    assert not any(failures.values()), "\n".join(filter(None, failures.values()))

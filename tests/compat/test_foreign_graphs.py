@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
 from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
@@ -29,7 +30,6 @@ from helpers.versions import needs_projection, needs_tensorflow_2
 pytestmark = needs_projection
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
-NAMES = sorted(name for name in os.listdir(GRAPHS) if os.path.isdir(os.path.join(GRAPHS, name)))
 
 
 class GoldenGraph:
@@ -61,10 +61,14 @@ class GoldenGraph:
         assert_close(found, expected, TOLERANCES["float32"], self.folder)
 
 
-def graphs(kind):
+NAMES = sorted(name for name in os.listdir(GRAPHS) if os.path.isdir(os.path.join(GRAPHS, name)))
+ALL = [GoldenGraph(name) for name in NAMES]
+
+
+def graphs(kind=None):
     """Returns a decorator that runs a test for each golden graph with this kind of file."""
-    cases = [name for name in NAMES if kind in GoldenGraph(name).case["kinds"]]
-    return pytest.mark.parametrize("name", cases)
+    found = [graph for graph in ALL if kind is None or kind in graph.case["kinds"]]
+    return pytest.mark.parametrize("graph", found, ids=lambda graph: os.path.basename(graph.folder))
 
 
 @pytest.fixture
@@ -76,7 +80,7 @@ def soft_session():
 
 
 def test_every_version_of_every_op_is_there():
-    found = {op for name in NAMES for op in GoldenGraph(name).case["ops"]}
+    found = {op for graph in ALL for op in graph.case["ops"]}
     versions = ("", "V2", "V3")
     expected = {"CudnnRNN" + kind + version for kind in ("", "Backprop") for version in versions}
     conversions = ("CudnnRNNParamsToCanonical", "CudnnRNNCanonicalToParams")
@@ -84,10 +88,9 @@ def test_every_version_of_every_op_is_there():
     assert found == expected | {"CudnnRNNParamsSize"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_recorded_results_are_right(name):
+@graphs()
+def test_recorded_results_are_right(graph):
     """The recorded results, which this package's kernels computed, match the reference."""
-    graph = GoldenGraph(name)
     case = graph.case
     sizes = [case[key] for key in ("num_layers", "num_units", "input_size", "num_proj")]
     configuration = Configuration(case["rnn_mode"], "linear_input", case["direction"], *sizes)
@@ -124,8 +127,7 @@ def parsed(message, path):
 
 
 @graphs("frozen")
-def test_frozen(soft_session, name):
-    graph = GoldenGraph(name)
+def test_frozen(soft_session, graph):
     tf.import_graph_def(parsed(tf.GraphDef(), graph.path("frozen.pb")), name="imported")
     graph.check(soft_session, "imported/")
 
@@ -135,32 +137,15 @@ IMPORTERS = {"cudnn_rnn": cudnn_rnn.import_meta_graph, "tensorflow": tf.train.im
 
 @pytest.mark.parametrize("importer", sorted(IMPORTERS))
 @graphs("meta")
-def test_meta_graph(soft_session, name, importer):
-    graph = GoldenGraph(name)
-    saver = IMPORTERS[importer](graph.path("model.meta"))
-    saver.restore(soft_session, graph.path("model"))
-    graph.check(soft_session)
-
-
-@graphs("meta")
-def test_meta_graph_without_devices(session, name):
-    graph = GoldenGraph(name)
-    named = dict(clear_devices=True, import_scope="imported")
-    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"), **named)
-    saver.restore(session, graph.path("model"))
-    graph.check(session, "imported/")
-
-
-@graphs("meta")
-def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
+def test_meta_graph_is_restored_and_saved_again(soft_session, tmp_path, graph, importer):
     """The Saver of the graph writes all keys and values.
 
     The restore ops are the original's: in no defined order, they assign the biases under the
     variable's own name and halves of the cells' biases.
     """
-    graph = GoldenGraph(name)
-    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"))
+    saver = IMPORTERS[importer](graph.path("model.meta"))
     saver.restore(soft_session, graph.path("model"))
+    graph.check(soft_session)
     written = tf.train.load_checkpoint(saver.save(soft_session, str(tmp_path / "model")))
     original = tf.train.load_checkpoint(graph.path("model"))
     shapes = original.get_variable_to_shape_map()
@@ -170,6 +155,14 @@ def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
         if key == "encoder/opaque_kernel":
             found, expected = (graph.with_sums_of_biases(array) for array in (found, expected))
         np.testing.assert_array_equal(found, expected)
+
+
+@graphs("meta")
+def test_meta_graph_without_devices(session, graph):
+    named = dict(clear_devices=True, import_scope="imported")
+    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"), **named)
+    saver.restore(session, graph.path("model"))
+    graph.check(session, "imported/")
 
 
 def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
@@ -193,21 +186,16 @@ def test_saveables_that_are_nodes_stay(soft_session, tmp_path):
 
 
 @graphs("saved_model")
-def test_saved_model(soft_session, name):
-    graph = GoldenGraph(name)
-    meta_graph = tf.saved_model.loader.load(
-        soft_session, [tf.saved_model.tag_constants.SERVING], graph.path("saved_model")
-    )
+def test_saved_model(soft_session, graph):
+    tags = [tf.saved_model.tag_constants.SERVING]
+    meta_graph = tf.saved_model.loader.load(soft_session, tags, graph.path("saved_model"))
     graph.check(soft_session)
     assert "serving_default" in meta_graph.signature_def
 
 
 @needs_tensorflow_2
 @graphs("saved_model")
-def test_saved_model_of_tensorflow_2(name):
-    from tensorflow.python.eager import context
-
-    graph = GoldenGraph(name)
+def test_saved_model_of_tensorflow_2(graph):
     with context.eager_mode():
         loaded = tensorflow.saved_model.load(graph.path("saved_model"))
         found = loaded.signatures["serving_default"](inputs=tf.constant(graph.inputs))

@@ -15,7 +15,6 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import contrib
-from helpers.arrays import assert_equal
 from helpers.rnn_models import initialize
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
@@ -64,9 +63,6 @@ def assert_restored(session, tmp_path, fetches, feed):
     tf.train.Saver().restore(session, path)
     np.testing.assert_array_equal(session.run(fetches, feed), expected)
     return path
-
-
-# --- Op-level classes ---
 
 
 @of_release("1.3")
@@ -261,9 +257,6 @@ def test_op_level_lstm_as_the_step_of_a_cell(session, namespace):
     np.testing.assert_allclose(*session.run(gradients), atol=1e-5)
 
 
-# --- Layers ---
-
-
 @of_release("1.14")
 def test_speech_model(session, namespace, tmp_path):
     """Two towers share one layer, with lengths; inference runs step by step with the cell."""
@@ -319,64 +312,6 @@ def test_speech_model(session, namespace, tmp_path):
         tf.train.Saver().restore(session, path)
         found = session.run(logits, {x: features, lengths: [6, 4]})
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@of_release("1.15")
-@pytest.mark.parametrize(
-    "direction, prefixes", [("unidirectional", ["ahead"]), ("bidirectional", ["ahead", "back"])]
-)
-def test_cells_with_another_gate_order(session, namespace, tmp_path, direction, prefixes):
-    """A framework's converter and saveable, for cells with another gate order and other names."""
-    units, size = 4, 3
-
-    class Converter(namespace.CudnnParamsFormatConverterLSTM):
-        def _cudnn_to_tf_gate_params(self, *gates):
-            i, f, g, o = gates
-            return [o, g, f, i]
-
-        def _tf_to_cudnn_gate_params(self, *gates):
-            o, g, f, i = gates
-            return [i, f, g, o]
-
-    class Saveable(namespace.CudnnLSTMSaveable):
-        _format_converter_cls = Converter
-
-        def __init__(self, names, *arguments, **named):
-            self._cell_names = names
-            super().__init__(*arguments, **named)
-
-        def _tf_canonical_name_prefix(self, layer, is_fwd=True):
-            assert layer == 0
-            return self._cell_names[0 if is_fwd else 1]
-
-        def _tf_canonical_names_single_layer(self, prefix, tf_weights_names, tf_biases_names):
-            tf_weights_names.append(prefix + "/w")
-            tf_biases_names.append(prefix + "/b")
-
-    layer = namespace.CudnnLSTM(1, units, direction=direction)
-    with tf.variable_scope("model"):
-        layer._saveable_cls = functools.partial(Saveable, prefixes)
-        layer.build([None, None, size])
-    initialize(session)
-    num_biases = len(layer.canonical_bias_shapes) * units
-    biases = tf.random_uniform([num_biases])
-    session.run(tf.assign(layer.kernel, tf.concat([layer.kernel[:-num_biases], biases], 0)))
-    before = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
-    weights, biases = session.run(before)
-    path = tf.train.Saver([layer.saveable]).save(session, str(tmp_path / "model"))
-    initialize(session)
-    tf.train.Saver([layer.saveable]).restore(session, path)
-    again, half_sums = session.run(before)
-    reader = tf.train.load_checkpoint(path)
-    shapes = {"w": [size + units, 4 * units], "b": [4 * units]}
-    expected = {"model/%s/%s" % (p, name): shapes[name] for p in prefixes for name in shapes}
-    assert reader.get_variable_to_shape_map() == expected
-    i, f, g, o = range(4)
-    expected = np.concatenate([weights[gate].T for gate in (o, g, f, i)], axis=1)
-    np.testing.assert_array_equal(reader.get_tensor("model/ahead/w")[:size], expected)
-    assert_equal(again, weights)
-    for gate in range(4):
-        np.testing.assert_allclose(half_sums[gate], (biases[gate] + biases[gate + 4]) / 2, 1e-6)
 
 
 @of_release("1.15")
