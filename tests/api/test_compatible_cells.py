@@ -56,12 +56,18 @@ def test_one_step_is_the_formula(session, cell_class, dtype):
     assert isinstance(new_state, LSTMStateTuple) == is_lstm
 
 
-def test_half_precision_runs(session, cell_class):
-    inputs = random_inputs("float16")
-    outputs, _ = tf.nn.dynamic_rnn(cell_class(NUM_UNITS), tf.constant(inputs), dtype=tf.float16)
+@pytest.mark.parametrize("loop, dtype", [("static", "float64"), ("dynamic", "float16")])
+def test_other_loops_and_dtypes(session, cell_class, loop, dtype):
+    cell, inputs = cell_class(NUM_UNITS), random_inputs(dtype)
+    if loop == "static":
+        outputs, _ = tf.nn.static_rnn(cell, tf.unstack(inputs, axis=1), dtype=dtype)
+        outputs = tf.stack(outputs, axis=1)
+    else:
+        outputs, _ = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=dtype)
     weights = set_weights(session, "rnn/" + SCOPE[cell_class])
     expected, _ = formulas.numpy_run(cell_class, weights, inputs)
-    np.testing.assert_allclose(session.run(outputs), expected, atol=1e-2)
+    tolerance = 1e-2 if dtype == "float16" else formulas.TOLERANCE[dtype]
+    np.testing.assert_allclose(session.run(outputs), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.sampled(2)
@@ -120,15 +126,6 @@ def test_bidirectional_dynamic_rnn(session, cell_class, control_flow):
         expected, _ = formulas.numpy_run(cell_class, of_backward, one)
         assert_close(backward[b, :length], expected[0, ::-1], "float64")
         assert not backward[b, length:].any()
-
-
-def test_static_rnn(session, cell_class):
-    inputs = random_inputs("float64")
-    steps = tf.unstack(tf.constant(inputs), axis=1)
-    outputs, _ = tf.nn.static_rnn(cell_class(NUM_UNITS), steps, dtype=tf.float64)
-    weights = set_weights(session, "rnn/" + SCOPE[cell_class])
-    expected, _ = formulas.numpy_run(cell_class, weights, inputs)
-    assert_close(session.run(tf.stack(outputs, axis=1)), expected, "float64")
 
 
 def test_gradients_are_numeric_gradients(session, cell_class, control_flow):

@@ -1,8 +1,7 @@
-"""Copies and pickles of layers and models, and what a layer keeps alive."""
+"""Copies of layers, and what a layer keeps alive."""
 
 import copy
 import gc
-import pickle
 import weakref
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
 
-import cudnn_rnn
 from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, cell, make_inputs
 from helpers.versions import needs_tensorflow_2
 
@@ -102,11 +100,3 @@ def test_graph_attribute_of_a_layer(session, rnn_mode):
     layer = LAYERS[rnn_mode](1, UNITS)
     layer(tf.constant(make_inputs()))
     assert layer.graph is session.graph
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("name", ["CudnnLSTM", "CudnnGRU", "CudnnRNNRelu", "CudnnRNNTanh"])
-def test_pickle_of_a_model(name, protocol):
-    model = getattr(cudnn_rnn, name)(2, UNITS, WIDTH, direction="bidirectional", seed=3)
-    for copied in (pickle.loads(pickle.dumps(model, protocol)), copy.deepcopy(model)):
-        assert type(copied) is type(model) and copied.config == model.config

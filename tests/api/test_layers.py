@@ -195,15 +195,13 @@ def test_scope_of_the_keys(session):
     assert built.saveable.specs[0].name == "outer/" + suffix
     assert called.saveable.specs[0].name == "outer/b/" + suffix
     assert built.saveable.name == "outer/a/opaque_kernel_saveable"
-    assert tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS) == [built.saveable, called.saveable]
-
-
-def test_name_as_a_variable_scope(session):
     with tf.variable_scope("encoder") as scope:
         pass
     layer = make_layer("gru", name=scope)
-    layer(inputs=tf.constant(make_inputs()))
+    layer(inputs=make_inputs())
     assert layer.kernel.op.name == "encoder_1/opaque_kernel" and layer.scope_name == "encoder_1"
+    saveables = [built.saveable, called.saveable, layer.saveable]
+    assert tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS) == saveables
 
 
 @pytest.mark.parametrize("reuse", [True, tf.AUTO_REUSE])

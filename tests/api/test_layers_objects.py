@@ -148,20 +148,14 @@ def test_other_modes(run, tmp_path, rnn_mode):
     np.testing.assert_array_equal(run(layer.kernel), values)
 
 
-def test_eager_names_and_collections(eager):
+def test_eager_names_and_saver(eager, tmp_path):
     with tf.variable_scope("eager_scope"):
         layer = LAYERS["gru"](1, UNITS)
         layer(make_inputs())
     assert layer.kernel.name == "eager_scope/cudnn_gru/opaque_kernel:0"
     assert layer.saveable not in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-
-
-def test_eager_saver(eager, tmp_path):
-    layer = LAYERS["gru"](1, UNITS)
-    layer.build([None, None, WIDTH])
-    values = filled(layer, None)
     saver = tf.train.Saver([layer.saveable])
-    filled(layer, None)
+    values = filled(layer, None)
     path = saver.save(None, str(tmp_path / "model"))  # saves the current values
     layer.kernel.assign(np.zeros_like(values))
     saver.restore(None, path)

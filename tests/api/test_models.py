@@ -25,7 +25,8 @@ def test_properties(rnn_mode):
 
 
 def test_defaults_and_that_properties_cannot_be_set():
-    model = cudnn_rnn.CudnnLSTM(1, 2, 3)
+    model = cudnn_rnn.CudnnLSTM(np.int32(1), np.int64(2), tf.zeros([4, 3]).shape[-1])
+    assert (model.num_layers, model.num_units, model.input_size) == (1, 2, 3)
     assert (model.input_mode, model.direction) == ("linear_input", "unidirectional")
     assert (model.dtype, model.dropout) == (tf.float32, 0.0)
     with pytest.raises(AttributeError):
@@ -78,11 +79,6 @@ def test_sixth_argument(rnn_mode, trailing, named, dtype, dropout, seed):
         assert node.get_attr("seed2") == seed
 
 
-def test_sixth_argument_in_ninth_place_of_an_lstm():
-    model = cudnn_rnn.CudnnLSTM(2, 5, 3, "linear_input", "unidirectional", tf.float32, 0.5, 7, None)
-    assert (model.dropout, model.num_proj) == (0.5, None)
-
-
 @pytest.mark.parametrize("num_proj", [4])
 def test_projection(num_proj):
     assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=num_proj).num_proj == num_proj
@@ -103,6 +99,9 @@ def test_wrong_projection(num_proj, error):
 
 
 def test_two_seeds_of_tensorflow_1_0_and_no_seed():
+    first = (2, 5, 3, "linear_input", "unidirectional")
+    model = cudnn_rnn.CudnnLSTM(*first, tf.float32, 0.5, 7, None)  # the ninth is num_proj
+    assert (model.dropout, model.num_proj) == (0.5, None)
     model = cudnn_rnn.CudnnLSTM(1, 2, 3, seed=None)
     node = model(**call_arguments(model))[0].op
     assert (node.get_attr("seed"), node.get_attr("seed2")) == (0, 0)
@@ -146,11 +145,6 @@ def test_sizes_as_tensors(name):
     ]:
         with pytest.raises(error, match="%s must be %s" % (name, message)):
             cudnn_rnn.CudnnLSTM(**dict(sizes, **{name: value}))
-
-
-def test_sizes_from_numpy_and_from_static_shapes():
-    model = cudnn_rnn.CudnnLSTM(np.int32(2), np.int64(5), tf.zeros([4, 3]).shape[-1])
-    assert (model.num_layers, model.num_units, model.input_size) == (2, 5, 3)
 
 
 BAD_ARGUMENTS = [

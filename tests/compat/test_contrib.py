@@ -236,15 +236,6 @@ def test_converters(minor):
     assert not issubclass(ops.CudnnParamsFormatConverterGRU, ops.CudnnParamsFormatConverterBasic)
 
 
-def test_base_of_simple_saveables_up_to_1_12():
-    contrib.install("1.12")
-    simple = installed("CudnnRNNSimpleSaveable")
-    for name in SAVEABLES:
-        assert issubclass(installed(name), simple) is ("Tanh" in name or "Relu" in name)
-    contrib.install("1.13")
-    assert not hasattr(sys.modules[OPS], "CudnnRNNSimpleSaveable")
-
-
 def test_names_of_the_ops_module(minor):
     names = set(vars(sys.modules[OPS]))
     since = {
@@ -261,6 +252,11 @@ def test_names_of_the_ops_module(minor):
         assert wanted & names == (wanted if minor >= first else set())
     assert ("RNNParamsSaveable" in names) == (minor <= 3)
     assert ("CudnnCompatibleLSTMBlockCell" in names) == (minor == 3)
+    assert ("CudnnRNNSimpleSaveable" in names) == (4 <= minor <= 12)
+    if 4 <= minor <= 12:
+        simple = installed("CudnnRNNSimpleSaveable")
+        for name in SAVEABLES:
+            assert issubclass(installed(name), simple) == ("Tanh" in name or "Relu" in name)
 
 
 @pytest.mark.sampled(2)

@@ -1,4 +1,4 @@
-"""Pickles of the objects that `contrib.install` provides, also read where nothing is installed."""
+"""Pickles of op-level models, of the package and of what `contrib.install` provides."""
 
 import copy
 import functools
@@ -9,26 +9,28 @@ import sys
 import pytest
 import tensorflow.compat.v1 as tf
 
+import cudnn_rnn
 from cudnn_rnn import contrib
 from cudnn_rnn.contrib import releases
 from helpers.processes import output_of
 
 MINORS = range(16)
-MODELS = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 
 
 def ops_of(minor):
     return releases.namespaces(minor)["python.ops.cudnn_rnn_ops"]
 
 
-@pytest.mark.parametrize("minor", MINORS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("minor", [None, *MINORS])
+@pytest.mark.parametrize("name", ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"])
 def test_models(name, minor):
-    rnn_class = ops_of(minor)[name]
+    rnn_class = getattr(cudnn_rnn, name) if minor is None else ops_of(minor)[name]
     # Programs print classes and search for the name, so it must be the original's.
     assert rnn_class.__name__ == name and name in str(rnn_class)
-    dtype = dict(dtype=tf.float16) if minor >= 4 else {}
-    model = rnn_class(2, 4, 4, direction="bidirectional", dropout=0.25, **dtype)
+    named = dict(direction="bidirectional", dropout=0.25, seed=3)
+    if minor is None or minor >= 4:
+        named["dtype"] = tf.float16
+    model = rnn_class(2, 4, 4, **named)
     protocols = range(pickle.HIGHEST_PROTOCOL + 1)
     copies = [pickle.loads(pickle.dumps(model, protocol)) for protocol in protocols]
     for copied in copies + [copy.deepcopy(model), copy.copy(model)]:
