@@ -7,17 +7,7 @@ import tensorflow.compat.v1 as tf
 from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, LSTMStateTuple, MultiRNNCell
 from cudnn_rnn.cells.compatible import RNNCell
 from helpers import cell_formulas as formulas
-from helpers.cell_formulas import (
-    BATCH,
-    CELLS,
-    INPUT_SIZE,
-    NUM_UNITS,
-    SCOPE,
-    STEPS,
-    call_cell,
-    random_inputs,
-    variable_shapes,
-)
+from helpers.cell_formulas import CELLS, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, random_inputs
 from helpers.processes import importable, output_of
 from helpers.rnn_models import initialize
 
@@ -30,7 +20,7 @@ def dynamic_rnn(cell):
 
 
 def num_variables(cell_class):
-    return len(variable_shapes(cell_class, 1, 1))
+    return len(formulas.variable_shapes(cell_class, 1, 1))
 
 
 def test_first_values(session, cell_class):
@@ -88,9 +78,9 @@ def test_scope_argument_and_calls_in_sequence(cell_class):
     single, stack = cell_class(NUM_UNITS), MultiRNNCell([cell_class(NUM_UNITS)])
     call_cell(single, scope="mine")
     assert all(variable.name.startswith("mine/") for variable in single.variables)
-    state = stack.zero_state(BATCH, tf.float32)
+    state = stack.zero_state(formulas.BATCH, tf.float32)
     for _ in range(3):
-        _, state = stack(tf.zeros([BATCH, INPUT_SIZE]), state)
+        _, state = stack(tf.zeros([formulas.BATCH, INPUT_SIZE]), state)
     assert len(tf.global_variables()) == 2 * num_variables(cell_class)
 
 
@@ -106,7 +96,7 @@ def test_custom_getter_and_partitioner(session, cell_class, control_flow):
     ):
         outputs, _ = dynamic_rnn(cell_class(NUM_UNITS))
     scope = "model/rnn/" + SCOPE[cell_class]
-    names = [name for name, _ in variable_shapes(cell_class, 1, 1)]
+    names = [name for name, _ in formulas.variable_shapes(cell_class, 1, 1)]
     assert sorted(set(asked)) == sorted("%s/%s" % (scope, name) for name in names)
     assert len(tf.global_variables()) == 2 * len(names)
     parts = formulas.within(formulas.random_weights(session, tf.global_variables()), scope)
@@ -125,7 +115,7 @@ def test_unknown_batch_and_time(session, cell_class, control_flow):
     initialize(session)
     for batch in (1, 4):
         value = session.run(outputs, {fed: random_inputs(batch=batch)})
-        assert value.shape == (batch, STEPS, NUM_UNITS)
+        assert value.shape == (batch, formulas.STEPS, NUM_UNITS)
 
 
 def test_zero_states_sizes_and_names(session):
@@ -174,7 +164,7 @@ def test_states_joined_in_one_tensor(session):
     outputs, state = dynamic_rnn(joined)
     initialize(session)
     last_outputs, last_state = session.run([outputs[:, -1], state])
-    assert last_state.shape == (BATCH, 5)
+    assert last_state.shape == (formulas.BATCH, 5)
     np.testing.assert_array_equal(last_state[:, 2:], last_outputs)
 
 
@@ -189,7 +179,7 @@ def test_cells_are_instances_of_tensorflows_cells(session):
     assert isinstance(cell, native)
     outputs, _ = dynamic_rnn(tf.nn.rnn_cell.DropoutWrapper(cell, output_keep_prob=1.0))
     initialize(session)
-    assert session.run(outputs).shape == (BATCH, STEPS, NUM_UNITS)
+    assert session.run(outputs).shape == (formulas.BATCH, formulas.STEPS, NUM_UNITS)
 
 
 def test_a_custom_cell_on_the_same_base(session, control_flow):

@@ -12,18 +12,11 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
 from helpers.arrays import assert_equal
-from helpers.layer_models import (
-    BATCH,
-    LAYERS,
-    STEPS,
-    UNITS,
-    WIDTH,
-    expected_results,
-    run_cells,
-    set_params,
-)
+from helpers.layer_models import LAYERS, expected_results, run_cells, set_params
 from helpers.op_harness import TOLERANCES, assert_close
 from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values
+
+UNITS, WIDTH, BATCH, STEPS = 4, 3, 3, 5
 
 
 def random_inputs(dtype=np.float32, steps=STEPS, batch=BATCH, width=WIDTH, seed=1):
