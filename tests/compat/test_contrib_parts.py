@@ -202,6 +202,7 @@ def test_uninstall_removes_all_parts(packages):
         importlib.import_module("tensorflow.contrib.rnn")
 
 
+@pytest.mark.release
 def test_a_program_of_tensorflow_1(tmp_path):
     (tmp_path / "program.py").write_text(
         "import tensorflow as tf\n"
