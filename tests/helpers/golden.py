@@ -1,8 +1,10 @@
 """The checkpoints of the original releases."""
 
 import glob
+import json
 import os
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from helpers.paths import GOLDEN
@@ -17,3 +19,10 @@ def golden_cases(release, pattern="*"):
 def read_checkpoint(path):
     reader = tf.train.load_checkpoint(path)
     return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+
+
+def read_case(folder):
+    """Returns case.json and the arrays of expected.npz in a folder of `golden_cases`."""
+    folder = os.path.join(GOLDEN, folder)
+    with open(os.path.join(folder, "case.json")) as file:
+        return json.load(file), dict(np.load(os.path.join(folder, "expected.npz")))

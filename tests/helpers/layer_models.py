@@ -63,8 +63,11 @@ def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
 
 
 def set_params(session, layer):
+    """Gives a built layer random parameters, biases included; returns them."""
     value = np.random.RandomState(3).uniform(-1, 1, layer.kernel.shape.as_list())
-    layer.kernel.load(value.astype(layer.kernel.dtype.as_numpy_dtype), session)
+    value = value.astype(layer.kernel.dtype.as_numpy_dtype)
+    layer.kernel.load(value, session)
+    return value
 
 
 def expected_results(layer, params, inputs, states=None, lengths=None, input_mode="linear_input"):
