@@ -14,11 +14,9 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from cudnn_rnn._native import library
-from helpers import reference
+from helpers.reference import FORWARD, run_reference
 
 library.load_library()
-
-FORWARD = ("output", "output_h", "output_c")
 
 # Parts of op names between "CudnnRNN" and the version; empty for the forward op.
 PARTS = ("", "Backprop", "ParamsSize", "ParamsToCanonical", "CanonicalToParams")
@@ -143,17 +141,6 @@ class Network:
 
     def __exit__(self, *unused):
         self.session.close()
-
-
-def run_reference(configuration, arrays, masks=None):
-    """Returns the reference's results, including gradients if `arrays` has output_backprop."""
-    inputs = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
-    results = reference.forward(configuration, *inputs, masks=masks)
-    found = dict(zip(FORWARD, results))
-    if "output_backprop" in arrays:
-        gradients = reference.backward(results[3], *[arrays.get(n + "_backprop") for n in FORWARD])
-        found.update(("d_" + name, value) for name, value in gradients._asdict().items())
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def run_reference_by_sequence(configuration, arrays, lengths):

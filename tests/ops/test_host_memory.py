@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from helpers import reference
-from helpers.op_harness import Network
+from helpers.networks import model, run_network
 from helpers.processes import importable, output_of
 from programs import changing_lengths
-
-LSTM = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 2, 3)
 
 
 def test_fed_lengths_may_change_during_a_call():
@@ -30,7 +27,8 @@ def test_steps_without_a_batch_need_no_memory():
     for name in ("input_h", "input_c", "output_h_backprop", "output_c_backprop"):
         arrays[name] = state
     arrays["sequence_lengths"] = np.zeros(0, np.int32)
-    with Network(LSTM, "float32", version=3) as network:
-        found = network.run(arrays, ["output_h", "output_c", "d_params"])
+    configuration = model("lstm", num_layers=1, num_units=2, input_size=3)
+    names = ["output_h", "output_c", "d_params"]
+    found = run_network(configuration, "float32", arrays, names, version=3)
     assert found["output_h"].shape == found["output_c"].shape == state.shape
     assert not found["d_params"].any()

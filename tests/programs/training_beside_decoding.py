@@ -18,20 +18,19 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 
 import cudnn_rnn  # noqa: E402
 
-
-def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trainers", type=int, default=3, help="sessions that train (default 3)")
-    parser.add_argument("--multipliers", type=int, default=0, help="sessions that multiply")
-    parser.add_argument("--decoders", type=int, default=2, help="decode loops (default 2)")
-    parser.add_argument("--threads", type=int, default=2, help="intra-op threads (default 2)")
-    parser.add_argument("--layers", type=int, default=4, help="layers that train (default 4)")
-    parser.add_argument("--units", type=int, default=1024, help="units that train (default 1024)")
-    parser.add_argument("--decoder-units", type=int, default=512, help="(default 512)")
-    parser.add_argument("--steps", type=int, default=20000, help="of a loop (default 20000)")
-    parser.add_argument("--rounds", type=int, default=1, help="loops, one after the other")
-    parser.add_argument("--seconds", type=float, help="repeat the loops for so long instead")
-    return parser.parse_args(arguments)
+# Defaults of the options: sessions that train, multiply and decode; intra-op threads; layers and
+# units that train; units and time steps of a decode loop; loops, one after the other.
+OPTIONS = {
+    "trainers": 3,
+    "multipliers": 0,
+    "decoders": 2,
+    "threads": 2,
+    "layers": 4,
+    "units": 1024,
+    "decoder-units": 512,
+    "steps": 20000,
+    "rounds": 1,
+}
 
 
 class Worker:
@@ -72,66 +71,49 @@ class Multiplier(Worker):
             super().__init__(tf.linalg.matmul(factors, factors)[0, 0], config)
 
 
-class Decoder:
-    """A session with a decode loop: an LSTM with batch 1, one time step per iteration."""
+def make_decoder(arguments, config):
+    """Returns a function that runs a decode loop: batch 1, one time step per iteration."""
+    units = arguments.decoder_units
+    with tf.Graph().as_default():
+        lstm = cudnn_rnn.CudnnLSTM(1, units, units)
+        size = tf.get_static_value(lstm.params_size())
+        params = tf.constant(np.random.RandomState(1).uniform(-0.1, 0.1, [size]), tf.float32)
 
-    def __init__(self, arguments, config):
-        units = arguments.decoder_units
-        with tf.Graph().as_default():
-            lstm = cudnn_rnn.CudnnLSTM(1, units, units)
-            params = tf.constant(
-                np.random.RandomState(1).uniform(-0.1, 0.1, [self._num_params(lstm)]), tf.float32
-            )
+        def step(index, x, h, c):
+            return (index + 1,) + tuple(lstm(x, h, c, params, False))
 
-            def step(index, x, h, c):
-                x, h, c = lstm(x, h, c, params, False)
-                return index + 1, x, h, c
+        zeros = tf.zeros([1, 1, units])
+        loop = tf.while_loop(
+            lambda index, *_: index < arguments.steps, step, [0, zeros, zeros, zeros]
+        )
+        return tf.Session(config=config).make_callable(loop)
 
-            zeros = tf.zeros([1, 1, units])
-            self._loop = tf.while_loop(
-                lambda index, *_: index < arguments.steps, step, [0, zeros, zeros, zeros]
-            )
-            self._session = tf.Session(config=config)
-        self.seconds = []
 
-    @staticmethod
-    def _num_params(lstm):
-        with tf.Session() as session:
-            return session.run(lstm.params_size())
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default in OPTIONS.items():
+        parser.add_argument("--" + name, type=int, default=default)
+    arguments = parser.parse_args()
+    config = tf.ConfigProto(intra_op_parallelism_threads=arguments.threads)
+    workers = [Trainer(arguments, config) for _ in range(arguments.trainers)]
+    workers += [Multiplier(config) for _ in range(arguments.multipliers)]
+    decoders = [make_decoder(arguments, config) for _ in range(arguments.decoders)]
+    stopping, results = threading.Event(), []
 
-    def run(self):
+    def run_loop(index):
         started = time.time()
-        result = self._session.run(self._loop)
-        self.seconds.append(time.time() - started)
+        result = decoders[index]()
+        print("decoder %d: %.2f s" % (index, time.time() - started), flush=True)
         return result
 
-
-def main(arguments):
-    arguments = parse_arguments(arguments)
-    config = tf.ConfigProto(intra_op_parallelism_threads=arguments.threads)
-    trainers = [Trainer(arguments, config) for _ in range(arguments.trainers)]
-    multipliers = [Multiplier(config) for _ in range(arguments.multipliers)]
-    decoders = [Decoder(arguments, config) for _ in range(arguments.decoders)]
-    alone = [decoder.run() for decoder in decoders]
-    print("alone: %s s" % ["%.2f" % decoder.seconds[0] for decoder in decoders], flush=True)
-
-    stopping = threading.Event()
-    end = None if arguments.seconds is None else time.time() + arguments.seconds
-    wrong = []
+    alone = [run_loop(index) for index in range(len(decoders))]
 
     def decode(index):
-        done = 0
-        while done < arguments.rounds if end is None else time.time() < end:
-            result = decoders[index].run()
-            done += 1
-            if not all(np.array_equal(*pair) for pair in zip(result, alone[index])):
-                wrong.append(index)
-            print("decoder %d, loop %d: %.1f s" % (index, done, decoders[index].seconds[-1]))
-            sys.stdout.flush()
+        for _ in range(arguments.rounds):
+            pairs = zip(run_loop(index), alone[index])
+            results.append(all(np.array_equal(*pair) for pair in pairs))
 
-    training = [
-        threading.Thread(target=worker.run, args=(stopping,)) for worker in trainers + multipliers
-    ]
+    training = [threading.Thread(target=worker.run, args=(stopping,)) for worker in workers]
     decoding = [threading.Thread(target=decode, args=(i,)) for i in range(len(decoders))]
     for thread in training + decoding:
         thread.start()
@@ -141,17 +123,16 @@ def main(arguments):
     for thread in training:
         thread.join()
     print(
-        "%d loops of %d steps, the slowest %.1f s; %d training steps; %d wrong results"
+        "%d loops of %d steps; %d training steps; %d wrong results"
         % (
-            sum(len(decoder.seconds) - 1 for decoder in decoders),
+            len(results),
             arguments.steps,
-            max(max(decoder.seconds[1:]) for decoder in decoders),
-            sum(trainer.num_steps for trainer in trainers),
-            len(wrong),
+            sum(worker.num_steps for worker in workers),
+            results.count(False),
         )
     )
-    return 1 if wrong else 0
+    return results.count(False)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
