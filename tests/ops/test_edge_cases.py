@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from helpers.networks import (
     every_dtype,
@@ -93,16 +92,13 @@ def test_inference_reserves_nothing(rnn_mode):
     assert run_forward(configuration, arrays, input_c, is_training=True)[3].size > 0
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
 @every_mode
-def test_a_gradient_of_inference_is_refused_with_advice(rnn_mode):
-    configuration = model(rnn_mode)
-    with tf.Graph().as_default():
-        inputs = [tf.placeholder(tf.float32) for _ in range(4)]
-        node = gen_cudnn_rnn_ops.cudnn_rnn(
-            *inputs, is_training=False, **model_attributes(configuration)
-        )
+def test_a_gradient_of_inference_is_refused_with_advice(rnn_mode, version):
+    network = Network(model(rnn_mode), "float32", version=version, is_training=False)
+    with network, network.session.graph.as_default():
         with pytest.raises(ValueError, match="is_training must be set to True"):
-            tf.gradients(node[0], inputs)
+            tf.gradients(network.raw_outputs[0], network.placeholders["params"])
 
 
 @every_mode

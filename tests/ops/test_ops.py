@@ -57,19 +57,6 @@ def test_round_trip_and_both_gradients(session, rnn_mode, direction, input_mode,
     np.testing.assert_array_equal(np.concatenate(parts), session.run(params))
 
 
-@every_mode_and_direction
-def test_canonical_tensors_lie_at_their_places_in_the_buffer(session, rnn_mode, direction):
-    """The gradient of the first recurrent matrix is 1 at its place in the buffer, else 0."""
-    model = make_model(rnn_mode, direction)
-    num_gates = type(model)._NUM_PARAMS_PER_LAYER // 2
-    params = make_params(session, model)
-    weights, _ = model.params_to_canonical(params)
-    gradient = session.run(tf.gradients(weights[num_gates], params)[0])
-    expected = np.zeros(params.shape)
-    expected[num_gates * 25 : num_gates * 25 + 25] = 1
-    np.testing.assert_array_equal(gradient, expected)
-
-
 def test_gradient_keeps_the_shapes_of_reshaped_canonical_tensors(session):
     model = make_model("gru")
     weights, biases = model.params_to_canonical(tf.zeros([model.params_size()]))

@@ -285,13 +285,6 @@ def test_damaged_host_reserved(shape):
     assert_refused(["host_reserved"], "cudnn_rnn_backprop_v2", inputs, **attributes)
 
 
-def test_gradient_without_training():
-    for version in (2, 3):
-        with Network(LSTM, "float32", version=version, is_training=False) as network:
-            with network.session.graph.as_default(), pytest.raises(ValueError, match="is_training"):
-                tf.gradients(network.raw_outputs[0], network.placeholders["params"])
-
-
 # --- params ops ---
 
 
