@@ -10,6 +10,7 @@ from tensorflow.python.eager import context
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
 from helpers import reference
+from helpers.networks import every_mode, forward_arrays
 from helpers.op_harness import (
     FORWARD,
     TOLERANCES,
@@ -18,17 +19,10 @@ from helpers.op_harness import (
     run_reference_by_sequence,
     swap_major,
 )
-from helpers.rnn_models import CLASSES, NUM_GATES, initialize, make_params, params_size
+from helpers.rnn_models import CLASSES, FUNCTIONS, NUM_GATES, initialize, make_params, params_size
 
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS, NUM_LAYERS = 3, 4, 5, 6, 2
 LENGTHS = [4, 0, 2]
-FUNCTIONS = {
-    "lstm": cudnn_rnn_ops.cudnn_lstm,
-    "gru": cudnn_rnn_ops.cudnn_gru,
-    "rnn_relu": cudnn_rnn_ops.cudnn_rnn_relu,
-    "rnn_tanh": cudnn_rnn_ops.cudnn_rnn_tanh,
-}
-every_mode = pytest.mark.parametrize("rnn_mode", FUNCTIONS)
 # Every mode, and an LSTM with a projection.
 every_case = pytest.mark.parametrize(
     "rnn_mode, num_proj", [(mode, 0) for mode in FUNCTIONS] + [("lstm", 4)]
@@ -54,24 +48,14 @@ def of_projection(num_proj):
 
 def arrays_for(rnn_mode, num_proj=0, direction="unidirectional"):
     """Returns the reference's configuration and the op's input arrays by argument name."""
-    random = np.random.RandomState(3)
     configuration = reference.Configuration(
         rnn_mode, "linear_input", direction, NUM_LAYERS, NUM_UNITS, INPUT_SIZE, num_proj
     )
-    states = [NUM_LAYERS * configuration.directions, BATCH]
-    arrays = {
-        "input": random.randn(STEPS, BATCH, INPUT_SIZE),
-        "input_h": random.randn(*states, configuration.output_size),
-        "params": 0.5 * random.randn(reference.params_size(configuration)),
-    }
-    if rnn_mode == "lstm":
-        arrays["input_c"] = random.randn(*states, NUM_UNITS)
-    return configuration, arrays
+    return configuration, forward_arrays(configuration, BATCH, STEPS)
 
 
 def positional(arrays):
-    names = ("input", "input_h", "input_c", "params")
-    return [tf.constant(arrays[name]) for name in names if name in arrays]
+    return [tf.constant(array) for array in arrays.values()]
 
 
 def inputs_for(rnn_mode):
@@ -117,11 +101,9 @@ def test_the_classes_are_the_functions(rnn_mode, num_proj):
     of_lstm = of_projection(num_proj)
     model = CLASSES[rnn_mode](NUM_LAYERS, NUM_UNITS, INPUT_SIZE, **of_lstm)
     inputs = positional(arrays)
-    for lengths in ({}, {"sequence_lengths": LENGTHS}):
-        arguments = dict(lengths, is_training=False)
-        assert_equal(
-            model(*inputs, **arguments), FUNCTIONS[rnn_mode](*inputs, **of_lstm, **arguments)
-        )
+    for lengths in (None, LENGTHS):
+        named = dict(sequence_lengths=lengths, is_training=False)
+        assert_equal(model(*inputs, **named), FUNCTIONS[rnn_mode](*inputs, **of_lstm, **named))
 
 
 @every_mode

@@ -189,7 +189,7 @@ def import_errors(tmp_path_factory):
             DAMAGES[case](package)
     status, printed = run_python(IMPORT_ALL, *folders.values())
     assert status == 0, printed
-    outcomes = json.loads(printed.split("OUTCOMES")[1])
+    outcomes = json.loads(printed.split("OUTCOMES")[1].splitlines()[0])
     for case, folder in folders.items():
         assert outcomes[folder][0] == "ImportError", (case, outcomes[folder])
     return {case: outcomes[folder][1] for case, folder in folders.items()}

@@ -39,6 +39,12 @@ def seeded_arrays(configuration, batch, steps, dtype="float64", seed=0):
             return arrays
 
 
+def forward_arrays(*arguments, **named):
+    """Returns the inputs of the forward op, in the op's order, of `seeded_arrays`."""
+    arrays = seeded_arrays(*arguments, **named)
+    return {name: arrays[name] for name in reference.INPUTS if name in arrays}
+
+
 def run_network(configuration, dtype, arrays, names=None, **options):
     """Returns the results in `names` (default: all) of a new Network with these options."""
     with Network(configuration, dtype, **options) as network:

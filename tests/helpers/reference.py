@@ -410,6 +410,8 @@ def smallest_relu_argument(tape):
     return min([np.inf] + [np.abs(argument).min() for argument in arguments])
 
 
+# The names of the inputs and the outputs of the forward op.
+INPUTS = ("input", "input_h", "input_c", "params")
 FORWARD = ("output", "output_h", "output_c")
 
 
@@ -418,7 +420,7 @@ def run_reference(configuration, arrays, masks=None, lengths=None):
 
     The results include gradients if `arrays` has output_backprop.
     """
-    inputs = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
+    inputs = [arrays.get(name) for name in INPUTS]
     results = forward(configuration, *inputs, masks=masks, lengths=lengths)
     found = dict(zip(FORWARD, results))
     if "output_backprop" in arrays:

@@ -61,7 +61,7 @@ def test_rows_do_not_depend_on_their_neighbours(rnn_mode, dtype):
     with Network(configuration, dtype) as network:
         together = network.forward(arrays)
         for rows in (slice(0, 1), slice(5, 9), slice(32, 33), slice(None, None, -1)):
-            names = [name for name in ("input", "input_h", "input_c") if name in arrays]
+            names = [name for name in reference.INPUTS[:3] if name in arrays]
             some = dict(arrays, **{name: arrays[name][:, rows] for name in names})
             expected = {name: value[:, rows] for name, value in together.items()}
             assert_close(network.forward(some), expected, TOLERANCES[dtype], (rnn_mode, rows))
@@ -126,7 +126,7 @@ def test_one_session_from_many_threads(threads):
 def test_many_networks_in_one_graph_and_one_step():
     """Independent nodes of one graph run concurrently on the same two thread pools."""
     configuration, arrays, expected = small_and_large()[0]
-    inputs = {name: arrays[name] for name in ("input", "input_h", "input_c", "params")}
+    inputs = {name: arrays[name] for name in reference.INPUTS}
     attributes = dict(inputs, **model_attributes(configuration))
     expected = {name: expected[name] for name in FORWARD}
     with tf.Graph().as_default(), tf.device("/cpu:0"):

@@ -20,9 +20,8 @@ PARAMS_SIZE = reference.params_size(LSTM)
 
 def forward_inputs(configuration, batch=BATCH, steps=STEPS):
     """Returns valid inputs of CudnnRNN."""
-    arrays = networks.seeded_arrays(configuration, batch, steps, DTYPE)
-    arrays.setdefault("input_c", np.zeros([0], DTYPE))
-    return {name: arrays[name] for name in ("input", "input_h", "input_c", "params")}
+    arrays = networks.forward_arrays(configuration, batch, steps, DTYPE)
+    return dict({"input_c": np.zeros([0], DTYPE)}, **arrays)
 
 
 def backward_inputs(configuration, inputs=None, **attributes):

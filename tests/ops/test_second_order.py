@@ -7,21 +7,13 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
-from cudnn_rnn import cudnn_rnn_ops
 from helpers import reference
-from helpers.cases import output_shapes
-from helpers.networks import every_direction
-from helpers.op_harness import assert_same_bits, numeric_gradient
+from helpers.networks import every_direction, every_mode, seeded_arrays
+from helpers.op_harness import assert_same_bits, numeric_gradient, swap_major
+from helpers.rnn_models import FUNCTIONS
 
 LAYERS, UNITS, WIDTH, BATCH, STEPS = 2, 2, 3, 2, 3
 LARGEST_ERROR = 5e-6
-FUNCTIONS = {
-    "lstm": cudnn_rnn_ops.cudnn_lstm,
-    "gru": cudnn_rnn_ops.cudnn_gru,
-    "rnn_relu": cudnn_rnn_ops.cudnn_rnn_relu,
-    "rnn_tanh": cudnn_rnn_ops.cudnn_rnn_tanh,
-}
-every_mode = pytest.mark.parametrize("rnn_mode", sorted(FUNCTIONS))
 
 
 def open_session():
@@ -46,28 +38,20 @@ class Penalty:
             input_size,
             named.get("num_proj", 0),
         )
-        results = output_shapes(configuration, BATCH, steps)
-        if rnn_mode != "lstm":
-            del results["output_c"]
-        shapes = {"input": (steps, BATCH, input_size)}
-        shapes.update((n.replace("output", "input"), results[n]) for n in results if n != "output")
+        self.arrays = seeded_arrays(configuration, BATCH, steps)
         if not named.get("time_major", True):
-            for tensors in (shapes, results):
-                tensors.update((k, (s[1], s[0], s[2])) for k, s in list(tensors.items()))
-        shapes["params"] = (reference.params_size(configuration),)
+            self.arrays = swap_major(self.arrays)
         random = np.random.RandomState(7)
-        values = list(shapes.items()) + [("d_" + name, shape) for name, shape in results.items()]
-        self.arrays = {name: random.uniform(-1, 1, shape) for name, shape in values}
-        self._inputs = list(shapes)
         self.weights = {
-            name: tf.constant(random.uniform(-1, 1, shape), dtype) for name, shape in shapes.items()
+            name: tf.constant(random.uniform(-1, 1, self.arrays[name].shape), dtype)
+            for name in reference.INPUTS
+            if name in self.arrays
         }
 
     def run_model(self, tensors):
         """Returns the list of outputs for a dict of the inputs by name."""
-        inputs = [tensors[name] for name in self._inputs[:-1]]
-        function = FUNCTIONS[self._rnn_mode]
-        return list(function(*inputs, params=tensors["params"], is_training=True, **self._named))
+        inputs, _ = self.split(tensors)
+        return list(FUNCTIONS[self._rnn_mode](*inputs, is_training=True, **self._named))
 
     def in_a_graph(self):
         """Returns (placeholders by name, the sum, its gradients by name)."""
@@ -83,8 +67,8 @@ class Penalty:
 
     def split(self, tensors):
         """Returns the lists of inputs and of gradients of the outputs."""
-        inputs = [tensors[name] for name in self._inputs]
-        return inputs, [tensors[name] for name in tensors if name not in self._inputs]
+        inputs = [tensors[name] for name in self.weights]
+        return inputs, [tensors[name] for name in tensors if name.endswith("_backprop")]
 
     def weighed(self, first):
         parts = zip(first, self.weights.values())
@@ -149,7 +133,7 @@ def test_no_steps(lengths):
     assert not found["params"].any() and not found["input_h"].any()
     with open_session() as session:
         weight = session.run(penalty.weights["input_h"])
-    np.testing.assert_array_equal(found["d_output_h"], weight)
+    np.testing.assert_array_equal(found["output_h_backprop"], weight)
 
 
 def test_values_of_the_padding_do_not_matter():
