@@ -1,10 +1,12 @@
 """Small models, their data and results in one line, and the parametrizations that tests share."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from helpers import reference
-from helpers.cases import COLUMNS, random_arrays, relu_distance
+from helpers.cases import COLUMNS, make_arrays, random_arrays, relu_distance
 from helpers.op_harness import (
     BACKWARD_OPS,
     FORWARD,
@@ -12,6 +14,7 @@ from helpers.op_harness import (
     Network,
     assert_refused,
     call,
+    run_reference,
 )
 
 every_mode = pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
@@ -37,6 +40,13 @@ def seeded_arrays(configuration, batch, steps, dtype="float64", seed=0):
         arrays = random_arrays(configuration, batch, steps, dtype, random)
         if configuration.rnn_mode != "rnn_relu" or relu_distance(configuration, arrays) > 1e-6:
             return arrays
+
+
+@functools.lru_cache(maxsize=None)
+def arrays_and_results(case):
+    """Returns the arrays of a case of the table and the reference's results; do not change them."""
+    arrays = make_arrays(case)
+    return arrays, run_reference(case.configuration, arrays)
 
 
 def forward_arrays(*arguments, **named):

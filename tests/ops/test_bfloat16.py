@@ -8,6 +8,7 @@ few units in the last of bfloat16's 8 bits.
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
@@ -184,8 +185,6 @@ def assert_round_trip(session, saver, variable, values, tmp_path):
 
 @every_mode
 def test_object_based(tmp_path, rnn_mode):
-    from tensorflow.python.eager import context
-
     with context.eager_mode():
         layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, dtype=tf.bfloat16)
         layer.build([None, None, WIDTH])

@@ -19,13 +19,11 @@ PARAMS_SIZE = reference.params_size(LSTM)
 
 
 def forward_inputs(configuration, batch=BATCH, steps=STEPS):
-    """Returns valid inputs of CudnnRNN."""
     arrays = networks.forward_arrays(configuration, batch, steps, DTYPE)
     return dict({"input_c": np.zeros([0], DTYPE)}, **arrays)
 
 
 def backward_inputs(configuration, inputs=None, **attributes):
-    """Returns valid inputs of CudnnRNNBackprop: a forward call's inputs, results and gradients."""
     inputs = inputs or forward_inputs(configuration)
     return networks.backward_inputs(inputs, dict(model_attributes(configuration), **attributes))
 

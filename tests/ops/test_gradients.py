@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from helpers import reference
+from helpers import reference, sequence_cases
 from helpers.networks import every_mode_and_direction, model, seeded_arrays
 from helpers.op_harness import (
     Network,
@@ -16,40 +16,43 @@ from helpers.op_harness import (
 )
 
 LARGEST_ERROR = 5e-6
-RATES = (0.0, 0.5, 1.0)
+SMALL = model("lstm", "bidirectional", num_units=3)
+
+
+def check_gradients(network, arrays):
+    """Compares all gradients with differences; the loss weights all outputs differently."""
+
+    def loss():
+        outputs = network.forward(arrays)
+        return sum((outputs[name] * arrays[name + "_backprop"]).sum() for name in outputs)
+
+    found = network.run(arrays)
+    for name in [name for name in reference.INPUTS if name in arrays]:
+        expected = numeric_gradient(loss, arrays[name])
+        assert np.abs(expected).max() > 0.1, name
+        assert np.abs(found["d_" + name] - expected).max() < LARGEST_ERROR, name
 
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
-@pytest.mark.parametrize("dropout", RATES)
+@pytest.mark.parametrize("dropout", [0.0, 0.5, 1.0])
 @every_mode_and_direction
 def test_network(rnn_mode, direction, dropout):
-    """Gradients of inputs, states and params match; the loss weights all outputs differently."""
     configuration = model(rnn_mode, direction, num_units=3)
-    arrays = seeded_arrays(configuration, 3, 4, seed=7)
     with Network(configuration, "float64", dropout=dropout, seed=1, seed2=2) as network:
-
-        def loss():
-            outputs = network.forward(arrays)
-            return sum((outputs[name] * arrays[name + "_backprop"]).sum() for name in outputs)
-
-        found = network.run(arrays)
-        for name in [name for name in arrays if not name.endswith("_backprop")]:
-            expected = numeric_gradient(loss, arrays[name])
-            assert np.abs(expected).max() > 0.1, name
-            assert np.abs(found["d_" + name] - expected).max() < LARGEST_ERROR, name
+        check_gradients(network, seeded_arrays(configuration, 3, 4, seed=7))
 
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
-def test_dropout_has_an_effect():
-    """The three dropout rates of `test_network` give different outputs."""
-    configuration = model("lstm", num_units=3)
-    arrays = seeded_arrays(configuration, 3, 4, seed=7)
-    outputs = []
-    for dropout in RATES:
-        with Network(configuration, "float64", dropout=dropout, seed=1, seed2=2) as network:
-            outputs.append(network.run(arrays)["output"])
-    for first, second in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(outputs[first] - outputs[second]).max() > 1e-3
+@pytest.mark.parametrize(
+    "configuration", [SMALL, SMALL._replace(num_proj=2), SMALL._replace(rnn_mode="gru")], ids=str
+)
+def test_lengths_and_dropout(configuration):
+    """The reference lacks the op's dropout pattern; differences do not need it."""
+    arrays = sequence_cases.arrays_for(configuration, [0, 4, 6])
+    for name in ("input", "output_backprop"):
+        arrays[name] = np.nan_to_num(arrays[name])
+    with Network(configuration, "float64", dropout=0.5, version=3) as network:
+        check_gradients(network, arrays)
 
 
 CONVERSIONS = [

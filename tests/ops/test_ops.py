@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, register_gradient
 from cudnn_rnn._core import nodes
-from helpers.networks import every_dtype, every_mode, every_mode_and_direction
+from helpers.networks import every_dtype, every_mode_and_direction
 from helpers.processes import output_of
 from helpers.rnn_models import CLASSES, opaque_values
 
@@ -16,7 +16,6 @@ def make_model(rnn_mode, direction="unidirectional", input_mode="linear_input", 
 
 
 def make_params(session, model):
-    """Returns a constant with distinct values."""
     size = session.run(model.params_size())
     return tf.constant(opaque_values(size, model.dtype.as_numpy_dtype))
 
@@ -91,20 +90,6 @@ def test_conversions_can_be_differentiated_twice(session):
     expected = np.zeros(params.shape[0])
     expected[:25] = 6 * session.run(params)[:25]
     np.testing.assert_allclose(session.run(second), expected, rtol=1e-6)
-
-
-@every_mode
-def test_gradient_of_one_result_alone(session, rnn_mode):
-    """A result that the loss does not use counts as having a zero gradient."""
-    model = CLASSES[rnn_mode](2, 3, 4, dtype=tf.float64)
-    state = tf.ones([2, 2, 3], tf.float64)
-    states = (state, state) if rnn_mode == "lstm" else (state,)
-    params = make_params(session, model)
-    results = model(tf.ones([5, 2, 4], tf.float64), *(states + (params,)))
-    together = tf.gradients(results, params)[0]
-    alone = [tf.gradients(result, params)[0] for result in results]
-    together, alone = session.run([together, alone])
-    np.testing.assert_allclose(sum(alone), together, rtol=1e-12)
 
 
 def test_a_registered_gradient_is_kept():

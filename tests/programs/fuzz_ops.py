@@ -33,7 +33,6 @@ STRANGE_SIZES = (0, -1, 1, 2, 3, 2**15, 2**16, 2**31 - 1, -(2**31))
 
 
 def chosen(random, values):
-    """Returns one of the values."""
     return values[random.randint(len(values))]
 
 

@@ -33,60 +33,48 @@ OPTIONS = {
 }
 
 
-class Worker:
-    """A session that runs one op until it is stopped."""
-
-    def __init__(self, operation, config):
-        self._operation = operation
-        self._session = tf.Session(config=config)
-        self._session.run(tf.global_variables_initializer())
-        self.num_steps = 0
-
-    def run(self, stopping):
-        while not stopping.is_set():
-            self._session.run(self._operation)
-            self.num_steps += 1
+def train(arguments):
+    """Builds a training step of an LSTM with batch 64 and 50 time steps."""
+    batch, steps, units = 64, 50, arguments.units
+    lstm = cudnn_rnn.CudnnLSTM(arguments.layers, units, units)
+    params = tf.get_variable("params", initializer=tf.zeros([lstm.params_size()]))
+    state = tf.zeros([arguments.layers, batch, units])
+    outputs = lstm(tf.ones([steps, batch, units]), state, state, params, True)[0]
+    loss = tf.reduce_mean(tf.square(outputs - 0.5))
+    return tf.train.GradientDescentOptimizer(0.1).minimize(loss)
 
 
-class Trainer(Worker):
-    """Trains an LSTM with batch 64 and 50 steps."""
-
-    def __init__(self, arguments, config):
-        batch, steps, units = 64, 50, arguments.units
-        with tf.Graph().as_default():
-            lstm = cudnn_rnn.CudnnLSTM(arguments.layers, units, units)
-            params = tf.get_variable("params", initializer=tf.zeros([lstm.params_size()]))
-            state = tf.zeros([arguments.layers, batch, units])
-            outputs = lstm(tf.ones([steps, batch, units]), state, state, params, True)[0]
-            loss = tf.reduce_mean(tf.square(outputs - 0.5))
-            super().__init__(tf.train.GradientDescentOptimizer(0.1).minimize(loss), config)
+def multiply(unused_arguments):
+    """Builds a product of large matrices, which TensorFlow divides among all its threads."""
+    factors = tf.get_variable("factors", initializer=tf.ones([4096, 4096]))
+    return tf.linalg.matmul(factors, factors)[0, 0]
 
 
-class Multiplier(Worker):
-    """Multiplies large matrices, which TensorFlow divides among all threads of its pool."""
-
-    def __init__(self, config):
-        with tf.Graph().as_default():
-            factors = tf.get_variable("factors", initializer=tf.ones([4096, 4096]))
-            super().__init__(tf.linalg.matmul(factors, factors)[0, 0], config)
-
-
-def make_decoder(arguments, config):
-    """Returns a function that runs a decode loop: batch 1, one time step per iteration."""
+def decode(arguments):
+    """Builds a decode loop: an LSTM with batch 1, one time step per iteration."""
     units = arguments.decoder_units
-    with tf.Graph().as_default():
-        lstm = cudnn_rnn.CudnnLSTM(1, units, units)
-        size = tf.get_static_value(lstm.params_size())
-        params = tf.constant(np.random.RandomState(1).uniform(-0.1, 0.1, [size]), tf.float32)
+    lstm = cudnn_rnn.CudnnLSTM(1, units, units)
+    size = tf.get_static_value(lstm.params_size())
+    params = tf.constant(np.random.RandomState(1).uniform(-0.1, 0.1, [size]), tf.float32)
 
-        def step(index, x, h, c):
-            return (index + 1,) + tuple(lstm(x, h, c, params, False))
+    def step(index, x, h, c):
+        return (index + 1,) + tuple(lstm(x, h, c, params, False))
 
-        zeros = tf.zeros([1, 1, units])
-        loop = tf.while_loop(
-            lambda index, *_: index < arguments.steps, step, [0, zeros, zeros, zeros]
-        )
-        return tf.Session(config=config).make_callable(loop)
+    zeros = tf.zeros([1, 1, units])
+    return tf.while_loop(lambda index, *_: index < arguments.steps, step, [0, zeros, zeros, zeros])
+
+
+def make_callables(count, build, arguments):
+    """Returns functions that run what `build` builds, each in a session of its own."""
+    callables = []
+    for _ in range(count):
+        with tf.Graph().as_default():
+            operation = build(arguments)
+            config = tf.ConfigProto(intra_op_parallelism_threads=arguments.threads)
+            session = tf.Session(config=config)
+            session.run(tf.global_variables_initializer())
+            callables.append(session.make_callable(operation))
+    return callables
 
 
 def main():
@@ -94,11 +82,14 @@ def main():
     for name, default in OPTIONS.items():
         parser.add_argument("--" + name, type=int, default=default)
     arguments = parser.parse_args()
-    config = tf.ConfigProto(intra_op_parallelism_threads=arguments.threads)
-    workers = [Trainer(arguments, config) for _ in range(arguments.trainers)]
-    workers += [Multiplier(config) for _ in range(arguments.multipliers)]
-    decoders = [make_decoder(arguments, config) for _ in range(arguments.decoders)]
-    stopping, results = threading.Event(), []
+    workers = make_callables(arguments.trainers, train, arguments)
+    workers += make_callables(arguments.multipliers, multiply, arguments)
+    decoders = make_callables(arguments.decoders, decode, arguments)
+    stopping, steps, results = threading.Event(), [], []
+
+    def work(run):
+        while not stopping.is_set():
+            steps.append(run())
 
     def run_loop(index):
         started = time.time()
@@ -108,30 +99,26 @@ def main():
 
     alone = [run_loop(index) for index in range(len(decoders))]
 
-    def decode(index):
+    def run_loops(index):
         for _ in range(arguments.rounds):
             pairs = zip(run_loop(index), alone[index])
             results.append(all(np.array_equal(*pair) for pair in pairs))
 
-    training = [threading.Thread(target=worker.run, args=(stopping,)) for worker in workers]
-    decoding = [threading.Thread(target=decode, args=(i,)) for i in range(len(decoders))]
-    for thread in training + decoding:
+    working = [threading.Thread(target=work, args=(run,)) for run in workers]
+    decoding = [threading.Thread(target=run_loops, args=(i,)) for i in range(len(decoders))]
+    for thread in working + decoding:
         thread.start()
     for thread in decoding:
         thread.join()
     stopping.set()
-    for thread in training:
+    for thread in working:
         thread.join()
+    num_loops, num_wrong = len(results), results.count(False)
     print(
-        "%d loops of %d steps; %d training steps; %d wrong results"
-        % (
-            len(results),
-            arguments.steps,
-            sum(worker.num_steps for worker in workers),
-            results.count(False),
-        )
+        "%d loops of %d steps beside %d steps of training and products; %d wrong results"
+        % (num_loops, arguments.steps, len(steps), num_wrong)
     )
-    return results.count(False)
+    return 1 if num_wrong or num_loops < len(decoders) * arguments.rounds else 0
 
 
 if __name__ == "__main__":
