@@ -144,6 +144,7 @@ def test_layers_initialize_their_variables(session, rnn_mode):
     assert (values[:-num_biases] != 0).mean() > 0.9 and not values[-num_biases:].any()
 
 
+@pytest.mark.sampled(2)
 @every_input_mode
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
 @every_mode
@@ -155,6 +156,7 @@ def test_saveables_of_generations_a_and_b(session, tmp_path, rnn_mode, generatio
     assert_round_trip(session, saver, variable, values, tmp_path)
 
 
+@pytest.mark.sampled(2)
 @every_input_mode
 @every_mode_and_direction
 def test_opaque_saveables(session, tmp_path, rnn_mode, direction, input_mode):

@@ -99,6 +99,7 @@ every_thread_count = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(3)
 @every_thread_count
 def test_sessions_of_their_own_in_parallel(threads):
     models = small_and_large()
@@ -111,6 +112,7 @@ def test_sessions_of_their_own_in_parallel(threads):
     run_in_parallel(work, 6)
 
 
+@pytest.mark.sampled(3)
 @every_thread_count
 def test_one_session_from_many_threads(threads):
     """One kernel serves several concurrent callers, on batches of different sizes."""

@@ -150,19 +150,19 @@ def test_both_passes_use_the_pattern(rnn_mode, direction, dropout):
 # --- seeds and repeated calls ---
 
 
-@fixed_pattern
 @pytest.mark.parametrize("switch", ["1", "true"])
 @every_mode
 def test_with_the_switch_calls_repeat(rnn_mode, switch, monkeypatch):
     monkeypatch.setenv("TF_CUDNN_RESET_RND_GEN_STATE", switch)
     configuration = model(rnn_mode)
     arrays = some_arrays(configuration)
-    with Network(configuration, "float64", dropout=0.5, seed=1, seed2=2) as network:
-        first = network.run(arrays)
-        for _ in range(3):
-            assert_same_bits(network.run(arrays), first)
-    with Network(configuration, "float64", dropout=0.5, seed=1, seed2=2) as network:
-        assert_same_bits(network.run(arrays), first)
+    first = None
+    for _ in range(2):
+        with Network(configuration, "float64", dropout=0.5, seed=1, seed2=2) as network:
+            for _ in range(4):
+                found = network.run(arrays)
+                first = first or found
+                assert_same_bits(found, first)
 
 
 def test_without_the_switch_calls_differ():

@@ -33,6 +33,7 @@ def check_gradients(network, arrays):
         assert np.abs(found["d_" + name] - expected).max() < LARGEST_ERROR, name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 @pytest.mark.parametrize("dropout", [0.0, 0.5, 1.0])
 @every_mode_and_direction

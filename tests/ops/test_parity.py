@@ -90,6 +90,7 @@ def test_forward_and_gradients(case):
     check_case(case)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_params_ops(case):
     check_params_ops(case)

@@ -56,6 +56,7 @@ def test_canonical_form_round_trips():
         np.testing.assert_array_equal(again, params)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
 @every_mode_and_direction
 def test_backward_agrees_with_numeric_gradients(rnn_mode, direction, input_mode):

@@ -108,6 +108,7 @@ def test_every_mode_and_direction(rnn_mode, direction):
     assert np.abs(found["params"]).max() > 0.1
 
 
+@pytest.mark.sampled(4)
 @every_mode
 def test_skip_input(rnn_mode):
     check_by_differences(Penalty(rnn_mode, input_mode="skip_input", input_size=UNITS))

@@ -95,7 +95,7 @@ def test_sizes_of_a_layer(x, rnn_mode):
     assert outputs.shape.as_list() == [None, None, WIDTH]
     assert all(state.shape.as_list() == [2, None, WIDTH] for state in states)
     assert layer.state_shape(4)[0] == [2, 4, WIDTH]
-    assert [spec.tensor.shape.is_fully_defined() for spec in layer.saveable.specs]
+    assert all(spec.tensor.shape.is_fully_defined() for spec in layer.saveable.specs)
 
 
 def test_sizes_of_saveables_and_functions(x):
