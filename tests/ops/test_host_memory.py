@@ -1,8 +1,11 @@
 """Host memory: fed lengths that a thread overwrites, and many steps of an empty batch."""
 
 import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
 
-from helpers.networks import model, run_network
+from helpers.networks import model
+from helpers.op_harness import Network
 from helpers.processes import importable, output_of
 from programs import changing_lengths
 
@@ -18,7 +21,8 @@ def no_sequences(num_steps, width):
     return np.broadcast_to(np.zeros((1, 0, width), np.float32), (num_steps, 0, width))
 
 
-def test_steps_without_a_batch_need_no_memory():
+@pytest.mark.parametrize("version", [1, 3])
+def test_steps_without_a_batch_need_no_memory(version):
     """An empty batch needs no workspace; at 16 bytes per step it would be 16 TiB here."""
     num_steps = 2**40
     state = np.zeros((1, 0, 2), np.float32)
@@ -28,7 +32,10 @@ def test_steps_without_a_batch_need_no_memory():
         arrays[name] = state
     arrays["sequence_lengths"] = np.zeros(0, np.int32)
     configuration = model("lstm", num_layers=1, num_units=2, input_size=3)
-    names = ["output_h", "output_c", "d_params"]
-    found = run_network(configuration, "float32", arrays, names, version=3)
+    with Network(configuration, "float32", version=version) as network:
+        with network.session.graph.as_default():
+            network.fetches["shape"] = tf.shape(network.fetches["output"], out_type=tf.int64)
+        found = network.run(arrays, ["shape", "output_h", "output_c", "d_params"])
+    assert found["shape"].tolist() == [num_steps, 0, 2]
     assert found["output_h"].shape == found["output_c"].shape == state.shape
-    assert not found["d_params"].any()
+    assert found["d_params"].shape == (56,) and not found["d_params"].any()
