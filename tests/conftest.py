@@ -104,6 +104,15 @@ def session():
 
 
 @pytest.fixture
+def cpu_session(session):
+    """Yields a session on a new default graph whose ops run on the CPU."""
+    import tensorflow.compat.v1 as tf
+
+    with tf.device("/cpu:0"):
+        yield session
+
+
+@pytest.fixture
 def fixed_dropout_pattern(monkeypatch):
     """Makes kernels created from now on restart their dropout from the seed in every call."""
     monkeypatch.setenv("TF_CUDNN_RESET_RND_GEN_STATE", "1")
