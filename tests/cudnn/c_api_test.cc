@@ -17,25 +17,25 @@ namespace cudnn_rnn {
 namespace {
 
 // Opens the mock's shared library, whose state is separate from the mock linked into this program.
-void* StandInFile() {
+void* MockFile() {
   static void* const file = [] {
-    const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
-    return dlopen(Concatenate(folder == nullptr ? "" : folder, "/libcudnn_stand_in.so").c_str(),
+    const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
+    return dlopen(Concatenate(folder == nullptr ? "" : folder, "/libmock_cudnn.so").c_str(),
                   RTLD_NOW | RTLD_LOCAL);
   }();
-  EXPECT(file != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_STAND_IN_FOLDER");
+  EXPECT(file != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_MOCK_FOLDER");
   return file;
 }
 
 template <typename Function>
 Function Control(const char* name) {
-  return reinterpret_cast<Function>(dlsym(StandInFile(), name));
+  return reinterpret_cast<Function>(dlsym(MockFile(), name));
 }
 
-void OpenStandIn() {
-  const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
-  const std::string path = Concatenate(folder, "/libcudnn_stand_in.so");
-  StandInFile();
+void OpenMock() {
+  const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
+  const std::string path = Concatenate(folder, "/libmock_cudnn.so");
+  MockFile();
   EXPECT(cudnn_rnn_open_gpu(path.c_str(), path.c_str(), nullptr) == 0, cudnn_rnn_last_error());
 }
 
@@ -71,11 +71,11 @@ class Floats {
     data_ = static_cast<float*>(memory);
     for (int64_t i = 0; i < bytes / 4; ++i) data_[i] = 0.1f * std::sin(static_cast<float>(i));
     if (on_device_) {
-      Control<void (*)(const void*, int64_t)>("stand_in_register_memory")(data_, bytes);
+      Control<void (*)(const void*, int64_t)>("mock_register_memory")(data_, bytes);
     }
   }
   ~Floats() {
-    if (on_device_) Control<void (*)(const void*)>("stand_in_unregister_memory")(data_);
+    if (on_device_) Control<void (*)(const void*)>("mock_unregister_memory")(data_);
     std::free(data_);
   }
   Floats(const Floats&) = delete;
@@ -148,15 +148,15 @@ std::vector<float> Train(int on_gpu) {
   }
   if (on_gpu) {  // a buffer on another GPU
     DeviceAddress other = 0;
-    Control<void (*)(int)>("stand_in_set_num_devices")(2);
-    Control<void (*)(int)>("stand_in_set_thread_device")(1);
+    Control<void (*)(int)>("mock_set_num_devices")(2);
+    Control<void (*)(int)>("mock_set_thread_device")(1);
     EXPECT(Control<int (*)(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&other, 4096) == 0);
     forward.params = reinterpret_cast<void*>(static_cast<uintptr_t>(other));
     EXPECT(cudnn_rnn_forward(model, &call, &forward) == 3);
     EXPECT(std::strstr(cudnn_rnn_last_error(), "of GPU 0, but is on GPU 1") != nullptr,
            cudnn_rnn_last_error());
     EXPECT(Control<int (*)(DeviceAddress)>("cuMemFree_v2")(other) == 0);
-    Control<void (*)(int)>("stand_in_set_thread_device")(0);
+    Control<void (*)(int)>("mock_set_thread_device")(0);
   }
   cudnn_rnn_model_destroy(model);
   std::vector<float> results(output.data(), output.data() + output_bytes / 4);
@@ -165,21 +165,21 @@ std::vector<float> Train(int on_gpu) {
 }
 
 TEST(CApiGivesTheSameOnBothDevices) {
-  OpenStandIn();
-  Control<void (*)(int)>("stand_in_set_thread_device")(0);
+  OpenMock();
+  Control<void (*)(int)>("mock_set_thread_device")(0);
   const std::vector<float> cpu = Train(0), gpu = Train(1);
   EXPECT(cpu.size() == gpu.size() && !cpu.empty());
   for (size_t i = 0; i < cpu.size(); ++i) {
     EXPECT(std::abs(cpu[i] - gpu[i]) < 1e-6f, i, ": ", cpu[i], " and ", gpu[i]);
   }
-  const auto violations = Control<int64_t (*)()>("stand_in_violations");
-  EXPECT(violations() == 0, Control<const char* (*)()>("stand_in_violation_text")());
+  const auto violations = Control<int64_t (*)()>("mock_violations");
+  EXPECT(violations() == 0, Control<const char* (*)()>("mock_violation_text")());
 }
 
 TEST(CApiReportsWhatIsOpen) {
-  OpenStandIn();
+  OpenMock();
   const std::string report = cudnn_rnn_gpu_report();
-  for (const char* part : {"cuDNN 9.3.0", "libcudnn_stand_in.so", "CUDA 12.8"}) {
+  for (const char* part : {"cuDNN 9.3.0", "libmock_cudnn.so", "CUDA 12.8"}) {
     EXPECT(report.find(part) != std::string::npos, part, " in ", report);
   }
 }

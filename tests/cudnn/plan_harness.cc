@@ -11,8 +11,8 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
-#include "tests/cudnn/stand_in/cpu_arithmetic.h"
-#include "tests/cudnn/stand_in/functions.h"
+#include "tests/cudnn/mock/cpu_arithmetic.h"
+#include "tests/cudnn/mock/functions.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -123,11 +123,11 @@ DeviceBuffer::DeviceBuffer(int64_t bytes) : bytes_(bytes) {
   }
   data_ = static_cast<char*>(memory);
   std::memset(data_, 0xff, static_cast<size_t>(bytes));
-  stand_in_register_memory(data_, bytes_);
+  mock_register_memory(data_, bytes_);
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  stand_in_unregister_memory(data_);
+  mock_unregister_memory(data_);
   std::free(data_);
 }
 
@@ -207,13 +207,13 @@ BackwardBuffers CallBuffers::Backward(const DeviceBuffer& reserve_space,
   return buffers;
 }
 
-StandInGpu::StandInGpu() {
-  stand_in_restart();
+MockGpu::MockGpu() {
+  mock_restart();
   EXPECT(cuInit(0) == kCudaSuccess);
   Reopen();
 }
 
-void StandInGpu::Reopen() {
+void MockGpu::Reopen() {
   std::unique_ptr<GpuLibraries> libraries(new GpuLibraries());
 #define CUDNN_RNN_TAKE(symbol, parameters) libraries->symbol = ::cudnn_rnn::symbol;
   CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_TAKE)
@@ -225,10 +225,10 @@ void StandInGpu::Reopen() {
   runtime_.reset(new GpuRuntime(std::move(libraries)));
 }
 
-StandInGpu::~StandInGpu() {
+MockGpu::~MockGpu() {
   runtime_.reset();
   ExpectNoViolations("at the end");
-  EXPECT(stand_in_live(nullptr) <= allowed_objects_, stand_in_live(nullptr), " objects left");
+  EXPECT(mock_live(nullptr) <= allowed_objects_, mock_live(nullptr), " objects left");
 }
 
 Status GpuModel::Find(const Problem& problem, const CallOptions& call,
@@ -269,7 +269,7 @@ Status GpuModel::Run(const Problem& problem, const CallOptions& call, const Call
 Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffers& buffers) {
   std::unique_ptr<RnnPlan> plan;
   CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(problem.config, problem.shape,
-                                          StandInInstructionSet(problem.config.data_type), &plan));
+                                          MockInstructionSet(problem.config.data_type), &plan));
   SerialRunner runner;
   Execution execution;
   execution.runner = &runner;
@@ -306,7 +306,7 @@ double LargestDifference(const Results& a, const Results& b) {
 }
 
 void ExpectNoViolations(const std::string& text) {
-  EXPECT(stand_in_violations() == 0, text, ": ", stand_in_violation_text());
+  EXPECT(mock_violations() == 0, text, ": ", mock_violation_text());
 }
 
 }  // namespace cudnn_rnn

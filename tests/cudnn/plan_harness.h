@@ -66,10 +66,10 @@ struct Results {
 };
 
 // Simulates one process that uses the mock. The destructor checks for leaks and violations.
-class StandInGpu {
+class MockGpu {
  public:
-  StandInGpu();
-  ~StandInGpu();
+  MockGpu();
+  ~MockGpu();
 
   GpuRuntime* runtime() { return runtime_.get(); }
   // Replaces the runtime by one with cuDNN's current version.

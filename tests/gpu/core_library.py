@@ -164,7 +164,7 @@ class CoreLibrary:
                 " CUDNN_RNN_CORE_LIBRARY to its path."
             )
         self.functions = ctypes.CDLL(self.path)
-        self._stand_in = None
+        self._mock = None
         for name, result, arguments in [
             ("last_error", ctypes.c_char_p, []),
             ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 3),
@@ -189,26 +189,26 @@ class CoreLibrary:
         names = [driver_name, cudnn_file, wheel_folders]
         self.check(self._open_gpu(*[name and name.encode() for name in names]))
 
-    def open_stand_in(self, path):
+    def open_mock(self, path):
         """Opens the mock as driver and as cuDNN; models "on the GPU" then use host memory."""
-        self._stand_in = ctypes.CDLL(path)
-        self._stand_in.stand_in_violation_text.restype = ctypes.c_char_p
-        self._stand_in.stand_in_set_any_memory(1)
-        self._stand_in.stand_in_set_thread_device(0)
+        self._mock = ctypes.CDLL(path)
+        self._mock.mock_violation_text.restype = ctypes.c_char_p
+        self._mock.mock_set_any_memory(1)
+        self._mock.mock_set_thread_device(0)
         self.open_gpu(driver_name=path, cudnn_file=path)
 
-    def stand_in_violations(self):
+    def mock_violations(self):
         """Returns the violations that the mock found since the last call; empty without a mock."""
-        if self._stand_in is None:
+        if self._mock is None:
             return ""
-        text = self._stand_in.stand_in_violation_text().decode()
-        self._stand_in.stand_in_reset()
-        self._stand_in.stand_in_set_any_memory(1)
+        text = self._mock.mock_violation_text().decode()
+        self._mock.mock_reset()
+        self._mock.mock_set_any_memory(1)
         return text
 
     def is_on_gpu(self, device):
         """Returns whether models on a torch.device use the cuDNN plan."""
-        return device.type == "cuda" or self._stand_in is not None
+        return device.type == "cuda" or self._mock is not None
 
     def gpu_report(self):
         """Returns what is open, or why nothing is."""

@@ -19,7 +19,7 @@ def benchmark_modules(core, device, monkeypatch):
     for folder in ("common", "gpu"):
         monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks", folder))
     if device.type == "cpu":
-        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", os.environ["CUDNN_RNN_STAND_IN"])
+        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", os.environ["CUDNN_RNN_MOCK_CUDNN"])
     import configurations
     import cudnn_peer
 

@@ -1,6 +1,6 @@
 // The layout of cuDNN's weight space, dense or padded.
-#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
-#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_WEIGHT_SPACE_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_WEIGHT_SPACE_H_
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 
 struct WeightRegion {
   int64_t offset;  // in bytes, within the weight space
@@ -53,7 +53,7 @@ class WeightSpace {
 // Computes target[i] += source[i], rounded to the type.
 void AddElements(DataType data_type, const void* source, int64_t count, void* target);
 
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_WEIGHT_SPACE_H_
+#endif  // CUDNN_RNN_TESTS_CUDNN_MOCK_WEIGHT_SPACE_H_

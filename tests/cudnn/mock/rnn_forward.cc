@@ -3,22 +3,22 @@
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
-#include "tests/cudnn/stand_in/rnn_call.h"
+#include "tests/cudnn/mock/rnn_call.h"
 
 namespace cudnn_rnn {
 
-using stand_in::AlgorithmOptions;
-using stand_in::Arguments;
-using stand_in::Buffer;
-using stand_in::Call;
-using stand_in::kBufferAlignment;
-using stand_in::kTensorAlignment;
-using stand_in::ReserveHeader;
-using stand_in::ReserveLayout;
-using stand_in::RnnBuffers;
-using stand_in::RnnCall;
-using stand_in::RnnDescriptors;
-using stand_in::RunCudnn;
+using mock::AlgorithmOptions;
+using mock::Arguments;
+using mock::Buffer;
+using mock::Call;
+using mock::kBufferAlignment;
+using mock::kTensorAlignment;
+using mock::ReserveHeader;
+using mock::ReserveLayout;
+using mock::RnnBuffers;
+using mock::RnnCall;
+using mock::RnnDescriptors;
+using mock::RunCudnn;
 
 namespace {
 
@@ -31,7 +31,7 @@ struct ForwardTensors {
 int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tensors,
                  const RnnBuffers& buffers, bool is_training) {
   const int64_t c_bytes = rnn_call.c_bytes;  // 0 without a cell state
-  return stand_in::CheckOperands(
+  return mock::CheckOperands(
       call,
       {{"x", tensors.x, rnn_call.x_memory(), false, false, kTensorAlignment},
        {"hx", tensors.hx, rnn_call.h_bytes, false, true, kTensorAlignment},
@@ -72,7 +72,7 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   Buffer weights(rnn_call.weights.dense_bytes());
   Buffer y(rnn_call.y_bytes), hy(rnn_call.h_bytes), cy(rnn_call.c_bytes);
   const int64_t element_size = rnn_call.element_size();
-  stand_in::Unpack(rnn_call.x, element_size, tensors.x, x.data());
+  mock::Unpack(rnn_call.x, element_size, tensors.x, x.data());
   CopyOrZero(tensors.hx, rnn_call.h_bytes, hx.data());
   CopyOrZero(tensors.cx, rnn_call.c_bytes, cx.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
@@ -96,7 +96,7 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Forward(forward, options, execution));
 
-  stand_in::Pack(rnn_call.y, element_size, y.data(), stand_in::Padding::kAsDescribed, tensors.y);
+  mock::Pack(rnn_call.y, element_size, y.data(), mock::Padding::kAsDescribed, tensors.y);
   if (tensors.hy != nullptr)
     CopyOrZero(hy.data(), rnn_call.h_bytes, static_cast<char*>(tensors.hy));
   if (tensors.cy != nullptr)
@@ -132,8 +132,8 @@ int cudnnGetRNNTempSpaceSizes(void* handle, void* rnn_descriptor, int forward_mo
           return call->Violation("an output is null");
         }
         RnnCall rnn_call;
-        STAND_IN_RETURN_IF_FAILED(stand_in::PrepareSizes(call, handle, rnn_descriptor, x_descriptor,
-                                                         is_training, &rnn_call));
+        MOCK_RETURN_IF_FAILED(
+            mock::PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
         *workspace_bytes = static_cast<size_t>(rnn_call.workspace_bytes);
         *reserve_space_bytes = is_training ? static_cast<size_t>(rnn_call.reserve.total) : 0;
         return 0;
@@ -159,23 +159,22 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
-    STAND_IN_RETURN_IF_FAILED(
-        stand_in::PrepareCall(call, descriptors, buffers, is_training, &rnn_call));
+    MOCK_RETURN_IF_FAILED(mock::PrepareCall(call, descriptors, buffers, is_training, &rnn_call));
     if (rnn_call.has_cell_state() && c_descriptor == nullptr && (cx != nullptr || cy != nullptr)) {
       return call->Violation("there is a cell state without a descriptor of c");
     }
     const ForwardTensors tensors = {x, hx, cx, weight_space, y, hy, cy};
-    STAND_IN_RETURN_IF_FAILED(CheckTensors(call, rnn_call, tensors, buffers, is_training));
+    MOCK_RETURN_IF_FAILED(CheckTensors(call, rnn_call, tensors, buffers, is_training));
     if (!rnn_call.weights.GapsAreZero(weight_space)) {
       return call->Violation("weight_space is not 0 between its regions");
     }
     const AlgorithmOptions& algorithm =
         call->state().record.options.algorithms[rnn_call.rnn.algorithm];
-    if (algorithm.support == STAND_IN_REFUSED_BY_FORWARD) {
-      return call->StatusOf(STAND_IN_NOT_SUPPORTED);
+    if (algorithm.support == MOCK_REFUSED_BY_FORWARD) {
+      return call->StatusOf(MOCK_NOT_SUPPORTED);
     }
     call->state().stream_times_ms[rnn_call.stream] += algorithm.forward_ms;
-    const ReserveHeader header = {stand_in::kReserveMagic, stand_in::kAfterForward,
+    const ReserveHeader header = {mock::kReserveMagic, mock::kAfterForward,
                                   rnn_call.ModelFingerprint(), 0};
     CallOptions options;
     options.is_training = is_training;

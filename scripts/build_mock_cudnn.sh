@@ -1,9 +1,9 @@
 #!/bin/bash
-# Builds the mock of the CUDA driver and cuDNN (tests/cudnn/stand_in/stand_in.h) as shared
+# Builds the mock of the CUDA driver and cuDNN (tests/cudnn/mock/mock_cudnn.h) as shared
 # libraries:
-#   libcudnn_stand_in.so          opened by tests/cudnn and the Python tests
-#   libcudnn_stand_in_old.so      reports version 7.6.5
-#   libcudnn_stand_in_missing.so  lacks cudnnRNNBackwardWeights_v8
+#   libmock_cudnn.so          opened by tests/cudnn and the Python tests
+#   libmock_cudnn_old.so      reports version 7.6.5
+#   libmock_cudnn_missing.so  lacks cudnnRNNBackwardWeights_v8
 # Prints the folder of the libraries. --sanitize: with the address and undefined behaviour
 # sanitizers.
 set -euo pipefail
@@ -11,9 +11,9 @@ cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh
 
 set_up_build "$@"
-version=tests/cudnn/stand_in/version.cc
+version=tests/cudnn/mock/version.cc
 # shellcheck disable=SC2046
-compile $(list_sources CORE_SOURCES CPU_SOURCES) tests/cudnn/stand_in/*.cc >&2
+compile $(list_sources CORE_SOURCES CPU_SOURCES) tests/cudnn/mock/*.cc >&2
 
 link() { # NAME VERSION-SCRIPT OBJECT...
     local name="$1" exports="$2"
@@ -24,16 +24,16 @@ link() { # NAME VERSION-SCRIPT OBJECT...
         "$@" "${link_flags[@]}" -o "$build_folder/$name.so"
 }
 
-exports='cu*; stand_in_*;'
-link libcudnn_stand_in "{ global: $exports local: *; };" "${objects[@]}"
-link libcudnn_stand_in_missing "{ global: $exports local: cudnnRNNBackwardWeights_v8; *; };" \
+exports='cu*; mock_*;'
+link libmock_cudnn "{ global: $exports local: *; };" "${objects[@]}"
+link libmock_cudnn_missing "{ global: $exports local: cudnnRNNBackwardWeights_v8; *; };" \
     "${objects[@]}"
 old_version="$build_folder/old_version.o"
 # shellcheck disable=SC2086
-$compiler "${flags[@]}" -DCUDNN_RNN_STAND_IN_DEFAULT_VERSION=7605 -c "$version" -o "$old_version"
+$compiler "${flags[@]}" -DCUDNN_RNN_MOCK_DEFAULT_VERSION=7605 -c "$version" -o "$old_version"
 others=()
 for object in "${objects[@]}"; do
     [ "$object" = "$(object_of "$version")" ] || others+=("$object")
 done
-link libcudnn_stand_in_old "{ global: $exports local: *; };" "${others[@]}" "$old_version"
+link libmock_cudnn_old "{ global: $exports local: *; };" "${others[@]}" "$old_version"
 echo "$PWD/$build_folder"

@@ -7,24 +7,24 @@
 #include <limits>
 #include <thread>
 
-#include "tests/cudnn/stand_in_model.h"
+#include "tests/cudnn/mock_model.h"
 
 namespace cudnn_rnn {
-namespace stand_in_test {
+namespace mock_test {
 namespace {
 
 constexpr int kInvalidContext = 201, kInvalidHandle = 400, kNotReady = 600;
 
-void* Stream() { return FreshStandIn::stream(); }
+void* Stream() { return FreshMock::stream(); }
 
-TEST(StandInWantsTheDriverInitialised) {
-  stand_in_restart();
+TEST(MockWantsTheDriverInitialised) {
+  mock_restart();
   void* context = nullptr;
   ExpectViolation(cuStreamGetCtx(Stream(), &context), "called before cuInit");
   ExpectViolation(cuInit(1), "flags must be 0");
-  stand_in_set_num_devices(0);
+  mock_set_num_devices(0);
   EXPECT(cuInit(0) == 100, "no device");
-  stand_in_set_num_devices(2);
+  mock_set_num_devices(2);
   EXPECT(cuInit(0) == 0);
   EXPECT(cuStreamGetCtx(Stream(), &context) == 0);
   int version;
@@ -32,40 +32,40 @@ TEST(StandInWantsTheDriverInitialised) {
   const char* text = nullptr;
   EXPECT(cuGetErrorString(2, &text) == 0 && std::string(text) == "out of memory");
   EXPECT(cuGetErrorString(-5, &text) != 0 && text == nullptr);
-  stand_in_restart();
+  mock_restart();
 }
 
-TEST(StandInKeepsContextsOfThreadsAndDevices) {
-  FreshStandIn fresh;
-  stand_in_set_num_devices(2);
+TEST(MockKeepsContextsOfThreadsAndDevices) {
+  FreshMock fresh;
+  mock_set_num_devices(2);
   void* const other_stream = reinterpret_cast<void*>(uintptr_t{32});
-  stand_in_set_stream_device(other_stream, 1);
+  mock_set_stream_device(other_stream, 1);
   DeviceAddress memory;
   std::thread([&] {
     void* context = nullptr;
     EXPECT(cuStreamGetCtx(nullptr, &context) == kInvalidContext);
-    EXPECT(stand_in_violations() == 0);
+    EXPECT(mock_violations() == 0);
     const int status = cuMemAlloc_v2(&memory, 16);
-    EXPECT(status == kInvalidContext && stand_in_violations() == 1, status);
-    stand_in_set_thread_device(0);
+    EXPECT(status == kInvalidContext && mock_violations() == 1, status);
+    mock_set_thread_device(0);
     EXPECT(cuStreamGetCtx(nullptr, &context) == 0 && context != nullptr);
     EXPECT(cuMemAlloc_v2(&memory, 16) == 0 && cuMemFree_v2(memory) == 0);
-    stand_in_set_thread_device(-1);
+    mock_set_thread_device(-1);
   }).join();
-  stand_in_reset();
-  stand_in_set_num_devices(2);
-  stand_in_set_stream_device(other_stream, 1);
+  mock_reset();
+  mock_set_num_devices(2);
+  mock_set_stream_device(other_stream, 1);
   DeviceBuffer here(64);
   void *other, *popped;
   int device;
   EXPECT(cuStreamGetCtx(other_stream, &other) == 0);
-  EXPECT(cuCtxPushCurrent_v2(other) == 0 && stand_in_live("pushed_context") == 2);
+  EXPECT(cuCtxPushCurrent_v2(other) == 0 && mock_live("pushed_context") == 2);
   EXPECT(cuCtxGetDevice(&device) == 0 && device == 1);
   EXPECT(cuMemsetD8Async(here.address(), 0, 64, other_stream) != 0);
   EXPECT(cuStreamSynchronize(Stream()) == kInvalidHandle);
-  EXPECT(stand_in_violations() == 2, stand_in_violation_text());
+  EXPECT(mock_violations() == 2, mock_violation_text());
   EXPECT(cuCtxPopCurrent_v2(&popped) == 0 && popped == other);
-  stand_in_reset();
+  mock_reset();
   int owner = -1;
   EXPECT(cuPointerGetAttribute(&owner, kCudaPointerAttributeDeviceOrdinal, here.address()) == 0);
   EXPECT(owner == 0, owner);
@@ -77,18 +77,18 @@ TEST(StandInKeepsContextsOfThreadsAndDevices) {
   ExpectViolation(-1, "has pushed no context");
 }
 
-TEST(StandInKnowsWhatIsDeviceMemory) {
-  FreshStandIn fresh;
+TEST(MockKnowsWhatIsDeviceMemory) {
+  FreshMock fresh;
   char host[64] = "abc";
   DeviceAddress null = 0;
   ExpectViolation(cuMemAlloc_v2(&null, 0), "bytes is 0");
-  stand_in_set_memory_limit(100);
+  mock_set_memory_limit(100);
   {
     DeviceBuffer buffer(64);
-    EXPECT(stand_in_allocated_bytes() == 64 && buffer.address() % 256 == 0);
+    EXPECT(mock_allocated_bytes() == 64 && buffer.address() % 256 == 0);
     EXPECT(std::isnan(*reinterpret_cast<float*>(buffer.data())), "new memory is NaN");
     EXPECT(cuMemAlloc_v2(&null, 37) == kCudaErrorOutOfMemory);
-    EXPECT(stand_in_violations() == 0, "too little memory is no violation");
+    EXPECT(mock_violations() == 0, "too little memory is no violation");
     EXPECT(cuMemcpyHtoDAsync_v2(buffer.address() + 60, host, 4, Stream()) == 0);
     EXPECT(std::string(buffer.data() + 60) == "abc");
     ExpectViolation(cuMemcpyHtoDAsync_v2(buffer.address() + 61, host, 4, Stream()),
@@ -101,19 +101,19 @@ TEST(StandInKnowsWhatIsDeviceMemory) {
   }
   const DeviceAddress at_host = reinterpret_cast<uintptr_t>(host);
   ExpectViolation(cuMemsetD8Async(at_host, 1, 64, Stream()), "is not device memory");
-  stand_in_register_memory(host, 32);
+  mock_register_memory(host, 32);
   EXPECT(cuMemsetD8Async(at_host, 'x', 32, Stream()) == 0 && host[31] == 'x' && host[32] == 0);
   ExpectViolation(cuMemsetD8Async(at_host, 1, 33, Stream()), "is not device memory");
-  stand_in_unregister_memory(host);
+  mock_unregister_memory(host);
   ExpectViolation(cuMemsetD8Async(at_host, 1, 1, Stream()), "is not device memory");
   int device;
   EXPECT(cuPointerGetAttribute(&device, kCudaPointerAttributeDeviceOrdinal, at_host) != 0);
-  stand_in_set_any_memory(1);
+  mock_set_any_memory(1);
   EXPECT(cuMemsetD8Async(at_host, 'y', 64, Stream()) == 0 && host[63] == 'y');
 }
 
-TEST(StandInCopiesRows) {
-  FreshStandIn fresh;
+TEST(MockCopiesRows) {
+  FreshMock fresh;
   const Bytes numbers = [] {
     Bytes bytes(60);
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
@@ -153,28 +153,28 @@ TEST(StandInCopiesRows) {
   ExpectViolation(cuMemcpy2DAsync_v2(&copy, Stream()), "overlap");
 }
 
-TEST(StandInEventsTellTheVirtualTime) {
-  FreshStandIn fresh;
-  stand_in_set_algorithm_time(kCudnnAlgorithmStandard, 3, 8);
+TEST(MockEventsTellTheVirtualTime) {
+  FreshMock fresh;
+  mock_set_algorithm_time(kCudnnAlgorithmStandard, 3, 8);
   const RnnConfig config;
-  StandInModel model(config, Shape());
+  MockModel model(config, Shape());
   model.Load(RandomStep(config, Shape()));
   void* events[3];
   float elapsed;
   for (void*& event : events) EXPECT(cuEventCreate(&event, 0) == 0);
   ExpectViolation(cuEventSynchronize(events[0]), "was not recorded");
-  stand_in_set_algorithm_time(kCudnnAlgorithmStandard, 3, 8);
+  mock_set_algorithm_time(kCudnnAlgorithmStandard, 3, 8);
   EXPECT(cuEventRecord(events[0], Stream()) == 0 && model.Forward() == 0);
   EXPECT(cuEventRecord(events[1], Stream()) == 0 && model.BackwardData() == 0);
   EXPECT(model.BackwardWeights() == 0 && cuEventRecord(events[2], Stream()) == 0);
-  EXPECT(stand_in_host_waits() == 0);
+  EXPECT(mock_host_waits() == 0);
   EXPECT(cuEventElapsedTime(&elapsed, events[0], events[1]) == kNotReady);
   ExpectViolation(-1, "nobody has waited for an event");
-  EXPECT(cuEventSynchronize(events[1]) == 0 && stand_in_host_waits() == 1);
+  EXPECT(cuEventSynchronize(events[1]) == 0 && mock_host_waits() == 1);
   EXPECT(cuEventElapsedTime(&elapsed, events[0], events[1]) == 0 && elapsed == 3, elapsed);
-  EXPECT(cuStreamSynchronize(Stream()) == 0 && stand_in_host_waits() == 2);
+  EXPECT(cuStreamSynchronize(Stream()) == 0 && mock_host_waits() == 2);
   EXPECT(cuEventElapsedTime(&elapsed, events[1], events[2]) == 0 && elapsed == 8, elapsed);
-  EXPECT(stand_in_live("event") == 3);
+  EXPECT(mock_live("event") == 3);
   for (void* event : events) EXPECT(cuEventDestroy_v2(event) == 0);
   ExpectViolation(cuEventDestroy_v2(events[0]), "is destroyed");
   void* untimed;
@@ -198,8 +198,8 @@ int Launch(void* kernel, unsigned int blocks, const DeviceBuffer& source,
   return cuLaunchKernel(kernel, blocks, 1, 1, 4, 1, 1, 0, Stream(), parameters, nullptr);
 }
 
-TEST(StandInRunsTheKernels) {
-  FreshStandIn fresh;
+TEST(MockRunsTheKernels) {
+  FreshMock fresh;
   void *module = nullptr, *to_float, *from_float;
   ExpectViolation(cuModuleLoadData(&module, "nonsense"), "has no .version");
   EXPECT(cuModuleLoadData(&module, kPtx) == 0);
@@ -225,62 +225,62 @@ TEST(StandInRunsTheKernels) {
   ExpectViolation(Launch(to_float, 1, halves, floats, 6), "4 threads for 6 elements");
   ExpectViolation(Launch(to_float, 0, halves, floats, 0), "grid 0");
   ExpectViolation(Launch(from_float, 2, halves, floats, 6), "source at");
-  EXPECT(stand_in_live("module") == 1 && cuModuleUnload(module) == 0);
+  EXPECT(mock_live("module") == 1 && cuModuleUnload(module) == 0);
   ExpectViolation(Launch(to_float, 2, halves, floats, 6), "module");
 }
 
-TEST(StandInFailsByOrder) {
-  FreshStandIn fresh;
+TEST(MockFailsByOrder) {
+  FreshMock fresh;
   void* event;
-  EXPECT(stand_in_calls("cuEventCreate") == 0);
-  const int64_t before = stand_in_fallible_calls();
-  stand_in_fail_call(2, STAND_IN_EXECUTION_FAILED);
+  EXPECT(mock_calls("cuEventCreate") == 0);
+  const int64_t before = mock_fallible_calls();
+  mock_fail_call(2, MOCK_EXECUTION_FAILED);
   EXPECT(cuEventCreate(&event, 0) == 0);
-  EXPECT(cuEventDestroy_v2(event) == 719 && stand_in_live("event") == 0, "releases and fails");
-  EXPECT(stand_in_failed_function() == std::string("cuEventDestroy_v2"));
+  EXPECT(cuEventDestroy_v2(event) == 719 && mock_live("event") == 0, "releases and fails");
+  EXPECT(mock_failed_function() == std::string("cuEventDestroy_v2"));
   EXPECT(cuEventCreate(&event, 0) == 0 && cuEventDestroy_v2(event) == 0, "only the second");
-  EXPECT(stand_in_fallible_calls() == before + 4 && stand_in_calls("cuEventCreate") == 2);
-  EXPECT(std::string(stand_in_log()).find("cuEventCreate(flags=0)\n") != std::string::npos);
+  EXPECT(mock_fallible_calls() == before + 4 && mock_calls("cuEventCreate") == 2);
+  EXPECT(std::string(mock_log()).find("cuEventCreate(flags=0)\n") != std::string::npos);
 
   void* descriptor;
-  stand_in_fail_function("cudnnCreateRNNDescriptor", STAND_IN_OUT_OF_MEMORY);
+  mock_fail_function("cudnnCreateRNNDescriptor", MOCK_OUT_OF_MEMORY);
   EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 4004);
-  stand_in_set_version(8905);
-  EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 2 && stand_in_live("rnn_descriptor") == 0);
-  stand_in_fail_function(nullptr, STAND_IN_NO_FAILURE);
+  mock_set_version(8905);
+  EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 2 && mock_live("rnn_descriptor") == 0);
+  mock_fail_function(nullptr, MOCK_NO_FAILURE);
   EXPECT(cudnnCreateRNNDescriptor(&descriptor) == 0 && cudnnDestroyRNNDescriptor(descriptor) == 0);
-  stand_in_fail_calls_from(2, STAND_IN_INTERNAL_ERROR);
+  mock_fail_calls_from(2, MOCK_INTERNAL_ERROR);
   const char* text;
   EXPECT(cuGetErrorString(999, &text) == 0, "does not count");
   EXPECT(cuEventCreate(&event, 0) == 0 && cuEventDestroy_v2(event) == 999);
   EXPECT(cuEventCreate(&event, 0) == 999 && cudnnCreateRNNDescriptor(&descriptor) == 4);
-  stand_in_fail_call(0, STAND_IN_NO_FAILURE);
+  mock_fail_call(0, MOCK_NO_FAILURE);
   EXPECT(cuEventCreate(&event, 0) == 0 && cuEventDestroy_v2(event) == 0);
 }
 
-TEST(StandInLeavesNothingWhereAnyOneCallOfAStepFails) {
+TEST(MockLeavesNothingWhereAnyOneCallOfAStepFails) {
   const RnnConfig config;
   int64_t num_calls = 1;
   for (int64_t n = 0; n <= num_calls; ++n) {  // 0: none fails
-    FreshStandIn fresh;
-    const int64_t before = stand_in_fallible_calls();
-    stand_in_fail_call(n, STAND_IN_INTERNAL_ERROR);
-    StandInModel model(config, Shape());
+    FreshMock fresh;
+    const int64_t before = mock_fallible_calls();
+    mock_fail_call(n, MOCK_INTERNAL_ERROR);
+    MockModel model(config, Shape());
     const bool made = model.status() == 0;
     if (made) std::memset(model.weights, 0, model.weight_space_bytes);
     if (made) std::memset(model.dweights, 0, model.weight_space_bytes);
     const bool ran =
         made && model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0;
-    if (n == 0) num_calls = stand_in_fallible_calls() - before;
+    if (n == 0) num_calls = mock_fallible_calls() - before;
     EXPECT(ran == (n == 0), "call ", n, " of ", num_calls);
-    if (n > 0) stand_in_reset();  // using a half-constructed model is an expected violation
+    if (n > 0) mock_reset();  // using a half-constructed model is an expected violation
   }
 }
 
 struct Library {
   explicit Library(const std::string& name) {
-    const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
-    EXPECT(folder != nullptr, "CUDNN_RNN_STAND_IN_FOLDER is not set");
+    const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
+    EXPECT(folder != nullptr, "CUDNN_RNN_MOCK_FOLDER is not set");
     if (folder == nullptr) return;
     handle = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
     EXPECT(handle != nullptr, handle == nullptr ? dlerror() : "");
@@ -295,10 +295,10 @@ struct Library {
   void* handle = nullptr;
 };
 
-TEST(StandInIsBuiltAsSharedLibraries) {
-  stand_in_set_version(8000);  // only affects the mock linked into this program
-  const Library library("libcudnn_stand_in.so"), old("libcudnn_stand_in_old.so"),
-      missing("libcudnn_stand_in_missing.so");
+TEST(MockIsBuiltAsSharedLibraries) {
+  mock_set_version(8000);  // only affects the mock linked into this program
+  const Library library("libmock_cudnn.so"), old("libmock_cudnn_old.so"),
+      missing("libmock_cudnn_missing.so");
   EXPECT(library.Version() == 90300, library.Version());
   EXPECT(old.Version() == 7605, old.Version());
   EXPECT(missing.Version() == 90300, missing.Version());
@@ -306,11 +306,11 @@ TEST(StandInIsBuiltAsSharedLibraries) {
   CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_EXPECT)
   CUDNN_RNN_CUDNN_FUNCTIONS(CUDNN_RNN_EXPECT)
 #undef CUDNN_RNN_EXPECT
-  EXPECT(library.Has("cudnnGetErrorString") && library.Has("stand_in_reset"));
+  EXPECT(library.Has("cudnnGetErrorString") && library.Has("mock_reset"));
   EXPECT(!missing.Has("cudnnRNNBackwardWeights_v8") && missing.Has("cudnnRNNBackwardData_v8"));
-  stand_in_restart();
+  mock_restart();
 }
 
 }  // namespace
-}  // namespace stand_in_test
+}  // namespace mock_test
 }  // namespace cudnn_rnn

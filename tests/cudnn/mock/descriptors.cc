@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tests/cudnn/stand_in/cudnn_call.h"
+#include "tests/cudnn/mock/cudnn_call.h"
 
 namespace cudnn_rnn {
 
-using stand_in::Arguments;
-using stand_in::Call;
-using stand_in::Handle;
-using stand_in::RnnDataDescriptor;
-using stand_in::RnnDescriptor;
-using stand_in::RunCudnn;
-using stand_in::State;
-using stand_in::TensorDescriptor;
+using mock::Arguments;
+using mock::Call;
+using mock::Handle;
+using mock::RnnDataDescriptor;
+using mock::RnnDescriptor;
+using mock::RunCudnn;
+using mock::State;
+using mock::TensorDescriptor;
 
-namespace stand_in {
+namespace mock {
 
 int64_t RnnDataDescriptor::sum_of_lengths() const {
   int64_t sum = 0;
@@ -123,7 +123,7 @@ int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
 // Returns whether the mock, as configured by the test, supports these arguments.
 bool IsSupported(const State& state, const RnnArguments& arguments) {
   const Options& options = state.record.options;
-  if (options.algorithms[arguments.algorithm].support == STAND_IN_REFUSED_BY_DESCRIPTOR) {
+  if (options.algorithms[arguments.algorithm].support == MOCK_REFUSED_BY_DESCRIPTOR) {
     return false;
   }
   if (arguments.data_type == kCudnnDataBfloat16 && !options.bfloat16) return false;
@@ -173,12 +173,12 @@ int CheckLengths(Call* call, const RnnDataDescriptor& data) {
 }
 
 }  // namespace
-}  // namespace stand_in
+}  // namespace mock
 
 extern "C" {
 
 size_t cudnnGetVersion() {
-  State& state = stand_in::TheState();
+  State& state = mock::TheState();
   std::lock_guard<std::mutex> lock(state.mutex);
   return static_cast<size_t>(state.version());
 }
@@ -214,7 +214,7 @@ const char* cudnnGetErrorString(int status) {
 int cudnnCreate(void** handle) {
   return RunCudnn("cudnnCreate", "", [&](Call* call) {
     Handle created;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&created.device));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (handle == nullptr) return call->Violation("handle is null");
     ++call->state().record.host_waits;
     *handle = call->state().handles.Add(created);
@@ -223,9 +223,9 @@ int cudnnCreate(void** handle) {
 }
 
 int cudnnDestroy(void* handle) {
-  return stand_in::RunCudnnRelease("cudnnDestroy", "", [&](Call* call) {
+  return mock::RunCudnnRelease("cudnnDestroy", "", [&](Call* call) {
     Handle* found;
-    STAND_IN_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     ++call->state().record.host_waits;
     call->state().handles.Remove(handle);
     return 0;
@@ -235,8 +235,8 @@ int cudnnDestroy(void* handle) {
 int cudnnSetStream(void* handle, void* stream) {
   return RunCudnn("cudnnSetStream", Arguments("stream", stream), [&](Call* call) {
     Handle* found;
-    STAND_IN_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
-    STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     found->stream = stream;
     found->has_stream = true;
     return 0;
@@ -244,13 +244,12 @@ int cudnnSetStream(void* handle, void* stream) {
 }
 
 int cudnnCreateTensorDescriptor(void** descriptor) {
-  return stand_in::CreateObject("cudnnCreateTensorDescriptor", &State::tensor_descriptors,
-                                descriptor);
+  return mock::CreateObject("cudnnCreateTensorDescriptor", &State::tensor_descriptors, descriptor);
 }
 
 int cudnnDestroyTensorDescriptor(void* descriptor) {
-  return stand_in::DestroyObject("cudnnDestroyTensorDescriptor", &State::tensor_descriptors,
-                                 descriptor);
+  return mock::DestroyObject("cudnnDestroyTensorDescriptor", &State::tensor_descriptors,
+                             descriptor);
 }
 
 int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensions,
@@ -259,12 +258,12 @@ int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensio
                   Arguments("data_type", data_type, "num_dimensions", num_dimensions),
                   [&](Call* call) {
                     TensorDescriptor* found;
-                    STAND_IN_RETURN_IF_FAILED(call->Need(&call->state().tensor_descriptors,
-                                                         descriptor, "tensor descriptor", &found));
-                    if (!stand_in::IsDataType(data_type)) {
+                    MOCK_RETURN_IF_FAILED(call->Need(&call->state().tensor_descriptors, descriptor,
+                                                     "tensor descriptor", &found));
+                    if (!mock::IsDataType(data_type)) {
                       return call->Violation("data_type is ", data_type);
                     }
-                    if (num_dimensions < 3 || num_dimensions > stand_in::kMaxDimensions) {
+                    if (num_dimensions < 3 || num_dimensions > mock::kMaxDimensions) {
                       return call->Violation("num_dimensions is ", num_dimensions);
                     }
                     if (dimensions == nullptr || strides == nullptr) {
@@ -286,33 +285,33 @@ int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensio
 
 int cudnnGetTensorNdDescriptor(void* descriptor, int max_dimensions, int* data_type,
                                int* num_dimensions, int* dimensions, int* strides) {
-  return RunCudnn(
-      "cudnnGetTensorNdDescriptor", Arguments("max_dimensions", max_dimensions), [&](Call* call) {
-        TensorDescriptor* found;
-        STAND_IN_RETURN_IF_FAILED(stand_in::NeedSet(call, &call->state().tensor_descriptors,
-                                                    descriptor, "tensor descriptor", &found));
-        if (max_dimensions < 0 || max_dimensions > stand_in::kMaxDimensions) {
-          return call->Violation("max_dimensions is ", max_dimensions);
-        }
-        if (data_type == nullptr || num_dimensions == nullptr || dimensions == nullptr ||
-            strides == nullptr) {
-          return call->Violation("an output is null");
-        }
-        *data_type = found->data_type;
-        *num_dimensions = static_cast<int>(found->dimensions.size());
-        const int count = std::min(max_dimensions, *num_dimensions);
-        std::copy_n(found->dimensions.begin(), count, dimensions);
-        std::copy_n(found->strides.begin(), count, strides);
-        return 0;
-      });
+  return RunCudnn("cudnnGetTensorNdDescriptor", Arguments("max_dimensions", max_dimensions),
+                  [&](Call* call) {
+                    TensorDescriptor* found;
+                    MOCK_RETURN_IF_FAILED(mock::NeedSet(call, &call->state().tensor_descriptors,
+                                                        descriptor, "tensor descriptor", &found));
+                    if (max_dimensions < 0 || max_dimensions > mock::kMaxDimensions) {
+                      return call->Violation("max_dimensions is ", max_dimensions);
+                    }
+                    if (data_type == nullptr || num_dimensions == nullptr ||
+                        dimensions == nullptr || strides == nullptr) {
+                      return call->Violation("an output is null");
+                    }
+                    *data_type = found->data_type;
+                    *num_dimensions = static_cast<int>(found->dimensions.size());
+                    const int count = std::min(max_dimensions, *num_dimensions);
+                    std::copy_n(found->dimensions.begin(), count, dimensions);
+                    std::copy_n(found->strides.begin(), count, strides);
+                    return 0;
+                  });
 }
 
 int cudnnCreateRNNDescriptor(void** descriptor) {
-  return stand_in::CreateObject("cudnnCreateRNNDescriptor", &State::rnn_descriptors, descriptor);
+  return mock::CreateObject("cudnnCreateRNNDescriptor", &State::rnn_descriptors, descriptor);
 }
 
 int cudnnDestroyRNNDescriptor(void* descriptor) {
-  return stand_in::DestroyObject("cudnnDestroyRNNDescriptor", &State::rnn_descriptors, descriptor);
+  return mock::DestroyObject("cudnnDestroyRNNDescriptor", &State::rnn_descriptors, descriptor);
 }
 
 int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int bias_mode,
@@ -320,7 +319,7 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
                              int math_type, int32_t input_size, int32_t hidden_size,
                              int32_t projection_size, int32_t num_layers, void* dropout_descriptor,
                              uint32_t auxiliary_flags) {
-  const stand_in::RnnArguments arguments = {
+  const mock::RnnArguments arguments = {
       algorithm,       cell_mode,      bias_mode,      direction_mode, input_mode,
       data_type,       math_precision, math_type,      input_size,     hidden_size,
       projection_size, num_layers,     auxiliary_flags};
@@ -333,16 +332,15 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
   return RunCudnn("cudnnSetRNNDescriptor_v8", text, [&](Call* call) {
     State& state = call->state();
     RnnDescriptor* found;
-    stand_in::DropoutDescriptor* dropout;
-    STAND_IN_RETURN_IF_FAILED(
-        call->Need(&state.rnn_descriptors, descriptor, "RNN descriptor", &found));
-    STAND_IN_RETURN_IF_FAILED(stand_in::NeedSet(
-        call, &state.dropout_descriptors, dropout_descriptor, "dropout descriptor", &dropout));
-    STAND_IN_RETURN_IF_FAILED(stand_in::CheckRnnArguments(call, arguments));
-    if (!stand_in::IsSupported(state, arguments)) return call->StatusOf(STAND_IN_NOT_SUPPORTED);
+    mock::DropoutDescriptor* dropout;
+    MOCK_RETURN_IF_FAILED(call->Need(&state.rnn_descriptors, descriptor, "RNN descriptor", &found));
+    MOCK_RETURN_IF_FAILED(mock::NeedSet(call, &state.dropout_descriptors, dropout_descriptor,
+                                        "dropout descriptor", &dropout));
+    MOCK_RETURN_IF_FAILED(mock::CheckRnnArguments(call, arguments));
+    if (!mock::IsSupported(state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
     RnnDescriptor set;
     set.is_set = true;
-    set.config = stand_in::ConfigOf(arguments);
+    set.config = mock::ConfigOf(arguments);
     set.algorithm = algorithm;
     set.allows_padding = auxiliary_flags == kCudnnPaddedIoEnabled;
     set.padded_weights = state.record.options.padded_weights;
@@ -356,9 +354,9 @@ int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
   return RunCudnn("cudnnBuildRNNDynamic", Arguments("batch_size", batch_size), [&](Call* call) {
     Handle* found_handle;
     RnnDescriptor* found;
-    STAND_IN_RETURN_IF_FAILED(call->NeedHandle(handle, &found_handle));
-    STAND_IN_RETURN_IF_FAILED(stand_in::NeedSet(call, &call->state().rnn_descriptors,
-                                                rnn_descriptor, "RNN descriptor", &found));
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found_handle));
+    MOCK_RETURN_IF_FAILED(mock::NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor,
+                                        "RNN descriptor", &found));
     if (found->algorithm != kCudnnAlgorithmPersistDynamic) {
       return call->Violation("the algorithm is ", found->algorithm, ", not persist_dynamic");
     }
@@ -370,13 +368,13 @@ int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
 }
 
 int cudnnCreateRNNDataDescriptor(void** descriptor) {
-  return stand_in::CreateObject("cudnnCreateRNNDataDescriptor", &State::rnn_data_descriptors,
-                                descriptor);
+  return mock::CreateObject("cudnnCreateRNNDataDescriptor", &State::rnn_data_descriptors,
+                            descriptor);
 }
 
 int cudnnDestroyRNNDataDescriptor(void* descriptor) {
-  return stand_in::DestroyObject("cudnnDestroyRNNDataDescriptor", &State::rnn_data_descriptors,
-                                 descriptor);
+  return mock::DestroyObject("cudnnDestroyRNNDataDescriptor", &State::rnn_data_descriptors,
+                             descriptor);
 }
 
 int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int max_length,
@@ -387,9 +385,9 @@ int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int m
                 batch_size, "vector_size", vector_size);
   return RunCudnn("cudnnSetRNNDataDescriptor", text, [&](Call* call) {
     RnnDataDescriptor* found;
-    STAND_IN_RETURN_IF_FAILED(
+    MOCK_RETURN_IF_FAILED(
         call->Need(&call->state().rnn_data_descriptors, descriptor, "RNN data descriptor", &found));
-    if (!stand_in::IsDataType(data_type)) return call->Violation("data_type is ", data_type);
+    if (!mock::IsDataType(data_type)) return call->Violation("data_type is ", data_type);
     if (layout < kCudnnLayoutTimeMajorPadded || layout > kCudnnLayoutBatchMajorPadded) {
       return call->Violation("layout is ", layout);
     }
@@ -406,10 +404,10 @@ int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int m
     set.batch_size = batch_size;
     set.vector_size = vector_size;
     set.lengths.assign(lengths, lengths + batch_size);
-    STAND_IN_RETURN_IF_FAILED(stand_in::CheckLengths(call, set));
+    MOCK_RETURN_IF_FAILED(mock::CheckLengths(call, set));
     if (padding_fill != nullptr) {
       set.has_padding_fill = true;
-      const int64_t size = SizeOf(stand_in::CoreTypeOf(data_type));
+      const int64_t size = SizeOf(mock::CoreTypeOf(data_type));
       std::memcpy(set.padding_fill, padding_fill, static_cast<size_t>(size));
     }
     *found = set;

@@ -1,6 +1,6 @@
 /* A mock of CUDA's driver and cuDNN on host memory: the functions by which tests control it.
  *
- * libcudnn_stand_in.so exports every function of cudnn_rnn/cc/cudnn/cudnn_types.h, so one file can
+ * libmock_cudnn.so exports every function of cudnn_rnn/cc/cudnn/cudnn_types.h, so one file can
  * be opened both as the driver and as cuDNN. "Device memory" is host memory, work "on a stream"
  * runs at once, and the CPU plan does the arithmetic. The mock checks every argument as the real
  * library does, and more strictly if a mistake would otherwise only cause wrong results.
@@ -21,12 +21,12 @@
  *   - kernels are launched with at least one thread for each element.
  *
  * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */
-#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_STAND_IN_H_
-#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_STAND_IN_H_
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_
 
 #include <stdint.h>
 
-#define STAND_IN_EXPORT __attribute__((visibility("default")))
+#define MOCK_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,112 +34,111 @@ extern "C" {
 
 /* Clears the records of calls and violations, cancels ordered failures, and resets every option to
  * its default. Objects that the caller holds (handles, descriptors, events, memory) stay. */
-STAND_IN_EXPORT void stand_in_reset(void);
+MOCK_EXPORT void mock_reset(void);
 /* Restores the state of a new process: also destroys all objects, frees their memory, undoes cuInit
  * and forgets the threads' contexts. Registered memory stays registered. */
-STAND_IN_EXPORT void stand_in_restart(void);
+MOCK_EXPORT void mock_restart(void);
 
 /* Returns the number of calls of a function since the reset. NULL: of all functions. */
-STAND_IN_EXPORT int64_t stand_in_calls(const char* function_name);
+MOCK_EXPORT int64_t mock_calls(const char* function_name);
 /* Returns one line for each call, in order: "name(argument=value, ...)". Valid until the thread's
  * next call of this function. */
-STAND_IN_EXPORT const char* stand_in_log(void);
+MOCK_EXPORT const char* mock_log(void);
 /* Returns the number of calls since the reset that make the host wait for the device:
  * cuStreamSynchronize, cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
  * cudnnBuildRNNDynamic and cudnnSetDropoutDescriptor with states. */
-STAND_IN_EXPORT int64_t stand_in_host_waits(void);
+MOCK_EXPORT int64_t mock_host_waits(void);
 /* Returns the number of dropout states initialized since the reset, by cudnnSetDropoutDescriptor
  * with states. */
-STAND_IN_EXPORT int64_t stand_in_dropout_initializations(void);
+MOCK_EXPORT int64_t mock_dropout_initializations(void);
 
-STAND_IN_EXPORT int64_t stand_in_violations(void);
+MOCK_EXPORT int64_t mock_violations(void);
 /* Returns one line for each violation. Valid until the thread's next call of this function. */
-STAND_IN_EXPORT const char* stand_in_violation_text(void);
+MOCK_EXPORT const char* mock_violation_text(void);
 
 /* Returns the number of live objects of a kind: handle, tensor_descriptor, dropout_descriptor,
  * rnn_descriptor, rnn_data_descriptor, event, module, allocation or pushed_context. NULL: of all
  * kinds. Returns -1 for an unknown kind. */
-STAND_IN_EXPORT int64_t stand_in_live(const char* kind);
-STAND_IN_EXPORT int64_t stand_in_allocated_bytes(void);
+MOCK_EXPORT int64_t mock_live(const char* kind);
+MOCK_EXPORT int64_t mock_allocated_bytes(void);
 
 /* Kinds of failures. The status depends on the function's library and its version. */
 enum {
-  STAND_IN_NO_FAILURE = 0,
-  STAND_IN_OUT_OF_MEMORY = 1,
-  STAND_IN_NOT_SUPPORTED = 2,
-  STAND_IN_EXECUTION_FAILED = 3,
-  STAND_IN_INTERNAL_ERROR = 4,
+  MOCK_NO_FAILURE = 0,
+  MOCK_OUT_OF_MEMORY = 1,
+  MOCK_NOT_SUPPORTED = 2,
+  MOCK_EXECUTION_FAILED = 3,
+  MOCK_INTERNAL_ERROR = 4,
 };
 /* Returns the number of calls since the reset that could fail: all except those of
  * cuGetErrorString, cudnnGetErrorString and cudnnGetVersion. A failing call does nothing, unless it
  * releases something (Destroy, Free, Unload, Pop): then it releases it and returns the failure,
  * like a call that reports an error of earlier work. */
-STAND_IN_EXPORT int64_t stand_in_fallible_calls(void);
+MOCK_EXPORT int64_t mock_fallible_calls(void);
 /* Makes the n-th fallible call from now on fail (1: the next one). */
-STAND_IN_EXPORT void stand_in_fail_call(int64_t n, int failure);
+MOCK_EXPORT void mock_fail_call(int64_t n, int failure);
 /* Makes the n-th fallible call from now on, and every later one, fail. */
-STAND_IN_EXPORT void stand_in_fail_calls_from(int64_t n, int failure);
-/* Makes every call of the function fail, until this is called with STAND_IN_NO_FAILURE. NULL with
- * STAND_IN_NO_FAILURE: for all functions. */
-STAND_IN_EXPORT void stand_in_fail_function(const char* function_name, int failure);
+MOCK_EXPORT void mock_fail_calls_from(int64_t n, int failure);
+/* Makes every call of the function fail, until this is called with MOCK_NO_FAILURE. NULL with
+ * MOCK_NO_FAILURE: for all functions. */
+MOCK_EXPORT void mock_fail_function(const char* function_name, int failure);
 
 /* Returns the name of the function in which an injected failure last occurred, or "". Valid until
  * the thread's next call of this function. */
-STAND_IN_EXPORT const char* stand_in_failed_function(void);
+MOCK_EXPORT const char* mock_failed_function(void);
 
 /* Sets the result of cudnnGetVersion, such as 8907 or 90300. The default is the environment
- * variable CUDNN_RNN_STAND_IN_VERSION; if unset, CUDNN_RNN_STAND_IN_DEFAULT_VERSION of the build
+ * variable CUDNN_RNN_MOCK_VERSION; if unset, CUDNN_RNN_MOCK_DEFAULT_VERSION of the build
  * (90300). */
-STAND_IN_EXPORT void stand_in_set_version(int64_t version);
+MOCK_EXPORT void mock_set_version(int64_t version);
 /* Sets the result of cuDriverGetVersion. Default 12080. */
-STAND_IN_EXPORT void stand_in_set_driver_version(int version);
+MOCK_EXPORT void mock_set_driver_version(int version);
 /* Default 1. With 0, cuInit fails as it does without a device. */
-STAND_IN_EXPORT void stand_in_set_num_devices(int num_devices);
+MOCK_EXPORT void mock_set_num_devices(int num_devices);
 /* cuMemAlloc_v2 fails if the total would exceed this limit. Negative (default): no limit. */
-STAND_IN_EXPORT void stand_in_set_memory_limit(int64_t bytes);
+MOCK_EXPORT void mock_set_memory_limit(int64_t bytes);
 
 /* Support for an algorithm: standard 0, persist_static 1, persist_dynamic 2,
  * persist_static_small_h 3. */
 enum {
-  STAND_IN_SUPPORTED = 0, /* default */
-  STAND_IN_REFUSED_BY_DESCRIPTOR = 1,
-  STAND_IN_REFUSED_BY_FORWARD = 2,
-  STAND_IN_REFUSED_BY_BACKWARD = 3,
+  MOCK_SUPPORTED = 0, /* default */
+  MOCK_REFUSED_BY_DESCRIPTOR = 1,
+  MOCK_REFUSED_BY_FORWARD = 2,
+  MOCK_REFUSED_BY_BACKWARD = 3,
 };
 /* Independently of this setting, persistent algorithms refuse padded IO, projections and double;
  * persist_static also refuses more than 1024 units, and persist_static_small_h more than 384. */
-STAND_IN_EXPORT void stand_in_set_algorithm_support(int algorithm, int support);
+MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
 /* Sets the milliseconds of one forward and of one backward pass (half for data, half for weights)
  * on the virtual clock that events record. Default 1 and 2. */
-STAND_IN_EXPORT void stand_in_set_algorithm_time(int algorithm, double forward_ms,
-                                                 double backward_ms);
+MOCK_EXPORT void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms);
 /* Default 0: setting an RNN descriptor with bfloat16 returns not-supported. */
-STAND_IN_EXPORT void stand_in_set_bfloat16(int supported);
+MOCK_EXPORT void mock_set_bfloat16(int supported);
 /* Default 0: the dense layout. 1: weight spaces of descriptors set from now on have their regions
  * at multiples of 256 bytes, with gaps between and after them. */
-STAND_IN_EXPORT void stand_in_set_padded_weights(int padded);
+MOCK_EXPORT void mock_set_padded_weights(int padded);
 /* Every call with a handle holds the handle this much longer, so that concurrent use of one handle
  * is detected. Default 0. */
-STAND_IN_EXPORT void stand_in_set_pause(int64_t microseconds);
+MOCK_EXPORT void mock_set_pause(int64_t microseconds);
 /* Calls with a handle hold the handle until this many such calls have begun. Default 0. */
-STAND_IN_EXPORT void stand_in_let_calls_meet(int64_t calls);
+MOCK_EXPORT void mock_let_calls_meet(int64_t calls);
 
 /* Makes the caller's memory device memory of every device. Ranges may overlap and be registered
  * repeatedly; unregistering removes one registration of that address. */
-STAND_IN_EXPORT void stand_in_register_memory(const void* data, int64_t bytes);
-STAND_IN_EXPORT void stand_in_unregister_memory(const void* data);
+MOCK_EXPORT void mock_register_memory(const void* data, int64_t bytes);
+MOCK_EXPORT void mock_unregister_memory(const void* data);
 /* Default 0. 1: all memory counts as device memory, without checks. */
-STAND_IN_EXPORT void stand_in_set_any_memory(int any_memory);
+MOCK_EXPORT void mock_set_any_memory(int any_memory);
 
 /* By default every stream except the null stream belongs to device 0. */
-STAND_IN_EXPORT void stand_in_set_stream_device(void* stream, int device);
+MOCK_EXPORT void mock_set_stream_device(void* stream, int device);
 /* Sets the device whose context is current on this thread while no context is pushed; -1 (the
  * default) for none. Threads of frameworks may have such a context. The null stream belongs to the
- * current context; without one, cuStreamGetCtx(NULL) fails. stand_in_reset keeps this setting. */
-STAND_IN_EXPORT void stand_in_set_thread_device(int device);
+ * current context; without one, cuStreamGetCtx(NULL) fails. mock_reset keeps this setting. */
+MOCK_EXPORT void mock_set_thread_device(int device);
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 
-#endif /* CUDNN_RNN_TESTS_CUDNN_STAND_IN_STAND_IN_H_ */
+#endif /* CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_ */

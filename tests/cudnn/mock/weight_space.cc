@@ -1,14 +1,14 @@
-#include "tests/cudnn/stand_in/weight_space.h"
+#include "tests/cudnn/mock/weight_space.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/checked_math.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
-#include "tests/cudnn/stand_in/cudnn_call.h"
+#include "tests/cudnn/mock/cudnn_call.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 namespace {
 
 constexpr int64_t kRegionAlignment = 256;
@@ -141,27 +141,27 @@ void DescribeRegion(const WeightSpace& weights, int64_t index, int data_type,
 }
 
 }  // namespace
-}  // namespace stand_in
+}  // namespace mock
 
-using stand_in::Arguments;
-using stand_in::Call;
-using stand_in::Handle;
-using stand_in::RnnDescriptor;
-using stand_in::RunCudnn;
-using stand_in::State;
-using stand_in::TensorDescriptor;
-using stand_in::WeightSpace;
+using mock::Arguments;
+using mock::Call;
+using mock::Handle;
+using mock::RnnDescriptor;
+using mock::RunCudnn;
+using mock::State;
+using mock::TensorDescriptor;
+using mock::WeightSpace;
 
 namespace {
 
 int NeedWeights(Call* call, void* handle, void* rnn_descriptor, RnnDescriptor** rnn,
                 WeightSpace* weights) {
   Handle* found;
-  STAND_IN_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
-  STAND_IN_RETURN_IF_FAILED(stand_in::NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor,
-                                              "RNN descriptor", rnn));
+  MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
+  MOCK_RETURN_IF_FAILED(
+      mock::NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor, "RNN descriptor", rnn));
   const Status created = WeightSpace::Create((*rnn)->config, (*rnn)->padded_weights, weights);
-  return created.ok() ? 0 : call->StatusOf(STAND_IN_NOT_SUPPORTED);
+  return created.ok() ? 0 : call->StatusOf(MOCK_NOT_SUPPORTED);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ int cudnnGetRNNWeightSpaceSize(void* handle, void* rnn_descriptor, size_t* bytes
   return RunCudnn("cudnnGetRNNWeightSpaceSize", "", [&](Call* call) {
     RnnDescriptor* rnn;
     WeightSpace weights;
-    STAND_IN_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
+    MOCK_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
     if (bytes == nullptr) return call->Violation("bytes is null");
     *bytes = static_cast<size_t>(weights.bytes());
     return 0;
@@ -191,10 +191,10 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
         WeightSpace weights;
         TensorDescriptor* matrix;
         TensorDescriptor* bias;
-        STAND_IN_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
-        STAND_IN_RETURN_IF_FAILED(
+        MOCK_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
+        MOCK_RETURN_IF_FAILED(
             call->Need(&state.tensor_descriptors, matrix_descriptor, "tensor descriptor", &matrix));
-        STAND_IN_RETURN_IF_FAILED(
+        MOCK_RETURN_IF_FAILED(
             call->Need(&state.tensor_descriptors, bias_descriptor, "tensor descriptor", &bias));
         if (matrix == bias) return call->Violation("both descriptors are the same");
         if (matrix_address == nullptr || bias_address == nullptr) {
@@ -217,10 +217,10 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
                               : config.data_type == DataType::kBfloat16 ? kCudnnDataBfloat16
                               : config.data_type == DataType::kDouble   ? kCudnnDataDouble
                                                                         : kCudnnDataFloat;
-        stand_in::DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer),
-                                 data_type, weight_space, matrix, matrix_address);
-        stand_in::DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), data_type,
-                                 weight_space, bias, bias_address);
+        mock::DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), data_type,
+                             weight_space, matrix, matrix_address);
+        mock::DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), data_type,
+                             weight_space, bias, bias_address);
         return 0;
       });
 }

@@ -1,14 +1,14 @@
-#include "tests/cudnn/stand_in/state.h"
+#include "tests/cudnn/mock/state.h"
 
 #include <chrono>
 #include <cstdlib>
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 namespace {
 
 int64_t DefaultVersion() {
-  const char* text = std::getenv("CUDNN_RNN_STAND_IN_VERSION");
+  const char* text = std::getenv("CUDNN_RNN_MOCK_VERSION");
   const int64_t version = text == nullptr ? 0 : std::atoll(text);
   return version > 0 ? version : kBuiltVersion;
 }
@@ -81,7 +81,7 @@ Call::~Call() {
 
 int Call::OrderedStatus() {
   Record& record = state_.record;
-  int failure = STAND_IN_NO_FAILURE;
+  int failure = MOCK_NO_FAILURE;
   const auto failing_function = record.failing_functions.find(name_);
   if (failing_function != record.failing_functions.end()) failure = failing_function->second;
   if (std::string(name_) != "cuGetErrorString") {
@@ -90,7 +90,7 @@ int Call::OrderedStatus() {
                         (record.all_later_calls_fail && number > record.failing_call);
     if (record.failing_call != 0 && is_now) failure = record.failure;
   }
-  if (failure != STAND_IN_NO_FAILURE) record.failed_function = name_;
+  if (failure != MOCK_NO_FAILURE) record.failed_function = name_;
   return StatusOf(failure);
 }
 
@@ -98,13 +98,13 @@ int Call::StatusOf(int failure) const {
   const bool is_driver = library_ == Library::kDriver;
   const CudnnStatuses cudnn = StatusesOf(state_.version());
   switch (failure) {
-    case STAND_IN_NO_FAILURE:
+    case MOCK_NO_FAILURE:
       return 0;
-    case STAND_IN_OUT_OF_MEMORY:
+    case MOCK_OUT_OF_MEMORY:
       return is_driver ? kCudaErrorOutOfMemory : cudnn.out_of_memory;
-    case STAND_IN_NOT_SUPPORTED:
+    case MOCK_NOT_SUPPORTED:
       return is_driver ? 801 : cudnn.not_supported;
-    case STAND_IN_EXECUTION_FAILED:
+    case MOCK_EXECUTION_FAILED:
       return is_driver ? 719 : cudnn.execution_failed;
     default:
       return is_driver ? 999 : cudnn.internal_error;
@@ -128,7 +128,7 @@ int Call::NeedContext(int* device) {
 
 int Call::NeedStream(const void* stream) {
   int device;
-  STAND_IN_RETURN_IF_FAILED(NeedContext(&device));
+  MOCK_RETURN_IF_FAILED(NeedContext(&device));
   const int stream_device = state_.StreamDevice(stream);
   if (stream_device == device) return 0;
   return Violate(Concatenate("stream ", stream, " is of device ", stream_device,
@@ -137,12 +137,12 @@ int Call::NeedStream(const void* stream) {
 }
 
 int Call::NeedHandle(void* address, Handle** handle) {
-  STAND_IN_RETURN_IF_FAILED(Need(&state_.handles, address, "handle", handle));
+  MOCK_RETURN_IF_FAILED(Need(&state_.handles, address, "handle", handle));
   int64_t& calls_to_meet = state_.record.options.calls_to_meet;
   if (calls_to_meet > 0 && --calls_to_meet == 0) state_.calls_have_met.notify_all();
   if ((*handle)->in_use) return Violation("handle ", address, " is in use by another thread");
   int device;
-  STAND_IN_RETURN_IF_FAILED(NeedContext(&device));
+  MOCK_RETURN_IF_FAILED(NeedContext(&device));
   if ((*handle)->device != device) {
     return Violation("handle ", address, " is of device ", (*handle)->device,
                      ", but the current context is of device ", device);
@@ -160,7 +160,7 @@ int Call::NeedHandle(void* address, Handle** handle) {
 }
 
 int Call::NeedHandleWithStream(void* address, Handle** handle) {
-  STAND_IN_RETURN_IF_FAILED(NeedHandle(address, handle));
+  MOCK_RETURN_IF_FAILED(NeedHandle(address, handle));
   if ((*handle)->has_stream) return 0;
   return Violation("handle ", address, " has no stream: cudnnSetStream was not called");
 }
@@ -205,5 +205,5 @@ bool Overlap(const void* data, int64_t bytes, const void* other, int64_t other_b
          second < first + static_cast<uintptr_t>(bytes);
 }
 
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn

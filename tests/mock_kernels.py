@@ -1,6 +1,6 @@
 """Builds and loads the kernels that call cuDNN so that they run without a GPU.
 
-The op library's GPU kernels run over the mock of cuDNN and the driver (tests/cudnn/stand_in), which
+The op library's GPU kernels run over the mock of cuDNN and the driver (tests/cudnn/mock), which
 uses host memory. They are registered for TensorFlow's CPU device under the kernel label LABEL.
 """
 
@@ -14,8 +14,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LABEL = "cudnn_stand_in"
-ADAPTER = "tests/cudnn/stand_in_kernels.cc"
+LABEL = "mock_cudnn"
+ADAPTER = "tests/cudnn/mock_kernels.cc"
 # The op library has the CPU kernels; the search for GPU libraries is not wanted here.
 LEFT_OUT = ("cpu_backend.cc", "cpu_registration.cc", "gpu_registration.cc", "c_api.cc")
 
@@ -46,7 +46,7 @@ def _build_kernels():
     compiler = support.find_compiler()
     tensorflow = support.ask_tensorflow()
     command = compiler + support.compile_flags(tensorflow) + ["-O1"]
-    folder = os.path.join(ROOT, ".build", "stand_in_kernels-" + tensorflow.version)
+    folder = os.path.join(ROOT, ".build", "mock_kernels-" + tensorflow.version)
     library, stamp = os.path.join(folder, "kernels.so"), os.path.join(folder, "stamp")
     fingerprint = _fingerprint(command)
     if os.path.exists(stamp):
@@ -73,28 +73,28 @@ def _build_kernels():
     return library
 
 
-def _build_stand_in():
+def _build_mock():
     """Builds the mock of cuDNN; returns the path of its library."""
-    script = os.path.join(ROOT, "scripts", "build_cudnn_stand_in.sh")
+    script = os.path.join(ROOT, "scripts", "build_mock_cudnn.sh")
     output = subprocess.run(["bash", script], stdout=subprocess.PIPE, check=True).stdout
-    return os.path.join(output.decode().splitlines()[-1], "libcudnn_stand_in.so")
+    return os.path.join(output.decode().splitlines()[-1], "libmock_cudnn.so")
 
 
 @functools.lru_cache(maxsize=None)
 def load():
-    """Registers the kernels once per process; returns the mock's library (stand_in.h)."""
-    stand_in_file = _build_stand_in()
-    stand_in = ctypes.CDLL(stand_in_file)
-    stand_in.stand_in_violation_text.restype = ctypes.c_char_p
+    """Registers the kernels once per process; returns the mock's library (mock_cudnn.h)."""
+    mock_file = _build_mock()
+    mock = ctypes.CDLL(mock_file)
+    mock.mock_violation_text.restype = ctypes.c_char_p
     for name in ("calls", "host_waits", "violations", "live", "fallible_calls"):
-        getattr(stand_in, "stand_in_" + name).restype = ctypes.c_int64
-    stand_in.stand_in_fail_call.argtypes = [ctypes.c_int64, ctypes.c_int]
-    stand_in.stand_in_fail_calls_from.argtypes = [ctypes.c_int64, ctypes.c_int]
+        getattr(mock, "mock_" + name).restype = ctypes.c_int64
+    mock.mock_fail_call.argtypes = [ctypes.c_int64, ctypes.c_int]
+    mock.mock_fail_calls_from.argtypes = [ctypes.c_int64, ctypes.c_int]
     # The mock must accept TensorFlow's memory, which it has not allocated itself.
-    stand_in.stand_in_set_any_memory(1)
+    mock.mock_set_any_memory(1)
     kernels = ctypes.CDLL(_build_kernels())
-    kernels.register_stand_in_kernels.restype = ctypes.c_char_p
-    problem = kernels.register_stand_in_kernels(os.fsencode(stand_in_file), LABEL.encode())
+    kernels.register_mock_kernels.restype = ctypes.c_char_p
+    problem = kernels.register_mock_kernels(os.fsencode(mock_file), LABEL.encode())
     if problem is not None:
         raise RuntimeError(problem.decode())
-    return stand_in
+    return mock

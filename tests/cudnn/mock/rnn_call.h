@@ -1,17 +1,17 @@
 // Common code of cudnnRNNForward and its two backward functions: checked arguments, the layout of
 // the reserve space, and conversion of data to the CPU plan's layout.
-#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_RNN_CALL_H_
-#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_RNN_CALL_H_
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_RNN_CALL_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_RNN_CALL_H_
 
 #include <memory>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_plan.h"
-#include "tests/cudnn/stand_in/cudnn_call.h"
-#include "tests/cudnn/stand_in/weight_space.h"
+#include "tests/cudnn/mock/cudnn_call.h"
+#include "tests/cudnn/mock/weight_space.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 
 // The header of the reserve space. It has no pointers, because the caller may copy the space.
 struct ReserveHeader {
@@ -113,7 +113,7 @@ enum class Padding { kZero, kAsDescribed };
 void Pack(const RnnDataDescriptor& descriptor, int64_t element_size, const char* time_major,
           Padding padding, void* data);
 
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_RNN_CALL_H_
+#endif  // CUDNN_RNN_TESTS_CUDNN_MOCK_RNN_CALL_H_

@@ -1,13 +1,13 @@
 // Common code of the mock's cuDNN functions.
-#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_CUDNN_CALL_H_
-#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_CUDNN_CALL_H_
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_CUDNN_CALL_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_CUDNN_CALL_H_
 
 #include <string>
 
-#include "tests/cudnn/stand_in/state.h"
+#include "tests/cudnn/mock/state.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 
 template <typename Body>
 int RunCudnn(const char* name, const std::string& arguments, const Body& body) {
@@ -61,7 +61,7 @@ constexpr size_t kDropoutStatesBytes = 8192;
 // Requires initialized states, and copies their header to `read`.
 int NeedDropoutStates(Call* call, const void* states, DropoutStates* read);
 
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_CUDNN_CALL_H_
+#endif  // CUDNN_RNN_TESTS_CUDNN_MOCK_CUDNN_CALL_H_

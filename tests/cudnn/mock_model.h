@@ -1,7 +1,7 @@
 // One model on the mock of cuDNN, called function by function, and the same on the CPU plan, for
 // the mock's own tests.
-#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_MODEL_H_
-#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_MODEL_H_
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_MODEL_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_MODEL_H_
 
 #include <cstring>
 #include <memory>
@@ -14,29 +14,29 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
-#include "tests/cudnn/stand_in/functions.h"
+#include "tests/cudnn/mock/functions.h"
 
 namespace cudnn_rnn {
-namespace stand_in_test {
+namespace mock_test {
 
 using Bytes = std::vector<char>;
 
 // The mock as in a new process, with the driver initialized and a context current. The destructor
 // checks for leaks, and for violations that the test did not expect.
-class FreshStandIn {
+class FreshMock {
  public:
-  FreshStandIn() {
-    stand_in_restart();
+  FreshMock() {
+    mock_restart();
     EXPECT(cuInit(0) == 0);
     EXPECT(cuStreamGetCtx(stream(), &context_) == 0);
     EXPECT(cuCtxPushCurrent_v2(context_) == 0);
   }
-  ~FreshStandIn() {
-    stand_in_fail_call(0, STAND_IN_NO_FAILURE);
+  ~FreshMock() {
+    mock_fail_call(0, MOCK_NO_FAILURE);
     EXPECT(cuCtxPopCurrent_v2(&context_) == 0);
-    EXPECT(stand_in_violations() == 0, stand_in_violation_text());
-    EXPECT(stand_in_live(nullptr) == 0, stand_in_live(nullptr), " objects live");
-    stand_in_restart();
+    EXPECT(mock_violations() == 0, mock_violation_text());
+    EXPECT(mock_live(nullptr) == 0, mock_live(nullptr), " objects live");
+    mock_restart();
   }
   static void* stream() { return reinterpret_cast<void*>(uintptr_t{16}); }
 
@@ -47,11 +47,11 @@ class FreshStandIn {
 // Expects `status` to be an error, and exactly one violation, whose text contains `part`. Then
 // resets the mock.
 inline void ExpectViolation(int status, const std::string& part, const std::string& what = "") {
-  const std::string text = stand_in_violation_text();
+  const std::string text = mock_violation_text();
   EXPECT(status != 0, what);
-  EXPECT(stand_in_violations() == 1, what, ": ", text);
+  EXPECT(mock_violations() == 1, what, ": ", text);
   EXPECT(text.find(part) != std::string::npos, "'", part, "' in: ", text, what);
-  stand_in_reset();
+  mock_reset();
 }
 
 // Device memory.
@@ -120,11 +120,10 @@ void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_
               StepTensors* step);
 
 // The arguments of the three calls, and the memory they point to. Tests corrupt them one by one.
-class StandInModel {
+class MockModel {
  public:
-  StandInModel(const RnnConfig& config, const Shape& shape,
-               int algorithm = kCudnnAlgorithmStandard);
-  ~StandInModel();
+  MockModel(const RnnConfig& config, const Shape& shape, int algorithm = kCudnnAlgorithmStandard);
+  ~MockModel();
 
   // The first failure of the constructor, or 0.
   int status() const { return status_; }
@@ -177,7 +176,7 @@ class StandInModel {
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
 };
 
-}  // namespace stand_in_test
+}  // namespace mock_test
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_MODEL_H_
+#endif  // CUDNN_RNN_TESTS_CUDNN_MOCK_MODEL_H_

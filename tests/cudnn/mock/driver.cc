@@ -4,22 +4,22 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/cudnn/stand_in/state.h"
+#include "tests/cudnn/mock/state.h"
 
 namespace cudnn_rnn {
 
-using stand_in::Allocation;
-using stand_in::Arguments;
-using stand_in::Call;
-using stand_in::Event;
-using stand_in::kDriverInvalidContext;
-using stand_in::kDriverInvalidDevice;
-using stand_in::kDriverInvalidHandle;
-using stand_in::kDriverInvalidValue;
-using stand_in::kDriverNoDevice;
-using stand_in::kDriverNotInitialized;
-using stand_in::kDriverNotReady;
-using stand_in::State;
+using mock::Allocation;
+using mock::Arguments;
+using mock::Call;
+using mock::Event;
+using mock::kDriverInvalidContext;
+using mock::kDriverInvalidDevice;
+using mock::kDriverInvalidHandle;
+using mock::kDriverInvalidValue;
+using mock::kDriverNoDevice;
+using mock::kDriverNotInitialized;
+using mock::kDriverNotReady;
+using mock::State;
 
 namespace {
 
@@ -30,12 +30,12 @@ constexpr size_t kMaxPitch = 2147483647;
 
 template <typename Body>
 int Run(const char* name, const std::string& arguments, const Body& body) {
-  return stand_in::Run(stand_in::Library::kDriver, name, arguments, body);
+  return mock::Run(mock::Library::kDriver, name, arguments, body);
 }
 
 template <typename Body>
 int RunRelease(const char* name, const std::string& arguments, const Body& body) {
-  return stand_in::RunRelease(stand_in::Library::kDriver, name, arguments, body);
+  return mock::RunRelease(mock::Library::kDriver, name, arguments, body);
 }
 
 int NeedInitialized(Call* call) {
@@ -87,7 +87,7 @@ int CheckCopySide(Call* call, const CopySide& side, size_t width, size_t height,
 }
 
 int NeedEvent(Call* call, void* address, Event** event) {
-  STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
+  MOCK_RETURN_IF_FAILED(NeedInitialized(call));
   return call->Need(&call->state().events, address, "event", event);
 }
 
@@ -123,9 +123,9 @@ int cuGetErrorString(int error, const char** text) {
         {kDriverNoDevice, "no CUDA-capable device is detected"},
         {kDriverInvalidDevice, "invalid device ordinal"},
         {kDriverInvalidContext, "invalid device context"},
-        {stand_in::kDriverInvalidPtx, "a PTX JIT compilation failed"},
+        {mock::kDriverInvalidPtx, "a PTX JIT compilation failed"},
         {kDriverInvalidHandle, "invalid resource handle"},
-        {stand_in::kDriverNotFound, "named symbol not found"},
+        {mock::kDriverNotFound, "named symbol not found"},
         {kDriverNotReady, "device not ready"},
         {719, "unspecified launch failure"},
         {801, "operation not supported"},
@@ -139,7 +139,7 @@ int cuGetErrorString(int error, const char** text) {
 
 int cuStreamGetCtx(void* stream, void** context) {
   return Run("cuStreamGetCtx", Arguments("stream", stream), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
+    MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     if (context == nullptr) return call->Violation("context is null");
     const int device = call->state().StreamDevice(stream);
     if (device < 0) return kDriverInvalidContext;
@@ -150,7 +150,7 @@ int cuStreamGetCtx(void* stream, void** context) {
 
 int cuStreamSynchronize(void* stream) {
   return Run("cuStreamSynchronize", Arguments("stream", stream), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     State& state = call->state();
     ++state.record.host_waits;
     for (auto& event : state.events.all()) {
@@ -164,7 +164,7 @@ int cuStreamSynchronize(void* stream) {
 
 int cuCtxPushCurrent_v2(void* context) {
   return Run("cuCtxPushCurrent_v2", Arguments("context", context), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
+    MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     for (int device = 0; device < call->state().record.options.num_devices; ++device) {
       if (context != ContextOf(device)) continue;
       call->state().contexts[std::this_thread::get_id()].pushed.push_back(device);
@@ -176,7 +176,7 @@ int cuCtxPushCurrent_v2(void* context) {
 
 int cuCtxPopCurrent_v2(void** context) {
   return RunRelease("cuCtxPopCurrent_v2", "", [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
+    MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     std::vector<int>& pushed = call->state().contexts[std::this_thread::get_id()].pushed;
     if (pushed.empty()) {
       return call->Violate("this thread has pushed no context", kDriverInvalidContext);
@@ -190,7 +190,7 @@ int cuCtxPopCurrent_v2(void** context) {
 int cuCtxGetDevice(int* device) {
   return Run("cuCtxGetDevice", "", [&](Call* call) {
     int current;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&current));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&current));
     if (device == nullptr) return call->Violation("device is null");
     *device = current;
     return 0;
@@ -199,7 +199,7 @@ int cuCtxGetDevice(int* device) {
 
 int cuPointerGetAttribute(void* value, int attribute, DeviceAddress pointer) {
   return Run("cuPointerGetAttribute", Arguments("attribute", attribute), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(NeedInitialized(call));
+    MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     if (value == nullptr) return call->Violation("value is null");
     if (attribute != kCudaPointerAttributeDeviceOrdinal) {
       return call->Violation("attribute ", attribute, " is not known here");
@@ -225,7 +225,7 @@ int cuPointerGetAttribute(void* value, int attribute, DeviceAddress pointer) {
 int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
   return Run("cuMemAlloc_v2", Arguments("bytes", bytes), [&](Call* call) {
     int device;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&device));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&device));
     if (pointer == nullptr) return call->Violation("pointer is null");
     if (bytes == 0) return call->Violation("bytes is 0");
     State& state = call->state();
@@ -247,7 +247,7 @@ int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
 int cuMemFree_v2(DeviceAddress pointer) {
   return RunRelease("cuMemFree_v2", "", [&](Call* call) {
     int device;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&device));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&device));
     State& state = call->state();
     const auto found = state.allocations.find(static_cast<uintptr_t>(pointer));
     if (found == state.allocations.end()) {
@@ -269,8 +269,8 @@ int cuMemsetD8Async(DeviceAddress target, unsigned char value, size_t bytes, voi
   return Run("cuMemsetD8Async",
              Arguments("value", static_cast<int>(value), "bytes", bytes, "stream", stream),
              [&](Call* call) {
-               STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
-               STAND_IN_RETURN_IF_FAILED(
+               MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+               MOCK_RETURN_IF_FAILED(
                    call->NeedMemory("target", Bytes(target), static_cast<int64_t>(bytes), 1));
                if (bytes > 0) std::memset(Bytes(target), value, bytes);
                return 0;
@@ -280,10 +280,10 @@ int cuMemsetD8Async(DeviceAddress target, unsigned char value, size_t bytes, voi
 int cuMemcpyDtoDAsync_v2(DeviceAddress target, DeviceAddress source, size_t bytes, void* stream) {
   return Run("cuMemcpyDtoDAsync_v2", Arguments("bytes", bytes, "stream", stream), [&](Call* call) {
     const int64_t size = static_cast<int64_t>(bytes);
-    STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
-    STAND_IN_RETURN_IF_FAILED(call->NeedMemory("target", Bytes(target), size, 1));
-    STAND_IN_RETURN_IF_FAILED(call->NeedMemory("source", Bytes(source), size, 1));
-    if (stand_in::Overlap(Bytes(target), size, Bytes(source), size)) {
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedMemory("target", Bytes(target), size, 1));
+    MOCK_RETURN_IF_FAILED(call->NeedMemory("source", Bytes(source), size, 1));
+    if (mock::Overlap(Bytes(target), size, Bytes(source), size)) {
       return call->Violation("source and target overlap");
     }
     if (bytes > 0) std::memcpy(Bytes(target), Bytes(source), bytes);
@@ -294,13 +294,13 @@ int cuMemcpyDtoDAsync_v2(DeviceAddress target, DeviceAddress source, size_t byte
 int cuMemcpyHtoDAsync_v2(DeviceAddress target, const void* source, size_t bytes, void* stream) {
   return Run("cuMemcpyHtoDAsync_v2", Arguments("bytes", bytes, "stream", stream), [&](Call* call) {
     const int64_t size = static_cast<int64_t>(bytes);
-    STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
-    STAND_IN_RETURN_IF_FAILED(call->NeedMemory("target", Bytes(target), size, 1));
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedMemory("target", Bytes(target), size, 1));
     if (bytes == 0) return 0;
     if (source == nullptr) return call->Violation("source is null");
     for (const auto& allocation : call->state().allocations) {
       const int64_t allocated = static_cast<int64_t>(allocation.second.bytes);
-      if (stand_in::Overlap(source, size, Bytes(allocation.first), allocated)) {
+      if (mock::Overlap(source, size, Bytes(allocation.first), allocated)) {
         return call->Violation("source is device memory");
       }
     }
@@ -311,7 +311,7 @@ int cuMemcpyHtoDAsync_v2(DeviceAddress target, const void* source, size_t bytes,
 
 int cuMemcpy2DAsync_v2(const DriverCopy2d* copy, void* stream) {
   return Run("cuMemcpy2DAsync_v2", Arguments("stream", stream), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     if (copy == nullptr) return call->Violation("copy is null");
     const size_t width = copy->width_bytes, height = copy->height;
     const CopySide source = {
@@ -322,14 +322,14 @@ int cuMemcpy2DAsync_v2(const DriverCopy2d* copy, void* stream) {
         copy->target_host, copy->target_device,  copy->target_array, copy->target_pitch};
     const char* from;
     const char* to;
-    STAND_IN_RETURN_IF_FAILED(CheckCopySide(call, source, width, height, &from));
-    STAND_IN_RETURN_IF_FAILED(CheckCopySide(call, target, width, height, &to));
+    MOCK_RETURN_IF_FAILED(CheckCopySide(call, source, width, height, &from));
+    MOCK_RETURN_IF_FAILED(CheckCopySide(call, target, width, height, &to));
     // Rows may interleave, but no row may overlap its own copy.
     for (size_t row = 0; width > 0 && row < height; ++row) {
       char* const target_row = const_cast<char*>(to) + row * target.pitch;
       const char* const source_row = from + row * source.pitch;
       const int64_t size = static_cast<int64_t>(width);
-      if (stand_in::Overlap(target_row, size, source_row, size)) {
+      if (mock::Overlap(target_row, size, source_row, size)) {
         return call->Violation("source and target overlap");
       }
       std::memcpy(target_row, source_row, width);
@@ -341,7 +341,7 @@ int cuMemcpy2DAsync_v2(const DriverCopy2d* copy, void* stream) {
 int cuEventCreate(void** event, unsigned int flags) {
   return Run("cuEventCreate", Arguments("flags", flags), [&](Call* call) {
     Event created;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&created.device));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (event == nullptr) return call->Violation("event is null");
     if (flags > 3) return call->Violation("flags ", flags, " are not known here");
     created.has_time = (flags & 2) == 0;
@@ -353,7 +353,7 @@ int cuEventCreate(void** event, unsigned int flags) {
 int cuEventDestroy_v2(void* event) {
   return RunRelease("cuEventDestroy_v2", "", [&](Call* call) {
     Event* found;
-    STAND_IN_RETURN_IF_FAILED(NeedEvent(call, event, &found));
+    MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     call->state().events.Remove(event);
     return 0;
   });
@@ -361,9 +361,9 @@ int cuEventDestroy_v2(void* event) {
 
 int cuEventRecord(void* event, void* stream) {
   return Run("cuEventRecord", Arguments("stream", stream), [&](Call* call) {
-    STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     Event* found;
-    STAND_IN_RETURN_IF_FAILED(NeedEvent(call, event, &found));
+    MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     if (found->device != call->state().CurrentDevice()) {
       return call->Violate("event and stream are of two devices", kDriverInvalidHandle);
     }
@@ -378,7 +378,7 @@ int cuEventRecord(void* event, void* stream) {
 int cuEventSynchronize(void* event) {
   return Run("cuEventSynchronize", "", [&](Call* call) {
     Event* found;
-    STAND_IN_RETURN_IF_FAILED(NeedEvent(call, event, &found));
+    MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     if (!found->is_recorded) return call->Violation("the event was not recorded");
     ++call->state().record.host_waits;
     // Work queued earlier on the event's stream is done too.
@@ -397,8 +397,8 @@ int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
   return Run("cuEventElapsedTime", "", [&](Call* call) {
     Event* first;
     Event* second;
-    STAND_IN_RETURN_IF_FAILED(NeedEvent(call, start, &first));
-    STAND_IN_RETURN_IF_FAILED(NeedEvent(call, end, &second));
+    MOCK_RETURN_IF_FAILED(NeedEvent(call, start, &first));
+    MOCK_RETURN_IF_FAILED(NeedEvent(call, end, &second));
     if (milliseconds == nullptr) return call->Violation("milliseconds is null");
     for (const Event* event : {first, second}) {
       if (!event->has_time || !event->is_recorded) {

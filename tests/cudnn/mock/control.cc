@@ -1,11 +1,11 @@
-// The functions of stand_in.h, by which tests control the mock.
+// The functions of mock_cudnn.h, by which tests control the mock.
 
 #include <cstdlib>
 
-#include "tests/cudnn/stand_in/state.h"
+#include "tests/cudnn/mock/state.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
@@ -21,31 +21,31 @@ Options& Settings() { return TheState().record.options; }
 void OrderFailure(int64_t n, int failure, bool all_later) {
   Lock lock(TheState().mutex);
   Record& record = TheState().record;
-  const bool fails = n > 0 && failure != STAND_IN_NO_FAILURE;
+  const bool fails = n > 0 && failure != MOCK_NO_FAILURE;
   record.failing_call = fails ? record.fallible_calls + n : 0;
   record.failure = failure;
   record.all_later_calls_fail = all_later;
 }
 
 }  // namespace
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn
 
-using cudnn_rnn::stand_in::Lines;
-using cudnn_rnn::stand_in::Lock;
-using cudnn_rnn::stand_in::Settings;
-using cudnn_rnn::stand_in::State;
-using cudnn_rnn::stand_in::TheState;
+using cudnn_rnn::mock::Lines;
+using cudnn_rnn::mock::Lock;
+using cudnn_rnn::mock::Settings;
+using cudnn_rnn::mock::State;
+using cudnn_rnn::mock::TheState;
 
 extern "C" {
 
-void stand_in_reset(void) {
+void mock_reset(void) {
   Lock lock(TheState().mutex);
-  TheState().record = cudnn_rnn::stand_in::Record();
+  TheState().record = cudnn_rnn::mock::Record();
 }
 
-void stand_in_restart(void) {
-  stand_in_reset();
+void mock_restart(void) {
+  mock_reset();
   State& state = TheState();
   Lock lock(state.mutex);
   for (const auto& allocation : state.allocations) {
@@ -65,7 +65,7 @@ void stand_in_restart(void) {
   state.stream_times_ms.clear();
 }
 
-int64_t stand_in_calls(const char* function_name) {
+int64_t mock_calls(const char* function_name) {
   Lock lock(TheState().mutex);
   const auto& record = TheState().record;
   if (function_name == nullptr) return static_cast<int64_t>(record.log.size());
@@ -73,36 +73,36 @@ int64_t stand_in_calls(const char* function_name) {
   return found == record.calls.end() ? 0 : found->second;
 }
 
-const char* stand_in_log(void) {
+const char* mock_log(void) {
   static thread_local std::string text;
   Lock lock(TheState().mutex);
   text = Lines(TheState().record.log);
   return text.c_str();
 }
 
-int64_t stand_in_host_waits(void) {
+int64_t mock_host_waits(void) {
   Lock lock(TheState().mutex);
   return TheState().record.host_waits;
 }
 
-int64_t stand_in_dropout_initializations(void) {
+int64_t mock_dropout_initializations(void) {
   Lock lock(TheState().mutex);
   return TheState().record.dropout_initializations;
 }
 
-int64_t stand_in_violations(void) {
+int64_t mock_violations(void) {
   Lock lock(TheState().mutex);
   return static_cast<int64_t>(TheState().record.violations.size());
 }
 
-const char* stand_in_violation_text(void) {
+const char* mock_violation_text(void) {
   static thread_local std::string text;
   Lock lock(TheState().mutex);
   text = Lines(TheState().record.violations);
   return text.c_str();
 }
 
-int64_t stand_in_live(const char* kind) {
+int64_t mock_live(const char* kind) {
   State& state = TheState();
   Lock lock(state.mutex);
   const std::map<std::string, int64_t> counts = {
@@ -125,121 +125,119 @@ int64_t stand_in_live(const char* kind) {
   return found == counts.end() ? -1 : found->second;
 }
 
-int64_t stand_in_allocated_bytes(void) {
+int64_t mock_allocated_bytes(void) {
   Lock lock(TheState().mutex);
   return TheState().allocated_bytes();
 }
 
-int64_t stand_in_fallible_calls(void) {
+int64_t mock_fallible_calls(void) {
   Lock lock(TheState().mutex);
   return TheState().record.fallible_calls;
 }
 
-void stand_in_fail_call(int64_t n, int failure) {
-  cudnn_rnn::stand_in::OrderFailure(n, failure, false);
+void mock_fail_call(int64_t n, int failure) { cudnn_rnn::mock::OrderFailure(n, failure, false); }
+
+void mock_fail_calls_from(int64_t n, int failure) {
+  cudnn_rnn::mock::OrderFailure(n, failure, true);
 }
 
-void stand_in_fail_calls_from(int64_t n, int failure) {
-  cudnn_rnn::stand_in::OrderFailure(n, failure, true);
-}
-
-void stand_in_fail_function(const char* function_name, int failure) {
+void mock_fail_function(const char* function_name, int failure) {
   Lock lock(TheState().mutex);
   auto& failing = TheState().record.failing_functions;
   if (function_name == nullptr) {
-    if (failure == STAND_IN_NO_FAILURE) failing.clear();
-  } else if (failure == STAND_IN_NO_FAILURE) {
+    if (failure == MOCK_NO_FAILURE) failing.clear();
+  } else if (failure == MOCK_NO_FAILURE) {
     failing.erase(function_name);
   } else {
     failing[function_name] = failure;
   }
 }
 
-const char* stand_in_failed_function(void) {
+const char* mock_failed_function(void) {
   static thread_local std::string name;
   Lock lock(TheState().mutex);
   name = TheState().record.failed_function;
   return name.c_str();
 }
 
-void stand_in_set_version(int64_t version) {
+void mock_set_version(int64_t version) {
   Lock lock(TheState().mutex);
   Settings().version = version;
 }
 
-void stand_in_set_driver_version(int version) {
+void mock_set_driver_version(int version) {
   Lock lock(TheState().mutex);
   Settings().driver_version = version;
 }
 
-void stand_in_set_num_devices(int num_devices) {
+void mock_set_num_devices(int num_devices) {
   Lock lock(TheState().mutex);
   Settings().num_devices = num_devices;
 }
 
-void stand_in_set_memory_limit(int64_t bytes) {
+void mock_set_memory_limit(int64_t bytes) {
   Lock lock(TheState().mutex);
   Settings().memory_limit = bytes;
 }
 
-void stand_in_set_algorithm_support(int algorithm, int support) {
-  if (algorithm < 0 || algorithm >= cudnn_rnn::stand_in::kNumAlgorithms) return;
+void mock_set_algorithm_support(int algorithm, int support) {
+  if (algorithm < 0 || algorithm >= cudnn_rnn::mock::kNumAlgorithms) return;
   Lock lock(TheState().mutex);
   Settings().algorithms[algorithm].support = support;
 }
 
-void stand_in_set_algorithm_time(int algorithm, double forward_ms, double backward_ms) {
-  if (algorithm < 0 || algorithm >= cudnn_rnn::stand_in::kNumAlgorithms) return;
+void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms) {
+  if (algorithm < 0 || algorithm >= cudnn_rnn::mock::kNumAlgorithms) return;
   Lock lock(TheState().mutex);
   Settings().algorithms[algorithm].forward_ms = forward_ms;
   Settings().algorithms[algorithm].backward_ms = backward_ms;
 }
 
-void stand_in_set_bfloat16(int supported) {
+void mock_set_bfloat16(int supported) {
   Lock lock(TheState().mutex);
   Settings().bfloat16 = supported != 0;
 }
 
-void stand_in_set_padded_weights(int padded) {
+void mock_set_padded_weights(int padded) {
   Lock lock(TheState().mutex);
   Settings().padded_weights = padded != 0;
 }
 
-void stand_in_set_pause(int64_t microseconds) {
+void mock_set_pause(int64_t microseconds) {
   Lock lock(TheState().mutex);
   Settings().pause_microseconds = microseconds;
 }
 
-void stand_in_let_calls_meet(int64_t calls) {
+void mock_let_calls_meet(int64_t calls) {
   Lock lock(TheState().mutex);
   Settings().calls_to_meet = calls;
 }
 
-void stand_in_register_memory(const void* data, int64_t bytes) {
+void mock_register_memory(const void* data, int64_t bytes) {
   if (data == nullptr || bytes < 0) return;
   Lock lock(TheState().mutex);
   TheState().registered_memory.emplace(reinterpret_cast<uintptr_t>(data),
                                        static_cast<size_t>(bytes));
 }
 
-void stand_in_unregister_memory(const void* data) {
+void mock_unregister_memory(const void* data) {
   Lock lock(TheState().mutex);
   auto& memory = TheState().registered_memory;
   const auto found = memory.find(reinterpret_cast<uintptr_t>(data));
   if (found != memory.end()) memory.erase(found);
 }
 
-void stand_in_set_any_memory(int any_memory) {
+void mock_set_any_memory(int any_memory) {
   Lock lock(TheState().mutex);
   Settings().any_memory = any_memory != 0;
 }
 
-void stand_in_set_stream_device(void* stream, int device) {
+void mock_set_stream_device(void* stream, int device) {
   Lock lock(TheState().mutex);
   Settings().stream_devices[stream] = device;
 }
 
-void stand_in_set_thread_device(int device) {
+void mock_set_thread_device(int device) {
   Lock lock(TheState().mutex);
   TheState().contexts[std::this_thread::get_id()].device = device;
 }

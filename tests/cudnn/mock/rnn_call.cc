@@ -1,14 +1,14 @@
-#include "tests/cudnn/stand_in/rnn_call.h"
+#include "tests/cudnn/mock/rnn_call.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "tests/cudnn/stand_in/cpu_arithmetic.h"
+#include "tests/cudnn/mock/cpu_arithmetic.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 namespace {
 
 // Not powers of two: the real library's sizes need not be either.
@@ -17,7 +17,7 @@ constexpr int64_t kTrainingWorkspaceBytes = 1000;
 constexpr uint64_t kLowest63Bits = 0x7fffffffffffffff;
 
 int RefuseOrViolate(Call* call, const Status& status) {
-  if (status.code() == StatusCode::kUnimplemented) return call->StatusOf(STAND_IN_NOT_SUPPORTED);
+  if (status.code() == StatusCode::kUnimplemented) return call->StatusOf(MOCK_NOT_SUPPORTED);
   return call->Violation(status.message());
 }
 
@@ -25,15 +25,15 @@ int FindModel(Call* call, void* rnn_descriptor, RnnCall* rnn_call) {
   State& state = call->state();
   RnnDescriptor* rnn;
   DropoutDescriptor* dropout;
-  STAND_IN_RETURN_IF_FAILED(
+  MOCK_RETURN_IF_FAILED(
       NeedSet(call, &state.rnn_descriptors, rnn_descriptor, "RNN descriptor", &rnn));
-  STAND_IN_RETURN_IF_FAILED(NeedSet(call, &state.dropout_descriptors, rnn->dropout_descriptor,
-                                    "the RNN descriptor's dropout descriptor", &dropout));
+  MOCK_RETURN_IF_FAILED(NeedSet(call, &state.dropout_descriptors, rnn->dropout_descriptor,
+                                "the RNN descriptor's dropout descriptor", &dropout));
   rnn_call->rnn = *rnn;
   rnn_call->config = rnn->config;
   rnn_call->config.dropout = dropout->dropout;
   if (dropout->dropout > 0) {
-    STAND_IN_RETURN_IF_FAILED(NeedDropoutStates(call, dropout->states, &rnn_call->dropout));
+    MOCK_RETURN_IF_FAILED(NeedDropoutStates(call, dropout->states, &rnn_call->dropout));
     rnn_call->dropout_states = dropout->states;
     rnn_call->config.seed = static_cast<int64_t>(rnn_call->dropout.seed & kLowest63Bits);
   }
@@ -43,7 +43,7 @@ int FindModel(Call* call, void* rnn_descriptor, RnnCall* rnn_call) {
 int FindData(Call* call, void* descriptor, const char* name, const RnnCall& rnn_call,
              int64_t vector_size, RnnDataDescriptor* data) {
   RnnDataDescriptor* found;
-  STAND_IN_RETURN_IF_FAILED(
+  MOCK_RETURN_IF_FAILED(
       NeedSet(call, &call->state().rnn_data_descriptors, descriptor, name, &found));
   if (CoreTypeOf(found->data_type) != rnn_call.config.data_type) {
     return call->Violation(name, " has data type ", found->data_type, ", the model ",
@@ -64,8 +64,7 @@ int FindData(Call* call, void* descriptor, const char* name, const RnnCall& rnn_
 int CheckStateDescriptor(Call* call, void* descriptor, const char* name, const RnnCall& rnn_call,
                          int64_t width) {
   TensorDescriptor* found;
-  STAND_IN_RETURN_IF_FAILED(
-      NeedSet(call, &call->state().tensor_descriptors, descriptor, name, &found));
+  MOCK_RETURN_IF_FAILED(NeedSet(call, &call->state().tensor_descriptors, descriptor, name, &found));
   const RnnConfig& config = rnn_call.config;
   const std::vector<int64_t> shape = {config.num_layers * config.num_directions(),
                                       rnn_call.x.batch_size, width};
@@ -89,8 +88,7 @@ int CheckDeviceLengths(Call* call, const RnnCall& rnn_call, const int32_t* devic
   }
   const std::vector<int32_t>& lengths = rnn_call.x.lengths;
   const int64_t bytes = static_cast<int64_t>(lengths.size() * sizeof(int32_t));
-  STAND_IN_RETURN_IF_FAILED(
-      call->NeedMemory("device_lengths", device_lengths, bytes, sizeof(int32_t)));
+  MOCK_RETURN_IF_FAILED(call->NeedMemory("device_lengths", device_lengths, bytes, sizeof(int32_t)));
   if (std::equal(lengths.begin(), lengths.end(), device_lengths)) return 0;
   return call->Violation("device_lengths differ from those of the data descriptor");
 }
@@ -137,17 +135,17 @@ uint64_t RnnCall::ModelFingerprint() const {
 int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descriptor,
                  bool is_training, RnnCall* rnn_call) {
   Handle* found_handle;
-  STAND_IN_RETURN_IF_FAILED(call->NeedHandleWithStream(handle, &found_handle));
+  MOCK_RETURN_IF_FAILED(call->NeedHandleWithStream(handle, &found_handle));
   rnn_call->stream = found_handle->stream;
-  STAND_IN_RETURN_IF_FAILED(FindModel(call, rnn_descriptor, rnn_call));
+  MOCK_RETURN_IF_FAILED(FindModel(call, rnn_descriptor, rnn_call));
   const RnnConfig& config = rnn_call->config;
-  STAND_IN_RETURN_IF_FAILED(FindData(call, x_descriptor, "the data descriptor of x", *rnn_call,
-                                     config.input_size, &rnn_call->x));
+  MOCK_RETURN_IF_FAILED(FindData(call, x_descriptor, "the data descriptor of x", *rnn_call,
+                                 config.input_size, &rnn_call->x));
   const Status weights =
       WeightSpace::Create(config, rnn_call->rnn.padded_weights, &rnn_call->weights);
   if (!weights.ok()) return RefuseOrViolate(call, weights);
   const Status planned = CreateCpuPlan(config, rnn_call->shape(),
-                                       StandInInstructionSet(config.data_type), &rnn_call->plan);
+                                       MockInstructionSet(config.data_type), &rnn_call->plan);
   if (!planned.ok()) return RefuseOrViolate(call, planned);
 
   const CheckedSize element(rnn_call->element_size());
@@ -160,7 +158,7 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
   const CheckedSize c = config.has_cell_state() ? pseudo_layers * config.num_units * element : 0;
   const CheckedSize total =
       (x + y + h + c) * 4 + rnn_call->plan->ReserveSpaceBytes() + rnn_call->weights.bytes();
-  if (total.overflowed()) return call->StatusOf(STAND_IN_NOT_SUPPORTED);
+  if (total.overflowed()) return call->StatusOf(MOCK_NOT_SUPPORTED);
   rnn_call->x_bytes = x.value();
   rnn_call->y_bytes = y.value();
   rnn_call->h_bytes = h.value();
@@ -177,32 +175,32 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
   reserve.cx = Align(&end, rnn_call->c_bytes);
   reserve.hy = Align(&end, rnn_call->h_bytes);
   reserve.weight_gradient = Align(&end, rnn_call->weights.dense_bytes());
-  if (end.overflowed()) return call->StatusOf(STAND_IN_NOT_SUPPORTED);
+  if (end.overflowed()) return call->StatusOf(MOCK_NOT_SUPPORTED);
   reserve.total = end.value();
   return 0;
 }
 
 int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers& buffers,
                 bool is_training, RnnCall* rnn_call) {
-  STAND_IN_RETURN_IF_FAILED(PrepareSizes(call, descriptors.handle, descriptors.rnn, descriptors.x,
-                                         is_training, rnn_call));
+  MOCK_RETURN_IF_FAILED(PrepareSizes(call, descriptors.handle, descriptors.rnn, descriptors.x,
+                                     is_training, rnn_call));
   const RnnConfig& config = rnn_call->config;
   const RnnDataDescriptor& x = rnn_call->x;
-  STAND_IN_RETURN_IF_FAILED(FindData(call, descriptors.y, "the data descriptor of y", *rnn_call,
-                                     config.num_directions() * config.output_size(), &rnn_call->y));
+  MOCK_RETURN_IF_FAILED(FindData(call, descriptors.y, "the data descriptor of y", *rnn_call,
+                                 config.num_directions() * config.output_size(), &rnn_call->y));
   const RnnDataDescriptor& y = rnn_call->y;
   if (y.layout != x.layout || y.num_steps != x.num_steps || y.batch_size != x.batch_size ||
       y.lengths != x.lengths) {
     return call->Violation("the data descriptors of x and y differ in layout, steps, batch size ",
                            "or lengths");
   }
-  STAND_IN_RETURN_IF_FAILED(CheckStateDescriptor(call, descriptors.h, "the descriptor of h",
-                                                 *rnn_call, config.output_size()));
+  MOCK_RETURN_IF_FAILED(CheckStateDescriptor(call, descriptors.h, "the descriptor of h", *rnn_call,
+                                             config.output_size()));
   if (rnn_call->has_cell_state() && descriptors.c != nullptr) {
-    STAND_IN_RETURN_IF_FAILED(CheckStateDescriptor(call, descriptors.c, "the descriptor of c",
-                                                   *rnn_call, config.num_units));
+    MOCK_RETURN_IF_FAILED(CheckStateDescriptor(call, descriptors.c, "the descriptor of c",
+                                               *rnn_call, config.num_units));
   }
-  STAND_IN_RETURN_IF_FAILED(CheckDeviceLengths(call, *rnn_call, descriptors.device_lengths));
+  MOCK_RETURN_IF_FAILED(CheckDeviceLengths(call, *rnn_call, descriptors.device_lengths));
   if (rnn_call->rnn.algorithm == kCudnnAlgorithmPersistDynamic &&
       rnn_call->rnn.built_batch_size != x.batch_size) {
     return call->Violation("cudnnBuildRNNDynamic was called for batch size ",
@@ -229,7 +227,7 @@ int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers&
 int CheckOperands(Call* call, const std::vector<Operand>& operands) {
   for (const Operand& operand : operands) {
     if (operand.data == nullptr && operand.may_be_null) continue;
-    STAND_IN_RETURN_IF_FAILED(
+    MOCK_RETURN_IF_FAILED(
         call->NeedMemory(operand.name, operand.data, operand.bytes, operand.alignment));
   }
   for (const Operand& written : operands) {
@@ -306,5 +304,5 @@ void Pack(const RnnDataDescriptor& descriptor, int64_t element_size, const char*
   }
 }
 
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn

@@ -1,9 +1,9 @@
-#include "tests/cudnn/stand_in_model.h"
+#include "tests/cudnn/mock_model.h"
 
-#include "tests/cudnn/stand_in/cpu_arithmetic.h"
+#include "tests/cudnn/mock/cpu_arithmetic.h"
 
 namespace cudnn_rnn {
-namespace stand_in_test {
+namespace mock_test {
 namespace {
 
 // Aligned memory for the CPU plan, full of NaN.
@@ -62,7 +62,7 @@ void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_
   std::unique_ptr<RnnPlan> plan;
   const SequenceShape sequences = {shape.num_steps, shape.batch_size(), true};
   const Status created =
-      CreateCpuPlan(config, sequences, StandInInstructionSet(config.data_type), &plan);
+      CreateCpuPlan(config, sequences, MockInstructionSet(config.data_type), &plan);
   EXPECT(created.ok(), created.message());
   if (!created.ok()) return;
   step->y.resize(step->dy.size());
@@ -115,12 +115,12 @@ void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_
   EXPECT(differentiated.ok(), differentiated.message());
 }
 
-StandInModel::StandInModel(const RnnConfig& config, const Shape& shape, int algorithm)
+MockModel::MockModel(const RnnConfig& config, const Shape& shape, int algorithm)
     : config(config), shape(shape) {
   Make(algorithm);
 }
 
-StandInModel::~StandInModel() {
+MockModel::~MockModel() {
   if (x_descriptor != nullptr) cudnnDestroyRNNDataDescriptor(x_descriptor);
   if (y_descriptor != nullptr) cudnnDestroyRNNDataDescriptor(y_descriptor);
   if (h_descriptor != nullptr) cudnnDestroyTensorDescriptor(h_descriptor);
@@ -130,9 +130,9 @@ StandInModel::~StandInModel() {
   if (handle != nullptr) cudnnDestroy(handle);
 }
 
-void StandInModel::Make(int algorithm) {
+void MockModel::Make(int algorithm) {
   Check(cudnnCreate(&handle));
-  Check(cudnnSetStream(handle, FreshStandIn::stream()));
+  Check(cudnnSetStream(handle, FreshMock::stream()));
   Check(cudnnCreateDropoutDescriptor(&dropout));
   Check(cudnnDropoutGetStatesSize(handle, &states_bytes));
   if (config.dropout > 0) states = Allocate(static_cast<int64_t>(states_bytes));
@@ -168,14 +168,14 @@ void StandInModel::Make(int algorithm) {
   reserve_space = Allocate(static_cast<int64_t>(reserve_space_bytes));
 }
 
-char* StandInModel::Allocate(int64_t bytes) {
+char* MockModel::Allocate(int64_t bytes) {
   if (bytes == 0) return nullptr;
   buffers_.emplace_back(new DeviceBuffer(bytes));
   if (buffers_.back()->data() == nullptr) Check(-1);
   return buffers_.back()->data();
 }
 
-int StandInModel::SetRnn(int algorithm, uint32_t auxiliary_flags) {
+int MockModel::SetRnn(int algorithm, uint32_t auxiliary_flags) {
   const int modes[] = {kCudnnRnnRelu, kCudnnRnnTanh, kCudnnLstm, kCudnnGru};
   const bool is_double = config.data_type == DataType::kDouble;
   return cudnnSetRNNDescriptor_v8(
@@ -188,14 +188,14 @@ int StandInModel::SetRnn(int algorithm, uint32_t auxiliary_flags) {
       static_cast<int32_t>(config.num_layers), dropout, auxiliary_flags);
 }
 
-int StandInModel::SetData(void* descriptor, int64_t vector_size, void* padding_fill) {
+int MockModel::SetData(void* descriptor, int64_t vector_size, void* padding_fill) {
   return cudnnSetRNNDataDescriptor(
       descriptor, CudnnDataTypeOf(config.data_type), shape.layout,
       static_cast<int>(shape.num_steps), static_cast<int>(shape.batch_size()),
       static_cast<int>(vector_size), shape.lengths.data(), padding_fill);
 }
 
-int StandInModel::SetStates(void* descriptor, int64_t width) {
+int MockModel::SetStates(void* descriptor, int64_t width) {
   const int batch = static_cast<int>(shape.batch_size());
   const int dimensions[] = {static_cast<int>(stack_rows()) / batch, batch, static_cast<int>(width)};
   const int strides[] = {batch * static_cast<int>(width), static_cast<int>(width), 1};
@@ -204,7 +204,7 @@ int StandInModel::SetStates(void* descriptor, int64_t width) {
 }
 
 template <typename Function>
-void StandInModel::ForWeights(const Function& function) const {
+void MockModel::ForWeights(const Function& function) const {
   ParamLayout layout;
   const Status created = ParamLayout::Create(config, &layout);
   EXPECT(created.ok(), created.message());
@@ -242,7 +242,7 @@ void StandInModel::ForWeights(const Function& function) const {
 }
 
 // Follows the definition of the layouts, independently of the mock's own functions.
-Bytes StandInModel::ToLayout(const Bytes& time_major, int64_t width) const {
+Bytes MockModel::ToLayout(const Bytes& time_major, int64_t width) const {
   const size_t row_bytes = static_cast<size_t>(width * element());
   const int64_t batch = shape.batch_size();
   Bytes data(time_major.size(), '\xff');  // padding, which must not be read
@@ -260,7 +260,7 @@ Bytes StandInModel::ToLayout(const Bytes& time_major, int64_t width) const {
   return data;
 }
 
-Bytes StandInModel::FromLayout(const char* data, int64_t width) const {
+Bytes MockModel::FromLayout(const char* data, int64_t width) const {
   const size_t row_bytes = static_cast<size_t>(width * element());
   const int64_t batch = shape.batch_size();
   Bytes time_major(static_cast<size_t>(shape.num_steps * batch) * row_bytes);
@@ -279,7 +279,7 @@ Bytes StandInModel::FromLayout(const char* data, int64_t width) const {
   return time_major;
 }
 
-void StandInModel::Load(const StepTensors& step) {
+void MockModel::Load(const StepTensors& step) {
   const Bytes data = ToLayout(step.x, config.input_size);
   const Bytes gradient = ToLayout(step.dy, output_width());
   std::memcpy(x, data.data(), data.size());
@@ -297,27 +297,27 @@ void StandInModel::Load(const StepTensors& step) {
   });
 }
 
-int StandInModel::Forward() {
+int MockModel::Forward() {
   return cudnnRNNForward(handle, rnn, forward_mode, device_lengths, x_descriptor, x, y_descriptor,
                          y, h_descriptor, hx, hy, c_descriptor, cx, cy, weight_space_bytes, weights,
                          workspace_bytes, workspace, reserve_space_bytes, reserve_space);
 }
 
-int StandInModel::BackwardData() {
+int MockModel::BackwardData() {
   return cudnnRNNBackwardData_v8(handle, rnn, device_lengths, y_descriptor, y, dy, x_descriptor, dx,
                                  h_descriptor, hx, dhy, dhx, c_descriptor, cx, dcy, dcx,
                                  weight_space_bytes, weights, workspace_bytes, workspace,
                                  reserve_space_bytes, reserve_space);
 }
 
-int StandInModel::BackwardWeights() {
+int MockModel::BackwardWeights() {
   return cudnnRNNBackwardWeights_v8(handle, rnn, kCudnnWeightGradientAdd, device_lengths,
                                     x_descriptor, x, h_descriptor, hx, y_descriptor, y,
                                     weight_space_bytes, dweights, workspace_bytes, workspace,
                                     reserve_space_bytes, reserve_space);
 }
 
-StepTensors StandInModel::Results() const {
+StepTensors MockModel::Results() const {
   const size_t h_bytes = static_cast<size_t>(stack_rows() * config.output_size() * element());
   const size_t c_bytes =
       IsLstm(config) ? static_cast<size_t>(stack_rows() * config.num_units * element()) : 0;
@@ -335,5 +335,5 @@ StepTensors StandInModel::Results() const {
   return step;
 }
 
-}  // namespace stand_in_test
+}  // namespace mock_test
 }  // namespace cudnn_rnn

@@ -3,13 +3,13 @@
 
 #include <cstring>
 
-#include "tests/cudnn/stand_in/cudnn_call.h"
+#include "tests/cudnn/mock/cudnn_call.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 
 int NeedDropoutStates(Call* call, const void* states, DropoutStates* read) {
-  STAND_IN_RETURN_IF_FAILED(
+  MOCK_RETURN_IF_FAILED(
       call->NeedMemory("dropout states", states, kDropoutStatesBytes, kBufferAlignment));
   std::memcpy(read, states, sizeof(*read));
   if (read->magic == kDropoutStatesMagic) return 0;
@@ -24,9 +24,9 @@ namespace {
 int CheckArguments(Call* call, void* descriptor, void* handle, float dropout, void* states,
                    size_t states_bytes, DropoutDescriptor** found) {
   Handle* found_handle;
-  STAND_IN_RETURN_IF_FAILED(
+  MOCK_RETURN_IF_FAILED(
       call->Need(&call->state().dropout_descriptors, descriptor, "dropout descriptor", found));
-  STAND_IN_RETURN_IF_FAILED(call->NeedHandleWithStream(handle, &found_handle));
+  MOCK_RETURN_IF_FAILED(call->NeedHandleWithStream(handle, &found_handle));
   if (!(dropout >= 0 && dropout <= 1)) {
     return call->Violation("dropout must be between 0 and 1, but is ", dropout);
   }
@@ -43,34 +43,34 @@ int CheckArguments(Call* call, void* descriptor, void* handle, float dropout, vo
 }
 
 }  // namespace
-}  // namespace stand_in
+}  // namespace mock
 
-using stand_in::Arguments;
-using stand_in::Call;
-using stand_in::DropoutDescriptor;
-using stand_in::DropoutStates;
-using stand_in::Handle;
-using stand_in::RunCudnn;
-using stand_in::State;
+using mock::Arguments;
+using mock::Call;
+using mock::DropoutDescriptor;
+using mock::DropoutStates;
+using mock::Handle;
+using mock::RunCudnn;
+using mock::State;
 
 extern "C" {
 
 int cudnnCreateDropoutDescriptor(void** descriptor) {
-  return stand_in::CreateObject("cudnnCreateDropoutDescriptor", &State::dropout_descriptors,
-                                descriptor);
+  return mock::CreateObject("cudnnCreateDropoutDescriptor", &State::dropout_descriptors,
+                            descriptor);
 }
 
 int cudnnDestroyDropoutDescriptor(void* descriptor) {
-  return stand_in::DestroyObject("cudnnDestroyDropoutDescriptor", &State::dropout_descriptors,
-                                 descriptor);
+  return mock::DestroyObject("cudnnDestroyDropoutDescriptor", &State::dropout_descriptors,
+                             descriptor);
 }
 
 int cudnnDropoutGetStatesSize(void* handle, size_t* bytes) {
   return RunCudnn("cudnnDropoutGetStatesSize", "", [&](Call* call) {
     Handle* found;
-    STAND_IN_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     if (bytes == nullptr) return call->Violation("bytes is null");
-    *bytes = stand_in::kDropoutStatesBytes;
+    *bytes = mock::kDropoutStatesBytes;
     return 0;
   });
 }
@@ -80,13 +80,13 @@ int cudnnSetDropoutDescriptor(void* descriptor, void* handle, float dropout, voi
   return RunCudnn("cudnnSetDropoutDescriptor",
                   Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
                     DropoutDescriptor* found;
-                    STAND_IN_RETURN_IF_FAILED(stand_in::CheckArguments(
-                        call, descriptor, handle, dropout, states, states_bytes, &found));
+                    MOCK_RETURN_IF_FAILED(mock::CheckArguments(call, descriptor, handle, dropout,
+                                                               states, states_bytes, &found));
                     *found = {true, dropout, states};
                     if (states == nullptr) return 0;
                     ++call->state().record.host_waits;
                     ++call->state().record.dropout_initializations;
-                    const DropoutStates initial = {stand_in::kDropoutStatesMagic, seed, 0};
+                    const DropoutStates initial = {mock::kDropoutStatesMagic, seed, 0};
                     std::memset(states, 0x5a, states_bytes);
                     std::memcpy(states, &initial, sizeof(initial));
                     return 0;
@@ -95,21 +95,21 @@ int cudnnSetDropoutDescriptor(void* descriptor, void* handle, float dropout, voi
 
 int cudnnRestoreDropoutDescriptor(void* descriptor, void* handle, float dropout, void* states,
                                   size_t states_bytes, unsigned long long seed) {
-  return RunCudnn("cudnnRestoreDropoutDescriptor",
-                  Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
-                    DropoutDescriptor* found;
-                    STAND_IN_RETURN_IF_FAILED(stand_in::CheckArguments(
-                        call, descriptor, handle, dropout, states, states_bytes, &found));
-                    if (states == nullptr) return call->Violation("states is null");
-                    DropoutStates read;
-                    STAND_IN_RETURN_IF_FAILED(stand_in::NeedDropoutStates(call, states, &read));
-                    if (read.seed != seed) {
-                      return call->Violation("seed is ", seed, ", but the states were made with ",
-                                             read.seed);
-                    }
-                    *found = {true, dropout, states};
-                    return 0;
-                  });
+  return RunCudnn(
+      "cudnnRestoreDropoutDescriptor",
+      Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
+        DropoutDescriptor* found;
+        MOCK_RETURN_IF_FAILED(
+            mock::CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
+        if (states == nullptr) return call->Violation("states is null");
+        DropoutStates read;
+        MOCK_RETURN_IF_FAILED(mock::NeedDropoutStates(call, states, &read));
+        if (read.seed != seed) {
+          return call->Violation("seed is ", seed, ", but the states were made with ", read.seed);
+        }
+        *found = {true, dropout, states};
+        return 0;
+      });
 }
 
 }  // extern "C"

@@ -7,22 +7,22 @@
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
-#include "tests/cudnn/stand_in/rnn_call.h"
+#include "tests/cudnn/mock/rnn_call.h"
 
 namespace cudnn_rnn {
 
-using stand_in::AlgorithmOptions;
-using stand_in::Arguments;
-using stand_in::Buffer;
-using stand_in::Call;
-using stand_in::kBufferAlignment;
-using stand_in::kTensorAlignment;
-using stand_in::ReserveHeader;
-using stand_in::ReserveLayout;
-using stand_in::RnnBuffers;
-using stand_in::RnnCall;
-using stand_in::RnnDescriptors;
-using stand_in::RunCudnn;
+using mock::AlgorithmOptions;
+using mock::Arguments;
+using mock::Buffer;
+using mock::Call;
+using mock::kBufferAlignment;
+using mock::kTensorAlignment;
+using mock::ReserveHeader;
+using mock::ReserveLayout;
+using mock::RnnBuffers;
+using mock::RnnCall;
+using mock::RnnDescriptors;
+using mock::RunCudnn;
 
 namespace {
 
@@ -61,7 +61,7 @@ int CheckDataTensors(Call* call, const RnnCall& rnn_call, const BackwardDataTens
                      const RnnBuffers& buffers) {
   const int64_t h_bytes = rnn_call.h_bytes;
   const int64_t c_bytes = rnn_call.c_bytes;
-  return stand_in::CheckOperands(
+  return mock::CheckOperands(
       call,
       {{"y", tensors.y, rnn_call.y_memory(), false, false, kTensorAlignment},
        {"dy", tensors.dy, rnn_call.y_memory(), false, false, kTensorAlignment},
@@ -103,8 +103,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   Buffer y(rnn_call.y_bytes), dy(rnn_call.y_bytes), dhy(rnn_call.h_bytes), dcy(rnn_call.c_bytes);
   Buffer weights(rnn_call.weights.dense_bytes());
   Buffer dx(rnn_call.x_bytes), dhx(rnn_call.h_bytes), dcx(rnn_call.c_bytes);
-  stand_in::Unpack(rnn_call.y, element_size, tensors.y, y.data());
-  stand_in::Unpack(rnn_call.y, element_size, tensors.dy, dy.data());
+  mock::Unpack(rnn_call.y, element_size, tensors.y, y.data());
+  mock::Unpack(rnn_call.y, element_size, tensors.dy, dy.data());
   CopyIfGiven(tensors.dhy, rnn_call.h_bytes, dhy.data());
   CopyIfGiven(tensors.dcy, rnn_call.c_bytes, dcy.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
@@ -142,11 +142,11 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Backward(backward, options, execution));
 
-  stand_in::Pack(rnn_call.x, element_size, dx.data(), stand_in::Padding::kZero, tensors.dx);
+  mock::Pack(rnn_call.x, element_size, dx.data(), mock::Padding::kZero, tensors.dx);
   CopyIfGiven(dhx.data(), rnn_call.h_bytes, tensors.dhx);
   CopyIfGiven(dcx.data(), rnn_call.c_bytes, tensors.dcx);
   ReserveHeader used = header;
-  used.stage = stand_in::kAfterBackwardData;
+  used.stage = mock::kAfterBackwardData;
   std::memcpy(reserve, &used, sizeof(used));
   std::memset(reserve + layout.plan, 0xff, static_cast<size_t>(layout.x - layout.plan));
   std::memset(buffers.workspace, 0xff, buffers.workspace_bytes);
@@ -157,8 +157,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
 Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, const void* y,
                         const char* reserve) {
   Buffer x_copy(rnn_call.x_bytes), y_copy(rnn_call.y_bytes);
-  stand_in::Unpack(rnn_call.x, rnn_call.element_size(), x, x_copy.data());
-  stand_in::Unpack(rnn_call.y, rnn_call.element_size(), y, y_copy.data());
+  mock::Unpack(rnn_call.x, rnn_call.element_size(), x, x_copy.data());
+  mock::Unpack(rnn_call.y, rnn_call.element_size(), y, y_copy.data());
   const ReserveLayout& layout = rnn_call.reserve;
   const char* different = "";
   if (!SameBytes(x_copy.data(), reserve + layout.x, rnn_call.x_bytes)) different = "x";
@@ -172,8 +172,8 @@ Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, 
 int StartBackward(Call* call, const RnnCall& rnn_call) {
   const AlgorithmOptions& algorithm =
       call->state().record.options.algorithms[rnn_call.rnn.algorithm];
-  if (algorithm.support == STAND_IN_REFUSED_BY_BACKWARD) {
-    return call->StatusOf(STAND_IN_NOT_SUPPORTED);
+  if (algorithm.support == MOCK_REFUSED_BY_BACKWARD) {
+    return call->StatusOf(MOCK_NOT_SUPPORTED);
   }
   call->state().stream_times_ms[rnn_call.stream] += algorithm.backward_ms / 2;
   return 0;
@@ -199,17 +199,17 @@ int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* d
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
-    STAND_IN_RETURN_IF_FAILED(stand_in::PrepareCall(call, descriptors, buffers, true, &rnn_call));
+    MOCK_RETURN_IF_FAILED(mock::PrepareCall(call, descriptors, buffers, true, &rnn_call));
     const bool has_cells = cx != nullptr || dcy != nullptr || dcx != nullptr;
     if (rnn_call.has_cell_state() && c_descriptor == nullptr && has_cells) {
       return call->Violation("there is a cell state without a descriptor of c");
     }
     const BackwardDataTensors tensors = {y, dy, hx, dhy, cx, dcy, weight_space, dx, dhx, dcx};
-    STAND_IN_RETURN_IF_FAILED(CheckDataTensors(call, rnn_call, tensors, buffers));
+    MOCK_RETURN_IF_FAILED(CheckDataTensors(call, rnn_call, tensors, buffers));
     ReserveHeader header;
-    STAND_IN_RETURN_IF_FAILED(stand_in::CheckReserveSpace(call, rnn_call, reserve_space,
-                                                          stand_in::kAfterForward, &header));
-    STAND_IN_RETURN_IF_FAILED(StartBackward(call, rnn_call));
+    MOCK_RETURN_IF_FAILED(
+        mock::CheckReserveSpace(call, rnn_call, reserve_space, mock::kAfterForward, &header));
+    MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
     call->Unlock();
     const Status status = ComputeData(rnn_call, tensors, buffers, header);
     call->Lock();
@@ -235,9 +235,9 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
-    STAND_IN_RETURN_IF_FAILED(stand_in::PrepareCall(call, descriptors, buffers, true, &rnn_call));
+    MOCK_RETURN_IF_FAILED(mock::PrepareCall(call, descriptors, buffers, true, &rnn_call));
     const int64_t weight_bytes = rnn_call.weights.bytes();
-    STAND_IN_RETURN_IF_FAILED(stand_in::CheckOperands(
+    MOCK_RETURN_IF_FAILED(mock::CheckOperands(
         call, {{"x", x, rnn_call.x_memory(), false, false, kTensorAlignment},
                {"hx", hx, rnn_call.h_bytes, false, true, kTensorAlignment},
                {"y", y, rnn_call.y_memory(), false, false, kTensorAlignment},
@@ -248,12 +248,12 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
                {"reserve_space", reserve_space, static_cast<int64_t>(reserve_space_bytes), true,
                 false, kBufferAlignment}}));
     ReserveHeader header;
-    STAND_IN_RETURN_IF_FAILED(stand_in::CheckReserveSpace(call, rnn_call, reserve_space,
-                                                          stand_in::kAfterBackwardData, &header));
+    MOCK_RETURN_IF_FAILED(
+        mock::CheckReserveSpace(call, rnn_call, reserve_space, mock::kAfterBackwardData, &header));
     if (!SameState(nullptr, static_cast<char*>(weight_space_gradient), weight_bytes)) {
       return call->Violation("weight_space_gradient was not cleared");
     }
-    STAND_IN_RETURN_IF_FAILED(StartBackward(call, rnn_call));
+    MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
     call->Unlock();
     const char* const reserve = static_cast<char*>(reserve_space);
     const Status status = CheckWeightsCall(rnn_call, x, hx, y, reserve);

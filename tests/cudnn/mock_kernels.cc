@@ -1,6 +1,6 @@
 // Registers the cuDNN kernels on TensorFlow's CPU device, under their own label and with the mock
 // of the driver and cuDNN, for tests without a GPU. Never part of the op library;
-// tests/stand_in_kernels.py builds it.
+// tests/mock_kernels.py builds it.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ std::string& Report() {
 }
 
 // Any address will do, because the mock runs all work at once.
-void* StandInStream(::tensorflow::OpKernelContext*) {
+void* MockStream(::tensorflow::OpKernelContext*) {
   static char stream;
   return &stream;
 }
@@ -27,12 +27,12 @@ void* StandInStream(::tensorflow::OpKernelContext*) {
 }  // namespace cudnn_rnn
 
 // Must be called only once per process. Returns null, or the error message.
-extern "C" __attribute__((visibility("default"))) const char* register_stand_in_kernels(
-    const char* stand_in_file, const char* label) {
+extern "C" __attribute__((visibility("default"))) const char* register_mock_kernels(
+    const char* mock_file, const char* label) {
   using namespace cudnn_rnn;  // NOLINT: this function is outside the namespace
   LibrarySearch search;
-  search.driver_name = stand_in_file;
-  search.cudnn_file = stand_in_file;
+  search.driver_name = mock_file;
+  search.cudnn_file = mock_file;
   Status status = OpenProcessGpu(search);
   if (status.ok()) status = InitializeDriver(*ProcessGpu()->libraries);
   if (!status.ok()) {
@@ -40,7 +40,7 @@ extern "C" __attribute__((visibility("default"))) const char* register_stand_in_
     return Report().c_str();
   }
   RegisterKernels({"CPU", label, 0}, [](std::unique_ptr<DeviceBackend>* backend) {
-    return CreateCudnnBackend(ProcessGpu(), StandInStream, backend);
+    return CreateCudnnBackend(ProcessGpu(), MockStream, backend);
   });
   return nullptr;
 }

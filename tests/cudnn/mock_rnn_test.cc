@@ -2,10 +2,10 @@
 
 #include <thread>
 
-#include "tests/cudnn/stand_in_model.h"
+#include "tests/cudnn/mock_model.h"
 
 namespace cudnn_rnn {
-namespace stand_in_test {
+namespace mock_test {
 namespace {
 
 RnnConfig SmallLstm() {
@@ -36,7 +36,7 @@ void ExpectSame(const StepTensors& got, const StepTensors& expected, const std::
 void Compare(const RnnConfig& config, const Shape& shape) {
   const std::string what = Text(config, shape);
   StepTensors step = RandomStep(config, shape);
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   EXPECT(model.status() == 0, what, ": ", model.status());
   if (model.status() != 0) return;
   model.Load(step);
@@ -50,11 +50,11 @@ void Compare(const RnnConfig& config, const Shape& shape) {
 const int kLayouts[] = {kCudnnLayoutTimeMajorPadded, kCudnnLayoutTimeMajorPacked,
                         kCudnnLayoutBatchMajorPadded};
 
-TEST(StandInComputesWhatTheCpuPlanDoes) {
-  FreshStandIn fresh;
-  stand_in_set_bfloat16(1);
+TEST(MockComputesWhatTheCpuPlanDoes) {
+  FreshMock fresh;
+  mock_set_bfloat16(1);
   for (const bool padded_weights : {false, true}) {
-    stand_in_set_padded_weights(padded_weights);
+    mock_set_padded_weights(padded_weights);
     for (const int layout : kLayouts) {
       for (const std::vector<int32_t>& lengths :
            {std::vector<int32_t>{5, 5, 5}, std::vector<int32_t>{5, 3, 3, 1}}) {
@@ -82,16 +82,16 @@ TEST(StandInComputesWhatTheCpuPlanDoes) {
   }
 }
 
-TEST(StandInDrawsTheNextDropoutPatternFromItsStates) {
-  FreshStandIn fresh;
+TEST(MockDrawsTheNextDropoutPatternFromItsStates) {
+  FreshMock fresh;
   RnnConfig config = SmallLstm();
   config.dropout = 0.5f;
   config.seed = 77;
   const Shape shape;
   const StepTensors step = RandomStep(config, shape);
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   EXPECT(model.status() == 0, model.status());
-  EXPECT(stand_in_dropout_initializations() == 1);
+  EXPECT(mock_dropout_initializations() == 1);
   model.Load(step);
   const Bytes origin(model.states, model.states + model.states_bytes);
   for (const int64_t call : {0, 1, 2, 0, 1}) {
@@ -110,18 +110,18 @@ TEST(StandInDrawsTheNextDropoutPatternFromItsStates) {
   model.forward_mode = kCudnnForwardInference;
   EXPECT(model.Forward() == 0);
   EXPECT(before == Bytes(model.states, model.states + model.states_bytes));
-  EXPECT(stand_in_dropout_initializations() == 1);
+  EXPECT(mock_dropout_initializations() == 1);
 }
 
-TEST(StandInNullStatesAreZeroAndNullResultsUnwanted) {
-  FreshStandIn fresh;
+TEST(MockNullStatesAreZeroAndNullResultsUnwanted) {
+  FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
   StepTensors step = RandomStep(config, shape);
   for (Bytes* state : {&step.hx, &step.cx, &step.dhy, &step.dcy}) {
     state->assign(state->size(), '\0');
   }
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   model.Load(step);
   const StepTensors untouched = model.Results();
   model.hx = model.cx = model.dhy = model.dcy = nullptr;
@@ -136,11 +136,11 @@ TEST(StandInNullStatesAreZeroAndNullResultsUnwanted) {
   ExpectSame(model.Results(), step, "null states");
 }
 
-TEST(StandInPadsOutputAsDescribed) {
-  FreshStandIn fresh;
+TEST(MockPadsOutputAsDescribed) {
+  FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   model.Load(RandomStep(config, shape));
   float fill = 7;
   EXPECT(model.SetData(model.y_descriptor, 2 * config.num_units, &fill) == 0);
@@ -158,41 +158,41 @@ TEST(StandInPadsOutputAsDescribed) {
 struct Misuse {
   const char* name;
   const char* text;
-  std::function<void(StandInModel*)> spoil;
+  std::function<void(MockModel*)> spoil;
 };
 
-TEST(StandInFindsWrongArgumentsOfForward) {
+TEST(MockFindsWrongArgumentsOfForward) {
   const Misuse misuses[] = {
-      {"x null", "x is null", [](StandInModel* m) { m->x = nullptr; }},
-      {"y null", "y is null", [](StandInModel* m) { m->y = nullptr; }},
-      {"hx misaligned", "hx at", [](StandInModel* m) { m->hx += 4; }},
-      {"y too short", "y at", [](StandInModel* m) { m->y += 16; }},
+      {"x null", "x is null", [](MockModel* m) { m->x = nullptr; }},
+      {"y null", "y is null", [](MockModel* m) { m->y = nullptr; }},
+      {"hx misaligned", "hx at", [](MockModel* m) { m->hx += 4; }},
+      {"y too short", "y at", [](MockModel* m) { m->y += 16; }},
       {"host memory", "is not device memory",
-       [](StandInModel* m) {
+       [](MockModel* m) {
          alignas(64) static char memory[4096];
          m->x = memory;
        }},
-      {"output on input", "y overlaps x", [](StandInModel* m) { m->y = m->weights, m->x = m->y; }},
-      {"hy on hx", "hy overlaps hx", [](StandInModel* m) { m->hy = m->hx; }},
-      {"weights misaligned", "weight_space at", [](StandInModel* m) { m->weights += 16; }},
-      {"weights short", "weight_space_bytes", [](StandInModel* m) { --m->weight_space_bytes; }},
-      {"workspace short", "workspace_bytes", [](StandInModel* m) { --m->workspace_bytes; }},
-      {"workspace null", "workspace is null", [](StandInModel* m) { m->workspace = nullptr; }},
-      {"reserve short", "reserve_space_bytes", [](StandInModel* m) { --m->reserve_space_bytes; }},
-      {"no reserve", "reserve_space is null", [](StandInModel* m) { m->reserve_space = nullptr; }},
-      {"garbage handle", "was not created", [](StandInModel* m) { m->handle = m; }},
-      {"garbage descriptor", "was not created", [](StandInModel* m) { m->x_descriptor = m; }},
-      {"x for y", "has vector size 3", [](StandInModel* m) { m->y_descriptor = m->x_descriptor; }},
-      {"c for h", "shape {4, 4, 4}", [](StandInModel* m) { m->h_descriptor = m->c_descriptor; }},
+      {"output on input", "y overlaps x", [](MockModel* m) { m->y = m->weights, m->x = m->y; }},
+      {"hy on hx", "hy overlaps hx", [](MockModel* m) { m->hy = m->hx; }},
+      {"weights misaligned", "weight_space at", [](MockModel* m) { m->weights += 16; }},
+      {"weights short", "weight_space_bytes", [](MockModel* m) { --m->weight_space_bytes; }},
+      {"workspace short", "workspace_bytes", [](MockModel* m) { --m->workspace_bytes; }},
+      {"workspace null", "workspace is null", [](MockModel* m) { m->workspace = nullptr; }},
+      {"reserve short", "reserve_space_bytes", [](MockModel* m) { --m->reserve_space_bytes; }},
+      {"no reserve", "reserve_space is null", [](MockModel* m) { m->reserve_space = nullptr; }},
+      {"garbage handle", "was not created", [](MockModel* m) { m->handle = m; }},
+      {"garbage descriptor", "was not created", [](MockModel* m) { m->x_descriptor = m; }},
+      {"x for y", "has vector size 3", [](MockModel* m) { m->y_descriptor = m->x_descriptor; }},
+      {"c for h", "shape {4, 4, 4}", [](MockModel* m) { m->h_descriptor = m->c_descriptor; }},
       {"no c descriptor", "without a descriptor of c",
-       [](StandInModel* m) { m->c_descriptor = nullptr; }},
-      {"mode", "forward_mode is 7", [](StandInModel* m) { m->forward_mode = 7; }},
+       [](MockModel* m) { m->c_descriptor = nullptr; }},
+      {"mode", "forward_mode is 7", [](MockModel* m) { m->forward_mode = 7; }},
   };
   for (const Misuse& misuse : misuses) {
-    FreshStandIn fresh;
+    FreshMock fresh;
     RnnConfig config = SmallLstm();
     config.num_proj = 4;
-    StandInModel model(config, Shape());
+    MockModel model(config, Shape());
     model.Load(RandomStep(config, Shape()));
     void* const kept[] = {model.handle, model.x_descriptor, model.y_descriptor, model.h_descriptor,
                           model.c_descriptor};
@@ -206,11 +206,11 @@ TEST(StandInFindsWrongArgumentsOfForward) {
   }
 }
 
-TEST(StandInFindsWrongDescriptors) {
-  FreshStandIn fresh;
+TEST(MockFindsWrongDescriptors) {
+  FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   model.Load(RandomStep(config, shape));
   ExpectViolation(cudnnSetTensorNdDescriptor(model.h_descriptor, 0, 2, nullptr, nullptr),
                   "num_dimensions is 2");
@@ -243,11 +243,11 @@ TEST(StandInFindsWrongDescriptors) {
   ExpectViolation(cudnnDestroyRNNDescriptor(unset), "is destroyed");
 }
 
-TEST(StandInFindsWrongOrderAndOtherData) {
-  FreshStandIn fresh;
+TEST(MockFindsWrongOrderAndOtherData) {
+  FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   model.Load(RandomStep(config, shape));
   std::memset(model.reserve_space, 0, model.reserve_space_bytes);
   ExpectViolation(model.BackwardData(), "not what a forward call in training left");
@@ -276,46 +276,46 @@ TEST(StandInFindsWrongOrderAndOtherData) {
   std::memset(model.y + 2 * row, 0, row);
   ExpectViolation(model.BackwardWeights(), "y is not that of the forward call");
 
-  StandInModel other(config, Shape{4, {4, 3, 3, 1}, kCudnnLayoutTimeMajorPadded});
+  MockModel other(config, Shape{4, {4, 3, 3, 1}, kCudnnLayoutTimeMajorPadded});
   other.Load(RandomStep(config, other.shape));
   other.reserve_space = model.reserve_space;
   ExpectViolation(other.BackwardData(), "of another model, shape or lengths");
 }
 
-TEST(StandInFindsGapsThatWereNotCleared) {
-  FreshStandIn fresh;
-  stand_in_set_padded_weights(1);
+TEST(MockFindsGapsThatWereNotCleared) {
+  FreshMock fresh;
+  mock_set_padded_weights(1);
   const RnnConfig config = SmallLstm();
-  StandInModel model(config, Shape());
+  MockModel model(config, Shape());
   model.Load(RandomStep(config, Shape()));
   model.weights[model.weight_space_bytes - 1] = 1;
   ExpectViolation(model.Forward(), "not 0 between its regions");
 }
 
-TEST(StandInWantsLengthsOnTheDeviceInOldVersions) {
-  FreshStandIn fresh;
+TEST(MockWantsLengthsOnTheDeviceInOldVersions) {
+  FreshMock fresh;
   const RnnConfig config = SmallLstm();
-  StandInModel model(config, Shape());
+  MockModel model(config, Shape());
   model.Load(RandomStep(config, Shape()));
-  stand_in_set_version(8907);
+  mock_set_version(8907);
   EXPECT(model.Forward() == 0);
-  stand_in_set_version(8800);
+  mock_set_version(8800);
   EXPECT(cudnnGetVersion() == 8800);
   ExpectViolation(model.Forward(), "device_lengths may not be null in version 8800");
   DeviceBuffer lengths(16);
   model.device_lengths = reinterpret_cast<int32_t*>(lengths.data());
   ExpectViolation(model.Forward(), "device_lengths differ");
   std::memcpy(lengths.data(), model.shape.lengths.data(), 16);
-  stand_in_set_version(8800);
+  mock_set_version(8800);
   EXPECT(model.Forward() == 0);
 }
 
-TEST(StandInRefusesWhatAlgorithmsCannotDo) {
-  FreshStandIn fresh;
+TEST(MockRefusesWhatAlgorithmsCannotDo) {
+  FreshMock fresh;
   const int not_supported = 3000;
   RnnConfig config = SmallLstm();
   Shape shape;
-  StandInModel model(config, shape);
+  MockModel model(config, shape);
   for (const int algorithm : {1, 2, 3}) {
     EXPECT(model.SetRnn(algorithm, kCudnnPaddedIoEnabled) == not_supported, algorithm);
     EXPECT(model.SetRnn(algorithm, kCudnnPaddedIoDisabled) == 0, algorithm);
@@ -327,46 +327,46 @@ TEST(StandInRefusesWhatAlgorithmsCannotDo) {
   EXPECT(model.SetRnn(kCudnnAlgorithmPersistStatic, kCudnnPaddedIoDisabled) == not_supported);
   model.config.data_type = DataType::kBfloat16;
   EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == not_supported);
-  stand_in_set_version(8905);
+  mock_set_version(8905);
   EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 9);
-  stand_in_set_bfloat16(1);
+  mock_set_bfloat16(1);
   EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 0);
-  EXPECT(stand_in_violations() == 0, stand_in_violation_text());
+  EXPECT(mock_violations() == 0, mock_violation_text());
 
-  stand_in_reset();
+  mock_reset();
   shape.layout = kCudnnLayoutTimeMajorPacked;
-  StandInModel dynamic(config, shape, kCudnnAlgorithmPersistDynamic);
+  MockModel dynamic(config, shape, kCudnnAlgorithmPersistDynamic);
   dynamic.Load(RandomStep(config, shape));
   ExpectViolation(dynamic.Forward(), "cudnnBuildRNNDynamic was called for batch size 0, not 4");
   EXPECT(cudnnBuildRNNDynamic(dynamic.handle, dynamic.rnn, 4) == 0);
-  stand_in_set_algorithm_support(kCudnnAlgorithmPersistDynamic, STAND_IN_REFUSED_BY_FORWARD);
+  mock_set_algorithm_support(kCudnnAlgorithmPersistDynamic, MOCK_REFUSED_BY_FORWARD);
   EXPECT(dynamic.Forward() == not_supported);
-  stand_in_set_algorithm_support(kCudnnAlgorithmPersistDynamic, STAND_IN_REFUSED_BY_BACKWARD);
+  mock_set_algorithm_support(kCudnnAlgorithmPersistDynamic, MOCK_REFUSED_BY_BACKWARD);
   EXPECT(dynamic.Forward() == 0);
   EXPECT(dynamic.BackwardData() == not_supported);
-  stand_in_set_algorithm_support(kCudnnAlgorithmPersistDynamic, STAND_IN_REFUSED_BY_DESCRIPTOR);
+  mock_set_algorithm_support(kCudnnAlgorithmPersistDynamic, MOCK_REFUSED_BY_DESCRIPTOR);
   EXPECT(dynamic.SetRnn(kCudnnAlgorithmPersistDynamic, 0) == not_supported);
 }
 
-TEST(StandInFindsAHandleThatTwoThreadsUse) {
-  FreshStandIn fresh;
+TEST(MockFindsAHandleThatTwoThreadsUse) {
+  FreshMock fresh;
   const RnnConfig config = SmallLstm();
-  StandInModel first(config, Shape()), second(config, Shape());
+  MockModel first(config, Shape()), second(config, Shape());
   const StepTensors step = RandomStep(config, Shape());
   first.Load(step);
   second.Load(step);
   const auto run_second = [&] {
-    stand_in_set_thread_device(0);
+    mock_set_thread_device(0);
     second.Forward();
   };
-  stand_in_let_calls_meet(2);
+  mock_let_calls_meet(2);
   std::thread with_its_own(run_second);
   EXPECT(first.Forward() == 0);
   with_its_own.join();
-  EXPECT(stand_in_violations() == 0, stand_in_violation_text());
+  EXPECT(mock_violations() == 0, mock_violation_text());
   void* const own = second.handle;
   second.handle = first.handle;
-  stand_in_let_calls_meet(2);
+  mock_let_calls_meet(2);
   std::thread with_the_same(run_second);
   first.Forward();
   with_the_same.join();
@@ -375,5 +375,5 @@ TEST(StandInFindsAHandleThatTwoThreadsUse) {
 }
 
 }  // namespace
-}  // namespace stand_in_test
+}  // namespace mock_test
 }  // namespace cudnn_rnn

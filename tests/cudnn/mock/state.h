@@ -1,6 +1,6 @@
 // The mock's state, and the code that all its calls share.
-#ifndef CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
-#define CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_STATE_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_STATE_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -16,10 +16,10 @@
 #include "cudnn_rnn/cc/core/checked_math.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
-#include "tests/cudnn/stand_in/functions.h"
+#include "tests/cudnn/mock/functions.h"
 
 namespace cudnn_rnn {
-namespace stand_in {
+namespace mock {
 
 // Driver statuses, besides those of injected failures.
 constexpr int kDriverInvalidValue = 1;
@@ -132,7 +132,7 @@ struct ThreadContexts {
 };
 
 struct AlgorithmOptions {
-  int support = STAND_IN_SUPPORTED;
+  int support = MOCK_SUPPORTED;
   double forward_ms = 1;
   double backward_ms = 2;
 };
@@ -151,7 +151,7 @@ struct Options {
   std::map<const void*, int> stream_devices;
 };
 
-// The part of the state that stand_in_reset clears.
+// The part of the state that mock_reset clears.
 struct Record {
   Options options;
   std::vector<std::string> log;
@@ -162,7 +162,7 @@ struct Record {
   int64_t fallible_calls = 0;
   int64_t failing_call = 0;  // an index that fallible_calls reaches, 0 for none
   bool all_later_calls_fail = false;
-  int failure = STAND_IN_NO_FAILURE;
+  int failure = MOCK_NO_FAILURE;
   std::map<std::string, int> failing_functions;
   std::string failed_function;  // the last function that failed by order
 };
@@ -218,7 +218,7 @@ class Call {
   // The failure status that the test has ordered, or 0.
   int ordered() const { return ordered_; }
 
-  // Returns the library's status for a failure of stand_in.h.
+  // Returns the library's status for a failure of mock_cudnn.h.
   int StatusOf(int failure) const;
   // Records a violation; returns `driver_status` for the driver, bad-parameter for cuDNN.
   template <typename... Parts>
@@ -265,10 +265,10 @@ class Call {
   void* handle_ = nullptr;
 };
 
-#define STAND_IN_RETURN_IF_FAILED(expression) \
-  do {                                        \
-    const int status = (expression);          \
-    if (status != 0) return status;           \
+#define MOCK_RETURN_IF_FAILED(expression) \
+  do {                                    \
+    const int status = (expression);      \
+    if (status != 0) return status;       \
   } while (false)
 
 // Runs body(Call*), which returns the status, unless the call must fail.
@@ -279,7 +279,7 @@ int Run(Library library, const char* name, const std::string& arguments, const B
   try {
     return body(&call);
   } catch (const std::bad_alloc&) {
-    return call.StatusOf(STAND_IN_OUT_OF_MEMORY);
+    return call.StatusOf(MOCK_OUT_OF_MEMORY);
   }
 }
 
@@ -307,7 +307,7 @@ std::string Arguments(const char* name, const Value& value, const Rest&... rest)
 // Returns whether [data, data + bytes) and the other range overlap.
 bool Overlap(const void* data, int64_t bytes, const void* other, int64_t other_bytes);
 
-}  // namespace stand_in
+}  // namespace mock
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CUDNN_STAND_IN_STATE_H_
+#endif  // CUDNN_RNN_TESTS_CUDNN_MOCK_STATE_H_

@@ -3,14 +3,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "tests/cudnn/stand_in/state.h"
+#include "tests/cudnn/mock/state.h"
 
 namespace cudnn_rnn {
 
-using stand_in::Arguments;
-using stand_in::Call;
-using stand_in::Kernel;
-using stand_in::Module;
+using mock::Arguments;
+using mock::Call;
+using mock::Kernel;
+using mock::Module;
 
 namespace {
 
@@ -19,7 +19,7 @@ constexpr char kFromFloat[] = "float_to_bfloat16";
 
 template <typename Body>
 int Run(const char* name, const std::string& arguments, const Body& body) {
-  return stand_in::Run(stand_in::Library::kDriver, name, arguments, body);
+  return mock::Run(mock::Library::kDriver, name, arguments, body);
 }
 
 // Returns whether the PTX text has `.entry NAME(`, with any white space.
@@ -74,9 +74,9 @@ int Launch(Call* call, const Kernel& kernel, unsigned long long num_threads, voi
   const size_t target_size = 6 - source_size;
   const int64_t source_bytes = static_cast<int64_t>(count * source_size);
   const int64_t target_bytes = static_cast<int64_t>(count * target_size);
-  STAND_IN_RETURN_IF_FAILED(call->NeedMemory("source", source, source_bytes, source_size));
-  STAND_IN_RETURN_IF_FAILED(call->NeedMemory("target", target, target_bytes, target_size));
-  if (stand_in::Overlap(source, source_bytes, target, target_bytes)) {
+  MOCK_RETURN_IF_FAILED(call->NeedMemory("source", source, source_bytes, source_size));
+  MOCK_RETURN_IF_FAILED(call->NeedMemory("target", target, target_bytes, target_size));
+  if (mock::Overlap(source, source_bytes, target, target_bytes)) {
     return call->Violation("source and target overlap");
   }
   if (kernel.to_float) {
@@ -94,13 +94,13 @@ extern "C" {
 int cuModuleLoadData(void** module, const void* image) {
   return Run("cuModuleLoadData", "", [&](Call* call) {
     Module created;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&created.device));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (module == nullptr || image == nullptr) return call->Violation("an argument is null");
     created.image = static_cast<const char*>(image);
     for (const char* directive : {".version", ".target", ".address_size 64"}) {
       if (created.image.find(directive) == std::string::npos) {
         return call->Violate(Concatenate("the PTX text has no ", directive),
-                             stand_in::kDriverInvalidPtx);
+                             mock::kDriverInvalidPtx);
       }
     }
     *module = call->state().modules.Add(created);
@@ -109,31 +109,32 @@ int cuModuleLoadData(void** module, const void* image) {
 }
 
 int cuModuleGetFunction(void** function, void* module, const char* name) {
-  return Run(
-      "cuModuleGetFunction", Arguments("name", name == nullptr ? "" : name), [&](Call* call) {
-        if (function == nullptr || name == nullptr) return call->Violation("an argument is null");
-        Module* found;
-        STAND_IN_RETURN_IF_FAILED(call->Need(&call->state().modules, module, "module", &found));
-        if (!HasEntry(found->image, name)) {
-          return call->Violate(Concatenate("the module has no .entry ", name),
-                               stand_in::kDriverNotFound);
-        }
-        const bool to_float = std::strcmp(name, kToFloat) == 0;
-        if (!to_float && std::strcmp(name, kFromFloat) != 0) {
-          return call->Violation("the stand-in does not know the kernel ", name);
-        }
-        *function = call->state().kernels.Add({module, to_float});
-        return 0;
-      });
+  return Run("cuModuleGetFunction", Arguments("name", name == nullptr ? "" : name),
+             [&](Call* call) {
+               if (function == nullptr || name == nullptr)
+                 return call->Violation("an argument is null");
+               Module* found;
+               MOCK_RETURN_IF_FAILED(call->Need(&call->state().modules, module, "module", &found));
+               if (!HasEntry(found->image, name)) {
+                 return call->Violate(Concatenate("the module has no .entry ", name),
+                                      mock::kDriverNotFound);
+               }
+               const bool to_float = std::strcmp(name, kToFloat) == 0;
+               if (!to_float && std::strcmp(name, kFromFloat) != 0) {
+                 return call->Violation("the mock does not know the kernel ", name);
+               }
+               *function = call->state().kernels.Add({module, to_float});
+               return 0;
+             });
 }
 
 // The addresses of the module's functions stay known, but must not be used any more.
 int cuModuleUnload(void* module) {
-  return stand_in::RunRelease(stand_in::Library::kDriver, "cuModuleUnload", "", [&](Call* call) {
+  return mock::RunRelease(mock::Library::kDriver, "cuModuleUnload", "", [&](Call* call) {
     Module* found;
-    STAND_IN_RETURN_IF_FAILED(call->Need(&call->state().modules, module, "module", &found));
+    MOCK_RETURN_IF_FAILED(call->Need(&call->state().modules, module, "module", &found));
     int device;
-    STAND_IN_RETURN_IF_FAILED(call->NeedContext(&device));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&device));
     if (found->device != device) return call->Violation("the module is of another device");
     call->state().modules.Remove(module);
     return 0;
@@ -144,33 +145,31 @@ int cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y, uns
                    unsigned int block_x, unsigned int block_y, unsigned int block_z,
                    unsigned int shared_memory_bytes, void* stream, void** parameters,
                    void** extra) {
-  return Run("cuLaunchKernel", Arguments("grid", grid_x, "block", block_x, "stream", stream),
-             [&](Call* call) {
-               STAND_IN_RETURN_IF_FAILED(call->NeedStream(stream));
-               Kernel* kernel;
-               STAND_IN_RETURN_IF_FAILED(
-                   call->Need(&call->state().kernels, function, "function", &kernel));
-               Module* module;
-               STAND_IN_RETURN_IF_FAILED(
-                   call->Need(&call->state().modules, kernel->module, "module", &module));
-               if (module->device != call->state().CurrentDevice()) {
-                 return call->Violate("the function's module is of another device",
-                                      stand_in::kDriverInvalidHandle);
-               }
-               if (grid_x < 1 || grid_x > 2147483647u || grid_y != 1 || grid_z != 1) {
-                 return call->Violation("grid ", grid_x, " x ", grid_y, " x ", grid_z);
-               }
-               if (block_x < 1 || block_x > 1024 || block_y != 1 || block_z != 1) {
-                 return call->Violation("block ", block_x, " x ", block_y, " x ", block_z);
-               }
-               if (shared_memory_bytes != 0)
-                 return call->Violation("the kernels need no shared memory");
-               if (parameters == nullptr || extra != nullptr) {
-                 return call->Violation("parameters are null, or extra is not");
-               }
-               return Launch(call, *kernel, static_cast<unsigned long long>(grid_x) * block_x,
-                             parameters);
-             });
+  return Run(
+      "cuLaunchKernel", Arguments("grid", grid_x, "block", block_x, "stream", stream),
+      [&](Call* call) {
+        MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+        Kernel* kernel;
+        MOCK_RETURN_IF_FAILED(call->Need(&call->state().kernels, function, "function", &kernel));
+        Module* module;
+        MOCK_RETURN_IF_FAILED(
+            call->Need(&call->state().modules, kernel->module, "module", &module));
+        if (module->device != call->state().CurrentDevice()) {
+          return call->Violate("the function's module is of another device",
+                               mock::kDriverInvalidHandle);
+        }
+        if (grid_x < 1 || grid_x > 2147483647u || grid_y != 1 || grid_z != 1) {
+          return call->Violation("grid ", grid_x, " x ", grid_y, " x ", grid_z);
+        }
+        if (block_x < 1 || block_x > 1024 || block_y != 1 || block_z != 1) {
+          return call->Violation("block ", block_x, " x ", block_y, " x ", block_z);
+        }
+        if (shared_memory_bytes != 0) return call->Violation("the kernels need no shared memory");
+        if (parameters == nullptr || extra != nullptr) {
+          return call->Violation("parameters are null, or extra is not");
+        }
+        return Launch(call, *kernel, static_cast<unsigned long long>(grid_x) * block_x, parameters);
+      });
 }
 
 }  // extern "C"
