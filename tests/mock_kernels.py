@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LABEL = "mock_cudnn"
 ADAPTER = "tests/cudnn/mock_kernels.cc"
 # The op library has the CPU kernels; the search for GPU libraries is not wanted here.
-LEFT_OUT = ("cpu_backend.cc", "cpu_registration.cc", "gpu_registration.cc", "c_api.cc")
+LEFT_OUT = ("cpu_backend.cc", "cpu_registration.cc", "gpu_registration.cc")
 
 
 def _build_support():

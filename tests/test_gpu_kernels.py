@@ -80,12 +80,10 @@ def test_lengths(mock, configuration, lengths, time_major):
         assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], str(lengths))
 
 
-@pytest.mark.parametrize("native_bfloat16", [0, 1])
 @pytest.mark.parametrize("padded_weights", [0, 1])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes_and_padded_weights(mock, dtype, padded_weights, native_bfloat16):
+def test_dtypes_and_padded_weights(mock, dtype, padded_weights):
     mock.mock_set_padded_weights(padded_weights)
-    mock.mock_set_bfloat16(native_bfloat16)
     arrays = arrays_for(PROJECTED, LENGTHS["with zeros"], dtype)
     with Network(PROJECTED, dtype, version=3) as cpu:
         expected = cpu.run(arrays)

@@ -34,11 +34,11 @@ std::vector<Scenario> Scenarios() {
   bfloat16.config.data_type = DataType::kBfloat16;
   Problem empty = plain;
   empty.shape.num_steps = 0;
-  return {{"inference", plain, false, false, 90300},
-          {"training with dropout", dropping, true, false, 90300},
+  return {{"inference", plain, false, false, 91300},
+          {"training with dropout", dropping, true, false, 91300},
           {"training with padding", padded, true, true, 8100},
-          {"training in bfloat16", bfloat16, true, false, 90300},
-          {"no steps", empty, true, false, 90300}};
+          {"training in bfloat16", bfloat16, true, false, 91300},
+          {"no steps", empty, true, false, 91300}};
 }
 
 void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::string& text) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cudnn_rnn/cc/core/status.h"
-#include "cudnn_rnn/cc/cudnn/c_api.h"
 #include "tests/core/testing.h"
+#include "tests/cudnn/core_api.h"
 
 namespace {
 

@@ -52,7 +52,6 @@ const int kLayouts[] = {kCudnnLayoutTimeMajorPadded, kCudnnLayoutTimeMajorPacked
 
 TEST(MockComputesWhatTheCpuPlanDoes) {
   FreshMock fresh;
-  mock_set_bfloat16(1);
   for (const bool padded_weights : {false, true}) {
     mock_set_padded_weights(padded_weights);
     for (const int layout : kLayouts) {
@@ -326,11 +325,11 @@ TEST(MockRefusesWhatAlgorithmsCannotDo) {
   model.config.num_proj = 8;
   EXPECT(model.SetRnn(kCudnnAlgorithmPersistStatic, kCudnnPaddedIoDisabled) == not_supported);
   model.config.data_type = DataType::kBfloat16;
+  EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 0);
+  mock_set_version(91200);
   EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == not_supported);
   mock_set_version(8905);
   EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 9);
-  mock_set_bfloat16(1);
-  EXPECT(model.SetRnn(kCudnnAlgorithmStandard, kCudnnPaddedIoDisabled) == 0);
   EXPECT(mock_violations() == 0, mock_violation_text());
 
   mock_reset();

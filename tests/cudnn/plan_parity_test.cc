@@ -102,10 +102,22 @@ TEST(ParityWithAnOldCudnn) {  // requires lengths in device memory; has other st
   RunTable(gpu.runtime(), {DataType::kFloat});
 }
 
-TEST(ParityWithNativeBfloat16) {
-  MockGpu gpu;
-  mock_set_bfloat16(1);
-  RunTable(gpu.runtime(), {DataType::kBfloat16});
+TEST(OldCudnnRefusesBfloat16) {
+  for (const int64_t version : {8907, 90300, 91201}) {
+    MockGpu gpu;
+    mock_set_version(version);
+    gpu.Reopen();
+    GpuModel model(gpu.runtime());
+    Problem problem;
+    problem.config.data_type = DataType::kBfloat16;
+    problem.shape = {4, 5, true};
+    CudnnPlanCache::Found found;
+    const Status status = model.Find(problem, problem.Options(true), &found);
+    EXPECT(status.code() == StatusCode::kUnimplemented && found.plan == nullptr);
+    const std::string found_version = CudnnVersionText(static_cast<size_t>(version));
+    EXPECT_ERROR(status, found_version.c_str(), "bfloat16", "cuDNN 9.13.0 and newer versions do");
+    EXPECT(mock_calls("cudnnCreateRNNDescriptor") == 0, "no trial is needed");
+  }
 }
 
 TEST(ParityWithDropout) {

@@ -1,6 +1,6 @@
 """Calls the core library through ctypes on PyTorch tensors in GPU or host memory.
 
-`scripts/build_core_library.sh` builds the library; its C API is cudnn_rnn/cc/cudnn/c_api.h, and the
+`scripts/build_core_library.sh` builds the library; its C API is tests/cudnn/core_api.h, and the
 shapes are those of cudnn_rnn/cc/core/rnn_plan.h. Needs only torch, not TensorFlow or pytest.
 """
 
@@ -72,28 +72,16 @@ class Sizes(ctypes.Structure):
     ]
 
 
-def _pointers(*names):
-    return [(name, ctypes.c_void_p) for name in names]
+def _pointers(names):
+    return [(name, ctypes.c_void_p) for name in names.split()]
 
 
 class ForwardBuffers(ctypes.Structure):
     """cudnn_rnn_forward_buffers."""
 
-    _fields_ = (
-        _pointers(
-            "input",
-            "input_h",
-            "input_c",
-            "params",
-            "output",
-            "output_h",
-            "output_c",
-            "reserve_space",
-        )
-        + [("reserve_space_bytes", ctypes.c_int64)]
-        + _pointers("workspace")
-        + [("workspace_bytes", ctypes.c_int64)]
-    )
+    _fields_ = _pointers(
+        "input input_h input_c params output output_h output_c reserve_space workspace"
+    ) + [("reserve_space_bytes", ctypes.c_int64), ("workspace_bytes", ctypes.c_int64)]
 
 
 class BackwardBuffers(ctypes.Structure):
@@ -101,25 +89,11 @@ class BackwardBuffers(ctypes.Structure):
 
     _fields_ = (
         _pointers(
-            "input",
-            "input_h",
-            "input_c",
-            "params",
-            "output",
-            "output_h",
-            "output_backprop",
-            "output_h_backprop",
-            "output_c_backprop",
-            "reserve_space",
+            "input input_h input_c params output output_h"
+            " output_backprop output_h_backprop output_c_backprop reserve_space"
         )
         + [("reserve_space_bytes", ctypes.c_int64)]
-        + _pointers(
-            "input_backprop",
-            "input_h_backprop",
-            "input_c_backprop",
-            "params_backprop",
-            "workspace",
-        )
+        + _pointers("input_backprop input_h_backprop input_c_backprop params_backprop workspace")
         + [("workspace_bytes", ctypes.c_int64)]
     )
 
@@ -167,7 +141,7 @@ class CoreLibrary:
         self._mock = None
         for name, result, arguments in [
             ("last_error", ctypes.c_char_p, []),
-            ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 3),
+            ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 2),
             ("gpu_report", ctypes.c_char_p, []),
             ("model_create", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
             ("model_destroy", None, [ctypes.c_void_p]),
@@ -184,10 +158,9 @@ class CoreLibrary:
         if status != 0:
             raise CoreError(status, self._last_error().decode())
 
-    def open_gpu(self, driver_name=None, cudnn_file=None, wheel_folders=None):
-        """Opens the driver and cuDNN; each argument a str or None, as in c_api.h."""
-        names = [driver_name, cudnn_file, wheel_folders]
-        self.check(self._open_gpu(*[name and name.encode() for name in names]))
+    def open_gpu(self, driver_name=None, cudnn_file=None):
+        """Opens the driver and cuDNN; each argument a str or None, as in core_api.h."""
+        self.check(self._open_gpu(*[name and name.encode() for name in (driver_name, cudnn_file)]))
 
     def open_mock(self, path):
         """Opens the mock as driver and as cuDNN; models "on the GPU" then use host memory."""

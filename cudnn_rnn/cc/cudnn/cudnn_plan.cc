@@ -109,14 +109,14 @@ Status CudnnPlan::CheckSizes() const {
   return total.overflowed() ? TooLarge() : Status();
 }
 
-// Checks that the workspace fits into half of the 64-bit range; the rest is for a Bfloat16Plan.
+// Checks that the size of the largest workspace fits into 64 bits.
 Status CudnnPlan::CheckWorkspace() const {
   CallOptions options;
   options.keeps_reserve_space = true;
   Workspace workspace;
   const CheckedSize largest =
       DescribeWorkspace(Pass::kBackward, options, /*has_zero_lengths=*/true, nullptr, &workspace);
-  return (largest * 2).overflowed() ? TooLarge() : Status();
+  return largest.overflowed() ? TooLarge() : Status();
 }
 
 Status CudnnPlan::TooLarge() const {
@@ -214,12 +214,12 @@ Status CudnnPlan::SetLengths(const GpuQueue& queue, const std::vector<int>& leng
 
 CudnnPlan::Lengths CudnnPlan::ReadLengths(const CallOptions& options) const {
   Lengths lengths;
-  lengths.at_least_one.assign(static_cast<size_t>(shape_.batch_size),
-                              static_cast<int>(shape_.num_steps));
+  lengths.clamped.assign(static_cast<size_t>(shape_.batch_size),
+                         static_cast<int>(shape_.num_steps));
   for (size_t i = 0; i < options.sequence_lengths.size(); ++i) {
     const int64_t b = static_cast<int64_t>(i);
     const int length = options.sequence_lengths[i];
-    lengths.at_least_one[i] = length > 0 ? length : 1;
+    lengths.clamped[i] = length > 0 ? length : 1;
     if (length > 0) continue;
     std::vector<ZeroRows>& zero_rows = lengths.zero_rows;
     if (!zero_rows.empty() && zero_rows.back().first + zero_rows.back().count == b) {

@@ -2,7 +2,7 @@
 #ifndef CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
 #define CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
 
-#include "cudnn_rnn/cc/core/device_memory.h"
+#include "cudnn_rnn/cc/cudnn/device_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 
 namespace cudnn_rnn {

@@ -24,17 +24,17 @@ Status GpuQueue::Copy(void* target, const void* source, int64_t bytes) const {
                                static_cast<size_t>(bytes), stream_);
 }
 
-Status GpuQueue::CopyRows(void* target, const void* source, const ByteRows& rows) const {
-  if (rows.width == 0 || rows.height == 0) return Status();
+Status GpuQueue::Copy2d(void* target, const void* source, const Copy2dShape& shape) const {
+  if (shape.width == 0 || shape.height == 0) return Status();
   DriverCopy2d copy = DriverCopy2d();
   copy.source_memory_type = kCudaMemoryTypeDevice;
   copy.source_device = AddressOf(source);
-  copy.source_pitch = static_cast<size_t>(rows.source_pitch);
+  copy.source_pitch = static_cast<size_t>(shape.source_pitch);
   copy.target_memory_type = kCudaMemoryTypeDevice;
   copy.target_device = AddressOf(target);
-  copy.target_pitch = static_cast<size_t>(rows.target_pitch);
-  copy.width_bytes = static_cast<size_t>(rows.width);
-  copy.height = static_cast<size_t>(rows.height);
+  copy.target_pitch = static_cast<size_t>(shape.target_pitch);
+  copy.width_bytes = static_cast<size_t>(shape.width);
+  copy.height = static_cast<size_t>(shape.height);
   return CUDNN_RNN_DRIVER_CALL(*this, cuMemcpy2DAsync_v2, &copy, stream_);
 }
 

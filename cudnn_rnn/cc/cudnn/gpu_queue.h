@@ -18,8 +18,8 @@ namespace cudnn_rnn {
 #define CUDNN_RNN_CUDNN_CALL(queue, function, ...) \
   (queue).CheckCudnnStatus((queue).libraries().function(__VA_ARGS__), #function)
 
-// `height` rows of `width` bytes; row starts are `pitch` bytes apart.
-struct ByteRows {
+// A pitched copy of `height` rows of `width` bytes; row starts are `pitch` bytes apart.
+struct Copy2dShape {
   int64_t width;
   int64_t height;
   int64_t source_pitch;
@@ -53,7 +53,7 @@ class GpuQueue {
 
   // Queue work on the stream; do nothing for 0 bytes.
   Status Copy(void* target, const void* source, int64_t bytes) const;
-  Status CopyRows(void* target, const void* source, const ByteRows& rows) const;
+  Status Copy2d(void* target, const void* source, const Copy2dShape& shape) const;
   // `source` is read before the call returns.
   Status CopyFromHost(void* target, const void* source, int64_t bytes) const;
   Status Clear(void* target, int64_t bytes) const;

@@ -59,8 +59,6 @@ void mock_restart(void) {
   state.rnn_descriptors.all().clear();
   state.rnn_data_descriptors.all().clear();
   state.events.all().clear();
-  state.modules.all().clear();
-  state.kernels.all().clear();
   state.contexts.clear();
   state.stream_times_ms.clear();
 }
@@ -112,7 +110,6 @@ int64_t mock_live(const char* kind) {
       {"rnn_descriptor", state.rnn_descriptors.size()},
       {"rnn_data_descriptor", state.rnn_data_descriptors.size()},
       {"event", state.events.size()},
-      {"module", state.modules.size()},
       {"allocation", static_cast<int64_t>(state.allocations.size())},
       {"pushed_context", state.pushed_contexts()},
   };
@@ -191,11 +188,6 @@ void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_m
   Lock lock(TheState().mutex);
   Settings().algorithms[algorithm].forward_ms = forward_ms;
   Settings().algorithms[algorithm].backward_ms = backward_ms;
-}
-
-void mock_set_bfloat16(int supported) {
-  Lock lock(TheState().mutex);
-  Settings().bfloat16 = supported != 0;
 }
 
 void mock_set_padded_weights(int padded) {

@@ -126,7 +126,8 @@ bool IsSupported(const State& state, const RnnArguments& arguments) {
   if (options.algorithms[arguments.algorithm].support == MOCK_REFUSED_BY_DESCRIPTOR) {
     return false;
   }
-  if (arguments.data_type == kCudnnDataBfloat16 && !options.bfloat16) return false;
+  const bool has_bfloat16 = state.version() >= static_cast<int64_t>(kMinCudnnVersionForBfloat16);
+  if (arguments.data_type == kCudnnDataBfloat16 && !has_bfloat16) return false;
   if (arguments.algorithm == kCudnnAlgorithmStandard) return true;
   if (arguments.auxiliary_flags == kCudnnPaddedIoEnabled || arguments.has_projection() ||
       arguments.data_type == kCudnnDataDouble) {

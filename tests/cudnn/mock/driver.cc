@@ -1,4 +1,4 @@
-// The mock of CUDA's driver: devices, contexts, memory, copies and events. kernels.cc has kernels.
+// The mock of CUDA's driver: devices, contexts, memory, copies and events.
 
 #include <cstdio>
 #include <cstdlib>
@@ -123,9 +123,7 @@ int cuGetErrorString(int error, const char** text) {
         {kDriverNoDevice, "no CUDA-capable device is detected"},
         {kDriverInvalidDevice, "invalid device ordinal"},
         {kDriverInvalidContext, "invalid device context"},
-        {mock::kDriverInvalidPtx, "a PTX JIT compilation failed"},
         {kDriverInvalidHandle, "invalid resource handle"},
-        {mock::kDriverNotFound, "named symbol not found"},
         {kDriverNotReady, "device not ready"},
         {719, "unspecified launch failure"},
         {801, "operation not supported"},

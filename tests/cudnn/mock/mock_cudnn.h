@@ -17,8 +17,7 @@
  *   - backward calls get the x, hx, cx, y and weights of the forward call (in a sequence of length
  *     1, y may be 0 instead); data comes before weights, and only once;
  *   - half and bfloat16 models use float math precision;
- *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory;
- *   - kernels are launched with at least one thread for each element.
+ *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory.
  *
  * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */
 #ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_
@@ -57,7 +56,7 @@ MOCK_EXPORT int64_t mock_violations(void);
 MOCK_EXPORT const char* mock_violation_text(void);
 
 /* Returns the number of live objects of a kind: handle, tensor_descriptor, dropout_descriptor,
- * rnn_descriptor, rnn_data_descriptor, event, module, allocation or pushed_context. NULL: of all
+ * rnn_descriptor, rnn_data_descriptor, event, allocation or pushed_context. NULL: of all
  * kinds. Returns -1 for an unknown kind. */
 MOCK_EXPORT int64_t mock_live(const char* kind);
 MOCK_EXPORT int64_t mock_allocated_bytes(void);
@@ -72,7 +71,7 @@ enum {
 };
 /* Returns the number of calls since the reset that could fail: all except those of
  * cuGetErrorString, cudnnGetErrorString and cudnnGetVersion. A failing call does nothing, unless it
- * releases something (Destroy, Free, Unload, Pop): then it releases it and returns the failure,
+ * releases something (Destroy, Free, Pop): then it releases it and returns the failure,
  * like a call that reports an error of earlier work. */
 MOCK_EXPORT int64_t mock_fallible_calls(void);
 /* Makes the n-th fallible call from now on fail (1: the next one). */
@@ -89,7 +88,7 @@ MOCK_EXPORT const char* mock_failed_function(void);
 
 /* Sets the result of cudnnGetVersion, such as 8907 or 90300. The default is the environment
  * variable CUDNN_RNN_MOCK_VERSION; if unset, CUDNN_RNN_MOCK_DEFAULT_VERSION of the build
- * (90300). */
+ * (91300). RNN descriptors support bfloat16 from 91300 on. */
 MOCK_EXPORT void mock_set_version(int64_t version);
 /* Sets the result of cuDriverGetVersion. Default 12080. */
 MOCK_EXPORT void mock_set_driver_version(int version);
@@ -112,8 +111,6 @@ MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
 /* Sets the milliseconds of one forward and of one backward pass (half for data, half for weights)
  * on the virtual clock that events record. Default 1 and 2. */
 MOCK_EXPORT void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms);
-/* Default 0: setting an RNN descriptor with bfloat16 returns not-supported. */
-MOCK_EXPORT void mock_set_bfloat16(int supported);
 /* Default 0: the dense layout. 1: weight spaces of descriptors set from now on have their regions
  * at multiples of 256 bytes, with gaps between and after them. */
 MOCK_EXPORT void mock_set_padded_weights(int padded);

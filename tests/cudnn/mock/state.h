@@ -27,9 +27,7 @@ constexpr int kDriverNotInitialized = 3;
 constexpr int kDriverNoDevice = 100;
 constexpr int kDriverInvalidDevice = 101;
 constexpr int kDriverInvalidContext = 201;
-constexpr int kDriverInvalidPtx = 218;
 constexpr int kDriverInvalidHandle = 400;
-constexpr int kDriverNotFound = 500;
 constexpr int kDriverNotReady = 600;
 
 // The version of cuDNN, unless the environment sets another.
@@ -94,16 +92,6 @@ struct Event {
   double time_ms = 0;
 };
 
-struct Module {
-  int device = 0;
-  std::string image;
-};
-
-struct Kernel {
-  void* module = nullptr;
-  bool to_float = false;  // bfloat16_to_float; false: float_to_bfloat16
-};
-
 // Objects by address. Addresses are never reused and cannot be dereferenced.
 template <typename T>
 class Objects {
@@ -143,7 +131,6 @@ struct Options {
   int num_devices = 1;
   int64_t memory_limit = -1;
   AlgorithmOptions algorithms[kNumAlgorithms];
-  bool bfloat16 = false;
   bool padded_weights = false;
   int64_t pause_microseconds = 0;
   int64_t calls_to_meet = 0;
@@ -178,8 +165,6 @@ struct State {
   Objects<RnnDescriptor> rnn_descriptors;
   Objects<RnnDataDescriptor> rnn_data_descriptors;
   Objects<Event> events;
-  Objects<Module> modules;
-  Objects<Kernel> kernels;
   std::map<uintptr_t, Allocation> allocations;
   std::multimap<uintptr_t, size_t> registered_memory;
   std::map<std::thread::id, ThreadContexts> contexts;

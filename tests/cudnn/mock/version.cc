@@ -3,7 +3,7 @@
 #include "tests/cudnn/mock/state.h"
 
 #ifndef CUDNN_RNN_MOCK_DEFAULT_VERSION
-#define CUDNN_RNN_MOCK_DEFAULT_VERSION 90300
+#define CUDNN_RNN_MOCK_DEFAULT_VERSION 91300
 #endif
 
 namespace cudnn_rnn {

@@ -1,6 +1,6 @@
 // Tests the C API on the CPU, and on the mock of cuDNN opened as a shared library, as ctypes does.
 
-#include "cudnn_rnn/cc/cudnn/c_api.h"
+#include "tests/cudnn/core_api.h"
 
 #include <dlfcn.h>
 
@@ -36,7 +36,7 @@ void OpenMock() {
   const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
   const std::string path = Concatenate(folder, "/libmock_cudnn.so");
   MockFile();
-  EXPECT(cudnn_rnn_open_gpu(path.c_str(), path.c_str(), nullptr) == 0, cudnn_rnn_last_error());
+  EXPECT(cudnn_rnn_open_gpu(path.c_str(), path.c_str()) == 0, cudnn_rnn_last_error());
 }
 
 cudnn_rnn_model_config SmallLstm() {
@@ -179,7 +179,7 @@ TEST(CApiGivesTheSameOnBothDevices) {
 TEST(CApiReportsWhatIsOpen) {
   OpenMock();
   const std::string report = cudnn_rnn_gpu_report();
-  for (const char* part : {"cuDNN 9.3.0", "libmock_cudnn.so", "CUDA 12.8"}) {
+  for (const char* part : {"cuDNN 9.13.0", "libmock_cudnn.so", "CUDA 12.8"}) {
     EXPECT(report.find(part) != std::string::npos, part, " in ", report);
   }
 }

@@ -1,6 +1,6 @@
 // Device memory, allocated by a framework or by the driver.
-#ifndef CUDNN_RNN_CC_CORE_DEVICE_MEMORY_H_
-#define CUDNN_RNN_CC_CORE_DEVICE_MEMORY_H_
+#ifndef CUDNN_RNN_CC_CUDNN_DEVICE_MEMORY_H_
+#define CUDNN_RNN_CC_CUDNN_DEVICE_MEMORY_H_
 
 #include <cstdint>
 #include <memory>
@@ -32,4 +32,4 @@ class DeviceAllocator {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_CC_CORE_DEVICE_MEMORY_H_
+#endif  // CUDNN_RNN_CC_CUDNN_DEVICE_MEMORY_H_

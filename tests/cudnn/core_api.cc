@@ -1,11 +1,11 @@
-#include "cudnn_rnn/cc/cudnn/c_api.h"
+#include "tests/cudnn/core_api.h"
 
 #include <memory>
 #include <string>
 
+#include "cudnn_rnn/cc/core/exceptions.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cudnn/c_api_return.h"
 #include "cudnn_rnn/cc/cudnn/driver_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
@@ -24,10 +24,19 @@ struct LastError {
   std::string memory;
   const char* text = "";
 };
+thread_local LastError last_error;
 
-LastError& TheLastError() {
-  static thread_local LastError last_error;
-  return last_error;
+// Calls `function`, which returns a Status; keeps its message and returns its code.
+template <typename Function>
+int ReturnFromC(const Function& function) noexcept {
+  const Status status = CatchExceptions(function);
+  const bool is_kept = CatchExceptions([&] {
+                         last_error.memory = status.message();
+                         return Status();
+                       }).ok();
+  const bool lacks_text = !status.ok() && status.message().empty();
+  last_error.text = is_kept && !lacks_text ? last_error.memory.c_str() : kOutOfHostMemoryText;
+  return static_cast<int>(status.code());
 }
 
 // Converts `number` to an enumerator; fails unless 0 <= number < count.
@@ -94,33 +103,33 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
   return Status();
 }
 
-// Checks that buffers are on the GPU of the stream. Work on any other memory would end the
-// process's use of the GPU.
-class DeviceCheck {
- public:
-  Status Begin(const cudnn_rnn_model& model, void* stream) {
-    if (model.gpu_plans == nullptr) return Status();
-    queue_.reset(new GpuQueue(ProcessGpu(), stream, "checking where buffers are"));
-    CUDNN_RNN_RETURN_IF_ERROR(queue_->Begin());
-    return CUDNN_RNN_DRIVER_CALL(*queue_, cuCtxGetDevice, &device_);
-  }
-
-  Status Check(const char* name, const void* pointer) const {
-    if (queue_ == nullptr || pointer == nullptr) return Status();
-    int device = -1;
-    const int status = queue_->libraries().cuPointerGetAttribute(
-        &device, kCudaPointerAttributeDeviceOrdinal, AddressOf(pointer));
-    if (status == kCudaSuccess && device == device_) return Status();
-    return InvalidArgument(
-        name, " must be in the memory of GPU ", device_, ", but is ",
-        status == kCudaSuccess ? Concatenate("on GPU ", device) : std::string("no memory of a GPU"),
-        ".");
-  }
-
- private:
-  std::unique_ptr<GpuQueue> queue_;
-  int device_ = -1;
+struct NamedBuffer {
+  const char* name;
+  const void* data;
 };
+
+// Checks that the buffers are on the GPU of the stream. Work on any other memory would make the GPU
+// unusable for the process.
+Status CheckDevice(const cudnn_rnn_model& model, void* stream,
+                   std::initializer_list<NamedBuffer> buffers) {
+  if (model.gpu_plans == nullptr) return Status();
+  GpuQueue queue(ProcessGpu(), stream, "checking the locations of buffers");
+  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+  int expected = -1;
+  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(queue, cuCtxGetDevice, &expected));
+  for (const NamedBuffer& buffer : buffers) {
+    if (buffer.data == nullptr) continue;
+    int device = -1;
+    const int status = queue.libraries().cuPointerGetAttribute(
+        &device, kCudaPointerAttributeDeviceOrdinal, AddressOf(buffer.data));
+    if (status == kCudaSuccess && device == expected) continue;
+    const std::string found =
+        status == kCudaSuccess ? Concatenate("on GPU ", device) : "not in the memory of a GPU";
+    return InvalidArgument(buffer.name, " must be in the memory of GPU ", expected, ", but is ",
+                           found, ".");
+  }
+  return Status();
+}
 
 Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_sizes* sizes) {
   Call call;
@@ -136,26 +145,25 @@ Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_s
   return Status();
 }
 
-// The needed sizes depend on the lengths, which may have changed since cudnn_rnn_prepare.
-Status CheckBytes(const char* name, int64_t given, int64_t needed) {
-  if (given >= needed) return Status();
-  return InvalidArgument(name, " must have at least ", needed, " bytes for this call, but has ",
-                         given, "; allocate what cudnn_rnn_prepare says for the same call.");
+// The required sizes depend on the lengths, which may have changed since cudnn_rnn_prepare.
+Status CheckBytes(const char* name, int64_t given, int64_t required) {
+  if (given >= required) return Status();
+  return InvalidArgument(name, " must have at least ", required, " bytes for this call, but has ",
+                         given, "; call cudnn_rnn_prepare for the same call.");
 }
 
 Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                const cudnn_rnn_forward_buffers& buffers) {
-  DeviceCheck check;
-  CUDNN_RNN_RETURN_IF_ERROR(check.Begin(*model, source.stream));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("input", buffers.input));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("input_h", buffers.input_h));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("input_c", buffers.input_c));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("params", buffers.params));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output", buffers.output));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output_h", buffers.output_h));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output_c", buffers.output_c));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("reserve_space", buffers.reserve_space));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("workspace", buffers.workspace));
+  CUDNN_RNN_RETURN_IF_ERROR(CheckDevice(*model, source.stream,
+                                        {{"input", buffers.input},
+                                         {"input_h", buffers.input_h},
+                                         {"input_c", buffers.input_c},
+                                         {"params", buffers.params},
+                                         {"output", buffers.output},
+                                         {"output_h", buffers.output_h},
+                                         {"output_c", buffers.output_c},
+                                         {"reserve_space", buffers.reserve_space},
+                                         {"workspace", buffers.workspace}}));
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   const RnnPlan& plan = *call.found.plan;
@@ -165,51 +173,23 @@ Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
     CUDNN_RNN_RETURN_IF_ERROR(
         CheckBytes("reserve_space", buffers.reserve_space_bytes, plan.ReserveSpaceBytes()));
   }
-  ForwardBuffers forward;
-  forward.input = buffers.input;
-  forward.input_h = buffers.input_h;
-  forward.input_c = buffers.input_c;
-  forward.params = buffers.params;
-  forward.output = buffers.output;
-  forward.output_h = buffers.output_h;
-  forward.output_c = buffers.output_c;
-  forward.reserve_space = buffers.reserve_space;
-  forward.workspace = buffers.workspace;
-  return plan.Forward(forward, call.options, call.execution);
+  return plan.Forward(buffers, call.options, call.execution);
 }
 
 Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                 const cudnn_rnn_backward_buffers& buffers) {
-  DeviceCheck check;
-  CUDNN_RNN_RETURN_IF_ERROR(check.Begin(*model, source.stream));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("params", buffers.params));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("reserve_space", buffers.reserve_space));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("output_backprop", buffers.output_backprop));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("params_backprop", buffers.params_backprop));
-  CUDNN_RNN_RETURN_IF_ERROR(check.Check("workspace", buffers.workspace));
+  CUDNN_RNN_RETURN_IF_ERROR(CheckDevice(*model, source.stream,
+                                        {{"params", buffers.params},
+                                         {"reserve_space", buffers.reserve_space},
+                                         {"output_backprop", buffers.output_backprop},
+                                         {"params_backprop", buffers.params_backprop},
+                                         {"workspace", buffers.workspace}}));
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   const RnnPlan& plan = *call.found.plan;
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckBytes("workspace", buffers.workspace_bytes, plan.BackwardWorkspaceBytes(call.options)));
-  BackwardBuffers backward;
-  backward.input = buffers.input;
-  backward.input_h = buffers.input_h;
-  backward.input_c = buffers.input_c;
-  backward.params = buffers.params;
-  backward.output = buffers.output;
-  backward.output_h = buffers.output_h;
-  backward.output_backprop = buffers.output_backprop;
-  backward.output_h_backprop = buffers.output_h_backprop;
-  backward.output_c_backprop = buffers.output_c_backprop;
-  backward.reserve_space = buffers.reserve_space;
-  backward.reserve_space_bytes = buffers.reserve_space_bytes;
-  backward.input_backprop = buffers.input_backprop;
-  backward.input_h_backprop = buffers.input_h_backprop;
-  backward.input_c_backprop = buffers.input_c_backprop;
-  backward.params_backprop = buffers.params_backprop;
-  backward.workspace = buffers.workspace;
-  return plan.Backward(backward, call.options, call.execution);
+  return plan.Backward(buffers, call.options, call.execution);
 }
 
 Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_model** model) {
@@ -224,58 +204,26 @@ Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_
   return Status();
 }
 
-std::vector<std::string> SplitAtColons(const std::string& text) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t end = text.find(':', begin);
-    parts.push_back(text.substr(begin, end - begin));
-    if (end == std::string::npos) break;
-    begin = end + 1;
-  }
-  return parts;
-}
-
-Status OpenGpu(const char* driver_name, const char* cudnn_file, const char* wheel_folders) {
-  LibrarySearch search;
-  if (driver_name != nullptr) search.driver_name = driver_name;
-  if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
-  if (wheel_folders != nullptr) search.wheel_folders = SplitAtColons(wheel_folders);
-  return OpenProcessGpu(search);
-}
-
 }  // namespace
-
-int KeepLastError(const Status& status) noexcept {
-  LastError& last_error = TheLastError();
-  const bool is_kept = CatchExceptions([&] {
-                         last_error.memory = status.message();
-                         return Status();
-                       }).ok();
-  const bool lacks_text = !status.ok() && status.message().empty();
-  last_error.text = is_kept && !lacks_text ? last_error.memory.c_str() : kOutOfHostMemoryText;
-  return static_cast<int>(status.code());
-}
-
 }  // namespace cudnn_rnn
 
 using cudnn_rnn::ReturnFromC;
 
-extern "C" {
+const char* cudnn_rnn_last_error() { return cudnn_rnn::last_error.text; }
 
-const char* cudnn_rnn_last_error(void) { return cudnn_rnn::TheLastError().text; }
-
-int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file, const char* wheel_folders) {
-  return ReturnFromC([=] { return cudnn_rnn::OpenGpu(driver_name, cudnn_file, wheel_folders); });
+int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file) {
+  return ReturnFromC([=] {
+    cudnn_rnn::LibrarySearch search;
+    if (driver_name != nullptr) search.driver_name = driver_name;
+    if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
+    return cudnn_rnn::OpenProcessGpu(search);
+  });
 }
 
-const char* cudnn_rnn_gpu_report(void) {
+const char* cudnn_rnn_gpu_report() {
   static thread_local std::string text;
-  const cudnn_rnn::Status status = cudnn_rnn::CatchExceptions([] {
-    text = cudnn_rnn::ProcessGpuReport();
-    return cudnn_rnn::Status();
-  });
-  return status.ok() ? text.c_str() : cudnn_rnn::kOutOfHostMemoryText;
+  text = cudnn_rnn::ProcessGpuReport();
+  return text.c_str();
 }
 
 int cudnn_rnn_model_create(const cudnn_rnn_model_config* config, int on_gpu,
@@ -298,5 +246,3 @@ int cudnn_rnn_backward(cudnn_rnn_model* model, const cudnn_rnn_call* call,
                        const cudnn_rnn_backward_buffers* buffers) {
   return ReturnFromC([=] { return cudnn_rnn::Backward(model, *call, *buffers); });
 }
-
-}  // extern "C"
