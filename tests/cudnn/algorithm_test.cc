@@ -63,7 +63,7 @@ TEST(ForwardAndBackwardCountTogetherInTraining) {
   EXPECT(AlgorithmOf(&model, SmallProblem(), false) == Algorithm::kPersistStatic);
 }
 
-TEST(TheDynamicOneIsTriedWhereNoOtherPersistentRuns) {
+TEST(PersistDynamicIsTriedOnlyIfNoOtherPersistentAlgorithmRuns) {
   MockGpu gpu;
   mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, MOCK_REFUSED_BY_FORWARD);
   mock_set_algorithm_support(kCudnnAlgorithmPersistStaticSmallH, MOCK_REFUSED_BY_DESCRIPTOR);
@@ -72,7 +72,7 @@ TEST(TheDynamicOneIsTriedWhereNoOtherPersistentRuns) {
   EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kPersistDynamic);
 }
 
-TEST(AnAlgorithmThatFailsAnywhereIsNotChosen) {
+TEST(AnAlgorithmThatFailsIsNotChosen) {
   for (const int support :
        {MOCK_REFUSED_BY_DESCRIPTOR, MOCK_REFUSED_BY_FORWARD, MOCK_REFUSED_BY_BACKWARD}) {
     MockGpu gpu;
@@ -83,7 +83,7 @@ TEST(AnAlgorithmThatFailsAnywhereIsNotChosen) {
   }
 }
 
-TEST(AChoiceIsRememberedForTheGradientsKernel) {
+TEST(TheGradientUsesTheChosenAlgorithm) {
   MockGpu gpu;
   mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 0.5);
   GpuModel forward(gpu.runtime());
@@ -100,7 +100,7 @@ TEST(AChoiceIsRememberedForTheGradientsKernel) {
   EXPECT(mock_calls("cudnnRNNForward") == 0, "nothing is tried again");
 }
 
-TEST(PaddingAndProjectionRunTheStandardOneUntried) {
+TEST(PaddingAndProjectionUseStandardWithoutATrial) {
   Problem padded = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem();
   padded.lengths = {4, 3, 4};
   batch_major.shape.time_major = false;
@@ -123,7 +123,7 @@ TEST(FullLengthsAreNoPadding) {
   EXPECT(AlgorithmOf(&model, problem) == Algorithm::kPersistStatic);
 }
 
-TEST(ANamedAlgorithmIsTakenUntried) {
+TEST(ARequestedAlgorithmRunsWithoutATrial) {
   for (const Algorithm algorithm : {Algorithm::kStandard, Algorithm::kPersistStatic,
                                     Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
     MockGpu gpu;
@@ -136,7 +136,7 @@ TEST(ANamedAlgorithmIsTakenUntried) {
   }
 }
 
-TEST(ANamedAlgorithmThatCannotRunSaysSo) {
+TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
   MockGpu gpu;
   GpuModel model(gpu.runtime());
   model.options.algorithm = Algorithm::kPersistStatic;
@@ -147,7 +147,7 @@ TEST(ANamedAlgorithmThatCannotRunSaysSo) {
                "persist_static was requested", "request auto", "lstm");
 }
 
-TEST(DeterministicRunsTheStandardOneUntried) {
+TEST(DeterministicUsesStandardWithoutATrial) {
   MockGpu gpu;
   mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
   GpuModel model(gpu.runtime());
@@ -156,7 +156,7 @@ TEST(DeterministicRunsTheStandardOneUntried) {
   EXPECT(mock_calls("cudnnRNNForward") == 0);
 }
 
-TEST(TooLittleMemoryToTryRunsTheStandardOne) {
+TEST(TooLittleMemoryForATrialUsesStandard) {
   MockGpu gpu;
   mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
   mock_set_memory_limit(0);

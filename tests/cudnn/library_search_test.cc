@@ -76,12 +76,12 @@ TEST(NoDriver) {
   EXPECT_ERROR(status, "No NVIDIA driver", "libcuda_of_no_machine.so.1");
 }
 
-TEST(ADriverThatIsNone) {
+TEST(ALibraryThatIsNotADriver) {
   std::unique_ptr<GpuLibraries> libraries;
   EXPECT_ERROR(OpenGpuLibraries(SearchFor("libm.so.6"), &libraries), "has no function cuInit");
 }
 
-TEST(NoCudnnSaysWhereItLooked) {
+TEST(MissingCudnnListsWhatWasTried) {
   TemporaryFolder wheel;
   LibrarySearch search = SearchFor(Mock());
   search.wheel_folders = {wheel.path()};
@@ -109,7 +109,7 @@ TEST(TheWheelsFolderIsSearched) {
   EXPECT(libraries->cudnnGetVersion() == 91300);
 }
 
-TEST(WhatIsLoadedAlreadyComesFirst) {
+TEST(LoadedLibrariesComeFirst) {
   void* loaded = dlopen(Mock().c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT(loaded != nullptr);
   TemporaryFolder wheel;
@@ -122,7 +122,7 @@ TEST(WhatIsLoadedAlreadyComesFirst) {
   EXPECT(libraries != nullptr && libraries->cudnn_path == Mock());
 }
 
-TEST(AnOldCudnnIsPassedOver) {
+TEST(AnOldCudnnIsSkipped) {
   TemporaryFolder old, current;
   old.Link(Mock("_old"), "libcudnn_of_no_machine.so.9");
   LibrarySearch search = SearchFor(Mock());
@@ -134,7 +134,7 @@ TEST(AnOldCudnnIsPassedOver) {
   EXPECT(OpenGpuLibraries(search, &libraries).ok());
 }
 
-TEST(ANamedFileIsTheOnlyOne) {
+TEST(ASpecifiedFileIsTheOnlyOneTried) {
   TemporaryFolder folder;
   const std::string broken = folder.Write("no library", "broken.so");
   LibrarySearch search = SearchFor(Mock());
@@ -151,7 +151,7 @@ TEST(ANamedFileIsTheOnlyOne) {
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "none.so");
 }
 
-TEST(OpeningDoesNotInitialiseCuda) {
+TEST(OpeningDoesNotInitializeCuda) {
   using Calls = int64_t (*)(const char*);
   using SetNumDevices = void (*)(int);
   void* driver = dlopen(Mock().c_str(), RTLD_NOW | RTLD_LOCAL);

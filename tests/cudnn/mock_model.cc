@@ -1,119 +1,15 @@
 #include "tests/cudnn/mock_model.h"
 
-#include "tests/cudnn/mock/cpu_arithmetic.h"
-
 namespace cudnn_rnn {
 namespace mock_test {
 namespace {
 
-// Aligned memory for the CPU plan, full of NaN.
-class AlignedBuffer {
- public:
-  explicit AlignedBuffer(int64_t bytes) : storage_(static_cast<size_t>(bytes) + 64, '\xff') {}
-  char* data() {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
-    return storage_.data() + (64 - address % 64) % 64;
-  }
-
- private:
-  std::vector<char> storage_;
-};
-
-int64_t ParamsOf(const RnnConfig& config) {
-  ParamLayout layout;
-  const Status status = ParamLayout::Create(config, &layout);
-  EXPECT(status.ok(), status.message());
-  return layout.size();
+int CudnnDataTypeOf(DataType data_type) {
+  const int data_types[] = {kCudnnDataHalf, kCudnnDataBfloat16, kCudnnDataFloat, kCudnnDataDouble};
+  return data_types[static_cast<int>(data_type)];
 }
-
-bool IsLstm(const RnnConfig& config) { return config.mode == RnnMode::kLstm; }
 
 }  // namespace
-
-StepTensors RandomStep(const RnnConfig& config, const Shape& shape) {
-  std::mt19937 generator(23);
-  const DataType type = config.data_type;
-  const int64_t rows = shape.num_steps * shape.batch_size();
-  const int64_t pseudo_layers = config.num_layers * config.num_directions() * shape.batch_size();
-  const int64_t output_width = config.num_directions() * config.output_size();
-  const int64_t cells = IsLstm(config) ? pseudo_layers * config.num_units : 0;
-  StepTensors step;
-  step.x = RandomBytes(type, rows * config.input_size, &generator);
-  step.hx = RandomBytes(type, pseudo_layers * config.output_size(), &generator);
-  step.cx = RandomBytes(type, cells, &generator);
-  step.params = RandomBytes(type, ParamsOf(config), &generator);
-  step.dy = RandomBytes(type, rows * output_width, &generator);
-  step.dhy = RandomBytes(type, pseudo_layers * config.output_size(), &generator);
-  step.dcy = RandomBytes(type, cells, &generator);
-  for (int64_t b = 0; b < shape.batch_size(); ++b) {
-    for (int64_t t = shape.lengths[static_cast<size_t>(b)]; t < shape.num_steps; ++t) {
-      const int64_t row = t * shape.batch_size() + b;
-      const int64_t x_bytes = config.input_size * SizeOf(type);
-      const int64_t y_bytes = output_width * SizeOf(type);
-      std::memset(&step.x[static_cast<size_t>(row * x_bytes)], 0, static_cast<size_t>(x_bytes));
-      std::memset(&step.dy[static_cast<size_t>(row * y_bytes)], 0, static_cast<size_t>(y_bytes));
-    }
-  }
-  return step;
-}
-
-void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_index,
-              StepTensors* step) {
-  std::unique_ptr<RnnPlan> plan;
-  const SequenceShape sequences = {shape.num_steps, shape.batch_size(), true};
-  const Status created =
-      CreateCpuPlan(config, sequences, MockInstructionSet(config.data_type), &plan);
-  EXPECT(created.ok(), created.message());
-  if (!created.ok()) return;
-  step->y.resize(step->dy.size());
-  step->hy.resize(step->hx.size());
-  step->cy.resize(step->cx.size());
-  step->dx.resize(step->x.size());
-  step->dhx.resize(step->hx.size());
-  step->dcx.resize(step->cx.size());
-  step->dparams.resize(step->params.size());
-  CallOptions options;
-  options.is_training = true;
-  options.dropout_call_index = dropout_call_index;
-  options.sequence_lengths = shape.lengths;
-  AlignedBuffer reserve_space(plan->ReserveSpaceBytes());
-  AlignedBuffer forward_workspace(plan->ForwardWorkspaceBytes(options));
-  AlignedBuffer backward_workspace(plan->BackwardWorkspaceBytes(options));
-  SerialRunner runner;
-  Execution execution;
-  execution.runner = &runner;
-  ForwardBuffers forward;
-  forward.input = step->x.data();
-  forward.input_h = step->hx.data();
-  forward.input_c = step->cx.data();
-  forward.params = step->params.data();
-  forward.output = step->y.data();
-  forward.output_h = step->hy.data();
-  forward.output_c = step->cy.data();
-  forward.reserve_space = reserve_space.data();
-  forward.workspace = forward_workspace.data();
-  const Status ran = plan->Forward(forward, options, execution);
-  EXPECT(ran.ok(), ran.message());
-  BackwardBuffers backward;
-  backward.input = step->x.data();
-  backward.input_h = step->hx.data();
-  backward.input_c = step->cx.data();
-  backward.params = step->params.data();
-  backward.output = step->y.data();
-  backward.output_h = step->hy.data();
-  backward.output_backprop = step->dy.data();
-  backward.output_h_backprop = step->dhy.data();
-  backward.output_c_backprop = step->dcy.data();
-  backward.reserve_space = reserve_space.data();
-  backward.reserve_space_bytes = plan->ReserveSpaceBytes();
-  backward.input_backprop = step->dx.data();
-  backward.input_h_backprop = step->dhx.data();
-  backward.input_c_backprop = step->dcx.data();
-  backward.params_backprop = step->dparams.data();
-  backward.workspace = backward_workspace.data();
-  const Status differentiated = plan->Backward(backward, options, execution);
-  EXPECT(differentiated.ok(), differentiated.message());
-}
 
 MockModel::MockModel(const RnnConfig& config, const Shape& shape, int algorithm)
     : config(config), shape(shape) {
@@ -156,12 +52,10 @@ void MockModel::Make(int algorithm) {
                                   &reserve_space_bytes));
   if (status_ != 0) return;
   const int64_t rows = shape.num_steps * shape.batch_size() * element();
-  const int64_t h_bytes = stack_rows() * config.output_size() * element();
-  const int64_t c_bytes = IsLstm(config) ? stack_rows() * config.num_units * element() : 0;
   for (char** tensor : {&x, &dx}) *tensor = Allocate(rows * config.input_size);
   for (char** tensor : {&y, &dy}) *tensor = Allocate(rows * output_width());
-  for (char** tensor : {&hx, &hy, &dhx, &dhy}) *tensor = Allocate(h_bytes);
-  for (char** tensor : {&cx, &cy, &dcx, &dcy}) *tensor = Allocate(c_bytes);
+  for (char** tensor : {&hx, &hy, &dhx, &dhy}) *tensor = Allocate(h_bytes());
+  for (char** tensor : {&cx, &cy, &dcx, &dcy}) *tensor = Allocate(c_bytes());
   weights = Allocate(static_cast<int64_t>(weight_space_bytes));
   dweights = Allocate(static_cast<int64_t>(weight_space_bytes));
   workspace = Allocate(static_cast<int64_t>(workspace_bytes));
@@ -170,7 +64,7 @@ void MockModel::Make(int algorithm) {
 
 char* MockModel::Allocate(int64_t bytes) {
   if (bytes == 0) return nullptr;
-  buffers_.emplace_back(new DeviceBuffer(bytes));
+  buffers_.emplace_back(new Allocation(bytes));
   if (buffers_.back()->data() == nullptr) Check(-1);
   return buffers_.back()->data();
 }
@@ -241,59 +135,55 @@ void MockModel::ForWeights(const Function& function) const {
   for (void* descriptor : descriptors) cudnnDestroyTensorDescriptor(descriptor);
 }
 
-// Follows the definition of the layouts, independently of the mock's own functions.
-Bytes MockModel::ToLayout(const Bytes& time_major, int64_t width) const {
-  const size_t row_bytes = static_cast<size_t>(width * element());
+template <typename Function>
+void MockModel::ForRows(bool skips_padding, const Function& function) const {
   const int64_t batch = shape.batch_size();
-  Bytes data(time_major.size(), '\xff');  // padding, which must not be read
+  const bool is_packed = shape.layout == kCudnnLayoutTimeMajorPacked;
   int64_t packed_row = 0;
   for (int64_t t = 0; t < shape.num_steps; ++t) {
     for (int64_t b = 0; b < batch; ++b) {
-      if (t >= shape.lengths[static_cast<size_t>(b)]) continue;
-      const int64_t row = shape.layout == kCudnnLayoutTimeMajorPacked   ? packed_row++
-                          : shape.layout == kCudnnLayoutTimeMajorPadded ? t * batch + b
-                                                                        : b * shape.num_steps + t;
-      std::memcpy(data.data() + static_cast<size_t>(row) * row_bytes,
-                  time_major.data() + static_cast<size_t>(t * batch + b) * row_bytes, row_bytes);
-    }
-  }
-  return data;
-}
-
-Bytes MockModel::FromLayout(const char* data, int64_t width) const {
-  const size_t row_bytes = static_cast<size_t>(width * element());
-  const int64_t batch = shape.batch_size();
-  Bytes time_major(static_cast<size_t>(shape.num_steps * batch) * row_bytes);
-  int64_t packed_row = 0;
-  for (int64_t t = 0; t < shape.num_steps; ++t) {
-    for (int64_t b = 0; b < batch; ++b) {
-      const bool is_packed = shape.layout == kCudnnLayoutTimeMajorPacked;
-      if (is_packed && t >= shape.lengths[static_cast<size_t>(b)]) continue;
+      const bool is_padding = t >= shape.lengths[static_cast<size_t>(b)];
+      if (is_padding && (is_packed || skips_padding)) continue;
       const int64_t row = is_packed                                     ? packed_row++
                           : shape.layout == kCudnnLayoutTimeMajorPadded ? t * batch + b
                                                                         : b * shape.num_steps + t;
-      std::memcpy(time_major.data() + static_cast<size_t>(t * batch + b) * row_bytes,
-                  data + static_cast<size_t>(row) * row_bytes, row_bytes);
+      function(t * batch + b, row);
     }
   }
+}
+
+void MockModel::ToLayout(const char* time_major, int64_t width, char* data) const {
+  const int64_t bytes = width * element();
+  std::memset(data, 0xff, static_cast<size_t>(shape.num_steps * shape.batch_size() * bytes));
+  ForRows(/*skips_padding=*/true, [&](int64_t time_major_row, int64_t row) {
+    std::memcpy(data + row * bytes, time_major + time_major_row * bytes,
+                static_cast<size_t>(bytes));
+  });
+}
+
+Bytes MockModel::FromLayout(const char* data, int64_t width) const {
+  const int64_t bytes = width * element();
+  Bytes time_major(static_cast<size_t>(shape.num_steps * shape.batch_size() * bytes));
+  ForRows(/*skips_padding=*/false, [&](int64_t time_major_row, int64_t row) {
+    std::memcpy(&time_major[static_cast<size_t>(time_major_row * bytes)], data + row * bytes,
+                static_cast<size_t>(bytes));
+  });
   return time_major;
 }
 
-void MockModel::Load(const StepTensors& step) {
-  const Bytes data = ToLayout(step.x, config.input_size);
-  const Bytes gradient = ToLayout(step.dy, output_width());
-  std::memcpy(x, data.data(), data.size());
-  std::memcpy(dy, gradient.data(), gradient.size());
-  std::memcpy(hx, step.hx.data(), step.hx.size());
-  std::memcpy(dhy, step.dhy.data(), step.dhy.size());
-  if (IsLstm(config)) {
-    std::memcpy(cx, step.cx.data(), step.cx.size());
-    std::memcpy(dcy, step.dcy.data(), step.dcy.size());
+void MockModel::Load(const CallBuffers& buffers) {
+  ToLayout(buffers.input->data(), config.input_size, x);
+  ToLayout(buffers.output_backprop->data(), output_width(), dy);
+  std::memcpy(hx, buffers.input_h->data(), static_cast<size_t>(h_bytes()));
+  std::memcpy(dhy, buffers.output_h_backprop->data(), static_cast<size_t>(h_bytes()));
+  if (config.has_cell_state()) {
+    std::memcpy(cx, buffers.input_c->data(), static_cast<size_t>(c_bytes()));
+    std::memcpy(dcy, buffers.output_c_backprop->data(), static_cast<size_t>(c_bytes()));
   }
   std::memset(weights, 0, weight_space_bytes);
   std::memset(dweights, 0, weight_space_bytes);
   ForWeights([&](int64_t offset, int64_t dense_offset, size_t bytes) {
-    std::memcpy(weights + offset, &step.params[static_cast<size_t>(dense_offset)], bytes);
+    std::memcpy(weights + offset, buffers.params->data() + dense_offset, bytes);
   });
 }
 
@@ -317,22 +207,26 @@ int MockModel::BackwardWeights() {
                                     reserve_space_bytes, reserve_space);
 }
 
-StepTensors MockModel::Results() const {
-  const size_t h_bytes = static_cast<size_t>(stack_rows() * config.output_size() * element());
-  const size_t c_bytes =
-      IsLstm(config) ? static_cast<size_t>(stack_rows() * config.num_units * element()) : 0;
-  StepTensors step;
-  step.y = FromLayout(y, output_width());
-  step.dx = FromLayout(dx, config.input_size);
-  step.hy.assign(hy, hy + h_bytes);
-  step.dhx.assign(dhx, dhx + h_bytes);
-  step.cy.assign(cy, cy + c_bytes);
-  step.dcx.assign(dcx, dcx + c_bytes);
-  step.dparams.resize(static_cast<size_t>(ParamsOf(config) * element()));
+int MockModel::Step() {
+  int status = Forward();
+  if (status == 0) status = BackwardData();
+  return status == 0 ? BackwardWeights() : status;
+}
+
+std::vector<Bytes> MockModel::Results() const {
+  ParamLayout layout;
+  EXPECT(ParamLayout::Create(config, &layout).ok());
+  Bytes dparams(static_cast<size_t>(layout.size() * element()));
   ForWeights([&](int64_t offset, int64_t dense_offset, size_t bytes) {
-    std::memcpy(&step.dparams[static_cast<size_t>(dense_offset)], dweights + offset, bytes);
+    std::memcpy(&dparams[static_cast<size_t>(dense_offset)], dweights + offset, bytes);
   });
-  return step;
+  return {FromLayout(y, output_width()),
+          Bytes(hy, hy + h_bytes()),
+          Bytes(cy, cy + c_bytes()),
+          FromLayout(dx, config.input_size),
+          Bytes(dhx, dhx + h_bytes()),
+          Bytes(dcx, dcx + c_bytes()),
+          dparams};
 }
 
 }  // namespace mock_test

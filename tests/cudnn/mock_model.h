@@ -1,20 +1,16 @@
-// One model on the mock of cuDNN, called function by function, and the same on the CPU plan, for
-// the mock's own tests.
+// One model on the mock of cuDNN, called function by function, for the mock's own tests.
 #ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_MODEL_H_
 #define CUDNN_RNN_TESTS_CUDNN_MOCK_MODEL_H_
 
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/param_layout.h"
-#include "cudnn_rnn/cc/core/rnn_plan.h"
-#include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
 #include "tests/cudnn/mock/functions.h"
+#include "tests/cudnn/plan_harness.h"
 
 namespace cudnn_rnn {
 namespace mock_test {
@@ -54,20 +50,20 @@ inline void ExpectViolation(int status, const std::string& part, const std::stri
   mock_reset();
 }
 
-// Device memory.
-class DeviceBuffer {
+// Device memory from the driver.
+class Allocation {
  public:
-  explicit DeviceBuffer(int64_t bytes) {
+  explicit Allocation(int64_t bytes) {
     if (bytes > 0) cuMemAlloc_v2(&address_, static_cast<size_t>(bytes));
   }
-  explicit DeviceBuffer(const Bytes& bytes) : DeviceBuffer(static_cast<int64_t>(bytes.size())) {
+  explicit Allocation(const Bytes& bytes) : Allocation(static_cast<int64_t>(bytes.size())) {
     if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
   }
-  ~DeviceBuffer() {
+  ~Allocation() {
     if (address_ != 0) cuMemFree_v2(address_);
   }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
 
   DeviceAddress address() const { return address_; }
   char* data() const { return reinterpret_cast<char*>(address_); }
@@ -85,39 +81,10 @@ struct Shape {
   int64_t batch_size() const { return static_cast<int64_t>(lengths.size()); }
 };
 
-inline int CudnnDataTypeOf(DataType data_type) {
-  return data_type == DataType::kHalf       ? kCudnnDataHalf
-         : data_type == DataType::kBfloat16 ? kCudnnDataBfloat16
-         : data_type == DataType::kDouble   ? kCudnnDataDouble
-                                            : kCudnnDataFloat;
+// The same model and shape for the CPU plan. CallBuffers of it are time-major.
+inline Problem ProblemOf(const RnnConfig& config, const Shape& shape) {
+  return {config, {shape.num_steps, shape.batch_size(), true}, shape.lengths};
 }
-
-// Returns random numbers of a data type.
-inline Bytes RandomBytes(DataType data_type, int64_t count, std::mt19937* generator) {
-  std::uniform_real_distribution<float> uniform(-0.7f, 0.7f);
-  const size_t size = static_cast<size_t>(SizeOf(data_type));
-  Bytes bytes(static_cast<size_t>(count) * size);
-  for (size_t i = 0; i < bytes.size(); i += size) {
-    const float number = uniform(*generator);
-    const double as_double = number;
-    const uint16_t as_half = FloatToHalf(number);
-    const uint16_t as_bfloat16 = static_cast<uint16_t>(BitsFromFloat(number) >> 16);
-    const void* const sources[] = {&as_half, &as_bfloat16, &number, &as_double};
-    std::memcpy(&bytes[i], sources[static_cast<int>(data_type)], size);
-  }
-  return bytes;
-}
-
-// All tensors of a training step. Sequences are [T, B, width], and 0 beyond each length.
-struct StepTensors {
-  Bytes x, hx, cx, params, dy, dhy, dcy;
-  Bytes y, hy, cy, dx, dhx, dcx, dparams;
-};
-
-StepTensors RandomStep(const RnnConfig& config, const Shape& shape);
-// Runs the step with the CPU plan and fills in the results.
-void RunOnCpu(const RnnConfig& config, const Shape& shape, int64_t dropout_call_index,
-              StepTensors* step);
 
 // The arguments of the three calls, and the memory they point to. Tests corrupt them one by one.
 class MockModel {
@@ -128,13 +95,15 @@ class MockModel {
   // The first failure of the constructor, or 0.
   int status() const { return status_; }
 
-  // Copies the step's inputs to the device, in this model's layouts.
-  void Load(const StepTensors& step);
+  // Copies the inputs to the device, in this model's layouts.
+  void Load(const CallBuffers& buffers);
+  void LoadRandom() { Load(CallBuffers(ProblemOf(config, shape), 23)); }
   int Forward();
   int BackwardData();
   int BackwardWeights();
-  // Returns the results of the calls; the inputs are left empty.
-  StepTensors Results() const;
+  int Step();  // all three; returns the first error
+  // Returns the bytes of the results in the order of CallBuffers::results(), time-major.
+  std::vector<Bytes> Results() const;
 
   RnnConfig config;
   Shape shape;
@@ -160,8 +129,14 @@ class MockModel {
     if (status_ == 0) status_ = status;
   }
   char* Allocate(int64_t bytes);
-  Bytes ToLayout(const Bytes& time_major, int64_t width) const;
+  // Convert between [T, B, width] and the layout, following its definition independently of the
+  // mock's own functions. ToLayout leaves the padding NaN, because it must not be read.
+  void ToLayout(const char* time_major, int64_t width, char* data) const;
   Bytes FromLayout(const char* data, int64_t width) const;
+  // Calls function(t * B + b, row in the layout) for each step, except for absent steps of the
+  // packed layout and, if `skips_padding`, for padding.
+  template <typename Function>
+  void ForRows(bool skips_padding, const Function& function) const;
   // Calls function(offset in the weight space, offset in the dense buffer, bytes) for each region.
   template <typename Function>
   void ForWeights(const Function& function) const;
@@ -170,10 +145,14 @@ class MockModel {
   int64_t stack_rows() const {
     return config.num_layers * config.num_directions() * shape.batch_size();
   }
+  int64_t h_bytes() const { return stack_rows() * config.output_size() * element(); }
+  int64_t c_bytes() const {
+    return config.has_cell_state() ? stack_rows() * config.num_units * element() : 0;
+  }
   int64_t output_width() const { return config.num_directions() * config.output_size(); }
 
   int status_ = 0;
-  std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
+  std::vector<std::unique_ptr<Allocation>> buffers_;
 };
 
 }  // namespace mock_test

@@ -22,35 +22,48 @@ std::string Text(const RnnConfig& config, const Shape& shape) {
                      shape.lengths.back());
 }
 
-void ExpectSame(const StepTensors& got, const StepTensors& expected, const std::string& what) {
-  EXPECT(got.y == expected.y, what, ": y");
-  EXPECT(got.hy == expected.hy, what, ": hy");
-  EXPECT(got.cy == expected.cy, what, ": cy");
-  EXPECT(got.dx == expected.dx, what, ": dx");
-  EXPECT(got.dhx == expected.dhx, what, ": dhx");
-  EXPECT(got.dcx == expected.dcx, what, ": dcx");
-  EXPECT(got.dparams == expected.dparams, what, ": dparams");
+// Runs the step of MockModel::LoadRandom with the CPU plan; returns the results' bytes.
+std::vector<Bytes> CpuResults(const RnnConfig& config, const Shape& shape,
+                              int64_t dropout_call_index, bool has_zero_states = false) {
+  const Problem problem = ProblemOf(config, shape);
+  const CallBuffers buffers(problem, 23);
+  if (has_zero_states) {
+    for (const DeviceBuffer* state :
+         {buffers.input_h, buffers.input_c, buffers.output_h_backprop, buffers.output_c_backprop}) {
+      std::memset(state->data(), 0, static_cast<size_t>(state->bytes()));
+    }
+  }
+  const Status status = RunOnCpu(problem, problem.Options(true, dropout_call_index), buffers);
+  EXPECT(status.ok(), status.message());
+  std::vector<Bytes> results;
+  for (const DeviceBuffer* result : buffers.results()) {
+    results.emplace_back(result->data(), result->data() + result->bytes());
+  }
+  return results;
+}
+
+void ExpectSame(const std::vector<Bytes>& found, const std::vector<Bytes>& expected,
+                const std::string& what) {
+  const char* const names[] = {"y", "hy", "cy", "dx", "dhx", "dcx", "dparams"};
+  EXPECT(found.size() == 7 && expected.size() == 7);
+  for (size_t i = 0; i < 7; ++i) EXPECT(found[i] == expected[i], what, ": ", names[i]);
 }
 
 // Compares a training step on the mock with the CPU plan.
 void Compare(const RnnConfig& config, const Shape& shape) {
   const std::string what = Text(config, shape);
-  StepTensors step = RandomStep(config, shape);
   MockModel model(config, shape);
   EXPECT(model.status() == 0, what, ": ", model.status());
   if (model.status() != 0) return;
-  model.Load(step);
-  EXPECT(model.Forward() == 0, what);
-  EXPECT(model.BackwardData() == 0, what);
-  EXPECT(model.BackwardWeights() == 0, what);
-  RunOnCpu(config, shape, 0, &step);
-  ExpectSame(model.Results(), step, what);
+  model.LoadRandom();
+  EXPECT(model.Step() == 0, what);
+  ExpectSame(model.Results(), CpuResults(config, shape, 0), what);
 }
 
 const int kLayouts[] = {kCudnnLayoutTimeMajorPadded, kCudnnLayoutTimeMajorPacked,
                         kCudnnLayoutBatchMajorPadded};
 
-TEST(MockComputesWhatTheCpuPlanDoes) {
+TEST(MockComputesLikeTheCpuPlan) {
   FreshMock fresh;
   for (const bool padded_weights : {false, true}) {
     mock_set_padded_weights(padded_weights);
@@ -81,28 +94,25 @@ TEST(MockComputesWhatTheCpuPlanDoes) {
   }
 }
 
-TEST(MockDrawsTheNextDropoutPatternFromItsStates) {
+TEST(MockAdvancesTheDropoutStates) {
   FreshMock fresh;
   RnnConfig config = SmallLstm();
   config.dropout = 0.5f;
   config.seed = 77;
   const Shape shape;
-  const StepTensors step = RandomStep(config, shape);
   MockModel model(config, shape);
   EXPECT(model.status() == 0, model.status());
   EXPECT(mock_dropout_initializations() == 1);
-  model.Load(step);
+  model.LoadRandom();
   const Bytes origin(model.states, model.states + model.states_bytes);
   for (const int64_t call : {0, 1, 2, 0, 1}) {
     // Copying the initial states back restarts the sequence.
     if (call == 0) std::memcpy(model.states, origin.data(), origin.size());
     std::memset(model.dweights, 0, model.weight_space_bytes);
-    EXPECT(model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0);
-    StepTensors expected = step;
-    RunOnCpu(config, shape, call, &expected);
-    ExpectSame(model.Results(), expected, Concatenate("dropout call ", call));
+    EXPECT(model.Step() == 0);
+    ExpectSame(model.Results(), CpuResults(config, shape, call), Concatenate("call ", call));
   }
-  // Inference drops nothing, and Restore does not initialise.
+  // Inference drops nothing, and Restore does not initialize.
   EXPECT(cudnnRestoreDropoutDescriptor(model.dropout, model.handle, config.dropout, model.states,
                                        model.states_bytes, 77) == 0);
   const Bytes before(model.states, model.states + model.states_bytes);
@@ -112,35 +122,30 @@ TEST(MockDrawsTheNextDropoutPatternFromItsStates) {
   EXPECT(mock_dropout_initializations() == 1);
 }
 
-TEST(MockNullStatesAreZeroAndNullResultsUnwanted) {
+TEST(MockTreatsNullStatesAsZero) {
   FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
-  StepTensors step = RandomStep(config, shape);
-  for (Bytes* state : {&step.hx, &step.cx, &step.dhy, &step.dcy}) {
-    state->assign(state->size(), '\0');
-  }
   MockModel model(config, shape);
-  model.Load(step);
-  const StepTensors untouched = model.Results();
+  model.LoadRandom();
+  const std::vector<Bytes> untouched = model.Results();
   model.hx = model.cx = model.dhy = model.dcy = nullptr;
   char *const hy = model.hy, *const dcx = model.dcx;
   model.hy = model.dcx = nullptr;
-  EXPECT(model.Forward() == 0 && model.BackwardData() == 0 && model.BackwardWeights() == 0);
+  EXPECT(model.Step() == 0);
   model.hy = hy;
   model.dcx = dcx;
-  RunOnCpu(config, shape, 0, &step);
-  step.hy = untouched.hy;
-  step.dcx = untouched.dcx;
-  ExpectSame(model.Results(), step, "null states");
+  std::vector<Bytes> expected = CpuResults(config, shape, 0, /*has_zero_states=*/true);
+  for (const size_t unwanted : {1, 5}) expected[unwanted] = untouched[unwanted];
+  ExpectSame(model.Results(), expected, "null states");
 }
 
-TEST(MockPadsOutputAsDescribed) {
+TEST(MockFillsTheOutputsPadding) {
   FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
   MockModel model(config, shape);
-  model.Load(RandomStep(config, shape));
+  model.LoadRandom();
   float fill = 7;
   EXPECT(model.SetData(model.y_descriptor, 2 * config.num_units, &fill) == 0);
   EXPECT(model.Forward() == 0);
@@ -192,7 +197,7 @@ TEST(MockFindsWrongArgumentsOfForward) {
     RnnConfig config = SmallLstm();
     config.num_proj = 4;
     MockModel model(config, Shape());
-    model.Load(RandomStep(config, Shape()));
+    model.LoadRandom();
     void* const kept[] = {model.handle, model.x_descriptor, model.y_descriptor, model.h_descriptor,
                           model.c_descriptor};
     misuse.spoil(&model);
@@ -210,7 +215,7 @@ TEST(MockFindsWrongDescriptors) {
   const RnnConfig config = SmallLstm();
   const Shape shape;
   MockModel model(config, shape);
-  model.Load(RandomStep(config, shape));
+  model.LoadRandom();
   ExpectViolation(cudnnSetTensorNdDescriptor(model.h_descriptor, 0, 2, nullptr, nullptr),
                   "num_dimensions is 2");
   const int dimensions[] = {4, 4, 6}, strides[] = {48, 6, 1};
@@ -242,12 +247,12 @@ TEST(MockFindsWrongDescriptors) {
   ExpectViolation(cudnnDestroyRNNDescriptor(unset), "is destroyed");
 }
 
-TEST(MockFindsWrongOrderAndOtherData) {
+TEST(MockFindsWrongOrderAndChangedData) {
   FreshMock fresh;
   const RnnConfig config = SmallLstm();
   const Shape shape;
   MockModel model(config, shape);
-  model.Load(RandomStep(config, shape));
+  model.LoadRandom();
   std::memset(model.reserve_space, 0, model.reserve_space_bytes);
   ExpectViolation(model.BackwardData(), "not what a forward call in training left");
   EXPECT(model.Forward() == 0);
@@ -276,32 +281,32 @@ TEST(MockFindsWrongOrderAndOtherData) {
   ExpectViolation(model.BackwardWeights(), "y is not that of the forward call");
 
   MockModel other(config, Shape{4, {4, 3, 3, 1}, kCudnnLayoutTimeMajorPadded});
-  other.Load(RandomStep(config, other.shape));
+  other.LoadRandom();
   other.reserve_space = model.reserve_space;
   ExpectViolation(other.BackwardData(), "of another model, shape or lengths");
 }
 
-TEST(MockFindsGapsThatWereNotCleared) {
+TEST(MockFindsGapsThatAreNotZero) {
   FreshMock fresh;
   mock_set_padded_weights(1);
   const RnnConfig config = SmallLstm();
   MockModel model(config, Shape());
-  model.Load(RandomStep(config, Shape()));
+  model.LoadRandom();
   model.weights[model.weight_space_bytes - 1] = 1;
   ExpectViolation(model.Forward(), "not 0 between its regions");
 }
 
-TEST(MockWantsLengthsOnTheDeviceInOldVersions) {
+TEST(MockRequiresDeviceLengthsInOldVersions) {
   FreshMock fresh;
   const RnnConfig config = SmallLstm();
   MockModel model(config, Shape());
-  model.Load(RandomStep(config, Shape()));
+  model.LoadRandom();
   mock_set_version(8907);
   EXPECT(model.Forward() == 0);
   mock_set_version(8800);
   EXPECT(cudnnGetVersion() == 8800);
   ExpectViolation(model.Forward(), "device_lengths may not be null in version 8800");
-  DeviceBuffer lengths(16);
+  Allocation lengths(16);
   model.device_lengths = reinterpret_cast<int32_t*>(lengths.data());
   ExpectViolation(model.Forward(), "device_lengths differ");
   std::memcpy(lengths.data(), model.shape.lengths.data(), 16);
@@ -309,7 +314,7 @@ TEST(MockWantsLengthsOnTheDeviceInOldVersions) {
   EXPECT(model.Forward() == 0);
 }
 
-TEST(MockRefusesWhatAlgorithmsCannotDo) {
+TEST(MockRefusesUnsupportedAlgorithms) {
   FreshMock fresh;
   const int not_supported = 3000;
   RnnConfig config = SmallLstm();
@@ -335,7 +340,7 @@ TEST(MockRefusesWhatAlgorithmsCannotDo) {
   mock_reset();
   shape.layout = kCudnnLayoutTimeMajorPacked;
   MockModel dynamic(config, shape, kCudnnAlgorithmPersistDynamic);
-  dynamic.Load(RandomStep(config, shape));
+  dynamic.LoadRandom();
   ExpectViolation(dynamic.Forward(), "cudnnBuildRNNDynamic was called for batch size 0, not 4");
   EXPECT(cudnnBuildRNNDynamic(dynamic.handle, dynamic.rnn, 4) == 0);
   mock_set_algorithm_support(kCudnnAlgorithmPersistDynamic, MOCK_REFUSED_BY_FORWARD);
@@ -351,9 +356,8 @@ TEST(MockFindsAHandleThatTwoThreadsUse) {
   FreshMock fresh;
   const RnnConfig config = SmallLstm();
   MockModel first(config, Shape()), second(config, Shape());
-  const StepTensors step = RandomStep(config, Shape());
-  first.Load(step);
-  second.Load(step);
+  first.LoadRandom();
+  second.LoadRandom();
   const auto run_second = [&] {
     mock_set_thread_device(0);
     second.Forward();

@@ -283,26 +283,19 @@ Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffe
 }
 
 Results ReadResults(const Problem& problem, bool is_training, const CallBuffers& buffers) {
-  const DataType type = problem.config.data_type;
   Results results;
-  results.output = ReadAll(type, *buffers.output);
-  results.output_h = ReadAll(type, *buffers.output_h);
-  results.output_c = ReadAll(type, *buffers.output_c);
-  if (!is_training) return results;
-  results.input_backprop = ReadAll(type, *buffers.input_backprop);
-  results.input_h_backprop = ReadAll(type, *buffers.input_h_backprop);
-  results.input_c_backprop = ReadAll(type, *buffers.input_c_backprop);
-  results.params_backprop = ReadAll(type, *buffers.params_backprop);
+  for (const DeviceBuffer* buffer : buffers.results()) {
+    if (results.size() == 3 && !is_training) break;
+    results.push_back(ReadAll(problem.config.data_type, *buffer));
+  }
   return results;
 }
 
 double LargestDifference(const Results& a, const Results& b) {
-  return std::max({Difference(a.output, b.output), Difference(a.output_h, b.output_h),
-                   Difference(a.output_c, b.output_c),
-                   Difference(a.input_backprop, b.input_backprop),
-                   Difference(a.input_h_backprop, b.input_h_backprop),
-                   Difference(a.input_c_backprop, b.input_c_backprop),
-                   Difference(a.params_backprop, b.params_backprop)});
+  EXPECT(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, Difference(a[i], b[i]));
+  return largest;
 }
 
 void ExpectNoViolations(const std::string& text) {

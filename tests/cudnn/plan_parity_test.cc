@@ -83,7 +83,7 @@ void RunTable(GpuRuntime* runtime, const std::vector<DataType>& data_types) {
   }
 }
 
-TEST(ParityOverTheTable) {
+TEST(ParityOfAllModels) {
   MockGpu gpu;
   RunTable(gpu.runtime(),
            {DataType::kHalf, DataType::kBfloat16, DataType::kFloat, DataType::kDouble});

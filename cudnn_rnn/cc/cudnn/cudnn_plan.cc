@@ -122,7 +122,7 @@ Status CudnnPlan::CheckWorkspace() const {
 Status CudnnPlan::TooLarge() const {
   return InvalidArgument("The model is too large for this input: ", Describe(config_), ", with ",
                          shape_.num_steps, " steps and batch size ", shape_.batch_size,
-                         " needs more bytes than 64 bits can count.");
+                         " needs more bytes than a 64-bit integer can count.");
 }
 
 Status CudnnPlan::CreateDescriptors(const GpuQueue& queue) {
@@ -179,8 +179,9 @@ Status CudnnPlan::SetStateDescriptor(const GpuQueue& queue, int64_t width,
                                      const TensorDescriptor& target) {
   const CheckedSize row = CheckedSize(shape_.batch_size) * width;
   if (std::numeric_limits<int>::max() < row) {
-    return InvalidArgument("The batch size ", shape_.batch_size, " times ", width,
-                           " units must be below 2^31 on a GPU.");
+    return InvalidArgument(
+        "The batch size times the width of a state must be below 2^31 on a GPU, ", "but is ",
+        shape_.batch_size, " * ", width, ".");
   }
   const int dimensions[] = {static_cast<int>(num_states_), static_cast<int>(shape_.batch_size),
                             static_cast<int>(width)};

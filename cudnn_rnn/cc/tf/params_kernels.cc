@@ -57,8 +57,8 @@ TfStatus ParamsSizeKernel::Run(OpKernelContext* context) {
   const bool is_int32 = size_type_ == ::tensorflow::DT_INT32;
   if (is_int32 && layout.size() > std::numeric_limits<int32_t>::max()) {
     return ToTf(InvalidArgument("The parameter buffer has ", layout.size(),
-                                " elements, more than params_size can hold in 32 bits; ask for it "
-                                "with S=int64."));
+                                " elements, more than an int32 params_size can hold; request "
+                                "S=int64."));
   }
   Tensor* params_size;
   TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({1}), &params_size));

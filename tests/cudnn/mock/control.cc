@@ -16,9 +16,17 @@ std::string Lines(const std::vector<std::string>& lines) {
   return text;
 }
 
-Options& Settings() { return TheState().record.options; }
+template <typename Value, typename Given>
+void SetOption(Value Options::*option, Given value) {
+  Lock lock(TheState().mutex);
+  TheState().record.options.*option = static_cast<Value>(value);
+}
 
-void OrderFailure(int64_t n, int failure, bool all_later) {
+AlgorithmOptions& OptionsOf(int algorithm) {
+  return TheState().record.options.algorithms[algorithm];
+}
+
+void InjectFailure(int64_t n, int failure, bool all_later) {
   Lock lock(TheState().mutex);
   Record& record = TheState().record;
   const bool fails = n > 0 && failure != MOCK_NO_FAILURE;
@@ -31,17 +39,13 @@ void OrderFailure(int64_t n, int failure, bool all_later) {
 }  // namespace mock
 }  // namespace cudnn_rnn
 
-using cudnn_rnn::mock::Lines;
-using cudnn_rnn::mock::Lock;
-using cudnn_rnn::mock::Settings;
-using cudnn_rnn::mock::State;
-using cudnn_rnn::mock::TheState;
+using namespace cudnn_rnn::mock;  // NOLINT: C functions are outside the namespace
 
 extern "C" {
 
 void mock_reset(void) {
   Lock lock(TheState().mutex);
-  TheState().record = cudnn_rnn::mock::Record();
+  TheState().record = Record();
 }
 
 void mock_restart(void) {
@@ -65,7 +69,7 @@ void mock_restart(void) {
 
 int64_t mock_calls(const char* function_name) {
   Lock lock(TheState().mutex);
-  const auto& record = TheState().record;
+  const Record& record = TheState().record;
   if (function_name == nullptr) return static_cast<int64_t>(record.log.size());
   const auto found = record.calls.find(function_name);
   return found == record.calls.end() ? 0 : found->second;
@@ -113,18 +117,11 @@ int64_t mock_live(const char* kind) {
       {"allocation", static_cast<int64_t>(state.allocations.size())},
       {"pushed_context", state.pushed_contexts()},
   };
-  if (kind == nullptr) {
-    int64_t sum = 0;
-    for (const auto& count : counts) sum += count.second;
-    return sum;
-  }
+  int64_t sum = 0;
+  for (const auto& count : counts) sum += count.second;
+  if (kind == nullptr) return sum;
   const auto found = counts.find(kind);
   return found == counts.end() ? -1 : found->second;
-}
-
-int64_t mock_allocated_bytes(void) {
-  Lock lock(TheState().mutex);
-  return TheState().allocated_bytes();
 }
 
 int64_t mock_fallible_calls(void) {
@@ -132,77 +129,26 @@ int64_t mock_fallible_calls(void) {
   return TheState().record.fallible_calls;
 }
 
-void mock_fail_call(int64_t n, int failure) { cudnn_rnn::mock::OrderFailure(n, failure, false); }
+void mock_fail_call(int64_t n, int failure) { InjectFailure(n, failure, false); }
+void mock_fail_calls_from(int64_t n, int failure) { InjectFailure(n, failure, true); }
 
-void mock_fail_calls_from(int64_t n, int failure) {
-  cudnn_rnn::mock::OrderFailure(n, failure, true);
-}
-
-void mock_fail_function(const char* function_name, int failure) {
-  Lock lock(TheState().mutex);
-  auto& failing = TheState().record.failing_functions;
-  if (function_name == nullptr) {
-    if (failure == MOCK_NO_FAILURE) failing.clear();
-  } else if (failure == MOCK_NO_FAILURE) {
-    failing.erase(function_name);
-  } else {
-    failing[function_name] = failure;
-  }
-}
-
-const char* mock_failed_function(void) {
-  static thread_local std::string name;
-  Lock lock(TheState().mutex);
-  name = TheState().record.failed_function;
-  return name.c_str();
-}
-
-void mock_set_version(int64_t version) {
-  Lock lock(TheState().mutex);
-  Settings().version = version;
-}
-
-void mock_set_driver_version(int version) {
-  Lock lock(TheState().mutex);
-  Settings().driver_version = version;
-}
-
-void mock_set_num_devices(int num_devices) {
-  Lock lock(TheState().mutex);
-  Settings().num_devices = num_devices;
-}
-
-void mock_set_memory_limit(int64_t bytes) {
-  Lock lock(TheState().mutex);
-  Settings().memory_limit = bytes;
-}
+void mock_set_version(int64_t version) { SetOption(&Options::version, version); }
+void mock_set_num_devices(int num_devices) { SetOption(&Options::num_devices, num_devices); }
+void mock_set_memory_limit(int64_t bytes) { SetOption(&Options::memory_limit, bytes); }
+void mock_set_padded_weights(int padded) { SetOption(&Options::padded_weights, padded); }
+void mock_set_pause(int64_t microseconds) { SetOption(&Options::pause_microseconds, microseconds); }
+void mock_let_calls_meet(int64_t calls) { SetOption(&Options::calls_to_meet, calls); }
+void mock_set_any_memory(int any_memory) { SetOption(&Options::any_memory, any_memory); }
 
 void mock_set_algorithm_support(int algorithm, int support) {
-  if (algorithm < 0 || algorithm >= cudnn_rnn::mock::kNumAlgorithms) return;
   Lock lock(TheState().mutex);
-  Settings().algorithms[algorithm].support = support;
+  OptionsOf(algorithm).support = support;
 }
 
 void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms) {
-  if (algorithm < 0 || algorithm >= cudnn_rnn::mock::kNumAlgorithms) return;
   Lock lock(TheState().mutex);
-  Settings().algorithms[algorithm].forward_ms = forward_ms;
-  Settings().algorithms[algorithm].backward_ms = backward_ms;
-}
-
-void mock_set_padded_weights(int padded) {
-  Lock lock(TheState().mutex);
-  Settings().padded_weights = padded != 0;
-}
-
-void mock_set_pause(int64_t microseconds) {
-  Lock lock(TheState().mutex);
-  Settings().pause_microseconds = microseconds;
-}
-
-void mock_let_calls_meet(int64_t calls) {
-  Lock lock(TheState().mutex);
-  Settings().calls_to_meet = calls;
+  OptionsOf(algorithm).forward_ms = forward_ms;
+  OptionsOf(algorithm).backward_ms = backward_ms;
 }
 
 void mock_register_memory(const void* data, int64_t bytes) {
@@ -219,14 +165,9 @@ void mock_unregister_memory(const void* data) {
   if (found != memory.end()) memory.erase(found);
 }
 
-void mock_set_any_memory(int any_memory) {
-  Lock lock(TheState().mutex);
-  Settings().any_memory = any_memory != 0;
-}
-
 void mock_set_stream_device(void* stream, int device) {
   Lock lock(TheState().mutex);
-  Settings().stream_devices[stream] = device;
+  TheState().record.options.stream_devices[stream] = device;
 }
 
 void mock_set_thread_device(int device) {

@@ -7,15 +7,6 @@
 
 namespace cudnn_rnn {
 
-using mock::Arguments;
-using mock::Call;
-using mock::Handle;
-using mock::RnnDataDescriptor;
-using mock::RnnDescriptor;
-using mock::RunCudnn;
-using mock::State;
-using mock::TensorDescriptor;
-
 namespace mock {
 
 int64_t RnnDataDescriptor::sum_of_lengths() const {
@@ -176,10 +167,12 @@ int CheckLengths(Call* call, const RnnDataDescriptor& data) {
 }  // namespace
 }  // namespace mock
 
+using namespace mock;  // NOLINT: C functions are outside the namespace
+
 extern "C" {
 
 size_t cudnnGetVersion() {
-  State& state = mock::TheState();
+  State& state = TheState();
   std::lock_guard<std::mutex> lock(state.mutex);
   return static_cast<size_t>(state.version());
 }
@@ -224,7 +217,7 @@ int cudnnCreate(void** handle) {
 }
 
 int cudnnDestroy(void* handle) {
-  return mock::RunCudnnRelease("cudnnDestroy", "", [&](Call* call) {
+  return RunCudnnRelease("cudnnDestroy", "", [&](Call* call) {
     Handle* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     ++call->state().record.host_waits;
@@ -245,12 +238,11 @@ int cudnnSetStream(void* handle, void* stream) {
 }
 
 int cudnnCreateTensorDescriptor(void** descriptor) {
-  return mock::CreateObject("cudnnCreateTensorDescriptor", &State::tensor_descriptors, descriptor);
+  return CreateObject("cudnnCreateTensorDescriptor", &State::tensor_descriptors, descriptor);
 }
 
 int cudnnDestroyTensorDescriptor(void* descriptor) {
-  return mock::DestroyObject("cudnnDestroyTensorDescriptor", &State::tensor_descriptors,
-                             descriptor);
+  return DestroyObject("cudnnDestroyTensorDescriptor", &State::tensor_descriptors, descriptor);
 }
 
 int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensions,
@@ -261,10 +253,10 @@ int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensio
                     TensorDescriptor* found;
                     MOCK_RETURN_IF_FAILED(call->Need(&call->state().tensor_descriptors, descriptor,
                                                      "tensor descriptor", &found));
-                    if (!mock::IsDataType(data_type)) {
+                    if (!IsDataType(data_type)) {
                       return call->Violation("data_type is ", data_type);
                     }
-                    if (num_dimensions < 3 || num_dimensions > mock::kMaxDimensions) {
+                    if (num_dimensions < 3 || num_dimensions > kMaxDimensions) {
                       return call->Violation("num_dimensions is ", num_dimensions);
                     }
                     if (dimensions == nullptr || strides == nullptr) {
@@ -289,9 +281,9 @@ int cudnnGetTensorNdDescriptor(void* descriptor, int max_dimensions, int* data_t
   return RunCudnn("cudnnGetTensorNdDescriptor", Arguments("max_dimensions", max_dimensions),
                   [&](Call* call) {
                     TensorDescriptor* found;
-                    MOCK_RETURN_IF_FAILED(mock::NeedSet(call, &call->state().tensor_descriptors,
-                                                        descriptor, "tensor descriptor", &found));
-                    if (max_dimensions < 0 || max_dimensions > mock::kMaxDimensions) {
+                    MOCK_RETURN_IF_FAILED(NeedSet(call, &call->state().tensor_descriptors,
+                                                  descriptor, "tensor descriptor", &found));
+                    if (max_dimensions < 0 || max_dimensions > kMaxDimensions) {
                       return call->Violation("max_dimensions is ", max_dimensions);
                     }
                     if (data_type == nullptr || num_dimensions == nullptr ||
@@ -308,11 +300,11 @@ int cudnnGetTensorNdDescriptor(void* descriptor, int max_dimensions, int* data_t
 }
 
 int cudnnCreateRNNDescriptor(void** descriptor) {
-  return mock::CreateObject("cudnnCreateRNNDescriptor", &State::rnn_descriptors, descriptor);
+  return CreateObject("cudnnCreateRNNDescriptor", &State::rnn_descriptors, descriptor);
 }
 
 int cudnnDestroyRNNDescriptor(void* descriptor) {
-  return mock::DestroyObject("cudnnDestroyRNNDescriptor", &State::rnn_descriptors, descriptor);
+  return DestroyObject("cudnnDestroyRNNDescriptor", &State::rnn_descriptors, descriptor);
 }
 
 int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int bias_mode,
@@ -320,10 +312,10 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
                              int math_type, int32_t input_size, int32_t hidden_size,
                              int32_t projection_size, int32_t num_layers, void* dropout_descriptor,
                              uint32_t auxiliary_flags) {
-  const mock::RnnArguments arguments = {
-      algorithm,       cell_mode,      bias_mode,      direction_mode, input_mode,
-      data_type,       math_precision, math_type,      input_size,     hidden_size,
-      projection_size, num_layers,     auxiliary_flags};
+  const RnnArguments arguments = {algorithm,      cell_mode,   bias_mode,       direction_mode,
+                                  input_mode,     data_type,   math_precision,  math_type,
+                                  input_size,     hidden_size, projection_size, num_layers,
+                                  auxiliary_flags};
   const std::string text =
       Arguments("algorithm", algorithm, "cell_mode", cell_mode, "direction_mode", direction_mode,
                 "input_mode", input_mode, "data_type", data_type, "math_precision", math_precision,
@@ -333,15 +325,15 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
   return RunCudnn("cudnnSetRNNDescriptor_v8", text, [&](Call* call) {
     State& state = call->state();
     RnnDescriptor* found;
-    mock::DropoutDescriptor* dropout;
+    DropoutDescriptor* dropout;
     MOCK_RETURN_IF_FAILED(call->Need(&state.rnn_descriptors, descriptor, "RNN descriptor", &found));
-    MOCK_RETURN_IF_FAILED(mock::NeedSet(call, &state.dropout_descriptors, dropout_descriptor,
-                                        "dropout descriptor", &dropout));
-    MOCK_RETURN_IF_FAILED(mock::CheckRnnArguments(call, arguments));
-    if (!mock::IsSupported(state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
+    MOCK_RETURN_IF_FAILED(NeedSet(call, &state.dropout_descriptors, dropout_descriptor,
+                                  "dropout descriptor", &dropout));
+    MOCK_RETURN_IF_FAILED(CheckRnnArguments(call, arguments));
+    if (!IsSupported(state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
     RnnDescriptor set;
     set.is_set = true;
-    set.config = mock::ConfigOf(arguments);
+    set.config = ConfigOf(arguments);
     set.algorithm = algorithm;
     set.allows_padding = auxiliary_flags == kCudnnPaddedIoEnabled;
     set.padded_weights = state.record.options.padded_weights;
@@ -356,8 +348,8 @@ int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
     Handle* found_handle;
     RnnDescriptor* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found_handle));
-    MOCK_RETURN_IF_FAILED(mock::NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor,
-                                        "RNN descriptor", &found));
+    MOCK_RETURN_IF_FAILED(
+        NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor, "RNN descriptor", &found));
     if (found->algorithm != kCudnnAlgorithmPersistDynamic) {
       return call->Violation("the algorithm is ", found->algorithm, ", not persist_dynamic");
     }
@@ -369,13 +361,11 @@ int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
 }
 
 int cudnnCreateRNNDataDescriptor(void** descriptor) {
-  return mock::CreateObject("cudnnCreateRNNDataDescriptor", &State::rnn_data_descriptors,
-                            descriptor);
+  return CreateObject("cudnnCreateRNNDataDescriptor", &State::rnn_data_descriptors, descriptor);
 }
 
 int cudnnDestroyRNNDataDescriptor(void* descriptor) {
-  return mock::DestroyObject("cudnnDestroyRNNDataDescriptor", &State::rnn_data_descriptors,
-                             descriptor);
+  return DestroyObject("cudnnDestroyRNNDataDescriptor", &State::rnn_data_descriptors, descriptor);
 }
 
 int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int max_length,
@@ -388,7 +378,7 @@ int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int m
     RnnDataDescriptor* found;
     MOCK_RETURN_IF_FAILED(
         call->Need(&call->state().rnn_data_descriptors, descriptor, "RNN data descriptor", &found));
-    if (!mock::IsDataType(data_type)) return call->Violation("data_type is ", data_type);
+    if (!IsDataType(data_type)) return call->Violation("data_type is ", data_type);
     if (layout < kCudnnLayoutTimeMajorPadded || layout > kCudnnLayoutBatchMajorPadded) {
       return call->Violation("layout is ", layout);
     }
@@ -405,10 +395,10 @@ int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int m
     set.batch_size = batch_size;
     set.vector_size = vector_size;
     set.lengths.assign(lengths, lengths + batch_size);
-    MOCK_RETURN_IF_FAILED(mock::CheckLengths(call, set));
+    MOCK_RETURN_IF_FAILED(CheckLengths(call, set));
     if (padding_fill != nullptr) {
       set.has_padding_fill = true;
-      const int64_t size = SizeOf(mock::CoreTypeOf(data_type));
+      const int64_t size = SizeOf(CoreTypeOf(data_type));
       std::memcpy(set.padding_fill, padding_fill, static_cast<size_t>(size));
     }
     *found = set;

@@ -14,7 +14,7 @@ int NeedDropoutStates(Call* call, const void* states, DropoutStates* read) {
   std::memcpy(read, states, sizeof(*read));
   if (read->magic == kDropoutStatesMagic) return 0;
   return call->Violation("the dropout states at ", states,
-                         " were not initialised by cudnnSetDropoutDescriptor");
+                         " were not initialized by cudnnSetDropoutDescriptor");
 }
 
 namespace {
@@ -45,24 +45,16 @@ int CheckArguments(Call* call, void* descriptor, void* handle, float dropout, vo
 }  // namespace
 }  // namespace mock
 
-using mock::Arguments;
-using mock::Call;
-using mock::DropoutDescriptor;
-using mock::DropoutStates;
-using mock::Handle;
-using mock::RunCudnn;
-using mock::State;
+using namespace mock;  // NOLINT: C functions are outside the namespace
 
 extern "C" {
 
 int cudnnCreateDropoutDescriptor(void** descriptor) {
-  return mock::CreateObject("cudnnCreateDropoutDescriptor", &State::dropout_descriptors,
-                            descriptor);
+  return CreateObject("cudnnCreateDropoutDescriptor", &State::dropout_descriptors, descriptor);
 }
 
 int cudnnDestroyDropoutDescriptor(void* descriptor) {
-  return mock::DestroyObject("cudnnDestroyDropoutDescriptor", &State::dropout_descriptors,
-                             descriptor);
+  return DestroyObject("cudnnDestroyDropoutDescriptor", &State::dropout_descriptors, descriptor);
 }
 
 int cudnnDropoutGetStatesSize(void* handle, size_t* bytes) {
@@ -70,7 +62,7 @@ int cudnnDropoutGetStatesSize(void* handle, size_t* bytes) {
     Handle* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     if (bytes == nullptr) return call->Violation("bytes is null");
-    *bytes = mock::kDropoutStatesBytes;
+    *bytes = kDropoutStatesBytes;
     return 0;
   });
 }
@@ -80,13 +72,13 @@ int cudnnSetDropoutDescriptor(void* descriptor, void* handle, float dropout, voi
   return RunCudnn("cudnnSetDropoutDescriptor",
                   Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
                     DropoutDescriptor* found;
-                    MOCK_RETURN_IF_FAILED(mock::CheckArguments(call, descriptor, handle, dropout,
-                                                               states, states_bytes, &found));
+                    MOCK_RETURN_IF_FAILED(CheckArguments(call, descriptor, handle, dropout, states,
+                                                         states_bytes, &found));
                     *found = {true, dropout, states};
                     if (states == nullptr) return 0;
                     ++call->state().record.host_waits;
                     ++call->state().record.dropout_initializations;
-                    const DropoutStates initial = {mock::kDropoutStatesMagic, seed, 0};
+                    const DropoutStates initial = {kDropoutStatesMagic, seed, 0};
                     std::memset(states, 0x5a, states_bytes);
                     std::memcpy(states, &initial, sizeof(initial));
                     return 0;
@@ -100,10 +92,10 @@ int cudnnRestoreDropoutDescriptor(void* descriptor, void* handle, float dropout,
       Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
         DropoutDescriptor* found;
         MOCK_RETURN_IF_FAILED(
-            mock::CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
+            CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
         if (states == nullptr) return call->Violation("states is null");
         DropoutStates read;
-        MOCK_RETURN_IF_FAILED(mock::NeedDropoutStates(call, states, &read));
+        MOCK_RETURN_IF_FAILED(NeedDropoutStates(call, states, &read));
         if (read.seed != seed) {
           return call->Violation("seed is ", seed, ", but the states were made with ", read.seed);
         }

@@ -59,7 +59,6 @@ MOCK_EXPORT const char* mock_violation_text(void);
  * rnn_descriptor, rnn_data_descriptor, event, allocation or pushed_context. NULL: of all
  * kinds. Returns -1 for an unknown kind. */
 MOCK_EXPORT int64_t mock_live(const char* kind);
-MOCK_EXPORT int64_t mock_allocated_bytes(void);
 
 /* Kinds of failures. The status depends on the function's library and its version. */
 enum {
@@ -78,20 +77,10 @@ MOCK_EXPORT int64_t mock_fallible_calls(void);
 MOCK_EXPORT void mock_fail_call(int64_t n, int failure);
 /* Makes the n-th fallible call from now on, and every later one, fail. */
 MOCK_EXPORT void mock_fail_calls_from(int64_t n, int failure);
-/* Makes every call of the function fail, until this is called with MOCK_NO_FAILURE. NULL with
- * MOCK_NO_FAILURE: for all functions. */
-MOCK_EXPORT void mock_fail_function(const char* function_name, int failure);
 
-/* Returns the name of the function in which an injected failure last occurred, or "". Valid until
- * the thread's next call of this function. */
-MOCK_EXPORT const char* mock_failed_function(void);
-
-/* Sets the result of cudnnGetVersion, such as 8907 or 90300. The default is the environment
- * variable CUDNN_RNN_MOCK_VERSION; if unset, CUDNN_RNN_MOCK_DEFAULT_VERSION of the build
- * (91300). RNN descriptors support bfloat16 from 91300 on. */
+/* Sets the result of cudnnGetVersion, such as 8907 or 91300. Default: the build's
+ * CUDNN_RNN_MOCK_DEFAULT_VERSION (91300). RNN descriptors support bfloat16 from 91300 on. */
 MOCK_EXPORT void mock_set_version(int64_t version);
-/* Sets the result of cuDriverGetVersion. Default 12080. */
-MOCK_EXPORT void mock_set_driver_version(int version);
 /* Default 1. With 0, cuInit fails as it does without a device. */
 MOCK_EXPORT void mock_set_num_devices(int num_devices);
 /* cuMemAlloc_v2 fails if the total would exceed this limit. Negative (default): no limit. */

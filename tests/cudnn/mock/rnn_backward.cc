@@ -11,18 +11,7 @@
 
 namespace cudnn_rnn {
 
-using mock::AlgorithmOptions;
-using mock::Arguments;
-using mock::Buffer;
-using mock::Call;
-using mock::kBufferAlignment;
-using mock::kTensorAlignment;
-using mock::ReserveHeader;
-using mock::ReserveLayout;
-using mock::RnnBuffers;
-using mock::RnnCall;
-using mock::RnnDescriptors;
-using mock::RunCudnn;
+using namespace mock;  // NOLINT: C functions are outside the namespace
 
 namespace {
 
@@ -61,7 +50,7 @@ int CheckDataTensors(Call* call, const RnnCall& rnn_call, const BackwardDataTens
                      const RnnBuffers& buffers) {
   const int64_t h_bytes = rnn_call.h_bytes;
   const int64_t c_bytes = rnn_call.c_bytes;
-  return mock::CheckOperands(
+  return CheckOperands(
       call,
       {{"y", tensors.y, rnn_call.y_memory(), false, false, kTensorAlignment},
        {"dy", tensors.dy, rnn_call.y_memory(), false, false, kTensorAlignment},
@@ -103,8 +92,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   Buffer y(rnn_call.y_bytes), dy(rnn_call.y_bytes), dhy(rnn_call.h_bytes), dcy(rnn_call.c_bytes);
   Buffer weights(rnn_call.weights.dense_bytes());
   Buffer dx(rnn_call.x_bytes), dhx(rnn_call.h_bytes), dcx(rnn_call.c_bytes);
-  mock::Unpack(rnn_call.y, element_size, tensors.y, y.data());
-  mock::Unpack(rnn_call.y, element_size, tensors.dy, dy.data());
+  Unpack(rnn_call.y, element_size, tensors.y, y.data());
+  Unpack(rnn_call.y, element_size, tensors.dy, dy.data());
   CopyIfGiven(tensors.dhy, rnn_call.h_bytes, dhy.data());
   CopyIfGiven(tensors.dcy, rnn_call.c_bytes, dcy.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
@@ -142,11 +131,11 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Backward(backward, options, execution));
 
-  mock::Pack(rnn_call.x, element_size, dx.data(), mock::Padding::kZero, tensors.dx);
+  Pack(rnn_call.x, element_size, dx.data(), Padding::kZero, tensors.dx);
   CopyIfGiven(dhx.data(), rnn_call.h_bytes, tensors.dhx);
   CopyIfGiven(dcx.data(), rnn_call.c_bytes, tensors.dcx);
   ReserveHeader used = header;
-  used.stage = mock::kAfterBackwardData;
+  used.stage = kAfterBackwardData;
   std::memcpy(reserve, &used, sizeof(used));
   std::memset(reserve + layout.plan, 0xff, static_cast<size_t>(layout.x - layout.plan));
   std::memset(buffers.workspace, 0xff, buffers.workspace_bytes);
@@ -157,8 +146,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
 Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, const void* y,
                         const char* reserve) {
   Buffer x_copy(rnn_call.x_bytes), y_copy(rnn_call.y_bytes);
-  mock::Unpack(rnn_call.x, rnn_call.element_size(), x, x_copy.data());
-  mock::Unpack(rnn_call.y, rnn_call.element_size(), y, y_copy.data());
+  Unpack(rnn_call.x, rnn_call.element_size(), x, x_copy.data());
+  Unpack(rnn_call.y, rnn_call.element_size(), y, y_copy.data());
   const ReserveLayout& layout = rnn_call.reserve;
   const char* different = "";
   if (!SameBytes(x_copy.data(), reserve + layout.x, rnn_call.x_bytes)) different = "x";
@@ -199,7 +188,7 @@ int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* d
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
-    MOCK_RETURN_IF_FAILED(mock::PrepareCall(call, descriptors, buffers, true, &rnn_call));
+    MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
     const bool has_cells = cx != nullptr || dcy != nullptr || dcx != nullptr;
     if (rnn_call.has_cell_state() && c_descriptor == nullptr && has_cells) {
       return call->Violation("there is a cell state without a descriptor of c");
@@ -207,8 +196,7 @@ int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* d
     const BackwardDataTensors tensors = {y, dy, hx, dhy, cx, dcy, weight_space, dx, dhx, dcx};
     MOCK_RETURN_IF_FAILED(CheckDataTensors(call, rnn_call, tensors, buffers));
     ReserveHeader header;
-    MOCK_RETURN_IF_FAILED(
-        mock::CheckReserveSpace(call, rnn_call, reserve_space, mock::kAfterForward, &header));
+    MOCK_RETURN_IF_FAILED(CheckReserveSpace(call, rnn_call, reserve_space, kAfterForward, &header));
     MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
     call->Unlock();
     const Status status = ComputeData(rnn_call, tensors, buffers, header);
@@ -235,9 +223,9 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
-    MOCK_RETURN_IF_FAILED(mock::PrepareCall(call, descriptors, buffers, true, &rnn_call));
+    MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
     const int64_t weight_bytes = rnn_call.weights.bytes();
-    MOCK_RETURN_IF_FAILED(mock::CheckOperands(
+    MOCK_RETURN_IF_FAILED(CheckOperands(
         call, {{"x", x, rnn_call.x_memory(), false, false, kTensorAlignment},
                {"hx", hx, rnn_call.h_bytes, false, true, kTensorAlignment},
                {"y", y, rnn_call.y_memory(), false, false, kTensorAlignment},
@@ -249,7 +237,7 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
                 false, kBufferAlignment}}));
     ReserveHeader header;
     MOCK_RETURN_IF_FAILED(
-        mock::CheckReserveSpace(call, rnn_call, reserve_space, mock::kAfterBackwardData, &header));
+        CheckReserveSpace(call, rnn_call, reserve_space, kAfterBackwardData, &header));
     if (!SameState(nullptr, static_cast<char*>(weight_space_gradient), weight_bytes)) {
       return call->Violation("weight_space_gradient was not cleared");
     }

@@ -7,18 +7,7 @@
 
 namespace cudnn_rnn {
 
-using mock::AlgorithmOptions;
-using mock::Arguments;
-using mock::Buffer;
-using mock::Call;
-using mock::kBufferAlignment;
-using mock::kTensorAlignment;
-using mock::ReserveHeader;
-using mock::ReserveLayout;
-using mock::RnnBuffers;
-using mock::RnnCall;
-using mock::RnnDescriptors;
-using mock::RunCudnn;
+using namespace mock;  // NOLINT: C functions are outside the namespace
 
 namespace {
 
@@ -31,7 +20,7 @@ struct ForwardTensors {
 int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tensors,
                  const RnnBuffers& buffers, bool is_training) {
   const int64_t c_bytes = rnn_call.c_bytes;  // 0 without a cell state
-  return mock::CheckOperands(
+  return CheckOperands(
       call,
       {{"x", tensors.x, rnn_call.x_memory(), false, false, kTensorAlignment},
        {"hx", tensors.hx, rnn_call.h_bytes, false, true, kTensorAlignment},
@@ -72,7 +61,7 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   Buffer weights(rnn_call.weights.dense_bytes());
   Buffer y(rnn_call.y_bytes), hy(rnn_call.h_bytes), cy(rnn_call.c_bytes);
   const int64_t element_size = rnn_call.element_size();
-  mock::Unpack(rnn_call.x, element_size, tensors.x, x.data());
+  Unpack(rnn_call.x, element_size, tensors.x, x.data());
   CopyOrZero(tensors.hx, rnn_call.h_bytes, hx.data());
   CopyOrZero(tensors.cx, rnn_call.c_bytes, cx.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
@@ -96,7 +85,7 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Forward(forward, options, execution));
 
-  mock::Pack(rnn_call.y, element_size, y.data(), mock::Padding::kAsDescribed, tensors.y);
+  Pack(rnn_call.y, element_size, y.data(), Padding::kAsDescribed, tensors.y);
   if (tensors.hy != nullptr)
     CopyOrZero(hy.data(), rnn_call.h_bytes, static_cast<char*>(tensors.hy));
   if (tensors.cy != nullptr)
@@ -133,7 +122,7 @@ int cudnnGetRNNTempSpaceSizes(void* handle, void* rnn_descriptor, int forward_mo
         }
         RnnCall rnn_call;
         MOCK_RETURN_IF_FAILED(
-            mock::PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
+            PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
         *workspace_bytes = static_cast<size_t>(rnn_call.workspace_bytes);
         *reserve_space_bytes = is_training ? static_cast<size_t>(rnn_call.reserve.total) : 0;
         return 0;
@@ -159,7 +148,7 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
-    MOCK_RETURN_IF_FAILED(mock::PrepareCall(call, descriptors, buffers, is_training, &rnn_call));
+    MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, is_training, &rnn_call));
     if (rnn_call.has_cell_state() && c_descriptor == nullptr && (cx != nullptr || cy != nullptr)) {
       return call->Violation("there is a cell state without a descriptor of c");
     }
@@ -174,8 +163,7 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
       return call->StatusOf(MOCK_NOT_SUPPORTED);
     }
     call->state().stream_times_ms[rnn_call.stream] += algorithm.forward_ms;
-    const ReserveHeader header = {mock::kReserveMagic, mock::kAfterForward,
-                                  rnn_call.ModelFingerprint(), 0};
+    const ReserveHeader header = {kReserveMagic, kAfterForward, rnn_call.ModelFingerprint(), 0};
     CallOptions options;
     options.is_training = is_training;
     options.dropout_call_index = NextDropoutCall(&rnn_call, is_training);

@@ -1,17 +1,10 @@
 #include "tests/cudnn/mock/state.h"
 
 #include <chrono>
-#include <cstdlib>
 
 namespace cudnn_rnn {
 namespace mock {
 namespace {
-
-int64_t DefaultVersion() {
-  const char* text = std::getenv("CUDNN_RNN_MOCK_VERSION");
-  const int64_t version = text == nullptr ? 0 : std::atoll(text);
-  return version > 0 ? version : kBuiltVersion;
-}
 
 // Values of cudnnStatus_t, which changed in version 9.
 struct CudnnStatuses {
@@ -38,8 +31,7 @@ void* NewAddress() {
 }
 
 int64_t State::version() const {
-  static const int64_t default_version = DefaultVersion();
-  return record.options.version > 0 ? record.options.version : default_version;
+  return record.options.version > 0 ? record.options.version : kBuiltVersion;
 }
 
 int64_t State::allocated_bytes() const {
@@ -70,7 +62,7 @@ Call::Call(Library library, const char* name, const std::string& arguments)
   Record& record = state_.record;
   record.log.push_back(Concatenate(name, "(", arguments, ")"));
   ++record.calls[name];
-  ordered_ = OrderedStatus();
+  injected_ = InjectedStatus();
 }
 
 Call::~Call() {
@@ -79,19 +71,13 @@ Call::~Call() {
   if (handle != nullptr) handle->in_use = false;
 }
 
-int Call::OrderedStatus() {
+int Call::InjectedStatus() {
   Record& record = state_.record;
-  int failure = MOCK_NO_FAILURE;
-  const auto failing_function = record.failing_functions.find(name_);
-  if (failing_function != record.failing_functions.end()) failure = failing_function->second;
-  if (std::string(name_) != "cuGetErrorString") {
-    const int64_t number = ++record.fallible_calls;
-    const bool is_now = number == record.failing_call ||
-                        (record.all_later_calls_fail && number > record.failing_call);
-    if (record.failing_call != 0 && is_now) failure = record.failure;
-  }
-  if (failure != MOCK_NO_FAILURE) record.failed_function = name_;
-  return StatusOf(failure);
+  if (std::string(name_) == "cuGetErrorString") return 0;
+  const int64_t number = ++record.fallible_calls;
+  const bool is_now = number == record.failing_call ||
+                      (record.all_later_calls_fail && number > record.failing_call);
+  return record.failing_call != 0 && is_now ? StatusOf(record.failure) : 0;
 }
 
 int Call::StatusOf(int failure) const {

@@ -30,7 +30,7 @@ constexpr int kDriverInvalidContext = 201;
 constexpr int kDriverInvalidHandle = 400;
 constexpr int kDriverNotReady = 600;
 
-// The version of cuDNN, unless the environment sets another.
+// The default version of cuDNN.
 extern const int64_t kBuiltVersion;
 
 constexpr int kNumAlgorithms = 4;
@@ -127,7 +127,6 @@ struct AlgorithmOptions {
 
 struct Options {
   int64_t version = 0;  // 0: the default
-  int driver_version = 12080;
   int num_devices = 1;
   int64_t memory_limit = -1;
   AlgorithmOptions algorithms[kNumAlgorithms];
@@ -150,8 +149,6 @@ struct Record {
   int64_t failing_call = 0;  // an index that fallible_calls reaches, 0 for none
   bool all_later_calls_fail = false;
   int failure = MOCK_NO_FAILURE;
-  std::map<std::string, int> failing_functions;
-  std::string failed_function;  // the last function that failed by order
 };
 
 struct State {
@@ -200,8 +197,8 @@ class Call {
 
   State& state() { return state_; }
   const char* name() const { return name_; }
-  // The failure status that the test has ordered, or 0.
-  int ordered() const { return ordered_; }
+  // The status of the failure that the test has injected into this call, or 0.
+  int injected() const { return injected_; }
 
   // Returns the library's status for a failure of mock_cudnn.h.
   int StatusOf(int failure) const;
@@ -240,13 +237,13 @@ class Call {
   void Lock() { lock_.lock(); }
 
  private:
-  int OrderedStatus();
+  int InjectedStatus();
 
   State& state_;
   std::unique_lock<std::mutex> lock_;
   const Library library_;
   const char* const name_;
-  int ordered_ = 0;
+  int injected_ = 0;
   void* handle_ = nullptr;
 };
 
@@ -260,7 +257,7 @@ class Call {
 template <typename Body>
 int Run(Library library, const char* name, const std::string& arguments, const Body& body) {
   Call call(library, name, arguments);
-  if (call.ordered() != 0) return call.ordered();
+  if (call.injected() != 0) return call.injected();
   try {
     return body(&call);
   } catch (const std::bad_alloc&) {
@@ -273,7 +270,7 @@ template <typename Body>
 int RunRelease(Library library, const char* name, const std::string& arguments, const Body& body) {
   Call call(library, name, arguments);
   const int status = body(&call);
-  return call.ordered() != 0 ? call.ordered() : status;
+  return call.injected() != 0 ? call.injected() : status;
 }
 
 inline std::string Arguments() { return ""; }

@@ -143,14 +143,7 @@ void DescribeRegion(const WeightSpace& weights, int64_t index, int data_type,
 }  // namespace
 }  // namespace mock
 
-using mock::Arguments;
-using mock::Call;
-using mock::Handle;
-using mock::RnnDescriptor;
-using mock::RunCudnn;
-using mock::State;
-using mock::TensorDescriptor;
-using mock::WeightSpace;
+using namespace mock;  // NOLINT: C functions are outside the namespace
 
 namespace {
 
@@ -159,7 +152,7 @@ int NeedWeights(Call* call, void* handle, void* rnn_descriptor, RnnDescriptor** 
   Handle* found;
   MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
   MOCK_RETURN_IF_FAILED(
-      mock::NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor, "RNN descriptor", rnn));
+      NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor, "RNN descriptor", rnn));
   const Status created = WeightSpace::Create((*rnn)->config, (*rnn)->padded_weights, weights);
   return created.ok() ? 0 : call->StatusOf(MOCK_NOT_SUPPORTED);
 }
@@ -217,10 +210,10 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
                               : config.data_type == DataType::kBfloat16 ? kCudnnDataBfloat16
                               : config.data_type == DataType::kDouble   ? kCudnnDataDouble
                                                                         : kCudnnDataFloat;
-        mock::DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), data_type,
-                             weight_space, matrix, matrix_address);
-        mock::DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), data_type,
-                             weight_space, bias, bias_address);
+        DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), data_type,
+                       weight_space, matrix, matrix_address);
+        DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), data_type,
+                       weight_space, bias, bias_address);
         return 0;
       });
 }
