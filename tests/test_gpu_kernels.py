@@ -320,3 +320,12 @@ def test_a_bad_value_of_a_variable_is_an_error(mock, monkeypatch, name):
     with labelled(LSTM, "float64", is_training=False) as gpu:
         with pytest.raises(tf.errors.OpError, match=name + ".*fastest"):
             gpu.run(arrays)
+
+
+def test_an_algorithm_that_does_not_support_the_model_is_an_error(mock, monkeypatch):
+    arrays = arrays_for(LSTM, LENGTHS["mixed"])
+    monkeypatch.setenv("CUDNN_RNN_ALGO", "persist_static")
+    with labelled(LSTM, "float64", version=3, is_training=False) as gpu:
+        expected = "persist_static was requested.* CUDNN_RNN_ALGO is set to persist_static"
+        with pytest.raises(tf.errors.UnimplementedError, match=expected):
+            gpu.run(arrays)

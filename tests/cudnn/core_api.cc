@@ -6,9 +6,9 @@
 #include "cudnn_rnn/cc/core/exceptions.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cudnn/driver_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
+#include "tests/cudnn/driver_memory.h"
 
 struct cudnn_rnn_model {
   cudnn_rnn::RnnConfig config;

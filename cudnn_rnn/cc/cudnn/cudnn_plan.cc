@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
-
 namespace cudnn_rnn {
 namespace {
 

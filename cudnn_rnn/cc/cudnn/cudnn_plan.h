@@ -64,7 +64,24 @@ class CudnnPlan : public RnnPlan {
     std::vector<int> clamped;  // [B], at least 1 each, as cuDNN requires
     std::vector<ZeroRows> zero_rows;
   };
-  struct Workspace;
+  // The parts of the workspace. A part that a call does not need is null.
+  struct Workspace {
+    void* cudnn;
+    void* weights;  // cuDNN's weight space, if the parameter buffer is not already in its layout
+    void* weight_gradients;
+    int32_t* device_lengths;  // [B]
+    void* reserve_space;      // a copy, if the caller's must be kept
+    // Copies in which rows of length 0 are zero in the first step.
+    void* input;
+    void* output_backprop;
+    // States in cuDNN's order [L * D, B, *]. In the backward pass, final_* are gradients.
+    void* initial_h;
+    void* initial_c;
+    void* final_h;
+    void* final_c;
+    void* initial_h_backprop;
+    void* initial_c_backprop;
+  };
   enum class Pass { kForward, kBackward };
 
   CudnnPlan(GpuRuntime* runtime, const RnnConfig& config, const SequenceShape& shape,

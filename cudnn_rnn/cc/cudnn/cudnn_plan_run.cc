@@ -1,7 +1,7 @@
 // CudnnPlan's forward and backward passes: the work that they queue on the stream.
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
-#include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
+#include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
 namespace {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cudnn_rnn/cc/core/reserve_space.h"
 #include "tests/cudnn/mock/rnn_call.h"
 
 namespace cudnn_rnn {
@@ -76,7 +75,8 @@ std::string Difference(const RnnCall& rnn_call, const BackwardDataTensors& tenso
   if (!SameOutput(rnn_call, y, reserve + layout.y)) return "y";
   if (!SameState(tensors.hx, reserve + layout.hx, rnn_call.h_bytes)) return "hx";
   if (!SameState(tensors.cx, reserve + layout.cx, rnn_call.c_bytes)) return "cx";
-  if (Fingerprint(weights, rnn_call.weights.dense_bytes()) != header.weights) return "weights";
+  const std::string bytes(weights, static_cast<size_t>(rnn_call.weights.dense_bytes()));
+  if (FingerprintOf(bytes) != header.weights) return "weights";
   return "";
 }
 
@@ -246,7 +246,7 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
     const char* const reserve = static_cast<char*>(reserve_space);
     const Status status = CheckWeightsCall(rnn_call, x, hx, y, reserve);
     if (status.ok()) {
-      rnn_call.weights.Add(reserve + rnn_call.reserve.weight_gradient, weight_space_gradient);
+      rnn_call.weights.Scatter(reserve + rnn_call.reserve.weight_gradient, weight_space_gradient);
       std::memset(workspace, 0xff, workspace_bytes);
     }
     call->Lock();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/cudnn/mock/cpu_arithmetic.h"
 
@@ -93,27 +92,21 @@ int CheckDeviceLengths(Call* call, const RnnCall& rnn_call, const int32_t* devic
   return call->Violation("device_lengths differ from those of the data descriptor");
 }
 
-// Returns the index of each step's first row. RowsBetweenSequences is the distance from one
-// sequence to the next within a step.
-std::vector<int64_t> FirstRows(const RnnDataDescriptor& descriptor) {
-  std::vector<int64_t> first_rows(static_cast<size_t>(descriptor.num_steps));
-  int64_t packed = 0;
-  for (int t = 0; t < descriptor.num_steps; ++t) {
-    int64_t& row = first_rows[static_cast<size_t>(t)];
-    if (descriptor.layout == kCudnnLayoutTimeMajorPacked) {
-      row = packed;
-      for (const int32_t length : descriptor.lengths) packed += length > t ? 1 : 0;
-    } else if (descriptor.layout == kCudnnLayoutTimeMajorPadded) {
-      row = static_cast<int64_t>(t) * descriptor.batch_size;
-    } else {
-      row = t;
+// Calls function(row in [T, B], row in the layout, is_padding) for each step of each sequence. The
+// packed layout has no rows for padding; their index is -1.
+template <typename Function>
+void ForRows(const RnnDataDescriptor& data, const Function& function) {
+  int64_t packed_row = 0;
+  for (int64_t t = 0; t < data.num_steps; ++t) {
+    for (int64_t b = 0; b < data.batch_size; ++b) {
+      const int64_t time_major_row = t * data.batch_size + b;
+      const bool is_padding = t >= data.lengths[static_cast<size_t>(b)];
+      int64_t row = b * data.num_steps + t;
+      if (data.layout == kCudnnLayoutTimeMajorPadded) row = time_major_row;
+      if (data.layout == kCudnnLayoutTimeMajorPacked) row = is_padding ? -1 : packed_row++;
+      function(time_major_row, row, is_padding);
     }
   }
-  return first_rows;
-}
-
-int64_t RowsBetweenSequences(const RnnDataDescriptor& descriptor) {
-  return descriptor.layout == kCudnnLayoutBatchMajorPadded ? descriptor.num_steps : 1;
 }
 
 int64_t Align(CheckedSize* end, int64_t bytes) {
@@ -127,9 +120,9 @@ int64_t Align(CheckedSize* end, int64_t bytes) {
 }  // namespace
 
 uint64_t RnnCall::ModelFingerprint() const {
-  const uint64_t model = PlanFingerprint(config, shape());
-  return Fingerprint(x.lengths.data(), static_cast<int64_t>(x.lengths.size() * sizeof(int32_t)),
-                     model);
+  std::string text = Concatenate(Describe(config), ", ", x.num_steps, " steps, lengths");
+  for (const int32_t length : x.lengths) text += Concatenate(" ", length);
+  return FingerprintOf(text);
 }
 
 int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descriptor,
@@ -166,7 +159,7 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
   rnn_call->workspace_bytes =
       kWorkspaceBytes + 8 * rows.value() + (is_training ? kTrainingWorkspaceBytes : 0);
 
-  CheckedSize end(kReserveHeaderBytes);
+  CheckedSize end(static_cast<int64_t>(kBufferAlignment));  // after the header
   ReserveLayout& reserve = rnn_call->reserve;
   reserve.plan = Align(&end, rnn_call->plan->ReserveSpaceBytes());
   reserve.x = Align(&end, rnn_call->x_bytes);
@@ -261,47 +254,35 @@ int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_s
 void Unpack(const RnnDataDescriptor& descriptor, int64_t element_size, const void* data,
             char* time_major) {
   const int64_t row_bytes = descriptor.vector_size * element_size;
-  const std::vector<int64_t> first_rows = FirstRows(descriptor);
-  for (int64_t t = 0; t < descriptor.num_steps; ++t) {
-    for (int64_t b = 0; b < descriptor.batch_size; ++b) {
-      char* const target = time_major + (t * descriptor.batch_size + b) * row_bytes;
-      if (t < descriptor.lengths[static_cast<size_t>(b)]) {
-        const int64_t row =
-            first_rows[static_cast<size_t>(t)] + b * RowsBetweenSequences(descriptor);
-        std::memcpy(target, static_cast<const char*>(data) + row * row_bytes,
-                    static_cast<size_t>(row_bytes));
-      } else {
-        std::memset(target, 0, static_cast<size_t>(row_bytes));
-      }
+  ForRows(descriptor, [&](int64_t time_major_row, int64_t row, bool is_padding) {
+    char* const target = time_major + time_major_row * row_bytes;
+    if (is_padding) {
+      std::memset(target, 0, static_cast<size_t>(row_bytes));
+    } else {
+      std::memcpy(target, static_cast<const char*>(data) + row * row_bytes,
+                  static_cast<size_t>(row_bytes));
     }
-  }
+  });
 }
 
 void Pack(const RnnDataDescriptor& descriptor, int64_t element_size, const char* time_major,
           Padding padding, void* data) {
   const int64_t row_bytes = descriptor.vector_size * element_size;
-  const std::vector<int64_t> first_rows = FirstRows(descriptor);
-  for (int64_t t = 0; t < descriptor.num_steps; ++t) {
-    for (int64_t b = 0; b < descriptor.batch_size; ++b) {
-      const int64_t row = first_rows[static_cast<size_t>(t)] + b * RowsBetweenSequences(descriptor);
-      char* const target = static_cast<char*>(data) + row * row_bytes;
-      if (t < descriptor.lengths[static_cast<size_t>(b)]) {
-        std::memcpy(target, time_major + (t * descriptor.batch_size + b) * row_bytes,
-                    static_cast<size_t>(row_bytes));
-      } else if (descriptor.layout == kCudnnLayoutTimeMajorPacked) {
-        continue;  // there is no such row
-      } else if (padding == Padding::kZero) {
-        std::memset(target, 0, static_cast<size_t>(row_bytes));
-      } else if (descriptor.has_padding_fill) {
-        for (int64_t i = 0; i < descriptor.vector_size; ++i) {
-          std::memcpy(target + i * element_size, descriptor.padding_fill,
-                      static_cast<size_t>(element_size));
-        }
-      } else {
-        std::memset(target, 0xff, static_cast<size_t>(row_bytes));  // undefined: NaN
+  ForRows(descriptor, [&](int64_t time_major_row, int64_t row, bool is_padding) {
+    if (row < 0) return;
+    char* const target = static_cast<char*>(data) + row * row_bytes;
+    if (!is_padding) {
+      std::memcpy(target, time_major + time_major_row * row_bytes, static_cast<size_t>(row_bytes));
+    } else if (padding == Padding::kZero || !descriptor.has_padding_fill) {
+      const int fill = padding == Padding::kZero ? 0 : 0xff;  // NaN: undefined
+      std::memset(target, fill, static_cast<size_t>(row_bytes));
+    } else {
+      for (int64_t i = 0; i < descriptor.vector_size; ++i) {
+        std::memcpy(target + i * element_size, descriptor.padding_fill,
+                    static_cast<size_t>(element_size));
       }
     }
-  }
+  });
 }
 
 }  // namespace mock

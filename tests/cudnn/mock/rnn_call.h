@@ -3,7 +3,9 @@
 #ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_RNN_CALL_H_
 #define CUDNN_RNN_TESTS_CUDNN_MOCK_RNN_CALL_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_plan.h"
@@ -20,6 +22,10 @@ struct ReserveHeader {
   uint64_t model;    // fingerprint of model, shape and lengths
   uint64_t weights;  // fingerprint of the weights
 };
+static_assert(sizeof(ReserveHeader) <= kBufferAlignment, "ReserveLayout");
+
+inline uint64_t FingerprintOf(const std::string& bytes) { return std::hash<std::string>()(bytes); }
+
 constexpr uint64_t kReserveMagic = 0x7374616e64726573;
 constexpr uint64_t kAfterForward = 1;
 constexpr uint64_t kAfterBackwardData = 2;

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "cudnn_rnn/cc/core/reserve_space.h"
 #include "tests/cudnn/mock/rnn_call.h"
 
 namespace cudnn_rnn {
@@ -92,7 +91,8 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
     CopyOrZero(cy.data(), rnn_call.c_bytes, static_cast<char*>(tensors.cy));
   if (options.is_training) {
     ReserveHeader filled = header;
-    filled.weights = Fingerprint(weights.data(), rnn_call.weights.dense_bytes());
+    filled.weights = FingerprintOf(
+        std::string(weights.data(), static_cast<size_t>(rnn_call.weights.dense_bytes())));
     std::memcpy(reserve, &filled, sizeof(filled));
     CopyOrZero(x.data(), rnn_call.x_bytes, reserve + layout.x);
     CopyOrZero(y.data(), rnn_call.y_bytes, reserve + layout.y);

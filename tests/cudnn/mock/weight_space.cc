@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/checked_math.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/cudnn/mock/cudnn_call.h"
 
 namespace cudnn_rnn {
@@ -15,45 +14,14 @@ constexpr int64_t kRegionAlignment = 256;
 constexpr int64_t kRegionGap = 512;
 constexpr int64_t kProjectionLayer = 8;
 
-template <typename T>
-void AddNumbers(const void* source, int64_t count, void* target) {
-  const T* const from = static_cast<const T*>(source);
-  T* const to = static_cast<T*>(target);
-  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
 bool IsZero(const char* begin, const char* end) {
   return std::all_of(begin, end, [](char byte) { return byte == 0; });
 }
 
 }  // namespace
 
-void AddElements(DataType data_type, const void* source, int64_t count, void* target) {
-  const uint16_t* const from = static_cast<const uint16_t*>(source);
-  uint16_t* const to = static_cast<uint16_t*>(target);
-  switch (data_type) {
-    case DataType::kHalf:
-      for (int64_t i = 0; i < count; ++i) {
-        to[i] = FloatToHalf(HalfToFloat(to[i]) + HalfToFloat(from[i]));
-      }
-      break;
-    case DataType::kBfloat16:
-      for (int64_t i = 0; i < count; ++i) {
-        to[i] = FloatToBfloat16(Bfloat16ToFloat(to[i]) + Bfloat16ToFloat(from[i]));
-      }
-      break;
-    case DataType::kFloat:
-      AddNumbers<float>(source, count, target);
-      break;
-    case DataType::kDouble:
-      AddNumbers<double>(source, count, target);
-      break;
-  }
-}
-
 Status WeightSpace::Create(const RnnConfig& config, bool padded, WeightSpace* space) {
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &space->layout_));
-  space->data_type_ = config.data_type;
   space->element_size_ = SizeOf(config.data_type);
   space->padded_ = padded;
   CheckedSize bytes(space->dense_bytes());
@@ -103,11 +71,12 @@ void WeightSpace::Gather(const void* space, void* dense) const {
   }
 }
 
-void WeightSpace::Add(const void* dense, void* space) const {
+void WeightSpace::Scatter(const void* dense, void* space) const {
   for (int64_t i = 0; i < num_regions(); ++i) {
     const WeightRegion region = Region(i);
-    AddElements(data_type_, static_cast<const char*>(dense) + region.dense_offset,
-                region.rows * region.columns, static_cast<char*>(space) + region.offset);
+    std::memcpy(static_cast<char*>(space) + region.offset,
+                static_cast<const char*>(dense) + region.dense_offset,
+                static_cast<size_t>(region.bytes));
   }
 }
 

@@ -35,23 +35,18 @@ class WeightSpace {
   int64_t MatrixIndex(int64_t pseudo_layer, int64_t linear_layer) const;
   int64_t BiasIndex(int64_t pseudo_layer, int64_t linear_layer) const;
 
-  // Copies the weight space to the dense buffer of ParamLayout.
+  // Copy the weight space to the dense buffer of ParamLayout, and back.
   void Gather(const void* space, void* dense) const;
-  // Adds the dense buffer to the weight space.
-  void Add(const void* dense, void* space) const;
+  void Scatter(const void* dense, void* space) const;
   // Returns whether all bytes between and after the regions are 0.
   bool GapsAreZero(const void* space) const;
 
  private:
   ParamLayout layout_;
-  DataType data_type_ = DataType::kFloat;
   int64_t element_size_ = 0;
   bool padded_ = false;
   int64_t bytes_ = 0;
 };
-
-// Computes target[i] += source[i], rounded to the type.
-void AddElements(DataType data_type, const void* source, int64_t count, void* target);
 
 }  // namespace mock
 }  // namespace cudnn_rnn
