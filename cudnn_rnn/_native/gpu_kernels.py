@@ -109,7 +109,7 @@ def _register(library_path, unlabelled_priority):
     )
     report = library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
     if code != 0 and "cuDNN" in report:
-        report += " %s specifies this path." % CUDNN_VARIABLE
+        report += " The environment variable %s specifies this path." % CUDNN_VARIABLE
     return code == 0, report
 
 

@@ -138,16 +138,11 @@ void MockModel::ForWeights(const Function& function) const {
 template <typename Function>
 void MockModel::ForRows(bool skips_padding, const Function& function) const {
   const int64_t batch = shape.batch_size();
-  const bool is_packed = shape.layout == kCudnnLayoutTimeMajorPacked;
-  int64_t packed_row = 0;
   for (int64_t t = 0; t < shape.num_steps; ++t) {
     for (int64_t b = 0; b < batch; ++b) {
-      const bool is_padding = t >= shape.lengths[static_cast<size_t>(b)];
-      if (is_padding && (is_packed || skips_padding)) continue;
-      const int64_t row = is_packed                                     ? packed_row++
-                          : shape.layout == kCudnnLayoutTimeMajorPadded ? t * batch + b
-                                                                        : b * shape.num_steps + t;
-      function(t * batch + b, row);
+      if (skips_padding && t >= shape.lengths[static_cast<size_t>(b)]) continue;
+      const bool is_batch_major = shape.layout == kCudnnLayoutBatchMajorPadded;
+      function(t * batch + b, is_batch_major ? b * shape.num_steps + t : t * batch + b);
     }
   }
 }

@@ -133,8 +133,7 @@ class MockModel {
   // mock's own functions. ToLayout leaves the padding NaN, because it must not be read.
   void ToLayout(const char* time_major, int64_t width, char* data) const;
   Bytes FromLayout(const char* data, int64_t width) const;
-  // Calls function(t * B + b, row in the layout) for each step, except for absent steps of the
-  // packed layout and, if `skips_padding`, for padding.
+  // Calls function(t * B + b, row in the layout) for each step; `skips_padding`: not for padding.
   template <typename Function>
   void ForRows(bool skips_padding, const Function& function) const;
   // Calls function(offset in the weight space, offset in the dense buffer, bytes) for each region.

@@ -73,6 +73,7 @@ TEST(MockComputesLikeTheCpuPlan) {
         Shape shape;
         shape.layout = layout;
         shape.lengths = lengths;
+        if (layout == kCudnnLayoutTimeMajorPacked && lengths.back() < 5) continue;
         for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
           RnnConfig config = SmallLstm();
           config.mode = mode;
@@ -232,7 +233,7 @@ TEST(MockFindsWrongDescriptors) {
   ExpectViolation(model.Forward(), "x and y differ");
   model.shape.layout = kCudnnLayoutTimeMajorPacked;
   model.shape.lengths = {5, 3, 4, 1};
-  ExpectViolation(model.SetData(model.x_descriptor, 3), "descending lengths");
+  ExpectViolation(model.SetData(model.x_descriptor, 3), "only without padding");
   model.shape = shape;
   EXPECT(model.SetData(model.x_descriptor, 3) == 0);
 
@@ -339,6 +340,7 @@ TEST(MockRefusesUnsupportedAlgorithms) {
 
   mock_reset();
   shape.layout = kCudnnLayoutTimeMajorPacked;
+  shape.lengths = {5, 5, 5, 5};
   MockModel dynamic(config, shape, kCudnnAlgorithmPersistDynamic);
   dynamic.LoadRandom();
   ExpectViolation(dynamic.Forward(), "cudnnBuildRNNDynamic was called for batch size 0, not 4");

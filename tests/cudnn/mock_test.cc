@@ -61,7 +61,7 @@ TEST(MockTracksContextsByThreadAndDevice) {
   EXPECT(cuCtxPushCurrent_v2(other) == 0 && mock_live("pushed_context") == 2);
   EXPECT(cuCtxGetDevice(&device) == 0 && device == 1);
   EXPECT(cuMemsetD8Async(here.address(), 0, 64, other_stream) != 0);
-  EXPECT(cuStreamSynchronize(Stream()) == kInvalidHandle);
+  EXPECT(cuEventRecord(nullptr, Stream()) == kInvalidHandle);
   EXPECT(mock_violations() == 2, mock_violation_text());
   EXPECT(cuCtxPopCurrent_v2(&popped) == 0 && popped == other);
   mock_reset();
@@ -171,7 +171,7 @@ TEST(MockEventsReportVirtualTime) {
   ExpectViolation(-1, "nobody has waited for an event");
   EXPECT(cuEventSynchronize(events[1]) == 0 && mock_host_waits() == 1);
   EXPECT(cuEventElapsedTime(&elapsed, events[0], events[1]) == 0 && elapsed == 3, elapsed);
-  EXPECT(cuStreamSynchronize(Stream()) == 0 && mock_host_waits() == 2);
+  EXPECT(cuEventSynchronize(events[2]) == 0 && mock_host_waits() == 2);
   EXPECT(cuEventElapsedTime(&elapsed, events[1], events[2]) == 0 && elapsed == 8, elapsed);
   EXPECT(mock_live("event") == 3);
   for (void* event : events) EXPECT(cuEventDestroy_v2(event) == 0);

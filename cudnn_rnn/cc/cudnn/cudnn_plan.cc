@@ -238,7 +238,7 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   const bool is_backward = pass == Pass::kBackward;
   const bool is_lstm = config_.has_cell_state();
   // In inference, the contents of one row do not affect any other row.
-  const bool cleans = has_zero_lengths && choices_.is_training;
+  const bool clears_zero_rows = has_zero_lengths && choices_.is_training;
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const int64_t h_bytes = state_bytes(h_width_);
   const int64_t c_bytes = is_lstm ? state_bytes(c_width_) : 0;
@@ -254,13 +254,14 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   if (is_backward && options.keeps_reserve_space) {
     workspace->reserve_space = arena.Take<char>(reserve_space_bytes_);
   }
-  if (cleans) workspace->input = arena.Take<char>(rows * input_width_);
-  if (cleans && is_backward) workspace->output_backprop = arena.Take<char>(rows * output_width_);
-  if (transposes_states() || cleans) {
+  if (clears_zero_rows) workspace->input = arena.Take<char>(rows * input_width_);
+  if (clears_zero_rows && is_backward)
+    workspace->output_backprop = arena.Take<char>(rows * output_width_);
+  if (transposes_states() || clears_zero_rows) {
     workspace->initial_h = arena.Take<char>(h_bytes);
     if (is_lstm) workspace->initial_c = arena.Take<char>(c_bytes);
   }
-  if (transposes_states() || (cleans && is_backward)) {
+  if (transposes_states() || (clears_zero_rows && is_backward)) {
     workspace->final_h = arena.Take<char>(h_bytes);
     if (is_lstm) workspace->final_c = arena.Take<char>(c_bytes);
   }

@@ -24,7 +24,7 @@
 namespace cudnn_rnn {
 
 // Returns whether dropout has an effect: it acts between layers, in training.
-inline bool DropsOut(const RnnConfig& config, bool is_training) {
+inline bool UsesDropout(const RnnConfig& config, bool is_training) {
   return is_training && config.dropout > 0 && config.num_layers > 1;
 }
 
@@ -38,7 +38,7 @@ class CudnnPlan : public RnnPlan {
     bool allow_tf32 = false;
   };
 
-  // `dropout` may be null if DropsOut() is false. If the algorithm cannot run this model, fails
+  // `dropout` may be null if UsesDropout() is false. If the algorithm cannot run this model, fails
   // with kUnimplemented or with the error that cuDNN returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,

@@ -44,7 +44,6 @@ struct DriverCopy2d {
   X(cuDriverGetVersion, (int* version))                                                           \
   X(cuGetErrorString, (int error, const char** text))                                             \
   X(cuStreamGetCtx, (void* stream, void** context))                                               \
-  X(cuStreamSynchronize, (void* stream))                                                          \
   X(cuCtxPushCurrent_v2, (void* context))                                                         \
   X(cuCtxPopCurrent_v2, (void** context))                                                         \
   X(cuCtxGetDevice, (int* device))                                                                \

@@ -3,7 +3,7 @@
 namespace cudnn_rnn {
 
 GpuQueue::~GpuQueue() {
-  if (handle_ != nullptr) runtime_->handles.GiveBack(context_, handle_);
+  if (handle_ != nullptr) runtime_->handles.Release(context_, handle_);
   if (context_pushed_) {
     void* context;
     libraries().cuCtxPopCurrent_v2(&context);
@@ -14,7 +14,7 @@ Status GpuQueue::Begin() {
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuStreamGetCtx, stream_, &context_));
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuCtxPushCurrent_v2, context_));
   context_pushed_ = true;
-  CUDNN_RNN_RETURN_IF_ERROR(runtime_->handles.Borrow(context_, what_, &handle_));
+  CUDNN_RNN_RETURN_IF_ERROR(runtime_->handles.Acquire(context_, what_, &handle_));
   return CUDNN_RNN_CUDNN_CALL(*this, cudnnSetStream, handle_, stream_);
 }
 

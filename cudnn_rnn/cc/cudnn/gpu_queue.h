@@ -1,5 +1,5 @@
 // The work of one call on a CUDA stream. From Begin() to the destructor, the stream's context is
-// current on this thread and a cuDNN handle is borrowed. Only the creation of a handle, if none is
+// current on this thread and a cuDNN handle is held. Only the creation of a handle, if none is
 // idle, may wait for the device.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_

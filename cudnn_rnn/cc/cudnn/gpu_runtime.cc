@@ -13,7 +13,7 @@ HandlePool::~HandlePool() {
   }
 }
 
-Status HandlePool::Borrow(void* context, const std::string& what, void** handle) {
+Status HandlePool::Acquire(void* context, const std::string& what, void** handle) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = idle_.find(context);
@@ -26,7 +26,7 @@ Status HandlePool::Borrow(void* context, const std::string& what, void** handle)
   return CheckCudnn(*libraries_, libraries_->cudnnCreate(handle), "cudnnCreate", what);
 }
 
-void HandlePool::GiveBack(void* context, void* handle) {
+void HandlePool::Release(void* context, void* handle) {
   const Status kept = CatchExceptions([&] {
     std::lock_guard<std::mutex> lock(mutex_);
     idle_.emplace(context, handle);

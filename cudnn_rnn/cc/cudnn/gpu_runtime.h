@@ -22,9 +22,9 @@ class HandlePool {
   ~HandlePool();
 
   // Returns a handle for `context`, which must be current.
-  Status Borrow(void* context, const std::string& what, void** handle);
+  Status Acquire(void* context, const std::string& what, void** handle);
   // `context` must be current. Does not throw: without memory to keep the handle, destroys it.
-  void GiveBack(void* context, void* handle);
+  void Release(void* context, void* handle);
 
  private:
   const GpuLibraries* const libraries_;

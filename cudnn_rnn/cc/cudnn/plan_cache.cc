@@ -37,7 +37,7 @@ AlgorithmCache::Key AlgorithmKey(const Trial& trial, void* context, const CudnnO
           config.num_units,
           config.input_size,
           config.num_proj,
-          DropsOut(config, trial.choices.is_training) ? 1 : 0,
+          UsesDropout(config, trial.choices.is_training) ? 1 : 0,
           RoundUpToPowerOfTwo(trial.shape.num_steps),
           trial.shape.batch_size,
           trial.choices.is_training ? 1 : 0,
@@ -140,7 +140,7 @@ Status CudnnPlanCache::FindDropoutState(const GpuQueue& queue, const Trial& tria
                                         std::shared_ptr<DropoutState>* state) {
   state->reset();
   const RnnConfig& config = trial.config;
-  if (!DropsOut(config, trial.choices.is_training)) return Status();
+  if (!UsesDropout(config, trial.choices.is_training)) return Status();
   const Key key = {static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue.context())),
                    BitsOf(config.dropout), config.seed, config.seed2};
   std::shared_ptr<DropoutState>& known = dropout_states_[key];

@@ -18,17 +18,17 @@ std::string Lines(const std::vector<std::string>& lines) {
 
 template <typename Value, typename Given>
 void SetOption(Value Options::*option, Given value) {
-  Lock lock(TheState().mutex);
-  TheState().record.options.*option = static_cast<Value>(value);
+  Lock lock(GetState().mutex);
+  GetState().record.options.*option = static_cast<Value>(value);
 }
 
 AlgorithmOptions& OptionsOf(int algorithm) {
-  return TheState().record.options.algorithms[algorithm];
+  return GetState().record.options.algorithms[algorithm];
 }
 
 void InjectFailure(int64_t n, int failure, bool all_later) {
-  Lock lock(TheState().mutex);
-  Record& record = TheState().record;
+  Lock lock(GetState().mutex);
+  Record& record = GetState().record;
   const bool fails = n > 0 && failure != MOCK_NO_FAILURE;
   record.failing_call = fails ? record.fallible_calls + n : 0;
   record.failure = failure;
@@ -44,13 +44,13 @@ using namespace cudnn_rnn::mock;  // NOLINT: C functions are outside the namespa
 extern "C" {
 
 void mock_reset(void) {
-  Lock lock(TheState().mutex);
-  TheState().record = Record();
+  Lock lock(GetState().mutex);
+  GetState().record = Record();
 }
 
 void mock_restart(void) {
   mock_reset();
-  State& state = TheState();
+  State& state = GetState();
   Lock lock(state.mutex);
   for (const auto& allocation : state.allocations) {
     std::free(reinterpret_cast<void*>(allocation.first));
@@ -68,8 +68,8 @@ void mock_restart(void) {
 }
 
 int64_t mock_calls(const char* function_name) {
-  Lock lock(TheState().mutex);
-  const Record& record = TheState().record;
+  Lock lock(GetState().mutex);
+  const Record& record = GetState().record;
   if (function_name == nullptr) return static_cast<int64_t>(record.log.size());
   const auto found = record.calls.find(function_name);
   return found == record.calls.end() ? 0 : found->second;
@@ -77,35 +77,35 @@ int64_t mock_calls(const char* function_name) {
 
 const char* mock_log(void) {
   static thread_local std::string text;
-  Lock lock(TheState().mutex);
-  text = Lines(TheState().record.log);
+  Lock lock(GetState().mutex);
+  text = Lines(GetState().record.log);
   return text.c_str();
 }
 
 int64_t mock_host_waits(void) {
-  Lock lock(TheState().mutex);
-  return TheState().record.host_waits;
+  Lock lock(GetState().mutex);
+  return GetState().record.host_waits;
 }
 
 int64_t mock_dropout_initializations(void) {
-  Lock lock(TheState().mutex);
-  return TheState().record.dropout_initializations;
+  Lock lock(GetState().mutex);
+  return GetState().record.dropout_initializations;
 }
 
 int64_t mock_violations(void) {
-  Lock lock(TheState().mutex);
-  return static_cast<int64_t>(TheState().record.violations.size());
+  Lock lock(GetState().mutex);
+  return static_cast<int64_t>(GetState().record.violations.size());
 }
 
 const char* mock_violation_text(void) {
   static thread_local std::string text;
-  Lock lock(TheState().mutex);
-  text = Lines(TheState().record.violations);
+  Lock lock(GetState().mutex);
+  text = Lines(GetState().record.violations);
   return text.c_str();
 }
 
 int64_t mock_live(const char* kind) {
-  State& state = TheState();
+  State& state = GetState();
   Lock lock(state.mutex);
   const std::map<std::string, int64_t> counts = {
       {"handle", state.handles.size()},
@@ -125,8 +125,8 @@ int64_t mock_live(const char* kind) {
 }
 
 int64_t mock_fallible_calls(void) {
-  Lock lock(TheState().mutex);
-  return TheState().record.fallible_calls;
+  Lock lock(GetState().mutex);
+  return GetState().record.fallible_calls;
 }
 
 void mock_fail_call(int64_t n, int failure) { InjectFailure(n, failure, false); }
@@ -141,38 +141,38 @@ void mock_let_calls_meet(int64_t calls) { SetOption(&Options::calls_to_meet, cal
 void mock_set_any_memory(int any_memory) { SetOption(&Options::any_memory, any_memory); }
 
 void mock_set_algorithm_support(int algorithm, int support) {
-  Lock lock(TheState().mutex);
+  Lock lock(GetState().mutex);
   OptionsOf(algorithm).support = support;
 }
 
 void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms) {
-  Lock lock(TheState().mutex);
+  Lock lock(GetState().mutex);
   OptionsOf(algorithm).forward_ms = forward_ms;
   OptionsOf(algorithm).backward_ms = backward_ms;
 }
 
 void mock_register_memory(const void* data, int64_t bytes) {
   if (data == nullptr || bytes < 0) return;
-  Lock lock(TheState().mutex);
-  TheState().registered_memory.emplace(reinterpret_cast<uintptr_t>(data),
+  Lock lock(GetState().mutex);
+  GetState().registered_memory.emplace(reinterpret_cast<uintptr_t>(data),
                                        static_cast<size_t>(bytes));
 }
 
 void mock_unregister_memory(const void* data) {
-  Lock lock(TheState().mutex);
-  auto& memory = TheState().registered_memory;
+  Lock lock(GetState().mutex);
+  auto& memory = GetState().registered_memory;
   const auto found = memory.find(reinterpret_cast<uintptr_t>(data));
   if (found != memory.end()) memory.erase(found);
 }
 
 void mock_set_stream_device(void* stream, int device) {
-  Lock lock(TheState().mutex);
-  TheState().record.options.stream_devices[stream] = device;
+  Lock lock(GetState().mutex);
+  GetState().record.options.stream_devices[stream] = device;
 }
 
 void mock_set_thread_device(int device) {
-  Lock lock(TheState().mutex);
-  TheState().contexts[std::this_thread::get_id()].device = device;
+  Lock lock(GetState().mutex);
+  GetState().contexts[std::this_thread::get_id()].device = device;
 }
 
 }  // extern "C"

@@ -9,17 +9,6 @@ namespace cudnn_rnn {
 
 namespace mock {
 
-int64_t RnnDataDescriptor::sum_of_lengths() const {
-  int64_t sum = 0;
-  for (const int32_t length : lengths) sum += length;
-  return sum;
-}
-
-CheckedSize RnnDataDescriptor::size() const {
-  if (layout == kCudnnLayoutTimeMajorPacked) return CheckedSize(sum_of_lengths()) * vector_size;
-  return CheckedSize(num_steps) * batch_size * vector_size;
-}
-
 bool IsDataType(int data_type) {
   return data_type == kCudnnDataFloat || data_type == kCudnnDataDouble ||
          data_type == kCudnnDataHalf || data_type == kCudnnDataBfloat16;
@@ -155,10 +144,9 @@ int CheckLengths(Call* call, const RnnDataDescriptor& data) {
       return call->Violation("lengths[", i, "] must be 1 to ", data.num_steps, ", but is ",
                              data.lengths[i]);
     }
-    if (i > 0 && data.layout == kCudnnLayoutTimeMajorPacked &&
-        data.lengths[i] > data.lengths[i - 1]) {
-      return call->Violation("the packed layout needs descending lengths, but lengths[", i, "] is ",
-                             data.lengths[i], " after ", data.lengths[i - 1]);
+    if (data.layout == kCudnnLayoutTimeMajorPacked && data.lengths[i] < data.num_steps) {
+      return call->Violation("the mock supports the packed layout only without padding, but ",
+                             "lengths[", i, "] is ", data.lengths[i]);
     }
   }
   return 0;
@@ -172,7 +160,7 @@ using namespace mock;  // NOLINT: C functions are outside the namespace
 extern "C" {
 
 size_t cudnnGetVersion() {
-  State& state = TheState();
+  State& state = GetState();
   std::lock_guard<std::mutex> lock(state.mutex);
   return static_cast<size_t>(state.version());
 }

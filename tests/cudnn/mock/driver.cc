@@ -136,20 +136,6 @@ int cuStreamGetCtx(void* stream, void** context) {
   });
 }
 
-int cuStreamSynchronize(void* stream) {
-  return Run("cuStreamSynchronize", Arguments("stream", stream), [&](Call* call) {
-    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
-    State& state = call->state();
-    ++state.record.host_waits;
-    for (auto& event : state.events.all()) {
-      if (event.second.is_recorded && event.second.stream == stream) {
-        event.second.is_waited_for = true;
-      }
-    }
-    return 0;
-  });
-}
-
 int cuCtxPushCurrent_v2(void* context) {
   return Run("cuCtxPushCurrent_v2", Arguments("context", context), [&](Call* call) {
     MOCK_RETURN_IF_FAILED(NeedInitialized(call));

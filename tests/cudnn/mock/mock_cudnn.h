@@ -17,6 +17,7 @@
  *   - backward calls get the x, hx, cx, y and weights of the forward call (in a sequence of length
  *     1, y may be 0 instead); data comes before weights, and only once;
  *   - half and bfloat16 models use float math precision;
+ *   - the packed layout has no padding;
  *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory.
  *
  * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */
@@ -44,7 +45,7 @@ MOCK_EXPORT int64_t mock_calls(const char* function_name);
  * next call of this function. */
 MOCK_EXPORT const char* mock_log(void);
 /* Returns the number of calls since the reset that make the host wait for the device:
- * cuStreamSynchronize, cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
+ * cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
  * cudnnBuildRNNDynamic and cudnnSetDropoutDescriptor with states. */
 MOCK_EXPORT int64_t mock_host_waits(void);
 /* Returns the number of dropout states initialized since the reset, by cudnnSetDropoutDescriptor

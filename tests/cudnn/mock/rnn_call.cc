@@ -92,19 +92,16 @@ int CheckDeviceLengths(Call* call, const RnnCall& rnn_call, const int32_t* devic
   return call->Violation("device_lengths differ from those of the data descriptor");
 }
 
-// Calls function(row in [T, B], row in the layout, is_padding) for each step of each sequence. The
-// packed layout has no rows for padding; their index is -1.
+// Calls function(row in [T, B], row in the layout, is_padding) for each step of each sequence.
 template <typename Function>
 void ForRows(const RnnDataDescriptor& data, const Function& function) {
-  int64_t packed_row = 0;
   for (int64_t t = 0; t < data.num_steps; ++t) {
     for (int64_t b = 0; b < data.batch_size; ++b) {
       const int64_t time_major_row = t * data.batch_size + b;
       const bool is_padding = t >= data.lengths[static_cast<size_t>(b)];
-      int64_t row = b * data.num_steps + t;
-      if (data.layout == kCudnnLayoutTimeMajorPadded) row = time_major_row;
-      if (data.layout == kCudnnLayoutTimeMajorPacked) row = is_padding ? -1 : packed_row++;
-      function(time_major_row, row, is_padding);
+      const bool is_batch_major = data.layout == kCudnnLayoutBatchMajorPadded;
+      function(time_major_row, is_batch_major ? b * data.num_steps + t : time_major_row,
+               is_padding);
     }
   }
 }
@@ -269,7 +266,6 @@ void Pack(const RnnDataDescriptor& descriptor, int64_t element_size, const char*
           Padding padding, void* data) {
   const int64_t row_bytes = descriptor.vector_size * element_size;
   ForRows(descriptor, [&](int64_t time_major_row, int64_t row, bool is_padding) {
-    if (row < 0) return;
     char* const target = static_cast<char*>(data) + row * row_bytes;
     if (!is_padding) {
       std::memcpy(target, time_major + time_major_row * row_bytes, static_cast<size_t>(row_bytes));

@@ -77,8 +77,8 @@ struct RnnCall {
   bool has_cell_state() const { return config.has_cell_state(); }
   SequenceShape shape() const { return {x.num_steps, x.batch_size, true}; }
   // Sizes of x and y in the caller's layout, in bytes.
-  int64_t x_memory() const { return x.size().value() * element_size(); }
-  int64_t y_memory() const { return y.size().value() * element_size(); }
+  int64_t x_memory() const { return x.num_elements().value() * element_size(); }
+  int64_t y_memory() const { return y.num_elements().value() * element_size(); }
   uint64_t ModelFingerprint() const;
 };
 

@@ -19,7 +19,7 @@ CudnnStatuses StatusesOf(int64_t version) {
 
 }  // namespace
 
-State& TheState() {
+State& GetState() {
   static State* const state = new State;
   return *state;
 }
@@ -58,7 +58,7 @@ int State::StreamDevice(const void* stream) {
 }
 
 Call::Call(Library library, const char* name, const std::string& arguments)
-    : state_(TheState()), lock_(state_.mutex), library_(library), name_(name) {
+    : state_(GetState()), lock_(state_.mutex), library_(library), name_(name) {
   Record& record = state_.record;
   record.log.push_back(Concatenate(name, "(", arguments, ")"));
   ++record.calls[name];

@@ -78,9 +78,7 @@ struct RnnDataDescriptor {
   bool has_padding_fill = false;
   unsigned char padding_fill[8] = {};
 
-  int64_t sum_of_lengths() const;
-  // Returns the number of elements in the layout.
-  CheckedSize size() const;
+  CheckedSize num_elements() const { return CheckedSize(num_steps) * batch_size * vector_size; }
 };
 
 struct Event {
@@ -176,7 +174,7 @@ struct State {
 };
 
 // Returns the state of this process.
-State& TheState();
+State& GetState();
 
 void* NewAddress();
 
