@@ -19,42 +19,30 @@ namespace {
 
 void Write(DataType data_type, double value, char* target) {
   const float single = static_cast<float>(value);
-  uint16_t bits = 0;
-  switch (data_type) {
-    case DataType::kHalf:
-      bits = FloatToHalf(single);
-      break;
-    case DataType::kBfloat16:
-      bits = FloatToBfloat16(single);
-      break;
-    case DataType::kFloat:
-      std::memcpy(target, &single, sizeof(single));
-      return;
-    case DataType::kDouble:
-      std::memcpy(target, &value, sizeof(value));
-      return;
-  }
-  std::memcpy(target, &bits, sizeof(bits));
+  const uint16_t half = FloatToHalf(single), bfloat16 = FloatToBfloat16(single);
+  const void* const sources[] = {&half, &bfloat16, &single, &value};
+  std::memcpy(target, sources[static_cast<int>(data_type)], static_cast<size_t>(SizeOf(data_type)));
+}
+
+template <typename T>
+T ReadAs(const char* source) {
+  T value;
+  std::memcpy(&value, source, sizeof(value));
+  return value;
 }
 
 double Read(DataType data_type, const char* source) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, source, sizeof(bits));
-  float single;
-  double value;
   switch (data_type) {
     case DataType::kHalf:
-      return HalfToFloat(bits);
+      return HalfToFloat(ReadAs<uint16_t>(source));
     case DataType::kBfloat16:
-      return Bfloat16ToFloat(bits);
+      return Bfloat16ToFloat(ReadAs<uint16_t>(source));
     case DataType::kFloat:
-      std::memcpy(&single, source, sizeof(single));
-      return single;
+      return ReadAs<float>(source);
     case DataType::kDouble:
       break;
   }
-  std::memcpy(&value, source, sizeof(value));
-  return value;
+  return ReadAs<double>(source);
 }
 
 std::vector<double> ReadAll(DataType data_type, const DeviceBuffer& buffer) {

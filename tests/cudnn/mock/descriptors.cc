@@ -322,6 +322,7 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
     RnnDescriptor set;
     set.is_set = true;
     set.config = ConfigOf(arguments);
+    set.data_type = data_type;
     set.algorithm = algorithm;
     set.allows_padding = auxiliary_flags == kCudnnPaddedIoEnabled;
     set.padded_weights = state.record.options.padded_weights;

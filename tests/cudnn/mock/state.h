@@ -60,6 +60,7 @@ struct DropoutDescriptor {
 struct RnnDescriptor {
   bool is_set = false;
   RnnConfig config;  // without dropout and seeds, which are in the dropout descriptor
+  int data_type = 0;
   int algorithm = 0;
   bool allows_padding = false;
   bool padded_weights = false;

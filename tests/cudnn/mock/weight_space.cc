@@ -175,13 +175,9 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
                                  ", but is ", weight_space_bytes);
         }
         if (weight_space == nullptr) return call->Violation("weight_space is null");
-        const int data_type = config.data_type == DataType::kHalf       ? kCudnnDataHalf
-                              : config.data_type == DataType::kBfloat16 ? kCudnnDataBfloat16
-                              : config.data_type == DataType::kDouble   ? kCudnnDataDouble
-                                                                        : kCudnnDataFloat;
-        DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), data_type,
+        DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), rnn->data_type,
                        weight_space, matrix, matrix_address);
-        DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), data_type,
+        DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), rnn->data_type,
                        weight_space, bias, bias_address);
         return 0;
       });
