@@ -104,7 +104,10 @@ def _register(library_path, unlabelled_priority):
         os.fsencode(":".join(_wheel_folders())),
         ctypes.c_int(unlabelled_priority),
     )
-    return code == 0, library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
+    report = library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
+    if code != 0 and "cuDNN" in report:
+        report += " The environment variable %s specifies this path." % CUDNN_VARIABLE
+    return code == 0, report
 
 
 def _loaded_library(path):

@@ -20,8 +20,9 @@ def benchmark_modules(core, device, monkeypatch):
     for folder in ("", "workers"):
         monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks", folder))
     if device.type == "cpu":
-        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", os.environ["CUDNN_RNN_STAND_IN"])
-        ctypes.CDLL(os.environ["CUDNN_RNN_STAND_IN"]).cuInit(0)  # as PyTorch does on a GPU
+        mock = os.environ["CUDNN_RNN_MOCK_CUDNN"]
+        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", mock)
+        ctypes.CDLL(mock).cuInit(0)  # as PyTorch does on a GPU
     import configurations
     import cudnn_network
     import peers

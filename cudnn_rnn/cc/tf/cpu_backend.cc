@@ -34,8 +34,8 @@ class CpuCall : public DeviceCall {
     return Status();
   }
 
-  Status Run(const std::vector<Copy>& copies) override {
-    for (const Copy& copy : copies) {
+  Status Copy(const std::vector<BufferCopy>& copies) override {
+    for (const BufferCopy& copy : copies) {
       if (copy.bytes > 0) {
         std::memcpy(copy.target, copy.source, static_cast<size_t>(copy.bytes));
       }
