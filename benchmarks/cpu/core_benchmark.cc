@@ -45,6 +45,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --peak GFLOPS       of a matrix product on these threads: prints the share of it
+  --explain           prints how the plan computes, and why, instead of measuring
   --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the best of the first
                       four that this processor has)
 )";
@@ -54,6 +55,7 @@ struct Arguments {
   SequenceShape shape;
   bool has_mean_half_lengths = false;
   bool is_training = false;
+  bool explains = false;
   int threads = 2;
   int rounds = 20;
   double peak = 0;
@@ -144,8 +146,8 @@ Arguments ParseArguments(int argc, char** argv) {
   arguments.shape = {35, 20};
   for (int i = 4; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--training") {
-      arguments.is_training = true;
+    if (name == "--training" || name == "--explain") {
+      (name == "--training" ? arguments.is_training : arguments.explains) = true;
       continue;
     }
     if (i + 1 == argc) Fail(name + " needs a value.");
@@ -338,6 +340,14 @@ void Report(const char* name, const std::vector<double>& seconds, double operati
   std::printf("\n");
 }
 
+void Explain(const Arguments& arguments) {
+  ThreadPool pool(arguments.threads);
+  std::string text;
+  Check(ExplainCpuPlan(arguments.config, arguments.shape, arguments.instruction_set,
+                       arguments.is_training, pool, &text));
+  std::fputs(text.c_str(), stdout);
+}
+
 void Measure(const Arguments& arguments) {
   ThreadPool pool(arguments.threads);
   Network network(arguments);
@@ -384,6 +394,7 @@ void Measure(const Arguments& arguments) {
 }  // namespace cudnn_rnn
 
 int main(int argc, char** argv) {
-  cudnn_rnn::Measure(cudnn_rnn::ParseArguments(argc, argv));
+  const cudnn_rnn::Arguments arguments = cudnn_rnn::ParseArguments(argc, argv);
+  (arguments.explains ? cudnn_rnn::Explain : cudnn_rnn::Measure)(arguments);
   return 0;
 }

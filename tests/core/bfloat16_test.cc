@@ -47,7 +47,7 @@ void RoundingProduct(const ProductTile<double>& tile) {
 
 void RoundingPack(const StridedMatrix<double>& source, int64_t depth, int64_t columns,
                   double* packed) {
-  exact_kernels->pack(source, depth, columns, packed);
+  exact_kernels->pack_panel(source, depth, columns, packed);
   for (int64_t i = 0; i < PanelSize(*exact_kernels, depth); ++i) {
     packed[i] = RoundedFactor(packed[i]);
   }
@@ -65,7 +65,7 @@ Kernels<double> RoundingKernels() {
   EXPECT(ChooseKernels<double>("portable", DataType::kDouble, &exact_kernels).ok());
   Kernels<double> kernels = *exact_kernels;
   kernels.product = RoundingProduct;
-  kernels.pack = RoundingPack;
+  kernels.pack_panel = RoundingPack;
   kernels.lstm.forward = RoundingCell<&Kernels<double>::lstm>;
   kernels.gru.forward = RoundingCell<&Kernels<double>::gru>;
   kernels.relu.forward = RoundingCell<&Kernels<double>::relu>;

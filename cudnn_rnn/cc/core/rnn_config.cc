@@ -1,5 +1,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 
+#include "cudnn_rnn/cc/core/param_layout.h"
+
 namespace cudnn_rnn {
 namespace {
 
@@ -13,9 +15,9 @@ Status CheckPositive(const char* name, int64_t value) {
 int64_t RnnConfig::num_gates() const {
   switch (mode) {
     case RnnMode::kLstm:
-      return 4;
+      return kNumLstmGates;
     case RnnMode::kGru:
-      return 3;
+      return kNumGruGates;
     case RnnMode::kRelu:
     case RnnMode::kTanh:
       break;
