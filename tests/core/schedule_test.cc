@@ -25,147 +25,61 @@ RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
 }
 
 TEST(ScheduleOfEachKindOfModel) {
-  constexpr Direction kBoth = Direction::kBidirectional;
+  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
+  constexpr Packing kWhole = Packing::kWhole, kByTile = Packing::kByTile, kNone = Packing::kNone;
+  constexpr Division kTiles = Division::kTiles, kDirections = Division::kDirections;
+  constexpr Division kLayers = Division::kLayers;
   struct Case {
-    const char* name;
-    RnnConfig config;
-    SequenceShape shape;
-    KernelTraits kernels;
-    Packing input_weights;
-    Packing recurrent_weights;
+    int64_t layers, units;
+    Direction direction;
+    int64_t steps, batch;
+    const KernelTraits& kernels;
+    Packing input_weights, recurrent_weights;
     int64_t concurrent_layers;
     Division division;  // of a forward pass on two threads
   };
-  const RnnConfig large = MakeConfig(RnnMode::kLstm, 2, 650);
-  const RnnConfig small = MakeConfig(RnnMode::kLstm, 3, 12);
   const Case cases[] = {
-      {"large", large, {35, 20}, kAvx512, Packing::kWhole, Packing::kWhole, 1, Division::kTiles},
-      {"large, bfloat16",
-       large,
-       {35, 20},
-       kBfloat16,
-       Packing::kWhole,
-       Packing::kWhole,
-       1,
-       Division::kTiles},
-      {"large, batch 1",
-       large,
-       {35, 1},
-       kAvx512,
-       Packing::kByTile,
-       Packing::kWhole,
-       1,
-       Division::kTiles},
-      {"64 rows", large, {32, 2}, kAvx512, Packing::kByTile, Packing::kWhole, 1, Division::kTiles},
-      {"65 rows", large, {65, 1}, kAvx512, Packing::kWhole, Packing::kWhole, 1, Division::kTiles},
-      {"two directions, two threads",
-       MakeConfig(RnnMode::kLstm, 2, 650, kBoth),
-       {35, 20},
-       kAvx512,
-       Packing::kWhole,
-       Packing::kWhole,
-       1,
-       Division::kDirections},
-      {"small", small, {37, 5}, kAvx512, Packing::kWhole, Packing::kWhole, 3, Division::kLayers},
-      {"small, batch 1",
-       small,
-       {16, 1},
-       kAvx512,
-       Packing::kWhole,
-       Packing::kWhole,
-       3,
-       Division::kLayers},
-      {"small, few steps",
-       small,
-       {15, 5},
-       kAvx512,
-       Packing::kWhole,
-       Packing::kWhole,
-       1,
-       Division::kDirections},
-      {"small, two directions",
-       MakeConfig(RnnMode::kLstm, 3, 12, kBoth),
-       {37, 5},
-       kAvx512,
-       Packing::kWhole,
-       Packing::kWhole,
-       1,
-       Division::kDirections},
-      {"small, one layer",
-       MakeConfig(RnnMode::kGru, 1, 12),
-       {37, 5},
-       kAvx512,
-       Packing::kWhole,
-       Packing::kWhole,
-       1,
-       Division::kDirections},
-      {"decode step", large, {1, 1}, kAvx512, Packing::kNone, Packing::kNone, 1, Division::kTiles},
-      {"decode step of 8",
-       large,
-       {1, 8},
-       kAvx512,
-       Packing::kNone,
-       Packing::kNone,
-       1,
-       Division::kTiles},
-      {"decode step of 9",
-       large,
-       {1, 9},
-       kAvx512,
-       Packing::kByTile,
-       Packing::kByTile,
-       1,
-       Division::kTiles},
-      {"decode step of 9, bfloat16",
-       large,
-       {1, 9},
-       kBfloat16,
-       Packing::kNone,
-       Packing::kNone,
-       1,
-       Division::kTiles},
-      {"decode step of 32",
-       large,
-       {1, 32},
-       kAvx512,
-       Packing::kByTile,
-       Packing::kByTile,
-       1,
-       Division::kTiles},
-      {"one step of 33",
-       large,
-       {1, 33},
-       kAvx512,
-       Packing::kByTile,
-       Packing::kWhole,
-       1,
-       Division::kTiles},
-      {"one step of 65, bfloat16",
-       large,
-       {1, 65},
-       kBfloat16,
-       Packing::kWhole,
-       Packing::kWhole,
-       1,
-       Division::kTiles},
-      {"no steps", large, {0, 4}, kAvx512, Packing::kByTile, Packing::kWhole, 1, Division::kTiles},
+      // Large models.
+      {2, 650, kOne, 35, 20, kAvx512, kWhole, kWhole, 1, kTiles},
+      {2, 650, kOne, 35, 20, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 650, kBoth, 35, 20, kAvx512, kWhole, kWhole, 1, kDirections},
+      // Batch 1 and 2: 35, 64 and 65 rows.
+      {2, 650, kOne, 35, 1, kAvx512, kByTile, kWhole, 1, kTiles},
+      {2, 650, kOne, 32, 2, kAvx512, kByTile, kWhole, 1, kTiles},
+      {2, 650, kOne, 65, 1, kAvx512, kWhole, kWhole, 1, kTiles},
+      // Small models: wavefronts need several layers, one direction and 16 steps.
+      {3, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 3, kLayers},
+      {3, 12, kOne, 16, 1, kAvx512, kWhole, kWhole, 3, kLayers},
+      {3, 12, kOne, 15, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      {3, 12, kBoth, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      {1, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      // Decode steps.
+      {2, 650, kOne, 1, 1, kAvx512, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 9, kAvx512, kByTile, kByTile, 1, kTiles},
+      {2, 650, kOne, 1, 32, kAvx512, kByTile, kByTile, 1, kTiles},
+      {2, 650, kOne, 1, 32, kBfloat16, kNone, kNone, 1, kTiles},
+      // Other single steps, and none.
+      {2, 650, kOne, 1, 33, kAvx512, kByTile, kWhole, 1, kTiles},
+      {2, 650, kOne, 1, 65, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 650, kOne, 0, 4, kAvx512, kByTile, kWhole, 1, kTiles},
   };
   for (const Case& test : cases) {
-    const Schedule schedule = MakeSchedule(test.config, test.shape, test.kernels);
+    const RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
+    const SequenceShape shape = {test.steps, test.batch};
+    const Schedule schedule = MakeSchedule(config, shape, test.kernels);
     const auto division_for = [&](int64_t num_threads) {
-      return MakePassSchedule(schedule, test.config, test.shape, test.kernels, Pass::kInference,
-                              test.shape.num_steps, {num_threads, kMinCyclesToWait})
+      return MakePassSchedule(schedule, config, shape, test.kernels, Pass::kInference, test.steps,
+                              {num_threads, kMinCyclesToWait})
           .division.value;
     };
-    EXPECT(schedule.input_weights.value == test.input_weights, test.name);
-    EXPECT(schedule.recurrent_weights.value == test.recurrent_weights, test.name);
-    EXPECT(schedule.concurrent_layers.value == test.concurrent_layers, test.name);
-    EXPECT(division_for(2) == test.division, test.name);
-    EXPECT(division_for(1) == Division::kDirections, test.name);
-    for (const char* reason : {schedule.input_weights.reason, schedule.recurrent_weights.reason,
-                               schedule.concurrent_layers.reason}) {
-      EXPECT(std::string(reason).size() > 10, test.name);
-    }
+    const std::string text = Concatenate(Describe(config), ", steps ", test.steps, ", batch ",
+                                         test.batch, ", ", test.kernels.instruction_set);
+    EXPECT(schedule.input_weights.value == test.input_weights, text);
+    EXPECT(schedule.recurrent_weights.value == test.recurrent_weights, text);
+    EXPECT(schedule.concurrent_layers.value == test.concurrent_layers, text);
+    EXPECT(division_for(2) == test.division, text);
+    EXPECT(division_for(1) == kDirections, text);
   }
 }
 

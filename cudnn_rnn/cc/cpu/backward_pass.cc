@@ -339,8 +339,6 @@ void BackwardPass<T>::ComputeInputGradient(const Layer& layer, int64_t direction
   product.c = layer.input_gradient + first_row * columns;
   product.c_row_stride = columns;
   product.accumulate = direction > 0;
-  product.bias = nullptr;
-  product.has_long_sums = false;
   Multiply(model_.kernels, product, member);
 }
 

@@ -59,6 +59,13 @@ class CpuPlan : public RnnPlan {
         num_params_(layout.size()),
         engine_(config, layout, shape, kernels) {}
 
+  struct BufferShapes {
+    BufferShape input;
+    BufferShape output;
+    BufferShape hidden;
+    BufferShape cell;
+    BufferShape params;
+  };
   // Number of buffers of each kind in a call.
   struct BufferCounts {
     int64_t inputs;
@@ -74,11 +81,8 @@ class CpuPlan : public RnnPlan {
   bool HasPadding(const CallOptions& options) const {
     return cudnn_rnn::HasPadding(options.sequence_lengths, shape_);
   }
-  // Full lengths need no packing.
   PackedSequences PackSequences(const CallOptions& options, Arena* arena) const;
-  BufferShape SequenceBuffer(const PackedSequences& sequences, int64_t width) const;
-  BufferShape StateBuffer(const PackedSequences& sequences, int64_t width) const;
-  BufferShape ParamsBuffer() const;
+  BufferShapes ShapesOf(const PackedSequences& sequences) const;
   ReserveSpaceIdentity IdentityOf(const CallOptions& options, const void* output_h) const;
 
   int64_t num_pseudo_layers() const { return config_.num_layers * config_.num_directions(); }
@@ -150,6 +154,7 @@ Status CpuPlan<Storage, Real>::CheckSizes() const {
                          config_.input_size, " need more bytes than 64 bits can count.");
 }
 
+// Full lengths need no packing.
 template <typename Storage, typename Real>
 PackedSequences CpuPlan<Storage, Real>::PackSequences(const CallOptions& options,
                                                       Arena* arena) const {
@@ -159,35 +164,27 @@ PackedSequences CpuPlan<Storage, Real>::PackSequences(const CallOptions& options
 }
 
 template <typename Storage, typename Real>
-BufferShape CpuPlan<Storage, Real>::SequenceBuffer(const PackedSequences& sequences,
-                                                   int64_t width) const {
-  const int64_t rows = shape_.num_steps * shape_.batch_size;
-  const RowMap map = {shape_.num_steps, shape_.batch_size, shape_.time_major, sequences.positions(),
-                      rows};
-  return {map, rows, sequences.num_rows(), width};
-}
-
-template <typename Storage, typename Real>
-BufferShape CpuPlan<Storage, Real>::StateBuffer(const PackedSequences& sequences,
-                                                int64_t width) const {
-  const int64_t rows = num_pseudo_layers() * shape_.batch_size;
-  const RowMap map = {num_pseudo_layers(), shape_.batch_size, shape_.time_major, sequences.order(),
-                      shape_.batch_size};
-  return {map, rows, rows, width};
-}
-
-template <typename Storage, typename Real>
-BufferShape CpuPlan<Storage, Real>::ParamsBuffer() const {
-  const RowMap map = {num_params_, 1, true, nullptr, 1};
-  return {map, num_params_, num_params_, 1};
+typename CpuPlan<Storage, Real>::BufferShapes CpuPlan<Storage, Real>::ShapesOf(
+    const PackedSequences& sequences) const {
+  const int64_t steps = shape_.num_steps, batch_size = shape_.batch_size;
+  const int64_t rows = steps * batch_size, state_rows = num_pseudo_layers() * batch_size;
+  const RowMap step_map = {steps, batch_size, shape_.time_major, sequences.positions(), rows};
+  const RowMap state_map = {num_pseudo_layers(), batch_size, shape_.time_major, sequences.order(),
+                            batch_size};
+  const RowMap params_map = {num_params_, 1, /*time_major=*/true, nullptr, 1};
+  return {{step_map, rows, sequences.num_rows(), config_.input_size},
+          {step_map, rows, sequences.num_rows(), output_width()},
+          {state_map, state_rows, state_rows, config_.output_size()},
+          {state_map, state_rows, state_rows, cell_width()},
+          {params_map, num_params_, num_params_, 1}};
 }
 
 template <typename Storage, typename Real>
 ReserveSpaceIdentity CpuPlan<Storage, Real>::IdentityOf(const CallOptions& options,
                                                         const void* output_h) const {
-  const int64_t state_elements = num_pseudo_layers() * shape_.batch_size * config_.output_size();
+  const int64_t elements = num_pseudo_layers() * shape_.batch_size * config_.output_size();
   ReserveSpaceIdentity identity = cudnn_rnn::IdentityOf(config_, shape_, options.sequence_lengths);
-  identity.output_h = Fingerprint(output_h, state_elements * static_cast<int64_t>(sizeof(Storage)));
+  identity.output_h = Fingerprint(output_h, elements * static_cast<int64_t>(sizeof(Storage)));
   return identity;
 }
 
@@ -199,29 +196,26 @@ Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const Call
   Arena arena(static_cast<char*>(buffers.workspace) +
               engine_.ForwardWorkspaceBytes(is_training).value());
   const PackedSequences sequences = PackSequences(options, &arena);
-  const BufferShape input = SequenceBuffer(sequences, config_.input_size);
-  const BufferShape output = SequenceBuffer(sequences, output_width());
-  const BufferShape hidden = StateBuffer(sequences, config_.output_size());
-  const BufferShape cell = StateBuffer(sequences, cell_width());
+  const BufferShapes shapes = ShapesOf(sequences);
   RunTeam(
       execution.runner, ForwardCost(sequences.num_rows(), num_params_), [&](TeamMember* member) {
         Arena copies = arena;  // Each member computes the same addresses.
         const BufferExchange<Storage, Real> exchange(&copies, member);
         ForwardTensors<Real> tensors;
-        tensors.input = exchange.Read(buffers.input, input);
-        tensors.input_h = exchange.Read(buffers.input_h, hidden);
-        tensors.input_c = exchange.Read(buffers.input_c, cell);
-        tensors.params = exchange.Read(buffers.params, ParamsBuffer());
-        tensors.output = exchange.OutputMemory(buffers.output, output);
-        tensors.output_h = exchange.OutputMemory(buffers.output_h, hidden);
-        tensors.output_c = exchange.OutputMemory(buffers.output_c, cell);
+        tensors.input = exchange.Read(buffers.input, shapes.input);
+        tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
+        tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
+        tensors.params = exchange.Read(buffers.params, shapes.params);
+        tensors.output = exchange.OutputMemory(buffers.output, shapes.output);
+        tensors.output_h = exchange.OutputMemory(buffers.output_h, shapes.hidden);
+        tensors.output_c = exchange.OutputMemory(buffers.output_c, shapes.cell);
         tensors.reserve_space =
             is_training ? static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes : nullptr;
         tensors.workspace = buffers.workspace;
         engine_.Forward(tensors, sequences, is_training, options.dropout_call_index, member);
-        exchange.Store(tensors.output, output, buffers.output);
-        exchange.Store(tensors.output_h, hidden, buffers.output_h);
-        exchange.Store(tensors.output_c, cell, buffers.output_c);
+        exchange.Store(tensors.output, shapes.output, buffers.output);
+        exchange.Store(tensors.output_h, shapes.hidden, buffers.output_h);
+        exchange.Store(tensors.output_c, shapes.cell, buffers.output_c);
       });
   if (is_training) {
     WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call_index,
@@ -241,36 +235,33 @@ Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const Ca
   Arena arena(static_cast<char*>(buffers.workspace) +
               engine_.BackwardWorkspaceBytes(options.keeps_reserve_space).value());
   const PackedSequences sequences = PackSequences(options, &arena);
-  const BufferShape input = SequenceBuffer(sequences, config_.input_size);
-  const BufferShape output = SequenceBuffer(sequences, output_width());
-  const BufferShape hidden = StateBuffer(sequences, config_.output_size());
-  const BufferShape cell = StateBuffer(sequences, cell_width());
+  const BufferShapes shapes = ShapesOf(sequences);
   RunTeam(execution.runner, 2 * ForwardCost(sequences.num_rows(), num_params_),
           [&](TeamMember* member) {
             Arena copies = arena;  // Each member computes the same addresses.
             const BufferExchange<Storage, Real> exchange(&copies, member);
             BackwardTensors<Real> tensors;
-            tensors.input = exchange.Read(buffers.input, input);
-            tensors.input_h = exchange.Read(buffers.input_h, hidden);
-            tensors.input_c = exchange.Read(buffers.input_c, cell);
-            tensors.params = exchange.Read(buffers.params, ParamsBuffer());
-            tensors.output = exchange.Read(buffers.output, output);
-            tensors.output_backprop = exchange.Read(buffers.output_backprop, output);
-            tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, hidden);
-            tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, cell);
+            tensors.input = exchange.Read(buffers.input, shapes.input);
+            tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
+            tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
+            tensors.params = exchange.Read(buffers.params, shapes.params);
+            tensors.output = exchange.Read(buffers.output, shapes.output);
+            tensors.output_backprop = exchange.Read(buffers.output_backprop, shapes.output);
+            tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, shapes.hidden);
+            tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, shapes.cell);
             tensors.reserve_space = static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes;
             tensors.keeps_reserve_space = options.keeps_reserve_space;
-            tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, input);
-            tensors.input_h_backprop = exchange.OutputMemory(buffers.input_h_backprop, hidden);
-            tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, cell);
-            tensors.params_backprop =
-                exchange.OutputMemory(buffers.params_backprop, ParamsBuffer());
+            tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, shapes.input);
+            tensors.input_h_backprop =
+                exchange.OutputMemory(buffers.input_h_backprop, shapes.hidden);
+            tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, shapes.cell);
+            tensors.params_backprop = exchange.OutputMemory(buffers.params_backprop, shapes.params);
             tensors.workspace = buffers.workspace;
             engine_.Backward(tensors, sequences, dropout_call_index, member);
-            exchange.Store(tensors.input_backprop, input, buffers.input_backprop);
-            exchange.Store(tensors.input_h_backprop, hidden, buffers.input_h_backprop);
-            exchange.Store(tensors.input_c_backprop, cell, buffers.input_c_backprop);
-            exchange.Store(tensors.params_backprop, ParamsBuffer(), buffers.params_backprop);
+            exchange.Store(tensors.input_backprop, shapes.input, buffers.input_backprop);
+            exchange.Store(tensors.input_h_backprop, shapes.hidden, buffers.input_h_backprop);
+            exchange.Store(tensors.input_c_backprop, shapes.cell, buffers.input_c_backprop);
+            exchange.Store(tensors.params_backprop, shapes.params, buffers.params_backprop);
           });
   // The engine may have overwritten it: invalidates the header for further calls.
   if (!options.keeps_reserve_space) {

@@ -172,9 +172,7 @@ void ForwardPass<T>::ComputeInputProducts(const Layer& layer, int64_t direction,
   product.b = layer.input_weight_panels;
   product.c = gates;
   product.c_row_stride = gate_width;
-  product.accumulate = false;
   product.bias = layer.bias;
-  product.has_long_sums = false;
   Multiply(model_.kernels, product, member);
 }
 

@@ -24,11 +24,11 @@ struct MatrixProduct {
   const T* b;          // panels of [depth, columns]
   T* c;                // [rows, columns]
   int64_t c_row_stride;
-  bool accumulate;
-  const T* bias;  // [columns], or null
+  bool accumulate = false;
+  const T* bias = nullptr;  // [columns], or null
   // For depths that span all steps and sequences: sums are split into short chains, so that the
   // rounding error does not grow with the depth as that of a single chain does. Slightly slower.
-  bool has_long_sums;
+  bool has_long_sums = false;
 };
 
 // Rows per block of Multiply; each tile's panels are read once per block. Up to this many rows, the

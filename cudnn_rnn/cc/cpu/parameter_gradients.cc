@@ -49,8 +49,6 @@ void ParameterGradients<T>::ComputeWeightGradients(int64_t direction, const T* i
   MatrixProduct<T> product;
   product.depth = num_rows;
   product.b = workspace_.operand;
-  product.accumulate = false;
-  product.bias = nullptr;
   product.has_long_sums = true;
   const auto multiply = [&](const StridedMatrix<T>& left, int64_t rows, int64_t columns,
                             T* target) {

@@ -154,11 +154,16 @@ void ForTiles(const PackedSequences& sequences, const StepPhase& phase,
     tile.end_row = first_row_of(run.end_group, rows[tile.direction]);
     while (run.first_vector < run.end_vector) {
       const int64_t vectors = std::min(phase.tile_vectors, run.end_vector - run.first_vector);
-      tile.panel = is_reversed ? run.end_vector - vectors : run.first_vector;
+      if (is_reversed) {
+        run.end_vector -= vectors;
+        tile.panel = run.end_vector;
+      } else {
+        tile.panel = run.first_vector;
+        run.first_vector += vectors;
+      }
       tile.column = tile.panel * phase.lanes;
       tile.columns = std::min(vectors * phase.lanes, phase.columns - tile.column);
       compute(tile);
-      (is_reversed ? run.end_vector : run.first_vector) += is_reversed ? -vectors : vectors;
     }
   };
   const auto compute_items = [&](int64_t begin, int64_t end) {
