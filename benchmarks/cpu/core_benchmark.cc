@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/cpu/buffers.h"
 #include "benchmarks/cpu/thread_pool.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -183,53 +183,6 @@ double FloatingPointOperations(const RnnConfig& config, int64_t rows) {
   return per_row * static_cast<double>(rows);
 }
 
-// Aligned memory, already written to, so that measurements include no page faults of first use.
-class Memory {
- public:
-  explicit Memory(int64_t bytes) : bytes_(bytes), storage_(static_cast<size_t>(bytes) + 64) {}
-  void* data() {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
-    return storage_.data() + (64 - address % 64) % 64;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  const int64_t bytes_;
-  std::vector<char> storage_;
-};
-
-class Elements {
- public:
-  // Fills the array with numbers uniform in [-scale, scale].
-  Elements(int64_t count, double scale, DataType data_type, std::mt19937* generator)
-      : memory_(count * SizeOf(data_type)) {
-    std::uniform_real_distribution<double> uniform(-scale, scale);
-    for (int64_t i = 0; i < count; ++i) Set(i, uniform(*generator), data_type);
-  }
-  void* data() { return memory_.data(); }
-
- private:
-  void Set(int64_t i, double value, DataType data_type) {
-    const float rounded = static_cast<float>(value);
-    switch (data_type) {
-      case DataType::kHalf:
-        static_cast<uint16_t*>(data())[i] = FloatToHalf(rounded);
-        break;
-      case DataType::kBfloat16:
-        static_cast<uint16_t*>(data())[i] = FloatToBfloat16(rounded);
-        break;
-      case DataType::kFloat:
-        static_cast<float*>(data())[i] = rounded;
-        break;
-      case DataType::kDouble:
-        static_cast<double*>(data())[i] = value;
-        break;
-    }
-  }
-
-  Memory memory_;
-};
-
 // A plan and all its buffers.
 class Network {
  public:
@@ -300,8 +253,12 @@ class Network {
     backward_.workspace = workspace_->data();
   }
 
+  // Returns an array of numbers uniform in [-scale, scale].
   void* New(int64_t count, double scale) {
-    buffers_.emplace_back(new Elements(count, scale, arguments_.config.data_type, &generator_));
+    std::uniform_real_distribution<double> uniform(-scale, scale);
+    std::vector<double> values(static_cast<size_t>(count));
+    for (double& value : values) value = uniform(generator_);
+    buffers_.emplace_back(new Buffer(values, arguments_.config.data_type));
     return buffers_.back()->data();
   }
 
@@ -310,7 +267,7 @@ class Network {
   std::unique_ptr<RnnPlan> plan_;
   int64_t rows_;  // steps of all sequences together, without padding
   CallOptions options_;
-  std::vector<std::unique_ptr<Elements>> buffers_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
   std::unique_ptr<Memory> reserve_space_;
   std::unique_ptr<Memory> workspace_;
   ForwardBuffers forward_;

@@ -46,11 +46,11 @@ class Engine {
 
   void Forward(const ForwardTensors<T>& tensors, const PackedSequences& sequences, bool is_training,
                int64_t dropout_call_index, TeamMember* member) const {
-    ForwardPass<T>(model_, tensors, sequences, is_training, dropout_call_index, member).Run();
+    RunForward(model_, tensors, sequences, is_training, dropout_call_index, member);
   }
   void Backward(const BackwardTensors<T>& tensors, const PackedSequences& sequences,
                 int64_t dropout_call_index, TeamMember* member) const {
-    BackwardPass<T>(model_, tensors, sequences, dropout_call_index, member).Run();
+    RunBackward(model_, tensors, sequences, dropout_call_index, member);
   }
 
  private:

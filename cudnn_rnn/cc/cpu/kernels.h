@@ -82,8 +82,8 @@ struct RowMajorProduct {
   int64_t b_row_stride;
   T* c;
   int64_t c_row_stride;
-  bool accumulate;
-  const T* bias;  // [columns], or null
+  bool accumulate = false;
+  const T* bias = nullptr;  // [columns], or null
 };
 
 // One forward step of a cell for a range of the batch's rows and a range of units. Each pointer
