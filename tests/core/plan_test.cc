@@ -261,6 +261,13 @@ TEST(ReserveSpacesOfOthersAreRefused) {
                "reserve_space", "another forward call");
   EXPECT_ERROR(ReadReserveHeader({identity.plan, 77, 1}, 64, reserve_space, 64, &call),
                "reserve_space", "other sequence_lengths");
+  EXPECT_ERROR(ReadReserveHeader({1, 77}, 64, reserve_space, 64, &call, "host_reserved"),
+               "host_reserved", "forward call", "rnn_mode", "dropout", "seed", "shape");
+  EXPECT_ERROR(ReadReserveHeader(identity, 64, nullptr, 0, &call, "host_reserved"),
+               "host_reserved", "is_training");
+  EXPECT(IdentityOf(config, {4, 5}, {}).plan == identity.plan);
+  EXPECT(IdentityOf(config, {4, 2}, {4, 4}).lengths == 0);
+  EXPECT(IdentityOf(config, {4, 2}, {4, 3}).lengths != IdentityOf(config, {4, 2}, {3, 4}).lengths);
   // Each field of the config and of the shape changes the fingerprint.
   std::vector<RnnConfig> others(10, config);
   others[0].mode = RnnMode::kGru;
