@@ -263,8 +263,8 @@ TEST(ReserveSpacesOfOthersAreRefused) {
                "reserve_space", "other sequence_lengths");
   EXPECT_ERROR(ReadReserveHeader({1, 77}, 64, reserve_space, 64, &call, "host_reserved"),
                "host_reserved", "forward call", "rnn_mode", "dropout", "seed", "shape");
-  EXPECT_ERROR(ReadReserveHeader(identity, 64, nullptr, 0, &call, "host_reserved"),
-               "host_reserved", "is_training");
+  EXPECT_ERROR(ReadReserveHeader(identity, 64, nullptr, 0, &call, "host_reserved"), "host_reserved",
+               "is_training");
   EXPECT(IdentityOf(config, {4, 5}, {}).plan == identity.plan);
   EXPECT(IdentityOf(config, {4, 2}, {4, 4}).lengths == 0);
   EXPECT(IdentityOf(config, {4, 2}, {4, 3}).lengths != IdentityOf(config, {4, 2}, {3, 4}).lengths);
