@@ -97,32 +97,17 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
   return {Division::kTiles, "a step is worth a barrier"};
 }
 
-const char* Name(Packing packing) {
-  switch (packing) {
-    case Packing::kWhole:
-      return "packed as a whole";
-    case Packing::kByTile:
-      return "packed by tiles";
-    case Packing::kNone:
-      break;
-  }
-  return "not packed";
-}
+// In the order of the enumerators.
+const char* const kPackingNames[] = {"packed as a whole", "packed by tiles", "not packed"};
+const char* const kDivisionNames[] = {"all threads share each step",
+                                      "one thread for each direction", "a wavefront of layers"};
+const char* const kStorageNames[] = {"in the workspace", "in the reserve space"};
 
-const char* Name(Division division) {
-  switch (division) {
-    case Division::kTiles:
-      return "all threads share each step";
-    case Division::kDirections:
-      return "one thread for each direction";
-    case Division::kLayers:
-      break;
-  }
-  return "a wavefront of layers";
-}
-
-const char* Name(Storage storage) {
-  return storage == Storage::kWorkspace ? "in the workspace" : "in the reserve space";
+template <typename Value, size_t size>
+std::string Line(const std::string& subject, const Decision<Value>& decision,
+                 const char* const (&names)[size]) {
+  return Concatenate(subject, ": ", names[static_cast<size_t>(decision.value)], " (",
+                     decision.reason, ")\n");
 }
 
 }  // namespace
@@ -170,18 +155,16 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
   const Schedule schedule = MakeSchedule(config, shape, kernels);
   std::string text =
       Concatenate("kernels: ", kernels.instruction_set, ", ", kernels.lanes, " lanes\n");
-  const auto add = [&text](const std::string& subject, const auto& value, const char* reason) {
-    text += Concatenate(subject, ": ", value, " (", reason, ")\n");
-  };
+  text += Line("forward W", schedule.input_weights, kPackingNames);
+  text += Line("forward R", schedule.recurrent_weights, kPackingNames);
+  text += Concatenate("concurrent layers: ", schedule.concurrent_layers.value, " (",
+                      schedule.concurrent_layers.reason, ")\n");
   const auto add_pass = [&](const std::string& name, Pass pass, const std::string& gates) {
     const PassSchedule decided =
         MakePassSchedule(schedule, config, shape, kernels, pass, shape.num_steps, threads);
-    add(name + " steps", Name(decided.division.value), decided.division.reason);
-    add(gates, Name(decided.gates.value), decided.gates.reason);
+    text += Line(name + " steps", decided.division, kDivisionNames);
+    text += Line(gates, decided.gates, kStorageNames);
   };
-  add("forward W", Name(schedule.input_weights.value), schedule.input_weights.reason);
-  add("forward R", Name(schedule.recurrent_weights.value), schedule.recurrent_weights.reason);
-  add("concurrent layers", schedule.concurrent_layers.value, schedule.concurrent_layers.reason);
   add_pass("forward", is_training ? Pass::kTraining : Pass::kInference, "gates");
   if (is_training) add_pass("backward", Pass::kBackward, "gradients of gates");
   return text + Concatenate("a forward step costs ",
