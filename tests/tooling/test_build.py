@@ -67,7 +67,7 @@ class Project:
         """Keeps a few sources per list, because each call of the mock compiler is a process."""
         lists = {name: paths[-3:] for name, paths in self.support.read_build_lists().items()}
         lists["CORE_SOURCES"] = ["core/param_layout.cc", "core/team.cc"]
-        lists["CPU_SOURCES"] = ["cpu/engine.cc", "cpu/gemm.cc"]
+        lists["CPU_SOURCES"] = ["cpu/forward_pass.cc", "cpu/gemm.cc"]
         text = "".join("%s = %r\n" % (name, value) for name, value in lists.items())
         (self.folder / "cudnn_rnn" / "cc" / "sources.bzl").write_text(text)
 
@@ -241,8 +241,8 @@ def test_portable_flags_keep_the_cache_enabled(project, monkeypatch, flag):
 
 def test_changed_files_are_compiled_again(project, monkeypatch):
     project.build(monkeypatch)
-    project.change("cpu/engine.cc")
-    changed = {"cudnn_rnn/cc/cpu/engine.cc"}
+    project.change("cpu/forward_pass.cc")
+    changed = {"cudnn_rnn/cc/cpu/forward_pass.cc"}
     assert project.build(monkeypatch) == project.tensorflow_sources | changed
     for header in ("core/status.h", "cpu/cells.inc", "cudnn/cudnn_types.h"):
         project.change(header)

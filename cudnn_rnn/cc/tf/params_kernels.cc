@@ -18,7 +18,7 @@ using ::tensorflow::TensorShape;
 
 TfStatus ReadLayout(OpKernelContext* context, const RnnConfig& attributes, ParamLayout* layout) {
   RnnConfig config = attributes;
-  TF_RETURN_IF_ERROR(ReadSizes(context, &config));
+  TF_RETURN_IF_ERROR(ReadSizeInputs(context, &config));
   return ToTf(ParamLayout::Create(config, layout));
 }
 
