@@ -1,52 +1,33 @@
 """Checkpoints of the original code are restored bit for bit and written back unchanged."""
 
-import json
-import os
-
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from helpers.golden import golden_cases, read_checkpoint
-from helpers.paths import GOLDEN
-from helpers.rnn_models import CLASSES, initialize
+from helpers.golden import GoldenCheckpoint, golden_cases, read_checkpoint
+from helpers.rnn_models import CLASSES, initialize, make_params, saveable_a, saveable_b
 
-RELEASES = ("1.2.1", "1.3.0")
-CASES = [case for release in RELEASES for case in golden_cases(release)]
+CASES = [case for release in ("1.2.1", "1.3.0") for case in golden_cases(release)]
 
 
-class Golden:
+class Golden(GoldenCheckpoint):
     """A checkpoint, with a matching model and saveable in the default graph."""
 
     def __init__(self, name, use_resource=None):
-        folder = os.path.join(GOLDEN, name)
-        with open(os.path.join(folder, "case.json")) as file:
-            self.case = json.load(file)
-        self.path = os.path.join(folder, "model.ckpt")
-        self.opaque = np.load(os.path.join(folder, "expected.npz"))["opaque"]
+        super().__init__(name)
         self.model = CLASSES[self.case["rnn_mode"]](
-            self.case["num_layers"],
-            self.case["num_units"],
-            self.case["input_size"],
-            self.case["input_mode"],
-            self.case["direction"],
+            *self.sizes, self.case["input_mode"], self.case["direction"]
         )
         self.global_step = tf.Variable(
             0, name="global_step", trainable=False, use_resource=use_resource
         )
-        self.variable = tf.Variable(
-            tf.zeros([self.model.params_size()]),
-            name=self.case["variable"],
-            use_resource=use_resource,
-        )
-        conversions = [self.model.params_to_canonical, self.model.canonical_to_params]
+        value = np.zeros([self.opaque.size], np.float32)
+        self.variable = make_params(self.model, value, self.case["variable"], use_resource)
         if self.case["tensorflow"] == "1.2.1":
-            self.saveable = cudnn_rnn.RNNParamsSaveable(*conversions + [[self.variable]])
+            self.saveable = saveable_a(self.model, self.variable)
         else:
-            self.saveable = cudnn_rnn.RNNParamsSaveable(
-                *[self.model] + conversions + [[self.variable], self.case["scope"]]
-            )
+            self.saveable = saveable_b(self.model, self.variable, self.case["scope"])
 
     def saver(self):
         """Returns a Saver of the objects that the case names."""
@@ -96,16 +77,8 @@ def test_restored_from_canonical_tensors_alone(session, name):
 def test_a_checkpoint_of_another_dtype_is_refused(session):
     golden = Golden("tf1.3.0/gru_L1_H4_I3_un")
     model = cudnn_rnn.CudnnGRU(1, 4, 3, dtype=tf.float64)
-    variable = tf.Variable(tf.zeros([model.params_size()], tf.float64))
-    saveable = cudnn_rnn.RNNParamsSaveable(
-        model,
-        model.params_to_canonical,
-        model.canonical_to_params,
-        [variable],
-        golden.case["scope"],
-    )
+    saveable = saveable_b(model, make_params(model), golden.case["scope"])
     initialize(session)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="dtype float32; expected .* dtype float64"
-    ):
+    message = "dtype float32; expected .* dtype float64"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         tf.train.Saver([saveable]).restore(session, golden.path)

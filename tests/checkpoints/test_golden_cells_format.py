@@ -1,17 +1,17 @@
 """Checkpoints of the original code of TensorFlow 1.4 to 1.15 are restored and written back."""
 
-import json
 import os
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn._core import config as config_module
-from helpers.golden import golden_cases, read_checkpoint
-from helpers.layer_models import LAYERS, SAVEABLES, run_cells
-from helpers.paths import GOLDEN
-from helpers.rnn_models import CLASSES, initialize
+from cudnn_rnn._core.config import GATES
+from helpers.checkpoints import assert_all_close
+from helpers.golden import GoldenCheckpoint, golden_cases, read_checkpoint
+from helpers.layer_models import SAVEABLES, built_layer, run_cells
+from helpers.op_harness import assert_same_bits
+from helpers.rnn_models import initialize
 
 CASES = [
     case
@@ -22,53 +22,33 @@ CASES = [
 LAYER_CASES = [name for name in CASES if not name.startswith("tf1.4.1")]
 
 
-class Golden:
+class Golden(GoldenCheckpoint):
     """A checkpoint, and a matching variable and saveable."""
 
     def __init__(self, name, use_resource=False):
-        folder = os.path.join(GOLDEN, name)
-        with open(os.path.join(folder, "case.json")) as file:
-            self.case = json.load(file)
-        self.path = os.path.join(folder, "model.ckpt")
-        self.expected = dict(np.load(os.path.join(folder, "expected.npz")))
-        self.opaque = self.expected["opaque"]
+        super().__init__(name)
         self.use_resource = use_resource
         self.bidirectional = self.case["direction"] == "bidirectional"
-
-    @property
-    def sizes(self):
-        return [self.case[name] for name in ("num_layers", "num_units", "input_size")]
+        self.parts = self.case["num_layers"] * (1 + self.bidirectional)
 
     def build(self):
         """Creates the variable, through a layer or directly, and the saveable."""
         self.global_step = tf.get_variable(
             "global_step", initializer=0, trainable=False, use_resource=self.use_resource
         )
-        layers, units, input_size = self.sizes
+        rnn_mode, direction = self.case["rnn_mode"], self.case["direction"]
         if self.case["api"] == "layer":
-            self.layer = LAYERS[self.case["rnn_mode"]](
-                layers, units, direction=self.case["direction"]
-            )
             with tf.variable_scope(tf.get_variable_scope(), use_resource=self.use_resource):
-                self.layer.build([None, None, input_size])
+                self.layer = built_layer(rnn_mode, *self.sizes, direction=direction)
             self.variable, self.saveable = self.layer.kernel, self.layer.saveable
             return
-        model = CLASSES[self.case["rnn_mode"]](
-            layers, units, input_size, direction=self.case["direction"]
-        )
         self.variable = tf.Variable(
-            tf.zeros([model.params_size()]),
+            tf.zeros([self.opaque.size]),
             name=self.case["variable"],
             use_resource=self.use_resource,
         )
-        self.saveable = SAVEABLES[self.case["rnn_mode"]](
-            self.variable,
-            layers,
-            units,
-            input_size,
-            self.case["input_mode"],
-            self.case["direction"],
-            self.case["scope"],
+        self.saveable = SAVEABLES[rnn_mode](
+            self.variable, *self.sizes, self.case["input_mode"], direction, self.case["scope"]
         )
         if self.case["saver"] == "all":
             tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, self.saveable)
@@ -86,11 +66,9 @@ class Golden:
 
     def halved(self):
         """Returns the buffer with both biases of each summed pair replaced by half of their sum."""
-        layers, units, input_size = self.sizes
-        gates = len(config_module.GATES[self.case["rnn_mode"]])
-        parts = layers * (2 if self.bidirectional else 1)
+        shape = self.parts, 2, len(GATES[self.case["rnn_mode"]]), self.case["num_units"]
         buffer = self.opaque.copy()
-        biases = buffer[buffer.size - parts * 2 * gates * units :].reshape(parts, 2, gates, units)
+        biases = buffer[buffer.size - np.prod(shape) :].reshape(shape)
         summed = slice(0, 2) if self.case["rnn_mode"] == "gru" else slice(None)
         biases[:, :, summed] = biases[:, :, summed].sum(axis=1, keepdims=True) * np.float32(0.5)
         return buffer
@@ -124,12 +102,9 @@ def test_restored_and_written_back_the_same(session, tmp_path, name, use_resourc
         saver.restore(session, golden.path)
         assert session.run(golden.variable).tobytes() == expected.tobytes()
     path = saver.save(session, str(tmp_path / "model"))
-    original, written = read_checkpoint(golden.path), read_checkpoint(path)
-    assert set(written) == set(original) == set(golden.case["keys"])
-    for key in original:
-        assert written[key].dtype == original[key].dtype, key
-        assert written[key].shape == original[key].shape, key
-        assert written[key].tobytes() == original[key].tobytes(), key
+    original = read_checkpoint(golden.path)
+    assert set(original) == set(golden.case["keys"])
+    assert_same_bits(read_checkpoint(path), original)
 
 
 @pytest.mark.sampled(4)
@@ -144,8 +119,7 @@ def test_restored_from_the_cells_tensors_alone(session, name):
 
 def recorded_states(golden):
     """Returns the original cells' states as those of a layer, `[layers * directions, ...]` each."""
-    layers = golden.case["num_layers"]
-    parts = layers * (2 if golden.bidirectional else 1)
+    layers, parts = golden.case["num_layers"], golden.parts
     per_cell = 2 if golden.case["rnn_mode"] == "lstm" else 1
     found = [golden.expected["state_%d" % i] for i in range(parts * per_cell)]
     # The original has all forward layers, then all backward layers, with c before h.
@@ -165,12 +139,8 @@ def test_outputs_of_the_layer_are_the_recorded_ones(session, name, alone):
     outputs, states = golden.layer(tf.constant(golden.expected["inputs"]), training=False)
     initialize(session)
     (tf.train.Saver([golden.saveable]) if alone else golden.saver()).restore(session, golden.path)
-    found_outputs, found_states = session.run([outputs, states])
-    np.testing.assert_allclose(found_outputs, golden.expected["outputs"], rtol=1e-5, atol=1e-5)
-    expected_states = recorded_states(golden)
-    assert len(found_states) == len(expected_states)
-    for found, expected in zip(found_states, expected_states):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    expected = [golden.expected["outputs"]] + recorded_states(golden)
+    assert_all_close(session.run([outputs] + list(states)), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.sampled(4)

@@ -1,8 +1,10 @@
 """The checkpoints of the original releases."""
 
 import glob
+import json
 import os
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from helpers.paths import GOLDEN
@@ -15,5 +17,22 @@ def golden_cases(release, pattern="*"):
 
 
 def read_checkpoint(path):
+    """Returns a dict from the keys of a checkpoint to its tensors (arrays, or bytes)."""
     reader = tf.train.load_checkpoint(path)
     return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+
+
+class GoldenCheckpoint:
+    """A checkpoint of a release, its description, and its expected arrays by name."""
+
+    def __init__(self, name):
+        folder = os.path.join(GOLDEN, name)
+        with open(os.path.join(folder, "case.json")) as file:
+            self.case = json.load(file)
+        self.path = os.path.join(folder, "model.ckpt")
+        self.expected = dict(np.load(os.path.join(folder, "expected.npz")))
+        self.opaque = self.expected["opaque"]
+
+    @property
+    def sizes(self):
+        return [self.case[name] for name in ("num_layers", "num_units", "input_size")]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from helpers.layer_models import LAYERS, SAVEABLES
+from helpers.checkpoints import assert_all_equal
+from helpers.damaged_checkpoints import DAMAGES
+from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.rnn_models import CLASSES, GENERATIONS, initialize
-
-LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 
 # Kinds of saveables -> (RNN mode, direction).
 KINDS = {
@@ -33,8 +33,7 @@ def make(kind, scope):
     rnn_mode, direction = KINDS[kind]
     if kind == "layer":
         with tf.variable_scope(scope):
-            layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction)
-            layer.build([None, None, WIDTH])
+            layer = built_layer(rnn_mode, LAYER_COUNT, direction=direction)
         return layer.saveable, layer.kernel
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction)
     value = random_values(model.config.params_size(), len(scope))
@@ -78,6 +77,15 @@ def key_to_spoil(saveable):
     return spec.name, str(spec.tensor.shape.as_list())
 
 
+def saved_and_damaged(session, tmp_path, models, damage):
+    """Saves the models and damages a key; returns the path, the key, its shape and the error."""
+    path = models.save(session, tmp_path / "model")
+    key, shape = key_to_spoil(models.saveable)
+    spoil, kind_of_error = DAMAGES[damage]
+    spoil(path, key)
+    return path, key, "expected shape %s" % shape, kind_of_error
+
+
 def assert_names(error, *parts):
     for part in parts:
         assert part in str(error), (part, str(error))
@@ -88,6 +96,5 @@ def restoring_fails(models, session, path, kind_of_error):
     before = models.fill(session)
     with pytest.raises(kind_of_error) as caught:
         models.saver.restore(session, path)
-    for left, right in zip(session.run(models.variables), before):
-        np.testing.assert_array_equal(left, right)
+    assert_all_equal(session.run(models.variables), before)
     return caught.value
