@@ -16,10 +16,12 @@ from helpers.restoring import (
     KINDS,
     Models,
     assert_names,
+    damage_a_key,
     key_to_spoil,
+    make,
     random_values,
     restoring_fails,
-    saved_and_damaged,
+    saved_models,
 )
 from helpers.rnn_models import initialize, keys
 from helpers.versions import needs_tensorflow_2
@@ -33,17 +35,15 @@ KINDS_AND_SHARDED = [(kind, False) for kind in sorted(KINDS)] + [("opaque_lstm",
 def test_saver(session, tmp_path, kind, sharded, damage):
     """Nothing is restored on an error, although a sharded Saver reads with several ops."""
     with tf.device("/cpu:0" if sharded else None):
-        models = Models(kind, sharded)
-    path, key, shape, kind_of_error = saved_and_damaged(session, tmp_path, models, damage)
-    error = restoring_fails(models, session, path, kind_of_error)
-    assert_names(error, path, key, shape, "dtype float32")
+        models, path = saved_models(session, tmp_path, kind, sharded=sharded)
+    key, shape, kind_of_error = damage_a_key(models, path, damage)
+    restoring_fails(models, session, path, kind_of_error, key, shape, "dtype float32")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_another_shape_of_the_same_size(session, tmp_path, kind):
     """Only a and b take other shapes: TensorFlow 1.0-1.3 wrote vectors or transposed matrices."""
-    models = Models(kind)
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, kind)
     expected = session.run(models.variables)
     key, shape = key_to_spoil(models.saveable)
     for change in (np.ravel, lambda value: value.reshape(value.shape[::-1])):
@@ -53,27 +53,25 @@ def test_another_shape_of_the_same_size(session, tmp_path, kind):
             models.saver.restore(session, path)
             assert_all_equal(session.run(models.variables), expected)
         else:
-            error = restoring_fails(models, session, path, tf.errors.InvalidArgumentError)
-            wrong = str(list(read_checkpoint(path)[key].shape))
-            assert_names(error, path, key, "expected shape %s" % shape, "has shape %s" % wrong)
+            found = "has shape %s" % list(read_checkpoint(path)[key].shape)
+            parts = key, found, "expected shape %s" % shape
+            restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
 def test_all_wrong_keys_are_named(session, tmp_path):
-    models = Models("opaque_lstm")
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, "opaque_lstm")
     first, second = keys(models.saveable)[:2]
     damaged_checkpoints.without(path, first)
     damaged_checkpoints.other_shape(path, second)
-    error = restoring_fails(models, session, path, tf.errors.NotFoundError)
-    assert_names(error, first + ": missing (similar key: ", second + ": has shape [")
+    parts = first + ": missing (similar key: ", second + ": has shape ["
+    restoring_fails(models, session, path, tf.errors.NotFoundError, *parts)
 
 
 def test_the_error_of_hundreds_of_keys_is_short(session, tmp_path):
-    models = Models("opaque_gru")
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, "opaque_gru")
     damaged_checkpoints.write(path, {"nothing": np.float32(1)})
-    error = restoring_fails(models, session, path, tf.errors.NotFoundError)
-    assert_names(error, path, keys(models.saveable)[0], "and 17 more")
+    parts = keys(models.saveable)[0], "and 17 more"
+    restoring_fails(models, session, path, tf.errors.NotFoundError, *parts)
 
 
 def test_the_variable_under_its_own_name(session, tmp_path):
@@ -83,25 +81,24 @@ def test_the_variable_under_its_own_name(session, tmp_path):
     path = models.save(session, tmp_path / "model")
     key = models.variables[0].op.name
     damaged_checkpoints.other_shape(path, key)
-    error = restoring_fails(models, session, path, tf.errors.InvalidArgumentError)
     size = models.variables[0].shape.num_elements()
-    assert_names(error, path, key, "expected shape [%d]" % size, "has shape [%d]" % (size // 2))
+    parts = key, "expected shape [%d]" % size, "has shape [%d]" % (size // 2)
+    restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
 def test_damage_in_another_variable_is_named(session, tmp_path):
-    models = Models("layer")
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, "layer")
     damaged_checkpoints.flip_a_bit(path, "bystander")
-    error = restoring_fails(models, session, path, tf.errors.DataLossError)
-    assert_names(error, path, "bystander: cannot be read", "dtype float32")
+    parts = "bystander: cannot be read", "dtype float32"
+    restoring_fails(models, session, path, tf.errors.DataLossError, *parts)
 
 
 @pytest.mark.parametrize("importer", [cudnn_rnn, tf.train], ids=["cudnn_rnn", "tensorflow"])
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_imported_meta_graph(session, tmp_path, importer, damage):
     """Without saveables, the expected shapes come from the graph."""
-    models = Models("opaque_lstm")
-    path, key, shape, kind_of_error = saved_and_damaged(session, tmp_path, models, damage)
+    models, path = saved_models(session, tmp_path, "opaque_lstm")
+    key, shape, kind_of_error = damage_a_key(models, path, damage)
     variables = ["imported/%s" % variable.name for variable in models.variables]
     with tf.Graph().as_default(), tf.Session() as other:
         saver = importer.import_meta_graph(path + ".meta", import_scope="imported")
@@ -116,8 +113,8 @@ def test_imported_meta_graph(session, tmp_path, importer, damage):
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_without_the_python_of_the_saver(session, tmp_path, kind):
     """The graph's own ops check the shapes, for programs that run it without the Saver."""
-    models = Models(kind)
-    path, key, _, kind_of_error = saved_and_damaged(session, tmp_path, models, "other_shape")
+    models, path = saved_models(session, tmp_path, kind)
+    key, _, kind_of_error = damage_a_key(models, path, "other_shape")
     before = models.fill(session)
     definition = models.saver.saver_def
     with pytest.raises(kind_of_error) as caught:
@@ -128,8 +125,7 @@ def test_without_the_python_of_the_saver(session, tmp_path, kind):
 
 def test_any_byte_of_the_index(session, tmp_path, runs_all):
     """A changed byte of the index makes no difference or raises DataLossError; nothing aborts."""
-    models = Models("layer")
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, "layer")
     index = tmp_path / "model.index"
     expected, found, intact = session.run(models.variables), 0, index.read_bytes()
     places = range(0, len(intact), 3 if runs_all else 29)
@@ -169,6 +165,99 @@ def test_installed_once():
     cudnn_rnn._patches.install()
     assert tf.train.Saver.restore is before
     assert not hasattr(before.__wrapped__, "__wrapped__")
+
+
+# Other variables in the same Saver, and errors that are not about the checkpoint
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_wrong_shape_of_another_variable_is_named(session, tmp_path, use_resource, sharded):
+    """A wrong shape of another variable is found before anything is restored."""
+    with tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
+        models, path = saved_models(session, tmp_path, "layer", sharded=sharded)
+    damaged_checkpoints.with_value(path, "bystander", lambda value: value[:2])
+    parts = "bystander: has shape [2], dtype float32; expected shape [3]"
+    restoring_fails(models, session, path, tf.errors.InvalidArgumentError, parts)
+
+
+def test_errors_name_other_partitioned_variables(session, tmp_path):
+    saveable, variable = make("layer", "first")
+    with tf.variable_scope("parts", partitioner=tf.fixed_size_partitioner(2)):
+        parts = tf.get_variable("v", initializer=tf.zeros_initializer(), shape=[5, 2])
+    saver = tf.train.Saver([saveable, variable] + list(parts))
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    saver.restore(session, path)
+    damaged_checkpoints.with_value(path, "parts/v", lambda value: value[:4])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"parts/v: has shape \[4, 2\]"):
+        saver.restore(session, path)
+
+
+def test_errors_name_other_variables_of_unknown_shape(session, tmp_path, use_resource):
+    saveable, _ = make("layer", "first")
+    value = tf.placeholder_with_default(np.ones(3, np.float32), [None])
+    variable = tf.Variable(value, name="v", validate_shape=False, use_resource=use_resource)
+    saver = tf.train.Saver([saveable, variable])
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    damaged_checkpoints.with_value(path, "v", lambda value: value[:2])
+    saver.restore(session, path)
+    assert session.run(variable).shape == (2,)
+
+
+class FailingSession:
+    """A session whose `run` raises the given error, as a failing server does."""
+
+    def __init__(self, session, error):
+        self.graph, self._error = session.graph, error
+
+    def run(self, *arguments, **named):
+        raise self._error
+
+
+def assert_error_passes(models, session, path, error):
+    with pytest.raises(type(error)) as caught:
+        models.saver.restore(FailingSession(session, error), path)
+    assert caught.value is error
+
+
+PASSING_ERRORS = [
+    tf.errors.AbortedError,
+    tf.errors.UnavailableError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+]
+
+
+@pytest.mark.parametrize("damage", [None, "no_data", "cut_index"])
+def test_errors_not_about_the_contents_are_not_changed(session, tmp_path, damage):
+    """Errors unrelated to the contents pass unchanged: a MonitoredSession recovers from some."""
+    models, path = saved_models(session, tmp_path, "layer")
+    if damage is not None:
+        DAMAGES[damage][0](path, "bystander")
+    for kind_of_error in PASSING_ERRORS:
+        assert_error_passes(models, session, path, kind_of_error(None, None, "the server fails"))
+
+
+@pytest.mark.parametrize("kind_of_reader_error", [tf.errors.NotFoundError] + PASSING_ERRORS[:2])
+def test_a_path_that_only_the_server_can_open(session, tmp_path, monkeypatch, kind_of_reader_error):
+    models, path = saved_models(session, tmp_path, "layer")
+    expected = session.run(models.variables)
+    models.fill(session)
+
+    def reader(path):
+        raise kind_of_reader_error(None, None, "the client cannot open %s" % path)
+
+    monkeypatch.setattr(tf.train, "NewCheckpointReader", reader)
+    models.saver.restore(session, path)
+    assert_all_equal(session.run(models.variables), expected)
+    error = tf.errors.DataLossError(None, None, "the server's own error")
+    assert_error_passes(models, session, path, error)
 
 
 # Object-based checkpoints

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from helpers.checkpoints import assert_all_close, assert_round_trip, zeroed_and_restored
+from helpers.checkpoints import assert_round_trip
 from helpers.layer_models import (
     BATCH,
     LAYER_COUNT,
@@ -22,12 +22,10 @@ from helpers.layer_models import (
 from helpers.processes import output_of
 from helpers.rnn_models import (
     CLASSES,
-    DIRECTIONS,
     NUM_GATES,
     initialize,
     make_params,
     opaque_values,
-    saveable_a,
 )
 
 RNN_MODES = sorted(CLASSES)
@@ -49,52 +47,14 @@ def test_9370_all_canonical_tensors_of_a_bidirectional_model(session, rnn_mode):
     np.testing.assert_array_equal(back, params)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_12284_16042_skip_input_runs_and_is_saved(session, tmp_path, rnn_mode, direction):
-    """With skip_input, reading the canonical tensors crashed, and so did saving."""
-    layer = LAYERS[rnn_mode](LAYER_COUNT, WIDTH, input_mode="skip_input", direction=direction)
-    model = CLASSES[rnn_mode](LAYER_COUNT, WIDTH, WIDTH, "skip_input", direction)
-    inputs = make_inputs()
-    outputs, _ = layer(inputs, training=False)
-    params = make_params(model)
-    states = [tf.zeros(shape) for shape in layer.state_shape(BATCH)]
-    of_model = model(inputs, *(states + [params]), is_training=False)[0]
-    with tf.variable_scope("op_level"):
-        saveable = saveable_a(model, params)
-    saver = tf.train.Saver([layer.saveable, saveable])
-    initialize(session)
-    session.run(layer.kernel.assign(params))
-    before = session.run([outputs, of_model])
-    np.testing.assert_array_equal(*before)
-    path = saver.save(session, str(tmp_path / "model"))
-    values = session.run(params)
-    restored = zeroed_and_restored(session, saver, path, [params, layer.kernel])
-    np.testing.assert_array_equal(restored[0], values)  # the layer halves the sum of its biases
-    assert_all_close(session.run([outputs, of_model]), before, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_22064_relu_is_saved_and_restored(session, tmp_path, direction):
-    """CudnnRNNRelu had no saveable and so could not be saved."""
-    layer = LAYERS["rnn_relu"](LAYER_COUNT, UNITS, direction=direction)
-    outputs, _ = layer(make_inputs())
-    saver = tf.train.Saver()
-    initialize(session)
-    before = session.run(outputs)
-    path = assert_round_trip(session, saver, [layer.kernel], tmp_path)
-    keys = [name for name, _ in tf.train.list_variables(path)]
-    assert sum("basic_rnn_cell" in key for key in keys) == 2 * LAYER_COUNT * layer.num_dirs
-    np.testing.assert_array_equal(session.run(outputs), before)
-
-
 # --- Two models in one saver ---
 
 
 def test_13254_two_layers_in_a_default_saver(session, tmp_path):
     """The second RNN of a program overwrote the first in the checkpoint, or could not be saved."""
-    layers = [built_layer(rnn_mode) for rnn_mode in ("lstm", "lstm", "gru")]
+    layers = [LAYERS[rnn_mode](1, UNITS) for rnn_mode in ("lstm", "lstm", "gru")]
+    for layer in layers:
+        layer(make_inputs())
     saver = tf.train.Saver([layer.saveable for layer in layers])
     initialize(session)
     variables = [layer.kernel for layer in layers]

@@ -8,7 +8,7 @@ import cudnn_rnn
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn.checkpoints import converters
 from cudnn_rnn.checkpoints.cell_saveables import CudnnGRUSaveable, CudnnLSTMSaveable
-from helpers.checkpoints import assert_all_close, assert_round_trip, zeroed_and_restored
+from helpers.checkpoints import assert_all_close, zeroed_and_restored
 from helpers.layer_models import (
     LAYER_COUNT,
     LAYERS,
@@ -22,7 +22,6 @@ from helpers.layer_models import (
     run_cells,
 )
 from helpers.rnn_models import (
-    CLASSES,
     DIRECTIONS,
     initialize,
     keys,
@@ -87,21 +86,17 @@ def test_kernels_multiply_as_a_cell_does(session, rnn_mode, direction):
         [converter.opaque_to_tf_canonical(opaque), converter._opaque_to_cu_canonical(opaque)]
     )
     gates = len(config_module.GATES[rnn_mode])
-    per_cell = len(weights) // (LAYER_COUNT * converter._num_dirs)
-    for part in range(LAYER_COUNT * converter._num_dirs):
-        mine = cu_weights[part * 2 * gates : (part + 1) * 2 * gates]
-        sums = [
-            cu_biases[part * 2 * gates + gate] + cu_biases[part * 2 * gates + gates + gate]
-            for gate in range(gates)
-        ]
+    order = [0, 2, 1, 3] if rnn_mode == "lstm" else list(range(min(gates, 2)))
+    sums = np.reshape(cu_biases, [LAYER_COUNT * converter._num_dirs, 2, gates, UNITS]).sum(axis=1)
+    per_cell = len(weights) // len(sums)
+    for part, sums_of_part in enumerate(sums):
+        mine = cu_weights[part * 2 * gates :]
         x = np.random.RandomState(part).uniform(-1, 1, mine[0].shape[1])
         h = np.random.RandomState(part).uniform(-1, 1, UNITS)
         products = [mine[gate].dot(x) + mine[gates + gate].dot(h) for gate in range(gates)]
-        order = [0, 2, 1, 3] if rnn_mode == "lstm" else range(min(gates, 2))
-        kernel, bias = weights[part * per_cell], biases[part * per_cell]
-        expected = np.concatenate([products[gate] for gate in order])
-        np.testing.assert_allclose(np.concatenate([x, h]).dot(kernel), expected, rtol=1e-5)
-        np.testing.assert_array_equal(bias, np.concatenate([sums[gate] for gate in order]))
+        found = np.concatenate([x, h]).dot(weights[part * per_cell])
+        np.testing.assert_allclose(found, np.ravel(np.array(products)[order]), rtol=1e-5)
+        np.testing.assert_array_equal(biases[part * per_cell], sums_of_part[order].ravel())
 
 
 @pytest.mark.parametrize("num_proj", [None, 2])
@@ -139,6 +134,7 @@ def test_converter_arguments_up_to_1_13(session):
 
 @pytest.mark.parametrize("rnn_mode", sorted(SAVEABLES))
 def test_bias_halves(session, tmp_path, rnn_mode):
+    """tensorflow#22064: CudnnRNNRelu had no saveable and so could not be saved."""
     variable = make_variable(rnn_mode)
     saver = tf.train.Saver([make_saveable(rnn_mode, variable=variable)])
     initialize(session)
@@ -158,21 +154,22 @@ def test_bias_halves(session, tmp_path, rnn_mode):
     np.testing.assert_array_equal(biases[1][:, 0], biases[1][:, 1])
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode):
+def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode, direction):
     """tensorflow#12284, #16042: the cells get an identity for the missing input weights."""
-    layer = built_layer(rnn_mode, LAYER_COUNT, WIDTH, input_mode="skip_input")
-    inputs = make_inputs()
-    outputs, _ = layer(tf.constant(inputs), training=False)
+    layer = LAYERS[rnn_mode](LAYER_COUNT, WIDTH, input_mode="skip_input", direction=direction)
+    outputs, _ = layer(make_inputs(), training=False)
     saver = tf.train.Saver([layer.saveable])
     initialize(session)
     expected = session.run(outputs)
     path = saver.save(session, str(tmp_path / "model"))
-    initialize(session)
-    saver.restore(session, path)
+    zeroed_and_restored(session, saver, path, [layer.kernel])
     np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-6)
-    with tf.Graph().as_default(), tf.Session() as other:
-        cells, _ = run_cells(rnn_mode, LAYER_COUNT, WIDTH, False, tf.constant(inputs))
+    with tf.Graph().as_default(), tf.Session() as other, tf.variable_scope(layer.name):
+        inputs, is_bidirectional = tf.constant(make_inputs()), direction == "bidirectional"
+        cells, _ = run_cells(rnn_mode, LAYER_COUNT, WIDTH, is_bidirectional, inputs)
         tf.train.Saver().restore(other, path)
         np.testing.assert_allclose(other.run(cells), expected, rtol=1e-5, atol=1e-6)
 
@@ -196,24 +193,6 @@ def test_written_by_cells_read_by_the_layer(session, tmp_path, rnn_mode, directi
         tf.train.Saver([layer.saveable]).restore(other, path)
         found = other.run([outputs] + list(layer_states))
         assert_all_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_two_saveables_in_one_saver(session, tmp_path):
-    """tensorflow#13254, #22723: two saveables in one saver both restore."""
-    variables = [make_variable("gru", name="opaque_%d" % i) for i in range(2)]
-    saveables = [
-        make_saveable("gru", variable=variable, scope="scope_%d" % i)
-        for i, variable in enumerate(variables)
-    ]
-    assert saveables[0].name != saveables[1].name
-    saver = tf.train.Saver(saveables)
-    initialize(session)
-    session.run(variables[1].assign(-variables[1]))
-    path = saver.save(session, str(tmp_path / "model"))
-    expected = session.run(variables[1])[: -2 * 6 * UNITS]
-    initialize(session)
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(variables[1])[: expected.size], expected)
 
 
 def test_second_saveable_on_the_variable_of_a_layer(session, tmp_path):
@@ -347,15 +326,3 @@ def test_saveable_for_an_imported_meta_graph(session, tmp_path):
         saveable = CudnnLSTMSaveable(variable, LAYER_COUNT, UNITS, WIDTH)
         tf.train.Saver([saveable]).restore(other, path)
         np.testing.assert_allclose(other.run(outputs.name), expected, rtol=1e-6, atol=1e-7)
-
-
-def test_saveable_of_an_op_level_model(session, tmp_path):
-    """An op-level model of generation C works with its own saveable."""
-    model = CLASSES["gru"](LAYER_COUNT, UNITS, WIDTH)
-    variable = tf.Variable(opaque_values(model.config.params_size()), name="opaque")
-    tf.add_to_collection(
-        tf.GraphKeys.SAVEABLE_OBJECTS, make_saveable("gru", variable=variable, scope="model")
-    )
-    saver = tf.train.Saver()
-    initialize(session)
-    assert_round_trip(session, saver, [variable], tmp_path)

@@ -99,7 +99,7 @@ def check_next_step(before, of_cells, of_layer, rnn_mode):
         )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "rnn_mode, direction, optimizer",
     [
@@ -125,6 +125,7 @@ def test_training_goes_on_in_the_other_form(tmp_path, rnn_mode, direction, optim
         check_next_step(before, values[0], values[1], rnn_mode)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 def test_conversion_to_cells_and_back_is_exact(tmp_path, rnn_mode):
     """Converting to cells and back does not change the rest of the training."""

@@ -88,6 +88,7 @@ def of_collections(saveable, variable):
     return None, variable.op.name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "saved",

@@ -32,6 +32,7 @@ class GoldenCheckpoint:
         self.path = os.path.join(folder, "model.ckpt")
         self.expected = dict(np.load(os.path.join(folder, "expected.npz")))
         self.opaque = self.expected["opaque"]
+        self.num_directions = 2 if self.case["direction"] == "bidirectional" else 1
 
     @property
     def sizes(self):

@@ -77,13 +77,18 @@ def key_to_spoil(saveable):
     return spec.name, str(spec.tensor.shape.as_list())
 
 
-def saved_and_damaged(session, tmp_path, models, damage):
-    """Saves the models and damages a key; returns the path, the key, its shape and the error."""
-    path = models.save(session, tmp_path / "model")
+def saved_models(session, tmp_path, kind, **named):
+    """Saves models; returns them and the checkpoint's path."""
+    models = Models(kind, **named)
+    return models, models.save(session, tmp_path / "model")
+
+
+def damage_a_key(models, path, damage):
+    """Damages a key in the checkpoint; returns the key, its shape as text, and the error."""
     key, shape = key_to_spoil(models.saveable)
     spoil, kind_of_error = DAMAGES[damage]
     spoil(path, key)
-    return path, key, "expected shape %s" % shape, kind_of_error
+    return key, "expected shape %s" % shape, kind_of_error
 
 
 def assert_names(error, *parts):
@@ -91,10 +96,10 @@ def assert_names(error, *parts):
         assert part in str(error), (part, str(error))
 
 
-def restoring_fails(models, session, path, kind_of_error):
-    """Checks that restoring raises and changes no variable; returns the error."""
+def restoring_fails(models, session, path, kind_of_error, *parts):
+    """Checks that restoring changes no variable and raises an error with the path and `parts`."""
     before = models.fill(session)
     with pytest.raises(kind_of_error) as caught:
         models.saver.restore(session, path)
+    assert_names(caught.value, path, *parts)
     assert_all_equal(session.run(models.variables), before)
-    return caught.value
