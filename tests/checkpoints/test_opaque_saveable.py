@@ -159,7 +159,8 @@ def test_bias_halves(session, tmp_path, rnn_mode):
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode, direction):
     """tensorflow#12284, #16042: the cells get an identity for the missing input weights."""
-    layer = LAYERS[rnn_mode](LAYER_COUNT, WIDTH, input_mode="skip_input", direction=direction)
+    named = {"input_mode": "skip_input", "direction": direction}
+    layer = built_layer(rnn_mode, LAYER_COUNT, WIDTH, **named)
     outputs, _ = layer(make_inputs(), training=False)
     saver = tf.train.Saver([layer.saveable])
     initialize(session)
@@ -167,7 +168,7 @@ def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode, direction
     path = saver.save(session, str(tmp_path / "model"))
     zeroed_and_restored(session, saver, path, [layer.kernel])
     np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-6)
-    with tf.Graph().as_default(), tf.Session() as other, tf.variable_scope(layer.name):
+    with tf.Graph().as_default(), tf.Session() as other:
         inputs, is_bidirectional = tf.constant(make_inputs()), direction == "bidirectional"
         cells, _ = run_cells(rnn_mode, LAYER_COUNT, WIDTH, is_bidirectional, inputs)
         tf.train.Saver().restore(other, path)
