@@ -17,7 +17,7 @@ import tempfile
 
 FOLDER_VARIABLE = "CUDNN_RNN_BUILD_CACHE"
 # The cache keeps the most recently used files. A build for one TensorFlow stores about 4 MB.
-MOST_BYTES = 100 * 2**20
+MAX_BYTES = 100 * 2**20
 
 # Must change whenever the meaning of a key or the file format changes.
 _FORMAT = b"cudnn_rnn object cache 1\n"
@@ -35,9 +35,9 @@ _PORTABLE_FLAG = re.compile(
 class ObjectCache:
     """A folder of compiled objects; the key of each identifies everything it was built from."""
 
-    def __init__(self, folder, most_bytes=MOST_BYTES):
+    def __init__(self, folder, max_bytes=MAX_BYTES):
         self._folder = folder
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def load(self, key, path):
         """Writes the object with this key to `path`; returns False on a cache miss."""
@@ -70,14 +70,14 @@ class ObjectCache:
         except OSError:
             pass
 
-    def remove_what_is_old(self):
+    def remove_least_recently_used(self):
         """Removes the least recently used files until the folder is within its size limit."""
         try:
             files = [(entry.stat(), entry.path) for entry in os.scandir(self._folder)]
             total = 0
             for status, path in sorted(files, key=lambda file: file[0].st_mtime, reverse=True):
                 total += status.st_size
-                if total > self._most_bytes:
+                if total > self._max_bytes:
                     os.remove(path)
         except OSError:  # another build may remove files at the same time
             pass
@@ -92,7 +92,7 @@ class NoCache:
     def store(self, key, path):
         pass
 
-    def remove_what_is_old(self):
+    def remove_least_recently_used(self):
         pass
 
 

@@ -27,7 +27,7 @@ _CORE_LISTS = ("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES")
 
 # Runs in a subprocess: a crashing import cannot end the build, and TensorFlow's output does not mix
 # with the answer. The version is written first, because an old TensorFlow may lack the rest.
-_ASK_TENSORFLOW = """
+_TENSORFLOW_QUERY = """
 import json, sys
 import tensorflow as tf
 
@@ -100,7 +100,7 @@ class TensorFlow:
         return "c++17" if (int(major), int(minor)) >= (2, 10) else "c++14"
 
 
-def ask_tensorflow():
+def find_tensorflow():
     """Returns the `TensorFlow` that this Python imports.
 
     Raises `SystemExit` with advice if TensorFlow cannot be imported or is not supported.
@@ -108,7 +108,7 @@ def ask_tensorflow():
     with tempfile.TemporaryDirectory() as folder:
         answer_path = os.path.join(folder, "answer.json")
         process = subprocess.run(
-            [sys.executable, "-c", _ASK_TENSORFLOW, answer_path],
+            [sys.executable, "-c", _TENSORFLOW_QUERY, answer_path],
             env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -224,7 +224,7 @@ def build_library(output_path, temporary_folder):
     start = time.time()
     if not sys.platform.startswith("linux"):
         raise SystemExit("cudnn_rnn works only on Linux, but this platform is %s." % sys.platform)
-    tensorflow = ask_tensorflow()
+    tensorflow = find_tensorflow()
     compiler = find_compiler()
     flags = compile_flags(tensorflow)
     _try_compiler(compiler, flags, temporary_folder)
@@ -274,7 +274,7 @@ class Compilation:
             finally:
                 for future in futures:
                     future.cancel()
-        self._cache.remove_what_is_old()
+        self._cache.remove_least_recently_used()
         return [self._object_path(source) for source in sources]
 
     def _object_path(self, source):
@@ -370,5 +370,14 @@ def _run(command, purpose):
         raise SystemExit("%s failed: %s" % (purpose, problem))
     if process.returncode != 0:
         line = " ".join(shlex.quote(word) for word in command)
-        raise SystemExit("%s failed:\n%s\n%s" % (purpose, line, process.stdout))
+        raise SystemExit("%s failed:\n%s\n%s%s" % (purpose, line, process.stdout, _hint(process)))
     return process.stdout
+
+
+def _hint(process):
+    """Returns advice if a compiler was killed, as Linux does when memory runs out."""
+    if process.returncode > 0 and "Killed" not in process.stdout:
+        return ""
+    return (
+        "The compiler was killed, probably because memory ran out. Set MAX_JOBS=1, and build again."
+    )

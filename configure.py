@@ -12,7 +12,7 @@ OUTPUT = os.path.join(build_support.ROOT, ".tf_configure.bazelrc")
 
 
 def main():
-    tensorflow = build_support.ask_tensorflow()
+    tensorflow = build_support.find_tensorflow()
     options = [
         "--repo_env=CUDNN_RNN_TENSORFLOW_INCLUDE=" + tensorflow.include_folder,
         "--repo_env=CUDNN_RNN_TENSORFLOW_LINK_FLAGS=" + "\t".join(tensorflow.link_flags),

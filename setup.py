@@ -74,7 +74,7 @@ setup(
     install_requires=["numpy"],
     extras_require={
         "demo": ["matplotlib", "tqdm"],
-        "test": ["pytest", "pytest-xdist", "matplotlib", "tqdm"],
+        "test": ["pytest", "pytest-xdist", "matplotlib", "tqdm", "tabulate"],
     },
     classifiers=[
         "Programming Language :: Python :: 3",

@@ -6,16 +6,49 @@ import importlib
 from typing import TYPE_CHECKING, List
 
 from cudnn_rnn._version import __version__
-from cudnn_rnn.cli.launch import is_being_located
+from cudnn_rnn.cli.launch import is_command_starting
+
+__all__ = [
+    "BasicRNNCell",
+    "CUDNN_GRU",
+    "CUDNN_GRU_PARAMS_PER_LAYER",
+    "CUDNN_INPUT_AUTO_MODE",
+    "CUDNN_INPUT_LINEAR_MODE",
+    "CUDNN_INPUT_SKIP_MODE",
+    "CUDNN_LSTM",
+    "CUDNN_LSTM_PARAMS_PER_LAYER",
+    "CUDNN_RNN_BIDIRECTION",
+    "CUDNN_RNN_RELU",
+    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
+    "CUDNN_RNN_TANH",
+    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
+    "CUDNN_RNN_UNIDIRECTION",
+    "CudnnCompatibleGRUCell",
+    "CudnnCompatibleLSTMCell",
+    "CudnnGRU",
+    "CudnnLSTM",
+    "CudnnRNNRelu",
+    "CudnnRNNTanh",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "__version__",
+    "contrib",
+    "cudnn_rnn_ops",
+    "import_meta_graph",
+    "kernels_in_charge",
+    "layers",
+    "library_path",
+    "stack_bidirectional_dynamic_rnn",
+]
 
 # `python -m cudnn_rnn` must answer even if TensorFlow or the library is broken.
-if not is_being_located():
+if not is_command_starting():
     from cudnn_rnn._native.library import library_path, load_library
 
     # Runs before anything else imports TensorFlow, to explain a broken TensorFlow or library.
     load_library()
 
-    from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers
+    from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers, saveables
     from cudnn_rnn._core import second_order  # noqa: F401  (registers gradients of gradients)
     from cudnn_rnn._core.config import (
         CUDNN_GRU,
@@ -35,21 +68,9 @@ if not is_being_located():
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
     from cudnn_rnn.op_level import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
-    from cudnn_rnn.saveables import (
-        CudnnGRUSaveable,
-        CudnnLSTMSaveable,
-        CudnnOpaqueParamsSaveable,
-        CudnnParamsFormatConverter,
-        CudnnParamsFormatConverterGRU,
-        CudnnParamsFormatConverterLSTM,
-        CudnnParamsFormatConverterRelu,
-        CudnnParamsFormatConverterTanh,
-        CudnnRNNReluSaveable,
-        CudnnRNNTanhSaveable,
-        RNNParamsSaveable,
-        saved_as_cells,
-    )
+    from cudnn_rnn.saveables import *  # noqa: F403
 
+    __all__ += saveables.__all__
     _patches.install()
 
 # Imported on first use, because importing the cells may import Keras.
@@ -81,49 +102,3 @@ else:  # A type checker that sees this function accepts any name.
 
 def __dir__() -> List[str]:
     return sorted(set(globals()) | set(_MODULES_OF_CELLS))
-
-
-__all__ = [
-    "BasicRNNCell",
-    "CUDNN_GRU",
-    "CUDNN_GRU_PARAMS_PER_LAYER",
-    "CUDNN_INPUT_AUTO_MODE",
-    "CUDNN_INPUT_LINEAR_MODE",
-    "CUDNN_INPUT_SKIP_MODE",
-    "CUDNN_LSTM",
-    "CUDNN_LSTM_PARAMS_PER_LAYER",
-    "CUDNN_RNN_BIDIRECTION",
-    "CUDNN_RNN_RELU",
-    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
-    "CUDNN_RNN_TANH",
-    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
-    "CUDNN_RNN_UNIDIRECTION",
-    "CudnnCompatibleGRUCell",
-    "CudnnCompatibleLSTMCell",
-    "CudnnGRU",
-    "CudnnGRUSaveable",
-    "CudnnLSTM",
-    "CudnnLSTMSaveable",
-    "CudnnOpaqueParamsSaveable",
-    "CudnnParamsFormatConverter",
-    "CudnnParamsFormatConverterGRU",
-    "CudnnParamsFormatConverterLSTM",
-    "CudnnParamsFormatConverterRelu",
-    "CudnnParamsFormatConverterTanh",
-    "CudnnRNNRelu",
-    "CudnnRNNReluSaveable",
-    "CudnnRNNTanh",
-    "CudnnRNNTanhSaveable",
-    "LSTMStateTuple",
-    "MultiRNNCell",
-    "RNNParamsSaveable",
-    "__version__",
-    "contrib",
-    "cudnn_rnn_ops",
-    "import_meta_graph",
-    "kernels_in_charge",
-    "layers",
-    "library_path",
-    "saved_as_cells",
-    "stack_bidirectional_dynamic_rnn",
-]

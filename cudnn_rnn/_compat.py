@@ -3,6 +3,7 @@
 The rest of this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and 2.x offer as
 `tensorflow.compat.v1`) and the names below.
 """
+# ruff: noqa: F401 (imports for other modules)
 
 import contextlib
 from typing import Any, Callable, TypeVar
@@ -12,7 +13,7 @@ from tensorflow.python.framework import meta_graph as meta_graph_module
 from tensorflow.python.framework import op_def_registry, tensor_util
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.ops import (
-    cudnn_rnn_grad,  # noqa: F401  (registers the gradients of the forward ops)
+    cudnn_rnn_grad,  # registers the gradients of the forward ops
     gen_cudnn_rnn_ops,
 )
 from tensorflow.python.ops.variables import PartitionedVariable, Variable
@@ -42,33 +43,6 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 # TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
 # versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
-
-__all__ = [
-    "CheckpointRestoreCoordinator",
-    "CheckpointRestorer",
-    "IS_TENSORFLOW_1",
-    "PartitionedVariable",
-    "RESTORES_ONE_BY_ONE",
-    "SaveSpec",
-    "SaveableObject",
-    "Trackable",
-    "Variable",
-    "as_tensor",
-    "assert_when_run",
-    "allowed_dtypes",
-    "gen_cudnn_rnn_ops",
-    "has_projection",
-    "kernel_label",
-    "meta_graph_module",
-    "native_rnn_cell_module",
-    "objects_to_restore",
-    "projection_of",
-    "register_gradient",
-    "registered_gradient",
-    "static_value",
-    "tf",
-    "without_autograph",
-]
 
 
 def allowed_dtypes(op_type, attribute):
@@ -113,12 +87,11 @@ def as_tensor(value, dtype):
     return tf.convert_to_tensor(value, dtype=dtype)
 
 
-def static_value(tensor):
-    """Returns the NumPy value of `tensor`, or None if it is known only at run time."""
-    return tensor_util.constant_value(tensor)
+# Returns the NumPy value of a tensor, or None if it is known only at run time.
+static_value = tensor_util.constant_value
 
 
-def assert_when_run(condition, *data, **named):
+def assertion_op(condition, *data, **named):
     """Returns an op that fails with `data` (strings and tensors) unless `condition` is true.
 
     The error shows the first three elements of each tensor. `name=` names the op.
@@ -167,23 +140,16 @@ def register_gradient(op_type):
 
 def registered_gradient(op_type):
     """Returns the gradient function registered under this name."""
-    try:
-        registry = framework_ops.gradient_registry
-    except AttributeError:  # TensorFlow 1
-        registry = framework_ops._gradient_registry
-    return registry.lookup(op_type)
+    newer = getattr(framework_ops, "gradient_registry", None)
+    return (newer or framework_ops._gradient_registry).lookup(op_type)
 
 
 @contextlib.contextmanager
 def kernel_label(label, op_types, gradients):
     """Restricts nodes of `op_types` that are created in this context to kernels with this label.
 
-    Eagerly executed ops are not affected.
-
-    Args:
-      label: str.
-      op_types: names of ops.
-      gradients: dict of names of ops to the names under which their gradients are registered.
+    Eagerly executed ops are not affected. `gradients` is a dict of names of ops to the names under
+    which their gradients are registered.
     """
     graph = tf.get_default_graph()
     labels = {op_type: label for op_type in op_types}

@@ -19,12 +19,14 @@ Common arguments:
 All tensors must have the same dtype: float16, float32, float64 or (TensorFlow 2) bfloat16. NumPy
 arrays are converted to the dtype of the tensors or, without tensors, to that of the first array.
 
-The conversions accept dropout and seed because the ops do; the values have no effect.
+The conversions accept dropout and seed because the ops do; the values have no effect. They raise
+`TypeError` for an argument of the wrong type or dtype, and `ValueError` for one that is out of
+range, a wrong shape or length of a list, and a buffer of more than 2**31 - 1 elements.
 """
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical, config
@@ -52,18 +54,6 @@ __all__ = [
     "cudnn_rnn_relu",
     "cudnn_rnn_tanh",
 ]
-
-
-class _Attributes(NamedTuple):
-    """The attributes of a call whose sizes are unknown."""
-
-    rnn_mode: str
-    input_mode: str
-    direction: str
-    dropout: float
-    seed: int
-    seed2: int
-    num_proj: int
 
 
 def check_direction(direction: str) -> None:
@@ -113,26 +103,29 @@ def _cudnn_rnn(
     Returns:
       `(output, output_h, output_c)`. Only an LSTM uses `input_c` and has a meaningful `output_c`.
     """
+    attributes = _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj)
+    tensors = (inputs, input_h, input_c, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)
+
+
+def _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj=None):
+    """Returns an `RnnConfig` without sizes and dtype, after checking the arguments."""
     _check_rnn_mode(rnn_mode)
     check_direction(direction)
     check_input_mode(input_mode)
     dropout = config.checked_dropout(dropout)
     num_proj = config.checked_projection(rnn_mode, None, num_proj)
     seed, seed2 = config.op_seeds(seed)
-    attributes = _Attributes(rnn_mode, input_mode, direction, dropout, seed, seed2, num_proj)
-    return Call(
-        attributes,
-        inputs,
-        input_h,
-        input_c,
-        params,
-        is_training,
-        sequence_lengths,
-        time_major,
-        default_dtype=numpy_dtype(inputs, input_h, input_c, params),
-        input_name="inputs",
-        name=name,
-    ).outputs
+    modes = dict(rnn_mode=rnn_mode, input_mode=input_mode, direction=direction)
+    unknown: Any = dict.fromkeys(("num_layers", "num_units", "input_size", "dtype"))
+    return RnnConfig(**modes, **unknown, dropout=dropout, seed=seed, seed2=seed2, num_proj=num_proj)
+
+
+def _run(attributes, tensors, is_training, sequence_lengths, time_major, name):
+    """Returns `(output, output_h, output_c)`; `tensors` are those of `Call`."""
+    options = dict(default_dtype=numpy_dtype(*tensors), input_name="inputs", name=name)
+    call = Call(attributes, tensors, is_training, sequence_lengths, time_major, **options)
+    return call.outputs
 
 
 def cudnn_lstm(
@@ -178,22 +171,9 @@ def cudnn_lstm(
       ValueError: an argument is out of range or has the wrong static shape. A wrong shape that is
         known only at run time raises `InvalidArgumentError` when the op runs.
     """
-    return _cudnn_rnn(
-        inputs,
-        input_h,
-        input_c,
-        params,
-        is_training,
-        CUDNN_LSTM,
-        sequence_lengths=sequence_lengths,
-        time_major=time_major,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        num_proj=num_proj,
-        name=name,
-    )
+    attributes = _attributes(CUDNN_LSTM, input_mode, direction, dropout, seed, num_proj)
+    tensors = (inputs, input_h, input_c, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)
 
 
 def _cudnn_rnn_no_input_c(
@@ -211,21 +191,9 @@ def _cudnn_rnn_no_input_c(
     name=None,
 ):
     """Runs an RNN without cell states, see `cudnn_gru`; returns `(output, output_h)`."""
-    return _cudnn_rnn(
-        inputs,
-        input_h,
-        None,
-        params,
-        is_training,
-        rnn_mode,
-        sequence_lengths=sequence_lengths,
-        time_major=time_major,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        name=name,
-    )[:2]
+    attributes = _attributes(rnn_mode, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_gru(
@@ -249,20 +217,9 @@ def cudnn_gru(
       `(output, output_h)`. `output` is `[time, batch, directions * num_units]`; `output_h` has the
       shape of `input_h`.
     """
-    return _cudnn_rnn_no_input_c(
-        inputs,
-        input_h,
-        params,
-        is_training,
-        CUDNN_GRU,
-        sequence_lengths,
-        time_major,
-        input_mode,
-        direction,
-        dropout,
-        seed,
-        name,
-    )
+    attributes = _attributes(CUDNN_GRU, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_rnn_relu(
@@ -282,20 +239,9 @@ def cudnn_rnn_relu(
 
     The argument order differs from that of the other functions, as in TensorFlow.
     """
-    return _cudnn_rnn_no_input_c(
-        inputs,
-        input_h,
-        params,
-        is_training,
-        CUDNN_RNN_RELU,
-        sequence_lengths,
-        time_major,
-        input_mode,
-        direction,
-        dropout,
-        seed,
-        name,
-    )
+    attributes = _attributes(CUDNN_RNN_RELU, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_rnn_tanh(
@@ -312,20 +258,9 @@ def cudnn_rnn_tanh(
     name: Optional[str] = None,
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Runs a simple tanh RNN; see `cudnn_gru`."""
-    return _cudnn_rnn_no_input_c(
-        inputs,
-        input_h,
-        params,
-        is_training,
-        CUDNN_RNN_TANH,
-        sequence_lengths,
-        time_major,
-        input_mode,
-        direction,
-        dropout,
-        seed,
-        name,
-    )
+    attributes = _attributes(CUDNN_RNN_TANH, input_mode, direction, dropout, seed)
+    tensors = (inputs, input_h, None, params)
+    return _run(attributes, tensors, is_training, sequence_lengths, time_major, name)[:2]
 
 
 def cudnn_rnn_opaque_params_to_canonical(
@@ -343,25 +278,14 @@ def cudnn_rnn_opaque_params_to_canonical(
 ) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
     """Splits the opaque buffer `params`, `[params_size]`, into canonical tensors. Differentiable.
 
+    The module's docstring describes the other arguments and the errors.
+
     Returns:
       `(weights, biases)`, two lists of tensors; see `CudnnLSTM.params_to_canonical`.
-
-    Raises:
-      TypeError: an argument has the wrong type or dtype.
-      ValueError: an argument is out of range, or `params` has the wrong shape.
     """
-    described = RnnConfig.checked(
-        rnn_mode,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode,
-        direction,
-        numpy_dtype(params),
-        dropout,
-        seed,
-        num_proj,
-    )
+    sizes = (num_layers, num_units, input_size)
+    others = (input_mode, direction, numpy_dtype(params), dropout, seed, num_proj)
+    described = RnnConfig.checked(rnn_mode, *sizes, *others)
     return canonical.params_to_canonical(described, None, params, name)
 
 
@@ -381,30 +305,18 @@ def cudnn_rnn_canonical_to_opaque_params(
 ) -> tf.Tensor:
     """Assembles the opaque parameter buffer from canonical tensors. Differentiable.
 
+    The module's docstring describes the other arguments and the errors.
+
     Args:
       weights, biases: lists as returned by `cudnn_rnn_opaque_params_to_canonical`; a tensor may
         have any shape with the right number of elements, in row-major order.
 
     Returns:
       The opaque buffer, `[params_size]`.
-
-    Raises:
-      TypeError: an argument has the wrong type or dtype.
-      ValueError: an argument is out of range, a list has the wrong length, or a tensor has the
-        wrong number of elements.
     """
-    described = RnnConfig.checked(
-        rnn_mode,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode,
-        direction,
-        numpy_dtype(weights, biases),
-        dropout,
-        seed,
-        num_proj,
-    )
+    sizes = (num_layers, num_units, input_size)
+    others = (input_mode, direction, numpy_dtype(weights, biases), dropout, seed, num_proj)
+    described = RnnConfig.checked(rnn_mode, *sizes, *others)
     return canonical.canonical_to_params(described, None, weights, biases, name)
 
 
@@ -423,23 +335,10 @@ def cudnn_rnn_opaque_params_size(
 ) -> tf.Tensor:
     """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.
 
-    The value is known at graph construction and is the same for every `dtype`.
-
-    Raises:
-      TypeError: an argument has the wrong type.
-      ValueError: an argument is out of range, or the buffer would have more than 2**31 - 1
-        elements.
+    The value is known at graph construction and is the same for every `dtype`. The module's
+    docstring describes the arguments and the errors.
     """
-    described = RnnConfig.checked(
-        rnn_mode,
-        num_layers,
-        num_units,
-        input_size,
-        input_mode,
-        direction,
-        dtype,
-        dropout,
-        seed,
-        num_proj,
-    )
+    sizes = (num_layers, num_units, input_size)
+    others = (input_mode, direction, dtype, dropout, seed, num_proj)
+    described = RnnConfig.checked(rnn_mode, *sizes, *others)
     return canonical.params_size(described, name)

@@ -12,10 +12,9 @@ See `op_level.py` for the formulas and for classes that own no variables.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from cudnn_rnn._compat import tf, without_autograph
+from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
 from cudnn_rnn._core import canonical
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.arguments import as_tensors, cast_tensors, check_shape, shape_text
@@ -31,7 +30,7 @@ from cudnn_rnn._core.types import (
     SizeLike,
     TensorLike,
 )
-from cudnn_rnn.checkpoints import cell_saveables, object_based
+from cudnn_rnn.checkpoints import cell_saveables
 
 if TYPE_CHECKING:
     from cudnn_rnn._core.types import LayerCall
@@ -93,12 +92,10 @@ class _CudnnRNN(Layer):
           ValueError: an argument is out of range.
         """
         super().__init__(dtype=dtype, name=name)
-        self._plain_dtype = config_module.checked_dtype(dtype)
-        self._plain_compute_dtype = (
-            self._plain_dtype
-            if compute_dtype is None
-            else config_module.checked_dtype(compute_dtype, "compute_dtype")
-        )
+        self._kernel_dtype = config_module.checked_dtype(dtype)
+        self._computation_dtype = self._kernel_dtype
+        if compute_dtype is not None:
+            self._computation_dtype = config_module.checked_dtype(compute_dtype, "compute_dtype")
         self._num_layers = config_module.checked_size("num_layers", num_layers)
         self._num_units = config_module.checked_size("num_units", num_units)
         self._input_mode = input_mode
@@ -111,29 +108,15 @@ class _CudnnRNN(Layer):
         self._saveable: Optional[cell_saveables.CudnnOpaqueParamsSaveable] = None
         # Checks the remaining arguments; any input size that is valid in every mode will do.
         self._config(self._num_units)
-        if dropout > 0 and self._num_layers == 1:
-            warnings.warn(
-                "dropout=%r has no effect in a %s of one layer: it applies to the input of every "
-                "layer except the first. Use tf.nn.dropout on the input or the output."
-                % (dropout, type(self).__name__),
-                stacklevel=2,
-            )
+        config_module.warn_about_dropout(self, dropout)
 
     def _config(self, input_size, for_a_call=False):
         """Returns the `RnnConfig`, with the seeds of a node if `for_a_call`."""
         # Resolving a seed of None can consume an op seed and so change the seeds of other ops.
         seed = 0 if self._seed is None and not for_a_call else self._seed
-        return RnnConfig.checked(
-            self._rnn_mode,
-            self._num_layers,
-            self._num_units,
-            input_size,
-            self._input_mode,
-            self._direction,
-            self._plain_dtype,
-            self._dropout,
-            seed,
-        )
+        sizes = (self._num_layers, self._num_units, input_size)
+        others = (self._input_mode, self._direction, self._kernel_dtype, self._dropout, seed)
+        return RnnConfig.checked(self._rnn_mode, *sizes, *others)
 
     @property
     def num_layers(self) -> int:
@@ -173,7 +156,7 @@ class _CudnnRNN(Layer):
     @property
     def compute_dtype(self) -> str:
         """Name of the dtype of computations, outputs and states; the variable has `dtype`."""
-        return self._plain_compute_dtype.name
+        return self._computation_dtype.name
 
     @property
     def num_dirs(self) -> int:
@@ -197,14 +180,13 @@ class _CudnnRNN(Layer):
         return [entry.shape for entry in self._config(self._num_units).canonical_biases()]
 
     def _canonical_weight_shape(self, layer):
-        """Returns the `canonical_weight_shapes` of one layer, all directions."""
         return self._of_layer(self.canonical_weight_shapes, layer)
 
     def _canonical_bias_shape(self, layer):
-        """Returns the `canonical_bias_shapes` of one layer, all directions."""
         return self._of_layer(self.canonical_bias_shapes, layer)
 
     def _of_layer(self, shapes, layer):
+        """Returns the part of a list of canonical shapes for one layer, all directions."""
         if not 0 <= layer < self._num_layers:
             raise ValueError(
                 "layer must be between 0 and %d, but is %r." % (self._num_layers - 1, layer)
@@ -214,9 +196,9 @@ class _CudnnRNN(Layer):
 
     def state_shape(self, batch_size: SizeLike) -> Tuple[List[Any], ...]:
         """Returns the shapes of the states, a tuple of lists, for time-major inputs."""
-        shape = [self.num_layers * self.num_dirs, batch_size, self.num_units]
         num_states = 2 if self._rnn_mode == config_module.CUDNN_LSTM else 1
-        return tuple(list(shape) for _ in range(num_states))
+        sizes = (self.num_layers * self.num_dirs, batch_size, self.num_units)
+        return tuple(list(sizes) for _ in range(num_states))
 
     def build(self, input_shape: ShapeLike) -> None:
         """Creates the variable and, unless the scope has `reuse=True`, the saveable.
@@ -233,56 +215,49 @@ class _CudnnRNN(Layer):
         if self.built:
             return
         shape = tf.TensorShape(input_shape)
-        if shape.rank != 3 or shape.as_list()[-1] is None:
+        input_size = shape.as_list()[-1] if shape.rank == 3 else None
+        if input_size is None:
             raise ValueError(
                 "inputs of %s must have three dimensions, the last of which is known when the "
                 "layer is built, but have shape %s. Set it with inputs.set_shape([None, None, "
                 "input_size])." % (type(self).__name__, shape_text(shape))
             )
-        input_size = shape.as_list()[-1]
         config = self._config(input_size)
         self._input_size = input_size
         # Lifts variables and initial values out of any enclosing loop or tf.function.
         with tf.init_scope():
             self._set_scope(None)
-            with tf.variable_scope(
-                self._scope, custom_getter=self._update_trainable_weights
-            ) as scope:
+            getter = self._update_trainable_weights
+            with tf.variable_scope(self._scope, custom_getter=getter) as scope:
                 scope.set_partitioner(None)  # The buffer is one piece.
+                initial = self._initial_params()
                 self.kernel = tf.get_variable(
-                    "opaque_kernel",
-                    dtype=self._plain_dtype,
-                    initializer=self._initial_params(config),
+                    "opaque_kernel", dtype=self._kernel_dtype, initializer=initial
                 )
-            if not self.kernel.shape.is_compatible_with([config.params_size()]):
+            shape, size = self.kernel.shape, config.params_size()
+            if not shape.is_compatible_with([size]):
                 raise ValueError(
                     "The variable %s, which this %s shares, must have %d elements for the sizes of "
                     "this layer, but has shape %s. Give the layer another name or scope."
-                    % (
-                        self.kernel.name,
-                        type(self).__name__,
-                        config.params_size(),
-                        shape_text(self.kernel.shape),
-                    )
+                    % (self.kernel.name, type(self).__name__, size, shape_text(shape))
                 )
             if tf.get_variable_scope().reuse is not True:
                 self._create_saveable()
         self.built = True
 
-    def _initial_params(self, config):
+    def _initial_params(self):
         if self._kernel_initializer is None:
             self._kernel_initializer = tf.glorot_uniform_initializer(seed=self._seed)
         if self._bias_initializer is None:
             self._bias_initializer = tf.zeros_initializer()
-        dtype = self._plain_dtype
+        dtype = self._kernel_dtype
         weights = [
             # The first layer has no input weights with skip_input: their width is 0.
             tf.zeros(shape, dtype) if 0 in shape else self._kernel_initializer(shape, dtype=dtype)
             for shape in self.canonical_weight_shapes
         ]
-        biases = [
-            self._bias_initializer(shape, dtype=dtype) for shape in self.canonical_bias_shapes
-        ]
+        initializer = self._bias_initializer
+        biases = [initializer(shape, dtype=dtype) for shape in self.canonical_bias_shapes]
         return self._canonical_to_opaque(weights, biases)
 
     def _canonical_to_opaque(self, cu_weights, cu_biases):
@@ -302,11 +277,8 @@ class _CudnnRNN(Layer):
     def _update_trainable_weights(self, getter, *arguments, **named):
         """Custom getter that adds each variable to the layer's lists of weights."""
         variable = getter(*arguments, **named)
-        known = (
-            self._trainable_weights
-            if named.get("trainable") is not False
-            else self._non_trainable_weights
-        )
+        is_trainable = named.get("trainable") is not False
+        known = self._trainable_weights if is_trainable else self._non_trainable_weights
         if not any(variable is other for other in known):
             known.append(variable)
         return variable
@@ -327,12 +299,13 @@ class _CudnnRNN(Layer):
             input_mode=self.input_mode,
             direction=self.direction,
         )
-        saveable._add_trackable_dependencies(trackable=self, dtype=self._plain_dtype)
+        saveable._add_trackable_dependencies(trackable=self, dtype=self._kernel_dtype)
         self._saveable = saveable
 
     @property
     def _gather_saveables_for_checkpoint(self):
-        if not object_based.supports(self._rnn_mode):
+        # TensorFlow 1 supported only LSTMs; programs, such as its own tests, may rely on the error.
+        if IS_TENSORFLOW_1 and self._rnn_mode != config_module.CUDNN_LSTM:
             raise NotImplementedError(
                 "%s cannot be in an object-based checkpoint in TensorFlow 1. Use tf.train.Saver."
                 % type(self).__name__
@@ -379,7 +352,7 @@ class _CudnnRNN(Layer):
           ValueError: an argument has the wrong static shape. A wrong shape that is known only at
             run time raises `InvalidArgumentError` when the op runs.
         """
-        compute_dtype = self._plain_compute_dtype
+        compute_dtype = self._computation_dtype
         inputs = self._cast("inputs", inputs)
         (inputs,) = as_tensors([("inputs", inputs)], compute_dtype, compute_dtype)
         axes = "[time, batch, input_size]" if time_major else "[batch, time, input_size]"
@@ -404,7 +377,7 @@ class _CudnnRNN(Layer):
         return outputs, tuple(states[:num_states])
 
     def _cast(self, argument, value):
-        return cast_tensors(argument, value, self._plain_dtype, self._plain_compute_dtype)
+        return cast_tensors(argument, value, self._kernel_dtype, self._computation_dtype)
 
     def _forward(
         self, inputs, h, c, opaque_params, sequence_lengths=None, time_major=True, training=True
@@ -420,33 +393,26 @@ class _CudnnRNN(Layer):
         sequence_lengths, training = lengths_and_training(
             sequence_lengths, False if training is None else training, training_name="training"
         )
+        values = (inputs, h, c, opaque_params)
         input_size = self._input_size
         shape = getattr(inputs, "shape", None)
         if input_size is None and shape is not None:
             input_size = tf.TensorShape(shape).with_rank(3).as_list()[-1]
         # The node has no input_size attribute. If unknown, num_units is valid in every mode.
         config = self._config(input_size or self._num_units, for_a_call=True)
-        call = Call(
+        params_size = canonical.static_params_size(config) if input_size else None
+        output, output_h, output_c = Call(
             config,
-            self._cast("inputs", inputs),
-            self._cast("input_h", h),
-            self._cast("input_c", c),
-            self._cast("params", opaque_params),
+            tuple(map(self._cast, ("inputs", "input_h", "input_c", "params"), values)),
             training,
             sequence_lengths,
             time_major,
-            sizes=Sizes(
-                input_size,
-                self.num_layers * self.num_dirs,
-                self.num_units,
-                canonical.static_params_size(config) if input_size else None,
-            ),
-            dtype=self._plain_compute_dtype,
-            default_dtype=self._plain_compute_dtype,
+            Sizes(input_size, self.num_layers * self.num_dirs, self.num_units, params_size),
+            dtype=self._computation_dtype,
+            default_dtype=self._computation_dtype,
             input_name="inputs",
             training_name="training",
-        )
-        output, output_h, output_c = call.outputs
+        ).outputs
         return output, (output_h, output_c)
 
 

@@ -21,7 +21,6 @@ outputs h = P (o * tanh(c)), which is `num_proj` wide and is also what R multipl
 from __future__ import annotations
 
 import numbers
-import warnings
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -86,26 +85,11 @@ class _CudnnRNN:
         dtype = arguments.pop("dtype", None)
         # The dtype that tensors must have; None to infer it from the tensors.
         self._given_dtype = None if dtype is None else config_module.checked_dtype(dtype)
-        self.config = RnnConfig.checked(
-            self._rnn_mode,
-            num_layers,
-            num_units,
-            input_size,
-            input_mode,
-            direction,
-            self._given_dtype or tf.float32,
-            arguments.pop("dropout", 0.0),
-            arguments.pop("seed", 0),
-            num_proj=arguments.pop("num_proj", None),
-            seed2=arguments.pop("seed2", None),
-        )
-        if self.dropout > 0 and self.num_layers == 1:
-            warnings.warn(
-                "dropout=%r has no effect in a %s of one layer: it applies to the input of every "
-                "layer except the first. Use tf.nn.dropout on the input or the output."
-                % (self.dropout, type(self).__name__),
-                stacklevel=2,
-            )
+        arguments = dict({"dropout": 0.0, "seed": 0}, **arguments)
+        sizes = (num_layers, num_units, input_size)
+        others = (input_mode, direction, self._given_dtype or tf.float32)
+        self.config = RnnConfig.checked(self._rnn_mode, *sizes, *others, **arguments)
+        config_module.warn_about_dropout(self, self.dropout)
 
     @property
     def num_layers(self) -> int:
@@ -218,20 +202,10 @@ class _CudnnRNN:
             config.num_units,
             canonical.static_params_size(config),
         )
+        tensors = (input_data, input_h, input_c, params)
         lengths, is_training = lengths_and_training(lengths, is_training)
-        return Call(
-            config,
-            input_data,
-            input_h,
-            input_c,
-            params,
-            is_training,
-            lengths,
-            time_major,
-            sizes=sizes,
-            dtype=self._given_dtype,
-            default_dtype=self.dtype,
-        ).outputs
+        dtypes = dict(dtype=self._given_dtype, default_dtype=self.dtype)
+        return Call(config, tensors, is_training, lengths, time_major, sizes, **dtypes).outputs
 
 
 class CudnnLSTM(_CudnnRNN):
@@ -298,28 +272,12 @@ class _CudnnRNNNoInputC(_CudnnRNN):
     ) -> Tuple[tf.Tensor, tf.Tensor]:
         """Runs the RNN. Differentiable in the first three arguments if `is_training`.
 
-        Args:
-          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch,
-            input_size]`.
-          input_h: `[num_layers * directions, batch, num_units]`, the initial hidden states h.
-          params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
-          sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of
-            each sequence. Later outputs are 0; the returned states are those after the last valid
-            step. None: all steps are valid. A bool or bool tensor here means `is_training`, which
-            had this position up to TensorFlow 1.13.
-          time_major: bool. If False, `input_data`, the output and all states have the batch as
-            their first dimension, and time or layer as their second.
-          is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
-            with a tensor, the computed outputs have a gradient for either value.
+        Arguments and errors are those of `CudnnLSTM.__call__`, without `input_c`.
 
         Returns:
           `(output, output_h)`. `output` is `[time, batch, directions * num_units]`; `output_h` has
-          the shape of `input_h`. With zero time steps, it equals `input_h`.
-
-        Raises:
-          TypeError: an argument has the wrong type or dtype.
-          ValueError: an argument has the wrong static shape. A wrong shape that is known only at
-            run time raises `InvalidArgumentError` when the op runs.
+          the shape of `input_h`, `[num_layers * directions, batch, num_units]`. With zero time
+          steps, it equals `input_h`.
         """
         return self._call(
             input_data, input_h, None, params, is_training, sequence_lengths, time_major
@@ -352,10 +310,6 @@ class CudnnRNNRelu(_CudnnRNNNoInputC):
     _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
 
 
-def _is_number(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
-
-
 def _trailing_arguments(names, values, named):
     """Returns the arguments after `direction` as a dict by name; see `_CudnnRNN.__init__`."""
     unknown = sorted(set(named) - set(names) - {"seed2"})
@@ -364,12 +318,13 @@ def _trailing_arguments(names, values, named):
             "Got an unexpected keyword argument %r. The arguments after direction are %s."
             % (unknown[0], ", ".join(names))
         )
-    sixth_is_dropout = bool(values) and _is_number(values[0])
-    if values and isinstance(values[0], (bool, np.bool_)):
+    sixth = values[0] if values else None
+    if isinstance(sixth, (bool, np.bool_)):
         raise TypeError(
             "The sixth argument must be a dtype (or, as in TensorFlow 1.0 to 1.3, the dropout), "
-            "but is %r." % (values[0],)
+            "but is %r." % (sixth,)
         )
+    sixth_is_dropout = isinstance(sixth, numbers.Real)
     places = ("dropout", "seed", "seed2") if sixth_is_dropout else names
     if len(values) > len(places):
         raise TypeError(

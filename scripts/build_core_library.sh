@@ -1,14 +1,14 @@
 #!/bin/bash
-# Builds a shared library without TensorFlow from the core, the CPU and cuDNN plans and the C API
-# (cudnn_rnn/cc/cudnn/c_api.h), and prints its path. Needs no CUDA toolkit; recompiles only what
-# changed.
+# Builds a shared library without TensorFlow from the core, the CPU and cuDNN plans and a C API for
+# tests and benchmarks (tests/cudnn/core_api.h), and prints its path. Needs no CUDA toolkit;
+# recompiles only what changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh
 
 set_up_build
 # shellcheck disable=SC2046 # no path holds white space
-compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) >&2
+compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/core_api.cc >&2
 folder=.build/core-library
 library="$folder/libcudnn_rnn_core.so"
 mkdir -p "$folder"

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh
 
-name="$1"
-shift
+name="${1:-}"
+[ "$#" = 0 ] || shift
 set_up_build "$@"
 program="$build_folder/$name"
 {
@@ -14,7 +14,10 @@ program="$build_folder/$name"
     case "$name" in
         core_benchmark) compile $(list_sources CORE_SOURCES CPU_SOURCES) benchmarks/cpu/core_benchmark.cc ;;
         read_bandwidth) compile benchmarks/cpu/read_bandwidth.cc ;;
-        *) echo "there is no program $name" && exit 1 ;;
+        *)
+            echo "build_cpu_benchmarks.sh: the program is '$name'; expected core_benchmark or read_bandwidth"
+            exit 1
+            ;;
     esac
     # shellcheck disable=SC2086
     $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$program"

@@ -12,12 +12,13 @@ if [ -z "$include_folder" ]; then
         echo "make declarations needs the TensorFlow that make test installs: run that first" >&2
         exit 1
     fi
-    include_folder="$("$python" -c 'import tensorflow as tf; print(tf.sysconfig.get_include())' 2>/dev/null)"
+    include_folder="$("$python" -W ignore -c 'import tensorflow as tf; print(tf.sysconfig.get_include())')"
 fi
 headers="$include_folder/third_party/gpus"
 for header in cuda/include/cuda.h cudnn/include/cudnn.h; do
     if [ ! -f "$headers/$header" ]; then
-        echo "check_declarations.sh: $headers has no $header" >&2
+        echo "check_declarations.sh: $headers has no $header." >&2
+        echo "Pass the folder that tf.sysconfig.get_include() of TensorFlow 2 for Linux returns." >&2
         exit 1
     fi
 done

@@ -6,6 +6,10 @@
 set_up_build() {
     build_folder=.build/cpp
     compiler="${CXX:-c++}"
+    if ! command -v "${compiler%% *}" >/dev/null; then
+        echo "There is no C++ compiler $compiler. Install g++ 8 or newer, or set CXX to your compiler." >&2
+        exit 1
+    fi
     mapfile -t flags < <(python3 -c "
 import build_support
 print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
@@ -63,5 +67,6 @@ run_tests_on_all_cores() {
     for shard in "${processes[@]}"; do
         wait "$shard" || result=1
     done
+    [ "$result" = 0 ] || echo "FAILED, see above. To run only the tests whose names contain NAME: $1 NAME" >&2
     return "$result"
 }

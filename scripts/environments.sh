@@ -5,6 +5,7 @@ TENSORFLOW="${TENSORFLOW:-tensorflow==2.21.0}"
 TENSORFLOW_PYTHONS="3.10 3.11 3.12 3.13"        # what TensorFlow 2.21 has wheels for
 TENSORFLOW_1="tensorflow-gpu==1.15.5"           # the last 1.15; runs on a CPU as well
 TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generated code
+BENCH_REQUIREMENTS="numpy tabulate tqdm matplotlib" # of the program that measures the peers
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -47,6 +48,13 @@ find_python() {
     return 1
 }
 
+# Prints a Python that can run $TENSORFLOW; ends the script if there is none.
+find_tensorflow_python() {
+    find_python "$TENSORFLOW_PYTHONS" || fail "$TENSORFLOW needs one of the Pythons $TENSORFLOW_PYTHONS, but none was found.
+${PYTHON:+PYTHON is $PYTHON, of version $(python_version "$PYTHON" || echo unknown).
+}Install one of them (on PATH, or with pyenv), or name it: PYTHON=/path/to/python3.11"
+}
+
 # check_arguments SCRIPT ARGUMENT...: ends the calling script if SCRIPT rejects the arguments or if
 # they ask for help. SCRIPT needs only Python, so this happens before an environment is made.
 check_arguments() {
@@ -85,7 +93,8 @@ make_requirements() {
         rm -rf "$folder"
         "$python" -m venv "$folder" || fail "cannot make a virtual environment with $python" \
             "(on Debian and Ubuntu: apt-get install python3-venv)"
-        pip_install "$folder" "$@" || fail "pip cannot install $* for $python"
+        pip_install "$folder" "$@" ||
+            fail "pip cannot install $* for $python; its message is above. The next run starts over."
         printf '%s\n' "$wanted" >"$folder/requirements.stamp"
     fi
 }
@@ -103,14 +112,23 @@ make_environment() {
         say "Compiling cudnn_rnn and installing it into $folder (about a minute)"
         rm -f "$folder/project.stamp"
         pip_install "$folder" --no-build-isolation ".${extra:+[$extra]}" ||
-            fail "cudnn_rnn cannot be installed; see above"
+            fail "cudnn_rnn cannot be compiled and installed into $folder; the reason is above."
         printf '%s\n' "$built" >"$folder/project.stamp"
     fi
+}
+
+# Makes the environment of `make test`: $TENSORFLOW, this package and pytest.
+make_tensorflow_environment() {
+    local python
+    python="$(find_tensorflow_python)" || exit
+    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
+    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
 }
 
 # Makes .venv/torch: PyTorch, and the requirements of the tests and benchmarks that compare with it.
 make_torch_environment() {
     local python
-    python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "PyTorch needs one of these Pythons: $TENSORFLOW_PYTHONS"
-    make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" numpy pytest tqdm matplotlib
+    python="$(find_tensorflow_python)" || exit # PyTorch has wheels for the same Pythons
+    # shellcheck disable=SC2086 # several requirements
+    make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" pytest $BENCH_REQUIREMENTS
 }

@@ -41,7 +41,7 @@ write_versions() { # PYTHON-COMMAND...
 find_tensorflow() {
     tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
     [ -d "$tensorflow_folder/tensorflow" ] || return 1
-    local stubs="$tensorflow_folder/stand-ins"
+    local stubs="$tensorflow_folder/stubs"
     TENSORFLOW_PYTHONPATH="$packed/site:$tensorflow_folder"
     TENSORFLOW_LD_LIBRARY_PATH="$stubs:$("$TORCH_PYTHON" -c '
 import glob, os, sys
@@ -68,11 +68,11 @@ unpack_tensorflow() {
         cat "$pieces"/tensorflow.tar.xz.* | tar -xJ -C "$tensorflow_folder.new" || return 1
         mv "$tensorflow_folder.new" "$tensorflow_folder"
     fi
-    mkdir -p "$tensorflow_folder/stand-ins"
+    mkdir -p "$tensorflow_folder/stubs"
     local name
     for name in libcublas.so.12 libcublasLt.so.12 libcufft.so.11 libcusolver.so.11 libcusparse.so.12; do
-        [ -e "$tensorflow_folder/stand-ins/$name" ] ||
-            echo | gcc -shared -fPIC -Wl,-soname,"$name" -x c - -o "$tensorflow_folder/stand-ins/$name" ||
+        [ -e "$tensorflow_folder/stubs/$name" ] ||
+            echo | gcc -shared -fPIC -Wl,-soname,"$name" -x c - -o "$tensorflow_folder/stubs/$name" ||
             return 1
     done
 }

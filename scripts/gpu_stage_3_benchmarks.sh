@@ -14,6 +14,7 @@ else
     echo "TensorFlow is not there: its peers are NOT RUN"
 fi
 write_versions "$TORCH_PYTHON"
-within 460 benchmark "$TORCH_PYTHON" benchmarks/gpu/run.py --peers "${peers[@]}" --time-budget 380 \
+export PYTHONPATH="$packed/tools${PYTHONPATH:+:$PYTHONPATH}" # what the program needs beside torch
+within 460 benchmark "$TORCH_PYTHON" benchmarks/run.py gpu --peers "${peers[@]}" --time-budget 380 \
     --output "$results" "$@"
 finish

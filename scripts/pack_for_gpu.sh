@@ -22,7 +22,7 @@ if [ "${1:-}" = --tensorflow ]; then
     with_tensorflow=1
     piece_mb="${2:-$piece_mb}"
 elif [ -n "${1:-}" ]; then
-    fail "unknown argument $1; see the head of $0"
+    fail "unknown argument $1; expected --tensorflow [PIECE_MB], or nothing. See the head of $0."
 fi
 [ "$(uname -m)" = x86_64 ] || fail "the libraries are for x86-64, but this machine is $(uname -m)"
 
@@ -35,9 +35,7 @@ cp "$(bash scripts/build_core_library.sh)" "$target/"
 say "Op library for $TENSORFLOW"
 python="${TENSORFLOW_PYTHON:-}"
 if [ -z "$python" ]; then
-    base="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"
-    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-    make_environment .venv/test-tf2.21 "$base" test $TENSORFLOW
+    make_tensorflow_environment
     python=.venv/test-tf2.21/bin/python
 fi
 rm -rf "$target/site"
@@ -51,6 +49,8 @@ build_support.build_library(sys.argv[1], ".build/op-library-for-gpu")
 PY
 
 say "Tests, benchmarks, scripts"
+rm -rf "$target/tools"
+"$python" -m pip --disable-pip-version-check install --quiet --no-deps --target "$target/tools" tabulate
 for folder in tests benchmarks scripts docs/gpu; do
     rm -rf "${target:?}/$folder"
     mkdir -p "$target/$(dirname "$folder")"
@@ -64,7 +64,8 @@ find "$target" -name __pycache__ -prune -exec rm -rf {} +
 
 if [ -n "$with_tensorflow" ]; then
     version="${GPU_PYTHON_VERSION:-3.12}"
-    python="$(PYTHON='' find_python "$version")" || fail "--tensorflow needs Python $version, that of the GPU machine (GPU_PYTHON_VERSION changes it)"
+    python="$(PYTHON='' find_python "$version")" || fail "--tensorflow needs Python $version here," \
+        "because the GPU machine has that version. Install it, or name the machine's: GPU_PYTHON_VERSION=3.11"
     say "TensorFlow for Python $version (downloads about 1 GB, then compresses for some minutes)"
     work="$(mktemp -d)"
     trap 'rm -rf "$work"' EXIT

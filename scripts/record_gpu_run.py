@@ -29,29 +29,23 @@ def read(path):
         return file.read()
 
 
-def count_tests(path):
-    """Returns "9 tests: 8 passed, 1 failed, 0 errors, 0 skipped" or the like from a JUnit file."""
-    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
-        for name in totals:
-            totals[name] += int(suite.get(name, 0))
-    passed = totals["tests"] - totals["failures"] - totals["errors"] - totals["skipped"]
-    return "%d tests: %d passed, %d failed, %d errors, %d skipped" % (
-        totals["tests"],
-        passed,
-        totals["failures"],
-        totals["errors"],
-        totals["skipped"],
+def describe_tests(path):
+    """Returns the counts of a JUnit file, and a list of its failed tests, as Markdown."""
+    root = ElementTree.parse(path).getroot()
+    names = ("tests", "failures", "errors", "skipped")
+    counts = [sum(int(suite.get(name, 0)) for suite in root.iter("testsuite")) for name in names]
+    text = "%s: %d tests: %d passed, %d failed, %d errors, %d skipped." % (
+        os.path.splitext(os.path.basename(path))[0],
+        counts[0],
+        counts[0] - sum(counts[1:]),
+        *counts[1:],
     )
-
-
-def failed_tests(path):
-    """Returns the names of the failed tests in a JUnit file."""
-    return [
-        "%s.%s" % (case.get("classname"), case.get("name"))
-        for case in ElementTree.parse(path).getroot().iter("testcase")
+    failed = [
+        "- `%s.%s`" % (case.get("classname"), case.get("name"))
+        for case in root.iter("testcase")
         if case.find("failure") is not None or case.find("error") is not None
     ]
+    return text + "\n\nFailed:\n\n" * bool(failed) + "\n".join(failed)
 
 
 def describe_stage(folder, title):
@@ -67,12 +61,7 @@ def describe_stage(folder, title):
         name = name.replace(" not", "")
         lines.append("| %s | %s |" % (name, results.get(code, "FAILED (%s)" % code)))
     parts.append("\n".join(lines))
-    for path in sorted(glob.glob(os.path.join(folder, "*.xml"))):
-        name = os.path.splitext(os.path.basename(path))[0]
-        parts.append("%s: %s." % (name, count_tests(path)))
-        failed = failed_tests(path)
-        if failed:
-            parts.append("Failed:\n\n" + "\n".join("- `%s`" % test for test in failed))
+    parts += [describe_tests(path) for path in sorted(glob.glob(os.path.join(folder, "*.xml")))]
     for name in ("doctor.log", "compute_sanitizer.log"):
         text = read(os.path.join(folder, name))
         if text:

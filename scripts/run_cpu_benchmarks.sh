@@ -2,28 +2,23 @@
 # make bench: measures our CPU kernels against PyTorch, ONNX Runtime, Keras and TensorFlow 1.15. See
 # --help. Each environment is made unless its variable names a Python: $TENSORFLOW_PYTHON
 # (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also onnx),
-# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tqdm, matplotlib) for the
-# program itself.
+# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib) for
+# the program itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH
 . scripts/environments.sh
 
-check_arguments benchmarks/cpu/arguments.py "$@"
+check_arguments benchmarks/arguments.py cpu "$@"
 for argument in "$@"; do
     case "$argument" in --list | --list-environments) exit 0 ;; esac
 done
 
-find_current_python() {
-    find_python "$TENSORFLOW_PYTHONS" || fail "the peers need one of these Pythons: $TENSORFLOW_PYTHONS"
-}
-
-for environment in $(python3 benchmarks/cpu/arguments.py --list-environments "$@"); do
+for environment in $(python3 benchmarks/arguments.py cpu --list-environments "$@"); do
     case "$environment" in
         tensorflow)
             [ -n "${TENSORFLOW_PYTHON:-}" ] && continue
-            # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-            make_environment .venv/test-tf2.21 "$(find_current_python)" test $TENSORFLOW
+            make_tensorflow_environment
             TENSORFLOW_PYTHON="$PWD/.venv/test-tf2.21/bin/python"
             ;;
         torch)
@@ -33,7 +28,8 @@ for environment in $(python3 benchmarks/cpu/arguments.py --list-environments "$@
             ;;
         onnxruntime)
             [ -n "${ONNXRUNTIME_PYTHON:-}" ] && continue
-            make_requirements .venv/onnxruntime "$(find_current_python)" "${ONNXRUNTIME:-onnxruntime==1.31.1}" onnx numpy
+            python="$(find_tensorflow_python)"
+            make_requirements .venv/onnxruntime "$python" "${ONNXRUNTIME:-onnxruntime==1.31.1}" onnx numpy
             ONNXRUNTIME_PYTHON="$PWD/.venv/onnxruntime/bin/python"
             ;;
         tensorflow1)
@@ -42,15 +38,17 @@ for environment in $(python3 benchmarks/cpu/arguments.py --list-environments "$@
                 make_requirements .venv/tf1.15 "$python" "$TENSORFLOW_1" "$TENSORFLOW_1_REQUIREMENTS"
                 TENSORFLOW_1_PYTHON="$PWD/.venv/tf1.15/bin/python"
             else
-                say "TensorFlow 1.15 is NOT MEASURED: it needs a Python 3.7, and none was found"
+                say "TensorFlow 1.15 is NOT MEASURED: it needs a Python 3.7 (python3.7 on PATH, or pyenv's), and none was found"
             fi
             ;;
     esac
 done
 if [ -z "${BENCH_PYTHON:-}" ]; then
-    make_requirements .venv/bench "$(find_current_python)" numpy tqdm matplotlib
+    python="$(find_tensorflow_python)"
+    # shellcheck disable=SC2086 # several requirements
+    make_requirements .venv/bench "$python" $BENCH_REQUIREMENTS
     BENCH_PYTHON=.venv/bench/bin/python
 fi
 CUDNN_RNN_READ_BANDWIDTH="$(bash scripts/build_cpu_benchmarks.sh read_bandwidth)"
 export TENSORFLOW_PYTHON TORCH_PYTHON ONNXRUNTIME_PYTHON TENSORFLOW_1_PYTHON CUDNN_RNN_READ_BANDWIDTH
-exec "$BENCH_PYTHON" benchmarks/cpu/run.py "$@"
+exec "$BENCH_PYTHON" benchmarks/run.py cpu "$@"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the C++ tests of the cuDNN plan on the mock of cuDNN, without a GPU or TensorFlow. The mock
-# is linked into the program; its shared libraries are in the folder CUDNN_RNN_STAND_IN_FOLDER.
+# is linked into the program; its shared libraries are in the folder CUDNN_RNN_MOCK_FOLDER.
 #
 #   run_cudnn_tests.sh [--sanitize] [NAME]
 #
@@ -15,12 +15,12 @@ if [ "${1:-}" = --sanitize ]; then
     options=(--sanitize)
     shift
 fi
-CUDNN_RNN_STAND_IN_FOLDER="$(bash scripts/build_cudnn_stand_in.sh "${options[@]}")"
-export CUDNN_RNN_STAND_IN_FOLDER
+CUDNN_RNN_MOCK_FOLDER="$(bash scripts/build_mock_cudnn.sh "${options[@]}")"
+export CUDNN_RNN_MOCK_FOLDER
 set_up_build "${options[@]}"
 # shellcheck disable=SC2046
-compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/stand_in/*.cc \
-    tests/cudnn/plan_harness.cc tests/cudnn/stand_in_model.cc tests/cudnn/*_test.cc tests/core/main.cc
+compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/mock/*.cc \
+    tests/cudnn/{plan_harness,mock_model,core_api}.cc tests/cudnn/*_test.cc tests/core/main.cc
 # shellcheck disable=SC2086
 $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/cudnn_test"
 run_tests_on_all_cores "$build_folder/cudnn_test" "$@"

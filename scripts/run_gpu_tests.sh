@@ -38,9 +38,7 @@ run_core_tests() { # PYTEST-ARGUMENT...
 run_tensorflow_tests() { # PYTEST-ARGUMENT...
     local python="${TENSORFLOW_PYTHON:-}"
     if [ -z "$python" ]; then
-        python="$(find_python "$TENSORFLOW_PYTHONS")" || fail "$TENSORFLOW needs one of these Pythons: $TENSORFLOW_PYTHONS"
-        # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-        make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+        make_tensorflow_environment
         python=.venv/test-tf2.21/bin/python
     fi
     say "The ops in TensorFlow on a GPU"

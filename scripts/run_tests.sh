@@ -27,11 +27,10 @@ ran=()
 status=0
 
 if python="$(find_python "$TENSORFLOW_PYTHONS")"; then
-    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+    make_tensorflow_environment
     run_pytest "$TENSORFLOW, Python $(python_version "$python")" .venv/test-tf2.21 "$@"
 else
-    ran+=("$TENSORFLOW: NOT RUN, no Python of $TENSORFLOW_PYTHONS was found")
+    ran+=("$TENSORFLOW: NOT RUN, it needs a Python of $TENSORFLOW_PYTHONS (on PATH, or pyenv's) and none was found")
     status=1
 fi
 

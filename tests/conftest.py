@@ -29,6 +29,9 @@ def pytest_configure(config):
         "markers", "sampled(n): runs one of n cases, all with --all; see conftest.py"
     )
     config.addinivalue_line("markers", "release: slow and rarely fails; runs only with --all")
+    config.addinivalue_line(
+        "markers", "once: does not depend on TensorFlow's version; in TensorFlow 1 only with --all"
+    )
 
 
 @pytest.fixture
@@ -40,7 +43,10 @@ def runs_all(pytestconfig):
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         _keep_samples(config, items)
-        _deselect(config, items, {item for item in items if item.get_closest_marker("release")})
+        tensorflow = sys.modules.get("tensorflow")  # some tests run without it
+        is_tensorflow_1 = tensorflow is not None and tensorflow.__version__.startswith("1.")
+        for marker in ["release"] + ["once"] * is_tensorflow_1:
+            _deselect(config, items, {item for item in items if item.get_closest_marker(marker)})
     _skip_projections(items)
 
 
@@ -100,6 +106,15 @@ def session():
     import tensorflow.compat.v1 as tf
 
     with tf.Graph().as_default(), tf.Session() as session:
+        yield session
+
+
+@pytest.fixture
+def cpu_session(session):
+    """Yields a session on a new default graph whose ops run on the CPU."""
+    import tensorflow.compat.v1 as tf
+
+    with tf.device("/cpu:0"):
         yield session
 
 

@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/cpu/buffers.h"
 #include "benchmarks/cpu/thread_pool.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -45,6 +45,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --peak GFLOPS       of a matrix product on these threads: prints the share of it
+  --explain           prints how the plan computes, and why, instead of measuring
   --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the best of the first
                       four that this processor has)
 )";
@@ -54,6 +55,7 @@ struct Arguments {
   SequenceShape shape;
   bool has_mean_half_lengths = false;
   bool is_training = false;
+  bool explains = false;
   int threads = 2;
   int rounds = 20;
   double peak = 0;
@@ -144,8 +146,8 @@ Arguments ParseArguments(int argc, char** argv) {
   arguments.shape = {35, 20};
   for (int i = 4; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--training") {
-      arguments.is_training = true;
+    if (name == "--training" || name == "--explain") {
+      (name == "--training" ? arguments.is_training : arguments.explains) = true;
       continue;
     }
     if (i + 1 == argc) Fail(name + " needs a value.");
@@ -180,53 +182,6 @@ double FloatingPointOperations(const RnnConfig& config, int64_t rows) {
   }
   return per_row * static_cast<double>(rows);
 }
-
-// Aligned memory, already written to, so that measurements include no page faults of first use.
-class Memory {
- public:
-  explicit Memory(int64_t bytes) : bytes_(bytes), storage_(static_cast<size_t>(bytes) + 64) {}
-  void* data() {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
-    return storage_.data() + (64 - address % 64) % 64;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  const int64_t bytes_;
-  std::vector<char> storage_;
-};
-
-class Elements {
- public:
-  // Fills the array with numbers uniform in [-scale, scale].
-  Elements(int64_t count, double scale, DataType data_type, std::mt19937* generator)
-      : memory_(count * SizeOf(data_type)) {
-    std::uniform_real_distribution<double> uniform(-scale, scale);
-    for (int64_t i = 0; i < count; ++i) Set(i, uniform(*generator), data_type);
-  }
-  void* data() { return memory_.data(); }
-
- private:
-  void Set(int64_t i, double value, DataType data_type) {
-    const float rounded = static_cast<float>(value);
-    switch (data_type) {
-      case DataType::kHalf:
-        static_cast<uint16_t*>(data())[i] = FloatToHalf(rounded);
-        break;
-      case DataType::kBfloat16:
-        static_cast<uint16_t*>(data())[i] = FloatToBfloat16(rounded);
-        break;
-      case DataType::kFloat:
-        static_cast<float*>(data())[i] = rounded;
-        break;
-      case DataType::kDouble:
-        static_cast<double*>(data())[i] = value;
-        break;
-    }
-  }
-
-  Memory memory_;
-};
 
 // A plan and all its buffers.
 class Network {
@@ -298,8 +253,12 @@ class Network {
     backward_.workspace = workspace_->data();
   }
 
+  // Returns an array of numbers uniform in [-scale, scale].
   void* New(int64_t count, double scale) {
-    buffers_.emplace_back(new Elements(count, scale, arguments_.config.data_type, &generator_));
+    std::uniform_real_distribution<double> uniform(-scale, scale);
+    std::vector<double> values(static_cast<size_t>(count));
+    for (double& value : values) value = uniform(generator_);
+    buffers_.emplace_back(new Buffer(values, arguments_.config.data_type));
     return buffers_.back()->data();
   }
 
@@ -308,7 +267,7 @@ class Network {
   std::unique_ptr<RnnPlan> plan_;
   int64_t rows_;  // steps of all sequences together, without padding
   CallOptions options_;
-  std::vector<std::unique_ptr<Elements>> buffers_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
   std::unique_ptr<Memory> reserve_space_;
   std::unique_ptr<Memory> workspace_;
   ForwardBuffers forward_;
@@ -336,6 +295,14 @@ void Report(const char* name, const std::vector<double>& seconds, double operati
               Quantile(seconds, 0) * 1e3, rate);
   if (peak > 0) std::printf("  %5.1f%% of the peak", 100 * rate / peak);
   std::printf("\n");
+}
+
+void Explain(const Arguments& arguments) {
+  ThreadPool pool(arguments.threads);
+  std::string text;
+  Check(ExplainCpuPlan(arguments.config, arguments.shape, arguments.instruction_set,
+                       arguments.is_training, pool, &text));
+  std::fputs(text.c_str(), stdout);
 }
 
 void Measure(const Arguments& arguments) {
@@ -384,6 +351,7 @@ void Measure(const Arguments& arguments) {
 }  // namespace cudnn_rnn
 
 int main(int argc, char** argv) {
-  cudnn_rnn::Measure(cudnn_rnn::ParseArguments(argc, argv));
+  const cudnn_rnn::Arguments arguments = cudnn_rnn::ParseArguments(argc, argv);
+  (arguments.explains ? cudnn_rnn::Explain : cudnn_rnn::Measure)(arguments);
   return 0;
 }

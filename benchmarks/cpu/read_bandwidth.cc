@@ -1,9 +1,9 @@
 // Measures how fast threads can repeatedly read their own slices of a block of memory:
 //
-//   read_bandwidth THREADS BYTES...
+//   read_bandwidth THREADS BYTES
 //
-// prints gigabytes per second of all threads together, one line for each size. This rate limits a
-// recurrent network in which each thread reads its own slice of the weights at every step.
+// prints gigabytes per second of all threads together. This rate limits a recurrent network in
+// which each thread reads its own slice of the weights at every step.
 
 #include <algorithm>
 #include <atomic>
@@ -89,18 +89,12 @@ double GigabytesPerSecond(int num_threads, double bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int num_threads = argc > 2 ? std::atoi(argv[1]) : 0;
-  if (num_threads < 1) {
-    std::fprintf(stderr, "Usage: read_bandwidth THREADS BYTES...\n");
+  const int num_threads = argc == 3 ? std::atoi(argv[1]) : 0;
+  const double bytes = argc == 3 ? std::atof(argv[2]) : 0;
+  if (num_threads < 1 || !(bytes >= 1)) {
+    std::fprintf(stderr, "Usage: read_bandwidth THREADS BYTES\n");
     return 2;
   }
-  for (int i = 2; i < argc; ++i) {
-    const double bytes = std::atof(argv[i]);
-    if (!(bytes >= 1)) {
-      std::fprintf(stderr, "read_bandwidth: BYTES must be at least 1, but is '%s'.\n", argv[i]);
-      return 2;
-    }
-    std::printf("%.2f\n", GigabytesPerSecond(num_threads, bytes));
-  }
+  std::printf("%.2f\n", GigabytesPerSecond(num_threads, bytes));
   return 0;
 }

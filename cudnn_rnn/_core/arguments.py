@@ -12,16 +12,9 @@ from cudnn_rnn._core.config import DTYPE_NAMES, DTYPES, dtype_hint
 def as_tensors(values, dtype, default_dtype):
     """Converts the arguments of one call to tensors of one dtype.
 
-    The tensors among the values determine the dtype; Python and NumPy values are converted to it.
-
-    Args:
-      values: a list of pairs (argument name, value). A value may be a list of tensors of one shape,
-        which are stacked along a new first dimension.
-      dtype: the required dtype of the tensors, or None to take the dtype of the tensors.
-      default_dtype: the dtype if no value is a tensor and `dtype` is None.
-
-    Returns:
-      A list of tensors.
+    The tensors among the values determine the dtype, unless `dtype` requires one. `default_dtype`
+    is for values without a tensor. `values` is a list of pairs (argument name, value); a value may
+    be a list of tensors of one shape, which are stacked along a new first dimension.
 
     Raises:
       TypeError: the dtypes differ or are not in `DTYPES`, or a value is not numeric.
@@ -32,16 +25,10 @@ def as_tensors(values, dtype, default_dtype):
 
 
 def cast_tensors(name, value, dtype, compute_dtype):
-    """Casts an argument of a layer from the dtype of the variables to the compute dtype.
+    """Casts an argument of a layer from `dtype`, that of its variables, to `compute_dtype`.
 
-    Args:
-      name: name of the argument, for errors.
-      value: a tensor, or a list of tensors. Other values are returned unchanged.
-      dtype: the dtype of the layer's variables.
-      compute_dtype: the dtype of the layer's computations.
-
-    Raises:
-      TypeError: a tensor has a dtype of `DTYPES` that is neither of the two.
+    `value` is a tensor, or a list of tensors; other values are returned unchanged. Raises
+    `TypeError` if a tensor has a dtype of `DTYPES` that is neither of the two.
     """
     if isinstance(value, (list, tuple)):
         return [cast_tensors(name, part, dtype, compute_dtype) for part in value]
@@ -49,17 +36,13 @@ def cast_tensors(name, value, dtype, compute_dtype):
     if found in (None, compute_dtype) or found not in DTYPES:
         return value
     if found != dtype:
+        accepted = " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True))
+        advice = "dtype=tf.%s" % found.name
+        if found.size == 2:
+            advice = "compute_%s, which keeps its variables in %s" % (advice, dtype.name)
         raise TypeError(
             "%s must be of dtype %s, the dtype of this layer, but is %s. Convert it with tf.cast, "
-            "or create the layer with %s."
-            % (
-                name,
-                " or ".join(sorted({dtype.name, compute_dtype.name}, reverse=True)),
-                found.name,
-                "compute_dtype=tf.%s, which keeps its variables in %s" % (found.name, dtype.name)
-                if found.size == 2
-                else "dtype=tf.%s" % found.name,
-            )
+            "or create the layer with %s." % (name, accepted, found.name, advice)
         )
     return tf.cast(as_tensor(value, dtype), compute_dtype)
 
@@ -110,14 +93,18 @@ def static_bool(name, value):
         check_shape(name, tensor, [], "a scalar")
         known = static_value(tensor)
         return None if known is None else bool(known)
-    if isinstance(value, (bool, np.bool_)) or (
-        isinstance(value, numbers.Integral) and value in (0, 1)
-    ):
+    if is_python_bool(value):
         return bool(value)
     raise TypeError(
         "%s must be a bool or a scalar bool tensor, but is %r of type %s."
         % (name, value, type(value).__name__)
     )
+
+
+def is_python_bool(value):
+    """Returns whether a value that is no tensor stands for a bool: True, False, 0 or 1."""
+    is_bit = isinstance(value, numbers.Integral) and value in (0, 1)
+    return is_bit or isinstance(value, np.bool_)
 
 
 def _common_dtype(values, dtype):
@@ -140,33 +127,24 @@ def _common_dtype(values, dtype):
         )
     for found, name in names.items():
         if dtype is not None and found != dtype:
+            advice = "dtype=tf.%s" % found.name
+            if found.size <= 2:  # Optimizers diverge in 16-bit dtypes.
+                advice += " and keep params in a float32 variable, passing tf.cast(params, tf.%s)"
+                advice %= found.name
             raise TypeError(
                 "%s must be of dtype %s, the dtype= of this RNN, but is %s. Convert it with "
-                "tf.cast, or create the RNN with dtype=tf.%s%s."
-                % (name, dtype.name, found.name, found.name, _advice_on_params(found))
+                "tf.cast, or create the RNN with %s." % (name, dtype.name, found.name, advice)
             )
         return found
     return dtype
 
 
-def _advice_on_params(dtype):
-    """Returns the advice to keep params in float32: optimizers diverge in 16-bit dtypes."""
-    if dtype.size > 2:
-        return ""
-    return " and keep params in a float32 variable, passing tf.cast(params, tf.%s)" % dtype.name
-
-
 def _as_tensor(name, value, dtype):
     try:
         return as_tensor(value, dtype)
-    except TypeError as error:
-        raise TypeError(
-            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
-        )
-    except ValueError as error:
-        raise ValueError(
-            "%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error)
-        )
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind("%s cannot be converted to a tensor of dtype %s: %s" % (name, dtype.name, error))
 
 
 def variable_name(variable):

@@ -1,13 +1,10 @@
 """Calls of an RNN: checks the arguments, in the form of any release, and builds the node."""
 
 import collections
-import numbers
-
-import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import as_tensors, check_shape, static_bool
+from cudnn_rnn._core.arguments import as_tensors, check_shape, is_python_bool, static_bool
 from cudnn_rnn._core.config import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
 # Expected static sizes of a call's arguments, each an int, or None if unknown.
@@ -24,7 +21,10 @@ def lengths_and_training(sequence_lengths, is_training, training_name="is_traini
     Raises:
       TypeError: `is_training` is also given, with another value.
     """
-    if not _is_bool(sequence_lengths):
+    is_tensor = tf.is_tensor(sequence_lengths)
+    if is_tensor and sequence_lengths.dtype.base_dtype != tf.bool:
+        return sequence_lengths, is_training
+    if not is_tensor and not is_python_bool(sequence_lengths):
         return sequence_lengths, is_training
     if is_training is not True and is_training is not sequence_lengths:
         raise TypeError(
@@ -32,14 +32,6 @@ def lengths_and_training(sequence_lengths, is_training, training_name="is_traini
             % (training_name, sequence_lengths, training_name, is_training)
         )
     return None, sequence_lengths
-
-
-def _is_bool(value):
-    if tf.is_tensor(value):
-        return value.dtype.base_dtype == tf.bool
-    return isinstance(value, (bool, np.bool_)) or (
-        isinstance(value, numbers.Integral) and value in (0, 1)
-    )
 
 
 def zero_states(inputs, time_major, state_shape, dtype):
@@ -66,10 +58,7 @@ class Call:
     def __init__(
         self,
         config,
-        input_data,
-        input_h,
-        input_c,
-        params,
+        tensors,
         is_training,
         sequence_lengths=None,
         time_major=True,
@@ -83,17 +72,12 @@ class Call:
         """Builds the node, or two nodes if only `is_training` at run time can choose between them.
 
         Args:
-          config: an `RnnConfig`, or another object with the attributes that `nodes.rnn` needs.
-          input_data: `[time, batch, input_size]`, or a list of `time` tensors `[batch, input_size]`
-            (batch-major: `[batch, time, input_size]`, or a list of `batch` tensors).
-          input_h: `[num_layers * directions, batch, num_units]` (batch-major: batch first); with a
-            projection, the last dimension is `num_proj`.
-          input_c: `[num_layers * directions, batch, num_units]` (batch-major: batch first) for an
-            LSTM; ignored otherwise.
-          params: `[params_size]`.
+          config: an `RnnConfig`; its sizes and dtype may be None.
+          tensors: input_data, input_h, input_c and params, with the shapes that `nodes.rnn` has;
+            input_data may also be a list of tensors. Only an LSTM uses input_c.
           is_training: bool or scalar bool tensor.
           sequence_lengths: None or integers `[batch]`.
-          time_major: bool.
+          time_major: bool. If False, the batch is the first dimension of all but params.
           sizes: `Sizes`.
           dtype: the required dtype of the tensors, or None to take the dtype of the tensors.
           default_dtype: the dtype if no argument is a tensor.
@@ -110,12 +94,12 @@ class Call:
         self._time_major = _checked_time_major(time_major)
         self._name = name
         self._training_name = training_name
+        input_data, input_h, input_c, params = tensors
         values = [(input_name, input_data), ("input_h", input_h), ("params", params)]
         if self._is_lstm:
             values.append(("input_c", input_c))
-        tensors = as_tensors(values, dtype, default_dtype)
-        self._input, self._h, self._params = tensors[:3]
-        self._c = tensors[3] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
+        self._input, self._h, self._params, *cells = as_tensors(values, dtype, default_dtype)
+        self._c = cells[0] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
         output_shape, state_shapes = self._check_shapes(sizes, input_name)
         self._lengths = self._checked_lengths(sequence_lengths, output_shape)
         self.outputs = self._build(is_training)
@@ -123,7 +107,7 @@ class Call:
         for state, shape in zip(self.outputs[1:], state_shapes):
             state.set_shape(shape)
 
-    def _axes(self, first, batch, last):
+    def _in_call_order(self, first, batch, last):
         """Returns the shape in the axis order of this call, given the axes of a time-major one."""
         return [first, batch, last] if self._time_major else [batch, first, last]
 
@@ -141,7 +125,7 @@ class Call:
             (sizes.num_states, batch, num_proj or sizes.num_units),
             (states, "num_proj" if num_proj else "num_units"),
         )
-        state_shapes = [self._axes(num_states, batch, width)]
+        state_shapes = [self._in_call_order(num_states, batch, width)]
         if self._is_lstm:
             units = sizes.num_units if num_proj else width
             num_states, batch, units = self._checked_shape(
@@ -149,11 +133,11 @@ class Call:
             )
             width = width or (None if num_proj else units)
             state_shapes = [
-                self._axes(num_states, batch, last) for last in (num_proj or width, units)
+                self._in_call_order(num_states, batch, last) for last in (num_proj or width, units)
             ]
         is_bidirectional = self._config.direction == CUDNN_RNN_BIDIRECTION
         output_width = None if width is None else width * (2 if is_bidirectional else 1)
-        return self._axes(time, batch, output_width), state_shapes
+        return self._in_call_order(time, batch, output_width), state_shapes
 
     def _checked_shape(self, argument, tensor, expected, names):
         """Checks the static shape of a tensor of rank 3.
@@ -167,11 +151,12 @@ class Call:
         Returns:
           `expected`, with the tensor's static sizes in place of None.
         """
-        meaning = "[%s, %s, %s]" % tuple(self._axes(names[0], "batch", names[1]))
-        check_shape(argument, tensor, self._axes(*expected), meaning)
+        meaning = "[%s, %s, %s]" % tuple(self._in_call_order(names[0], "batch", names[1]))
+        check_shape(argument, tensor, self._in_call_order(*expected), meaning)
         found = tensor.shape.with_rank(3).as_list()
         return [
-            size if known is None else known for known, size in zip(expected, self._axes(*found))
+            size if known is None else known
+            for known, size in zip(expected, self._in_call_order(*found))
         ]
 
     def _checked_lengths(self, lengths, output_shape):
@@ -197,7 +182,7 @@ class Call:
             return self._node(config, training)
         # Without dropout, a training node gives the results of inference and has a gradient.
         without_dropout = config._replace(dropout=0.0)
-        if config.dropout == 0 or getattr(config, "num_layers", None) == 1:
+        if config.dropout == 0 or config.num_layers == 1:
             return self._node(without_dropout, True)
         num_results = 3 if self._is_lstm else 2
         results = tf.cond(

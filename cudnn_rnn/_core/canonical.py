@@ -9,33 +9,20 @@ from cudnn_rnn._core.config import INT32_MAX
 
 
 def static_params_size(config):
-    """Returns the number of elements of the opaque buffer, an int.
-
-    Raises:
-      ValueError: the number exceeds `INT32_MAX`, the limit of the ops.
-    """
+    """Returns the number of elements of the opaque buffer; `ValueError` above `INT32_MAX`."""
     params_size = config.params_size()
+    sizes = (config.num_layers, config.num_units, config.input_size)
     if params_size > INT32_MAX:
         raise ValueError(
             "An RNN with num_layers %d, num_units %d, input_size %d and rnn_mode %r has %d "
             "parameters, but the opaque buffer can hold at most %d."
-            % (
-                config.num_layers,
-                config.num_units,
-                config.input_size,
-                config.rnn_mode,
-                params_size,
-                INT32_MAX,
-            )
+            % (*sizes, config.rnn_mode, params_size, INT32_MAX)
         )
     return params_size
 
 
 def params_size(config, name=None):
-    """Returns the number of elements of the opaque buffer, a scalar int32 tensor.
-
-    Its static value is known.
-    """
+    """Returns the number of elements of the opaque buffer, a static scalar int32 tensor."""
     # Not the op CudnnRNNParamsSize: shape inference in Python does not know its value. The number
     # is the same, because the layout is always the dense one.
     return tf.constant(static_params_size(config), tf.int32, name=name or "params_size")
@@ -44,19 +31,14 @@ def params_size(config, name=None):
 def params_to_canonical(config, dtype, params, name=None):
     """Splits the opaque buffer into its canonical tensors. Differentiable.
 
+    Returns `(weights, biases)`, lists of tensors with the order and the shapes of
+    `config.canonical_weights()` and `config.canonical_biases()`.
+
     Args:
       config: an `RnnConfig`.
-      dtype: the required dtype of `params`, or None for any.
-      params: `[params_size]`.
+      dtype: the required dtype of `params`; None for any. Another one raises `TypeError`.
+      params: `[params_size]`; another shape raises `ValueError`.
       name: name of the node, None for the default.
-
-    Returns:
-      `(weights, biases)`, lists of tensors with the order and the shapes of
-      `config.canonical_weights()` and `config.canonical_biases()`.
-
-    Raises:
-      TypeError: `params` is not of the right dtype.
-      ValueError: `params` does not have the right shape.
     """
     (params,) = as_tensors([("params", params)], dtype, config.dtype)
     check_shape("params", params, [static_params_size(config)], "[params_size]")
@@ -72,20 +54,9 @@ def params_to_canonical(config, dtype, params, name=None):
 def canonical_to_params(config, dtype, weights, biases, name=None):
     """Assembles the opaque buffer; the inverse of `params_to_canonical`. Differentiable.
 
-    Args:
-      config: an `RnnConfig`.
-      dtype: the required dtype of the tensors, or None for any.
-      weights: list as returned by `params_to_canonical`; a tensor may have any shape with the right
-        number of elements, in row-major order.
-      biases: likewise.
-      name: name of the node, None for the default.
-
-    Returns:
-      The opaque buffer, `[params_size]`.
-
-    Raises:
-      TypeError: the dtypes of the tensors differ or are wrong.
-      ValueError: a list has the wrong length, or a tensor the wrong number of elements.
+    A tensor may have any shape with the right number of elements, in row-major order. Raises
+    `TypeError` for different or wrong dtypes, `ValueError` for a wrong length of a list or a wrong
+    number of elements.
     """
     size = static_params_size(config)
     weights = _named(config, "weights", weights, config.canonical_weights())
@@ -93,8 +64,13 @@ def canonical_to_params(config, dtype, weights, biases, name=None):
     tensors = as_tensors(
         [(name, value) for name, value, _ in weights + biases], dtype, config.dtype
     )
-    for tensor, (argument, _, shape) in zip(tensors, weights + biases):
-        _check_num_elements(argument, tensor, shape)
+    for tensor, (name_of_tensor, _, shape) in zip(tensors, weights + biases):
+        expected, found = int(np.prod(shape, dtype=np.int64)), tensor.shape.num_elements()
+        if found not in (None, expected):
+            raise ValueError(
+                "%s must have %d elements (shape %s), but has %d (shape %s)."
+                % (name_of_tensor, expected, shape_text(shape), found, shape_text(tensor.shape))
+            )
     num_weights = len(weights)
     params = nodes.canonical_to_params(config, tensors[:num_weights], tensors[num_weights:], name)
     params.set_shape([size])
@@ -109,36 +85,15 @@ def _named(config, argument, values, entries):
             % (argument, len(entries), type(values).__name__)
         )
     if len(values) != len(entries):
+        sizes = (config.num_layers, config.num_directions)
         raise ValueError(
             "%s must be a list of %d tensors (num_layers %d * directions %d * %d), but has %d."
-            % (
-                argument,
-                len(entries),
-                config.num_layers,
-                config.num_directions,
-                len(entries) // (config.num_layers * config.num_directions),
-                len(values),
-            )
+            % (argument, len(entries), *sizes, len(entries) // (sizes[0] * sizes[1]), len(values))
         )
     return [
         ("%s[%d] (%s)" % (argument, index, entry.place), value, entry.shape)
         for index, (value, entry) in enumerate(zip(values, entries))
     ]
-
-
-def _check_num_elements(name, tensor, expected_shape):
-    num_elements = int(np.prod(expected_shape, dtype=np.int64))
-    if tensor.shape.num_elements() not in (None, num_elements):
-        raise ValueError(
-            "%s must have %d elements (shape %s), but has %d (shape %s)."
-            % (
-                name,
-                num_elements,
-                shape_text(expected_shape),
-                tensor.shape.num_elements(),
-                shape_text(tensor.shape),
-            )
-        )
 
 
 def chunks(values, size):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+import warnings
 from typing import List, NamedTuple, Optional, Tuple
 
 from cudnn_rnn._compat import allowed_dtypes, has_projection, tf
@@ -69,7 +70,9 @@ class CanonicalEntry(NamedTuple):
     shape: List[int]
 
 
-class _Fields(NamedTuple):
+class RnnConfig(NamedTuple):
+    """The description of one RNN. Create it with `RnnConfig.checked`."""
+
     rnn_mode: str
     num_layers: int
     num_units: int
@@ -81,12 +84,6 @@ class _Fields(NamedTuple):
     seed: int
     seed2: int
     num_proj: int  # 0 for no projection
-
-
-class RnnConfig(_Fields):
-    """The description of one RNN. Create it with `RnnConfig.checked`."""
-
-    __slots__ = ()
 
     @classmethod
     def checked(
@@ -139,10 +136,6 @@ class RnnConfig(_Fields):
     @property
     def gates(self):
         return GATES[self.rnn_mode]
-
-    @property
-    def has_cell_state(self):
-        return self.rnn_mode == CUDNN_LSTM
 
     @property
     def skips_input_projection(self):
@@ -198,10 +191,8 @@ class RnnConfig(_Fields):
 
     def params_size(self):
         """Returns the number of elements of the dense opaque buffer; may exceed `INT32_MAX`."""
-        widths_of_input_weights = self.input_weights_width(0) + (
-            (self.num_layers - 1) * self.input_weights_width(1)
-        )
-        columns = widths_of_input_weights + self.num_layers * (self.output_units + 2)  # R, bW, bR
+        inputs = self.input_weights_width(0) + (self.num_layers - 1) * self.input_weights_width(1)
+        columns = inputs + self.num_layers * (self.output_units + 2)  # W, and R, bW, bR
         projections = self.num_layers * self.num_units * self.num_proj
         return self.num_directions * (len(self.gates) * self.num_units * columns + projections)
 
@@ -267,15 +258,10 @@ def dtype_hint(dtype):
 
 
 def checked_size(name, value):
-    """Returns a size, such as `num_units`, as an int.
+    """Returns a size, such as `num_units`, as an int; raises errors about the argument `name`.
 
-    Args:
-      name: name of the argument.
-      value: an integer, or a scalar integer tensor whose value follows from static shapes.
-
-    Raises:
-      TypeError: `value` is not an integer, or is a tensor known only at run time.
-      ValueError: `value` is below 1 or above 2**31 - 1.
+    `value` is an integer from 1 to 2**31 - 1, or a scalar integer tensor whose value follows from
+    static shapes.
     """
     if isinstance(value, bool):
         raise TypeError("%s must be a positive integer, but is the bool %r." % (name, value))
@@ -337,6 +323,17 @@ def checked_dropout(dropout):
             "%r." % (dropout,)
         )
     return float(dropout)
+
+
+def warn_about_dropout(rnn, dropout):
+    """Warns, from the constructor of a layer or an op-level object, of dropout without effect."""
+    if dropout > 0 and rnn.num_layers == 1:
+        warnings.warn(
+            "dropout=%r has no effect in a %s of one layer: it applies to the input of every "
+            "layer except the first. Use tf.nn.dropout on the input or the output."
+            % (dropout, type(rnn).__name__),
+            stacklevel=3,
+        )
 
 
 def _checked_seed(name, seed):

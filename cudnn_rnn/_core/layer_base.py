@@ -16,7 +16,7 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 from cudnn_rnn._core.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
 
 
-class _BareLayer(LayerRecord):
+class _FallbackLayer(LayerRecord):
     """A layer that creates its variables once, in `build`, and computes its outputs in `call`.
 
     The variables are in a variable scope named after the layer, inside the scope in which `build`
@@ -29,10 +29,9 @@ class _BareLayer(LayerRecord):
         name: Optional[ScopeLike] = None,
         dtype: Optional[DTypeLike] = None,
     ) -> None:
-        super().__init__(name=None)  # tf.Module does not accept names with a slash.
+        super().__init__(None, dtype)  # tf.Module does not accept names with a slash.
         self.trainable = trainable
         self.built = False
-        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         class_name = snake_case(type(self).__name__)
         self._name = name if isinstance(name, str) else class_name
         # The scope's name before it is made unique.
@@ -103,11 +102,6 @@ class _BareLayer(LayerRecord):
         return self._scope.name
 
     @property
-    def dtype(self) -> Optional[str]:
-        """Name of the variables' dtype."""
-        return self._dtype
-
-    @property
     def trainable_weights(self) -> List[tf.Variable]:
         """The variables that are trained."""
         return list(self._trainable_weights) if self.trainable else []
@@ -137,5 +131,5 @@ class _BareLayer(LayerRecord):
 if IS_TENSORFLOW_1 and not TYPE_CHECKING:
     Layer = tf.layers.Layer
 else:
-    Layer = _BareLayer
+    Layer = _FallbackLayer
     Layer.__name__ = Layer.__qualname__ = "Layer"

@@ -15,7 +15,7 @@ import numpy as np
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.arguments import shape_text
-from cudnn_rnn._core.types import Nested, TensorLike
+from cudnn_rnn._core.types import DTypeLike, Nested, TensorLike
 
 
 def snake_case(name):
@@ -33,8 +33,9 @@ class LayerRecord(tf.Module):
     function's graph alive.
     """
 
-    def __init__(self, name: Optional[str]) -> None:
+    def __init__(self, name: Optional[str], dtype: Optional[DTypeLike]) -> None:
         super().__init__(name=name)
+        self._dtype: Optional[str] = None if dtype is None else tf.as_dtype(dtype).name
         # Bypasses tf.Module, which would add these names to object-based checkpoints.
         self.__dict__["_calls"] = []  # (inputs, outputs), lists of tensors
         self.__dict__["_added_losses"] = []  # (tensor, `_key` of its inputs)
@@ -50,6 +51,11 @@ class LayerRecord(tf.Module):
         """Returns the inner layers, whose losses, updates and variables belong to this layer."""
         return []
 
+    @property
+    def dtype(self) -> Optional[str]:
+        """Name of the variables' dtype; None if it was not given and is not known yet."""
+        return self._dtype
+
     # --- Losses and updates ---
 
     activity_regularizer: Any = None
@@ -57,12 +63,12 @@ class LayerRecord(tf.Module):
     @property
     def losses(self) -> List[tf.Tensor]:
         """The regularization losses of the variables, and the losses given to `add_loss`."""
-        return self._all_added("_added_losses")
+        return [loss for loss, _ in self._all_pairs("_added_losses")]
 
     @property
     def updates(self) -> List[tf.Operation]:
         """The operations given to `add_update`."""
-        return self._all_added("_added_updates")
+        return [update for update, _ in self._all_pairs("_added_updates")]
 
     def add_loss(
         self, losses: Union[tf.Tensor, Sequence[tf.Tensor]], inputs: Nested = None
@@ -101,9 +107,6 @@ class LayerRecord(tf.Module):
             added = getattr(cell, "_all_pairs", None)
             pairs.extend(added(attribute) if added else [])
         return pairs
-
-    def _all_added(self, attribute):
-        return [added for added, _ in self._all_pairs(attribute)]
 
     def _remember_regularization(self, make_variable):
         """Calls `make_variable`, and records the losses that the variable's regularizer adds."""
@@ -211,11 +214,7 @@ class LayerRecord(tf.Module):
         return sum(variable.shape.num_elements() for variable in self.variables)
 
     def get_weights(self) -> List[np.ndarray]:
-        """Returns the values of `weights`, a list of arrays.
-
-        Raises:
-          RuntimeError: in a graph without a default session.
-        """
+        """Returns a list of the values; `RuntimeError` in a graph without a default session."""
         if tf.executing_eagerly():
             return [variable.numpy() for variable in self.weights]
         return self._default_session("get_weights").run(self.weights)
@@ -236,19 +235,16 @@ class LayerRecord(tf.Module):
                 "weights must be a list of %d arrays, one for each variable of %s, but has %d."
                 % (len(self.weights), self.name, len(values))
             )
-        for variable, value in zip(self.weights, values):
+        pairs = list(zip(self.weights, values))
+        for variable, value in pairs:
             if not variable.shape.is_compatible_with(value.shape):
                 raise ValueError(
                     "weights: the array for the variable %s must have shape %s, but has %s."
                     % (variable.name, shape_text(variable.shape), shape_text(value.shape))
                 )
-        if tf.executing_eagerly():
-            for variable, value in zip(self.weights, values):
-                variable.assign(value)
-            return
-        session = self._default_session("set_weights")
-        for variable, value in zip(self.weights, values):
-            variable.load(value, session)
+        session = None if tf.executing_eagerly() else self._default_session("set_weights")
+        for variable, value in pairs:
+            variable.assign(value) if session is None else variable.load(value, session)
 
     def _default_session(self, what):
         session = tf.get_default_session()

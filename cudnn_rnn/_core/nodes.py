@@ -10,6 +10,7 @@ and a projection need a later version.
 """
 
 import contextlib
+import functools
 import os
 
 from cudnn_rnn._compat import (
@@ -35,9 +36,8 @@ def _is_operation(source):
 
 def _attributes_of(source):
     """Returns the attributes that all ops share, from a config or from an operation."""
-    if _is_operation(source):
-        return {name: source.get_attr(name) for name in _ATTRIBUTES}
-    return {name: getattr(source, name) for name in _ATTRIBUTES}
+    read = source.get_attr if _is_operation(source) else functools.partial(getattr, source)
+    return {name: read(name) for name in _ATTRIBUTES}
 
 
 def _sizes_of(source):
@@ -56,15 +56,11 @@ def _projection_of(source):
 _FORWARD_OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
 # Suffix of the names under which the gradients of labelled forward nodes are registered.
 _WITH_LABEL = "WithKernelLabel"
-_OPS = _FORWARD_OPS + (
-    "CudnnRNNBackprop",
-    "CudnnRNNBackpropV2",
-    "CudnnRNNBackpropV3",
-    "CudnnRNNCanonicalToParams",
-    "CudnnRNNCanonicalToParamsV2",
-    "CudnnRNNParamsSize",
-    "CudnnRNNParamsToCanonical",
-    "CudnnRNNParamsToCanonicalV2",
+_OPS = (
+    _FORWARD_OPS
+    + ("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3", "CudnnRNNParamsSize")
+    + ("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
+    + ("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
 )
 
 
@@ -93,8 +89,7 @@ def rnn(
     """Runs the RNN with op `CudnnRNN`, or with `CudnnRNNV3` if the arguments need it.
 
     Args:
-      config: an `RnnConfig`, or another object with rnn_mode, input_mode, direction, dropout, seed,
-        seed2 and num_proj.
+      config: an `RnnConfig`; its sizes and dtype may be None.
       input_data: `[time, batch, input_size]`.
       input_h: `[num_layers * num_directions, batch, num_units]`; with a projection, the last
         dimension is `num_proj`.
@@ -112,40 +107,25 @@ def rnn(
       projection), and the shapes of `input_h` and `input_c`. `output_c` is meaningful only for an
       LSTM.
     """
-    arguments = dict(
-        input=input_data,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        is_training=is_training,
-        name=name,
-        **_attributes_of(config),
-    )
+    tensors = dict(input=input_data, input_h=input_h, input_c=input_c, params=params)
+    arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
-    # Left out if 0: TensorFlow 1.14 has no such attribute, and later versions default to 0.
-    projection = {"num_proj": config.num_proj} if config.num_proj else {}
     with _chosen_kernels():
         if needs_v3:
             if sequence_lengths is None:
-                sequence_lengths = _all_steps(input_data, time_major)
+                shape = tf.shape(input_data)
+                time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
+                sequence_lengths = tf.fill([batch], time)
+            if config.num_proj:  # TensorFlow 1.14 has no such attribute; the default is 0.
+                arguments["num_proj"] = config.num_proj
             results = gen_cudnn_rnn_ops.cudnn_rnnv3(
-                sequence_lengths=sequence_lengths,
-                time_major=time_major,
-                **projection,
-                **arguments,
+                sequence_lengths=sequence_lengths, time_major=time_major, **arguments
             )
         elif os.environ.get(_USE_V2_VARIABLE) == "1":
             results = gen_cudnn_rnn_ops.cudnn_rnnv2(**arguments)
         else:
             results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
     return tuple(results)[:3]
-
-
-def _all_steps(input_data, time_major):
-    """Returns sequence lengths `[batch]` that include all steps."""
-    shape = tf.shape(input_data)
-    time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
-    return tf.fill([batch], time)
 
 
 def params_to_canonical(source, params, num_weights, num_biases=None, name=None):
@@ -160,19 +140,16 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
       name: name of the node, None for the default.
 
     Returns:
-      `(weights, biases)`, two lists of tensors. `weights` has, for every layer and direction, W and
-      then R of every gate, `[num_units, width]`, and the projection `[num_proj, num_units]` if
-      there is one. The biases are `[num_units]`.
+      `(weights, biases)`, two lists of tensors; `config.py` describes them.
     """
     arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
     num_proj = _projection_of(source)
     with _chosen_kernels():
         if num_proj:
+            num_biases = num_weights if num_biases is None else num_biases
+            arguments.update(num_params_biases=num_biases, num_proj=num_proj)
             weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical_v2(
-                num_params_weights=num_weights,
-                num_params_biases=num_weights if num_biases is None else num_biases,
-                num_proj=num_proj,
-                **arguments,
+                num_params_weights=num_weights, **arguments
             )
         else:
             weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
@@ -193,9 +170,8 @@ def canonical_to_params(source, weights, biases, name=None):
     num_proj = _projection_of(source)
     with _chosen_kernels():
         if num_proj:
-            return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(
-                num_proj=num_proj, **arguments
-            )
+            arguments["num_proj"] = num_proj
+            return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(**arguments)
         return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(**arguments)
 
 
@@ -218,12 +194,9 @@ def _params_to_canonical_gradient(op, *gradients):
 @register_gradient("CudnnRNNCanonicalToParams")
 @register_gradient("CudnnRNNCanonicalToParamsV2")
 def _canonical_to_params_gradient(op, gradient):
-    counts: tuple
-    if op.type.endswith("V2"):
-        counts = op.get_attr("num_params_weights"), op.get_attr("num_params_biases")
-    else:
-        counts = (op.get_attr("num_params"),)
-    weights, biases = params_to_canonical(op, gradient, *counts)
+    is_v2 = op.type.endswith("V2")
+    counts = ("num_params_weights", "num_params_biases") if is_v2 else ("num_params",)
+    weights, biases = params_to_canonical(op, gradient, *map(op.get_attr, counts))
     return [None, None, None] + [
         tf.reshape(part, tf.shape(canonical))
         for part, canonical in zip(weights + biases, op.inputs[3:])

@@ -6,14 +6,9 @@ LAST_MINOR = 15
 
 
 def minor_of(version):
-    """Returns the minor number of a version, an int.
+    """Returns the minor number of a release from "1.0" to "1.15", ignoring a patch number.
 
-    Args:
-      version: str, a release from "1.0" to "1.15"; a patch number is ignored.
-
-    Raises:
-      TypeError: `version` is not a string.
-      ValueError: `version` is not such a release.
+    Raises `TypeError` if `version` is not a string, `ValueError` if it is no such release.
     """
     if not isinstance(version, str):
         raise TypeError(

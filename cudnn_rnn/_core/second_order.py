@@ -64,8 +64,8 @@ class _Model:
         self._name = op.name if hasattr(op, "name") else op.type
         self._lengths = lengths
         self._time_major = op.get_attr("time_major") if is_v3 else True
-        direction = _text(op.get_attr("direction"))
-        rnn_mode = _text(op.get_attr("rnn_mode"))
+        direction = tf.compat.as_str(op.get_attr("direction"))
+        rnn_mode = tf.compat.as_str(op.get_attr("rnn_mode"))
         self.is_lstm = rnn_mode == CUDNN_LSTM
         steps, _, input_size = self._static_shape(op.inputs[0])
         states, _, width = self._static_shape(op.inputs[1])
@@ -92,19 +92,10 @@ class _Model:
         self._dtype = dtype if dtype in (tf.float32, tf.float64) else tf.float32
         self._outer_dtype = dtype
         self._steps = steps
-        self._config = RnnConfig.checked(
-            rnn_mode,
-            num_layers,
-            units,
-            input_size,
-            _text(op.get_attr("input_mode")),
-            direction,
-            self._dtype,
-            dropout=0.0,
-            seed=0,
-            num_proj=projection_of(op),
-            seed2=0,
-        )
+        sizes = (num_layers, units, input_size)
+        modes = (tf.compat.as_str(op.get_attr("input_mode")), direction)
+        seeds = dict(seed=0, seed2=0, num_proj=projection_of(op))
+        self._config = RnnConfig.checked(rnn_mode, *sizes, *modes, self._dtype, 0.0, **seeds)
 
     def _static_shape(self, tensor):
         """Returns the time-major sizes (first, batch, last) of a tensor; None for unknown ones."""
@@ -121,13 +112,9 @@ class _Model:
         )
 
     def run(self, *tensors):
-        """Computes the outputs.
+        """Returns a list of output, output_h and (LSTM) output_c, in the dtype of the op.
 
-        Args:
-          *tensors: input, input_h, (for an LSTM) input_c and params.
-
-        Returns:
-          A list of output, output_h and (for an LSTM) output_c, in the dtype of the op.
+        `tensors` are input, input_h, (LSTM) input_c and params.
         """
         inputs, *states, params = [tf.cast(tensor, self._dtype) for tensor in tensors]
         states = [self._swapped(state) for state in states]
@@ -141,13 +128,16 @@ class _Model:
     def _run(self, inputs, initial, params):
         """Runs all layers on time-major tensors; returns (outputs, list of final states)."""
         config = self._config
-        weights, biases = canonical.params_to_canonical(config, None, params)
         parts = config.num_layers * config.num_directions
         weights, biases = (
-            canonical.chunks(values, len(values) // parts) for values in (weights, biases)
+            canonical.chunks(values, len(values) // parts)
+            for values in canonical.params_to_canonical(config, None, params)
         )
-        valid = self._valid_steps(inputs)
-        if valid is not None:  # Inputs beyond a sequence's end may be anything, even NaN.
+        valid = None
+        if self._lengths is not None and self._steps:
+            lengths = tf.reshape(self._lengths, [-1, 1])
+            valid = [lengths > step for step in range(self._steps)]  # each [batch, 1]
+            # Inputs beyond a sequence's end may be anything, even NaN.
             inputs = tf.where_v2(tf.stack(valid), inputs, tf.zeros_like(inputs))
         steps = tf.unstack(inputs, self._steps)
         final = []
@@ -165,13 +155,6 @@ class _Model:
         width = config.num_directions * config.output_units
         outputs = tf.stack(steps) if steps else tf.zeros([0, batch, width], self._dtype)
         return outputs, [tf.stack(values) for values in zip(*final)]
-
-    def _valid_steps(self, inputs):
-        """Returns a bool tensor `[batch, 1]` per step: whether each sequence has that step."""
-        if self._lengths is None or not self._steps:
-            return None
-        lengths = tf.reshape(self._lengths, [-1, 1])
-        return [lengths > step for step in range(self._steps)]
 
     def _one_direction(self, cell, steps, valid, state, backward):
         outputs = [None] * len(steps)
@@ -236,7 +219,3 @@ class _Cell:
         if self._projection is not None:
             h = tf.matmul(h, self._projection, transpose_b=True)
         return h, c
-
-
-def _text(value):
-    return value.decode() if isinstance(value, bytes) else value

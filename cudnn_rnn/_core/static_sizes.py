@@ -14,12 +14,12 @@ def static_size(tensor):
     """Returns the int value of a scalar integer tensor, None if it is known only at run time."""
     try:
         value = _values(tensor)
-    except (_UnknownError, IndexError, ValueError):  # The last two: index or axis out of range.
-        return None
+    except (_CannotEvaluateError, IndexError, ValueError):
+        return None  # The last two errors: an index or axis is out of range.
     return int(value) if value.size == 1 and np.isfinite(value).all() else None
 
 
-class _UnknownError(Exception):
+class _CannotEvaluateError(Exception):
     """The rank of a shape or an operand such as an axis is unknown, or an op is not supported."""
 
 
@@ -30,7 +30,7 @@ def _values(tensor):
         return np.asarray(known, np.float64)
     evaluate = _EVALUATE.get(tensor.op.type)
     if evaluate is None:
-        raise _UnknownError
+        raise _CannotEvaluateError
     # NumPy may warn about the NaN of unknown operands.
     with np.errstate(all="ignore"):
         return np.asarray(evaluate(tensor), np.float64)
@@ -44,14 +44,14 @@ def _integers(tensor):
     """Returns a constant operand, such as an axis or a begin, as an int or a list of int."""
     value = static_value(tensor)
     if value is None:
-        raise _UnknownError
+        raise _CannotEvaluateError
     return np.asarray(value).tolist()
 
 
 def _shape(tensor):
     shape = tensor.op.inputs[0].shape
     if shape.rank is None:
-        raise _UnknownError
+        raise _CannotEvaluateError
     return [np.nan if size is None else size for size in shape.as_list()]
 
 
@@ -62,7 +62,7 @@ def _strided_slice(tensor):
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     }
     if masks["ellipsis"] or masks["new_axis"]:
-        raise _UnknownError
+        raise _CannotEvaluateError
     places = []
     bounds = [_integers(bound) for bound in operation.inputs[1:]]
     for axis, (begin, end, stride) in enumerate(zip(*bounds)):
@@ -138,7 +138,7 @@ _EVALUATE = {
     "Minimum": _of_inputs(np.minimum),
     "Mul": _of_inputs(np.multiply),
     "Pack": lambda tensor: np.stack(_inputs(tensor), tensor.op.get_attr("axis")),
-    "Prod": _second_is_constant(lambda values, axes: np.prod(values, axis=_as_axes(axes))),
+    "Prod": _second_is_constant(lambda values, axes: np.prod(values, axis=tuple(np.ravel(axes)))),
     "Reshape": _second_is_constant(np.reshape),
     "Shape": _shape,
     "Slice": _slice,
@@ -151,7 +151,3 @@ _EVALUATE = {
         _inputs(tensor)[0], tensor.value_index, tensor.op.get_attr("axis")
     ),
 }
-
-
-def _as_axes(axes):
-    return tuple(axes) if isinstance(axes, list) else axes

@@ -81,13 +81,10 @@ def register_kernels(library_path, tensorflow):
         )
     _labels_nodes = is_tensorflow_1 and wanted == "cudnn_rnn"
     if wanted == "tensorflow":
-        default = (
-            "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
-            % KERNELS_VARIABLE
-        )
-        chosen = "%s=tensorflow." % KERNELS_VARIABLE
-        reason = chosen if os.environ.get(KERNELS_VARIABLE) else default
-        _in_charge = KernelsInCharge(_provider_without_us(), reason)
+        reason = "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
+        if os.environ.get(KERNELS_VARIABLE):
+            reason = "%s=tensorflow."
+        _in_charge = KernelsInCharge(_provider_without_us(), reason % KERNELS_VARIABLE)
         return
     succeeded, reason = _register(library_path, 0 if is_tensorflow_1 else _PRIORITY)
     without_us = "none" if is_tensorflow_1 else _provider_without_us()
@@ -107,7 +104,10 @@ def _register(library_path, unlabelled_priority):
         os.fsencode(":".join(_wheel_folders())),
         ctypes.c_int(unlabelled_priority),
     )
-    return code == 0, library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
+    report = library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
+    if code != 0 and "cuDNN" in report:
+        report += " The environment variable %s specifies this path." % CUDNN_VARIABLE
+    return code == 0, report
 
 
 def _loaded_library(path):

@@ -46,7 +46,11 @@ def load_library() -> None:
             path = _path_or_none()
         else:
             path = library_path()
-            _load(path, tensorflow)
+            try:
+                tensorflow.load_op_library(path)
+            except (tensorflow.errors.OpError, OSError, RuntimeError) as error:
+                text = "TensorFlow %s cannot load %s: %s" % (tensorflow.__version__, path, error)
+                raise ImportError(text + _rebuild_advice()) from error
         gpu_kernels.register_kernels(path, tensorflow)
 
 
@@ -157,13 +161,8 @@ def _find_problem(folder, tensorflow):
         ("the C++ ABI flag", info.get("cxx11_abi"), tensorflow.sysconfig.CXX11_ABI_FLAG),
     ]:
         if str(built) != str(running):
-            return "The library %s was built for %s %s, but this process runs %s %s." % (
-                path,
-                name,
-                built,
-                name,
-                running,
-            )
+            text = "The library %s was built for %s %s, but this process runs %s %s."
+            return text % (path, name, built, name, running)
     if "library_sha256" in info and info["library_sha256"] != _sha256(path):
         return (
             "The library %s is damaged or only partly updated: its SHA-256 differs from the one in "
@@ -193,16 +192,6 @@ def _sha256(path):
             return hashlib.sha256(file.read()).hexdigest()
     except OSError as error:
         return str(error)
-
-
-def _load(path, tensorflow):
-    try:
-        tensorflow.load_op_library(path)
-    except (tensorflow.errors.OpError, OSError, RuntimeError) as error:
-        raise ImportError(
-            "TensorFlow %s cannot load %s: %s%s"
-            % (tensorflow.version.VERSION, path, error, _rebuild_advice())
-        ) from error
 
 
 def _rebuild_advice():

@@ -3,6 +3,7 @@
 import functools
 import types
 import warnings
+from typing import Any, Callable, NamedTuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.checkpoints.restore_ops import SaverRefusal
@@ -11,21 +12,13 @@ from cudnn_rnn.checkpoints.restore_ops import SaverRefusal
 _HOOK = "cudnn_rnn_hook"
 
 
-class Patch:
-    """One function of TensorFlow that this package wraps.
+class Patch(NamedTuple):
+    """One function of TensorFlow that this package wraps."""
 
-    Attributes:
-      owner: class or module that has the function as an attribute.
-      name: name of the attribute.
-      wrapper: function that takes the original function and the arguments of a call.
-      purpose: str, a description for users.
-    """
-
-    def __init__(self, owner, name, wrapper, purpose):
-        self.owner = owner
-        self.name = name
-        self.wrapper = wrapper
-        self.purpose = purpose
+    owner: Any  # the class or module that has the function as an attribute
+    name: str  # name of the attribute
+    wrapper: Callable[..., Any]  # takes the original function and the arguments of a call
+    purpose: str  # a description for users
 
     def __str__(self):
         return "%s.%s: %s" % (self.owner.__name__, self.name, self.purpose)
@@ -54,29 +47,29 @@ class Patch:
         if hook is None:
             return
         hook.wrapper = None
-        if current is hook.wrapped:
+        if current is hook.installed:
             setattr(self.owner, self.name, hook.original)
 
 
 def _wrapped(hook):
     @functools.wraps(hook.original)
-    def wrapped(*arguments, **named):
+    def installed(*arguments, **named):
         if hook.wrapper is None:
             return hook.original(*arguments, **named)
         return hook.wrapper(hook.original, *arguments, **named)
 
-    setattr(wrapped, _HOOK, hook)
-    hook.wrapped = wrapped
-    return wrapped
+    setattr(installed, _HOOK, hook)
+    hook.installed = installed
+    return installed
 
 
-def guarded(step, *arguments, otherwise=None):
+def guarded(step, *arguments, default=None):
     """Runs a step of a wrapper so that a defect in the step does not break the user's call.
 
     Args:
       step: function of this package.
       *arguments: arguments of the step.
-      otherwise: the result, after a warning, if the step fails unexpectedly.
+      default: the result, after a warning, if the step fails unexpectedly.
 
     Returns:
       The result of the step.
@@ -96,4 +89,4 @@ def guarded(step, *arguments, otherwise=None):
             RuntimeWarning,
             stacklevel=4,
         )
-        return otherwise
+        return default

@@ -14,7 +14,7 @@ def import_scoped(original, meta_graph_or_file, *arguments, **named):
     meta_graph = meta_graph_or_file
     if not isinstance(meta_graph, tf.MetaGraphDef):
         meta_graph = meta_graph_module.read_meta_graph_file(meta_graph_or_file)
-    filtered = guarded(_without_our_saveables, meta_graph, otherwise=meta_graph)
+    filtered = guarded(_without_our_saveables, meta_graph, default=meta_graph)
     return original(filtered, *arguments, **named)
 
 

@@ -58,7 +58,7 @@ def _leave_out_displaced(saver):
 
 
 def saver_restore(original, self, sess, save_path):
-    own, others = guarded(_read_by_saver, self, sess, otherwise=([], []))
+    own, others = guarded(_read_by_saver, self, sess, default=([], []))
     if not own or not isinstance(save_path, (str, bytes, os.PathLike)):
         return original(self, sess, save_path)
     path = os.fsdecode(save_path)
@@ -73,7 +73,7 @@ def _explaining_errors(explain, path, expected):
     try:
         yield
     except tf.errors.OpError as error:
-        explained = guarded(explain, error, path, expected, otherwise=error)
+        explained = guarded(explain, error, path, expected, default=error)
         if explained is error:
             raise
         raise explained from error
@@ -109,10 +109,9 @@ def objects_restore(original, self, save_path, *arguments, **named):
 
 
 def _check_names(restorer, path):
-    def expected():
-        return object_based.expected_below(objects_to_restore(restorer))
-
-    validation.check_object_graph(path, expected)
+    validation.check_object_graph(
+        path, lambda: object_based.expected_below(objects_to_restore(restorer))
+    )
 
 
 def _check_missing_parts(coordinator):
@@ -131,11 +130,11 @@ def _missing_parts(coordinator):
 
 
 def restore_saveables(original, self, *arguments, **named):
-    expected = guarded(_expected_by_parts, self, otherwise=[])
+    expected = guarded(_expected_by_parts, self, default=[])
     if not expected:
         return original(self, *arguments, **named)
     guarded(_check_parts, self, expected)
-    direct = guarded(object_based.bound_variables, self, otherwise=[])
+    direct = guarded(object_based.bound_variables, self, default=[])
     explaining = _explaining_errors(validation.explained, self.save_path_string, expected)
     with explaining, restore_ops.direct_values(direct):
         return original(self, *arguments, **named)

@@ -19,7 +19,7 @@ from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ScopeLike, ShapeLike, SizeLike
 
 
-class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
+class _FallbackLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
     """State of an LSTM: the cell state `c` and the output `h`, both `[batch, num_units]`."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class _BareLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
         return self.c.dtype
 
 
-class _BareRNNCell(LayerRecord):
+class _FallbackRNNCell(LayerRecord):
     """Base of RNN cells for a TensorFlow without `tf.nn.rnn_cell.RNNCell`.
 
     A subclass defines `state_size`, `output_size` and `call(inputs, state)`; its `build` creates
@@ -52,10 +52,9 @@ class _BareRNNCell(LayerRecord):
         _reuse: Any = None,
     ) -> None:
         scope_name = name or snake_case(type(self).__name__)
-        super().__init__(name=scope_name)
+        super().__init__(scope_name, dtype)
         self.trainable = trainable
         self.built = False
-        self._dtype = None if dtype is None else tf.as_dtype(dtype).name
         self._scope_name = scope_name
         self._reuse = _reuse
         # Bypasses tf.Module, which would add these attributes to object-based checkpoints.
@@ -115,17 +114,10 @@ class _BareRNNCell(LayerRecord):
             with tf.variable_scope(self._scope, reuse=self.built, auxiliary_name_scope=False):
                 yield
             return
-        if self._reuse:
-            context = tf.variable_scope(
-                self._scope_name if scope is None else scope,
-                reuse=self._reuse,
-                auxiliary_name_scope=False,
-            )
-        else:
-            context = tf.variable_scope(
-                scope, default_name=self._scope_name, auxiliary_name_scope=False
-            )
-        with context as entered:
+        # With reuse the name must be exact; otherwise a default name is made unique.
+        name = self._scope_name if self._reuse and scope is None else scope
+        options = {"reuse": self._reuse} if self._reuse else {"default_name": self._scope_name}
+        with tf.variable_scope(name, auxiliary_name_scope=False, **options) as entered:
             self.__dict__["_scope"] = entered
             yield
 
@@ -140,6 +132,7 @@ class _BareRNNCell(LayerRecord):
         constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
     ) -> tf.Variable:
         """Creates (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
+        is_trainable = bool(trainable and self.trainable)
         variable = self._remember_regularization(
             lambda: tf.get_variable(
                 name,
@@ -147,11 +140,11 @@ class _BareRNNCell(LayerRecord):
                 dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
                 initializer=initializer,
                 regularizer=regularizer,
-                trainable=bool(trainable and self.trainable),
+                trainable=is_trainable,
                 constraint=constraint,
             )
         )
-        self._own_weights.append((variable, bool(trainable and self.trainable)))
+        self._own_weights.append((variable, is_trainable))
         return variable
 
     add_weight = add_variable
@@ -159,7 +152,7 @@ class _BareRNNCell(LayerRecord):
     def _weights(self, wanted):
         found = [variable for variable, trainable in self._own_weights if trainable in wanted]
         for cell in self._cells():
-            if isinstance(cell, _BareRNNCell):
+            if isinstance(cell, _FallbackRNNCell):
                 found.extend(cell._weights(wanted))
                 continue
             # A cell of another library, such as tf_keras.
@@ -187,11 +180,6 @@ class _BareRNNCell(LayerRecord):
     non_trainable_weights = non_trainable_variables
 
     @property
-    def dtype(self) -> Optional[str]:
-        """Name of the variables' dtype; None before the first call unless it was given."""
-        return self._dtype
-
-    @property
     def scope_name(self) -> str:
         """Name of the variable scope; `ValueError` before the first call."""
         if self._scope is None:
@@ -207,7 +195,7 @@ class _BareRNNCell(LayerRecord):
             )
 
 
-class _BareMultiRNNCell(_BareRNNCell):
+class _FallbackMultiRNNCell(_FallbackRNNCell):
     """Stacked cells: the output of each cell is the input of the next.
 
     Variables of layer i are in the scope `multi_rnn_cell/cell_<i>`.
@@ -236,10 +224,11 @@ class _BareMultiRNNCell(_BareRNNCell):
             )
         self.__dict__["_stacked_cells"] = list(cells)
         self._state_is_tuple = bool(state_is_tuple)
-        if not state_is_tuple and any(not _is_single_size(cell.state_size) for cell in cells):
+        sizes = [cell.state_size for cell in cells]
+        if not state_is_tuple and not all(isinstance(size, numbers.Integral) for size in sizes):
             raise ValueError(
                 "state_is_tuple=False needs cells with a single state tensor, but state_size is %r"
-                % ([cell.state_size for cell in cells],)
+                % (sizes,)
             )
         for index, cell in enumerate(cells):
             # TensorFlow's MultiRNNCell has these names in object-based checkpoints.
@@ -280,15 +269,11 @@ class _BareMultiRNNCell(_BareRNNCell):
         return inputs, tuple(new_states) if self._state_is_tuple else tf.concat(new_states, -1)
 
 
-def _is_single_size(size):
-    return isinstance(size, numbers.Integral)
-
-
 _NATIVE = native_rnn_cell_module()
 if TYPE_CHECKING or _NATIVE is None:
-    RNNCell = _BareRNNCell
-    MultiRNNCell = _BareMultiRNNCell
-    LSTMStateTuple = _BareLSTMStateTuple
+    RNNCell = _FallbackRNNCell
+    MultiRNNCell = _FallbackMultiRNNCell
+    LSTMStateTuple = _FallbackLSTMStateTuple
     # repr() and error messages show the public names.
     RNNCell.__name__ = RNNCell.__qualname__ = "RNNCell"
     MultiRNNCell.__name__ = MultiRNNCell.__qualname__ = "MultiRNNCell"

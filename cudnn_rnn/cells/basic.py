@@ -23,7 +23,7 @@ from cudnn_rnn.cells.base import RNNCell
 __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
 
 
-class _BareBasicRNNCell(RNNCell):
+class _FallbackBasicRNNCell(RNNCell):
     """The simplest RNN cell: `activation(concat(inputs, state) kernel + bias)`.
 
     Variables, in the scope `basic_rnn_cell`: `kernel` `[input_size + num_units, num_units]`, with
@@ -91,7 +91,7 @@ class _BareBasicRNNCell(RNNCell):
 
 _NATIVE = native_rnn_cell_module()
 if TYPE_CHECKING or _NATIVE is None:
-    BasicRNNCell = _BareBasicRNNCell
+    BasicRNNCell = _FallbackBasicRNNCell
     BasicRNNCell.__name__ = BasicRNNCell.__qualname__ = "BasicRNNCell"
 else:
     BasicRNNCell = _NATIVE.BasicRNNCell
@@ -138,12 +138,10 @@ def stack_bidirectional_dynamic_rnn(
     """
     num_layers = _checked_length("cells_fw", cells_fw, None)
     _checked_length("cells_bw", cells_bw, num_layers)
-    for name, states in (
-        ("initial_states_fw", initial_states_fw),
-        ("initial_states_bw", initial_states_bw),
-    ):
-        if states is not None:
-            _checked_length(name, states, num_layers)
+    if initial_states_fw is not None:
+        _checked_length("initial_states_fw", initial_states_fw, num_layers)
+    if initial_states_bw is not None:
+        _checked_length("initial_states_bw", initial_states_bw, num_layers)
     inputs = tf.convert_to_tensor(inputs)
     none = [None] * num_layers
     states_fw, states_bw = [], []

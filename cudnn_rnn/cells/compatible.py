@@ -36,12 +36,6 @@ __all__ = [
 ]
 
 
-def _last_dimension(shape):
-    """Returns the static size of the last axis of a shape, None if unknown."""
-    shape = tf.TensorShape(shape)
-    return shape.as_list()[-1] if shape.ndims else None
-
-
 class _CudnnCompatibleCell(RNNCell):
     """Common base of the two cells: arguments, variables, and shape checks."""
 
@@ -59,11 +53,10 @@ class _CudnnCompatibleCell(RNNCell):
     def __call__(
         self, inputs: TensorLike, state: Nested, scope: Optional[ScopeLike] = None
     ) -> Tuple[tf.Tensor, Nested]:
-        """Runs one step; the first call creates the variables.
+        """Runs one step; the first call creates the variables, with the dtype of `inputs`.
 
         Args:
-          inputs: tensor `[batch, input_size]`; `input_size` must be known statically. The variables
-            have the dtype of `inputs`.
+          inputs: tensor `[batch, input_size]`; `input_size` must be known statically.
           state: the previous state, with the structure of `zero_state(batch_size, dtype)`.
           scope: variable scope, or its name, for the variables; by default the cell's own name.
 
@@ -83,7 +76,7 @@ class _CudnnCompatibleCell(RNNCell):
                 "inputs of %s must have shape [batch, input_size], but has shape %s"
                 % (type(self).__name__, shape)
             )
-        self._input_size = _last_dimension(shape)
+        self._input_size = shape.as_list()[-1] if shape.ndims else None
         if self._input_size is None:
             raise ValueError(
                 "inputs of %s must have a last dimension that is known when the graph is built, "
@@ -104,26 +97,17 @@ class _CudnnCompatibleCell(RNNCell):
         shape = tf.TensorShape(tensor.shape)
         batch = tf.TensorShape(inputs.shape).as_list()[0] if inputs.shape.ndims else None
         if not shape.is_compatible_with([batch, size]):
+            expected = "[%s, %d]" % ("batch" if batch is None else batch, size)
+            meaning = "input_size" if tensor is inputs else "num_units"
             raise ValueError(
-                "%s of %s must have shape [%s, %d] ([batch, %s]), but has shape %s"
-                % (
-                    argument,
-                    type(self).__name__,
-                    "batch" if batch is None else batch,
-                    size,
-                    "input_size" if tensor is inputs else "num_units",
-                    shape,
-                )
+                "%s of %s must have shape %s ([batch, %s]), but has shape %s"
+                % (argument, type(self).__name__, expected, meaning, shape)
             )
-        if tensor.dtype.base_dtype != inputs.dtype.base_dtype:
+        wanted, found = inputs.dtype.base_dtype.name, tensor.dtype.base_dtype.name
+        if found != wanted:
             raise ValueError(
                 "%s of %s must have the dtype of inputs, %s, but has %s"
-                % (
-                    argument,
-                    type(self).__name__,
-                    inputs.dtype.base_dtype.name,
-                    tensor.dtype.base_dtype.name,
-                )
+                % (argument, type(self).__name__, wanted, found)
             )
 
 
@@ -162,17 +146,10 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
         self._make_variable("bias", [4 * num_units], tf.zeros_initializer())
 
     def call(self, inputs: tf.Tensor, state: Nested) -> Tuple[tf.Tensor, LSTMStateTuple]:
-        """Computes one step.
+        """Computes one step from `inputs`, `[batch, input_size]`.
 
-        Args:
-          inputs: `[batch, input_size]`.
-          state: `LSTMStateTuple(c, h)` or a pair, both `[batch, num_units]`.
-
-        Returns:
-          `(h, LSTMStateTuple(c, h))`, all `[batch, num_units]`.
-
-        Raises:
-          ValueError: `inputs` and `state` have incompatible shapes or dtypes.
+        `state` is `LSTMStateTuple(c, h)` or a pair, both `[batch, num_units]`; so is the second
+        part of the result, `(h, LSTMStateTuple(c, h))`. Raises the errors of `__call__`.
         """
         if not isinstance(state, (list, tuple)) or len(state) != 2:
             raise ValueError(
@@ -245,17 +222,10 @@ class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
         return tf.nn.bias_add(tf.matmul(values, kernel), bias)
 
     def call(self, inputs: tf.Tensor, state: Nested) -> Tuple[tf.Tensor, tf.Tensor]:
-        """Computes one step.
+        """Computes one step from `inputs`, `[batch, input_size]`.
 
-        Args:
-          inputs: `[batch, input_size]`.
-          state: the previous output, `[batch, num_units]`.
-
-        Returns:
-          `(h, h)`, `[batch, num_units]`.
-
-        Raises:
-          ValueError: `inputs` and `state` have incompatible shapes or dtypes.
+        `state` is the previous output, `[batch, num_units]`; so are both parts of the result,
+        `(h, h)`. Raises the errors of `__call__`.
         """
         if isinstance(state, (list, tuple)) and len(state) != 1:
             raise ValueError(

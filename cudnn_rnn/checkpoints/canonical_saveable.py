@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence
 
-from cudnn_rnn._compat import SaveableObject, SaveSpec, assert_when_run, tf
+from cudnn_rnn._compat import SaveableObject, SaveSpec, assertion_op, tf
 from cudnn_rnn._core.arguments import shape_text
 from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import restore_ops
@@ -62,15 +62,17 @@ class RNNParamsSaveable(SaveableObject):
           TypeError: the arguments match neither list, or a variable is partitioned.
           ValueError: a variable is neither the opaque buffer nor one of several.
         """
-        model, to_canonical, from_canonical, variables, scope, name = _read_arguments(
-            arguments, named
-        )
+        model, functions, variables, scope, name = _read_arguments(arguments, named)
+        to_canonical, from_canonical = functions
         self._canonical_to_params = from_canonical
         self._variables = _checked_variables(variables, from_canonical)
-        self._format = _choose_format(model, scope)
-        weights, biases = to_canonical(
-            _buffer_to_save(to_canonical, from_canonical, self._variables)
-        )
+        scope = getattr(scope, "name", scope)  # of a tf.VariableScope
+        prefix = scope + "/" if scope else ""
+        self._format: Any = _TensorNames(prefix)
+        if model is not None and CellFormat.supports(model.config):
+            self._format = _CellVariables(model.config, prefix)
+        buffer = _buffer_to_save(to_canonical, from_canonical, self._variables)
+        weights, biases = to_canonical(buffer)
         keys_and_tensors = self._format.to_checkpoint(list(weights), list(biases))
         specs = [SaveSpec(tensor, "", key) for key, tensor in keys_and_tensors]
         # A Saver treats saveables with equal ops as the same one. TensorFlow 1.2 passed None here,
@@ -92,12 +94,9 @@ class RNNParamsSaveable(SaveableObject):
             number or shape.
         """
         del restored_shapes
-        tensors = restored_tensors
+        keys = [spec.name for spec in self.specs]
         shapes = [spec.tensor.shape for spec in self.specs]
-        # Shapes may be unknown if params_to_canonical is a user's own function.
-        if all(shape.is_fully_defined() for shape in shapes):
-            keys = [spec.name for spec in self.specs]
-            tensors = restore_ops.in_sizes(restored_tensors, keys, shapes)
+        tensors = restore_ops.with_checked_sizes(restored_tensors, keys, shapes)
         values = self._canonical_to_params(*self._format.from_checkpoint(tensors))
         values = list(values) if isinstance(values, (list, tuple)) else [values]
         if len(values) != len(self._variables):
@@ -105,12 +104,11 @@ class RNNParamsSaveable(SaveableObject):
                 "canonical_to_params must return one tensor for each of the %d param_variables of "
                 "the saveable %r, but returned %d." % (len(self._variables), self.name, len(values))
             )
-        return tf.group(
-            *[
-                restore_ops.assign(variable, value, restore_ops.EXACT_SCOPE)
-                for variable, value in zip(self._variables, values)
-            ]
-        )
+        assignments = [
+            restore_ops.assign(variable, value, restore_ops.EXACT_SCOPE)
+            for variable, value in zip(self._variables, values)
+        ]
+        return tf.group(*assignments)
 
     def expected_tensors(self) -> List[restore_ops.Expected]:
         """Returns a `restore_ops.Expected` for each of `specs`."""
@@ -138,7 +136,7 @@ class _TensorNames:
 
 
 class _CellVariables:
-    """The canonical tensors as variables of platform-independent cells: weights, then biases."""
+    """The canonical tensors as variables of cells; the methods are as in `_TensorNames`."""
 
     def __init__(self, config, prefix):
         self._format = CellFormat(config)
@@ -146,7 +144,6 @@ class _CellVariables:
         self._num_canonical_weights = config.num_canonical_weights
 
     def to_checkpoint(self, weights, biases):
-        """Returns a list of (key, tensor) to save."""
         for name, tensors in (("weights", weights), ("biases", biases)):
             if len(tensors) != self._num_canonical_weights:
                 raise ValueError(
@@ -158,7 +155,6 @@ class _CellVariables:
         return [(self._prefix + name, tensor) for name, tensor in zip(names, tensors)]
 
     def from_checkpoint(self, tensors):
-        """Returns (weights, biases) for the restored tensors, which are in the order saved."""
         num_weights = len(self._format.weight_names())
         weights = self._format.weights_from_cells(tensors[:num_weights])
         return weights, self._format.biases_from_cells(tensors[num_weights:])
@@ -178,12 +174,12 @@ def _arguments_of_1_0_to_1_2(params_to_canonical, canonical_to_params, *others, 
     for given, name in ((variables, "param_variables"), (names, "name")):
         if given and name in named:
             raise TypeError("got multiple values for argument %r" % name)
-    is_missing = "param_variables" not in named and len(others) == len(names)
-    if is_missing:
+    if "param_variables" not in named and len(others) == len(names):
         raise TypeError("missing argument 'param_variables'")
+    functions = (params_to_canonical, canonical_to_params)
 
     def rest(param_variables=variables, name=names[0] if names else "params_canonical"):
-        return None, params_to_canonical, canonical_to_params, param_variables, None, name
+        return None, functions, param_variables, None, name
 
     return rest(**named)
 
@@ -201,18 +197,12 @@ def _arguments_of_1_3(
             "cudnn_rnn must be a CudnnLSTM, CudnnGRU, CudnnRNNRelu or CudnnRNNTanh, but is %r."
             % (cudnn_rnn,)
         )
-    return (
-        cudnn_rnn,
-        params_to_canonical,
-        canonical_to_params,
-        param_variables,
-        base_variable_scope,
-        name,
-    )
+    functions = (params_to_canonical, canonical_to_params)
+    return cudnn_rnn, functions, param_variables, base_variable_scope, name
 
 
 def _read_arguments(arguments, named):
-    """Returns (model or None, both functions, the variables, the scope, the name)."""
+    """Returns (model or None, the two functions, the variables, the scope, the name)."""
     is_1_3 = "cudnn_rnn" in named or (arguments and isinstance(arguments[0], _CudnnRNN))
     read = _arguments_of_1_3 if is_1_3 else _arguments_of_1_0_to_1_2
     try:
@@ -223,7 +213,7 @@ def _read_arguments(arguments, named):
             "name) or (cudnn_rnn, params_to_canonical, canonical_to_params, param_variables, "
             "base_variable_scope, name): %s" % str(error).split("() ")[-1]
         )
-    for name, value in zip(("params_to_canonical", "canonical_to_params"), values[1:3]):
+    for name, value in zip(("params_to_canonical", "canonical_to_params"), values[1]):
         if not callable(value) or isinstance(value, _CudnnRNN):
             raise TypeError("%s must be a function, but is %r." % (name, value))
     return values
@@ -237,25 +227,13 @@ def _checked_variables(variables, from_canonical):
     variables = list(variables) if isinstance(variables, (list, tuple)) else [variables]
     if not variables:
         raise ValueError("param_variables must have at least one variable, but is empty.")
-    return [_checked_variable(variable) for variable in variables]
-
-
-def _checked_variable(variable):
-    found = restore_ops.as_variable(variable)
-    if found is None:
+    found = [restore_ops.as_variable(variable) for variable in variables]
+    for variable in [given for given, checked in zip(variables, found) if checked is None]:
         restore_ops.refuse_partitioned("param_variables", variable)
         raise TypeError(
             "param_variables must be a list of variables, but contains %r." % (variable,)
         )
     return found
-
-
-def _choose_format(model, scope):
-    scope = getattr(scope, "name", scope)  # of a tf.VariableScope
-    prefix = scope + "/" if scope else ""
-    if model is not None and CellFormat.supports(model.config):
-        return _CellVariables(model.config, prefix)
-    return _TensorNames(prefix)
 
 
 def _buffer_to_save(to_canonical, from_canonical, variables):
@@ -272,7 +250,7 @@ def _buffer_to_save(to_canonical, from_canonical, variables):
         % (variables[0].op.name, shape_text(variables[0].shape), size)
     )
     with tf.name_scope("restore_only"):
-        failure = assert_when_run(tf.constant(False), message)
+        failure = assertion_op(tf.constant(False), message)
         with tf.control_dependencies([failure]):
             return tf.zeros([size], dtype=variables[0].dtype.base_dtype)
 

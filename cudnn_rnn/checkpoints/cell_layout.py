@@ -14,13 +14,12 @@ checkpoints of TensorFlow 1.3 also hold the two summands, so they lose no inform
 
 from typing import Any, Dict
 
-from cudnn_rnn._compat import assert_when_run, tf
+from cudnn_rnn._compat import assertion_op, tf
 from cudnn_rnn._core.canonical import chunks
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM
 
 # Index in cuDNN's order (i, f, g, o) of each gate of the LSTM cell (i, g, f, o), and vice versa.
 _LSTM_GATE_ORDER = (0, 2, 1, 3)
-_GRU_CANDIDATE = 2  # after the reset gate and the update gate, in both orders
 
 
 def join_gates(input_weights, recurrent_weights):
@@ -77,13 +76,15 @@ class LSTMFormat:
     def biases_from_cell(cell_biases):
         """Returns the 8 biases for `[sum, bW, bR]`, from the two summands."""
         _, input_bias, recurrent_bias = cell_biases
-        return reorder_lstm_gates(tf.split(input_bias, 4)) + reorder_lstm_gates(
-            tf.split(recurrent_bias, 4)
-        )
+        summands = (tf.split(input_bias, 4), tf.split(recurrent_bias, 4))
+        return [gate for gates in summands for gate in reorder_lstm_gates(gates)]
 
 
 class GRUFormat:
-    """One layer and direction of a GRU. cuDNN's tensors: 3 W then 3 R; 3 bW then 3 bR."""
+    """One layer and direction of a GRU. cuDNN's tensors: 3 W then 3 R; 3 bW then 3 bR.
+
+    The candidate comes after the reset and the update gate in both orders.
+    """
 
     cell_name = "cudnn_compatible_gru_cell"
     weight_names = (
@@ -103,51 +104,33 @@ class GRUFormat:
     @staticmethod
     def weights_to_cell(weights):
         """Returns the kernels of gates, input and hidden projection for the 6 matrices."""
-        input_weights, recurrent_weights = weights[:3], weights[3:]
-        return [
-            gates_to_kernel(
-                join_gates(input_weights[:_GRU_CANDIDATE], recurrent_weights[:_GRU_CANDIDATE])
-            ),
-            tf.transpose(input_weights[_GRU_CANDIDATE]),
-            tf.transpose(recurrent_weights[_GRU_CANDIDATE]),
-        ]
+        *input_gates, input_projection = weights[:3]
+        *recurrent_gates, hidden_projection = weights[3:]
+        kernel = gates_to_kernel(join_gates(input_gates, recurrent_gates))
+        return [kernel, tf.transpose(input_projection), tf.transpose(hidden_projection)]
 
     @staticmethod
     def weights_from_cell(cell_weights, num_units):
         """Returns the 6 matrices for the three kernels."""
-        gates, input_projection, hidden_projection = cell_weights
-        input_weights, recurrent_weights = split_gates(gates_from_kernel(gates, 2), num_units)
-        return (
-            input_weights
-            + [tf.transpose(input_projection)]
-            + recurrent_weights
-            + [tf.transpose(hidden_projection)]
-        )
+        kernel, *projections = cell_weights
+        input_gates, recurrent_gates = split_gates(gates_from_kernel(kernel, 2), num_units)
+        input_projection, hidden_projection = map(tf.transpose, projections)
+        return [*input_gates, input_projection, *recurrent_gates, hidden_projection]
 
     @staticmethod
     def biases_to_cell(biases):
         """Returns `[gates' sums, candidate's bW, candidate's bR, gates' bW, gates' bR]`."""
-        input_biases, recurrent_biases = biases[:3], biases[3:]
-        input_bias = tf.concat(input_biases[:_GRU_CANDIDATE], axis=0)
-        recurrent_bias = tf.concat(recurrent_biases[:_GRU_CANDIDATE], axis=0)
-        return [
-            input_bias + recurrent_bias,
-            input_biases[_GRU_CANDIDATE],
-            recurrent_biases[_GRU_CANDIDATE],
-            input_bias,
-            recurrent_bias,
-        ]
+        *input_gates, input_projection = biases[:3]
+        *recurrent_gates, hidden_projection = biases[3:]
+        summands = [tf.concat(input_gates, axis=0), tf.concat(recurrent_gates, axis=0)]
+        return [summands[0] + summands[1], input_projection, hidden_projection, *summands]
 
     @staticmethod
     def biases_from_cell(cell_biases):
         """Returns the 6 biases for the result of `biases_to_cell`, from the summands."""
         _, input_projection, hidden_projection, input_bias, recurrent_bias = cell_biases
-        return (
-            tf.split(input_bias, 2)
-            + [input_projection]
-            + tf.split(recurrent_bias, 2)
-            + [hidden_projection]
-        )
+        input_gates, recurrent_gates = tf.split(input_bias, 2), tf.split(recurrent_bias, 2)
+        return [*input_gates, input_projection, *recurrent_gates, hidden_projection]
 
 
 LAYER_FORMATS: Dict[str, Any] = {CUDNN_LSTM: LSTMFormat, CUDNN_GRU: GRUFormat}
@@ -253,7 +236,7 @@ def without_input_weights(config, layer, weights):
 def _emptied_identity(matrix):
     """Returns `[num_units, 0]` after checking that the square `matrix` is the identity."""
     identity = tf.eye(tf.shape(matrix)[0], dtype=matrix.dtype)
-    check = assert_when_run(
+    check = assertion_op(
         tf.reduce_all(tf.equal(matrix, identity)),
         "The checkpoint has input weights for the first layer, which an RNN with input_mode "
         "skip_input cannot take: they would have to be the identity. Make the RNN with input_mode "

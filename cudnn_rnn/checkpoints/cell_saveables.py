@@ -20,7 +20,8 @@ from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn._core.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.checkpoints import converters, restore_ops
-from cudnn_rnn.checkpoints.object_based import Parts, track
+from cudnn_rnn.checkpoints.cell_layout import GRUFormat
+from cudnn_rnn.checkpoints.object_based import BufferParts, track
 
 # Conversion steps that were methods of the saveable up to TensorFlow 1.12.
 _CONVERTER_HOOKS = (
@@ -31,6 +32,16 @@ _CONVERTER_HOOKS = (
     "_cudnn_to_tf_biases",
     "_tf_to_cudnn_biases",
 )
+
+
+def _step_of_converter(name):
+    """Returns a method that calls the converter's method of this name."""
+
+    def step(self, *arguments):
+        # From the class: the converter's own attribute may be this saveable's overriding method.
+        return getattr(type(self.format_converter), name)(self.format_converter, *arguments)
+
+    return step
 
 
 class CudnnOpaqueParamsSaveable(SaveableObject):
@@ -106,14 +117,16 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
         This happens if both are in `tf.GraphKeys.SAVEABLE_OBJECTS`: `tf.train.Saver()` saves only
         the later one, as in TensorFlow 1, and programs rely on that. Such a Saver still saves the
-        earlier saveable's variable under the variable's own name.
+        earlier saveable's variable under the variable's own name. If it is not a variable, the
+        saveable stays in the Saver, and its `restore` raises the error.
         """
         if self._given_name is None:
             return False
         with self.op.graph.as_default():
+            is_variable = restore_ops.as_variable(self._variables) is not None
             collected = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
             saveables = restore_ops.saveables_of_graph()
-        if not any(saveable is self for saveable in collected):
+        if not is_variable or not any(saveable is self for saveable in collected):
             return False
         later = saveables[saveables.index(self) + 1 :]
         return any(
@@ -147,14 +160,9 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         def read(index):
             return self.read_parts()[index]
 
+        place = dict(dtype=self._variables.dtype.base_dtype, device=self._variables.device)
         return [
-            SaveSpec(
-                functools.partial(read, index),
-                "",
-                key,
-                dtype=self._variables.dtype.base_dtype,
-                device=self._variables.device,
-            )
+            SaveSpec(functools.partial(read, index), "", key, **place)
             for index, key in enumerate(keys)
         ]
 
@@ -162,12 +170,9 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     def format_converter(self) -> converters.CudnnParamsFormatConverter:
         """The converter, created from `_format_converter_cls` on first access."""
         if self._format_converter is None:
+            sizes = (self._num_layers, self._num_units, self._input_size)
             converter = self._format_converter_cls(
-                self._num_layers,
-                self._num_units,
-                self._input_size,
-                input_mode=self._input_mode,
-                direction=self._direction,
+                *sizes, input_mode=self._input_mode, direction=self._direction
             )
             for hook in _CONVERTER_HOOKS:
                 if getattr(type(self), hook) is not getattr(CudnnOpaqueParamsSaveable, hook):
@@ -217,15 +222,11 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     def write_parts(self, tensors: Sequence[TensorLike], keys: Sequence[str]) -> tf.Operation:
         """Returns an op that assigns the variable the value rebuilt from the cells' tensors.
 
-        Args:
-          tensors: list of the restored tensors, in the order of `read_parts`.
-          keys: list of their keys in the checkpoint.
+        `tensors` and `keys`, their keys in the checkpoint, are in the order of `read_parts`.
         """
         variable = self._variable_to_restore()
         shapes = [tensor.shape for tensor in self._parts_to_save()]
-        # Shapes may be unknown if the converter is a user's own class.
-        if all(shape.is_fully_defined() for shape in shapes):
-            tensors = restore_ops.in_exact_shapes(tensors, keys, shapes)
+        tensors = restore_ops.with_checked_shapes(tensors, keys, shapes)
         value = self.format_converter.tf_canonical_to_opaque(list(tensors))
         return restore_ops.assign(variable, value, restore_ops.SUMS_SCOPE)
 
@@ -236,7 +237,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         also has `kernel`, like a single cell. For a bidirectional RNN these keys are below `fw` and
         below `bw`, like those of two stacks of cells with these names.
         """
-        parts = Parts(self, self._param_names, dtype, self._variables.device)
+        parts = BufferParts(self, self._param_names, dtype, self._variables.device)
         for kind, own_names in zip((self._weight_names, self._bias_names), self._cell_variables):
             per_cell = len(kind) // (self._num_layers * self._num_dirs)
             for index, name in enumerate(kind):
@@ -254,11 +255,9 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         bias_names: List[str] = []
         for layer in range(self._num_layers):
             for is_forward in (True, False)[: self._num_dirs]:
-                prefix = (
-                    self._tf_canonical_name_prefix(layer)
-                    if self._num_dirs == 1
-                    else self._tf_canonical_name_prefix(layer, is_fwd=is_forward)
-                )
+                # Programs may override the method without the second argument.
+                forward = {} if self._num_dirs == 1 else {"is_fwd": is_forward}
+                prefix = self._tf_canonical_name_prefix(layer, **forward)
                 self._tf_canonical_names_single_layer(prefix, weight_names, bias_names)
         return weight_names, bias_names
 
@@ -296,27 +295,12 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         """Returns (weights, biases), cuDNN's canonical tensors for the cells' tensors."""
         return self.format_converter._tf_canonical_to_cu_canonical(tf_canonicals)
 
-    def _converter_step(self, hook, *arguments):
-        # From the class: the converter's own attribute may be this saveable's overriding method.
-        return getattr(type(self.format_converter), hook)(self.format_converter, *arguments)
-
-    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
-        return self._converter_step("_cudnn_to_tf_gate_params", *cu_gate_order)
-
-    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
-        return self._converter_step("_tf_to_cudnn_gate_params", *tf_gate_order)
-
-    def _cudnn_to_tf_weights(self, *cu_weights):
-        return self._converter_step("_cudnn_to_tf_weights", *cu_weights)
-
-    def _tf_to_cudnn_weights(self, layer, *tf_weights):
-        return self._converter_step("_tf_to_cudnn_weights", layer, *tf_weights)
-
-    def _cudnn_to_tf_biases(self, *biases):
-        return self._converter_step("_cudnn_to_tf_biases", *biases)
-
-    def _tf_to_cudnn_biases(self, *tf_biases):
-        return self._converter_step("_tf_to_cudnn_biases", *tf_biases)
+    _cudnn_to_tf_gate_params = _step_of_converter("_cudnn_to_tf_gate_params")
+    _tf_to_cudnn_gate_params = _step_of_converter("_tf_to_cudnn_gate_params")
+    _cudnn_to_tf_weights = _step_of_converter("_cudnn_to_tf_weights")
+    _tf_to_cudnn_weights = _step_of_converter("_tf_to_cudnn_weights")
+    _cudnn_to_tf_biases = _step_of_converter("_cudnn_to_tf_biases")
+    _tf_to_cudnn_biases = _step_of_converter("_tf_to_cudnn_biases")
 
 
 def saveable_of_layer(
@@ -333,32 +317,18 @@ def saveable_of_layer(
       **description: arguments of `saveable_cls` that describe the layer.
     """
     scope = tf.get_variable_scope()
-    shared = _saveable_of_sharing_layer(saveable_cls, variable, scope)
-    if shared is not None:
-        return shared
-    name = "%s_saveable" % variable.name.split(":")[0]
+    is_graph = not tf.executing_eagerly()
+    # With `tf.AUTO_REUSE`, no layer can tell that it shares its variable, and one Saver cannot hold
+    # two saveables for it.
+    for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS) if is_graph else ():
+        is_alike = type(saveable) is saveable_cls and saveable._scope == (scope.name or None)
+        if is_alike and saveable._variables is variable:
+            return saveable
+    name = "%s_saveable" % variable_name(variable)
     saveable = saveable_cls(opaque_params=variable, scope=scope, name=name, **description)
-    if not tf.executing_eagerly():
+    if is_graph:
         tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     return saveable
-
-
-def _saveable_of_sharing_layer(saveable_cls, variable, scope):
-    """Returns another layer's saveable for the same variable and the same keys, or None.
-
-    With `tf.AUTO_REUSE`, no layer can tell that it shares its variable, and one Saver cannot hold
-    two such saveables.
-    """
-    if tf.executing_eagerly():
-        return None
-    for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS):
-        if (
-            type(saveable) is saveable_cls
-            and saveable._variables is variable
-            and saveable._scope == (scope.name or None)
-        ):
-            return saveable
-    return None
 
 
 class CudnnLSTMSaveable(CudnnOpaqueParamsSaveable):
@@ -377,14 +347,7 @@ class CudnnGRUSaveable(CudnnOpaqueParamsSaveable):
     _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
     _format_converter_cls = converters.CudnnParamsFormatConverterGRU
     _rnn_cell_name = "cudnn_compatible_gru_cell"
-    _cell_variables = (
-        (
-            "gates/kernel",
-            "candidate/input_projection/kernel",
-            "candidate/hidden_projection/kernel",
-        ),
-        ("gates/bias", "candidate/input_projection/bias", "candidate/hidden_projection/bias"),
-    )
+    _cell_variables = (GRUFormat.weight_names, GRUFormat.bias_names[:3])
 
 
 class CudnnRNNTanhSaveable(CudnnLSTMSaveable):

@@ -65,18 +65,9 @@ class CudnnParamsFormatConverter:
             if input_mode in config_module.DIRECTIONS:
                 direction = input_mode
             input_mode, num_proj = num_proj, None
-        self._config = RnnConfig.checked(
-            self._rnn_mode,
-            num_layers,
-            num_units,
-            input_size,
-            input_mode,
-            direction,
-            tf.float32,
-            dropout=0.0,
-            seed=0,
-            num_proj=num_proj,
-        )
+        sizes = (num_layers, num_units, input_size)
+        others = (input_mode, direction, tf.float32, 0.0, 0, num_proj)
+        self._config = RnnConfig.checked(self._rnn_mode, *sizes, *others)
         self._num_layers = self._config.num_layers
         self._num_units = self._config.num_units
         self._input_size = self._config.input_size
@@ -250,15 +241,11 @@ class CudnnParamsFormatConverterGRU(CudnnParamsFormatConverter):
         return tuple(GRUFormat.weights_from_cell(tf_weights, self._num_units))
 
     def _cudnn_to_tf_biases(self, *biases):
-        gates, input_projection, hidden_projection = GRUFormat.biases_to_cell(biases)[:3]
-        return gates, input_projection, hidden_projection
+        return tuple(GRUFormat.biases_to_cell(biases)[:3])
 
     def _tf_to_cudnn_biases(self, *tf_biases):
-        gates, input_projection, hidden_projection = tf_biases
-        half = 0.5 * gates
-        return tuple(
-            GRUFormat.biases_from_cell([gates, input_projection, hidden_projection, half, half])
-        )
+        half = 0.5 * tf_biases[0]
+        return tuple(GRUFormat.biases_from_cell([*tf_biases, half, half]))
 
 
 class CudnnParamsFormatConverterTanh(_OneKernel):

@@ -7,22 +7,14 @@ can restore the checkpoint of a layer, and a layer can restore the checkpoint of
 import collections
 import functools
 
-from cudnn_rnn._compat import (
-    IS_TENSORFLOW_1,
-    SaveableObject,
-    SaveSpec,
-    Trackable,
-    Variable,
-    tf,
-    without_autograph,
-)
+from cudnn_rnn._compat import SaveableObject, SaveSpec, Trackable, Variable, tf, without_autograph
 from cudnn_rnn.checkpoints import validation
 
 # The name of a variable's value in an object-based checkpoint.
 _VALUE = "VARIABLE_VALUE"
 
 
-class Parts:
+class BufferParts:
     """All tensors of one buffer, which are saved individually and restored together."""
 
     def __init__(self, saveable, names, dtype, device):
@@ -50,15 +42,9 @@ class Parts:
         return tf.identity(self._saveable.read_parts()[self._names.index(name)])
 
     def restore(self, name, key, tensor):
-        """Takes a restored tensor; the last missing one triggers assembly of the buffer.
+        """Takes a part's tensor and its key in the checkpoint; returns an op.
 
-        Args:
-          name: name of the part.
-          key: key of the tensor in the checkpoint.
-          tensor: the value.
-
-        Returns:
-          An op.
+        The last missing tensor triggers assembly of the buffer.
         """
         if name in self._restored:  # left over from an incomplete checkpoint
             self._restored.clear()
@@ -70,25 +56,16 @@ class Parts:
         return self._saveable.write_parts(list(tensors), list(keys))
 
     def expected(self, keys):
-        """Returns a list of `restore_ops.Expected`.
-
-        Args:
-          keys: dict of names of parts to their keys in the checkpoint.
-        """
+        """Returns a list of `restore_ops.Expected` for a dict of names to checkpoint keys."""
         by_name = dict(zip(self._names, self._saveable.expected_tensors()))
         return [by_name[name]._replace(key=key) for name, key in keys.items()]
 
     def missing(self, keys):
         """Returns a list of `restore_ops.Expected` for the parts missing from the dict `keys`."""
         name, key = next(iter(keys.items()))
-        top, place = self.trackables[name].place_of_key(key)
-        return self.expected(
-            {
-                other: top + self.trackables[other].keys[place]
-                for other in self._names
-                if other not in keys
-            }
-        )
+        top, place = self.trackables[name].split_key(key)
+        others = [other for other in self._names if other not in keys]
+        return self.expected({other: top + self.trackables[other].keys[place] for other in others})
 
     def read_from(self, path):
         """Sets the path of the checkpoint from which the next tensors come."""
@@ -119,7 +96,7 @@ class _Part(Trackable):
         (expected,) = self.parts.expected({self.name: " or ".join(self.keys)})
         return "<%s, shape %s>" % (expected.key, expected.shape)
 
-    def place_of_key(self, key):
+    def split_key(self, key):
         """Splits a key: returns the prefix before the layer's own part, and the index in `keys`."""
         # Longest first, because one element of `keys` may be the end of another.
         for place in sorted(range(len(self.keys)), key=lambda place: -len(self.keys[place])):
@@ -149,11 +126,7 @@ class _Node(Trackable):
 
 
 def track(owner, path, part):
-    """Makes `part` a dependency of `owner`, an object of a checkpoint.
-
-    Args:
-      path: list of names: of each object between `owner` and `part`, then of `part`.
-    """
+    """Makes `part` a dependency of `owner`; `path` has the names of objects from there to it."""
     part.keys.append(_key(path))
     for name in path[:-1]:
         owner._maybe_initialize_trackable()
@@ -176,13 +149,10 @@ def _is_part(candidate):
 
 
 def bound_parts(coordinator):
-    """Returns the parts that an object-based checkpoint has values for.
+    """Returns a dict of `BufferParts` to dicts of names of parts to keys in the checkpoint.
 
-    Args:
-      coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
-
-    Returns:
-      Dict of `Parts` to dicts of names of parts to keys in the checkpoint.
+    It has the parts that the checkpoint has values for. `coordinator` is the object that TensorFlow
+    creates for one call of `tf.train.Checkpoint.restore`.
     """
     bound: dict = collections.OrderedDict()
     for index, trackable in list(coordinator.object_by_proto_id.items()):
@@ -193,11 +163,7 @@ def bound_parts(coordinator):
 
 
 def bound_variables(coordinator):
-    """Returns a list of the variables that an object-based checkpoint has values for.
-
-    Args:
-      coordinator: the object that TensorFlow creates for one call of `tf.train.Checkpoint.restore`.
-    """
+    """Returns a list of the variables that the checkpoint has values for; see `bound_parts`."""
     nodes = coordinator.object_graph_proto.nodes
     return [
         trackable
@@ -217,12 +183,3 @@ def expected_below(objects):
         if _is_part(candidate):
             expected += candidate.parts.expected({candidate.name: _key(path)})
     return expected if has_layers or expected else None
-
-
-def supports(rnn_mode):
-    """Returns whether layers of this mode can be in an object-based checkpoint.
-
-    TensorFlow 1 supported only LSTMs, and programs (such as TensorFlow's own tests) may rely on the
-    error for other modes.
-    """
-    return rnn_mode == "lstm" or not IS_TENSORFLOW_1

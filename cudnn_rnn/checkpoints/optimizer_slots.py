@@ -195,16 +195,9 @@ class CudnnSlotSaveable(SaveableObject):
     """Saves one slot of an opaque variable as the slots of the cells' variables."""
 
     def __init__(self, saveable, variable, slot, conversion):
-        """Creates a saveable.
+        """Takes a variable's `CudnnOpaqueParamsSaveable`, the variable, a slot, `_SlotConversion`.
 
-        Args:
-          saveable: the `CudnnOpaqueParamsSaveable` of the variable.
-          variable: the opaque variable, `[params_size]`.
-          slot: a variable of the same shape.
-          conversion: the `_SlotConversion` of the variable.
-
-        Raises:
-          ValueError: the name of the slot does not contain the name of the variable.
+        Raises `ValueError` if the name of the slot does not contain the name of the variable.
         """
         own, opaque = variable_name(slot), variable_name(variable)
         before, found, after = own.rpartition(opaque + "/")
@@ -218,24 +211,15 @@ class CudnnSlotSaveable(SaveableObject):
         tensors = conversion.to_cells(tf.convert_to_tensor(slot))
         keys = [before + spec.name + "/" + after for spec in saveable.specs]
         specs = [SaveSpec(tensor, "", key) for tensor, key in zip(tensors, keys)]
-        super().__init__(
-            tf.identity(slot), specs, restore_ops.unique_name(saveable.name + "/" + after)
-        )
+        name = restore_ops.unique_name(saveable.name + "/" + after)
+        super().__init__(tf.identity(slot), specs, name)
         restore_ops.saveables_of_graph().append(self)
 
     def restore(self, restored_tensors, restored_shapes):
-        """Returns an op that assigns the slot the value read from a checkpoint.
-
-        Args:
-          restored_tensors: list of tensors, one for each of `specs`.
-          restored_shapes: ignored.
-
-        Raises:
-          InvalidArgumentError: when run, if a tensor has the wrong shape; names the key.
-        """
+        """Returns an op that assigns the slot; see `CudnnOpaqueParamsSaveable.restore`."""
         del restored_shapes
         keys = [spec.name for spec in self.specs]
         shapes = [spec.tensor.shape for spec in self.specs]
-        tensors = restore_ops.in_exact_shapes(restored_tensors, keys, shapes)
+        tensors = restore_ops.with_checked_shapes(restored_tensors, keys, shapes)
         value = self._conversion.from_cells(tensors)
         return restore_ops.assign(self._slot, value, restore_ops.SUMS_SCOPE)

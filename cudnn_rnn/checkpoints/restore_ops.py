@@ -5,7 +5,7 @@ import contextlib
 import re
 import threading
 
-from cudnn_rnn._compat import PartitionedVariable, Variable, assert_when_run, static_value, tf
+from cudnn_rnn._compat import PartitionedVariable, Variable, assertion_op, static_value, tf
 from cudnn_rnn._core.arguments import shape_text, variable_name
 
 # Collection of all saveables of a graph. Not a string, so that exporting a MetaGraphDef skips it.
@@ -76,44 +76,46 @@ def read_from(path):
     return found
 
 
-# Scopes of the checks that `_in_shapes` adds to a graph. `_patches/restores.py` finds the checks by
-# these names, in imported graphs too.
+# Scopes of the checks that `_with_check` adds to a graph. `_patches/restores.py` finds the checks
+# by these names, in imported graphs too.
 SIZES_SCOPE, SHAPES_SCOPE = "cudnn_rnn_checkpoint_sizes", "cudnn_rnn_checkpoint_shapes"
 CHECK, KEYS, SHAPES = "check", "keys", "shapes"  # nodes in such a scope
 
 
-def checkpoint_path(restored_tensor):
-    """Returns the string tensor with the path of the checkpoint; None if it cannot be determined.
-
-    It cannot be determined in eager execution.
-    """
+def _checkpoint_path(restored_tensor):
+    """Returns the string tensor with the path of the checkpoint, None in eager execution."""
     operation = getattr(restored_tensor, "op", None)
     while operation is not None and operation.type == "Identity":
         operation = operation.inputs[0].op
     return operation.inputs[0] if operation is not None and operation.type == "RestoreV2" else None
 
 
-def in_sizes(tensors, keys, shapes):
+def with_checked_sizes(tensors, keys, shapes):
     """Checks the numbers of elements, and returns the tensors reshaped to these shapes.
+
+    Returns the tensors unchecked if a shape is unknown, because a user's own function gave it.
 
     Raises:
       InvalidArgumentError: when run, if a number is wrong; names checkpoint, keys and both shapes.
     """
+    if not all(shape.is_fully_defined() for shape in shapes):
+        return tensors
     expected = tf.constant([shape.num_elements() for shape in shapes])
     found = tf.stack([tf.size(tensor) for tensor in tensors])
     wrong = tf.not_equal(found, expected)
-    return _in_shapes(tensors, keys, shapes, SIZES_SCOPE, "number of elements", wrong)
+    return _with_check(tensors, keys, shapes, SIZES_SCOPE, "number of elements", wrong)
 
 
-def in_exact_shapes(tensors, keys, shapes):
+def with_checked_shapes(tensors, keys, shapes):
     """Checks the shapes, and returns the tensors with these static shapes.
 
-    Raises:
-      InvalidArgumentError: when run, if a shape is wrong; names checkpoint, keys and both shapes.
+    The rest is as in `with_checked_sizes`.
     """
+    if not all(shape.is_fully_defined() for shape in shapes):
+        return tensors
     expected = tf.constant([shape_text(shape) for shape in shapes])
     wrong = tf.not_equal(_shape_texts_when_run(tensors), expected)
-    return _in_shapes(tensors, keys, shapes, SHAPES_SCOPE, "shape", wrong)
+    return _with_check(tensors, keys, shapes, SHAPES_SCOPE, "shape", wrong)
 
 
 def _shape_texts_when_run(tensors):
@@ -123,12 +125,12 @@ def _shape_texts_when_run(tensors):
     return tf.strings.join(["[", tf.stack(sizes), "]"])
 
 
-def _in_shapes(tensors, keys, shapes, scope, what, wrong):
-    path = checkpoint_path(tensors[0])
+def _with_check(tensors, keys, shapes, scope, what, wrong):
+    path = _checkpoint_path(tensors[0])
     with tf.name_scope(scope):
         keys = tf.constant(keys, name=KEYS)
         expected = tf.constant([shape_text(shape) for shape in shapes], name=SHAPES)
-        check = assert_when_run(
+        check = assertion_op(
             tf.logical_not(tf.reduce_any(wrong)),
             "Tensors of the checkpoint",
             "" if path is None else path,
@@ -160,12 +162,7 @@ def as_variable(variable):
 
 
 def refuse_partitioned(argument, value):
-    """Raises `TypeError` if a value is a partitioned variable, a part of one, or a list of these.
-
-    Args:
-      argument: name of the argument, for the error.
-      value: anything.
-    """
+    """Raises `TypeError` if a value is or contains a partitioned variable or a part of one."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     for one in values:
         if isinstance(one, PartitionedVariable):
@@ -183,14 +180,10 @@ def refuse_partitioned(argument, value):
 
 
 def assign(variable, value, scope):
-    """Returns an op that assigns `value` to `variable`, after checking the shape.
+    """Returns an op that assigns a rebuilt value to a variable, after checking the shape.
 
-    Inside `direct_values` of the variable, the op does nothing.
-
-    Args:
-      variable: the variable.
-      value: tensor, rebuilt from tensors of a checkpoint.
-      scope: `EXACT_SCOPE` or `SUMS_SCOPE`.
+    `scope` is `EXACT_SCOPE` or `SUMS_SCOPE`. Inside `direct_values` of the variable, the op does
+    nothing.
     """
     value = tf.convert_to_tensor(value, dtype=variable.dtype.base_dtype)
     if not value.shape.is_compatible_with(variable.shape):

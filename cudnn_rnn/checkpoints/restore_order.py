@@ -37,13 +37,14 @@ def order_assignments(path):
         already fixed another order.
     """
     by_variable: dict = collections.OrderedDict()
-    for operation in sorted(_descendants(path), key=_number):
+    reached = _reachable(path.consumers(), _consumers).values()
+    for operation in sorted(reached, key=lambda operation: operation._id):
         if operation.type in _ASSIGN_TYPES:
             variable = _source(operation.inputs[0]).name
             by_variable.setdefault(variable, []).append(operation)
     for variable, assignments in by_variable.items():
-        rebuilt = [operation for operation in assignments if _is_rebuilt(operation)]
-        direct = [operation for operation in assignments if not _is_rebuilt(operation)]
+        rebuilt = [operation for operation in assignments if _REBUILT.match(operation.name)]
+        direct = [operation for operation in assignments if operation not in rebuilt]
         if rebuilt and direct:
             _require_one_own_value(variable, direct)
         if rebuilt:
@@ -51,11 +52,7 @@ def order_assignments(path):
 
 
 def refuse_shared_keys(path):
-    """Raises `SaverRefusal` if two saveables of this package in one Saver share a key.
-
-    Args:
-      path: the string tensor with the path of the checkpoint.
-    """
+    """Raises `SaverRefusal` if two saveables of this package in one Saver share a key."""
     keys = collections.Counter(
         entry.key for entry in restore_ops.read_from(path) if not entry.slice_spec
     )
@@ -102,31 +99,23 @@ def _static_shape(assignment):
     return shape.as_list() if shape.is_fully_defined() else None
 
 
-def _number(operation):
-    return operation._id
-
-
-def _descendants(tensor):
-    """Returns a list of the operations that depend on a tensor through data edges."""
-    found, waiting = {}, [tensor]
-    while waiting:
-        for operation in waiting.pop().consumers():
-            if operation.name not in found:
-                found[operation.name] = operation
-                waiting.extend(operation.outputs)
-    return list(found.values())
-
-
-def _ancestors(operation):
-    """Returns a list of an operation and all operations that it depends on."""
-    found, waiting = {operation.name: operation}, [operation]
+def _reachable(operations, neighbors):
+    """Returns a dict by name of the operations, and of all that `neighbors` leads to."""
+    found, waiting = {}, list(operations)
     while waiting:
         operation = waiting.pop()
-        for other in [tensor.op for tensor in operation.inputs] + list(operation.control_inputs):
-            if other.name not in found:
-                found[other.name] = other
-                waiting.append(other)
-    return list(found.values())
+        if operation.name not in found:
+            found[operation.name] = operation
+            waiting += neighbors(operation)
+    return found
+
+
+def _consumers(operation):
+    return [consumer for output in operation.outputs for consumer in output.consumers()]
+
+
+def _dependencies(operation):
+    return [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
 
 
 def _source(tensor):
@@ -137,13 +126,9 @@ def _source(tensor):
     return operation
 
 
-def _is_rebuilt(assignment):
-    return _REBUILT.match(assignment.name) is not None
-
-
 def _precedence(assignment):
     scope = _REBUILT.match(assignment.name).group(1)  # type: ignore[union-attr]
-    return _SCOPES.index(scope), _number(assignment)
+    return _SCOPES.index(scope), assignment._id
 
 
 def _require_one_own_value(variable, direct):
@@ -161,7 +146,7 @@ def _require_one_own_value(variable, direct):
 def _chain(variable, assignments):
     """Makes each assignment wait for the one before it."""
     for earlier, later in zip(assignments, assignments[1:]):
-        if any(later is operation for operation in _ancestors(earlier)):
+        if later.name in _reachable([earlier], _dependencies):
             raise restore_ops.SaverRefusal(
                 "This Saver's builder makes %s, which restores the variable %s, run before %s, "
                 "which would overwrite the value. Leave out the arguments builder= and "

@@ -33,7 +33,7 @@ _NOT_ABOUT_CONTENTS = (
     tf.errors.UnavailableError,
 )
 
-_MOST_LINES = 8  # maximum number of keys in one error; a model may have hundreds
+_MAX_LINES = 8  # maximum number of keys in one error; a model may have hundreds
 
 # The key under which an object-based checkpoint stores the names of its objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -55,9 +55,9 @@ def check(path, expected, with_data=False, missing=()):
     except _READ_ERRORS:
         return
     problems = [_missing(reader, entry, is_shown=True) for entry in missing]
-    problems += _misfits(reader, expected)
+    problems += _mismatches(reader, expected)
     if not problems and with_data:
-        problems = _damages(reader, expected)
+        problems = _damaged(reader, expected)
     if problems:
         raise _error(path, problems)
 
@@ -65,9 +65,8 @@ def check(path, expected, with_data=False, missing=()):
 def check_object_graph(path, expected):
     """Raises unless the names of objects can be read from an object-based checkpoint.
 
-    Args:
-      path: str, as `tf.train.Checkpoint.restore` takes it. A path without a file passes.
-      expected: function that returns a list of `restore_ops.Expected`, or None to raise nothing.
+    A path without a file passes. `expected` is a function that returns a list of
+    `restore_ops.Expected`, or None to raise nothing.
     """
     reader = None
     try:
@@ -91,15 +90,10 @@ def is_object_based(path):
 
 
 def explained(error, path, expected):
-    """Returns the error to raise in place of an `OpError`.
+    """Returns the error to raise in place of an `OpError`; arguments as in `check`.
 
     Returns the error itself if it is not about the contents of a checkpoint, if no problem is
     found, or if this process cannot open the checkpoint, which may be on another machine.
-
-    Args:
-      error: TensorFlow's error.
-      path: str, as `tf.train.Saver.restore` takes it.
-      expected: list of `restore_ops.Expected`.
     """
     if getattr(error, "is_explained", False) or not isinstance(error, _ABOUT_CONTENTS):
         return error
@@ -109,7 +103,7 @@ def explained(error, path, expected):
         is_damaged = _shows_damage(read_error, path)
         return _unreadable(path, expected, error) if is_damaged else error
     try:
-        problems = _misfits(reader, expected) or _damages(reader, expected)
+        problems = _mismatches(reader, expected) or _damaged(reader, expected)
     except tf.errors.OpError:
         return error
     return _error(path, problems, error) if problems else error
@@ -129,19 +123,16 @@ def _unreadable(path, expected, error):
 
 
 def _error(path, problems, original=None):
-    """Creates the error for a list of problems.
+    """Creates the error for a list of problems, possibly with TensorFlow's own error `original`.
 
-    Args:
-      path: path of the checkpoint.
-      problems: list of (error type, key, text on what was found, text on what was expected). The
-        error has the type of the first problem; without problems, it is a `DataLossError`.
-      original: TensorFlow's own error, or None.
+    A problem is (error type, key, text on what was found, text on what was expected). The error has
+    the type of the first problem; without problems, it is a `DataLossError`.
     """
     lines = ["The checkpoint %s cannot be restored:" % path]
-    for _, key, found, expected in problems[:_MOST_LINES]:
+    for _, key, found, expected in problems[:_MAX_LINES]:
         lines.append("  %s: %s; expected %s" % (key, found, expected))
-    if len(problems) > _MOST_LINES:
-        lines.append("  and %d more" % (len(problems) - _MOST_LINES))
+    if len(problems) > _MAX_LINES:
+        lines.append("  and %d more" % (len(problems) - _MAX_LINES))
     if original is not None:
         lines.append("TensorFlow says: %s" % getattr(original, "message", original))
     kind = problems[0][0] if problems else tf.errors.DataLossError
@@ -179,13 +170,13 @@ def _missing(reader, expected, is_shown):
     return kind, expected.key, found, _words(expected)
 
 
-def _misfits(reader, expected):
+def _mismatches(reader, expected):
     """Returns the problems visible from the list of keys, dtypes and shapes."""
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     problems: list = []
     for entry in expected:
         if entry.key not in shapes:
-            problems.append(_missing(reader, entry, is_shown=len(problems) < _MOST_LINES))
+            problems.append(_missing(reader, entry, is_shown=len(problems) < _MAX_LINES))
             continue
         shape, dtype = tf.TensorShape(shapes[entry.key]), tf.as_dtype(dtypes[entry.key])
         fits = entry.shape is None or (
@@ -199,7 +190,7 @@ def _misfits(reader, expected):
     return sorted(problems, key=lambda problem: problem[0] is not tf.errors.NotFoundError)
 
 
-def _damages(reader, expected):
+def _damaged(reader, expected):
     """Returns the problems found by reading the values."""
     problems = []
     for entry in expected:

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -133,25 +134,21 @@ class Doctor:
     def examine(self):
         """Runs all checks; returns the exit status."""
         self._section("Versions")
-        self._fact(
-            "cudnn_rnn", "%s in %s" % (__version__, os.path.dirname(os.path.dirname(__file__)))
-        )
+        folder = os.path.dirname(os.path.dirname(__file__))
+        self._fact("cudnn_rnn", "%s in %s" % (__version__, folder))
         self._fact("Python", "%s, %s" % (platform.python_version(), sys.executable))
         self._fact("Platform", platform.platform())
         tensorflow, problem = run_trial(_ASK_TENSORFLOW)
-        if tensorflow is None:
-            self._fact("TensorFlow", "cannot be imported")
-        else:
-            self._fact("TensorFlow", describe_tensorflow(tensorflow))
+        text = "cannot be imported" if tensorflow is None else describe_tensorflow(tensorflow)
+        self._fact("TensorFlow", text)
         self._section("CPU")
         self._fact("Instruction set", describe_instruction_set())
         works = self._examine_library(tensorflow, problem)
         self._section("GPU")
-        if works:
-            self._examine_gpu(tensorflow)
-        else:
+        if not works:
             self._print("Not checked. Fix the problem above first.")
-        if works:
+        else:
+            self._examine_gpu(tensorflow)
             self._section("Common errors of programs")
             self._print(textwrap.indent(_ERRORS_OF_PROGRAMS, "  "))
         self._section("Summary")
@@ -175,7 +172,10 @@ class Doctor:
             self._broken("The op library does not work with this TensorFlow.", problem)
             return False
         self._fact("Op library", found["library"])
-        self._fact("Built", describe_build(found["build_info"]))
+        info = found["build_info"]
+        version = info.get("tensorflow", "of unknown version")
+        compiler = info.get("compiler", "an unknown compiler")
+        self._fact("Built", "for TensorFlow %s, with %s" % (version, compiler))
         if found["ones"] != [4.0, 4.0]:
             self._broken(
                 "An RNN with one unit computes wrong numbers.",
@@ -191,17 +191,14 @@ class Doctor:
             self._broken("The GPU check failed. RNNs work on the CPU.", problem)
             self._print("To hide the GPU from TensorFlow, set CUDA_VISIBLE_DEVICES= (empty).")
             return
-        if found["devices"]:
-            for device in found["devices"]:
-                self._fact("TensorFlow sees", device)
-        elif tensorflow["is_cuda_build"]:
-            self._fact("TensorFlow sees", "no GPU, although it was built with GPU support")
+        if tensorflow["is_cuda_build"]:
+            without = "no GPU, although it was built with GPU support"
         else:
-            self._fact("TensorFlow sees", "no GPU, because it was built without GPU support")
-        if found["report"] is None:
-            self._fact("cuDNN", "not used; this op library was built without GPU support")
-        else:
-            self._fact("cuDNN", found["report"])
+            without = "no GPU, because it was built without GPU support"
+        for device in found["devices"] or [without]:
+            self._fact("TensorFlow sees", device)
+        without = "not used; this op library was built without GPU support"
+        self._fact("cuDNN", without if found["report"] is None else found["report"])
         kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
         if found["reason"] != found["report"]:
             kernels += "\n" + found["reason"]
@@ -233,11 +230,10 @@ def run_trial(program):
     """
     with tempfile.TemporaryDirectory() as folder:
         answer_path = os.path.join(folder, "answer.json")
-        environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
         try:
             process = subprocess.run(
                 [sys.executable, "-W", "ignore", "-c", program, answer_path],
-                env=environment,
+                env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 universal_newlines=True,
@@ -271,39 +267,23 @@ def describe_exit(status):
 def describe_tensorflow(answer):
     """Returns one or two lines about TensorFlow from the answer of the trial."""
     lines = ["%s (%s), %s" % (answer["version"], answer["git_version"], answer["folder"])]
+    lines.append("built %s GPU support" % ("with" if answer["is_cuda_build"] else "without"))
     if answer["is_cuda_build"]:
-        versions = [answer["cuda_version"], answer["cudnn_version"]]
-        known = [
-            "%s %s" % (name, version)
-            for name, version in zip(("CUDA", "cuDNN"), versions)
-            if version
-        ]
-        lines.append("built with GPU support" + (": " + ", ".join(known) if known else ""))
-    else:
-        lines.append("built without GPU support")
+        versions = {"CUDA": answer["cuda_version"], "cuDNN": answer["cudnn_version"]}
+        known = ["%s %s" % (name, version) for name, version in versions.items() if version]
+        lines[-1] += ": " + ", ".join(known) if known else ""
     return "\n".join(lines)
-
-
-def describe_build(info):
-    """Returns one line from `_build_info.json`."""
-    return "for TensorFlow %s, with %s" % (
-        info.get("tensorflow", "of unknown version"),
-        info.get("compiler", "an unknown compiler"),
-    )
 
 
 def describe_instruction_set(cpuinfo_path="/proc/cpuinfo"):
     """Describes the library's instruction set for this processor, according to /proc/cpuinfo."""
-    flags = set()
     try:
         with open(cpuinfo_path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith("flags"):
-                    flags = set(line.split(":", 1)[1].split())
-                    break
-    except (OSError, IndexError):
-        pass
-    best = next((name for name, needed in _INSTRUCTION_SETS if needed <= flags), "portable")
+            flags = re.search(r"^flags.*?:(.*)", file.read(), re.MULTILINE)
+    except OSError:
+        flags = None
+    supported = set(flags.group(1).split()) if flags else set()
+    best = next((name for name, needed in _INSTRUCTION_SETS if needed <= supported), "portable")
     text = "%s, the best that both this processor and the library support" % best
     wanted = os.environ.get(_INSTRUCTION_SET_VARIABLE)
     if wanted:

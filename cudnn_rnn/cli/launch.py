@@ -10,7 +10,7 @@ import sys
 _PACKAGE_AS_AN_ARGUMENT = re.compile(r"(-\w*m)?cudnn_rnn(\.__main__)?$")
 
 
-def is_being_located():
+def is_command_starting():
     """Returns whether this process is `python -m cudnn_rnn` and `__main__` has not started yet."""
     # argv[0] is "-m" while Python locates the module; then it becomes the module's path.
     if getattr(sys, "argv", [])[:1] != ["-m"]:

@@ -163,8 +163,7 @@ def _run_path(path, arguments):
     has_main_inside = pkgutil.get_importer(path) is not None  # a folder or an archive
     if _has_script_folder():
         # runpy puts a folder or archive itself there.
-        folder = [] if has_main_inside else [os.path.dirname(os.path.realpath(path))]
-        sys.path[:1] = folder
+        sys.path[:1] = [] if has_main_inside else [os.path.dirname(os.path.realpath(path))]
     if has_main_inside or _is_compiled(path):
         runpy.run_path(path, run_name="__main__")
         return

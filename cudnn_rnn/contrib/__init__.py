@@ -60,7 +60,7 @@ def install(version: str = "1.15") -> None:
     contrib_modules = _existing_contrib() or _install_contrib()
     for contrib in contrib_modules:
         _set_attribute(contrib, "cudnn_rnn", modules[_PACKAGE])
-    for name in [name for name in sys.modules if _is_of_package(name)]:
+    for name in [name for name in sys.modules if (name + ".").startswith(_PACKAGE + ".")]:
         _set_module(name, None)
     for name, module in modules.items():
         _set_module(name, module)
@@ -72,16 +72,12 @@ def uninstall() -> None:
         _undo.pop()()
 
 
-def _is_of_package(name):
-    return name == _PACKAGE or name.startswith(_PACKAGE + ".")
-
-
 def _make_modules(namespaces, release):
     """Returns a dict from full module names to modules."""
     modules = {}
-    for relative, names in namespaces.items():
-        name = ".".join(filter(None, (_PACKAGE, relative)))
-        is_package = any(other.startswith(name + ".") for other in _full_names(namespaces))
+    contents = {(_PACKAGE + "." + name).rstrip("."): names for name, names in namespaces.items()}
+    for name, names in contents.items():
+        is_package = any(other.startswith(name + ".") for other in contents)
         text = "%s of TensorFlow %s, from the library cudnn_rnn." % (name, release)
         modules[name] = _make_module(name, is_package, text)
         vars(modules[name]).update(names)
@@ -91,10 +87,6 @@ def _make_modules(namespaces, release):
         if parent in modules and parent != _PACKAGE:
             setattr(modules[parent], child, module)
     return modules
-
-
-def _full_names(namespaces):
-    return [".".join(filter(None, (_PACKAGE, relative))) for relative in namespaces]
 
 
 def _make_module(name, is_package, text):
@@ -134,7 +126,7 @@ def _tensorflow_modules():
 def _install_contrib():
     """Creates a `tf.contrib` for a TensorFlow without one; returns it in a list."""
     contrib = _make_module(_CONTRIB, True, "The parts of tf.contrib that cudnn_rnn provides.")
-    contrib.__getattr__ = other_packages.part
+    contrib.__getattr__ = other_packages.find_part
     _set_module(_CONTRIB, contrib)
     _undo.append(_forget_parts)
     finder = other_packages.Finder()

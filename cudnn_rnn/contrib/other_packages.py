@@ -23,14 +23,14 @@ _RNN = CONTRIB + ".rnn"
 _SUCCESSORS = {CONTRIB + ".layers": "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
 
 # The names of `tf.contrib.rnn`: their modules in this library, those in `tf.nn`, and the cells.
-_HERE = {
+_OWN_MODULES = {
     "BasicRNNCell": "cells.basic",
     "LSTMStateTuple": "cells.compatible",
     "MultiRNNCell": "cells.compatible",
     "RNNCell": "cells.compatible",
     "stack_bidirectional_dynamic_rnn": "cells.basic",
 }
-_OF_TENSORFLOW = ("static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn")
+_NAMES_IN_TF_NN = ("static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn")
 _CELLS = (
     "BasicLSTMCell",
     "DeviceWrapper",
@@ -71,23 +71,20 @@ class Rnn(types.ModuleType):
         return value
 
     def __dir__(self):
-        names = list(_HERE) + list(_OF_TENSORFLOW)
-        return sorted(names + [name for name in _CELLS if _is_there(name)])
-
-
-def _is_there(name):
-    try:
-        _find_rnn_name(name)
-    except LookupError:
-        return False
-    return True
+        names = [*_OWN_MODULES, *_NAMES_IN_TF_NN]
+        try:
+            _cell_module(_CELLS[0])
+            names += _CELLS
+        except LookupError:
+            pass
+        return sorted(names)
 
 
 def _find_rnn_name(name):
     """Returns the object of this name in `tf.contrib.rnn`; `LookupError` says why there is none."""
-    if name in _HERE:
-        return getattr(importlib.import_module("cudnn_rnn." + _HERE[name]), name)
-    if name in _OF_TENSORFLOW:
+    if name in _OWN_MODULES:
+        return getattr(importlib.import_module("cudnn_rnn." + _OWN_MODULES[name]), name)
+    if name in _NAMES_IN_TF_NN:
         return getattr(tf.nn, name)
     if name in _CELLS:
         return getattr(_cell_module(name), name)
@@ -141,9 +138,8 @@ class _Alias:
         try:
             sys.modules[module.__name__] = importlib.import_module(self._name)
         except Exception as error:
-            raise ModuleNotFoundError(
-                _why_no_successor(module.__name__, self._name, error)
-            ) from error
+            reason = _why_no_successor(module.__name__, self._name, error)
+            raise ModuleNotFoundError(reason) from error
 
 
 def _successor(name):
@@ -156,16 +152,11 @@ def _successor(name):
 
 def _why_no_successor(name, successor, error):
     package = successor.split(".")[0]
+    advice = "Importing it failed: %s" % error
     if _is_missing(error, package):
         advice = "Install it: pip install %s" % package
-    else:
-        advice = "Importing it failed: %s" % error
-    return "No module named %r: it has moved to %s in the package %s. %s" % (
-        name,
-        successor,
-        package,
-        advice,
-    )
+    text = "No module named %r: it has moved to %s in the package %s. %s"
+    return text % (name, successor, package, advice)
 
 
 def _is_missing(error, package):
@@ -173,17 +164,16 @@ def _is_missing(error, package):
     return isinstance(error, ModuleNotFoundError) and error.name == package
 
 
-def part(name):
+def find_part(name):
     """Returns `tf.contrib.<name>`; `AttributeError` gives the reason if it is missing."""
     full_name = "%s.%s" % (CONTRIB, name)
+    reason: Any = why_missing(full_name)
     if _successor(full_name) is not None:
         try:
             return importlib.import_module(full_name)
         except ModuleNotFoundError as error:
-            raise AttributeError("module %r has no attribute %r: %s" % (CONTRIB, name, error))
-    raise AttributeError(
-        "module %r has no attribute %r: %s" % (CONTRIB, name, why_missing(full_name))
-    )
+            reason = error
+    raise AttributeError("module %r has no attribute %r: %s" % (CONTRIB, name, reason))
 
 
 def why_missing(name):

@@ -16,61 +16,18 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical, config
 from cudnn_rnn._core.arguments import as_tensors, check_shape
 
-# The modules that `_find` searches for the names that the modules above lack.
+# The modules that `_own_class` searches for the names that the modules above lack.
 _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
 
 _RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
 _PRIVATE_RNNS = ("_CudnnRNN", "_CudnnRNNNoInputC")
 _CELLS = ("CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell")
-_SAVEABLES = (
-    "CudnnGRUSaveable",
-    "CudnnLSTMSaveable",
-    "CudnnRNNReluSaveable",
-    "CudnnRNNTanhSaveable",
-)
-_CONVERTERS = (
-    "CudnnParamsFormatConverterGRU",
-    "CudnnParamsFormatConverterLSTM",
-    "CudnnParamsFormatConverterRelu",
-    "CudnnParamsFormatConverterTanh",
-)
-_CONSTANTS_OF_1_3 = (
-    "CUDNN_GRU",
-    "CUDNN_LSTM",
-    "CUDNN_RNN_BIDIRECTION",
-    "CUDNN_RNN_RELU",
-    "CUDNN_RNN_TANH",
-    "CUDNN_RNN_UNIDIRECTION",
-)
-_CONSTANTS = _CONSTANTS_OF_1_3 + (
-    "CUDNN_GRU_PARAMS_PER_LAYER",
-    "CUDNN_INPUT_AUTO_MODE",
-    "CUDNN_INPUT_LINEAR_MODE",
-    "CUDNN_INPUT_SKIP_MODE",
-    "CUDNN_LSTM_PARAMS_PER_LAYER",
-    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
-    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
-)
-_CHECKS = (
-    "_check_rnn_mode",
-    "_get_num_params",
-    "_get_seed",
-    "check_direction",
-    "check_input_mode",
-)
-_CALLS = (
-    "_cudnn_rnn",
-    "_cudnn_rnn_no_input_c",
-    "cudnn_gru",
-    "cudnn_lstm",
-    "cudnn_rnn_relu",
-    "cudnn_rnn_tanh",
-)
-_CONVERSIONS = (
-    "cudnn_rnn_canonical_to_opaque_params",
-    "cudnn_rnn_opaque_params_size",
-    "cudnn_rnn_opaque_params_to_canonical",
-)
+_SAVEABLES = tuple(name + "Saveable" for name in _RNNS)
+_CONVERTERS = tuple("CudnnParamsFormatConverter" + kind for kind in ("GRU", "LSTM", "Relu", "Tanh"))
+_CONSTANTS = tuple(name for name in vars(config) if name.startswith("CUDNN_"))
+_CONSTANTS_OF_1_3 = tuple(name for name in _CONSTANTS if not re.search("_INPUT_|_PARAMS_", name))
+_CHECKS = ("_check_rnn_mode", "_get_num_params", "_get_seed", "check_direction", "check_input_mode")
+_CALLS_AND_CONVERSIONS = tuple(name for name in vars(cudnn_rnn_ops) if re.match("_?cudnn_", name))
 
 
 def namespaces(minor):
@@ -83,16 +40,16 @@ def namespaces(minor):
     ops = _ops(minor)
     found = {"": None, "python": {}, "python.ops": {}, "python.ops.cudnn_rnn_ops": ops}
     if minor < 4:
-        public = _chosen(ops, _RNNS + ("RNNParamsSaveable",))
+        public = _select(ops, _RNNS + ("RNNParamsSaveable",))
     elif minor == 4:
-        public = _chosen(ops, _RNNS + _CELLS + _SAVEABLES)
+        public = _select(ops, _RNNS + _CELLS + _SAVEABLES)
     if minor >= 4:
         of_layers = _layers(minor)
         found["python.layers.cudnn_rnn"] = of_layers
         found["python.layers"] = {}
     if minor >= 5:
-        public = _chosen(ops, _CELLS + _SAVEABLES + (_CONVERTERS if minor >= 13 else ()))
-        public.update(_chosen(of_layers, _RNNS))
+        public = _select(ops, _CELLS + _SAVEABLES + (_CONVERTERS if minor >= 13 else ()))
+        public.update(_select(of_layers, _RNNS))
         found["python.layers"] = dict(public)
     found[""] = public
     return found
@@ -101,25 +58,25 @@ def namespaces(minor):
 def _ops(minor):
     """Returns the contents of `python.ops.cudnn_rnn_ops`."""
     names = {name: _op_level_class(name, minor) for name in _RNNS}
-    names.update(_chosen(vars(op_level), _PRIVATE_RNNS))
+    names.update(_select(vars(op_level), _PRIVATE_RNNS))
     if minor >= 3:
         constants = _CONSTANTS if minor >= 4 else _CONSTANTS_OF_1_3
-        names.update(_chosen(vars(config), constants))
-        names.update(_found(_CELLS))
+        names.update(_select(vars(config), constants))
+        names.update(_own_classes(_CELLS))
     if minor < 4:
         names["RNNParamsSaveable"] = _rnn_params_saveable(minor)
         if minor == 3:
             names["CudnnCompatibleLSTMBlockCell"] = names["CudnnCompatibleLSTMCell"]
         return names
-    names.update(_found(_SAVEABLES + ("CudnnOpaqueParamsSaveable",)))
-    names.update(_chosen(vars(cudnn_rnn_ops), _CHECKS))
-    for name in _CALLS + _CONVERSIONS:
+    names.update(_own_classes(_SAVEABLES + ("CudnnOpaqueParamsSaveable",)))
+    names.update(_select(vars(cudnn_rnn_ops), _CHECKS))
+    for name in _CALLS_AND_CONVERSIONS:
         names[name] = _function(name, minor)
     if minor <= 12:
         names["CudnnRNNSimpleSaveable"] = _simple_saveable()
     else:
-        names.update(_found(_CONVERTERS + ("CudnnParamsFormatConverter",)))
-        names["CudnnParamsFormatConverterBasic"] = _find("_OneKernel")
+        names.update(_own_classes(_CONVERTERS + ("CudnnParamsFormatConverter",)))
+        names["CudnnParamsFormatConverterBasic"] = _own_class("_OneKernel")
     if minor >= 5:
         names.update(_BIAS_VARIABLE_NAME="bias", _WEIGHTS_VARIABLE_NAME="kernel")
     return names
@@ -127,22 +84,22 @@ def _ops(minor):
 
 def _layers(minor):
     """Returns the contents of `python.layers.cudnn_rnn`."""
-    names = _chosen(vars(config), _CONSTANTS)
-    names.update(_chosen(vars(layers), _RNNS + _PRIVATE_RNNS))
+    names = _select(vars(config), _CONSTANTS)
+    names.update(_select(vars(layers), _RNNS + _PRIVATE_RNNS))
     if minor >= 5:
         names["__all__"] = list(_RNNS)
     return names
 
 
-def _chosen(names, wanted):
+def _select(names, wanted):
     return {name: names[name] for name in wanted}
 
 
-def _found(names):
-    return {name: _find(name) for name in names}
+def _own_classes(names):
+    return {name: _own_class(name) for name in names}
 
 
-def _find(name):
+def _own_class(name):
     """Returns this library's class of the given name."""
     for module_name in _MODULES:
         module = importlib.import_module("cudnn_rnn." + module_name)
@@ -173,9 +130,8 @@ def _method(function, signature, fill_in=None):
             arguments, named = fill_in(list(arguments), dict(named))
         return function(self, *arguments, **named)
 
-    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    visible = signature.replace(parameters=own + list(signature.parameters.values()))
-    method.__signature__ = visible  # type: ignore[attr-defined]
+    parameters = [*_signature("self").parameters.values(), *signature.parameters.values()]
+    method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return method
 
 
@@ -185,9 +141,8 @@ def _op_level_class(name, minor):
     base = getattr(op_level, name)
     is_lstm = name == "CudnnLSTM"
     default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
-    optional: Dict[str, Any] = dict(
-        input_mode=default_mode, direction=config.CUDNN_RNN_UNIDIRECTION
-    )
+    optional: Dict[str, Any] = {"input_mode": default_mode}
+    optional["direction"] = config.CUDNN_RNN_UNIDIRECTION
     if minor >= 4:
         optional["dtype"] = tf.float32
     optional.update(dropout=0.0, seed=0)
@@ -210,16 +165,12 @@ def _op_level_class(name, minor):
     optional = dict(sequence_lengths=None, time_major=True) if minor >= 14 else {}
     optional["is_training"] = True
     call = _method(base.__call__, _signature(*required, **optional))
-    bases = (_RoomForInputWeights, base) if minor <= 2 else (base,)
-    return _subclass(name, minor, bases, {"__init__": init, "__call__": call})
+    bases = (_PaddedBuffer, base) if minor <= 2 else (base,)
+    made = type(name, bases, {"__init__": init, "__call__": call, "__doc__": base.__doc__})
+    return _name_for_pickle(made, name, minor)
 
 
-def _subclass(name, minor, bases, attributes):
-    made = type(name, bases, dict(attributes, __doc__=bases[-1].__doc__))
-    return _findable(made, name, minor)
-
-
-def _findable(made, name, minor):
+def _name_for_pickle(made, name, minor):
     """Names an object generated for a release so that pickle finds it here; returns it."""
     made.__module__ = __name__
     made.__qualname__ = "%s_of_1_%d" % (name, minor)
@@ -227,7 +178,7 @@ def _findable(made, name, minor):
 
 
 def __getattr__(qualified_name):
-    """Finds an object named by `_findable`; generates it if this process has not done so."""
+    """Finds an object named by `_name_for_pickle`; generates it if this process has not done so."""
     match = re.match(r"(\w+)_of_1_(\d|1[0-5])$", qualified_name)
     found = _ops(int(match.group(2))).get(match.group(1)) if match else None
     if getattr(found, "__qualname__", None) != qualified_name:
@@ -235,7 +186,7 @@ def __getattr__(qualified_name):
     return found
 
 
-class _RoomForInputWeights(op_level._CudnnRNN):
+class _PaddedBuffer(op_level._CudnnRNN):
     """Reserves room for unused input weights in the buffer, as in TensorFlow 1.0 to 1.2.
 
     In those releases, input_mode defaults to auto_select, which skips the input weights if sizes
@@ -244,13 +195,11 @@ class _RoomForInputWeights(op_level._CudnnRNN):
     """
 
     def _num_params(self):
-        return canonical.static_params_size(self._linear_config())
-
-    def _linear_config(self):
-        return self.config._replace(input_mode=config.CUDNN_INPUT_LINEAR_MODE)
+        linear = self.config._replace(input_mode=config.CUDNN_INPUT_LINEAR_MODE)
+        return canonical.static_params_size(linear)
 
     def params_size(self):
-        return canonical.params_size(self._linear_config())
+        return tf.constant(self._num_params(), tf.int32, name="params_size")
 
     def params_to_canonical(self, params):
         return super().params_to_canonical(self._used(params))
@@ -274,34 +223,26 @@ class _RoomForInputWeights(op_level._CudnnRNN):
 
 @functools.lru_cache(maxsize=None)
 def _rnn_params_saveable(minor):
-    base = _find("RNNParamsSaveable")
-    functions = ("params_to_canonical", "canonical_to_params")
-    signature = {
-        0: inspect.Signature(
-            list(_signature(*functions).parameters.values())
-            + [inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)]
-        ),
-        1: inspect.Signature(
-            list(_signature(*functions, name="params_canonical").parameters.values())
-            + [inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)]
-        ),
-        2: _signature(*functions, "param_variables", name="params_canonical"),
-        3: _signature(
-            "cudnn_rnn",
-            *functions,
-            "param_variables",
-            base_variable_scope=None,
-            name="params_canonical",
-        ),
-    }[minor]
+    base = _own_class("RNNParamsSaveable")
+    required = ["cudnn_rnn"] if minor == 3 else []
+    required += ["params_to_canonical", "canonical_to_params"]
+    required += ["param_variables"] if minor >= 2 else []
+    optional: Dict[str, Any] = {"base_variable_scope": None} if minor == 3 else {}
+    if minor >= 1:
+        optional["name"] = "params_canonical"
+    signature = _signature(*required, **optional)
+    if minor <= 1:
+        variables = inspect.Parameter("param_variables", inspect.Parameter.VAR_POSITIONAL)
+        signature = signature.replace(parameters=[*signature.parameters.values(), variables])
     init = _method(base.__init__, signature)
-    return _subclass("RNNParamsSaveable", minor, (base,), {"__init__": init})
+    made = type(base.__name__, (base,), {"__init__": init, "__doc__": base.__doc__})
+    return _name_for_pickle(made, base.__name__, minor)
 
 
 @functools.lru_cache(maxsize=None)
 def _simple_saveable():
     """Returns the base of simple RNNs' saveables up to 1.12; they pass `isinstance` with it."""
-    tanh, relu = _find("CudnnRNNTanhSaveable"), _find("CudnnRNNReluSaveable")
+    tanh, relu = _own_class("CudnnRNNTanhSaveable"), _own_class("CudnnRNNReluSaveable")
 
     class Simple(type(tanh)):  # type: ignore[misc]
         def __instancecheck__(cls, instance):
@@ -310,9 +251,9 @@ def _simple_saveable():
         def __subclasscheck__(cls, subclass):
             return issubclass(subclass, (tanh, relu)) or super().__subclasscheck__(subclass)
 
-    base = _find("CudnnLSTMSaveable")
+    base = _own_class("CudnnLSTMSaveable")
     name = "CudnnRNNSimpleSaveable"
-    return _findable(Simple(name, (base,), {"__doc__": base.__doc__}), name, minor=12)
+    return _name_for_pickle(Simple(name, (base,), {"__doc__": base.__doc__}), name, minor=12)
 
 
 @functools.lru_cache(maxsize=None)
@@ -333,4 +274,4 @@ def _function(name, minor):
         return function(**signature.bind(*arguments, **named).arguments)
 
     of_release.__signature__ = signature  # type: ignore[attr-defined]
-    return _findable(of_release, name, minor)
+    return _name_for_pickle(of_release, name, minor)

@@ -8,11 +8,11 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn._core.config import DTYPES
+from helpers.arrays import assert_equal
 from helpers.layer_models import (
     BATCH,
     LAYER_COUNT,
     LAYERS,
-    STEPS,
     UNITS,
     WIDTH,
     expected_results,
@@ -26,21 +26,21 @@ SIXTEEN_BITS = [dtype.name for dtype in DTYPES if dtype.size == 2]
 TOLERANCES = {"float16": 1e-2, "bfloat16": 8e-2}
 
 
+@pytest.fixture(params=SIXTEEN_BITS)
+def dtype(request):
+    return request.param
+
+
 def make_layer(rnn_mode="lstm", **named):
     return LAYERS[rnn_mode](LAYER_COUNT, UNITS, **named)
 
 
-def in_float32(values):
-    return [np.asarray(value, np.float32) for value in values]
-
-
 def close(found, expected, dtype):
-    for one, other in zip(in_float32(found), expected):
-        assert np.abs(one - other).max() < TOLERANCES[dtype] * max(1.0, np.abs(other).max())
+    for one, other in zip(found, expected):
+        error = np.abs(np.asarray(one, np.float32) - other).max()
+        assert error < TOLERANCES[dtype] * max(1.0, np.abs(other).max())
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_outputs_and_states(session, rnn_mode, dtype):
     layer = make_layer(rnn_mode, compute_dtype=tf.as_dtype(dtype))
     inputs = make_inputs()
@@ -48,13 +48,11 @@ def test_outputs_and_states(session, rnn_mode, dtype):
     assert layer.kernel.dtype.base_dtype == tf.float32 and layer.dtype == "float32"
     assert layer.compute_dtype == dtype
     assert all(tensor.dtype == dtype for tensor in [outputs] + list(states))
-    set_params(session, layer)
-    found = session.run([outputs] + list(states))
-    close(found, expected_results(layer, session.run(layer.kernel), inputs), dtype)
+    expected = expected_results(layer, set_params(session, layer), inputs)
+    close(session.run([outputs, *states]), expected, dtype)
 
 
 @pytest.mark.parametrize("batch_major", [False, True])
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
     """float32 inputs and states are cast, as in Keras layers under a mixed-precision policy."""
     layer = make_layer(compute_dtype=dtype)
@@ -63,25 +61,17 @@ def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
     states = [random.uniform(-1, 1, shape).astype(np.float32) for shape in layer.state_shape(BATCH)]
     if batch_major:
         states = [state.swapaxes(0, 1) for state in states]
-    dtypes = [(dtype, dtype, dtype), ("float32",) * 3, (dtype, "float32", dtype)]
-    calls = [
-        layer(
-            tf.cast(inputs, in_dtype),
-            (tf.cast(states[0], h_dtype), tf.cast(states[1], c_dtype)),
-            time_major=not batch_major,
-        )
-        for in_dtype, h_dtype, c_dtype in dtypes
-    ]
-    calls.append(layer(inputs, tuple(states), time_major=not batch_major))
+    calls = [layer(inputs, tuple(states), time_major=not batch_major)]
+    for dtypes in (dtype, dtype, dtype), ("float32",) * 3, (dtype, "float32", dtype):
+        x, h, c = (tf.cast(value, each) for value, each in zip((inputs, *states), dtypes))
+        calls.append(layer(x, (h, c), time_major=not batch_major))
     set_params(session, layer)
-    first, *others = session.run([[outputs] + list(states) for outputs, states in calls])
+    first, *others = session.run(calls)
     for other in others:
-        for one, another in zip(first, other):
-            np.testing.assert_array_equal(one, another)
+        assert_equal(other, first)
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
-def test_forward_on_any_buffer(session, dtype):
+def test_forward_on_any_buffer_and_fed_values(session, dtype):
     layer = make_layer("gru", compute_dtype=dtype)
     outputs, _ = layer(make_inputs())
     h = tf.zeros(layer.state_shape(BATCH)[0])
@@ -89,15 +79,14 @@ def test_forward_on_any_buffer(session, dtype):
         layer._forward(tf.constant(make_inputs()), h, [], params)[0]
         for params in (layer.kernel, tf.cast(layer.kernel, dtype))
     ]
-    set_params(session, layer)
+    values = set_params(session, layer)
     found = session.run([outputs] + alike)
     assert found[0].dtype == dtype
-    for one in found[1:]:
-        np.testing.assert_array_equal(one, found[0])
+    assert_equal(found[1:], [found[0]] * 2)
+    fed = session.run(outputs, {layer.kernel: np.zeros_like(values)})
+    assert np.abs(fed.astype(np.float32)).max() == 0
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_gradient_arrives_in_float32(session, rnn_mode, dtype):
     narrow, wide = make_layer(rnn_mode, compute_dtype=dtype), make_layer(rnn_mode)
     inputs = make_inputs()
@@ -127,7 +116,6 @@ def adam_losses(session, steps, **named):
     return [session.run([loss, train])[0] for _ in range(steps)]
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_adam_converges(session, dtype):
     losses = adam_losses(session, 60, compute_dtype=dtype)
     assert losses[-1] < 0.2 * losses[0]
@@ -139,12 +127,10 @@ def test_adam_diverges_on_a_float16_variable(session):
     assert not losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
 def test_checkpoints_are_float32(session, tmp_path, dtype):
     layer = make_layer(compute_dtype=dtype, name="rnn")
     layer(make_inputs())
-    set_params(session, layer)
-    values = session.run(layer.kernel)
+    values = set_params(session, layer)
     saver = tf.train.Saver()
     path = saver.save(session, str(tmp_path / "model"))
     reader = tf.train.load_checkpoint(path)
@@ -159,18 +145,15 @@ def test_checkpoints_are_float32(session, tmp_path, dtype):
         np.testing.assert_array_equal(other.run(wide.kernel), values)
 
 
-@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
-def test_the_variable_can_be_fed(session, dtype):
-    layer = make_layer("gru", compute_dtype=dtype)
-    outputs, _ = layer(make_inputs())
-    set_params(session, layer)
-    values = session.run(layer.kernel)
-    fed = session.run(outputs, {layer.kernel: np.zeros_like(values)})
-    assert np.abs(in_float32([fed])[0]).max() == 0
-
-
-def test_the_message_recommends_it(session):
+def test_refused_dtypes(session):
     """Messages name compute_dtype, because dtype=tf.float16 would make the variables float16."""
+    with pytest.raises(ValueError, match="^compute_dtype must be float16, .* but is tf.int32"):
+        layers.CudnnGRU(1, 4, compute_dtype=tf.int32)
+    narrow = make_layer(compute_dtype=tf.float16)
+    with pytest.raises(TypeError, match="inputs must be of dtype float32 or float16.*float64"):
+        narrow(tf.cast(make_inputs(), tf.float64))
+    with pytest.raises(TypeError, match="inputs must be of dtype .* but is int32"):
+        narrow(tf.cast(make_inputs(), tf.int32))
     layer = make_layer()
     half = tf.cast(make_inputs(), tf.float16)
     expected = "inputs must be of dtype float32.*but is float16.*compute_dtype=tf.float16"
@@ -185,33 +168,17 @@ def test_the_message_recommends_it(session):
         model(half, tf.zeros([1, BATCH, UNITS], tf.float16), tf.zeros([10], tf.float16))
 
 
-def test_refused_dtypes(session):
-    with pytest.raises(ValueError, match="^compute_dtype must be float16, .* but is tf.int32"):
-        layers.CudnnGRU(1, 4, compute_dtype=tf.int32)
-    layer = make_layer(compute_dtype=tf.float16)
-    with pytest.raises(TypeError, match="inputs must be of dtype float32 or float16.*float64"):
-        layer(tf.zeros([STEPS, BATCH, WIDTH], tf.float64))
-    with pytest.raises(TypeError, match="inputs must be of dtype .* but is int32"):
-        layer(tf.zeros([STEPS, BATCH, WIDTH], tf.int32))
-
-
 @needs_tensorflow_2
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_in_a_function_with_a_tape(dtype):
-    from tensorflow.python.eager import context
+def test_in_a_function_with_a_tape(eager, dtype):
+    layer = make_layer(compute_dtype=dtype)
 
-    if tf.as_dtype(dtype) not in cudnn_rnn._core.config.DTYPES:
-        pytest.skip("this TensorFlow's ops have no bfloat16")
-    with context.eager_mode():
-        layer = make_layer(compute_dtype=dtype)
+    @tensorflow.function
+    def gradient(inputs):
+        with tensorflow.GradientTape() as tape:
+            outputs, _ = layer(inputs)
+            loss = tf.reduce_sum(tf.cast(outputs, tf.float32))
+        return outputs, tape.gradient(loss, layer.trainable_variables)
 
-        @tensorflow.function
-        def gradient(inputs):
-            with tensorflow.GradientTape() as tape:
-                outputs, _ = layer(inputs)
-                loss = tf.reduce_sum(tf.cast(outputs, tf.float32))
-            return outputs, tape.gradient(loss, layer.trainable_variables)
-
-        outputs, (found,) = gradient(tf.constant(make_inputs()))
-        assert outputs.dtype == dtype and found.dtype == layer.kernel.dtype == tf.float32
-        assert np.abs(found.numpy()).max() > 0
+    outputs, (found,) = gradient(tf.constant(make_inputs()))
+    assert outputs.dtype == dtype and found.dtype == layer.kernel.dtype == tf.float32
+    assert np.abs(found.numpy()).max() > 0

@@ -9,22 +9,24 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
-from cudnn_rnn._core import config
 from helpers import reference
-from helpers.op_harness import TOLERANCES, assert_close, run_reference_by_sequence
-from helpers.rnn_models import CLASSES, NUM_GATES, initialize, make_params, params_size
+from helpers.networks import every_mode, forward_arrays
+from helpers.op_harness import (
+    FORWARD,
+    TOLERANCES,
+    assert_close,
+    assert_same_bits,
+    run_reference_by_sequence,
+    swap_major,
+)
+from helpers.rnn_models import CLASSES, FUNCTIONS, NUM_GATES, initialize, make_params, params_size
 
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS, NUM_LAYERS = 3, 4, 5, 6, 2
 LENGTHS = [4, 0, 2]
-MODES = ["lstm", "gru", "rnn_relu", "rnn_tanh"]
-FUNCTIONS = {
-    "lstm": cudnn_rnn_ops.cudnn_lstm,
-    "gru": cudnn_rnn_ops.cudnn_gru,
-    "rnn_relu": cudnn_rnn_ops.cudnn_rnn_relu,
-    "rnn_tanh": cudnn_rnn_ops.cudnn_rnn_tanh,
-}
 # Every mode, and an LSTM with a projection.
-CASES = [(mode, 0) for mode in MODES] + [("lstm", 4)]
+every_case = pytest.mark.parametrize(
+    "rnn_mode, num_proj", [(mode, 0) for mode in FUNCTIONS] + [("lstm", 4)]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,165 +41,98 @@ def run(fetches, feeds=None):
         return session.run(fetches, feeds)
 
 
-def arrays_for(rnn_mode, num_proj=0, direction="bidirectional"):
+def of_projection(num_proj):
+    """Returns the named arguments of a function with this projection; 0 is none."""
+    return {"num_proj": num_proj} if num_proj else {}
+
+
+def arrays_for(rnn_mode, num_proj=0, direction="unidirectional"):
     """Returns the reference's configuration and the op's input arrays by argument name."""
-    random = np.random.RandomState(3)
     configuration = reference.Configuration(
         rnn_mode, "linear_input", direction, NUM_LAYERS, NUM_UNITS, INPUT_SIZE, num_proj
     )
-    num_directions = 2 if direction == "bidirectional" else 1
-    width = num_proj or NUM_UNITS
-    states = [NUM_LAYERS * num_directions, BATCH]
-    described = config.RnnConfig.checked(
-        rnn_mode,
-        NUM_LAYERS,
-        NUM_UNITS,
-        INPUT_SIZE,
-        "linear_input",
-        direction,
-        tf.float64,
-        0.0,
-        0,
-        num_proj,
-    )
-    arrays = {
-        "input": random.randn(STEPS, BATCH, INPUT_SIZE),
-        "input_h": random.randn(*states, width),
-        "params": 0.5 * random.randn(described.params_size()),
-    }
-    if rnn_mode == "lstm":
-        arrays["input_c"] = random.randn(*states, NUM_UNITS)
-    return configuration, arrays
+    return configuration, forward_arrays(configuration, BATCH, STEPS)
 
 
-def positional(arrays, names=("input", "input_h", "input_c", "params")):
-    return [tf.constant(arrays[name]) for name in names if name in arrays]
+def positional(arrays):
+    return [tf.constant(array) for array in arrays.values()]
 
 
-def swapped(array):
-    return np.swapaxes(array, 0, 1)
+def inputs_for(rnn_mode):
+    return positional(arrays_for(rnn_mode)[1])
+
+
+def infer_gru(**named):
+    return cudnn_rnn_ops.cudnn_gru(*inputs_for("gru"), is_training=False, **named)
 
 
 def results(values):
-    return dict(zip(("output", "output_h", "output_c"), values))
+    return dict(zip(FORWARD, values))
+
+
+def assert_equal(found, expected):
+    """Checks that two lists of tensors have the same values."""
+    assert_same_bits(*map(results, run([list(found), list(expected)])))
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["all steps", "lengths"])
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
+@every_case
 def test_functions_against_the_reference(rnn_mode, num_proj, lengths):
-    configuration, arrays = arrays_for(rnn_mode, num_proj)
+    """Values and static shapes, time-major and batch-major."""
+    configuration, arrays = arrays_for(rnn_mode, num_proj, "bidirectional")
     named = dict(is_training=False, sequence_lengths=lengths, direction="bidirectional")
-    if num_proj:
-        named["num_proj"] = num_proj
-    found = FUNCTIONS[rnn_mode](*positional(arrays), **named)
-    expected = run_reference_by_sequence(configuration, arrays, lengths or [STEPS] * BATCH)
-    assert_close(results(run(found)), expected, TOLERANCES["float64"], rnn_mode)
-
-
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["all steps", "lengths"])
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
-def test_batch_major_is_time_major_transposed(rnn_mode, num_proj, lengths):
-    _, arrays = arrays_for(rnn_mode, num_proj)
-    named = dict(is_training=False, sequence_lengths=lengths, direction="bidirectional")
-    if num_proj:
-        named["num_proj"] = num_proj
-    time_major = FUNCTIONS[rnn_mode](*positional(arrays), **named)
-    other = {name: value if name == "params" else swapped(value) for name, value in arrays.items()}
-    batch_major = FUNCTIONS[rnn_mode](*positional(other), time_major=False, **named)
+    named.update(of_projection(num_proj))
+    tensors = FUNCTIONS[rnn_mode](*positional(arrays), **named)
+    batch_major = FUNCTIONS[rnn_mode](*positional(swap_major(arrays)), time_major=False, **named)
     assert all(tensor.shape.is_fully_defined() for tensor in batch_major)
-    found, expected = run([batch_major, time_major])
-    for one, two in zip(found, expected):
-        np.testing.assert_array_equal(one, swapped(two))
-
-
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
-def test_static_shapes(rnn_mode, num_proj):
-    _, arrays = arrays_for(rnn_mode, num_proj)
-    named = dict(is_training=False, direction="bidirectional")
-    if num_proj:
-        named["num_proj"] = num_proj
-    found = FUNCTIONS[rnn_mode](*positional(arrays), **named)
+    found, other = map(results, run([tensors, batch_major]))
+    expected = run_reference_by_sequence(configuration, arrays, lengths or [STEPS] * BATCH)
+    assert_close(found, expected, TOLERANCES["float64"], rnn_mode)
+    assert_same_bits(swap_major(other), found)
     width = num_proj or NUM_UNITS
-    expected = [[STEPS, BATCH, 2 * width], [4, BATCH, width], [4, BATCH, NUM_UNITS]]
-    assert [tensor.shape.as_list() for tensor in found] == expected[: len(found)]
-    assert [value.shape for value in run(found)] == [tuple(shape) for shape in expected][
-        : len(found)
-    ]
+    shapes = [[STEPS, BATCH, 2 * width], [4, BATCH, width], [4, BATCH, NUM_UNITS]][: len(tensors)]
+    assert [tensor.shape.as_list() for tensor in tensors] == shapes
+    assert [list(value.shape) for value in found.values()] == shapes
 
 
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
+@every_case
 def test_the_classes_are_the_functions(rnn_mode, num_proj):
-    _, arrays = arrays_for(rnn_mode, num_proj, "unidirectional")
-    of_lstm = dict(num_proj=num_proj) if num_proj else {}
+    _, arrays = arrays_for(rnn_mode, num_proj)
+    of_lstm = of_projection(num_proj)
     model = CLASSES[rnn_mode](NUM_LAYERS, NUM_UNITS, INPUT_SIZE, **of_lstm)
     inputs = positional(arrays)
-    for arguments in (
-        dict(is_training=False),
-        dict(is_training=False, sequence_lengths=LENGTHS),
-    ):
-        found, expected = run(
-            [model(*inputs, **arguments), FUNCTIONS[rnn_mode](*inputs, **of_lstm, **arguments)]
-        )
-        for one, two in zip(found, expected):
-            np.testing.assert_array_equal(one, two)
+    for lengths in (None, LENGTHS):
+        named = dict(sequence_lengths=lengths, is_training=False)
+        assert_equal(model(*inputs, **named), FUNCTIONS[rnn_mode](*inputs, **of_lstm, **named))
 
 
-def test_cudnn_rnn_of_any_mode():
-    for rnn_mode in MODES:
-        _, arrays = arrays_for(rnn_mode, direction="unidirectional")
-        inputs = positional(arrays)
-        given = inputs if rnn_mode == "lstm" else inputs[:2] + [tf.constant([])] + inputs[2:]
-        found = cudnn_rnn_ops._cudnn_rnn(*given, is_training=False, rnn_mode=rnn_mode)
-        assert len(found) == 3
-        expected = FUNCTIONS[rnn_mode](*inputs, is_training=False)
-        for one, two in zip(*run([found[: len(expected)], expected])):
-            np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("num_proj", [0, 4])
-def test_gradients_with_lengths(num_proj):
-    """Gradients match central differences of the function itself."""
-    _, arrays = arrays_for("lstm", num_proj, "unidirectional")
-    inputs = positional(arrays)
-    found = cudnn_rnn_ops.cudnn_lstm(
-        *inputs, is_training=True, sequence_lengths=LENGTHS, num_proj=num_proj
-    )
-    loss = tf.add_n([tf.reduce_sum(tf.sin(tensor)) for tensor in found])
-    gradients = tf.gradients(loss, inputs)
-    with tf.Session() as session:
-        analytic = session.run(gradients)
-        random = np.random.RandomState(0)
-        for tensor, name, gradient in zip(
-            inputs, ("input", "input_h", "input_c", "params"), analytic
-        ):
-            direction = random.randn(*arrays[name].shape)
-            step = 1e-6
-            ends = [
-                session.run(loss, {tensor: arrays[name] + sign * step * direction})
-                for sign in (1, -1)
-            ]
-            expected = (ends[0] - ends[1]) / (2 * step)
-            np.testing.assert_allclose(np.sum(gradient * direction), expected, rtol=1e-6)
+@every_mode
+def test_cudnn_rnn_of_any_mode(rnn_mode):
+    inputs = inputs_for(rnn_mode)
+    given = inputs if rnn_mode == "lstm" else inputs[:2] + [tf.constant([])] + inputs[2:]
+    found = cudnn_rnn_ops._cudnn_rnn(*given, is_training=False, rnn_mode=rnn_mode)
+    assert len(found) == 3
+    expected = FUNCTIONS[rnn_mode](*inputs, is_training=False)
+    assert_equal(found[: len(expected)], expected)
 
 
 @pytest.mark.parametrize("is_training", [True, False, np.bool_(True), 0])
-@pytest.mark.parametrize("rnn_mode", MODES)
+@every_mode
 def test_a_bool_for_sequence_lengths_means_is_training(rnn_mode, is_training):
     """Up to TensorFlow 1.13 is_training had this position; the original of 1.15 segfaults."""
     model = CLASSES[rnn_mode](NUM_LAYERS, NUM_UNITS, INPUT_SIZE)
-    _, arrays = arrays_for(rnn_mode, direction="unidirectional")
-    node = model(*positional(arrays), is_training)[0].op
+    inputs = inputs_for(rnn_mode)
+    node = model(*inputs, is_training)[0].op
     assert node.type == "CudnnRNN"
     assert node.get_attr("is_training") == bool(is_training)
-    node = functools.partial(model, is_training=is_training)(*positional(arrays))[0].op
+    node = functools.partial(model, is_training=is_training)(*inputs)[0].op
     assert node.get_attr("is_training") == bool(is_training)
 
 
 def test_a_bool_tensor_for_sequence_lengths_means_is_training():
     model = cudnn_rnn.CudnnGRU(NUM_LAYERS, NUM_UNITS, INPUT_SIZE, dropout=0.5)
-    _, arrays = arrays_for("gru", direction="unidirectional")
     is_training = tf.placeholder(tf.bool, [])
-    output = model(*positional(arrays), is_training)[0]
+    output = model(*inputs_for("gru"), is_training)[0]
     without, again = (run(output, {is_training: False}) for _ in range(2))
     np.testing.assert_array_equal(without, again)
     assert (run(output, {is_training: True}) != without).any()
@@ -205,21 +140,18 @@ def test_a_bool_tensor_for_sequence_lengths_means_is_training():
 
 def test_is_training_twice():
     model = cudnn_rnn.CudnnGRU(NUM_LAYERS, NUM_UNITS, INPUT_SIZE)
-    _, arrays = arrays_for("gru", direction="unidirectional")
     with pytest.raises(TypeError, match="Got is_training twice: True .* is_training=False"):
-        model(*positional(arrays), True, is_training=False)
+        model(*inputs_for("gru"), True, is_training=False)
 
 
 def test_training_decided_by_a_tensor_with_lengths():
-    _, arrays = arrays_for("lstm", direction="unidirectional")
     is_training = tf.placeholder_with_default(False, [])
-    inputs = positional(arrays)
+    inputs = inputs_for("lstm")
     found = cudnn_rnn_ops.cudnn_lstm(
         *inputs, is_training=is_training, sequence_lengths=LENGTHS, dropout=0.5, seed=1
     )
     expected = cudnn_rnn_ops.cudnn_lstm(*inputs, is_training=False, sequence_lengths=LENGTHS)
-    for one, two in zip(*run([found, expected])):
-        np.testing.assert_array_equal(one, two)
+    assert_equal(found, expected)
     assert all(gradient is not None for gradient in tf.gradients(found, inputs))
     assert (run(found[0], {is_training: True}) != run(expected[0])).any()
 
@@ -234,32 +166,22 @@ def test_training_decided_by_a_tensor_with_lengths():
     ],
 )
 def test_wrong_lengths(lengths, message):
-    _, arrays = arrays_for("gru", direction="unidirectional")
     with pytest.raises((TypeError, ValueError), match=message):
-        cudnn_rnn_ops.cudnn_gru(*positional(arrays), is_training=False, sequence_lengths=lengths)
+        infer_gru(sequence_lengths=lengths)
 
 
 @pytest.mark.parametrize("lengths", [[5, 1, 1], [-1, 1, 1]])
 def test_lengths_out_of_range_when_run(lengths):
-    _, arrays = arrays_for("gru", direction="unidirectional")
-    found = cudnn_rnn_ops.cudnn_gru(
-        *positional(arrays), is_training=False, sequence_lengths=lengths
-    )
+    found = infer_gru(sequence_lengths=lengths)
     with pytest.raises(tf.errors.InvalidArgumentError, match="sequence_lengths"):
         run(found)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_lengths_of_other_integers(dtype):
-    _, arrays = arrays_for("gru", direction="unidirectional")
     lengths = tf.placeholder(dtype, [None])
-    found = cudnn_rnn_ops.cudnn_gru(
-        *positional(arrays), is_training=False, sequence_lengths=lengths
-    )
-    expected = cudnn_rnn_ops.cudnn_gru(
-        *positional(arrays), is_training=False, sequence_lengths=LENGTHS
-    )
-    one, two = run([found[0], expected[0]], {lengths: np.array(LENGTHS, dtype)})
+    outputs = [infer_gru(sequence_lengths=given)[0] for given in (lengths, LENGTHS)]
+    one, two = run(outputs, {lengths: np.array(LENGTHS, dtype)})
     np.testing.assert_array_equal(one, two)
 
 
@@ -276,9 +198,9 @@ def test_lengths_of_other_integers(dtype):
     ],
 )
 def test_wrong_settings(named, error, message):
-    _, arrays = arrays_for("lstm", direction="unidirectional")
+    named.setdefault("is_training", True)
     with pytest.raises(error, match=message):
-        cudnn_rnn_ops.cudnn_lstm(*positional(arrays), **dict(dict(is_training=True), **named))
+        cudnn_rnn_ops.cudnn_lstm(*inputs_for("lstm"), **named)
 
 
 @pytest.mark.parametrize(
@@ -292,18 +214,16 @@ def test_wrong_settings(named, error, message):
     ],
 )
 def test_wrong_shapes(argument, shape, message):
-    _, arrays = arrays_for("lstm", direction="unidirectional")
-    inputs = positional(arrays)
+    inputs = inputs_for("lstm")
     inputs[argument] = tf.zeros(shape, tf.float64)
     with pytest.raises(ValueError, match=message):
         cudnn_rnn_ops.cudnn_lstm(*inputs, is_training=False)
 
 
 def test_the_environment_chooses_v2(monkeypatch):
-    _, arrays = arrays_for("gru", direction="unidirectional")
-    assert cudnn_rnn_ops.cudnn_gru(*positional(arrays), is_training=False)[0].op.type == "CudnnRNN"
+    assert infer_gru()[0].op.type == "CudnnRNN"
     monkeypatch.setenv("TF_CUDNN_RNN_USE_V2", "1")
-    found = cudnn_rnn_ops.cudnn_gru(*positional(arrays), is_training=False)[0]
+    found = infer_gru()[0]
     assert found.op.type == "CudnnRNNV2"
     run(found)
 
@@ -319,69 +239,51 @@ def description(rnn_mode, num_proj=0, direction="bidirectional"):
         input_size=INPUT_SIZE,
         direction=direction,
     )
-    return dict(described, num_proj=num_proj) if num_proj else described
+    return dict(described, **of_projection(num_proj))
 
 
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
+def conversions(described, params):
+    """Returns weights and biases of `params`, and the params made of them."""
+    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=params, **described)
+    back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
+        weights=weights, biases=biases, **described
+    )
+    return weights, biases, back
+
+
+@every_case
 def test_conversions_undo_each_other(rnn_mode, num_proj):
+    """The conversions only permute, in the forward and in the backward direction."""
     described = description(rnn_mode, num_proj)
     size = tf.get_static_value(cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described))
     values = np.arange(size, dtype=np.float32)
-    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=values, **described)
+    params = tf.constant(values)
+    weights, biases, back = conversions(described, params)
     num_biases = NUM_LAYERS * 2 * 2 * NUM_GATES[rnn_mode]
     assert len(biases) == num_biases
     assert len(biases) == cudnn_rnn_ops._get_num_params(rnn_mode, NUM_LAYERS, "bidirectional")
     assert len(weights) == num_biases + (NUM_LAYERS * 2 if num_proj else 0)
-    assert sum(tensor.shape.num_elements() for tensor in weights + biases) == size
-    back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
-        weights=weights, biases=biases, **described
-    )
-    found, parts = run([back, weights + biases])
-    np.testing.assert_array_equal(found, values)
-    np.testing.assert_array_equal(np.concatenate([part.ravel() for part in parts]), values)
-    assert [part.shape for part in parts] == [
-        tuple(tensor.shape.as_list()) for tensor in weights + biases
-    ]
-
-
-@pytest.mark.parametrize("num_proj", [4])
-def test_shapes_with_a_projection(num_proj):
-    described = description("lstm", num_proj)
-    size = cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described)
-    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
-        params=tf.zeros([size]), **described
-    )
-    layer = lambda width: [[6, width]] * 4 + [[6, 4]] * 4 + [[4, 6]]  # noqa: E731
-    expected = layer(5) * 2 + layer(8) * 2
-    assert [tensor.shape.as_list() for tensor in weights] == expected
-    assert [tensor.shape.as_list() for tensor in biases] == [[6]] * 32
-
-
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
-def test_conversions_are_differentiable(rnn_mode, num_proj):
-    described = description(rnn_mode, num_proj)
-    size = tf.get_static_value(cudnn_rnn_ops.cudnn_rnn_opaque_params_size(**described))
-    params = tf.constant(np.linspace(-1, 1, size), tf.float32)
-    weights, biases = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=params, **described)
     # The loss is half the sum of squares of the matrices, so the gradient equals the matrices, and
     # is 0 for the biases.
     gradient = tf.gradients(tf.add_n([tf.nn.l2_loss(matrix) for matrix in weights]), params)[0]
-    back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
-        weights=weights, biases=biases, **described
-    )
     through = tf.gradients(tf.nn.l2_loss(back), weights + biases)
+    found, parts, gradient, through = run([back, weights + biases, gradient, through])
+    np.testing.assert_array_equal(found, values)
+    for arrays in (parts, through):
+        np.testing.assert_array_equal(np.concatenate([part.ravel() for part in arrays]), values)
+    shapes = [list(part.shape) for part in parts]
+    assert shapes == [tensor.shape.as_list() for tensor in weights + biases]
     num_in_matrices = sum(matrix.shape.num_elements() for matrix in weights)
-    expected = np.linspace(-1, 1, size).astype(np.float32)
-    found, parts = run([gradient, through])
-    np.testing.assert_array_equal(found[:num_in_matrices], expected[:num_in_matrices])
-    np.testing.assert_array_equal(found[num_in_matrices:], 0)
-    np.testing.assert_array_equal(np.concatenate([part.ravel() for part in parts]), expected)
+    np.testing.assert_array_equal(gradient[:num_in_matrices], values[:num_in_matrices])
+    np.testing.assert_array_equal(gradient[num_in_matrices:], 0)
+    if num_proj:
+        gates = [[[6, width]] * 4 + [[6, 4]] * 4 + [[4, 6]] for width in (5, 8)]
+        assert shapes == gates[0] * 2 + gates[1] * 2 + [[6]] * 32
 
 
-@pytest.mark.parametrize("rnn_mode", MODES)
-@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
-def test_size(rnn_mode, direction):
-    num_directions = 2 if direction == "bidirectional" else 1
+@every_mode
+@pytest.mark.parametrize("direction, num_directions", [("unidirectional", 1), ("bidirectional", 2)])
+def test_size(rnn_mode, direction, num_directions):
     size = cudnn_rnn_ops.cudnn_rnn_opaque_params_size(
         **description(rnn_mode, direction=direction), dtype=tf.float64
     )
@@ -391,7 +293,7 @@ def test_size(rnn_mode, direction):
 
 
 def test_dtype_of_arrays():
-    _, arrays = arrays_for("gru", direction="unidirectional")
+    _, arrays = arrays_for("gru")
     inputs = [arrays[name] for name in ("input", "input_h", "params")]
     output = cudnn_rnn_ops.cudnn_gru(*inputs, is_training=False)[0]
     assert output.dtype == tf.float64
@@ -454,21 +356,16 @@ def test_checks():
 # --- Eager execution ---
 
 
-@pytest.mark.parametrize("rnn_mode, num_proj", CASES)
+@every_case
 def test_eager_execution(rnn_mode, num_proj):
     """Values and gradients of calls and conversions match those of a graph."""
     described = description(rnn_mode, num_proj, "unidirectional")
-    _, arrays = arrays_for(rnn_mode, num_proj, "unidirectional")
-    named = dict(is_training=True, sequence_lengths=LENGTHS)
-    if num_proj:
-        named["num_proj"] = num_proj
+    _, arrays = arrays_for(rnn_mode, num_proj)
+    named = dict(is_training=True, sequence_lengths=LENGTHS, **of_projection(num_proj))
 
     def loss(inputs, params):
         found = FUNCTIONS[rnn_mode](*inputs, params=params, **named)
-        parts = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(params=params, **described)
-        back = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
-            weights=parts[0], biases=parts[1], **described
-        )
+        back = conversions(described, params)[2]
         return tf.reduce_sum(tf.sin(found[0])) + tf.reduce_sum(tf.cos(back))
 
     inputs = positional(arrays)

@@ -1,15 +1,12 @@
 """`import cudnn_rnn`: which modules and names it brings, and that it needs no Keras."""
 
-import os
-
 import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from helpers.processes import output_of
+from helpers.processes import importable, output_of
 
 KERAS_IS_OPTIONAL = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 16)
-PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
 
 # Fails if `import cudnn_rnn` or a layer imports Keras modules that `import tensorflow` did not.
 _LIST_MODULES = """
@@ -56,17 +53,19 @@ print("ALL WORKS")
 """
 
 
-def run(program, *arguments, folder="", **environment):
-    path = os.pathsep.join([str(folder), PACKAGE_FOLDER]).lstrip(os.pathsep)
+def run(program, *arguments, folders=(), **environment):
+    path = importable(*folders)
     return output_of("-W", "ignore", "-c", program, *arguments, PYTHONPATH=path, **environment)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("legacy", ["0", "1"])
 def test_neither_the_import_nor_a_layer_imports_keras(legacy):
     run(_LIST_MODULES, TF_USE_LEGACY_KERAS=legacy)
 
 
 @pytest.mark.skipif(not KERAS_IS_OPTIONAL, reason="requires TensorFlow 2.16 or newer")
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("legacy", ["0", "1"])
 @pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
 def test_the_package_works_without_a_usable_keras(tmp_path, legacy, error):
@@ -74,10 +73,8 @@ def test_the_package_works_without_a_usable_keras(tmp_path, legacy, error):
     for name in ("keras", "tf_keras"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise %s('no Keras today')" % error)
-    printed = run(
-        _USE_EVERYTHING, str(tmp_path / "model"), folder=tmp_path, TF_USE_LEGACY_KERAS=legacy
-    )
-    assert "ALL WORKS" in printed
+    named = dict(folders=[tmp_path], TF_USE_LEGACY_KERAS=legacy)
+    assert "ALL WORKS" in run(_USE_EVERYTHING, tmp_path / "model", **named)
 
 
 def test_all_names_exist():
@@ -85,14 +82,11 @@ def test_all_names_exist():
     assert set(cudnn_rnn.__all__) <= set(dir(cudnn_rnn))
     assert len(set(cudnn_rnn.__all__)) == len(cudnn_rnn.__all__)
     assert cudnn_rnn.cells.compatible.MultiRNNCell is cudnn_rnn.MultiRNNCell
+    for kind in ("LSTM", "GRU", "RNNTanh", "RNNRelu"):
+        saveable = getattr(cudnn_rnn, "Cudnn%sSaveable" % kind)
+        assert issubclass(saveable, cudnn_rnn.CudnnOpaqueParamsSaveable)
+        converter = "CudnnParamsFormatConverter" + kind.replace("RNN", "")
+        assert issubclass(getattr(cudnn_rnn, converter), cudnn_rnn.CudnnParamsFormatConverter)
+        assert {saveable.__name__, converter} <= set(cudnn_rnn.__all__)
     with pytest.raises(AttributeError, match="'cudnn_rnn' has no attribute 'CudnnRNN'"):
         cudnn_rnn.CudnnRNN  # noqa: B018
-
-
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNNTanh", "RNNRelu"])
-def test_saveables_are_names_of_the_package(kind):
-    saveable = getattr(cudnn_rnn, "Cudnn%sSaveable" % kind)
-    assert issubclass(saveable, cudnn_rnn.CudnnOpaqueParamsSaveable)
-    converter = "CudnnParamsFormatConverter" + kind.replace("RNN", "")
-    assert issubclass(getattr(cudnn_rnn, converter), cudnn_rnn.CudnnParamsFormatConverter)
-    assert {saveable.__name__, converter} <= set(cudnn_rnn.__all__)

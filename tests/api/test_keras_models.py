@@ -10,7 +10,7 @@ import tensorflow
 
 import cudnn_rnn
 from helpers.layer_models import LAYERS
-from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+from helpers.versions import IS_TENSORFLOW_1
 
 UNITS, WIDTH, BATCH, STEPS = 4, 3, 8, 5
 
@@ -18,21 +18,23 @@ needs_tensorflow_1 = pytest.mark.skipif(
     not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.layers.Layer"
 )
 
-REFUSAL = "is not a Keras layer and cannot be part of a Keras model"
-
 
 @pytest.fixture
-def keras():
-    from tensorflow.python.eager import context
+def keras(eager):
+    if IS_TENSORFLOW_1:
+        pytest.skip("requires TensorFlow 2")
+    return tensorflow.keras
 
-    with context.eager_mode():
-        yield tensorflow.keras
+
+def refused():
+    message = "is not a Keras layer and cannot be part of a Keras model"
+    return pytest.raises(TypeError, match=message)
 
 
 def examples():
     random = np.random.RandomState(0)
     inputs = random.uniform(-1, 1, [BATCH, STEPS, WIDTH]).astype(np.float32)
-    return inputs, inputs.sum(axis=(1, 2), keepdims=False).reshape(BATCH, 1)
+    return inputs, inputs.sum(axis=(1, 2)).reshape(BATCH, 1)
 
 
 def last_output(rnn, inputs):
@@ -73,21 +75,17 @@ def make_model(keras, place, rnn):
     return Model()
 
 
-PLACES = ["attribute", "list", "dict", "module", "closure", "lambda layer", "train_step"]
-
-
-@needs_tensorflow_2
 @pytest.mark.parametrize("run_eagerly", [False, True])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", ["attribute", "list", "dict", "module", "closure", "lambda layer", "train_step"]
+)
 def test_fit_of_a_subclassed_model(keras, place, run_eagerly):
     model = make_model(keras, place, LAYERS["lstm"](1, UNITS))
     model.compile("adam", "mse", run_eagerly=run_eagerly)
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         model.fit(*examples(), epochs=1, verbose=0)
 
 
-@needs_tensorflow_2
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("how", ["call", "call of the method", "in a function", "predict"])
 def test_call_of_a_model(keras, rnn_mode, how):
     model = make_model(keras, "attribute", LAYERS[rnn_mode](1, UNITS))
@@ -98,32 +96,25 @@ def test_call_of_a_model(keras, rnn_mode, how):
         "in a function": tensorflow.function(model),
         "predict": lambda inputs: model.predict(inputs, verbose=0),
     }
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         calls[how](tensorflow.constant(inputs))
 
 
-@needs_tensorflow_2
-def test_functional_model(keras):
+def test_functional_and_sequential_models(keras):
     symbolic = keras.Input([STEPS, WIDTH])
     layer = LAYERS["gru"](1, UNITS)
-    with pytest.raises(TypeError, match=REFUSAL):
-        layer(symbolic, time_major=False)
-    with pytest.raises(TypeError, match=REFUSAL):
-        layer(keras.layers.Dense(2)(symbolic), time_major=False)
+    for inputs in symbolic, keras.layers.Dense(2)(symbolic):
+        with refused():
+            layer(inputs, time_major=False)
     state = keras.Input([1, UNITS])
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         layer(tensorflow.zeros([BATCH, STEPS, WIDTH]), (state,), time_major=False)
-
-
-@needs_tensorflow_2
-def test_sequential_model(keras):
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         keras.Sequential([keras.Input([STEPS, WIDTH]), LAYERS["gru"](1, UNITS)])
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         keras.Sequential().add(LAYERS["gru"](1, UNITS))
 
 
-@needs_tensorflow_2
 def test_cells_without_a_keras_base(keras):
     """With Keras 2 the cells are Keras layers, which a model trains and saves."""
     cell = cudnn_rnn.CudnnCompatibleGRUCell(UNITS)
@@ -142,15 +133,14 @@ def test_cells_without_a_keras_base(keras):
         model(inputs)
         assert len(model.trainable_variables) == len(cell.trainable_variables) > 0
         return
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         model(inputs)
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         cell(keras.Input([WIDTH]), tensorflow.zeros([BATCH, UNITS]))
-    with pytest.raises(TypeError, match=REFUSAL):
+    with refused():
         keras.Sequential([cell])
 
 
-@needs_tensorflow_2
 @pytest.mark.parametrize("in_function", [False, True])
 def test_layers_beside_keras_layers(keras, in_function):
     """A tape over all variables trains an RNN between Keras layers."""
@@ -169,7 +159,6 @@ def test_layers_beside_keras_layers(keras, in_function):
     assert len(found) == 5 and all(np.abs(gradient).max() > 0 for gradient in found)
 
 
-@needs_tensorflow_2
 def test_layer_in_a_callback(keras):
     """A callback may call a layer that is not part of the Keras model in training."""
     rnn, (inputs, targets) = LAYERS["gru"](1, UNITS), examples()
@@ -184,7 +173,6 @@ def test_layer_in_a_callback(keras):
     assert rnn.built
 
 
-@needs_tensorflow_2
 def test_op_level_object_in_a_model(keras, tmp_path):
     """As the error recommends, the parameters can be a weight of a layer, trained and saved."""
 
@@ -220,12 +208,11 @@ def test_op_level_object_in_a_model(keras, tmp_path):
     model.save_weights(path)
     other(tensorflow.constant(inputs))
     other.load_weights(path)
-    expected, found = (np.array(each(tensorflow.constant(inputs))) for each in (model, other))
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(*(np.array(each(inputs)) for each in (model, other)))
 
 
 @needs_tensorflow_1
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", ["attribute", "list"])
 def test_tensorflow_1_trains_and_saves(tmp_path, place, rnn_mode):
     """In TensorFlow 1 the layers are Keras layers; the program initializes their variables."""

@@ -5,21 +5,17 @@ TensorFlow unless another repository is named. Training and checkpoints have fil
 `test_known_issues_training.py` and `test_known_issues_saving.py`.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
-from helpers import reference
-from helpers.layer_models import LAYERS, run_cells
+from helpers.arrays import assert_equal
+from helpers.layer_models import LAYERS, expected_results, run_cells, set_params
 from helpers.op_harness import TOLERANCES, assert_close
-from helpers.rnn_models import CLASSES, DIRECTIONS, call_arguments, initialize, opaque_values
+from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values
 
-RNN_MODES = sorted(CLASSES)
 UNITS, WIDTH, BATCH, STEPS = 4, 3, 3, 5
 
 
@@ -27,92 +23,44 @@ def random_inputs(dtype=np.float32, steps=STEPS, batch=BATCH, width=WIDTH, seed=
     return np.random.RandomState(seed).uniform(-1, 1, [steps, batch, width]).astype(dtype)
 
 
-def random_params(layer):
-    """Returns the same random parameters, biases included, on every call."""
-    size = layer.kernel.shape.num_elements()
-    return np.random.RandomState(3).uniform(-1, 1, size).astype(layer.kernel.dtype.as_numpy_dtype)
-
-
-def set_kernel(session, layer):
-    """Assigns random parameters to the built layer and returns them."""
-    values = random_params(layer)
-    layer.kernel.load(values, session)
-    return values
-
-
-def expected_results(layer, params, inputs, lengths=None):
-    """Returns output, h and (LSTM) c of the NumPy reference for zero initial states."""
-    configuration = reference.Configuration(
-        layer.rnn_mode,
-        "linear_input",
-        layer.direction,
-        layer.num_layers,
-        layer.num_units,
-        inputs.shape[2],
-    )
-    states = [np.zeros(shape) for shape in layer.state_shape(inputs.shape[1])]
-    c = states[1] if len(states) == 2 else None
-    results = reference.forward(configuration, inputs, states[0], c, params, lengths=lengths)
-    return [result for result in results[:3] if result is not None]
-
-
 def check(found, expected, what, dtype="float32"):
     found, expected = dict(enumerate(found)), dict(enumerate(expected))
     assert_close(found, expected, TOLERANCES[dtype], what)
 
 
-# --- The size of the parameters ---
-
-
-def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session):
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session, use_resource):
     """A variable of params_size elements had no static shape, nor had tensors computed from it."""
     model = cudnn_rnn.CudnnLSTM(2, UNITS, WIDTH)
-    params = tf.Variable(tf.random_uniform([model.params_size()]))
+    params = tf.Variable(tf.random_uniform([model.params_size()]), use_resource=use_resource)
     assert params.shape.as_list() == [model.config.params_size()]
     assert tf.gradients(tf.nn.l2_loss(params), params)[0].shape == params.shape
     outer = tf.get_variable("outer", [], initializer=tf.zeros_initializer())
-    inner = tf.get_variable("inner", initializer=tf.zeros([model.params_size()]) + outer.shape.rank)
+    initial = tf.zeros([model.params_size()]) + outer.shape.rank
+    inner = tf.get_variable("inner", initializer=initial, use_resource=use_resource)
     assert inner.shape == params.shape
 
 
-def test_20571_the_size_can_be_asked_for_without_a_gpu_or_a_session(session):
-    """params_size() was an op that only a GPU could run, so no shape could be derived from it."""
-    model = cudnn_rnn.CudnnGRU(1, 76, 300)
-    assert tf.get_static_value(model.params_size()) == 86184
-    assert model.params_size().eval() == 86184
-    raw = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
-        num_layers=1, num_units=76, input_size=300, T=tf.float32, S=tf.int32, rnn_mode="gru"
-    )
-    assert session.run(raw).tolist() == [86184]
-
-
-# --- Dropout ---
-
-
 @pytest.mark.parametrize("classes", [CLASSES, LAYERS], ids=["op_level", "layer"])
-def test_6466_dropout_of_a_single_layer_is_warned_about_once(classes):
+def test_6466_dropout_of_a_single_layer_is_warned_about_once(session, classes, recwarn):
     """dropout=0.5 on one layer had no effect, and no warning said so."""
-    arguments = (1, UNITS, WIDTH) if classes is CLASSES else (1, UNITS)
-    with tf.Graph().as_default(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = classes["gru"](*arguments, dropout=0.5)
+    sizes = (UNITS, WIDTH) if classes is CLASSES else (UNITS,)
+    for num_layers, dropout in (1, 0.0), (2, 0.5), (1, 0.5):
+        model = classes["gru"](num_layers, *sizes, dropout=dropout)
         for _ in range(2):
             if classes is CLASSES:
                 model(**call_arguments(model))
             else:
                 model(random_inputs())
-        texts = [str(warning.message) for warning in caught if "dropout" in str(warning.message)]
-    assert len(texts) == 1 and "dropout=0.5 has no effect" in texts[0], texts
+    texts = [str(warning.message) for warning in recwarn if "dropout" in str(warning.message)]
+    assert len(texts) == 1, texts
+    assert "dropout=0.5 has no effect in a CudnnGRU of one layer" in texts[0]
 
-
-# --- Sequence lengths ---
 
 # The lengths of three sequences in consecutive calls; 0 is a row of padding only.
 LENGTHS_OF_CALLS = ([5, 5, 5], [1, 4, 2], [0, 3, 5], [0, 0, 0], [5, 0, 1], [2, 2, 2])
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_6633_23269_41630_lengths_that_change_with_every_batch(session, rnn_mode, direction):
     """Lengths were unsupported; later they failed if they were 0 or changed between calls."""
     layer = LAYERS[rnn_mode](2, UNITS, direction=direction)
@@ -121,38 +69,48 @@ def test_6633_23269_41630_lengths_that_change_with_every_batch(session, rnn_mode
     outputs, states = layer(inputs, sequence_lengths=lengths)
     loss = tf.add_n([tf.reduce_sum(tensor) for tensor in (outputs,) + states])
     gradient = tf.gradients(loss, inputs)[0]
-    initialize(session)
-    params = set_kernel(session, layer)
+    params = set_params(session, layer)
     for seed, batch_lengths in enumerate(LENGTHS_OF_CALLS):
         values = random_inputs(seed=seed)
         feeds = {inputs: values, lengths: batch_lengths}
         found, found_gradient = session.run([(outputs,) + states, gradient], feeds)
-        check(found, expected_results(layer, params, values, batch_lengths), batch_lengths)
+        expected = expected_results(layer, params, values, lengths=batch_lengths)
+        check(found, expected, batch_lengths)
         for row, length in enumerate(batch_lengths):
             assert not found[0][length:, row].any()
             assert not found_gradient[length:, row].any()
         assert found_gradient.any() == any(batch_lengths)
 
 
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
-def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(rnn_mode):
+@pytest.mark.parametrize("num_layers, direction", [(1, "unidirectional"), (2, "bidirectional")])
+def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(
+    eager, rnn_mode, num_layers, direction
+):
     """In eager mode, a batch with another size or shorter sequences than the first one failed."""
-    with context.eager_mode():
-        layer = LAYERS[rnn_mode](1, UNITS)
-        layer.build([None, None, WIDTH])
-        layer.kernel.assign(random_params(layer))  # With other values, all ReLUs may be 0.
-        for steps, lengths in ((5, [5, 3]), (7, [2, 7, 0, 1]), (2, [0]), (5, [1, 5]), (1, [1, 1])):
-            inputs = random_inputs(steps=steps, batch=len(lengths))
-            with tf.GradientTape() as tape:
-                outputs, states = layer(tf.constant(inputs), sequence_lengths=tf.constant(lengths))
-                loss = tf.reduce_sum(outputs)
-            found = [value.numpy() for value in (outputs,) + states]
-            check(found, expected_results(layer, layer.kernel.numpy(), inputs, lengths), lengths)
-            gradient = tape.gradient(loss, layer.kernel).numpy()
-            assert np.isfinite(gradient).all() and gradient.any() == any(lengths)
-
-
-# --- Computed values ---
+    layer = LAYERS[rnn_mode](num_layers, UNITS, direction=direction)
+    layer.build([None, None, WIDTH])
+    size = layer.kernel.shape.num_elements()  # With the first values, all ReLUs may be 0.
+    layer.kernel.assign(np.random.RandomState(3).uniform(-1, 1, size))
+    batches = [
+        (5, None),
+        (5, [5, 3]),
+        (7, [2, 7, 0, 1]),
+        (2, [0]),
+        (5, [1, 5]),
+        (1, [1, 1]),
+        (5, [0, 0]),
+    ]
+    for steps, lengths in batches:
+        inputs = random_inputs(steps=steps, batch=len(lengths or [5, 5]))
+        with tf.GradientTape() as tape:
+            outputs, states = layer(inputs, sequence_lengths=lengths)
+            loss = tf.reduce_sum(outputs)
+        assert isinstance(states, tuple)
+        found = [value.numpy() for value in (outputs, *states)]
+        expected = expected_results(layer, layer.kernel.numpy(), inputs, lengths=lengths)
+        check(found, expected, lengths)
+        gradient = tape.gradient(loss, layer.kernel).numpy()
+        assert np.isfinite(gradient).all() and gradient.any() == any(lengths or [5])
 
 
 def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
@@ -165,8 +123,7 @@ def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
     with tf.variable_scope("cells"):
         cell_outputs, _ = run_cells("gru", 1, UNITS, False, tf.constant(inputs))
     converter = cudnn_rnn.checkpoints.converters.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
-    weights, biases = converter.opaque_to_tf_canonical(params)
-    values = weights + biases
+    values = sum(converter.opaque_to_tf_canonical(params), [])
     names = cudnn_rnn.checkpoints.cell_saveables.CudnnGRUSaveable._cell_variables
     variables = {variable.op.name: variable for variable in tf.global_variables()}
     prefix = "cells/rnn/multi_rnn_cell/cell_0/cudnn_compatible_gru_cell/"
@@ -195,40 +152,22 @@ def gru_by_formula(inputs, weights, biases, after):
     return np.stack(outputs)
 
 
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
-def test_18669_half_precision(session, rnn_mode):
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_18669_other_dtypes(session, rnn_mode, dtype):
     """float16 layers failed."""
-    layer = LAYERS[rnn_mode](2, UNITS, dtype=tf.float16)
-    inputs = random_inputs(np.float16)
+    layer = LAYERS[rnn_mode](2, UNITS, dtype=tf.as_dtype(dtype))
+    inputs = random_inputs(dtype)
     outputs, states = layer(tf.constant(inputs), training=True)
-    assert {tensor.dtype for tensor in (outputs,) + states} == {tf.float16}
+    assert {tensor.dtype for tensor in (outputs, *states)} == {tf.as_dtype(dtype)}
+    assert layer.kernel.dtype.base_dtype == layer.dtype == dtype
     gradient = tf.gradients(tf.reduce_sum(outputs), layer.kernel)[0]
-    initialize(session)
-    params = set_kernel(session, layer).astype(np.float16)
+    params = set_params(session, layer)
     expected = expected_results(layer, params.astype(np.float64), inputs.astype(np.float64))
-    found, gradient = session.run([(outputs,) + states, gradient])
-    check(found, expected, rnn_mode, "float16")
-    assert gradient.dtype == np.float16 and np.isfinite(gradient).all() and gradient.any()
+    found, gradient = session.run([(outputs, *states), gradient])
+    check(found, expected, rnn_mode, dtype)
+    assert gradient.dtype == dtype and np.isfinite(gradient).all() and gradient.any()
 
 
-# --- is_training ---
-
-
-def test_13860_is_training_as_a_placeholder_of_an_op_level_model(session):
-    """is_training had to be a Python bool, so training and evaluation needed two graphs."""
-    model = cudnn_rnn.CudnnLSTM(2, UNITS, WIDTH, dropout=1.0)
-    is_training = tf.placeholder_with_default(False, [])
-    arguments = call_arguments(model)
-    output = model(is_training=is_training, **arguments)[0]
-    evaluated = model(is_training=False, **arguments)[0]
-    gradient = tf.gradients(output, arguments["params"])[0]
-    found, expected, _ = session.run([output, evaluated, gradient])
-    np.testing.assert_array_equal(found, expected)
-    trained, expected, _ = session.run([output, evaluated, gradient], {is_training: True})
-    assert np.abs(trained - expected).max() > 1e-3
-
-
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]], ids=["full", "lengths"])
 def test_13860_training_as_a_placeholder_of_a_layer(session, rnn_mode, lengths):
     """`training` had to be a Python bool; one graph must both train with dropout and evaluate."""
@@ -239,44 +178,33 @@ def test_13860_training_as_a_placeholder_of_a_layer(session, rnn_mode, lengths):
     assert outputs.shape.as_list() == [STEPS, BATCH, UNITS]
     both = {value: layer(inputs, None, lengths, True, value) for value in (True, False)}
     train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(outputs))
-    initialize(session)
-    set_kernel(session, layer)
+    before = set_params(session, layer)
     found = {}
     for value in (True, False):
         expected, found[value] = session.run([both[value], (outputs, states)], {training: value})
-        for one, other in zip(tf.nest.flatten(found[value]), tf.nest.flatten(expected)):
-            np.testing.assert_array_equal(one, other)
+        assert_equal(found[value], expected)
     assert np.abs(found[True][0] - found[False][0]).max() > 1e-3
-    before = session.run(layer.kernel)
     session.run(train, {training: True})
     assert np.abs(session.run(layer.kernel) - before).max() > 0
 
 
-# --- Eager execution ---
-
-
-def test_15752_models_of_different_sizes_in_eager_mode():
+def test_15752_models_of_different_sizes_in_eager_mode(eager):
     """In eager mode, the second CudnnGRU of a program got the kernel of the first, and failed."""
-    with context.eager_mode():
-        for num_units, width in ((2, 4), (5, 3), (2, 4), (3, 3)):
-            model = CLASSES["gru"](1, num_units, width)
-            params = tf.constant(opaque_values(int(model.params_size())))
-            inputs = random_inputs(width=width)
-            output, _ = model(inputs, tf.zeros([1, BATCH, num_units]), params)
-            layer = LAYERS["gru"](1, num_units)
-            layer.build([None, None, width])
-            layer.kernel.assign(params)
-            found = [output.numpy(), layer(inputs)[0].numpy()]
-            expected = expected_results(layer, params.numpy(), inputs)[0]
-            check(found, [expected, expected], (num_units, width))
+    for num_units, width, batch in ((2, 4, 3), (5, 3, 1), (2, 4, 4), (3, 3, 3)):
+        model = CLASSES["gru"](1, num_units, width)
+        params = tf.constant(opaque_values(int(model.params_size())))
+        inputs = random_inputs(width=width, batch=batch)
+        output, _ = model(inputs, tf.zeros([1, batch, num_units]), params)
+        layer = LAYERS["gru"](1, num_units)
+        layer.build([None, None, width])
+        layer.kernel.assign(params)
+        expected = expected_results(layer, params.numpy(), inputs)[0]
+        check([output.numpy(), layer(inputs)[0].numpy()], [expected] * 2, (num_units, width))
 
 
-# --- GPU graphs on a CPU ---
-
-
-def graph_of_a_gpu_program(rnn_mode, params):
-    """Returns a frozen graph with the raw op pinned to the GPU, as old programs exported it."""
-    with tf.Graph().as_default() as graph, tf.device("/device:GPU:0"):
+def graph_of_a_gpu_program(rnn_mode, params, device):
+    """Returns a frozen graph with the raw op, as old programs exported it."""
+    with tf.Graph().as_default() as graph, tf.device(device):
         inputs = tf.placeholder(tf.float32, [None, None, WIDTH], name="inputs")
         states = tf.zeros([2, tf.shape(inputs)[1], UNITS])
         outputs = gen_cudnn_rnn_ops.cudnn_rnn(
@@ -292,16 +220,13 @@ def graph_of_a_gpu_program(rnn_mode, params):
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
-def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(session, rnn_mode, pinned):
+def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(rnn_mode, pinned):
     """A machine without a GPU reported: No OpKernel was registered to support Op 'CudnnRNN'."""
     model = LAYERS[rnn_mode](2, UNITS)
     size = CLASSES[rnn_mode](2, UNITS, WIDTH).config.params_size()
     params = np.random.RandomState(4).uniform(-1, 1, size)
-    graph_def = graph_of_a_gpu_program(rnn_mode, params)
-    if not pinned:
-        for node in graph_def.node:
-            node.device = ""
+    device = "/device:GPU:0" if pinned else ""
+    graph_def = graph_of_a_gpu_program(rnn_mode, params, device)
     inputs = random_inputs()
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
@@ -309,45 +234,3 @@ def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(session, rnn_mode, 
         with tf.Session(graph=graph, config=config) as runner:
             found = runner.run("outputs:0", {"inputs:0": inputs})
     check([found], expected_results(model, params, inputs)[:1], rnn_mode)
-
-
-# --- Invalid sizes ---
-
-HUGE = 2**31 - 1
-
-
-@pytest.mark.parametrize("sizes", [(-1, 4, 3), (2, 0, 3), (2, 4, -HUGE), (HUGE, HUGE, HUGE)])
-@pytest.mark.parametrize("op", ["size", "to_canonical", "from_canonical"])
-def test_core_sizes_in_a_graph_end_in_an_error_not_an_abort(session, op, sizes):
-    """Invalid sizes in a graph failed a CHECK, which ended the whole server process."""
-    sizes = dict(zip(("num_layers", "num_units", "input_size"), map(tf.constant, sizes)))
-    if op == "size":
-        node = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
-            T=tf.float32, S=tf.int32, rnn_mode="gru", **sizes
-        )
-    elif op == "to_canonical":
-        node = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
-            params=tf.zeros([7]), num_params=12, rnn_mode="gru", **sizes
-        )
-    else:
-        node = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
-            weights=[tf.zeros([4, 3])] * 6, biases=[tf.zeros([4])] * 6, rnn_mode="gru", **sizes
-        )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="num_layers|num_units|input_size"):
-        session.run(node)
-
-
-def test_core_damaged_shapes_end_in_an_error_not_an_abort(session):
-    """Inconsistent tensor shapes failed a CHECK or caused reads beyond the end of a tensor."""
-    shapes = {"input": [5, 3, 3], "input_h": [2, 3, 4], "input_c": [2, 3, 4], "params": [304]}
-    fed = {name: tf.placeholder(tf.float32, name=name) for name in shapes}
-    outputs = gen_cudnn_rnn_ops.cudnn_rnn(rnn_mode="lstm", **fed)[0]
-    for name, shape in shapes.items():
-        # params may be longer than needed, so only a shorter one is wrong.
-        last = shape[-1] - 1 if name == "params" else shape[-1] + 1
-        for wrong in ([], [0], shape[:-1] + [last], [HUGE, 0, 0]):
-            values = {fed[other]: np.zeros(shapes[other]) for other in shapes}
-            values[fed[name]] = np.zeros(wrong)
-            with pytest.raises(tf.errors.InvalidArgumentError, match="input|params") as caught:
-                session.run(outputs, values)
-            assert " must " in caught.value.message, (name, wrong)

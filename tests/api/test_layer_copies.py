@@ -1,8 +1,7 @@
-"""Copies and pickles of layers and models, and what a layer keeps alive."""
+"""Copies of layers, and what a layer keeps alive."""
 
 import copy
 import gc
-import pickle
 import weakref
 
 import numpy as np
@@ -10,63 +9,43 @@ import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
 
-import cudnn_rnn
-from helpers.layer_models import LAYERS, cell
+from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, cell, make_inputs
 from helpers.versions import needs_tensorflow_2
 
-UNITS, WIDTH, BATCH, STEPS = 4, 3, 2, 5
 
-
-@pytest.fixture
-def eager():
-    from tensorflow.python.eager import context
-
-    with context.eager_mode():
-        yield
-
-
-def make_inputs():
-    return np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(np.float32)
-
-
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 @pytest.mark.parametrize("is_called", [False, True])
-def test_copy_of_a_built_layer_in_a_graph(tmp_path, rnn_mode, is_called):
+def test_copy_of_a_built_layer_in_a_graph(session, tmp_path, rnn_mode, is_called):
     """The copy has its own settings and shares the variable and the saveable."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        layer = LAYERS[rnn_mode](2, UNITS)
-        layer.build([None, None, WIDTH])
-        if is_called:
-            layer(make_inputs())
-        num_nodes = len(tf.get_default_graph().get_operations())
-        copied = copy.deepcopy(layer)
-        assert len(tf.get_default_graph().get_operations()) == num_nodes
-        assert copied is not layer and copied.kernel is layer.kernel
-        assert copied.saveable is layer.saveable
-        assert [variable is layer.kernel for variable in copied.trainable_variables] == [True]
-        results = [each(make_inputs(), training=False)[0] for each in (layer, copied)]
-        session.run(tf.global_variables_initializer())
-        np.testing.assert_array_equal(*session.run(results))
-        saver = tf.train.Saver()
-        path = saver.save(session, str(tmp_path / "model"))
-        values = session.run(layer.kernel)
-        session.run(layer.kernel.assign(tf.zeros_like(layer.kernel)))
-        saver.restore(session, path)
-        np.testing.assert_array_equal(session.run(layer.kernel), values)
+    layer = LAYERS[rnn_mode](2, UNITS)
+    layer.build([None, None, WIDTH])
+    if is_called:
+        layer(make_inputs())
+    num_nodes = len(tf.get_default_graph().get_operations())
+    copied = copy.deepcopy(layer)
+    assert len(tf.get_default_graph().get_operations()) == num_nodes
+    assert copied is not layer and copied.kernel is layer.kernel
+    assert copied.saveable is layer.saveable
+    assert [variable is layer.kernel for variable in copied.trainable_variables] == [True]
+    results = [each(make_inputs(), training=False)[0] for each in (layer, copied)]
+    session.run(tf.global_variables_initializer())
+    np.testing.assert_array_equal(*session.run(results))
+    saver = tf.train.Saver()
+    path = saver.save(session, str(tmp_path / "model"))
+    values = session.run(layer.kernel)
+    session.run(layer.kernel.assign(tf.zeros_like(layer.kernel)))
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(layer.kernel), values)
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_copy_of_a_layer_that_is_not_built(rnn_mode):
-    with tf.Graph().as_default():
-        layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
-        copied = copy.deepcopy(layer)
-        layer.build([None, None, WIDTH])
-        copied.build([None, None, WIDTH])
-        assert copied.kernel is not layer.kernel and copied.saveable is not layer.saveable
+def test_copy_of_a_layer_that_is_not_built(session, rnn_mode):
+    layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
+    copied = copy.deepcopy(layer)
+    layer.build([None, None, WIDTH])
+    copied.build([None, None, WIDTH])
+    assert copied.kernel is not layer.kernel and copied.saveable is not layer.saveable
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_copy_of_a_built_layer_that_is_eager(eager, tmp_path, rnn_mode):
     layer = LAYERS[rnn_mode](2, UNITS)
     expected, _ = layer(make_inputs())
@@ -80,28 +59,26 @@ def test_copy_of_a_built_layer_that_is_eager(eager, tmp_path, rnn_mode):
     assert np.abs(layer.kernel.numpy()).max() > 0 and values.shape == layer.kernel.shape
 
 
-def make_layer_call():
-    layer = LAYERS["lstm"](2, UNITS)
+def make_layer_call(is_built):
+    layer = LAYERS["gru" if is_built else "lstm"](2, UNITS)
+    if is_built:
+        layer.build([None, None, WIDTH])
     return layer, lambda inputs: layer(inputs)[0]
 
 
-def make_built_layer_call():
-    layer = LAYERS["gru"](2, UNITS)
-    layer.build([None, None, WIDTH])
-    return layer, lambda inputs: layer(inputs)[0]
-
-
-def make_cell_call():
+def make_cell_call(is_built):
     own = cell("gru", UNITS)
-    own.build(tf.TensorShape([BATCH, WIDTH]))
+    if is_built:
+        own.build(tf.TensorShape([BATCH, WIDTH]))
     return own, lambda inputs: own(inputs[0], tf.zeros([BATCH, UNITS]))[0]
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("make_call", [make_layer_call, make_built_layer_call, make_cell_call])
-def test_graph_of_a_function_is_collected(eager, make_call):
+@pytest.mark.parametrize("make_call", [make_layer_call, make_cell_call])
+@pytest.mark.parametrize("is_built", [False, True])
+def test_graph_of_a_function_is_collected(eager, make_call, is_built):
     """A function's graph is collected although a layer that was called in it is still alive."""
-    layer, call = make_call()
+    layer, call = make_call(is_built)
     graphs = []
 
     @tensorflow.function
@@ -119,17 +96,7 @@ def test_graph_of_a_function_is_collected(eager, make_call):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_graph_attribute_of_a_layer(rnn_mode):
-    with tf.Graph().as_default() as graph:
-        layer = LAYERS[rnn_mode](1, UNITS)
-        layer(tf.constant(make_inputs()))
-        assert layer.graph is graph
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("name", ["CudnnLSTM", "CudnnGRU", "CudnnRNNRelu", "CudnnRNNTanh"])
-def test_pickle_of_a_model(name, protocol):
-    model = getattr(cudnn_rnn, name)(2, UNITS, WIDTH, direction="bidirectional", seed=3)
-    for copied in (pickle.loads(pickle.dumps(model, protocol)), copy.deepcopy(model)):
-        assert type(copied) is type(model) and copied.config == model.config
+def test_graph_attribute_of_a_layer(session, rnn_mode):
+    layer = LAYERS[rnn_mode](1, UNITS)
+    layer(tf.constant(make_inputs()))
+    assert layer.graph is session.graph

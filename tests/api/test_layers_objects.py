@@ -3,24 +3,23 @@
 Tests that TensorFlow 1 supports also run in graph mode; the second half needs TensorFlow 2.
 """
 
-import json
 import os
 
 import numpy as np
 import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
 
 import cudnn_rnn
-from helpers.golden import golden_cases
-from helpers.layer_models import LAYERS, expected_results
+from helpers.golden import golden_cases, read_case
+from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, expected_results, make_inputs
 from helpers.op_harness import TOLERANCES, assert_close
 from helpers.paths import GOLDEN
-from helpers.rnn_models import DIRECTIONS
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
-UNITS, WIDTH, BATCH, STEPS = 4, 3, 2, 5
 CASES = golden_cases("1.15.5", "object_*")
+assert len(CASES) == 3
 
 
 @pytest.fixture(params=["graph", "eager"])
@@ -30,24 +29,27 @@ def run(request):
         with tf.Graph().as_default(), tf.Session() as session:
             yield lambda values: session.run(values)
         return
-    with eagerly():
+    with context.eager_mode():
         yield lambda values: tf.nest.map_structure(lambda value: value.numpy(), values)
 
 
-def eagerly():
-    from tensorflow.python.eager import context
-
-    return context.eager_mode()
-
-
-@pytest.fixture
-def eager():
-    with eagerly():
-        yield
+def check(layer, outputs, states, what, **named):
+    """Compares results in eager mode with the reference."""
+    expected = expected_results(layer, layer.kernel.numpy(), make_inputs(), **named)
+    found = [tensor.numpy() for tensor in (outputs, *states)]
+    assert_close(dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES["float32"], what)
 
 
-def make_inputs(width=WIDTH):
-    return np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, width]).astype(np.float32)
+def assign(layer, run, values):
+    operation = layer.kernel.assign(values)
+    if not tf.executing_eagerly():
+        run(operation)
+
+
+def save(checkpoint, run, path):
+    if not tf.executing_eagerly():
+        run(checkpoint.save_counter.initializer)
+    return checkpoint.save(str(path))
 
 
 def filled(layer, run):
@@ -55,49 +57,37 @@ def filled(layer, run):
     size = layer.kernel.shape.num_elements()
     values = np.random.RandomState(3).uniform(-1, 1, size).astype(np.float32)
     values[size - len(layer.canonical_bias_shapes) * UNITS :] = 0.25
-    if tf.executing_eagerly():
-        layer.kernel.assign(values)
-    else:
-        run(tf.global_variables_initializer())
-        run(layer.kernel.assign(values))
+    assign(layer, run, values)
     return values
-
-
-def test_all_cases_exist():
-    assert len(CASES) == 3
 
 
 @pytest.mark.parametrize("order", ["restore_then_build", "build_then_restore"])
 @pytest.mark.parametrize("name", CASES)
 def test_golden_restored_and_written_back(run, tmp_path, name, order):
-    folder = os.path.join(GOLDEN, name)
-    with open(os.path.join(folder, "case.json")) as file:
-        case = json.load(file)
+    case, arrays = read_case(name)
+    saved = os.path.join(GOLDEN, name, case["prefix"])
     layer = LAYERS[case["rnn_mode"]](case["num_layers"], case["num_units"])
     shape = [None, None, case["input_size"]]
     checkpoint = tf.train.Checkpoint(encoder=layer)
     if order == "build_then_restore":
         layer.build(shape)
-    status = checkpoint.restore(os.path.join(folder, case["prefix"]))
+    status = checkpoint.restore(saved)
     layer.build(shape)
     status.assert_consumed()
     status.initialize_or_restore()
-    opaque = np.load(os.path.join(folder, "expected.npz"))["opaque"]
     num_biases = 8 * case["num_layers"] * case["num_units"]
-    halved = opaque.copy()
+    halved = arrays["opaque"]
     biases = halved[-num_biases:].reshape(case["num_layers"], 2, -1)
     biases[:] = biases.sum(axis=1, keepdims=True) * np.float32(0.5)
     np.testing.assert_array_equal(run(layer.kernel), halved)
     path = checkpoint.save(str(tmp_path / "model"))
     assert {key: shape for key, shape in tf.train.list_variables(path)} == case["keys"]
-    original = tf.train.load_checkpoint(os.path.join(folder, case["prefix"]))
-    written = tf.train.load_checkpoint(path)
     for key in case["keys"]:
         if key.startswith("encoder"):
-            np.testing.assert_array_equal(written.get_tensor(key), original.get_tensor(key))
+            original, written = (tf.train.load_variable(each, key) for each in (saved, path))
+            np.testing.assert_array_equal(written, original)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
     """`Checkpoint(fw=MultiRNNCell, bw=MultiRNNCell)` reads and writes a bidirectional layer."""
@@ -105,9 +95,7 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
     layer.build([None, None, WIDTH])
     values = filled(layer, run)
     checkpoint = tf.train.Checkpoint(encoder=layer)
-    if not tf.executing_eagerly():
-        run(checkpoint.save_counter.initializer)
-    path = checkpoint.save(str(tmp_path / "layer"))
+    path = save(checkpoint, run, tmp_path / "layer")
 
     parts = {"": 1} if direction == "unidirectional" else {"fw": 2, "bw": 2}
     stacks, cells = {}, {}
@@ -132,10 +120,7 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
         np.testing.assert_array_equal(own_bias, bias)
 
     path = root.save(str(tmp_path / "cells"))
-    if not tf.executing_eagerly():
-        run(layer.kernel.assign(tf.zeros_like(layer.kernel)))
-    else:
-        layer.kernel.assign(tf.zeros_like(layer.kernel))
+    assign(layer, run, np.zeros_like(values))
     # In a TensorFlow 1 graph, a Checkpoint that has saved cannot restore from other names.
     again = tf.train.Checkpoint(encoder=layer)  # keep it alive: TensorFlow 1.14's status does not
     status = again.restore(path)
@@ -155,73 +140,24 @@ def test_other_modes(run, tmp_path, rnn_mode):
         with pytest.raises(NotImplementedError, match="Use tf.train.Saver"):
             checkpoint.save(str(tmp_path / "model"))
         return
-    if not tf.executing_eagerly():
-        run(checkpoint.save_counter.initializer)
-    path = checkpoint.save(str(tmp_path / "model"))
-    zero = layer.kernel.assign(tf.zeros_like(layer.kernel))
-    if not tf.executing_eagerly():
-        run(zero)
+    path = save(checkpoint, run, tmp_path / "model")
+    assign(layer, run, np.zeros_like(values))
     status = checkpoint.restore(path)
     status.assert_consumed()
     status.initialize_or_restore()
     np.testing.assert_array_equal(run(layer.kernel), values)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_eager_outputs_and_gradient(eager, rnn_mode, direction):
-    layer = LAYERS[rnn_mode](2, UNITS, direction=direction)
-    inputs = make_inputs()
-    with tensorflow.GradientTape() as tape:
-        outputs, states = layer(inputs)
-        loss = tf.reduce_sum(outputs)
-    assert isinstance(states, tuple)
-    (gradient,) = tape.gradient(loss, layer.trainable_variables)
-    assert gradient.shape == layer.kernel.shape and np.abs(gradient.numpy()).max() > 0
-    expected = expected_results(layer, layer.kernel.numpy(), inputs)
-    found = [outputs.numpy()] + [state.numpy() for state in states]
-    assert_close(dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES["float32"], "eager")
-    again, _ = layer(inputs)
-    np.testing.assert_array_equal(again.numpy(), found[0])
-
-
-def test_differing_sizes_in_eager_mode(eager):
-    """tensorflow#15752: sizes may differ between calls."""
-    for width in (3, 8, 3):
-        for batch in (1, 4):
-            outputs, _ = LAYERS["gru"](1, UNITS)(np.zeros([STEPS, batch, width], np.float32))
-            assert outputs.shape == (STEPS, batch, UNITS)
-
-
-def test_changing_lengths_in_eager_mode(eager):
-    """tensorflow#33148, #36139, #41630: lengths may change between calls and may be 0."""
-    layer = LAYERS["lstm"](2, UNITS, direction="bidirectional")
-    inputs = make_inputs()
-    for lengths in ([5, 5], [1, 3], [0, 2], [0, 0], [5, 0]):
-        outputs, states = layer(inputs, sequence_lengths=lengths)
-        expected = expected_results(layer, layer.kernel.numpy(), inputs, lengths=lengths)
-        found = [outputs.numpy()] + [state.numpy() for state in states]
-        assert_close(
-            dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES["float32"], lengths
-        )
-
-
-def test_eager_names_and_collections(eager):
+def test_eager_names_and_saver(eager, tmp_path):
     with tf.variable_scope("eager_scope"):
         layer = LAYERS["gru"](1, UNITS)
         layer(make_inputs())
     assert layer.kernel.name == "eager_scope/cudnn_gru/opaque_kernel:0"
     assert layer.saveable not in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-
-
-def test_eager_saver(eager, tmp_path):
-    layer = LAYERS["gru"](1, UNITS)
-    layer.build([None, None, WIDTH])
-    values = filled(layer, None)
     saver = tf.train.Saver([layer.saveable])
-    filled(layer, None)
+    values = filled(layer, None)
     path = saver.save(None, str(tmp_path / "model"))  # saves the current values
-    layer.kernel.assign(tf.zeros_like(layer.kernel))
+    layer.kernel.assign(np.zeros_like(values))
     saver.restore(None, path)
     np.testing.assert_array_equal(layer.kernel.numpy(), values)
 
@@ -234,14 +170,9 @@ def test_built_in_a_function(eager):
     def call(inputs, lengths):
         return layer(inputs, sequence_lengths=lengths, training=False)
 
-    inputs = make_inputs()
-    for lengths in ([5, 5], [2, 0]):
-        outputs, states = call(inputs, tf.constant(lengths))
-        expected = expected_results(layer, layer.kernel.numpy(), inputs, lengths=lengths)
-        found = [outputs.numpy()] + [state.numpy() for state in states]
-        assert_close(
-            dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES["float32"], "function"
-        )
+    for lengths in ([5, 5, 1], [2, 0, 3]):
+        results = call(make_inputs(), tf.constant(lengths))
+        check(layer, *results, lengths, lengths=lengths)
 
 
 @needs_tensorflow_2
@@ -267,34 +198,13 @@ def test_saved_model(eager, tmp_path):
     np.testing.assert_array_equal(loaded(make_inputs()).numpy(), expected)
 
 
-@needs_tensorflow_2
-def test_mirrored_strategy(eager):
-    """tensorflow#29730: a layer runs in a MirroredStrategy."""
-    strategy = tensorflow.distribute.MirroredStrategy(["/cpu:0"])
-    with strategy.scope():
-        layer = LAYERS["gru"](1, UNITS)
-        layer.build([None, None, WIDTH])
-
-    @tensorflow.function
-    def step(inputs):
-        return strategy.run(lambda values: layer(values)[0], args=(inputs,))
-
-    assert step(tf.constant(make_inputs())).shape == (STEPS, BATCH, UNITS)
-
-
 def test_deferred_restoration_of_several_layers(run, tmp_path):
     """Two layers in one checkpoint restore even if built after `restore`."""
     layers = {name: LAYERS["lstm"](2, UNITS, name=name) for name in ("encoder", "decoder")}
     for layer in layers.values():
         layer.build([None, None, WIDTH])
     values = {name: filled(layer, run) for name, layer in layers.items()}
-    if not tf.executing_eagerly():
-        initialize_values = [layers[name].kernel.assign(value) for name, value in values.items()]
-        run(initialize_values)
-    checkpoint = tf.train.Checkpoint(**layers)
-    if not tf.executing_eagerly():
-        run(checkpoint.save_counter.initializer)
-    path = checkpoint.save(str(tmp_path / "model"))
+    path = save(tf.train.Checkpoint(**layers), run, tmp_path / "model")
     others = {name: LAYERS["lstm"](2, UNITS, name=name + "_2") for name in layers}
     again = tf.train.Checkpoint(**others)  # keep it alive: TensorFlow 1.14's status does not
     status = again.restore(path)

@@ -7,37 +7,35 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import BasicRNNCell, CudnnCompatibleGRUCell, MultiRNNCell
 from cudnn_rnn import stack_bidirectional_dynamic_rnn as stack
+from helpers.arrays import assert_equal
+from helpers.cell_formulas import (
+    BATCH,
+    INPUT_SIZE,
+    NUM_UNITS,
+    STEPS,
+    names_and_shapes,
+    random_inputs,
+)
+from helpers.rnn_models import initialize
 
 tf.logging.set_verbosity(tf.logging.ERROR)
-
-BATCH, STEPS, INPUT_SIZE, NUM_UNITS = 3, 5, 4, 6
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
-
-
-def random_inputs():
-    return np.random.RandomState(1).randn(BATCH, STEPS, INPUT_SIZE).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("session")
 
 
 @pytest.mark.parametrize("activation", [None, tf.nn.relu, "relu"])
-def test_basic_cell(activation):
+def test_basic_cell(session, activation):
     inputs = random_inputs()
     cell = BasicRNNCell(NUM_UNITS, activation=activation)
     outputs, state = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=tf.float32)
     variables = tf.global_variables()
-    assert [(v.op.name, v.shape.as_list()) for v in variables] == [
+    assert names_and_shapes(variables) == [
         ("rnn/basic_rnn_cell/kernel", [INPUT_SIZE + NUM_UNITS, NUM_UNITS]),
         ("rnn/basic_rnn_cell/bias", [NUM_UNITS]),
     ]
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        kernel, bias = session.run(variables)
-        assert not bias.any()
-        found, last = session.run([outputs, state])
+    initialize(session)
+    kernel, bias = session.run(variables)
+    assert not bias.any()
+    found, last = session.run([outputs, state])
     function = np.tanh if activation is None else lambda x: np.maximum(x, 0)
     h = np.zeros([BATCH, NUM_UNITS])
     for t in range(STEPS):
@@ -73,7 +71,7 @@ def test_wrong_basic_cell(arguments, error, message):
         BasicRNNCell(*arguments)
 
 
-def test_basic_cells_are_a_canonical_simple_rnn():
+def test_basic_cells_are_a_canonical_simple_rnn(session):
     """`BasicRNNCell`s equal a canonical simple RNN whose two biases are summed for each layer."""
     rnn = cudnn_rnn.CudnnRNNTanh(2, NUM_UNITS, INPUT_SIZE)
     params = np.random.RandomState(2).randn(rnn.config.params_size()).astype(np.float32)
@@ -91,9 +89,8 @@ def test_basic_cells_are_a_canonical_simple_rnn():
         bias = tf.add_n(biases[2 * layer : 2 * layer + 2])
         assigned.append(tf.assign(variables[scope + "kernel"], kernel))
         assigned.append(tf.assign(variables[scope + "bias"], bias))
-    with tf.Session() as session:
-        session.run(assigned)
-        found, wanted = session.run([outputs, expected])
+    session.run(assigned)
+    found, wanted = session.run([outputs, expected])
     np.testing.assert_allclose(found.swapaxes(0, 1), wanted, atol=1e-5)
 
 
@@ -114,49 +111,40 @@ def test_names_of_a_bidirectional_stack(cell_class):
     }
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]])
-def test_a_bidirectional_stack_equals_its_layers(lengths):
-    inputs = tf.constant(random_inputs())
+def test_a_bidirectional_stack_equals_its_layers(session, lengths, time_major):
+    inputs = random_inputs()
     states = [tf.ones([BATCH, NUM_UNITS]) * value for value in (0.1, 0.2, 0.3, 0.4)]
     named = dict(sequence_length=lengths, dtype=tf.float32)
     output, forward, backward = stack(
-        cells(), cells(), inputs, states[:2], states[2:], scope="one", **named
+        cells(),
+        cells(),
+        inputs.swapaxes(0, 1) if time_major else inputs,
+        states[:2],
+        states[2:],
+        scope="one",
+        time_major=time_major,
+        **named,
     )
-    with tf.variable_scope("one", reuse=True):
-        layer = inputs
-        for index in range(2):
-            with tf.variable_scope("cell_%d" % index):
-                both, last = tf.nn.bidirectional_dynamic_rnn(
-                    CudnnCompatibleGRUCell(NUM_UNITS),
-                    CudnnCompatibleGRUCell(NUM_UNITS),
-                    layer,
-                    initial_state_fw=states[index],
-                    initial_state_bw=states[2 + index],
-                    **named,
-                )
-            layer = tf.concat(both, 2)
-    assert output.shape.as_list() == [BATCH, STEPS, 2 * NUM_UNITS]
+    first, second = (STEPS, BATCH) if time_major else (BATCH, STEPS)
+    assert output.shape.as_list() == [first, second, 2 * NUM_UNITS]
+    layer = tf.constant(inputs)
+    for index in range(2):
+        with tf.variable_scope("one/cell_%d" % index, reuse=True):
+            both, last = tf.nn.bidirectional_dynamic_rnn(
+                *cells(),
+                layer,
+                initial_state_fw=states[index],
+                initial_state_bw=states[2 + index],
+                **named,
+            )
+        layer = tf.concat(both, 2)
     assert isinstance(forward, tuple) and len(forward) == len(backward) == 2
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        found = session.run([output, forward[1], backward[1]])
-        expected = session.run([layer] + list(last))
-    for one, two in zip(found, expected):
-        np.testing.assert_array_equal(one, two)
-
-
-def test_time_major_stack():
-    inputs = random_inputs()
-    with tf.variable_scope("model"):
-        batch_major = stack(cells(), cells(), inputs, dtype=tf.float32)[0]
-    with tf.variable_scope("model", reuse=True):
-        time_major = stack(
-            cells(), cells(), inputs.swapaxes(0, 1), dtype=tf.float32, time_major=True
-        )[0]
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        one, two = session.run([batch_major, time_major])
-    np.testing.assert_array_equal(one, two.swapaxes(0, 1))
+    output = tf.transpose(output, [1, 0, 2]) if time_major else output
+    initialize(session)
+    assert_equal(*session.run([(output, forward[1], backward[1]), (layer, *last)]))
 
 
 @pytest.mark.parametrize(

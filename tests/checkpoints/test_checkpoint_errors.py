@@ -1,7 +1,5 @@
 """Checkpoints that cannot be restored: errors name the file, the key and the expected value."""
 
-import os
-
 import numpy as np
 import pytest
 import tensorflow
@@ -9,54 +7,43 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from helpers import damaged_checkpoints
+from helpers.checkpoints import assert_all_equal
 from helpers.damaged_checkpoints import DAMAGES
-from helpers.layer_models import LAYERS
+from helpers.golden import read_checkpoint
+from helpers.layer_models import LAYER_COUNT, LAYERS, UNITS, WIDTH, built_layer
 from helpers.restoring import (
     ANY_SHAPE,
     KINDS,
-    LAYER_COUNT,
-    UNITS,
-    WIDTH,
     Models,
     assert_names,
+    damage_a_key,
     key_to_spoil,
+    make,
     random_values,
     restoring_fails,
+    saved_models,
 )
-from helpers.rnn_models import initialize
+from helpers.rnn_models import initialize, keys
 from helpers.versions import needs_tensorflow_2
+
+KINDS_AND_SHARDED = [(kind, False) for kind in sorted(KINDS)] + [("opaque_lstm", True)]
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_saver(session, tmp_path, kind, damage):
-    models = Models(kind)
-    path = models.save(session, tmp_path / "model")
-    key, shape = key_to_spoil(models.saveable)
-    spoil, kind_of_error = DAMAGES[damage]
-    spoil(path, key)
-    error = restoring_fails(models, session, path, kind_of_error)
-    assert_names(error, path, key, "expected shape %s" % shape, "dtype float32")
-
-
-@pytest.mark.parametrize("damage", ["missing_key", "other_shape", "other_dtype"])
-def test_sharded_saver(session, tmp_path, damage):
+@pytest.mark.parametrize("kind, sharded", KINDS_AND_SHARDED)
+def test_saver(session, tmp_path, kind, sharded, damage):
     """Nothing is restored on an error, although a sharded Saver reads with several ops."""
-    with tf.device("/cpu:0"):
-        models = Models("opaque_lstm", sharded=True)
-    path = models.save(session, tmp_path / "model")
-    key, shape = key_to_spoil(models.saveable)
-    spoil, kind_of_error = DAMAGES[damage]
-    spoil(path, key)
-    assert_names(restoring_fails(models, session, path, kind_of_error), path, key, shape)
+    with tf.device("/cpu:0" if sharded else None):
+        models, path = saved_models(session, tmp_path, kind, sharded=sharded)
+    key, shape, kind_of_error = damage_a_key(models, path, damage)
+    restoring_fails(models, session, path, kind_of_error, key, shape, "dtype float32")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_another_shape_of_the_same_size(session, tmp_path, kind):
     """Only a and b take other shapes: TensorFlow 1.0-1.3 wrote vectors or transposed matrices."""
-    models = Models(kind)
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, kind)
     expected = session.run(models.variables)
     key, shape = key_to_spoil(models.saveable)
     for change in (np.ravel, lambda value: value.reshape(value.shape[::-1])):
@@ -64,103 +51,88 @@ def test_another_shape_of_the_same_size(session, tmp_path, kind):
         if kind in ANY_SHAPE:
             models.fill(session)
             models.saver.restore(session, path)
-            for left, right in zip(session.run(models.variables), expected):
-                np.testing.assert_array_equal(left, right)
+            assert_all_equal(session.run(models.variables), expected)
         else:
-            error = restoring_fails(models, session, path, tf.errors.InvalidArgumentError)
-            assert_names(error, path, key, "expected shape %s" % shape)
+            found = "has shape %s" % list(read_checkpoint(path)[key].shape)
+            parts = key, found, "expected shape %s" % shape
+            restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
 def test_all_wrong_keys_are_named(session, tmp_path):
-    models = Models("opaque_lstm")
-    path = models.save(session, tmp_path / "model")
-    keys = [spec.name for spec in models.saveable.specs]
-    damaged_checkpoints.without(path, keys[0])
-    damaged_checkpoints.other_shape(path, keys[1])
-    error = restoring_fails(models, session, path, tf.errors.NotFoundError)
-    assert_names(error, keys[0] + ": missing (similar key: ", keys[1] + ": has shape [")
+    models, path = saved_models(session, tmp_path, "opaque_lstm")
+    first, second = keys(models.saveable)[:2]
+    damaged_checkpoints.without(path, first)
+    damaged_checkpoints.other_shape(path, second)
+    parts = first + ": missing (similar key: ", second + ": has shape ["
+    restoring_fails(models, session, path, tf.errors.NotFoundError, *parts)
 
 
 def test_the_error_of_hundreds_of_keys_is_short(session, tmp_path):
-    models = Models("opaque_gru")
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, "opaque_gru")
     damaged_checkpoints.write(path, {"nothing": np.float32(1)})
-    error = restoring_fails(models, session, path, tf.errors.NotFoundError)
-    assert_names(error, path, models.saveable.specs[0].name, "and 17 more")
+    parts = keys(models.saveable)[0], "and 17 more"
+    restoring_fails(models, session, path, tf.errors.NotFoundError, *parts)
 
 
 def test_the_variable_under_its_own_name(session, tmp_path):
     """A default Saver checks the variable's own key, too, and the variable gets that value."""
     models = Models("layer")
-    saver = models.saver = tf.train.Saver()
+    models.saver = tf.train.Saver()
     path = models.save(session, tmp_path / "model")
     key = models.variables[0].op.name
     damaged_checkpoints.other_shape(path, key)
-    error = restoring_fails(models, session, path, tf.errors.InvalidArgumentError)
     size = models.variables[0].shape.num_elements()
-    assert_names(error, path, key, "expected shape [%d]" % size, "has shape [%d]" % (size // 2))
-    assert saver is models.saver
+    parts = key, "expected shape [%d]" % size, "has shape [%d]" % (size // 2)
+    restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
 def test_damage_in_another_variable_is_named(session, tmp_path):
-    models = Models("layer")
-    path = models.save(session, tmp_path / "model")
+    models, path = saved_models(session, tmp_path, "layer")
     damaged_checkpoints.flip_a_bit(path, "bystander")
-    error = restoring_fails(models, session, path, tf.errors.DataLossError)
-    assert_names(error, path, "bystander: cannot be read", "dtype float32")
+    parts = "bystander: cannot be read", "dtype float32"
+    restoring_fails(models, session, path, tf.errors.DataLossError, *parts)
 
 
-@pytest.mark.parametrize("importer", ["cudnn_rnn", "tensorflow"])
+@pytest.mark.parametrize("importer", [cudnn_rnn, tf.train], ids=["cudnn_rnn", "tensorflow"])
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_imported_meta_graph(session, tmp_path, importer, damage):
     """Without saveables, the expected shapes come from the graph."""
-    models = Models("opaque_lstm")
-    path = models.save(session, tmp_path / "model")
-    key, shape = key_to_spoil(models.saveable)
-    names = [variable.name for variable in models.variables]
-    spoil, kind_of_error = DAMAGES[damage]
-    spoil(path, key)
+    models, path = saved_models(session, tmp_path, "opaque_lstm")
+    key, shape, kind_of_error = damage_a_key(models, path, damage)
+    variables = ["imported/%s" % variable.name for variable in models.variables]
     with tf.Graph().as_default(), tf.Session() as other:
-        function = {"cudnn_rnn": cudnn_rnn, "tensorflow": tf.train}[importer].import_meta_graph
-        saver = function(path + ".meta", import_scope="imported")
+        saver = importer.import_meta_graph(path + ".meta", import_scope="imported")
         initialize(other)
-        variables = ["imported/%s" % name for name in names]
         before = other.run(variables)
         with pytest.raises(kind_of_error) as caught:
             saver.restore(other, path)
-        assert_names(caught.value, path, key, "expected shape %s" % shape)
-        for left, right in zip(other.run(variables), before):
-            np.testing.assert_array_equal(left, right)
+        assert_names(caught.value, path, key, shape)
+        assert_all_equal(other.run(variables), before)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_without_the_python_of_the_saver(session, tmp_path, kind):
     """The graph's own ops check the shapes, for programs that run it without the Saver."""
-    models = Models(kind)
-    path = models.save(session, tmp_path / "model")
-    key, shape = key_to_spoil(models.saveable)
-    damaged_checkpoints.other_shape(path, key)
+    models, path = saved_models(session, tmp_path, kind)
+    key, _, kind_of_error = damage_a_key(models, path, "other_shape")
     before = models.fill(session)
     definition = models.saver.saver_def
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+    with pytest.raises(kind_of_error) as caught:
         session.run(definition.restore_op_name, {definition.filename_tensor_name: path})
-    assert_names(caught.value, path, key, shape, "have the wrong")
+    assert_names(caught.value, path, key, key_to_spoil(models.saveable)[1], "have the wrong")
     np.testing.assert_array_equal(session.run(models.variables[0]), before[0])
 
 
 def test_any_byte_of_the_index(session, tmp_path, runs_all):
     """A changed byte of the index makes no difference or raises DataLossError; nothing aborts."""
-    models = Models("layer")
-    path = models.save(session, tmp_path / "model")
-    expected, found = session.run(models.variables), 0
-    with open(path + ".index", "rb") as file:
-        intact = file.read()
+    models, path = saved_models(session, tmp_path, "layer")
+    index = tmp_path / "model.index"
+    expected, found, intact = session.run(models.variables), 0, index.read_bytes()
     places = range(0, len(intact), 3 if runs_all else 29)
     for place in places:
         spoilt = bytearray(intact)
         spoilt[place] ^= 0x81
-        with open(path + ".index", "wb") as file:
-            file.write(spoilt)
+        index.write_bytes(bytes(spoilt))
         before = models.fill(session)
         try:
             models.saver.restore(session, path)
@@ -168,8 +140,7 @@ def test_any_byte_of_the_index(session, tmp_path, runs_all):
         except tf.errors.DataLossError as error:
             assert_names(error, path, "expected shape")
             found += 1
-        for left, right in zip(session.run(models.variables), before):
-            np.testing.assert_array_equal(left, right)
+        assert_all_equal(session.run(models.variables), before)
     assert found > len(places) / 2
 
 
@@ -184,9 +155,8 @@ def test_unrelated_savers_are_not_affected(session, tmp_path):
 
 
 def test_a_missing_checkpoint(session, tmp_path):
-    models = Models("layer")
     with pytest.raises(ValueError, match="not a valid checkpoint: .*nowhere"):
-        models.saver.restore(session, str(tmp_path / "nowhere"))
+        Models("layer").saver.restore(session, str(tmp_path / "nowhere"))
 
 
 def test_installed_once():
@@ -197,29 +167,108 @@ def test_installed_once():
     assert not hasattr(before.__wrapped__, "__wrapped__")
 
 
+# Other variables in the same Saver, and errors that are not about the checkpoint
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_wrong_shape_of_another_variable_is_named(session, tmp_path, use_resource, sharded):
+    """A wrong shape of another variable is found before anything is restored."""
+    with tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
+        models, path = saved_models(session, tmp_path, "layer", sharded=sharded)
+    damaged_checkpoints.with_value(path, "bystander", lambda value: value[:2])
+    parts = "bystander: has shape [2], dtype float32; expected shape [3]"
+    restoring_fails(models, session, path, tf.errors.InvalidArgumentError, parts)
+
+
+def test_errors_name_other_partitioned_variables(session, tmp_path):
+    saveable, variable = make("layer", "first")
+    with tf.variable_scope("parts", partitioner=tf.fixed_size_partitioner(2)):
+        parts = tf.get_variable("v", initializer=tf.zeros_initializer(), shape=[5, 2])
+    saver = tf.train.Saver([saveable, variable] + list(parts))
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    saver.restore(session, path)
+    damaged_checkpoints.with_value(path, "parts/v", lambda value: value[:4])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"parts/v: has shape \[4, 2\]"):
+        saver.restore(session, path)
+
+
+def test_errors_name_other_variables_of_unknown_shape(session, tmp_path, use_resource):
+    saveable, _ = make("layer", "first")
+    value = tf.placeholder_with_default(np.ones(3, np.float32), [None])
+    variable = tf.Variable(value, name="v", validate_shape=False, use_resource=use_resource)
+    saver = tf.train.Saver([saveable, variable])
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    damaged_checkpoints.with_value(path, "v", lambda value: value[:2])
+    saver.restore(session, path)
+    assert session.run(variable).shape == (2,)
+
+
+class FailingSession:
+    """A session whose `run` raises the given error, as a failing server does."""
+
+    def __init__(self, session, error):
+        self.graph, self._error = session.graph, error
+
+    def run(self, *arguments, **named):
+        raise self._error
+
+
+def assert_error_passes(models, session, path, error):
+    with pytest.raises(type(error)) as caught:
+        models.saver.restore(FailingSession(session, error), path)
+    assert caught.value is error
+
+
+PASSING_ERRORS = [
+    tf.errors.AbortedError,
+    tf.errors.UnavailableError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+]
+
+
+@pytest.mark.parametrize("damage", [None, "no_data", "cut_index"])
+def test_errors_not_about_the_contents_are_not_changed(session, tmp_path, damage):
+    """Errors unrelated to the contents pass unchanged: a MonitoredSession recovers from some."""
+    models, path = saved_models(session, tmp_path, "layer")
+    if damage is not None:
+        DAMAGES[damage][0](path, "bystander")
+    for kind_of_error in PASSING_ERRORS:
+        assert_error_passes(models, session, path, kind_of_error(None, None, "the server fails"))
+
+
+@pytest.mark.parametrize("kind_of_reader_error", [tf.errors.NotFoundError] + PASSING_ERRORS[:2])
+def test_a_path_that_only_the_server_can_open(session, tmp_path, monkeypatch, kind_of_reader_error):
+    models, path = saved_models(session, tmp_path, "layer")
+    expected = session.run(models.variables)
+    models.fill(session)
+
+    def reader(path):
+        raise kind_of_reader_error(None, None, "the client cannot open %s" % path)
+
+    monkeypatch.setattr(tf.train, "NewCheckpointReader", reader)
+    models.saver.restore(session, path)
+    assert_all_equal(session.run(models.variables), expected)
+    error = tf.errors.DataLossError(None, None, "the server's own error")
+    assert_error_passes(models, session, path, error)
+
+
 # Object-based checkpoints
-
-
-@pytest.fixture(params=["eager", "graph"])
-def run(request):
-    """Yields a function that evaluates a structure of tensors, in eager mode or in a session."""
-    if request.param == "eager":
-        from tensorflow.python.eager import context
-
-        with context.eager_mode():
-            yield lambda values: tf.nest.map_structure(lambda value: value.numpy(), values)
-    else:
-        with tf.Graph().as_default(), tf.Session() as session:
-            yield session.run
 
 
 class Objects:
     """Two layers and a variable in one `tf.train.Checkpoint`."""
 
-    def __init__(self, num_layers=LAYER_COUNT, build=True, direction="unidirectional"):
+    def __init__(self, num_layers=LAYER_COUNT, build=True):
         self.layers = {
-            name: LAYERS["lstm"](num_layers, UNITS, direction=direction, name=name)
-            for name in ("first", "second")
+            name: LAYERS["lstm"](num_layers, UNITS, name=name) for name in ("first", "second")
         }
         self.bystander = tf.Variable(np.float32([1, 2, 3]), name="bystander", use_resource=True)
         self.checkpoint = tf.train.Checkpoint(bystander=self.bystander, **self.layers)
@@ -242,10 +291,7 @@ class Objects:
             factor * random_values(variable.shape.num_elements(), seed)
             for seed, variable in enumerate(self.variables)
         ]
-        for variable, value in zip(self.variables, values):
-            assignment = variable.assign(value)
-            if not tf.executing_eagerly():
-                run(assignment)
+        run([variable.assign(value) for variable, value in zip(self.variables, values)])
         return values
 
     def save(self, run, path):
@@ -254,14 +300,22 @@ class Objects:
             run(self.checkpoint.save_counter.initializer)
         return self.checkpoint.save(str(path))
 
+    def restoring_fails(self, run, restore, kind_of_error, *parts):
+        """Checks that `restore()` raises an error with these parts and changes no variable."""
+        before = self.fill(run, -1.0)
+        with pytest.raises(kind_of_error) as caught:
+            restore()
+        assert_names(caught.value, *parts)
+        assert_all_equal(run(self.variables), before)
+
 
 KERNEL_KEY = "first/cell-1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
-KERNEL_SHAPE = [2 * UNITS, 4 * UNITS]
+KERNEL_SHAPE = str([2 * UNITS, 4 * UNITS])
 
 
 def without_object(path, key):
     """Rewrites the checkpoint as that of an object without the part that this key names."""
-    tensors = damaged_checkpoints.contents(path)
+    tensors = read_checkpoint(path)
     with tf.Graph().as_default(), tf.Session() as session:
         root = tf.train.Checkpoint()
         for other, value in sorted(tensors.items()):
@@ -287,12 +341,12 @@ def test_checkpoint(run, tmp_path, damage):
     path = objects.save(run, tmp_path / "model")
     spoil, kind_of_error = OBJECT_DAMAGES[damage]
     spoil(path, KERNEL_KEY)
-    before = objects.fill(run, -1.0)
-    with pytest.raises(kind_of_error) as caught:
+
+    def restore():
         objects.checkpoint.restore(path).initialize_or_restore()
-    assert_names(caught.value, path, KERNEL_KEY, "expected shape %s" % KERNEL_SHAPE, "float32")
-    for left, right in zip(run(objects.variables), before):
-        np.testing.assert_array_equal(left, right)
+
+    parts = path, KERNEL_KEY, "expected shape " + KERNEL_SHAPE, "float32"
+    objects.restoring_fails(run, restore, kind_of_error, *parts)
 
 
 @pytest.mark.parametrize("damage", sorted(OBJECT_DAMAGES))
@@ -308,20 +362,21 @@ def test_checkpoint_of_layers_built_later(run, tmp_path, damage):
     assert path in str(caught.value)
     # If the object names cannot be read, the error comes before the layers' sizes are known.
     if damage not in ("cut_data", "no_data", "cut_index", "empty_index"):
-        assert_names(caught.value, KERNEL_KEY, "expected shape %s" % KERNEL_SHAPE, "float32")
+        assert_names(caught.value, KERNEL_KEY, "expected shape " + KERNEL_SHAPE, "float32")
 
 
 def test_checkpoint_of_fewer_layers(run, tmp_path):
     with tf.variable_scope("small"):
         path = Objects(num_layers=2).save(run, tmp_path / "model")
     objects = Objects(num_layers=3)
-    before = objects.fill(run, -1.0)
-    with pytest.raises(tf.errors.NotFoundError) as caught:
+
+    def restore():
         objects.checkpoint.restore(path).initialize_or_restore()
-    keys = ["first/cell-2/%s/.ATTRIBUTES/VARIABLE_VALUE: missing" % s for s in ("kernel", "bias")]
-    assert_names(caught.value, path, *keys)
-    for left, right in zip(run(objects.variables), before):
-        np.testing.assert_array_equal(left, right)
+
+    missing = [
+        "first/cell-2/%s/.ATTRIBUTES/VARIABLE_VALUE: missing" % s for s in ("kernel", "bias")
+    ]
+    objects.restoring_fails(run, restore, tf.errors.NotFoundError, path, *missing)
 
 
 def test_checkpoint_without_the_layer(run, tmp_path):
@@ -329,8 +384,7 @@ def test_checkpoint_without_the_layer(run, tmp_path):
     with tf.variable_scope("other"):
         variable = tf.Variable(np.float32([4, 5, 6]), name="v", use_resource=True)
     checkpoint = tf.train.Checkpoint(bystander=variable)
-    if not tf.executing_eagerly():
-        run([variable.initializer, checkpoint.save_counter.initializer])
+    run([variable.initializer, checkpoint.save_counter.initializer])
     path = checkpoint.save(str(tmp_path / "model"))
     objects = Objects()
     before = objects.fill(run, -1.0)
@@ -345,59 +399,50 @@ def test_second_checkpoint_in_the_same_graph(session, tmp_path):
     """The restore ops of the first checkpoint check the shapes of the second, too."""
     objects = Objects()
     path = objects.save(session.run, tmp_path / "model")
-    objects.checkpoint.restore(path).run_restore_ops()
-    damaged_checkpoints.other_shape(path, KERNEL_KEY)
-    before = objects.fill(session.run, -1.0)
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+
+    def restore():
         objects.checkpoint.restore(path).run_restore_ops()
-    assert_names(caught.value, path, KERNEL_KEY, str(KERNEL_SHAPE))
-    np.testing.assert_array_equal(session.run(objects.variables[0]), before[0])
+
+    restore()
+    damaged_checkpoints.other_shape(path, KERNEL_KEY)
+    parts = path, KERNEL_KEY, KERNEL_SHAPE
+    objects.restoring_fails(session.run, restore, tf.errors.InvalidArgumentError, *parts)
 
 
 @needs_tensorflow_2
+@pytest.mark.parametrize("run", ["eager"], indirect=True)
 @pytest.mark.parametrize("damage", ["missing_object", "other_shape", "flipped_bit"])
-def test_checkpoint_read(tmp_path, damage):
+def test_checkpoint_read(run, tmp_path, damage):
     """`read` of TensorFlow 2's own Checkpoint reports damage to what `write` wrote."""
-    from tensorflow.python.eager import context
-
-    with context.eager_mode():
-        objects = Objects()
-        checkpoint = tensorflow.train.Checkpoint(**objects.layers)
-        objects.fill(None, 1.0)
-        path = checkpoint.write(str(tmp_path / "model"))
-        spoil, kind_of_error = OBJECT_DAMAGES[damage]
-        spoil(path, KERNEL_KEY)
-        before = objects.fill(None, -1.0)
-        with pytest.raises(kind_of_error) as caught:
-            checkpoint.read(path)
-        assert_names(caught.value, path, KERNEL_KEY, str(KERNEL_SHAPE))
-        for variable, value in zip(objects.variables, before):
-            np.testing.assert_array_equal(variable.numpy(), value)
+    objects = Objects()
+    checkpoint = tensorflow.train.Checkpoint(**objects.layers)
+    objects.fill(run, 1.0)
+    path = checkpoint.write(str(tmp_path / "model"))
+    spoil, kind_of_error = OBJECT_DAMAGES[damage]
+    spoil(path, KERNEL_KEY)
+    parts = path, KERNEL_KEY, KERNEL_SHAPE
+    objects.restoring_fails(run, lambda: checkpoint.read(path), kind_of_error, *parts)
 
 
+@pytest.mark.parametrize("run", ["eager"], indirect=True)
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
-def test_eager_saver(tmp_path, damage):
-    from tensorflow.python.eager import context
-
-    with context.eager_mode():
-        layer = LAYERS["gru"](1, UNITS)
-        layer.build([None, None, WIDTH])
-        layer.kernel.assign(random_values(layer.kernel.shape.num_elements()))
-        saver = tf.train.Saver([layer.saveable])
-        path = saver.save(None, str(tmp_path / "model"))
-        key = layer.saveable.specs[0].name
-        spoil, kind_of_error = DAMAGES[damage]
-        spoil(path, key)
-        layer.kernel.assign(tf.zeros_like(layer.kernel))
-        with pytest.raises(kind_of_error) as caught:
-            saver.restore(None, path)
-        assert_names(
-            caught.value, path, key, "expected shape [%d, %d]" % (WIDTH + UNITS, 2 * UNITS)
-        )
-        assert not layer.kernel.numpy().any()
+def test_eager_saver(run, tmp_path, damage):
+    layer = built_layer("gru")
+    layer.kernel.assign(random_values(layer.kernel.shape.num_elements()))
+    saver = tf.train.Saver([layer.saveable])
+    path = saver.save(None, str(tmp_path / "model"))
+    key = keys(layer.saveable)[0]
+    spoil, kind_of_error = DAMAGES[damage]
+    spoil(path, key)
+    layer.kernel.assign(tf.zeros_like(layer.kernel))
+    with pytest.raises(kind_of_error) as caught:
+        saver.restore(None, path)
+    assert_names(caught.value, path, key, "expected shape [%d, %d]" % (WIDTH + UNITS, 2 * UNITS))
+    assert not run(layer.kernel).any()
 
 
-def test_object_based_checkpoint_read_by_a_saver(session, tmp_path):
+@pytest.mark.parametrize("units", [UNITS, UNITS + 1])
+def test_object_based_checkpoint_read_by_a_saver(session, tmp_path, units):
     """A Saver finds the keys of an object-based checkpoint by the names of its variables."""
     with tf.Graph().as_default(), tf.Session() as other:
         cell = cudnn_rnn.CudnnCompatibleLSTMCell(UNITS)
@@ -407,20 +452,15 @@ def test_object_based_checkpoint_read_by_a_saver(session, tmp_path):
         initialize(other)
         other.run(checkpoint.save_counter.initializer)
         path = checkpoint.save(str(tmp_path / "model"))
-    for units in (UNITS, UNITS + 1):
-        with tf.Graph().as_default(), tf.Session() as other:
-            layer = LAYERS["lstm"](1, units)
-            layer.build([None, None, WIDTH])
-            saver = tf.train.Saver([layer.saveable])
-            initialize(other)
-            if units == UNITS:
-                saver.restore(other, path)
-                key = "cell/kernel/.ATTRIBUTES/VARIABLE_VALUE"
-                gate = damaged_checkpoints.contents(path)[key][:WIDTH, :UNITS]
-                found = other.run(layer.kernel)[: WIDTH * UNITS]
-                np.testing.assert_array_equal(found, gate.T.ravel())
-                continue
-            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-                saver.restore(other, path)
-            assert_names(caught.value, path, "cell/kernel/.ATTRIBUTES", "expected shape [8, 20]")
-    assert os.path.exists(path + ".index")
+    layer = built_layer("lstm", num_units=units)
+    saver = tf.train.Saver([layer.saveable])
+    initialize(session)
+    key = "cell/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    if units == UNITS:
+        saver.restore(session, path)
+        found = session.run(layer.kernel)[: WIDTH * UNITS]
+        np.testing.assert_array_equal(found, read_checkpoint(path)[key][:WIDTH, :UNITS].T.ravel())
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            saver.restore(session, path)
+        assert_names(caught.value, path, key, "expected shape [8, 20]")

@@ -5,13 +5,13 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from helpers.layer_models import SAVEABLES
+from helpers.checkpoints import assert_all_equal, assert_round_trip, zeroed_and_restored
+from helpers.golden import read_checkpoint
+from helpers.layer_models import SAVEABLES, UNITS, WIDTH
 from helpers.rnn_models import CLASSES, initialize, keys, opaque_values, params_size
 
-UNITS, WIDTH = 4, 3
 
-
-def make_saveables(rnn_mode, collect=True, count=2, **named):
+def make_saveables(rnn_mode="lstm", collect=True, count=2, **named):
     saveables = []
     for number in range(count):
         values = opaque_values(params_size(rnn_mode, 1, UNITS, WIDTH)) + number
@@ -22,32 +22,32 @@ def make_saveables(rnn_mode, collect=True, count=2, **named):
     return saveables
 
 
-@pytest.mark.parametrize("count", [2, 3])
+def make_two_of_one_variable(**named):
+    """Collects two saveables of one variable, which is returned."""
+    (first,) = make_saveables(count=1, **named)
+    second = SAVEABLES["lstm"](first._variables, 1, UNITS, WIDTH)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, second)
+    return first._variables
+
+
+@pytest.mark.parametrize("count, sharded", [(2, False), (3, False), (2, True)])
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 def test_a_default_saver_saves_all_variables_and_the_last_ones_cells(
-    session, tmp_path, rnn_mode, count
+    session, tmp_path, rnn_mode, count, sharded
 ):
+    """This holds for a sharded Saver, too, which the SavedModel builder uses."""
     saveables = make_saveables(rnn_mode, count=count)
     variables = [saveable._variables for saveable in saveables]
-    cells = dict(zip(keys(saveables[-1]), [spec.tensor for spec in saveables[-1].specs]))
-    saver = tf.train.Saver()
+    saver = tf.train.Saver(sharded=sharded)
     initialize(session)
-    expected, cells = session.run([variables, cells])
-    path = saver.save(session, str(tmp_path / "model"))
-
-    reader = tf.train.load_checkpoint(path)
-    assert set(reader.get_variable_to_shape_map()) == set(cells) | {v.op.name for v in variables}
-    for key, value in cells.items():
-        np.testing.assert_array_equal(reader.get_tensor(key), value)
-
-    session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
-    saver.restore(session, path)
-    for found, values in zip(session.run(variables), expected):
-        np.testing.assert_array_equal(found, values)
+    expected = session.run({spec.name: spec.tensor for spec in saveables[-1].specs})
+    expected.update(session.run({variable.op.name: variable for variable in variables}))
+    path = assert_round_trip(session, saver, variables, tmp_path)
+    assert_all_equal(read_checkpoint(path), expected)
 
 
 def test_saved_as_cells_keeps_the_variable_of_a_displaced_one(session, tmp_path):
-    saveables = make_saveables("lstm")
+    saveables = make_saveables()
     variables = [saveable._variables for saveable in saveables]
     optimizer = tf.train.AdamOptimizer()
     optimizer.minimize(sum(tf.reduce_sum(variable**2) for variable in variables))
@@ -56,33 +56,17 @@ def test_saved_as_cells_keeps_the_variable_of_a_displaced_one(session, tmp_path)
     expected = session.run(variables)
     path = saver.save(session, str(tmp_path / "model"))
 
-    found = set(tf.train.load_checkpoint(path).get_variable_to_shape_map())
+    found = set(read_checkpoint(path))
     assert {"opaque", "opaque/Adam"} <= found
     assert not {"opaque_1", "opaque_1/Adam"} & found
     assert {key + slot for key in keys(saveables[-1]) for slot in ("", "/Adam")} <= found
-    session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
-    saver.restore(session, path)
-    found, kernels = session.run([variables[0], saveables[-1].specs[0].tensor])
-    np.testing.assert_array_equal(found, expected[0])
-    assert np.any(kernels)
-
-
-def test_a_sharded_saver(session, tmp_path):
-    """A sharded Saver, which the SavedModel builder uses, restores all variables."""
-    saveables = make_saveables("lstm")
-    variables = [saveable._variables for saveable in saveables]
-    saver = tf.train.Saver(sharded=True)
-    initialize(session)
-    expected = session.run(variables)
-    path = saver.save(session, str(tmp_path / "model"))
-    session.run([variable.assign(tf.zeros_like(variable)) for variable in variables])
-    saver.restore(session, path)
-    for found, values in zip(session.run(variables), expected):
-        np.testing.assert_array_equal(found, values)
+    restored = zeroed_and_restored(session, saver, path, variables)
+    np.testing.assert_array_equal(restored[0], expected[0])
+    assert np.any(session.run(saveables[-1].specs[0].tensor))
 
 
 def test_both_saveables_keep_their_keys_in_separate_savers(session):
-    first, second = make_saveables("lstm", collect=False)
+    first, second = make_saveables(collect=False)
     assert keys(first) == keys(second) != []
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, first)
     assert keys(first) == keys(second) != []
@@ -90,34 +74,26 @@ def test_both_saveables_keep_their_keys_in_separate_savers(session):
 
 
 def test_a_list_of_both_is_refused(session):
-    saveables = make_saveables("lstm", collect=False)
+    saveables = make_saveables(collect=False)
     with pytest.raises(ValueError, match="'cudnn_rnn_saveable' and 'cudnn_rnn_saveable_1'"):
         tf.train.Saver(saveables)
 
 
 def test_a_second_one_for_the_same_variable_displaces_the_first(session, tmp_path):
-    (first,) = make_saveables("lstm", count=1)
-    second = SAVEABLES["lstm"](first._variables, 1, UNITS, WIDTH)
-    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, second)
+    variable = make_two_of_one_variable()
     saver = tf.train.Saver()
     initialize(session)
-    expected = session.run(first._variables)
-    path = saver.save(session, str(tmp_path / "model"))
-    session.run(first._variables.assign(tf.zeros_like(first._variables)))
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(first._variables), expected)
+    assert_round_trip(session, saver, [variable], tmp_path)
 
 
 def test_a_variable_saved_by_the_later_one_needs_no_other_saver(session):
     """A Saver without the variable is accepted, because the later saveable saves it."""
-    (first,) = make_saveables("lstm", count=1, collections=[tf.GraphKeys.LOCAL_VARIABLES])
-    second = SAVEABLES["lstm"](first._variables, 1, UNITS, WIDTH)
-    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, second)
+    make_two_of_one_variable(collections=[tf.GraphKeys.LOCAL_VARIABLES])
     tf.train.Saver()
 
 
 def test_a_list_without_the_variable_is_refused(session):
-    saveables = make_saveables("lstm")
+    saveables = make_saveables()
     with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* variable opaque: .* to var_list"):
         tf.train.Saver(saveables)
     tf.train.Saver(saveables + tf.global_variables())
@@ -134,6 +110,18 @@ def test_a_saveable_of_another_name_is_not_displaced(session):
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_displaced_one_with_a_local_variable_is_refused(session, sharded):
-    make_saveables("lstm", collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    make_saveables(collections=[tf.GraphKeys.LOCAL_VARIABLES])
     with pytest.raises(ValueError, match="'cudnn_rnn_saveable' nor its variable opaque: .* not in"):
         tf.train.Saver(sharded=sharded)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("num_tensors", [1, 2])
+def test_a_displaced_one_for_a_tensor_is_refused_without_a_warning(session, num_tensors):
+    for number in range(2):
+        values = tf.Variable(opaque_values(params_size("lstm", 1, UNITS, WIDTH)))
+        values = 2 * values if number < num_tensors else values
+        saveable = SAVEABLES["lstm"](values, 1, UNITS, WIDTH)
+        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    with pytest.raises(TypeError, match="'cudnn_rnn_saveable' must be a variable to be restored"):
+        tf.train.Saver()

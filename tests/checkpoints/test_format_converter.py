@@ -14,6 +14,7 @@ from cudnn_rnn.checkpoints.cell_layout import (
     join_gates,
     split_gates,
 )
+from helpers.checkpoints import assert_all_equal
 
 NUM_UNITS, WIDTH = 5, 3
 
@@ -30,37 +31,35 @@ def constants(arrays):
     return [tf.constant(array) for array in arrays]
 
 
+def assert_multiplies(kernel, weights, gates):
+    """Checks that the kernel's columns compute W x + R h of these gates, one after the other."""
+    assert kernel.shape == (WIDTH + NUM_UNITS, len(gates) * NUM_UNITS)
+    x, h = np.arange(WIDTH, dtype=np.float32), np.arange(WIDTH, WIDTH + NUM_UNITS, dtype=np.float32)
+    recurrent = weights[len(weights) // 2 :]
+    expected = np.concatenate([weights[gate].dot(x) + recurrent[gate].dot(h) for gate in gates])
+    np.testing.assert_allclose(np.concatenate([x, h]).dot(kernel), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_lstm_layer(session):
     weights, biases = matrices(4)
     (kernel,) = session.run(LSTMFormat.weights_to_cell(constants(weights)))
-    assert kernel.shape == (WIDTH + NUM_UNITS, 4 * NUM_UNITS)
-    inputs = np.arange(WIDTH + NUM_UNITS, dtype=np.float32)
     # The cell's gates i, g, f, o are cuDNN's gates 0, 2, 1, 3.
-    for place, gate in enumerate([0, 2, 1, 3]):
-        columns = slice(place * NUM_UNITS, (place + 1) * NUM_UNITS)
-        expected = weights[gate].dot(inputs[:WIDTH]) + weights[4 + gate].dot(inputs[WIDTH:])
-        np.testing.assert_allclose(inputs.dot(kernel[:, columns]), expected, rtol=1e-4, atol=1e-5)
-    sums, input_bias, recurrent_bias = session.run(LSTMFormat.biases_to_cell(constants(biases)))
-    np.testing.assert_array_equal(input_bias, np.concatenate([biases[i] for i in (0, 2, 1, 3)]))
-    np.testing.assert_array_equal(recurrent_bias, np.concatenate([biases[i] for i in (4, 6, 5, 7)]))
-    np.testing.assert_array_equal(sums, input_bias + recurrent_bias)
+    assert_multiplies(kernel, weights, [0, 2, 1, 3])
+    converted = session.run(LSTMFormat.biases_to_cell(constants(biases)))
+    input_bias = np.concatenate([biases[i] for i in (0, 2, 1, 3)])
+    recurrent_bias = np.concatenate([biases[i] for i in (4, 6, 5, 7)])
+    assert_all_equal(converted, [input_bias + recurrent_bias, input_bias, recurrent_bias])
 
 
 def test_gru_layer(session):
     weights, biases = matrices(3)
     gates, input_kernel, hidden_kernel = session.run(GRUFormat.weights_to_cell(constants(weights)))
-    inputs = np.arange(WIDTH + NUM_UNITS, dtype=np.float32)
-    for gate in range(2):
-        columns = slice(gate * NUM_UNITS, (gate + 1) * NUM_UNITS)
-        expected = weights[gate].dot(inputs[:WIDTH]) + weights[3 + gate].dot(inputs[WIDTH:])
-        np.testing.assert_allclose(inputs.dot(gates[:, columns]), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(input_kernel, weights[2].T)
-    np.testing.assert_array_equal(hidden_kernel, weights[5].T)
+    assert_multiplies(gates, weights, [0, 1])
+    assert_all_equal([input_kernel, hidden_kernel], [weights[2].T, weights[5].T])
     converted = session.run(GRUFormat.biases_to_cell(constants(biases)))
     input_bias, recurrent_bias = np.concatenate(biases[:2]), np.concatenate(biases[3:5])
     expected = [input_bias + recurrent_bias, biases[2], biases[5], input_bias, recurrent_bias]
-    for left, right in zip(converted, expected):
-        np.testing.assert_array_equal(left, right)
+    assert_all_equal(converted, expected)
 
 
 @pytest.mark.parametrize("layer_format, num_gates", [(LSTMFormat, 4), (GRUFormat, 3)])
@@ -74,8 +73,7 @@ def test_layer_there_and_back(session, layer_format, num_gates):
         layer_format.weights_from_cell(cell_weights, NUM_UNITS)
         + layer_format.biases_from_cell(cell_biases)
     )
-    for left, right in zip(returned, weights + biases):
-        np.testing.assert_array_equal(left, right)
+    assert_all_equal(returned, weights + biases)
 
 
 def test_split_undoes_join(session):
@@ -84,8 +82,7 @@ def test_split_undoes_join(session):
     input_weights, recurrent_weights = session.run(
         split_gates(gates_from_kernel(kernel, 2), NUM_UNITS)
     )
-    for left, right in zip(input_weights + recurrent_weights, weights):
-        np.testing.assert_array_equal(left, right)
+    assert_all_equal(input_weights + recurrent_weights, weights)
 
 
 def config(rnn_mode, direction="unidirectional", input_size=NUM_UNITS, input_mode="skip_input"):
@@ -113,9 +110,8 @@ def test_skipped_input_weights_are_identities_in_the_cell(session, rnn_mode, num
         columns = slice(gate * NUM_UNITS, (gate + 1) * NUM_UNITS)
         np.testing.assert_array_equal(first_kernel[:NUM_UNITS, columns], np.eye(NUM_UNITS))
     returned = session.run(cell_format.weights_from_cells(cell_weights))
-    for left, right in zip(returned, weights):
-        assert left.shape == right.shape
-        np.testing.assert_array_equal(left, right)
+    assert_all_equal(returned, weights)
+    assert [array.shape for array in returned] == [array.shape for array in weights]
 
 
 @pytest.mark.parametrize("rnn_mode, num_gates", [("lstm", 4), ("gru", 3)])

@@ -1,19 +1,19 @@
 """MetaGraphDefs and SavedModels of graphs whose Savers hold saveables, ours or the original's."""
 
-import os
+import pathlib
 
 import numpy as np
 import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.eager import context
 
 import cudnn_rnn
-from helpers.layer_models import LAYERS
-from helpers.rnn_models import CLASSES, initialize, make_params, saveable_b
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.layer_models import LAYERS, UNITS, WIDTH
+from helpers.rnn_models import CLASSES, initialize, make_params, save, saveable_b
+from helpers.versions import needs_tensorflow_2
 
-UNITS, WIDTH = 4, 3
 INPUTS = np.linspace(-1, 1, 5 * 2 * WIDTH, dtype=np.float32).reshape(5, 2, WIDTH)
 
 
@@ -40,15 +40,15 @@ def written(request, session, tmp_path):
     folder = str(tmp_path / "saved_model")
     signature = tf.saved_model.predict_signature_def({"inputs": inputs}, {"outputs": outputs})
     builder = tf.saved_model.Builder(folder)
-    builder.add_meta_graph_and_variables(
-        session, ["serve"], signature_def_map={"serving_default": signature}
-    )
+    signatures = {"serving_default": signature}
+    builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
     builder.save()
     return path, folder, session.run(outputs, {inputs: INPUTS})
 
 
-def outputs_of(session):
-    return session.run("outputs:0", {"inputs:0": INPUTS})
+def assert_outputs(session, expected, scope=""):
+    found = session.run(scope + "outputs:0", {scope + "inputs:0": INPUTS})
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("module", [tf.train, cudnn_rnn], ids=["tensorflow", "cudnn_rnn"])
@@ -58,7 +58,7 @@ def test_import(written, module):
     with tf.Graph().as_default(), tf.Session() as session:
         saver = module.import_meta_graph(path + ".meta")
         saver.restore(session, path)
-        np.testing.assert_array_equal(outputs_of(session), expected)
+        assert_outputs(session, expected)
         # The saver still saves the same tensors.
         again = saver.save(session, path + "_again")
     assert tf.train.list_variables(again) == tf.train.list_variables(path)
@@ -70,7 +70,7 @@ def test_an_imported_graph_can_get_a_new_saver(written):
         cudnn_rnn.import_meta_graph(path + ".meta")
         assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
         tf.train.Saver().restore(session, path)  # restores variables without saveables
-        np.testing.assert_array_equal(outputs_of(session), expected)
+        assert_outputs(session, expected)
 
 
 def test_saved_model(written):
@@ -78,14 +78,12 @@ def test_saved_model(written):
     with tf.Graph().as_default(), tf.Session() as session:
         meta_graph = tf.saved_model.load(session, ["serve"], folder)
         signature = meta_graph.signature_def["serving_default"]
-        np.testing.assert_array_equal(outputs_of(session), expected)
+        assert_outputs(session, expected)
         assert signature.outputs["outputs"].name == "outputs:0"
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
+@needs_tensorflow_2
 def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
-    from tensorflow.python.eager import context
-
     _, folder, expected = written
     with context.eager_mode():
         loaded = tensorflow.saved_model.load(folder)
@@ -95,16 +93,13 @@ def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
 
 def as_the_original_wrote_it(folder):
     """Gives the saveables in a SavedModel names that no node has, as the original did."""
-    file_name = os.path.join(folder, "saved_model.pb")
-    saved_model = saved_model_pb2.SavedModel()
-    with open(file_name, "rb") as file:
-        saved_model.ParseFromString(file.read())
+    path = pathlib.Path(folder, "saved_model.pb")
+    saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     key = tf.GraphKeys.SAVEABLE_OBJECTS
     names = saved_model.meta_graphs[0].collection_def[key].node_list.value
     assert names
     names[:] = [name + "_of_the_original" for name in names]
-    with open(file_name, "wb") as file:
-        file.write(saved_model.SerializeToString())
+    path.write_bytes(saved_model.SerializeToString())
 
 
 def test_saved_model_of_the_original(written):
@@ -112,11 +107,10 @@ def test_saved_model_of_the_original(written):
     as_the_original_wrote_it(folder)
     with tf.Graph().as_default(), tf.Session() as session:
         tf.saved_model.load(session, ["serve"], folder, import_scope="in_here")
-        found = session.run("in_here/outputs:0", {"in_here/inputs:0": INPUTS})
-        np.testing.assert_array_equal(found, expected)
+        assert_outputs(session, expected, "in_here/")
 
 
-def test_saveables_of_other_libraries_are_kept(session, tmp_path):
+def test_saveables_of_other_libraries_are_kept(session):
     """TensorFlow's own saveables (tables), which are named after their nodes, are kept."""
     build("layers")
     meta_graph = tf.train.export_meta_graph()
@@ -134,11 +128,9 @@ def test_saveables_of_other_libraries_are_kept(session, tmp_path):
 @pytest.mark.parametrize("name", ["params:0_saveable", "_private", "with space", "folder/"])
 def test_names_that_are_not_valid_node_names(session, tmp_path, name):
     model = CLASSES["lstm"](1, UNITS, WIDTH)
-    params = make_params(model)
-    saveable = saveable_b(model, params, "scope", name=name)
+    saveable = saveable_b(model, make_params(model), "scope", name=name)
     assert saveable.name == name
-    initialize(session)
-    path = tf.train.Saver([saveable]).save(session, str(tmp_path / "model"))
+    path = save([saveable], tmp_path)
     assert len(tf.train.list_variables(path)) == len(saveable.specs)
 
 

@@ -8,10 +8,28 @@ import cudnn_rnn
 from cudnn_rnn._core import config as config_module
 from cudnn_rnn.checkpoints import converters
 from cudnn_rnn.checkpoints.cell_saveables import CudnnGRUSaveable, CudnnLSTMSaveable
-from helpers.layer_models import LAYERS, SAVEABLES, ForgetBiasOne, run_cells
-from helpers.rnn_models import CLASSES, DIRECTIONS, initialize, keys, opaque_values, params_size
+from helpers.checkpoints import assert_all_close, zeroed_and_restored
+from helpers.layer_models import (
+    LAYER_COUNT,
+    LAYERS,
+    SAVEABLES,
+    UNITS,
+    WIDTH,
+    ForgetBiasOne,
+    ForgetBiasOneHooks,
+    built_layer,
+    make_inputs,
+    run_cells,
+)
+from helpers.rnn_models import (
+    DIRECTIONS,
+    initialize,
+    keys,
+    opaque_values,
+    params_size,
+    save,
+)
 
-LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 CONVERTERS = {
     "lstm": converters.CudnnParamsFormatConverterLSTM,
     "gru": converters.CudnnParamsFormatConverterGRU,
@@ -20,10 +38,8 @@ CONVERTERS = {
 }
 
 
-def make_variable(rnn_mode="lstm", direction="unidirectional", name="opaque", **named):
-    size = params_size(
-        rnn_mode, LAYER_COUNT, UNITS, WIDTH, 1 + (direction == "bidirectional"), **named
-    )
+def make_variable(rnn_mode="lstm", direction="unidirectional", name="opaque"):
+    size = params_size(rnn_mode, LAYER_COUNT, UNITS, WIDTH, 1 + DIRECTIONS.index(direction))
     return tf.Variable(opaque_values(size), name=name)
 
 
@@ -70,21 +86,17 @@ def test_kernels_multiply_as_a_cell_does(session, rnn_mode, direction):
         [converter.opaque_to_tf_canonical(opaque), converter._opaque_to_cu_canonical(opaque)]
     )
     gates = len(config_module.GATES[rnn_mode])
-    per_cell = len(weights) // (LAYER_COUNT * converter._num_dirs)
-    for part in range(LAYER_COUNT * converter._num_dirs):
-        mine = cu_weights[part * 2 * gates : (part + 1) * 2 * gates]
-        sums = [
-            cu_biases[part * 2 * gates + gate] + cu_biases[part * 2 * gates + gates + gate]
-            for gate in range(gates)
-        ]
+    order = [0, 2, 1, 3] if rnn_mode == "lstm" else list(range(min(gates, 2)))
+    sums = np.reshape(cu_biases, [LAYER_COUNT * converter._num_dirs, 2, gates, UNITS]).sum(axis=1)
+    per_cell = len(weights) // len(sums)
+    for part, sums_of_part in enumerate(sums):
+        mine = cu_weights[part * 2 * gates :]
         x = np.random.RandomState(part).uniform(-1, 1, mine[0].shape[1])
         h = np.random.RandomState(part).uniform(-1, 1, UNITS)
         products = [mine[gate].dot(x) + mine[gates + gate].dot(h) for gate in range(gates)]
-        order = [0, 2, 1, 3] if rnn_mode == "lstm" else range(min(gates, 2))
-        kernel, bias = weights[part * per_cell], biases[part * per_cell]
-        expected = np.concatenate([products[gate] for gate in order])
-        np.testing.assert_allclose(np.concatenate([x, h]).dot(kernel), expected, rtol=1e-5)
-        np.testing.assert_array_equal(bias, np.concatenate([sums[gate] for gate in order]))
+        found = np.concatenate([x, h]).dot(weights[part * per_cell])
+        np.testing.assert_allclose(found, np.ravel(np.array(products)[order]), rtol=1e-5)
+        np.testing.assert_array_equal(biases[part * per_cell], sums_of_part[order].ravel())
 
 
 @pytest.mark.parametrize("num_proj", [None, 2])
@@ -122,14 +134,13 @@ def test_converter_arguments_up_to_1_13(session):
 
 @pytest.mark.parametrize("rnn_mode", sorted(SAVEABLES))
 def test_bias_halves(session, tmp_path, rnn_mode):
+    """tensorflow#22064: CudnnRNNRelu had no saveable and so could not be saved."""
     variable = make_variable(rnn_mode)
     saver = tf.train.Saver([make_saveable(rnn_mode, variable=variable)])
     initialize(session)
     before = session.run(variable)
     path = saver.save(session, str(tmp_path / "model"))
-    session.run(variable.assign(tf.zeros_like(variable)))
-    saver.restore(session, path)
-    after = session.run(variable)
+    (after,) = zeroed_and_restored(session, saver, path, [variable])
     gates = len(config_module.GATES[rnn_mode])
     num_biases = LAYER_COUNT * 2 * gates * UNITS
     np.testing.assert_array_equal(after[:-num_biases], before[:-num_biases])
@@ -143,22 +154,23 @@ def test_bias_halves(session, tmp_path, rnn_mode):
     np.testing.assert_array_equal(biases[1][:, 0], biases[1][:, 1])
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
-def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode):
+def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode, direction):
     """tensorflow#12284, #16042: the cells get an identity for the missing input weights."""
-    layer = LAYERS[rnn_mode](LAYER_COUNT, WIDTH, input_mode="skip_input")
-    inputs = np.random.RandomState(0).uniform(-1, 1, [5, 2, WIDTH]).astype(np.float32)
-    layer.build([None, None, WIDTH])
-    outputs, _ = layer(tf.constant(inputs), training=False)
+    named = {"input_mode": "skip_input", "direction": direction}
+    layer = built_layer(rnn_mode, LAYER_COUNT, WIDTH, **named)
+    outputs, _ = layer(make_inputs(), training=False)
     saver = tf.train.Saver([layer.saveable])
     initialize(session)
     expected = session.run(outputs)
     path = saver.save(session, str(tmp_path / "model"))
-    initialize(session)
-    saver.restore(session, path)
+    zeroed_and_restored(session, saver, path, [layer.kernel])
     np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-6)
     with tf.Graph().as_default(), tf.Session() as other:
-        cells, _ = run_cells(rnn_mode, LAYER_COUNT, WIDTH, False, tf.constant(inputs))
+        inputs, is_bidirectional = tf.constant(make_inputs()), direction == "bidirectional"
+        cells, _ = run_cells(rnn_mode, LAYER_COUNT, WIDTH, is_bidirectional, inputs)
         tf.train.Saver().restore(other, path)
         np.testing.assert_allclose(other.run(cells), expected, rtol=1e-5, atol=1e-6)
 
@@ -166,57 +178,28 @@ def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_written_by_cells_read_by_the_layer(session, tmp_path, rnn_mode, direction):
-    inputs = np.random.RandomState(0).uniform(-1, 1, [5, 2, WIDTH]).astype(np.float32)
+    inputs = make_inputs()
     is_bidirectional = direction == "bidirectional"
     cells, states = run_cells(rnn_mode, LAYER_COUNT, UNITS, is_bidirectional, tf.constant(inputs))
+    initialize(session)
     for variable in tf.global_variables():
         if "bias" in variable.name:
-            session.run(variable.initializer)
             variable.load(np.random.RandomState(1).uniform(-1, 1, variable.shape), session)
-        else:
-            session.run(variable.initializer)
     expected = session.run([cells] + states)
     path = tf.train.Saver().save(session, str(tmp_path / "model"))
     with tf.Graph().as_default(), tf.Session() as other:
-        layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction)
-        layer.build([None, None, WIDTH])
+        layer = built_layer(rnn_mode, LAYER_COUNT, direction=direction)
         outputs, layer_states = layer(tf.constant(inputs), training=False)
         initialize(other)
         tf.train.Saver([layer.saveable]).restore(other, path)
-        for left, right in zip(other.run([outputs] + list(layer_states)), expected):
-            np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
-
-
-def test_two_saveables_in_one_saver(session, tmp_path):
-    """tensorflow#13254, #22723: two saveables in one saver both restore."""
-    variables = [make_variable("gru", name="opaque_%d" % i) for i in range(2)]
-    saveables = [
-        make_saveable("gru", variable=variable, scope="scope_%d" % i)
-        for i, variable in enumerate(variables)
-    ]
-    assert saveables[0].name != saveables[1].name
-    saver = tf.train.Saver(saveables)
-    initialize(session)
-    session.run(variables[1].assign(-variables[1]))
-    path = saver.save(session, str(tmp_path / "model"))
-    expected = session.run(variables[1])[: -2 * 6 * UNITS]
-    initialize(session)
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(variables[1])[: expected.size], expected)
-
-
-def test_two_saveables_with_the_same_keys_are_refused(session):
-    saveables = [make_saveable("gru", name=name) for name in ("encoder", "decoder")]
-    with pytest.raises(ValueError, match="'decoder' and 'encoder' .* the key 'rnn/multi_rnn_cell"):
-        tf.train.Saver(saveables)
+        found = other.run([outputs] + list(layer_states))
+        assert_all_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_second_saveable_on_the_variable_of_a_layer(session, tmp_path):
-    layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
-    layer.build([None, None, WIDTH])
+    layer = built_layer("lstm", LAYER_COUNT)
     second = make_saveable(variable=layer.kernel, scope="exported")
-    initialize(session)
-    path = tf.train.Saver([second]).save(session, str(tmp_path / "model"))
+    path = save([second], tmp_path)
     assert {key for key, _ in tf.train.list_variables(path)} == set(keys(second))
     tf.train.Saver([layer.saveable, second])
 
@@ -236,31 +219,13 @@ class _Renamed(CudnnLSTMSaveable):
         tf_biases_names.append(prefix + "/b/var")
 
 
-class _RenamedAsUpTo1_12(CudnnLSTMSaveable):
+class _RenamedAsUpTo1_12(ForgetBiasOneHooks, CudnnLSTMSaveable):
     """Overrides the conversion as up to 1.12, where its steps were methods of the saveable."""
 
-    def _cudnn_to_tf_gate_params(self, *cu_gate_order):
-        return ForgetBiasOne._cudnn_to_tf_gate_params(self, *cu_gate_order)
-
-    def _tf_to_cudnn_gate_params(self, *tf_gate_order):
-        return ForgetBiasOne._tf_to_cudnn_gate_params(self, *tf_gate_order)
-
-    def _cudnn_to_tf_biases(self, *biases):
-        (bias,) = super()._cudnn_to_tf_biases(*biases)
-        c, i, f, o = tf.split(bias, 4)
-        return (tf.concat([c, i, f - 1.0, o], axis=0),)
-
-    def _tf_to_cudnn_biases(self, *tf_biases):
-        (bias,) = tf_biases
-        c, i, f, o = tf.split(bias, 4)
-        return super()._tf_to_cudnn_biases(tf.concat([c, i, f + 1.0, o], axis=0))
+    _tf_canonical_names_single_layer = _Renamed._tf_canonical_names_single_layer
 
     def _TFCanonicalNamePrefix(self, layer, is_fwd=True):
         return "my_cell_%d" % layer
-
-    def _tf_canonical_names_single_layer(self, prefix, tf_weights_names, tf_biases_names):
-        tf_weights_names.append(prefix + "/wm/var")
-        tf_biases_names.append(prefix + "/b/var")
 
 
 @pytest.mark.parametrize("cls", [_Renamed, _RenamedAsUpTo1_12])
@@ -282,9 +247,7 @@ def test_overridden_hooks(session, tmp_path, cls):
         np.testing.assert_array_equal(kernel[:WIDTH, columns], weights[gate].T)
         bias = biases[gate] + biases[4 + gate] - (1 if gate == 1 else 0)
         np.testing.assert_allclose(reader.get_tensor("my_cell_0/b/var")[columns], bias, rtol=1e-6)
-    session.run(variable.assign(tf.zeros_like(variable)))
-    saver.restore(session, path)
-    restored = session.run(variable)
+    (restored,) = zeroed_and_restored(session, saver, path, [variable])
     num_biases = LAYER_COUNT * 8 * UNITS
     np.testing.assert_array_equal(restored[:-num_biases], original[:-num_biases])
     sums = [v[-num_biases:].reshape(LAYER_COUNT, 2, -1).sum(axis=1) for v in (restored, original)]
@@ -318,15 +281,13 @@ def test_conversion_is_differentiable(session):
 
 def test_a_wrong_shape_error_names_the_key_and_keeps_the_value(session, tmp_path):
     key = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel"
-    with tf.Graph().as_default(), tf.Session() as other:
-        for layer in range(LAYER_COUNT):
+    with tf.Graph().as_default():
+        # The kernel of layer 0 is transposed.
+        for layer, shape in enumerate([[16, 7], [8, 16]]):
             with tf.variable_scope("rnn/multi_rnn_cell/cell_%d/cudnn_compatible_lstm_cell" % layer):
-                # The kernel of layer 0 is transposed.
-                shape = [16, 7] if layer == 0 else [8, 16]
                 tf.get_variable("kernel", shape)
                 tf.get_variable("bias", [16])
-        initialize(other)
-        path = tf.train.Saver().save(other, str(tmp_path / "model"))
+        path = save(None, tmp_path)
     variable = make_variable()
     saver = tf.train.Saver([make_saveable(variable=variable)])
     initialize(session)
@@ -335,19 +296,6 @@ def test_a_wrong_shape_error_names_the_key_and_keeps_the_value(session, tmp_path
         saver.restore(session, path)
     for part in (path, key, "expected shape [7, 16]", "has shape [16, 7]"):
         assert part in str(caught.value)
-    np.testing.assert_array_equal(session.run(variable), before)
-
-
-def test_a_missing_key_is_named_and_the_value_kept(session, tmp_path):
-    variable = make_variable()
-    other = tf.Variable(1.0, name="other")
-    initialize(session)
-    path = tf.train.Saver([other]).save(session, str(tmp_path / "model"))
-    before = session.run(variable)
-    with pytest.raises(
-        (tf.errors.NotFoundError, ValueError), match="cudnn_compatible_lstm_cell/(kernel|bias)"
-    ):
-        tf.train.Saver([make_saveable(variable=variable)]).restore(session, path)
     np.testing.assert_array_equal(session.run(variable), before)
 
 
@@ -366,39 +314,16 @@ def test_a_variable_of_another_size_is_refused(session):
         CudnnGRUSaveable(tf.Variable(tf.zeros([7])), 0, 4, 3)
 
 
-def test_import_meta_graph(session, tmp_path):
-    """tensorflow#23898: a MetaGraphDef keeps only the name of a saveable, which no node has."""
-    layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
-    layer.build([None, None, WIDTH])
-    outputs, _ = layer(tf.ones([2, 2, WIDTH]), training=False)
-    tf.add_to_collection("outputs", outputs)
+def test_saveable_for_an_imported_meta_graph(session, tmp_path):
+    outputs, _ = built_layer("lstm", LAYER_COUNT)(make_inputs(), training=False)
     saver = tf.train.Saver()
     initialize(session)
     expected = session.run(outputs)
     path = saver.save(session, str(tmp_path / "model"))
     with tf.Graph().as_default(), tf.Session() as other:
-        cudnn_rnn.import_meta_graph(path + ".meta").restore(other, path)
-        np.testing.assert_array_equal(other.run(tf.get_collection("outputs")[0]), expected)
-        assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-        variable = tf.global_variables()[0]
+        cudnn_rnn.import_meta_graph(path + ".meta")
+        (variable,) = tf.global_variables()
         initialize(other)
         saveable = CudnnLSTMSaveable(variable, LAYER_COUNT, UNITS, WIDTH)
         tf.train.Saver([saveable]).restore(other, path)
-        found = other.run(tf.get_collection("outputs")[0])
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
-
-
-def test_saveable_of_an_op_level_model(session, tmp_path):
-    """An op-level model of generation C works with its own saveable."""
-    model = CLASSES["gru"](LAYER_COUNT, UNITS, WIDTH)
-    variable = tf.Variable(opaque_values(model.config.params_size()), name="opaque")
-    tf.add_to_collection(
-        tf.GraphKeys.SAVEABLE_OBJECTS, make_saveable("gru", variable=variable, scope="model")
-    )
-    saver = tf.train.Saver()
-    initialize(session)
-    before = session.run(variable)
-    path = saver.save(session, str(tmp_path / "model"))
-    session.run(variable.assign(tf.zeros_like(variable)))
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(variable), before)
+        np.testing.assert_allclose(other.run(outputs.name), expected, rtol=1e-6, atol=1e-7)

@@ -12,11 +12,10 @@ from tensorflow.python.training.saving import saveable_object
 import cudnn_rnn
 from cudnn_rnn.checkpoints import optimizer_slots
 from helpers import damaged_checkpoints
-from helpers.layer_models import LAYERS, SAVEABLES
+from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.rnn_models import CLASSES, GENERATIONS, initialize
 
 RESTORES = 40  # repeated because a race may hide a wrong order
-LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 KINDS = ("layer", "opaque", "a", "b")
 
 
@@ -25,8 +24,7 @@ def make(kind, use_resource, device="", saveable_device=""):
     with tf.device(device):
         if kind == "layer":
             with tf.variable_scope("scope", use_resource=use_resource):
-                layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
-                layer.build([None, None, WIDTH])
+                layer = built_layer("lstm", LAYER_COUNT)
             return layer.saveable, layer.kernel
         model = CLASSES["lstm"](LAYER_COUNT, UNITS, WIDTH)
         values = np.random.RandomState(0).randn(model.config.params_size()).astype(np.float32)
@@ -42,13 +40,12 @@ def two_values(variable):
     return np.random.RandomState(1).randn(2, *variable.shape.as_list()).astype(np.float32)
 
 
-def assert_restores(session, saver, path, variable, expected, count=RESTORES):
-    definition, equal = saver.saver_def, 0
+def assert_restores(session, saver, path, variable, expected):
+    definition = saver.saver_def
     saver.restore(session, path)  # runs all checks; the loop skips them for speed
-    for _ in range(count):
+    for _ in range(RESTORES):
         session.run(definition.restore_op_name, {definition.filename_tensor_name: path})
-        equal += np.array_equal(session.run(variable), expected)
-    assert equal == count
+        np.testing.assert_array_equal(session.run(variable), expected)
 
 
 def check(session, saver, variable, key, tmp_path):
@@ -70,50 +67,48 @@ def session():
         yield session
 
 
-@pytest.fixture(params=[False, True], ids=["reference", "resource"])
-def use_resource(request):
-    return request.param
+def of_list(saveable, variable):
+    return [variable, saveable], variable.op.name
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_list(session, tmp_path, kind, use_resource):
-    saveable, variable = make(kind, use_resource)
-    saver = tf.train.Saver([variable, saveable])
-    check(session, saver, variable, variable.op.name, tmp_path)
+def of_dict(name):
+    return lambda saveable, variable: ({name: variable, "saveable": saveable}, name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["a_name", "z_name"])
-def test_dict_with_another_key(session, tmp_path, kind, use_resource, name):
-    saveable, variable = make(kind, use_resource)
-    saver = tf.train.Saver({name: variable, "saveable": saveable})
-    check(session, saver, variable, name, tmp_path)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_moving_average(session, tmp_path, kind, use_resource):
-    saveable, variable = make(kind, use_resource)
+def of_moving_average(saveable, variable):
     average = tf.train.ExponentialMovingAverage(0.5)
     average.apply([variable])
-    saver = tf.train.Saver(dict(average.variables_to_restore(), saveable=saveable))
-    check(session, saver, variable, average.average_name(variable), tmp_path)
+    saved = dict(average.variables_to_restore(), saveable=saveable)
+    return saved, average.average_name(variable)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_default_saver_of_collections(session, tmp_path, kind, use_resource):
-    saveable, variable = make(kind, use_resource)
-    if kind != "layer":
+def of_collections(saveable, variable):
+    if saveable not in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS):
         tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
-    check(session, tf.train.Saver(), variable, variable.op.name, tmp_path)
+    return None, variable.op.name
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "saved",
+    [of_list, of_dict("a_name"), of_dict("z_name"), of_moving_average, of_collections],
+    ids=["list", "dict_before", "dict_after", "moving_average", "collections"],
+)
+def test_saver(session, tmp_path, kind, use_resource, saved):
+    """What a Saver is made of; the functions return it and the key of the variable."""
+    saveable, variable = make(kind, use_resource)
+    objects, key = saved(saveable, variable)
+    check(session, tf.train.Saver(objects), variable, key, tmp_path)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("devices", [("", ""), ("/cpu:1", "/cpu:0"), ("/cpu:0", "/cpu:1")])
 def test_sharded(session, tmp_path, kind, use_resource, devices):
-    saver_of = make(kind, use_resource, *devices)
-    saver = tf.train.Saver(list(saver_of), sharded=True)
-    check(session, saver, saver_of[1], saver_of[1].op.name, tmp_path)
+    saveable, variable = make(kind, use_resource, *devices)
+    saver = tf.train.Saver([saveable, variable], sharded=True)
+    check(session, saver, variable, variable.op.name, tmp_path)
 
 
 def free_port():
@@ -207,14 +202,10 @@ class Twice(saveable_object.SaveableObject):
         return tf.assign(self._variable, self._change(restored_tensors[0]))
 
 
-def test_a_value_of_unknown_origin_is_refused(session, use_resource):
+def test_values_of_unknown_origin_and_two_own_values_are_refused(session, use_resource):
     saveable, variable = make("opaque", use_resource)
     with pytest.raises(ValueError, match=r"opaque .*Assign.*two Savers"):
         tf.train.Saver([Twice(variable, "foreign", lambda value: 2.0 * value), saveable])
-
-
-def test_two_own_values_are_refused(session, use_resource):
-    saveable, variable = make("opaque", use_resource)
     with pytest.raises(ValueError, match="opaque"):
         tf.train.Saver([Twice(variable, "foreign"), variable, saveable])
 
@@ -263,25 +254,12 @@ def test_eager_saver_refuses_both():
             saver.save(None, "nowhere")
 
 
-@pytest.fixture(params=["eager", "graph"])
-def run(request):
-    """Yields a function that runs an op, in eager mode or in a graph with a session."""
-    if request.param == "eager":
-        with context.eager_mode():
-            yield lambda value: getattr(value, "numpy", lambda: None)()
-    else:
-        with tf.Graph().as_default(), tf.Session() as session:
-            yield session.run
-
-
 @pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
 def test_checkpoint_of_a_layer_and_its_variable(run, tmp_path, names):
-    layer = LAYERS["lstm"](LAYER_COUNT, UNITS)
-    layer.build([None, None, WIDTH])
+    layer = built_layer("lstm", LAYER_COUNT)
     checkpoint = tf.train.Checkpoint(**dict(zip(names, (layer.kernel, layer))))
     saved, own = two_values(layer.kernel)
-    if not tf.executing_eagerly():
-        run([tf.global_variables_initializer(), checkpoint.save_counter.initializer])
+    run([layer.kernel.initializer, checkpoint.save_counter.initializer])
     run(layer.kernel.assign(saved))
     path = checkpoint.save(str(tmp_path / "model"))
     key = names[0] + "/.ATTRIBUTES/VARIABLE_VALUE"

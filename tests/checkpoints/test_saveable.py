@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnGRU, CudnnLSTM, RNNParamsSaveable
+from helpers.checkpoints import assert_round_trip
 from helpers.rnn_models import (
     CLASSES,
     DIRECTIONS,
@@ -23,16 +24,19 @@ INPUT_MODES = ("linear_input", "skip_input", "auto_select")
 DTYPES = (tf.float16, tf.float32, tf.float64)
 
 
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("session")  # every test has a graph of its own
+
+
+def lstm_and_params(value=None):
+    """Returns a model of 144 parameters and its variable."""
+    model = CudnnLSTM(1, 4, 3)
+    return model, make_params(model, value)
 
 
 # Round trips
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("input_mode", INPUT_MODES)
@@ -53,36 +57,32 @@ def test_round_trip(tmp_path, rnn_mode, direction, input_mode, generation):
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_variable_without_a_static_shape(tmp_path, generation):
+def test_variable_without_a_static_shape(session, tmp_path, generation):
     model = CudnnLSTM(1, 4, 3)
     params = tf.Variable(
         tf.random_uniform([model.params_size()]), validate_shape=False, use_resource=False
     )
     saveable = GENERATIONS[generation](model, params)
     saver = tf.train.Saver([saveable])
-    with tf.Session() as session:
-        initialize(session)
-        before = session.run(params)
-        path = saver.save(session, str(tmp_path / "model"))
-        session.run(tf.assign(params, tf.zeros([7]), validate_shape=False))
-        saver.restore(session, path)
-        np.testing.assert_array_equal(session.run(params), before)
+    initialize(session)
+    before = session.run(params)
+    path = saver.save(session, str(tmp_path / "model"))
+    session.run(tf.assign(params, tf.zeros([7]), validate_shape=False))
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(params), before)
 
 
-def test_default_saver_writes_variable_and_canonical_tensors(tmp_path):
+def test_default_saver_writes_variable_and_canonical_tensors(session, tmp_path):
     model = CudnnGRU(1, 4, 3)
     params = make_params(model)
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable_b(model, params, "rnn"))
-    path = save(None, tmp_path)
+    initialize(session)
+    path = assert_round_trip(session, tf.train.Saver(), [params], tmp_path)
     written = {key for key, _ in tf.train.list_variables(path)}
     assert "params" in written and len(written) == 9
-    with tf.Session() as session:
-        session.run(tf.assign(params, tf.zeros([108])))
-        tf.train.Saver().restore(session, path)
-        np.testing.assert_array_equal(session.run(params), opaque_values(108))
 
 
-def test_variable_and_canonical_tensors_that_differ_restore_the_variable(tmp_path):
+def test_variable_and_canonical_tensors_that_differ_restore_the_variable(session, tmp_path):
     """Both are assigned in no fixed order; the result must not depend on the order."""
     model = CudnnGRU(1, 4, 3)
     with tf.Graph().as_default():
@@ -92,12 +92,13 @@ def test_variable_and_canonical_tensors_that_differ_restore_the_variable(tmp_pat
     # In name order, one saveable comes before the variable and one after it.
     for name in ("a", "z"):
         saveable = saveable_b(model, params, name=name)
-        with tf.Session() as session:
-            for _ in range(5):
-                restore(session, [saveable, params], path)
-                np.testing.assert_array_equal(session.run(params), opaque_values(108))
-            restore(session, [saveable], path)
-            np.testing.assert_array_equal(session.run(params), np.zeros(108))
+        saver = tf.train.Saver([saveable, params])
+        for _ in range(5):
+            initialize(session)
+            saver.restore(session, path)
+            np.testing.assert_array_equal(session.run(params), opaque_values(108))
+        restore(session, [saveable], path)
+        np.testing.assert_array_equal(session.run(params), np.zeros(108))
 
 
 # Keys
@@ -150,8 +151,7 @@ def test_raw_keys_with_a_scope(rnn_mode, direction):
 
 
 def test_raw_keys_are_the_names_of_the_tensors():
-    model = CudnnLSTM(1, 4, 3)
-    params = make_params(model)
+    model, params = lstm_and_params()
     first, second = saveable_a(model, params), saveable_a(model, params)
     with tf.name_scope("scope"):
         third = saveable_a(model, params)
@@ -161,17 +161,14 @@ def test_raw_keys_are_the_names_of_the_tensors():
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_specs_can_be_read_and_run(generation):
-    model = CudnnLSTM(1, 4, 3)
-    saveable = GENERATIONS[generation](model, make_params(model))
-    with tf.Session() as session:
-        initialize(session)
-        by_name = {spec.name: session.run(spec.tensor) for spec in saveable.specs}
+def test_specs_can_be_read_and_run(session, generation):
+    saveable = GENERATIONS[generation](*lstm_and_params())
+    initialize(session)
+    by_name = session.run({spec.name: spec.tensor for spec in saveable.specs})
     opaque = opaque_values(144)
     if generation == "a":
-        np.testing.assert_array_equal(
-            np.concatenate([by_name[key].ravel() for key in keys(saveable)]), opaque
-        )
+        found = np.concatenate([by_name[key].ravel() for key in keys(saveable)])
+        np.testing.assert_array_equal(found, opaque)
     else:
         cell = "multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/"
         halves = by_name[cell + "bias_cudnn_0"], by_name[cell + "bias_cudnn_1"]
@@ -184,8 +181,7 @@ def test_specs_can_be_read_and_run(generation):
 
 
 def test_both_signatures_by_position_and_by_keyword():
-    model = CudnnLSTM(1, 4, 3)
-    params = make_params(model)
+    model, params = lstm_and_params()
     conversions = {
         "params_to_canonical": model.params_to_canonical,
         "canonical_to_params": model.canonical_to_params,
@@ -199,24 +195,20 @@ def test_both_signatures_by_position_and_by_keyword():
         RNNParamsSaveable(p2c, canonical_to_params=c2p, param_variables=[params]),
     ]
     assert all(keys(saveable)[0].startswith("CudnnRNNParams") for saveable in generation_a)
+    scope = {"base_variable_scope": "scope"}
     generation_b = [
         RNNParamsSaveable(model, p2c, c2p, [params], "scope"),
         RNNParamsSaveable(model, p2c, c2p, [params], "scope", "name"),
-        RNNParamsSaveable(model, p2c, c2p, [params], base_variable_scope="scope", name="name"),
-        RNNParamsSaveable(
-            cudnn_rnn=model, param_variables=[params], base_variable_scope="scope", **conversions
-        ),
-        RNNParamsSaveable(
-            model, param_variables=params, base_variable_scope="scope", **conversions
-        ),
+        RNNParamsSaveable(model, p2c, c2p, [params], name="name", **scope),
+        RNNParamsSaveable(cudnn_rnn=model, param_variables=[params], **scope, **conversions),
+        RNNParamsSaveable(model, param_variables=params, **scope, **conversions),
     ]
     assert all(keys(saveable)[0].startswith("scope/multi_rnn") for saveable in generation_b)
 
 
 def test_arguments_of_1_0_and_1_1():
     """1.0 took the variables as separate arguments; 1.1 took the name and then the variables."""
-    model = CudnnLSTM(1, 4, 3)
-    params = make_params(model)
+    model, params = lstm_and_params()
     p2c, c2p = model.params_to_canonical, model.canonical_to_params
     other = tf.Variable(tf.zeros([5]), name="other")
     for arguments, named, name, variables in [
@@ -234,8 +226,7 @@ def test_arguments_of_1_0_and_1_1():
 
 
 def test_bad_signatures():
-    model = CudnnLSTM(1, 4, 3)
-    params = make_params(model)
+    model, params = lstm_and_params()
     p2c, c2p = model.params_to_canonical, model.canonical_to_params
     for arguments, named, message in [
         ((), {}, "RNNParamsSaveable takes .*missing"),
@@ -249,16 +240,8 @@ def test_bad_signatures():
         ((), {"cudnn_rnn": 1}, "RNNParamsSaveable takes .*missing"),
         ((p2c, [params], c2p), {}, "canonical_to_params must be a function, but is "),
         ((p2c, model, [params]), {}, "canonical_to_params must be a function, but is "),
-        (
-            (p2c, c2p, [tf.zeros([144])]),
-            {},
-            "param_variables must be a list of variables, but contains",
-        ),
-        (
-            (p2c, c2p, ["params"]),
-            {},
-            "param_variables must be a list of variables, but contains 'params",
-        ),
+        ((p2c, c2p, [tf.zeros([144])]), {}, "must be a list of variables, but contains"),
+        ((p2c, c2p, ["params"]), {}, "must be a list of variables, but contains 'params"),
         ((p2c, c2p, "params"), {}, "RNNParamsSaveable takes .*missing .* 'param_variables'"),
     ]:
         with pytest.raises(TypeError, match=message):
@@ -276,7 +259,9 @@ def test_bad_signatures():
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_encoder_and_decoder_in_one_checkpoint(tmp_path, generation):
+def test_encoder_and_decoder_in_one_checkpoint(session, tmp_path, generation):
+    """tensorflow#22723: the second RNN overwrote the first or could not be saved."""
+
     def build(factor):
         encoder, decoder = CudnnLSTM(2, 5, 3), CudnnGRU(1, 4, 5)
         variables = [
@@ -290,14 +275,13 @@ def test_encoder_and_decoder_in_one_checkpoint(tmp_path, generation):
         ]
         return variables, saveables
 
-    _, saveables = build(1)
-    path = save(saveables, tmp_path)
-    with tf.Graph().as_default(), tf.Session() as session:
-        variables, saveables = build(0)
-        assert [saveable.name for saveable in saveables] == ["encoder", "decoder"]
-        restore(session, saveables, path)
-        for value in session.run(variables):
-            np.testing.assert_array_equal(value, opaque_values(value.size))
+    with tf.Graph().as_default():
+        path = save(build(1)[1], tmp_path)
+    variables, saveables = build(0)
+    assert [saveable.name for saveable in saveables] == ["encoder", "decoder"]
+    restore(session, saveables, path)
+    for value in session.run(variables):
+        np.testing.assert_array_equal(value, opaque_values(value.size))
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
@@ -317,20 +301,17 @@ def test_two_saveables_of_one_name_are_both_saved(tmp_path, generation):
 
 
 def test_names_start_over_in_another_graph():
-    model = CudnnLSTM(1, 4, 3)
-    assert saveable_a(model, make_params(model)).name == "params_canonical"
+    assert saveable_a(*lstm_and_params()).name == "params_canonical"
     with tf.Graph().as_default():
-        assert saveable_a(model, make_params(model)).name == "params_canonical"
+        assert saveable_a(*lstm_and_params()).name == "params_canonical"
 
 
 def test_a_meta_graph_can_be_exported():
-    model = CudnnLSTM(1, 4, 3)
-    saveable_a(model, make_params(model))
+    saveable_a(*lstm_and_params())
     assert tf.train.export_meta_graph().graph_def.node
 
 
-@pytest.mark.parametrize("use_resource", [False, True])
-def test_saveable_for_an_imported_meta_graph(tmp_path, use_resource):
+def test_saveable_for_an_imported_meta_graph(session, tmp_path, use_resource):
     """Old programs do this: the model outlives its graph, and a collection names the variable."""
     model = CudnnLSTM(2, 4, 3)
     with tf.Graph().as_default():
@@ -354,18 +335,16 @@ def test_saveable_for_an_imported_meta_graph(tmp_path, use_resource):
     )
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     (params,) = tf.global_variables()
-    with tf.Session() as session:
-        session.run(tf.variables_initializer([params]))
-        session.run(tf.assign(params, tf.zeros([304]), validate_shape=False))
-        tf.train.Saver([saveable]).restore(session, path)
-        np.testing.assert_array_equal(session.run(params), opaque_values(304))
-        assert tf.train.Saver().save(session, str(tmp_path / "again"))
+    session.run(tf.variables_initializer([params]))
+    session.run(tf.assign(params, tf.zeros([304]), validate_shape=False))
+    tf.train.Saver([saveable]).restore(session, path)
+    np.testing.assert_array_equal(session.run(params), opaque_values(304))
+    assert tf.train.Saver().save(session, str(tmp_path / "again"))
 
 
 def test_two_saveables_with_the_same_keys_in_one_saver():
-    model = CudnnLSTM(1, 4, 3)
-    first = saveable_b(model, make_params(model), "rnn", name="encoder")
-    second = saveable_b(model, make_params(model), "rnn", name="decoder")
+    first = saveable_b(*lstm_and_params(), "rnn", name="encoder")
+    second = saveable_b(*lstm_and_params(), "rnn", name="decoder")
     for saveables in ([first, second], [second, first]):
         with pytest.raises(
             ValueError,
@@ -375,27 +354,22 @@ def test_two_saveables_with_the_same_keys_in_one_saver():
             tf.train.Saver(saveables)
 
 
-def test_two_saveables_with_the_same_keys_in_two_savers(tmp_path):
-    model = CudnnLSTM(1, 4, 3)
-    first, second = make_params(model), make_params(model, np.zeros(144, np.float32))
-    path = save([saveable_b(model, first, "rnn")], tmp_path)
-    with tf.Session() as session:
-        restore(session, [saveable_b(model, second, "rnn")], path)
-        np.testing.assert_array_equal(session.run(second), opaque_values(144))
+def test_two_saveables_with_the_same_keys_in_two_savers(session, tmp_path):
+    path = save([saveable_b(*lstm_and_params(), "rnn")], tmp_path)
+    model, params = lstm_and_params(np.zeros(144, np.float32))
+    restore(session, [saveable_b(model, params, "rnn")], path)
+    np.testing.assert_array_equal(session.run(params), opaque_values(144))
 
 
 def test_the_same_saveable_under_two_names():
-    model = CudnnLSTM(1, 4, 3)
-    saveable = saveable_a(model, make_params(model))
+    saveable = saveable_a(*lstm_and_params())
     with pytest.raises(ValueError, match="two names"):
         tf.train.Saver({"one": saveable, "other": saveable})
 
 
-def test_two_saveables_of_one_variable(tmp_path):
-    model = CudnnLSTM(1, 4, 3)
-    params = make_params(model)
+def test_two_saveables_of_one_variable(session, tmp_path):
+    model, params = lstm_and_params()
     saveables = [saveable_b(model, params, "rnn"), saveable_a(model, params)]
     path = save(saveables, tmp_path)
-    with tf.Session() as session:
-        restore(session, saveables, path)
-        np.testing.assert_array_equal(session.run(params), opaque_values(144))
+    restore(session, saveables, path)
+    np.testing.assert_array_equal(session.run(params), opaque_values(144))

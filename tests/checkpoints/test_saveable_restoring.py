@@ -13,6 +13,7 @@ from cudnn_rnn import (
 )
 from cudnn_rnn.cells.base import MultiRNNCell
 from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
+from helpers.checkpoints import assert_all_equal
 from helpers.rnn_models import (
     CLASSES,
     GENERATIONS,
@@ -28,10 +29,7 @@ CELL_CLASSES = {"lstm": CudnnCompatibleLSTMCell, "gru": CudnnCompatibleGRUCell}
 INPUT_MODES = ("linear_input", "skip_input", "auto_select")
 
 
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("session")  # every test has a graph of its own
 
 
 # Restoring into other variables
@@ -50,8 +48,7 @@ def expected_merged(opaque):
 
 
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-@pytest.mark.parametrize("use_resource", [False, True])
-def test_restoring_into_unmerged_weights(tmp_path, generation, use_resource):
+def test_restoring_into_unmerged_weights(session, tmp_path, generation, use_resource):
     model = CudnnLSTM(1, 4, 3)
     with tf.Graph().as_default():
         path = save([GENERATIONS[generation](model, make_params(model))], tmp_path)
@@ -60,22 +57,19 @@ def test_restoring_into_unmerged_weights(tmp_path, generation, use_resource):
     arguments = [model.params_to_canonical, merge_lstm, [kernel, bias]]
     saveable = RNNParamsSaveable(*([model] if generation == "b" else []) + arguments)
     saver = tf.train.Saver([saveable])
-    with tf.Session() as session:
-        initialize(session)
-        saver.restore(session, path)
-        for left, right in zip(session.run([kernel, bias]), expected_merged(opaque_values(144))):
-            np.testing.assert_array_equal(left, right)
-        with pytest.raises(
-            tf.errors.InvalidArgumentError,
-            match=r"This saveable can only restore, not save: its first variable my/kernel has "
-            r"shape \[7, 16\]; expected an opaque buffer of 144 parameters",
-        ):
-            saver.save(session, str(tmp_path / "never"))
-    shapes = [spec.tensor.shape for spec in saveable.specs]
-    assert all(shape.is_fully_defined() for shape in shapes)
+    initialize(session)
+    saver.restore(session, path)
+    assert_all_equal(session.run([kernel, bias]), expected_merged(opaque_values(144)))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"This saveable can only restore, not save: its first variable my/kernel has "
+        r"shape \[7, 16\]; expected an opaque buffer of 144 parameters",
+    ):
+        saver.save(session, str(tmp_path / "never"))
+    assert all(spec.tensor.shape.is_fully_defined() for spec in saveable.specs)
 
 
-def test_custom_params_to_canonical_is_used_unchanged(tmp_path):
+def test_custom_params_to_canonical_is_used_unchanged(session, tmp_path):
     model = CudnnLSTM(1, 4, 3)
     doubled = make_params(model, 2 * opaque_values(144))
 
@@ -88,11 +82,10 @@ def test_custom_params_to_canonical_is_used_unchanged(tmp_path):
     saveable = RNNParamsSaveable(model, params_to_canonical, canonical_to_params, [doubled], "rnn")
     path = save([saveable], tmp_path)
     params = make_params(model, np.zeros(144, np.float32))
-    with tf.Session() as session:
-        restore(session, [saveable_b(model, params, "rnn")], path)
-        np.testing.assert_array_equal(session.run(params), opaque_values(144))
-        restore(session, [saveable], path)
-        np.testing.assert_array_equal(session.run(doubled), 2 * opaque_values(144))
+    restore(session, [saveable_b(model, params, "rnn")], path)
+    np.testing.assert_array_equal(session.run(params), opaque_values(144))
+    restore(session, [saveable], path)
+    np.testing.assert_array_equal(session.run(doubled), 2 * opaque_values(144))
 
 
 def test_custom_params_to_canonical_with_too_few_results_is_refused():
@@ -129,7 +122,9 @@ def test_canonical_to_params_that_does_not_match_the_variables_is_refused():
 
 @pytest.mark.parametrize("input_mode", INPUT_MODES)
 @pytest.mark.parametrize("rnn_mode, cell_class", CELL_CLASSES.items())
-def test_restoring_into_platform_independent_cells(tmp_path, rnn_mode, cell_class, input_mode):
+def test_restoring_into_platform_independent_cells(
+    session, tmp_path, rnn_mode, cell_class, input_mode
+):
     inputs = np.random.RandomState(1).randn(6, 3, 4).astype(np.float32)
     with tf.Graph().as_default():
         model = CLASSES[rnn_mode](2, 4, 4, input_mode)
@@ -137,48 +132,35 @@ def test_restoring_into_platform_independent_cells(tmp_path, rnn_mode, cell_clas
         states = [tf.zeros([2, 3, 4])] * (2 if rnn_mode == "lstm" else 1)
         results = model(inputs, *(states + [params, False]))
         path = save([saveable_b(model, params, "model/rnn")], tmp_path)
-        with tf.Session() as session:
-            initialize(session)
-            expected = session.run(results[0])
+        with tf.Session() as other:
+            initialize(other)
+            expected = other.run(results[0])
     with tf.variable_scope("model"):
         cell = MultiRNNCell([cell_class(4) for _ in range(2)])
         outputs, _ = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=tf.float32, time_major=True)
-    with tf.Session() as session:
-        restore(session, tf.global_variables(), path)
-        np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-5, atol=1e-6)
+    restore(session, tf.global_variables(), path)
+    np.testing.assert_allclose(session.run(outputs), expected, rtol=1e-5, atol=1e-6)
 
 
 # Partitioned variables
 
 
 def partitioned(size, use_resource):
-    return tf.get_variable(
-        "parted",
-        [size],
-        partitioner=tf.fixed_size_partitioner(2),
-        use_resource=use_resource,
-    )
+    parts = tf.fixed_size_partitioner(2)
+    return tf.get_variable("parted", [size], partitioner=parts, use_resource=use_resource)
 
 
 PARTS = {"whole": lambda parted: parted, "list": list, "first": lambda parted: list(parted)[0]}
 MESSAGE = "%s must be .*whole opaque buffer.* partitioned variable parted.*set_partitioner.None"
 
 
-@pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("parts", sorted(PARTS))
-@pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_a_partitioned_variable_is_refused(generation, parts, use_resource):
-    model, parted = CudnnLSTM(1, 4, 3), partitioned(144, use_resource)
-    arguments = [model] if generation == "b" else []
-    arguments += [model.params_to_canonical, model.canonical_to_params, PARTS[parts](parted)]
-    with pytest.raises(TypeError, match=MESSAGE % "param_variables"):
-        RNNParamsSaveable(*arguments)
-
-
-@pytest.mark.parametrize("use_resource", [False, True])
-@pytest.mark.parametrize("parts", sorted(PARTS))
-def test_a_partitioned_variable_is_refused_by_saveables_of_cells(parts, use_resource):
-    parted = PARTS[parts](partitioned(144, use_resource))
+def test_a_partitioned_variable_is_refused(parts, use_resource):
+    model, parted = CudnnLSTM(1, 4, 3), PARTS[parts](partitioned(144, use_resource))
+    arguments = [model.params_to_canonical, model.canonical_to_params, parted]
+    for generation_arguments in (arguments, [model] + arguments):
+        with pytest.raises(TypeError, match=MESSAGE % "param_variables"):
+            RNNParamsSaveable(*generation_arguments)
     with pytest.raises(TypeError, match=MESSAGE % "opaque_params"):
         CudnnLSTMSaveable(parted, 1, 4, 3)
 
@@ -198,7 +180,7 @@ def test_the_advice_for_partitioned_variables():
     tf.train.Saver([saveable_b(model, whole), whole])
 
 
-def test_restoring_into_the_parts_of_another_variable(tmp_path):
+def test_restoring_into_the_parts_of_another_variable(session, tmp_path):
     """A user's `canonical_to_params` can return one tensor per part."""
     model, parted = CudnnLSTM(1, 4, 3), partitioned(144, False)
     path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
@@ -207,50 +189,32 @@ def test_restoring_into_the_parts_of_another_variable(tmp_path):
         return tf.split(model.canonical_to_params(weights, biases), 2)
 
     saveable = RNNParamsSaveable(model, model.params_to_canonical, split, list(parted), "rnn")
-    with tf.Session() as session:
-        restore(session, [saveable], path)
-        np.testing.assert_array_equal(session.run(parted.as_tensor()), opaque_values(144))
+    restore(session, [saveable], path)
+    np.testing.assert_array_equal(session.run(parted.as_tensor()), opaque_values(144))
 
 
 # Checkpoints that do not fit
 
 
-def test_missing_keys_leave_the_variable_unchanged(tmp_path):
-    model = CudnnLSTM(1, 4, 3)
-    path = save([saveable_b(model, make_params(model), "rnn")], tmp_path)
-    with tf.Graph().as_default(), tf.Session() as session:
-        params = make_params(model, np.ones(144, np.float32))
-        saver = tf.train.Saver([saveable_b(model, params, "other")])
-        initialize(session)
-        with pytest.raises(tf.errors.NotFoundError, match="other/multi_rnn_cell"):
-            saver.restore(session, path)
-        np.testing.assert_array_equal(session.run(params), np.ones(144))
-
-
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-def test_tensors_of_another_size_leave_the_variable_unchanged(tmp_path, generation):
+def test_tensors_of_another_size_leave_the_variable_unchanged(session, tmp_path, generation):
     small, large = CudnnLSTM(1, 4, 3), CudnnLSTM(1, 5, 3)
-    path = save([GENERATIONS[generation](small, make_params(small))], tmp_path)
-    with tf.Graph().as_default(), tf.Session() as session:
-        params = make_params(large, np.ones(200, np.float32))
-        saveable = GENERATIONS[generation](large, params)
-        saver = tf.train.Saver([saveable])
-        initialize(session)
-        with pytest.raises(
-            tf.errors.InvalidArgumentError,
-            match=r"(kernel|Canonical:0): has shape \[(7, 16|4, 3)\].*expected shape "
-            r"\[(8, 20|5, 3)\] or any shape with as many elements",
-        ):
-            saver.restore(session, path)
-        np.testing.assert_array_equal(session.run(params), np.ones(200))
+    with tf.Graph().as_default():
+        path = save([GENERATIONS[generation](small, make_params(small))], tmp_path)
+    params = make_params(large, np.ones(200, np.float32))
+    saveable = GENERATIONS[generation](large, params)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"(kernel|Canonical:0): has shape \[(7, 16|4, 3)\].*expected shape "
+        r"\[(8, 20|5, 3)\] or any shape with as many elements",
+    ):
+        restore(session, [saveable], path)
+    np.testing.assert_array_equal(session.run(params), np.ones(200))
 
 
-def test_weights_that_skip_input_would_lose_are_refused(tmp_path):
+def test_weights_that_skip_input_would_lose_are_refused(session, tmp_path):
     linear, skipping = CudnnGRU(1, 4, 4), CudnnGRU(1, 4, 4, "skip_input")
     path = save([saveable_b(linear, make_params(linear))], tmp_path)
-    with tf.Graph().as_default(), tf.Session() as session:
-        params = make_params(skipping)
-        saver = tf.train.Saver([saveable_b(skipping, params)])
-        initialize(session)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="skip_input cannot take"):
-            saver.restore(session, path)
+    saveable = saveable_b(skipping, make_params(skipping))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="skip_input cannot take"):
+        restore(session, [saveable], path)

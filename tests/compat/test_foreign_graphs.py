@@ -3,35 +3,33 @@
 The graphs are in golden/graphs, built by the original of TensorFlow 1.15.5 or directly from ops.
 """
 
-import json
 import os
 
 import numpy as np
 import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
 from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
-from cudnn_rnn._compat import has_projection
+from helpers.golden import read_case
 from helpers.op_harness import (
     TOLERANCES,
-    relative_error,
+    assert_close,
     run_reference,
     run_reference_by_sequence,
     swap_major,
 )
 from helpers.paths import GOLDEN
 from helpers.reference import Configuration
-from helpers.versions import needs_tensorflow_2
+from helpers.rnn_models import NUM_GATES
+from helpers.versions import needs_projection, needs_tensorflow_2
 
-pytestmark = pytest.mark.skipif(
-    not has_projection(),
-    reason="these nodes have the attribute num_proj, which TensorFlow 1.14 lacks",
-)
+# The nodes have the attribute num_proj.
+pytestmark = needs_projection
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
-NAMES = sorted(name for name in os.listdir(GRAPHS) if os.path.isdir(os.path.join(GRAPHS, name)))
 
 
 class GoldenGraph:
@@ -39,9 +37,7 @@ class GoldenGraph:
 
     def __init__(self, name):
         self.folder = os.path.join(GRAPHS, name)
-        with open(self.path("case.json")) as file:
-            self.case = json.load(file)
-        arrays = dict(np.load(self.path("expected.npz")))
+        self.case, arrays = read_case(self.folder)
         self.inputs, self.params = arrays.pop("inputs"), arrays.pop("params")
         self.results = [arrays["result_%d" % index] for index in range(len(arrays))]
 
@@ -51,8 +47,7 @@ class GoldenGraph:
     def with_sums_of_biases(self, params):
         """Returns the buffer's matrices and the sum of the two biases of each gate."""
         parts = self.case["num_layers"] * (2 if self.case["direction"] == "bidirectional" else 1)
-        gates = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}[self.case["rnn_mode"]]
-        num_biases = parts * 2 * gates * self.case["num_units"]
+        num_biases = parts * 2 * NUM_GATES[self.case["rnn_mode"]] * self.case["num_units"]
         sums = params[-num_biases:].reshape(parts, 2, -1).sum(axis=1)
         return np.concatenate([params[:-num_biases], sums.ravel()])
 
@@ -62,16 +57,18 @@ class GoldenGraph:
         self.check_results(session.run(names, {scope + "inputs:0": self.inputs}))
 
     def check_results(self, found):
-        assert len(found) == len(self.results)
-        for index, (left, right) in enumerate(zip(found, self.results)):
-            assert left.shape == right.shape
-            assert relative_error(left, right) <= TOLERANCES["float32"], index
+        found, expected = dict(enumerate(found)), dict(enumerate(self.results))
+        assert_close(found, expected, TOLERANCES["float32"], self.folder)
 
 
-def graphs(kind):
+NAMES = sorted(name for name in os.listdir(GRAPHS) if os.path.isdir(os.path.join(GRAPHS, name)))
+ALL = [GoldenGraph(name) for name in NAMES]
+
+
+def graphs(kind=None):
     """Returns a decorator that runs a test for each golden graph with this kind of file."""
-    cases = [name for name in NAMES if kind in GoldenGraph(name).case["kinds"]]
-    return pytest.mark.parametrize("name", cases)
+    found = [graph for graph in ALL if kind is None or kind in graph.case["kinds"]]
+    return pytest.mark.parametrize("graph", found, ids=lambda graph: os.path.basename(graph.folder))
 
 
 @pytest.fixture
@@ -83,7 +80,7 @@ def soft_session():
 
 
 def test_every_version_of_every_op_is_there():
-    found = {op for name in NAMES for op in GoldenGraph(name).case["ops"]}
+    found = {op for graph in ALL for op in graph.case["ops"]}
     versions = ("", "V2", "V3")
     expected = {"CudnnRNN" + kind + version for kind in ("", "Backprop") for version in versions}
     conversions = ("CudnnRNNParamsToCanonical", "CudnnRNNCanonicalToParams")
@@ -91,10 +88,9 @@ def test_every_version_of_every_op_is_there():
     assert found == expected | {"CudnnRNNParamsSize"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_recorded_results_are_right(name):
+@graphs()
+def test_recorded_results_are_right(graph):
     """The recorded results, which this package's kernels computed, match the reference."""
-    graph = GoldenGraph(name)
     case = graph.case
     sizes = [case[key] for key in ("num_layers", "num_units", "input_size", "num_proj")]
     configuration = Configuration(case["rnn_mode"], "linear_input", case["direction"], *sizes)
@@ -120,16 +116,19 @@ def test_recorded_results_are_right(name):
         expected = run_reference(configuration, arrays)
     else:
         expected = run_reference_by_sequence(configuration, arrays, case["lengths"])
-    for name, value in found.items():
-        assert relative_error(value, expected[name]) <= TOLERANCES["float32"], name
+    expected = {name: expected[name] for name in found}
+    assert_close(found, expected, TOLERANCES["float32"], graph.folder)
+
+
+def parsed(message, path):
+    with open(path, "rb") as file:
+        message.ParseFromString(file.read())
+    return message
 
 
 @graphs("frozen")
-def test_frozen(soft_session, name):
-    graph, definition = GoldenGraph(name), tf.GraphDef()
-    with open(graph.path("frozen.pb"), "rb") as file:
-        definition.ParseFromString(file.read())
-    tf.import_graph_def(definition, name="imported")
+def test_frozen(soft_session, graph):
+    tf.import_graph_def(parsed(tf.GraphDef(), graph.path("frozen.pb")), name="imported")
     graph.check(soft_session, "imported/")
 
 
@@ -138,34 +137,15 @@ IMPORTERS = {"cudnn_rnn": cudnn_rnn.import_meta_graph, "tensorflow": tf.train.im
 
 @pytest.mark.parametrize("importer", sorted(IMPORTERS))
 @graphs("meta")
-def test_meta_graph(soft_session, name, importer):
-    graph = GoldenGraph(name)
+def test_meta_graph_is_restored_and_saved_again(soft_session, tmp_path, graph, importer):
+    """The Saver of the graph writes all keys and values.
+
+    The restore ops are the original's: in no defined order, they assign the biases under the
+    variable's own name and halves of the cells' biases.
+    """
     saver = IMPORTERS[importer](graph.path("model.meta"))
     saver.restore(soft_session, graph.path("model"))
     graph.check(soft_session)
-
-
-@graphs("meta")
-def test_meta_graph_without_devices(name):
-    graph = GoldenGraph(name)
-    with tf.Graph().as_default(), tf.Session() as session:
-        saver = cudnn_rnn.import_meta_graph(
-            graph.path("model.meta"), clear_devices=True, import_scope="imported"
-        )
-        saver.restore(session, graph.path("model"))
-        graph.check(session, "imported/")
-
-
-@graphs("meta")
-def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
-    """The Saver of the graph writes all keys and all values.
-
-    Its restore ops are the original's: in no defined order, they assign the biases under the
-    variable's own name and halves of the cells' biases.
-    """
-    graph = GoldenGraph(name)
-    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"))
-    saver.restore(soft_session, graph.path("model"))
     written = tf.train.load_checkpoint(saver.save(soft_session, str(tmp_path / "model")))
     original = tf.train.load_checkpoint(graph.path("model"))
     shapes = original.get_variable_to_shape_map()
@@ -177,11 +157,16 @@ def test_meta_graph_is_saved_again(soft_session, tmp_path, name):
         np.testing.assert_array_equal(found, expected)
 
 
+@graphs("meta")
+def test_meta_graph_without_devices(session, graph):
+    named = dict(clear_devices=True, import_scope="imported")
+    saver = cudnn_rnn.import_meta_graph(graph.path("model.meta"), **named)
+    saver.restore(session, graph.path("model"))
+    graph.check(session, "imported/")
+
+
 def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
-    path = GoldenGraph("layer_relu").path("model.meta")
-    meta_graph = tf.MetaGraphDef()
-    with open(path, "rb") as file:
-        meta_graph.ParseFromString(file.read())
+    meta_graph = parsed(tf.MetaGraphDef(), GoldenGraph("layer_relu").path("model.meta"))
     before = meta_graph.SerializeToString(deterministic=True)
     tf.train.import_meta_graph(meta_graph)
     assert meta_graph.SerializeToString(deterministic=True) == before
@@ -201,21 +186,16 @@ def test_saveables_that_are_nodes_stay(soft_session, tmp_path):
 
 
 @graphs("saved_model")
-def test_saved_model(soft_session, name):
-    graph = GoldenGraph(name)
-    meta_graph = tf.saved_model.loader.load(
-        soft_session, [tf.saved_model.tag_constants.SERVING], graph.path("saved_model")
-    )
+def test_saved_model(soft_session, graph):
+    tags = [tf.saved_model.tag_constants.SERVING]
+    meta_graph = tf.saved_model.loader.load(soft_session, tags, graph.path("saved_model"))
     graph.check(soft_session)
     assert "serving_default" in meta_graph.signature_def
 
 
 @needs_tensorflow_2
 @graphs("saved_model")
-def test_saved_model_of_tensorflow_2(name):
-    from tensorflow.python.eager import context
-
-    graph = GoldenGraph(name)
+def test_saved_model_of_tensorflow_2(graph):
     with context.eager_mode():
         loaded = tensorflow.saved_model.load(graph.path("saved_model"))
         found = loaded.signatures["serving_default"](inputs=tf.constant(graph.inputs))

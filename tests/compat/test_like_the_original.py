@@ -12,19 +12,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import cudnn_rnn_ops
+from helpers.arrays import assert_equal
+from helpers.rnn_models import CLASSES, DIRECTIONS
 
 pytestmark = pytest.mark.skipif(
     not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
 )
 
-FUNCTIONS = {
-    "lstm": "cudnn_lstm",
-    "gru": "cudnn_gru",
-    "rnn_relu": "cudnn_rnn_relu",
-    "rnn_tanh": "cudnn_rnn_tanh",
-}
 STEPS, BATCH, INPUT_SIZE, NUM_UNITS, NUM_LAYERS = 4, 3, 4, 5, 2
-LENGTHS = [4, 2, 1]
 
 
 @pytest.fixture
@@ -35,12 +30,7 @@ def original():
 def calls():
     """Yields every combination of the arguments that affect the node."""
     for rnn_mode, direction, num_proj, time_major, lengths, seed in itertools.product(
-        FUNCTIONS,
-        ["unidirectional", "bidirectional"],
-        [None, 0, 3],
-        [True, False],
-        [None, LENGTHS],
-        [0, 7],
+        sorted(CLASSES), DIRECTIONS, [None, 0, 3], [True, False], [None, [4, 2, 1]], [0, 7]
     ):
         if rnn_mode == "lstm" or num_proj is None:
             yield rnn_mode, direction, num_proj, time_major, lengths, seed
@@ -66,17 +56,17 @@ def build(module, call, session):
     if not time_major:
         arrays = [np.swapaxes(array, 0, 1) for array in arrays]
     inputs = [tf.constant(array, tf.float32) for array in arrays] + [params]
-    outputs = getattr(module, FUNCTIONS[rnn_mode])(
+    outputs = getattr(module, "cudnn_" + rnn_mode)(
         *inputs, is_training=True, sequence_lengths=lengths, time_major=time_major, **shared
     )
     node = outputs[0].op
-    attributes = {
-        name: node.get_attr(name) for name in node.node_def.attr if not name.startswith("_")
-    }
+    names = [name for name in node.node_def.attr if not name.startswith("_")]
+    attributes = {name: node.get_attr(name) for name in names}
     tensors = list(weights) + list(biases) + [together] + list(outputs)
     return node.type, attributes, session.run(tensors + tf.gradients(outputs, inputs))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("call", list(calls()), ids=str)
 def test_nodes_values_and_gradients(original, call, fixed_dropout_pattern):
     results = []
@@ -86,9 +76,7 @@ def test_nodes_values_and_gradients(original, call, fixed_dropout_pattern):
             results.append(build(module, call, session))
     expected, found = results
     assert found[:2] == expected[:2]
-    assert len(found[2]) == len(expected[2])
-    for one, two in zip(found[2], expected[2]):
-        np.testing.assert_array_equal(one, two)
+    assert_equal(found[2], expected[2])
 
 
 @pytest.mark.parametrize("name", sorted(cudnn_rnn_ops.__all__) + ["_cudnn_rnn"])

@@ -16,16 +16,20 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import contrib
 from helpers.rnn_models import initialize
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 RANDOM = np.random.RandomState(3)
 
 
+@pytest.fixture
+def session(session):
+    tf.set_random_seed(1)
+    return session
+
+
 @pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        tf.set_random_seed(1)
-        yield
+def uninstalled():
+    yield
     contrib.uninstall()
 
 
@@ -51,11 +55,18 @@ def assert_falls(losses):
     assert np.isfinite(losses).all() and losses[-1] < losses[0], losses
 
 
-# --- Op-level classes ---
+def assert_restored(session, tmp_path, fetches, feed):
+    """Saves and restores everything, which must not change the results; returns the path."""
+    expected = session.run(fetches, feed)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    initialize(session)
+    tf.train.Saver().restore(session, path)
+    np.testing.assert_array_equal(session.run(fetches, feed), expected)
+    return path
 
 
 @of_release("1.3")
-def test_language_model(namespace, tmp_path):
+def test_language_model(session, namespace, tmp_path):
     """Training and evaluation towers are rebuilt from a meta graph; the states are fed."""
     units, layers, vocabulary = 6, 2, 11
     words = RANDOM.randint(0, vocabulary, [4, 7])
@@ -64,17 +75,10 @@ def test_language_model(namespace, tmp_path):
         ids = tf.placeholder(tf.int32, [batch, steps])
         table = tf.get_variable("table", [vocabulary, units])
         embedded = tf.nn.embedding_lookup(table, ids)
-        rnn = namespace.CudnnLSTM(
-            num_layers=layers,
-            num_units=units,
-            input_size=units,
-            dropout=0.1 if is_training else 0,
-        )
-        params = tf.get_variable(
-            "params",
-            initializer=tf.random_uniform([rnn.params_size()], -0.1, 0.1),
-            validate_shape=False,
-        )
+        sizes = dict(num_layers=layers, num_units=units, input_size=units)
+        rnn = namespace.CudnnLSTM(dropout=0.1 if is_training else 0, **sizes)
+        initial = tf.random_uniform([rnn.params_size()], -0.1, 0.1)
+        params = tf.get_variable("params", initializer=initial, validate_shape=False)
         h = c = tf.zeros([layers, batch, units], tf.float32)
         outputs, h, c = rnn(tf.transpose(embedded, [1, 0, 2]), h, c, params, is_training)
         logits = tf.einsum("tbu,vu->btv", outputs, table)
@@ -92,27 +96,18 @@ def test_language_model(namespace, tmp_path):
         meta_graph = tf.train.export_meta_graph()
 
     tf.train.import_meta_graph(meta_graph)
-    saveable = namespace.RNNParamsSaveable(
-        rnn,
-        rnn.params_to_canonical,
-        rnn.canonical_to_params,
-        tf.get_collection_ref("params")[:1],
-        base_variable_scope="model/rnn",
-    )
+    functions = (rnn.params_to_canonical, rnn.canonical_to_params)
+    params = tf.get_collection_ref("params")[:1]
+    saveable = namespace.RNNParamsSaveable(rnn, *functions, params, base_variable_scope="model/rnn")
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     ids, loss, _ = tf.get_collection("training")
-    with tf.Session() as session:
-        assert_falls(train(session, loss, {ids: words}, steps=20))
-        ids, loss, _ = tf.get_collection("evaluation")
-        evaluated = session.run(loss, {ids: [[3]]})
-        path = tf.train.Saver().save(session, str(tmp_path / "model"))
-        initialize(session)
-        tf.train.Saver().restore(session, path)
-        assert session.run(loss, {ids: [[3]]}) == evaluated
+    assert_falls(train(session, loss, {ids: words}, steps=20))
+    ids, loss, _ = tf.get_collection("evaluation")
+    assert_restored(session, tmp_path, loss, {ids: [[3]]})
 
 
 @of_release("1.3")
-def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
+def test_stack_of_grus_that_reads_both_ways(session, namespace, tmp_path):
     """One GRU per layer and direction, with lengths by reversing and dropout masks over time."""
     batch, steps, size, units = 3, 5, 4, 6
     inputs = tf.placeholder(tf.float32, [batch, steps, size])
@@ -122,9 +117,8 @@ def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
     def run(values, name):
         width = values.shape.as_list()[-1]
         rnn = namespace.CudnnGRU(num_layers=1, num_units=units, input_size=width)
-        params = tf.Variable(
-            tf.random_uniform([rnn.params_size()], -0.1, 0.1), validate_shape=False, name=name
-        )
+        initial = tf.random_uniform([rnn.params_size()], -0.1, 0.1)
+        params = tf.Variable(initial, validate_shape=False, name=name)
         ones = tf.ones([1, batch, width])
         mask = tf.cond(is_training, lambda: tf.nn.dropout(ones, rate=0.2), lambda: ones)
         state = tf.tile(tf.Variable(tf.zeros([1, 1, units])), [1, batch, 1])
@@ -132,70 +126,59 @@ def test_stack_of_grus_that_reads_both_ways(namespace, tmp_path):
 
     outputs = [tf.transpose(inputs, [1, 0, 2])]
     for layer in range(2):
-        reverse = functools.partial(
-            tf.reverse_sequence, seq_lengths=lengths, seq_dim=0, batch_dim=1
-        )
+        named = dict(seq_lengths=lengths, seq_dim=0, batch_dim=1)
+        reverse = functools.partial(tf.reverse_sequence, **named)
         forward = run(outputs[-1], "forward_%d" % layer)
         backward = reverse(run(reverse(outputs[-1]), "backward_%d" % layer))
         outputs.append(tf.concat([forward, backward], axis=2))
     result = tf.concat(outputs[1:], axis=2)
     loss = tf.reduce_mean(tf.square(result - 0.3))
     feed = {inputs: RANDOM.randn(batch, steps, size), lengths: [5, 2, 3]}
-    with tf.Session() as session:
-        assert_falls(train(session, loss, {**feed, is_training: True}))
-        expected = session.run(result, feed)
-        path = tf.train.Saver().save(session, str(tmp_path / "model"))
-        initialize(session)
-        tf.train.Saver().restore(session, path)
-        np.testing.assert_array_equal(session.run(result, feed), expected)
+    assert_falls(train(session, loss, {**feed, is_training: True}))
+    assert_restored(session, tmp_path, result, feed)
 
 
 @of_release("1.4")
 @pytest.mark.parametrize("kind, num_weights", [("CudnnLSTM", 8), ("CudnnGRU", 6)])
-def test_initializer_of_canonical_tensors(namespace, kind, num_weights):
+def test_initializer_of_canonical_tensors(session, namespace, kind, num_weights):
     """The size and the canonical shapes come from `eval`; a mask then removes the input weights."""
     units, size = 5, 7
     inputs = tf.placeholder(tf.float32, [None, None, size])
-    with tf.Session() as session:
-        rnn = getattr(namespace, kind)(1, units, size, input_mode="linear_input")
-        num_params = rnn.params_size().eval()
-        weights, biases = rnn.params_to_canonical(tf.zeros([num_params]))
-        assert len(weights) == len(biases) == num_weights
+    rnn = getattr(namespace, kind)(1, units, size, input_mode="linear_input")
+    num_params = rnn.params_size().eval()
+    weights, biases = rnn.params_to_canonical(tf.zeros([num_params]))
+    assert len(weights) == len(biases) == num_weights
 
-        def initializer(shape, dtype=None, partition_info=None):
-            assert shape == [num_params] or shape == (num_params,)
-            values = [
-                tf.fill(tf.shape(weight).eval(), index + 1.0)
-                for index, weight in enumerate(weights)
-            ]
-            halves = [tf.constant(0.5, tf.float32, (units,)) for _ in biases]
-            params = rnn.canonical_to_params(values, halves)
-            params.set_shape((num_params,))
-            return params
+    def initializer(shape, dtype=None, partition_info=None):
+        assert shape == [num_params] or shape == (num_params,)
+        values = [tf.fill(tf.shape(w).eval(), i + 1.0) for i, w in enumerate(weights)]
+        halves = [tf.constant(0.5, tf.float32, (units,)) for _ in biases]
+        params = rnn.canonical_to_params(values, halves)
+        params.set_shape((num_params,))
+        return params
 
-        params = tf.get_variable("params", num_params, tf.float32, initializer=initializer)
-        half = len(weights) // 2
-        keep = rnn.canonical_to_params(
-            [tf.zeros_like(w) for w in weights[:half]] + [tf.ones_like(w) for w in weights[half:]],
-            [tf.ones_like(b) for b in biases],
-        )
-        state = tf.zeros((1, tf.shape(inputs)[1], units), tf.float32)
-        states = [state] * (2 if kind == "CudnnLSTM" else 1)
-        outputs = rnn(inputs, *(states + [params * keep, True]))[0]
-        initialize(session)
-        matrices = session.run(rnn.params_to_canonical(params)[0])
-        assert [np.unique(matrix).tolist() for matrix in matrices] == [
-            [index + 1.0] for index in range(num_weights)
-        ]
-        # Without input weights, the results are equal for all batch entries and inputs.
-        found = session.run(outputs, {inputs: RANDOM.randn(4, 3, size)})
-        np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), rtol=1e-5)
-        (gradient,) = session.run(tf.gradients(outputs, params), {inputs: np.ones([4, 3, size])})
-        assert (gradient[: 4 * units] == 0).all() and (gradient != 0).any()
+    params = tf.get_variable("params", num_params, tf.float32, initializer=initializer)
+    half = len(weights) // 2
+    keep = rnn.canonical_to_params(
+        [tf.zeros_like(w) for w in weights[:half]] + [tf.ones_like(w) for w in weights[half:]],
+        [tf.ones_like(b) for b in biases],
+    )
+    state = tf.zeros((1, tf.shape(inputs)[1], units), tf.float32)
+    states = [state] * (2 if kind == "CudnnLSTM" else 1)
+    outputs = rnn(inputs, *(states + [params * keep, True]))[0]
+    initialize(session)
+    matrices = session.run(rnn.params_to_canonical(params)[0])
+    assert len(matrices) == num_weights
+    assert all((matrix == i + 1.0).all() for i, matrix in enumerate(matrices))
+    # Without input weights, the results are equal for all batch entries and inputs.
+    found = session.run(outputs, {inputs: RANDOM.randn(4, 3, size)})
+    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), rtol=1e-5)
+    (gradient,) = session.run(tf.gradients(outputs, params), {inputs: np.ones([4, 3, size])})
+    assert (gradient[: 4 * units] == 0).all() and (gradient != 0).any()
 
 
 @of_release("1.2")
-def test_size_from_a_session_thrown_away(namespace):
+def test_size_from_a_session_thrown_away(session, namespace):
     """The size is a number, for a variable of another graph; `tf.cond` adds weight noise."""
 
     def size_of(*arguments, **named):
@@ -210,17 +193,17 @@ def test_size_from_a_session_thrown_away(namespace):
     inputs = [tf.ones([5, 3]), tf.zeros([5, 3])]  # one tensor per step
     states = tf.zeros([4, 5, 4])
     call = functools.partial(rnn, input_h=states, input_c=states)
+    assert tf.zeros([rnn.params_size(), 2]).shape == (size, 2)
     with tf.control_dependencies([tf.assert_equal(rnn.params_size(), [size])]):
         outputs, _, _ = call(inputs, params=noisy, is_training=is_training)
-    with tf.Session() as session:
-        initialize(session)
-        trained, inferred = (session.run(outputs, {is_training: flag}) for flag in (True, False))
-        assert trained.shape == inferred.shape == (2, 5, 8)
-        assert np.abs(trained - inferred).min() > 0
+    initialize(session)
+    trained, inferred = (session.run(outputs, {is_training: flag}) for flag in (True, False))
+    assert trained.shape == inferred.shape == (2, 5, 8)
+    assert np.abs(trained - inferred).min() > 0
 
 
 @of_release("1.3")
-def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
+def test_script_that_parses_the_names_of_specs(session, namespace, tmp_path):
     """Collects an LSTM's matrices by parsing the spec names, and computes the LSTM with them."""
     units, size = 4, 3
     rnn = namespace.CudnnLSTM(2, units, size)
@@ -231,15 +214,14 @@ def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
     inputs = tf.constant(RANDOM.randn(1, 2, size), tf.float32)
     state = tf.zeros([2, 2, units])
     expected = rnn(inputs, state, state, params, False)[0]
-    with tf.Session() as session:
-        initialize(session)
-        cells = {}
-        for spec in saveable.specs:
-            scope, cell, name = re.match(r"(.*)/cell_(\d+)/\w+/([^/]+)$", spec.name).groups()
-            assert scope == "lm/rnn/multi_rnn_cell"
-            cells.setdefault(int(cell), {})[name.split(":")[0]] = session.run(spec.tensor)
-        assert sorted(cells) == [0, 1]
-        values, expected = session.run([inputs[0], expected[0]])
+    initialize(session)
+    cells = {}
+    for spec in saveable.specs:
+        scope, cell, name = re.match(r"(.*)/cell_(\d+)/\w+/([^/]+)$", spec.name).groups()
+        assert scope == "lm/rnn/multi_rnn_cell"
+        cells.setdefault(int(cell), {})[name.split(":")[0]] = session.run(spec.tensor)
+    assert sorted(cells) == [0, 1]
+    values, expected = session.run([inputs[0], expected[0]])
     for _, cell in sorted(cells.items()):
         assert sorted(cell) == ["bias", "bias_cudnn_0", "bias_cudnn_1", "kernel"]
         np.testing.assert_allclose(cell["bias"], cell["bias_cudnn_0"] + cell["bias_cudnn_1"], 1e-6)
@@ -250,7 +232,7 @@ def test_script_that_parses_the_names_of_specs(namespace, tmp_path):
 
 
 @of_release("1.4")
-def test_op_level_lstm_as_the_step_of_a_cell(namespace):
+def test_op_level_lstm_as_the_step_of_a_cell(session, namespace):
     """A cell around a one-step LSTM, in a loop, gives the results of the LSTM in one call."""
     units, size = 4, 3
     rnn = namespace.CudnnLSTM(1, units, size)
@@ -270,17 +252,13 @@ def test_op_level_lstm_as_the_step_of_a_cell(namespace):
     zeros = tf.zeros([1, 2, units])
     expected, _, _ = rnn(inputs, zeros, zeros, params)
     gradients = [tf.gradients(tensor, params)[0] for tensor in (outputs, expected)]
-    with tf.Session() as session:
-        initialize(session)
-        np.testing.assert_allclose(*session.run([outputs, expected]), atol=1e-6)
-        np.testing.assert_allclose(*session.run(gradients), atol=1e-5)
-
-
-# --- Layers ---
+    initialize(session)
+    np.testing.assert_allclose(*session.run([outputs, expected]), atol=1e-6)
+    np.testing.assert_allclose(*session.run(gradients), atol=1e-5)
 
 
 @of_release("1.14")
-def test_speech_model(namespace, tmp_path):
+def test_speech_model(session, namespace, tmp_path):
     """Two towers share one layer, with lengths; inference runs step by step with the cell."""
     batch, steps, size, units, labels = 2, 6, 3, 5, 4
     layer = namespace.CudnnLSTM(num_layers=1, num_units=units, dtype=tf.float32)
@@ -308,13 +286,12 @@ def test_speech_model(namespace, tmp_path):
             losses.append(tf.reduce_mean(loss))
     assert len(tf.trainable_variables()) == 3
     feed = {x: RANDOM.randn(batch, steps, size), lengths: [6, 4]}
-    with tf.Session() as session:
-        assert_falls(train(session, tf.add_n(losses), feed))
-        expected = session.run(logits, feed)
-        path = tf.train.Saver().save(session, str(tmp_path / "model"))
-        one_longer = session.run(logits, {**feed, lengths: [6, 5]})
-        assert (one_longer[4] != expected[4]).any()
-        np.testing.assert_array_equal(one_longer[:4], expected[:4])
+    assert_falls(train(session, tf.add_n(losses), feed))
+    expected = session.run(logits, feed)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    one_longer = session.run(logits, {**feed, lengths: [6, 5]})
+    assert (one_longer[4] != expected[4]).any()
+    np.testing.assert_array_equal(one_longer[:4], expected[:4])
 
     features = feed[x]
     with tf.Graph().as_default(), tf.Session() as session:
@@ -338,69 +315,7 @@ def test_speech_model(namespace, tmp_path):
 
 
 @of_release("1.15")
-@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
-def test_cells_with_another_gate_order(namespace, tmp_path, direction):
-    """A framework's converter and saveable, for cells with another gate order and other names."""
-    units, size = 4, 3
-
-    class Converter(namespace.CudnnParamsFormatConverterLSTM):
-        def _cudnn_to_tf_gate_params(self, *gates):
-            i, f, g, o = gates
-            return [o, g, f, i]
-
-        def _tf_to_cudnn_gate_params(self, *gates):
-            o, g, f, i = gates
-            return [i, f, g, o]
-
-    class Saveable(namespace.CudnnLSTMSaveable):
-        _format_converter_cls = Converter
-
-        def __init__(self, names, *arguments, **named):
-            self._cell_names = names
-            super().__init__(*arguments, **named)
-
-        def _tf_canonical_name_prefix(self, layer, is_fwd=True):
-            assert layer == 0
-            return self._cell_names[0 if is_fwd else 1]
-
-        def _tf_canonical_names_single_layer(self, prefix, tf_weights_names, tf_biases_names):
-            tf_weights_names.append(prefix + "/w")
-            tf_biases_names.append(prefix + "/b")
-
-    layer = namespace.CudnnLSTM(1, units, direction=direction)
-    with tf.variable_scope("model"):
-        layer._saveable_cls = functools.partial(Saveable, ["ahead", "back"])
-        layer.build([None, None, size])
-    with tf.Session() as session:
-        initialize(session)
-        num_biases = len(layer.canonical_bias_shapes) * units
-        biases = tf.random_uniform([num_biases])
-        session.run(tf.assign(layer.kernel, tf.concat([layer.kernel[:-num_biases], biases], 0)))
-        before = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
-        weights, biases = session.run(before)
-        path = tf.train.Saver([layer.saveable]).save(session, str(tmp_path / "model"))
-        initialize(session)
-        tf.train.Saver([layer.saveable]).restore(session, path)
-        again, half_sums = session.run(before)
-    reader = tf.train.load_checkpoint(path)
-    directions = ["ahead", "back"][: 1 if direction == "unidirectional" else 2]
-    shapes = {"w": [size + units, 4 * units], "b": [4 * units]}
-    assert reader.get_variable_to_shape_map() == {
-        "model/%s/%s" % (prefix, name): shape
-        for prefix in directions
-        for name, shape in shapes.items()
-    }
-    i, f, g, o = range(4)
-    expected = np.concatenate([weights[gate].T for gate in (o, g, f, i)], axis=1)
-    np.testing.assert_array_equal(reader.get_tensor("model/ahead/w")[:size], expected)
-    for one, two in zip(weights, again):
-        np.testing.assert_array_equal(one, two)
-    for gate in range(4):
-        np.testing.assert_allclose(half_sums[gate], (biases[gate] + biases[gate + 4]) / 2, 1e-6)
-
-
-@of_release("1.15")
-def test_weights_as_arrays(namespace):
+def test_weights_as_arrays(session, namespace):
     """Reads the layer's arrays, changes a bias in the cells' format, and writes them back."""
     units, size = 4, 3
     converter = namespace.CudnnParamsFormatConverterLSTM(1, units, size)
@@ -410,31 +325,30 @@ def test_weights_as_arrays(namespace):
         layer = namespace.CudnnLSTM(1, units)
         layer.build([None, None, size])
         outputs, state = layer(inputs, initial_state=(h, c), training=True)
-    with tf.Session().as_default() as session:
-        initialize(session)
-        (opaque,) = layer.get_weights()
-        (kernel,), (bias,) = session.run(converter.opaque_to_tf_canonical(opaque))
-        bias = np.where(np.arange(4 * units) // units == 2, 1.0, bias).astype(np.float32)
-        changed = session.run(converter.tf_canonical_to_opaque((kernel, bias)))
-        layer.set_weights([changed])
-        np.testing.assert_array_equal(layer.get_weights()[0], changed)
-        assert (changed != opaque).sum() == 2 * units
-        last = (np.zeros([1, 2, units]), np.zeros([1, 2, units]))
-        for _ in range(2):  # the returned tuple is fed back
-            found, last = session.run(
-                [outputs, state], {inputs: np.ones([3, 2, size]), (h, c): last}
-            )
-        np.testing.assert_array_equal(found[-1], last[0][0])
+    initialize(session)
+    (opaque,) = layer.get_weights()
+    (kernel,), (bias,) = session.run(converter.opaque_to_tf_canonical(opaque))
+    bias = np.where(np.arange(4 * units) // units == 2, 1.0, bias).astype(np.float32)
+    changed = session.run(converter.tf_canonical_to_opaque((kernel, bias)))
+    layer.set_weights([changed])
+    np.testing.assert_array_equal(layer.get_weights()[0], changed)
+    assert (changed != opaque).sum() == 2 * units
+    last = (np.zeros([1, 2, units]), np.zeros([1, 2, units]))
+    for _ in range(2):  # the returned tuple is fed back
+        feed = {inputs: np.ones([3, 2, size]), (h, c): last}
+        found, last = session.run([outputs, state], feed)
+    np.testing.assert_array_equal(found[-1], last[0][0])
+    for wrong in ([changed[1:]], [changed, changed]):
         with pytest.raises(ValueError):
-            layer.set_weights([changed[1:]])
-        with pytest.raises(ValueError):
-            layer.set_weights([changed, changed])
+            layer.set_weights(wrong)
 
 
-def test_weights_as_arrays_need_a_session(monkeypatch):
-    layer = cudnn_rnn.layers.CudnnGRU(1, 2)
-    layer.build([None, None, 3])
-    if not IS_TENSORFLOW_1:  # TensorFlow 1 uses Keras's session
+@needs_tensorflow_2
+def test_weights_as_arrays_need_a_session():
+    """TensorFlow 1 uses Keras's session."""
+    with tf.Graph().as_default():
+        layer = cudnn_rnn.layers.CudnnGRU(1, 2)
+        layer.build([None, None, 3])
         with pytest.raises(RuntimeError, match="get_weights .*default session"):
             layer.get_weights()
         with pytest.raises(RuntimeError, match="set_weights .*default session"):
@@ -442,7 +356,7 @@ def test_weights_as_arrays_need_a_session(monkeypatch):
 
 
 @of_release("1.12")
-def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
+def test_saver_of_a_dict_of_saveables(session, namespace, tmp_path):
     """Layers of different kinds, built in their scopes, are saved together and one by one."""
     inputs = tf.placeholder(tf.float32, [None, None, 5])
     values, layers, updates = inputs, [], []
@@ -463,24 +377,24 @@ def test_saver_of_a_dict_of_saveables(namespace, tmp_path):
         saver = tf.train.Saver({"rnn_%d" % i: layer.saveable for i, layer in enumerate(layers)})
         first = tf.train.Saver({"first": layers[0].saveable}, max_to_keep=None)
     feed = {inputs: RANDOM.randn(3, 2, 5)}
-    with tf.Session() as session:
-        losses = train(session, loss, feed, steps=20)
-        assert_falls([losses[1], losses[-1]])  # the first step has other states
-        outputs = layers[0](inputs)[0]
-        expected = session.run(outputs, feed)
-        path = saver.save(session, str(tmp_path / "all"))
-        path_of_first = first.save(session, str(tmp_path / "first"))
-        keys = {name for name, _ in tf.train.list_variables(path)}
-        assert len(keys) == 8 and {key.split("/")[0] for key in keys} == {"module_0", "module_1"}
-        initialize(session)
-        first.restore(session, path_of_first)
-        np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
+    losses = train(session, loss, feed, steps=20)
+    assert_falls([losses[1], losses[-1]])  # the first step has other states
+    outputs = layers[0](inputs)[0]
+    expected = session.run(outputs, feed)
+    path = saver.save(session, str(tmp_path / "all"))
+    path_of_first = first.save(session, str(tmp_path / "first"))
+    keys = {name for name, _ in tf.train.list_variables(path)}
+    assert len(keys) == 8 and {key.split("/")[0] for key in keys} == {"module_0", "module_1"}
+    initialize(session)
+    first.restore(session, path_of_first)
+    np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.estimator")
+@pytest.mark.release
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")
-def test_estimator(namespace, kind, tmp_path):
+def test_estimator(session, namespace, kind, tmp_path):
     """tensorflow#20972: an Estimator trains, evaluates, resumes, exports; no soft placement."""
     data = {"x": RANDOM.randn(8, 6, 3).astype(np.float32)}
     labels = RANDOM.randint(0, 3, 8)
@@ -499,7 +413,7 @@ def test_estimator(namespace, kind, tmp_path):
         if not is_training:
             return spec(loss=loss)
         step = tf.train.get_global_step()
-        return spec(loss=loss, train_op=tf.train.AdamOptimizer().minimize(loss, step))
+        return spec(loss=loss, train_op=tf.train.AdamOptimizer(0.05).minimize(loss, step))
 
     def examples():
         return tf.data.Dataset.from_tensor_slices((data, labels)).repeat().batch(4)
@@ -508,19 +422,25 @@ def test_estimator(namespace, kind, tmp_path):
         return tf.data.Dataset.from_tensor_slices(data).batch(4)
 
     config = tf.estimator.RunConfig(
-        save_checkpoints_steps=2, session_config=tf.ConfigProto(allow_soft_placement=False)
+        save_checkpoints_steps=10, session_config=tf.ConfigProto(allow_soft_placement=False)
     )
     estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "model"), config)
     estimator.train(examples, steps=3)
-    assert estimator.evaluate(examples, steps=2)["global_step"] == 3
-    estimator.train(examples, steps=2)
-    expected = [each["logits"] for each in estimator.predict(inputs)]
-    receiver = tf.estimator.export.build_raw_serving_input_receiver_fn(
-        {"x": tf.placeholder(tf.float32, [None, 6, 3])}
-    )
+    before = estimator.evaluate(examples, steps=2)
+    estimator.train(examples, steps=10)
+    after = estimator.evaluate(examples, steps=2)
+    assert (before["global_step"], after["global_step"]) == (3, 13)
+    assert after["loss"] < before["loss"]
+    again = tf.estimator.Estimator(model_fn, str(tmp_path / "model"), config)  # from its folder
+    expected = np.array([each["logits"] for each in again.predict(inputs)], np.float64)
+    of_labels = expected[np.arange(8), labels]
+    loss = np.mean(np.log(np.exp(expected).sum(1)) - of_labels)
+    np.testing.assert_allclose(loss, after["loss"], rtol=1e-5)
+    with tf.Graph().as_default():
+        features = {"x": tf.placeholder(tf.float32, [None, 6, 3])}
+        receiver = tf.estimator.export.build_raw_serving_input_receiver_fn(features)
     folder = estimator.export_saved_model(str(tmp_path / "export"), receiver).decode()
-    with tf.Graph().as_default(), tf.Session() as session:
-        signature = tf.saved_model.load(session, ["serve"], folder).signature_def["serving_default"]
-        feed = {signature.inputs["x"].name: data["x"]}
-        found = session.run(signature.outputs["logits"].name, feed)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    signature = tf.saved_model.load(session, ["serve"], folder).signature_def["serving_default"]
+    feed = {signature.inputs["x"].name: data["x"]}
+    found = session.run(signature.outputs["logits"].name, feed)
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -1,13 +1,12 @@
 """run_published_tests.py, on a test file of ours that is structured like TensorFlow's."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 from helpers.paths import PROGRAMS
+from helpers.processes import run_python
 
 RUNNER = os.path.join(PROGRAMS, "run_published_tests.py")
 FILE = """
@@ -51,22 +50,16 @@ if __name__ == "__main__":
 """
 
 
-def run(path, *arguments):
-    command = [sys.executable, RUNNER, str(path), "--release", "1.1", *arguments]
-    finished = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    return finished.returncode, finished.stdout.decode()
-
-
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", [[], ["--fail"]], ids=["passing", "failing"])
 def test_a_file_runs_in_the_environment_of_its_release(tmp_path, arguments):
     path = tmp_path / "published_test.py"
     path.write_text(FILE)
-    status, output = run(path, *arguments)
+    process = run_python(RUNNER, path, "--release", "1.1", *arguments)
+    output = process.stdout + process.stderr
     if not tf.VERSION.startswith("1.15"):
-        assert status == 2 and "run with TensorFlow 1.15, but this is" in output
+        assert process.returncode == 2 and "run with TensorFlow 1.15, but this is" in output
         return
     assert "the release ran" in output and "the pins ran" in output, output
-    assert (status == 0) == (not arguments), output
+    assert (process.returncode == 0) == (not arguments), output
     assert ("on purpose" in output) == bool(arguments)

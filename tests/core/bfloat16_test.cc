@@ -5,9 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "cudnn_rnn/cc/cpu/engine.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
-#include "cudnn_rnn/cc/cpu/packed_sequences.h"
+#include "tests/core/engine_runner.h"
 #include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problems.h"
@@ -47,7 +46,7 @@ void RoundingProduct(const ProductTile<double>& tile) {
 
 void RoundingPack(const StridedMatrix<double>& source, int64_t depth, int64_t columns,
                   double* packed) {
-  exact_kernels->pack(source, depth, columns, packed);
+  exact_kernels->pack_panel(source, depth, columns, packed);
   for (int64_t i = 0; i < PanelSize(*exact_kernels, depth); ++i) {
     packed[i] = RoundedFactor(packed[i]);
   }
@@ -65,62 +64,12 @@ Kernels<double> RoundingKernels() {
   EXPECT(ChooseKernels<double>("portable", DataType::kDouble, &exact_kernels).ok());
   Kernels<double> kernels = *exact_kernels;
   kernels.product = RoundingProduct;
-  kernels.pack = RoundingPack;
+  kernels.pack_panel = RoundingPack;
   kernels.lstm.forward = RoundingCell<&Kernels<double>::lstm>;
   kernels.gru.forward = RoundingCell<&Kernels<double>::gru>;
   kernels.relu.forward = RoundingCell<&Kernels<double>::relu>;
   kernels.tanh.forward = RoundingCell<&Kernels<double>::tanh>;
   return kernels;
-}
-
-// Runs an engine forward and backward, taking the problem's rows as packed ones.
-template <typename T>
-void RunEngine(const Problem& problem, const Kernels<T>& kernels, Tensors* tensors) {
-  ParamLayout layout;
-  EXPECT(ParamLayout::Create(problem.config, &layout).ok());
-  const Engine<T> engine(problem.config, layout, problem.shape, kernels);
-  std::vector<int64_t> memory(PackedSequences::NumElements(problem.shape).value());
-  const PackedSequences sequences =
-      problem.lengths.empty()
-          ? PackedSequences(problem.shape)
-          : PackedSequences(problem.shape, problem.lengths.data(), memory.data());
-  const auto copy = [](const Vector& values) {
-    return std::vector<T>(values.begin(), values.end());
-  };
-  const auto room = [](int64_t size) { return std::vector<T>(static_cast<size_t>(size)); };
-  const std::vector<T> input = copy(tensors->input), input_h = copy(tensors->input_h),
-                       input_c = copy(tensors->input_c), params = copy(tensors->params),
-                       output_backprop = copy(tensors->output_backprop),
-                       output_h_backprop = copy(tensors->output_h_backprop),
-                       output_c_backprop = copy(tensors->output_c_backprop);
-  std::vector<T> output = room(problem.outputs()), output_h = room(problem.hidden_states()),
-                 output_c = room(problem.cell_states()), input_backprop = room(problem.inputs()),
-                 input_h_backprop = room(problem.hidden_states()),
-                 input_c_backprop = room(problem.cell_states()),
-                 params_backprop = room(problem.params());
-  Memory reserve_space(engine.ReserveSpaceBytes().value());
-  Memory forward_workspace(engine.ForwardWorkspaceBytes(/*is_training=*/true).value());
-  Memory backward_workspace(engine.BackwardWorkspaceBytes(/*keeps_reserve_space=*/true).value());
-  TeamMember alone;
-  engine.Forward({input.data(), input_h.data(), input_c.data(), params.data(), output.data(),
-                  output_h.data(), output_c.data(), reserve_space.data(), forward_workspace.data()},
-                 sequences, /*is_training=*/true, /*dropout_call_index=*/0, &alone);
-  engine.Backward({input.data(), input_h.data(), input_c.data(), params.data(), output.data(),
-                   output_backprop.data(), output_h_backprop.data(), output_c_backprop.data(),
-                   reserve_space.data(), /*keeps_reserve_space=*/true, input_backprop.data(),
-                   input_h_backprop.data(), input_c_backprop.data(), params_backprop.data(),
-                   backward_workspace.data()},
-                  sequences, /*dropout_call_index=*/0, &alone);
-  const auto give = [](const std::vector<T>& values, Vector* target) {
-    target->assign(values.begin(), values.end());
-  };
-  give(output, &tensors->output);
-  give(output_h, &tensors->output_h);
-  give(output_c, &tensors->output_c);
-  give(input_backprop, &tensors->input_backprop);
-  give(input_h_backprop, &tensors->input_h_backprop);
-  give(input_c_backprop, &tensors->input_c_backprop);
-  give(params_backprop, &tensors->params_backprop);
 }
 
 double LargestDifference(const Vector& found, const Vector& expected) {
@@ -144,8 +93,10 @@ void CompareWithRoundedFactors(const Kernels<float>& kernels,
     Tensors found = MakeTensors(problem);
     Tensors expected = found;
     problem.lengths = AllLengths(problem.shape)[index++ % 5];
-    RunEngine(problem, kernels, &found);
-    RunEngine(problem, rounding_kernels, &expected);
+    RunEngine(
+        problem, kernels, [] {}, &found);
+    RunEngine(
+        problem, rounding_kernels, [] {}, &expected);
     for (const Result& result : Results()) {
       const double difference = LargestDifference(found.*result.values, expected.*result.values);
       EXPECT(difference < 1e-2, difference, " in ", result.name, " of ", problem.Text(), ", ",

@@ -26,7 +26,7 @@ std::vector<T> Random(int64_t size, unsigned seed) {
 // Returns a factor as products of packed operands round it.
 template <typename T>
 T Factor(const Kernels<T>& kernels, T value) {
-  if (kernels.packed_terms == 1) return value;
+  if (kernels.vnni_factor == 1) return value;
   return static_cast<T>(Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value))));
 }
 
@@ -47,7 +47,7 @@ void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int6
   std::vector<T> packed(static_cast<size_t>(packed_size) + 1, T(7));
   const std::vector<T> bias = Random<T>(columns, 4);
   TeamMember alone;
-  PackOperand<T>(kernels, b_view, depth, columns, packed.data(), &alone);
+  PackPanels<T>(kernels, b_view, depth, columns, packed.data(), &alone);
   MatrixProduct<T> product;
   product.rows = rows;
   product.columns = columns;
@@ -106,7 +106,7 @@ void CheckProducts() {
 }
 
 template <typename T>
-using UnpackedFunction = void(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*);
+using RowMajorFunction = void(const Kernels<T>&, const RowMajorProduct<T>&, TeamMember*);
 
 template <typename T>
 using FactorFunction = T(const Kernels<T>&, T);
@@ -117,7 +117,7 @@ T ExactFactor(const Kernels<T>&, T value) {
 }
 
 template <typename T>
-void CheckUnpackedProduct(const Kernels<T>& kernels, const UnpackedFunction<T>& multiply,
+void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& multiply,
                           const FactorFunction<T>& factor, int64_t rows, int64_t columns,
                           int64_t depth, bool accumulate, bool with_bias) {
   const std::vector<T> a = Random<T>(rows * (depth + 2), 1),
@@ -146,14 +146,14 @@ void CheckUnpackedProduct(const Kernels<T>& kernels, const UnpackedFunction<T>& 
 }
 
 template <typename T>
-void CheckUnpackedProducts(const UnpackedFunction<T>& multiply, const FactorFunction<T>& factor) {
+void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, const FactorFunction<T>& factor) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
     int variant = 0;
     for (int64_t rows : {1, 2, 3, 4, 5, 9, 33}) {
       for (int64_t columns : {1, 3, 4, 7, 15, 16, 17, 50}) {
         for (int64_t depth : {0, 1, 3, 8, 15, 16, 17, 100, 385}) {
           variant += 3;
-          CheckUnpackedProduct<T>(*kernels, multiply, factor, rows, columns, depth, variant & 1,
+          CheckRowMajorProduct<T>(*kernels, multiply, factor, rows, columns, depth, variant & 1,
                                   variant & 2);
         }
       }
@@ -161,17 +161,17 @@ void CheckUnpackedProducts(const UnpackedFunction<T>& multiply, const FactorFunc
   }
 }
 
-TEST(UnpackedProductsFloat) {
-  CheckUnpackedProducts<float>(MultiplyUnpacked<float>, ExactFactor<float>);
+TEST(DotProductsFloat) {
+  CheckRowMajorProducts<float>(ComputeDotProducts<float>, ExactFactor<float>);
 }
-TEST(UnpackedProductsDouble) {
-  CheckUnpackedProducts<double>(MultiplyUnpacked<double>, ExactFactor<double>);
+TEST(DotProductsDouble) {
+  CheckRowMajorProducts<double>(ComputeDotProducts<double>, ExactFactor<double>);
 }
 TEST(ProductsThatPackTilesFloat) {
-  CheckUnpackedProducts<float>(MultiplyPackingTiles<float>, Factor<float>);
+  CheckRowMajorProducts<float>(MultiplyPackingTiles<float>, Factor<float>);
 }
 TEST(ProductsThatPackTilesDouble) {
-  CheckUnpackedProducts<double>(MultiplyPackingTiles<double>, Factor<double>);
+  CheckRowMajorProducts<double>(MultiplyPackingTiles<double>, Factor<double>);
 }
 
 // Expects the same bits from both ways to pack, across blocks of depth, columns and rows, so that
@@ -184,7 +184,7 @@ void CompareWaysToPack(const Kernels<T>& kernels, int64_t rows, int64_t columns,
       static_cast<size_t>(NumPanels(kernels, columns) * PanelSize(kernels, depth)));
   std::vector<T> whole(static_cast<size_t>(rows * columns)), by_tiles(whole);
   TeamMember alone;
-  PackOperand<T>(kernels, {b.data(), 1, depth}, depth, columns, packed.data(), &alone);
+  PackPanels<T>(kernels, {b.data(), 1, depth}, depth, columns, packed.data(), &alone);
   Multiply(kernels,
            {rows,
             columns,
@@ -229,8 +229,8 @@ TEST(LongSumsKeepTheirPrecision) {
     for (float& value : squares) value *= value;
     for (float& value : positive) value = std::abs(value);
     TeamMember alone;
-    PackOperand<float>(*kernels, {positive.data(), columns, 1}, depth, columns, packed.data(),
-                       &alone);
+    PackPanels<float>(*kernels, {positive.data(), columns, 1}, depth, columns, packed.data(),
+                      &alone);
     MatrixProduct<float> product = MatrixProduct<float>();
     product.rows = rows;
     product.columns = columns;
@@ -272,18 +272,18 @@ TEST(ProductsOfBfloat16AreForItsModels) {
       const bool rounds = data_type == DataType::kBfloat16;
       const Kernels<float>* kernels = kernels_for(name, data_type);
       EXPECT(kernels->instruction_set == (rounds ? name : "avx512"), name, " ", Name(data_type));
-      EXPECT(kernels->packed_terms == (rounds ? 2 : 1), name, " ", Name(data_type));
+      EXPECT(kernels->vnni_factor == (rounds ? 2 : 1), name, " ", Name(data_type));
     }
   }
   const std::string best = kernels_for("", DataType::kBfloat16)->instruction_set;
   EXPECT((best == "avx512_bf16") == has_them, best);
   for (DataType data_type : {DataType::kHalf, DataType::kFloat}) {
-    EXPECT(kernels_for("", data_type)->packed_terms == 1, Name(data_type));
+    EXPECT(kernels_for("", data_type)->vnni_factor == 1, Name(data_type));
   }
   for (const char* name : {"portable", "avx2", "avx512"}) {
     const Kernels<float>* kernels;
     if (!ChooseKernels<float>(name, DataType::kBfloat16, &kernels).ok()) continue;
-    EXPECT(kernels->packed_terms == 1, name);
+    EXPECT(kernels->vnni_factor == 1, name);
   }
 }
 

@@ -9,88 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/cpu/buffers.h"
 #include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/naive_rnn.h"
 #include "tests/core/testing.h"
 
 namespace cudnn_rnn {
-
-// Aligned memory, like that of tensor allocators, filled with NaN to expose uninitialized reads.
-class Memory {
- public:
-  explicit Memory(int64_t bytes) : storage_(static_cast<size_t>(bytes) + 64, '\xff') {}
-  char* data() {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
-    return storage_.data() + (64 - address % 64) % 64;
-  }
-
- private:
-  std::vector<char> storage_;
-};
-
-// A buffer of elements of a data type, set and read as double.
-class Buffer {
- public:
-  Buffer(const Vector& values, DataType data_type)
-      : size_(values.size()),
-        data_type_(data_type),
-        memory_(static_cast<int64_t>(values.size()) * SizeOf(data_type)) {
-    for (size_t i = 0; i < size_; ++i) Set(i, values[i]);
-  }
-  // Filled with a number that no computation yields.
-  Buffer(int64_t size, DataType data_type)
-      : Buffer(Vector(static_cast<size_t>(size), 99.0), data_type) {}
-
-  // Null if empty.
-  void* data() { return size_ == 0 ? nullptr : memory_.data(); }
-  Vector Values() {
-    Vector values(size_);
-    for (size_t i = 0; i < size_; ++i) values[i] = Get(i);
-    return values;
-  }
-
- private:
-  template <typename T>
-  T* At(size_t i) {
-    return reinterpret_cast<T*>(memory_.data()) + i;
-  }
-  void Set(size_t i, double value) {
-    switch (data_type_) {
-      case DataType::kHalf:
-        *At<uint16_t>(i) = FloatToHalf(static_cast<float>(value));
-        break;
-      case DataType::kBfloat16:
-        *At<uint16_t>(i) = FloatToBfloat16(static_cast<float>(value));
-        break;
-      case DataType::kFloat:
-        *At<float>(i) = static_cast<float>(value);
-        break;
-      case DataType::kDouble:
-        *At<double>(i) = value;
-        break;
-    }
-  }
-  double Get(size_t i) {
-    switch (data_type_) {
-      case DataType::kHalf:
-        return HalfToFloat(*At<uint16_t>(i));
-      case DataType::kBfloat16:
-        return Bfloat16ToFloat(*At<uint16_t>(i));
-      case DataType::kFloat:
-        return *At<float>(i);
-      case DataType::kDouble:
-        break;
-    }
-    return *At<double>(i);
-  }
-
-  const size_t size_;
-  const DataType data_type_;
-  Memory memory_;
-};
 
 // Returns the values rounded to the data type.
 inline Vector Rounded(const Vector& values, DataType data_type) {

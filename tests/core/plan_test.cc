@@ -148,7 +148,7 @@ TEST(ThreadsDoNotChangeABit) {
 
 // Steps too small to be shared, in a stack of layers. There are 4 blocks of steps.
 TEST(LayersSideBySideDoNotChangeABit) {
-  constexpr int64_t kCyclesWorthWaiting = 4000;
+  constexpr int64_t kMinCyclesToWait = 4000;
   struct Case {
     RnnMode mode;
     int64_t num_proj;
@@ -179,7 +179,7 @@ TEST(LayersSideBySideDoNotChangeABit) {
       Tensors expected = MakeTensors(problem);
       RunCpuPlan(problem, &serial, is_training, &expected);
       for (int num_threads : {2, 3, 5}) {
-        ThreadRunner threads(num_threads, kCyclesWorthWaiting);
+        ThreadRunner threads(num_threads, kMinCyclesToWait);
         Tensors found = MakeTensors(problem);
         RunCpuPlan(problem, &threads, is_training, &found);
         ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
@@ -206,8 +206,8 @@ TEST(InstructionSetsAgree) {
     }
   }
   std::unique_ptr<RnnPlan> plan;
-  EXPECT_ERROR(CreateCpuPlan(RnnConfig(), {1, 1}, "quantum", &plan), kInstructionSetVariable,
-               "quantum", "avx2", "avx512_bf16");
+  EXPECT_ERROR(CreateCpuPlan(RnnConfig(), {1, 1}, "quantum", &plan), "instruction set", "quantum",
+               "avx2", "avx512_bf16");
 }
 
 void ExpectPassedThrough(const Problem& problem) {
@@ -261,6 +261,13 @@ TEST(ReserveSpacesOfOthersAreRefused) {
                "reserve_space", "another forward call");
   EXPECT_ERROR(ReadReserveHeader({identity.plan, 77, 1}, 64, reserve_space, 64, &call),
                "reserve_space", "other sequence_lengths");
+  EXPECT_ERROR(ReadReserveHeader({1, 77}, 64, reserve_space, 64, &call, "host_reserved"),
+               "host_reserved", "forward call", "rnn_mode", "dropout", "seed", "shape");
+  EXPECT_ERROR(ReadReserveHeader(identity, 64, nullptr, 0, &call, "host_reserved"), "host_reserved",
+               "is_training");
+  EXPECT(IdentityOf(config, {4, 5}, {}).plan == identity.plan);
+  EXPECT(IdentityOf(config, {4, 2}, {4, 4}).lengths == 0);
+  EXPECT(IdentityOf(config, {4, 2}, {4, 3}).lengths != IdentityOf(config, {4, 2}, {3, 4}).lengths);
   // Each field of the config and of the shape changes the fingerprint.
   std::vector<RnnConfig> others(10, config);
   others[0].mode = RnnMode::kGru;

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "cudnn_rnn/cc/cpu/engine.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
+#include "tests/core/engine_runner.h"
 #include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problems.h"
@@ -302,46 +302,26 @@ TEST(PaddingCostsNoArithmetic) {
   Kernels<float> kernels = *real_kernels;
   kernels.product = CountingProduct;
   kernels.lstm.forward = CountingLstm;
-  RnnConfig config;
-  config.num_units = 24;
-  config.input_size = 7;
-  config.num_layers = 2;
-  config.direction = Direction::kBidirectional;
-  ParamLayout layout;
-  EXPECT(ParamLayout::Create(config, &layout).ok());
-  const int64_t num_weights = layout.size() - 4 * 2 * 4 * config.num_units;
-  const SequenceShape shape = {40, 32};
-  const Engine<float> engine(config, layout, shape, kernels);
-  const int64_t rows = shape.num_steps * shape.batch_size;
+  Problem problem;
+  problem.config.num_units = 24;
+  problem.config.input_size = 7;
+  problem.config.num_layers = 2;
+  problem.config.direction = Direction::kBidirectional;
+  problem.shape = {40, 32};
+  const int64_t num_weights = problem.params() - 4 * 2 * 4 * problem.config.num_units;
   std::vector<int32_t> few(32, 1);
   few[5] = 40;
   few[6] = 0;
   for (const std::vector<int32_t>& lengths : {few, std::vector<int32_t>(32, 40)}) {
-    std::vector<int64_t> memory(static_cast<size_t>(PackedSequences::NumElements(shape).value()));
-    const PackedSequences sequences(shape, lengths.data(), memory.data());
-    const size_t state_size = static_cast<size_t>(4 * shape.batch_size * config.num_units);
-    const std::vector<float> input(static_cast<size_t>(rows * config.input_size)),
-        state(state_size), params(static_cast<size_t>(layout.size()));
-    std::vector<float> output(static_cast<size_t>(rows * 2 * config.num_units)),
-        output_h(state_size), output_c(state_size), input_backprop(input.size()),
-        params_backprop(params.size());
-    Memory reserve_space(engine.ReserveSpaceBytes().value());
-    Memory forward_workspace(engine.ForwardWorkspaceBytes(true).value());
-    Memory backward_workspace(engine.BackwardWorkspaceBytes(true).value());
-    TeamMember alone;
-    multiply_adds = 0;
-    engine.Forward(
-        {input.data(), state.data(), state.data(), params.data(), output.data(), output_h.data(),
-         output_c.data(), reserve_space.data(), forward_workspace.data()},
-        sequences, /*is_training=*/true, /*dropout_call_index=*/0, &alone);
+    problem.lengths = lengths;
+    Tensors tensors = MakeTensors(problem);
     const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
-    EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps");
+    const auto check_forward = [&] {
+      EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps");
+      multiply_adds = 0;
+    };
     multiply_adds = 0;
-    engine.Backward(
-        {input.data(), state.data(), state.data(), params.data(), output.data(), output.data(),
-         state.data(), state.data(), reserve_space.data(), true, input_backprop.data(),
-         output_h.data(), output_c.data(), params_backprop.data(), backward_workspace.data()},
-        sequences, /*dropout_call_index=*/0, &alone);
+    RunEngine(problem, kernels, check_forward, &tensors);
     EXPECT(multiply_adds == 2 * sum * num_weights, multiply_adds, " backward for ", sum);
   }
 }

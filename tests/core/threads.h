@@ -23,7 +23,7 @@ class ThreadRunner : public ParallelRunner {
   // so that many of them leave and come back.
   explicit ThreadRunner(int64_t num_threads, int64_t min_cycles_to_wait = 0,
                         int64_t patience = 100 * 1000)
-      : num_threads_(num_threads), cycles_worth_waiting_(min_cycles_to_wait), patience_(patience) {}
+      : num_threads_(num_threads), min_cycles_to_wait_(min_cycles_to_wait), patience_(patience) {}
   ~ThreadRunner() override {
     for (std::thread& thread : threads_) thread.join();
   }
@@ -32,13 +32,13 @@ class ThreadRunner : public ParallelRunner {
   void Schedule(std::function<void()> task) override { threads_.emplace_back(std::move(task)); }
   std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
   int64_t min_cycles_to_wake() const override { return 0; }
-  int64_t min_cycles_to_wait() const override { return cycles_worth_waiting_; }
+  int64_t min_cycles_to_wait() const override { return min_cycles_to_wait_; }
   int64_t serial_patience_ns() const override { return patience_; }
   int64_t shared_patience_ns() const override { return patience_; }
 
  private:
   const int64_t num_threads_;
-  const int64_t cycles_worth_waiting_;
+  const int64_t min_cycles_to_wait_;
   const int64_t patience_;
   const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
   std::vector<std::thread> threads_;

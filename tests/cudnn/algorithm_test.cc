@@ -1,8 +1,8 @@
 // Tests which algorithm is chosen, that the choice is cached, and algorithms that cannot run.
 
 #include "tests/core/testing.h"
+#include "tests/cudnn/mock/functions.h"
 #include "tests/cudnn/plan_harness.h"
-#include "tests/cudnn/stand_in/functions.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -31,7 +31,7 @@ TEST(NamesOfAlgorithms) {
   }
   Algorithm parsed;
   EXPECT(ParseAlgorithm("", &parsed).ok() && parsed == Algorithm::kAuto);
-  EXPECT_ERROR(ParseAlgorithm("fastest", &parsed), kAlgorithmVariable, "'fastest'",
+  EXPECT_ERROR(ParseAlgorithm("fastest", &parsed), "algorithm must be one of auto", "'fastest'",
                "persist_static_small_h");
 }
 
@@ -44,8 +44,8 @@ TEST(TheFastestIsChosen) {
                {kCudnnAlgorithmPersistStaticSmallH, Algorithm::kPersistStaticSmallH}};
   for (const auto& test : cases) {
     for (const bool is_training : {true, false}) {
-      StandInGpu gpu;
-      stand_in_set_algorithm_time(test.fastest, 0.5, 0.5);
+      MockGpu gpu;
+      mock_set_algorithm_time(test.fastest, 0.5, 0.5);
       GpuModel model(gpu.runtime());
       EXPECT(AlgorithmOf(&model, SmallProblem(), is_training) == test.expected,
              Name(test.expected));
@@ -54,113 +54,112 @@ TEST(TheFastestIsChosen) {
 }
 
 TEST(ForwardAndBackwardCountTogetherInTraining) {
-  StandInGpu gpu;
-  stand_in_set_algorithm_time(kCudnnAlgorithmStandard, 1, 2);
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 4);
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 9, 9);
+  MockGpu gpu;
+  mock_set_algorithm_time(kCudnnAlgorithmStandard, 1, 2);
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 4);
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 9, 9);
   GpuModel model(gpu.runtime());
   EXPECT(AlgorithmOf(&model, SmallProblem(), true) == Algorithm::kStandard);
   EXPECT(AlgorithmOf(&model, SmallProblem(), false) == Algorithm::kPersistStatic);
 }
 
-TEST(TheDynamicOneIsTriedWhereNoOtherPersistentRuns) {
-  StandInGpu gpu;
-  stand_in_set_algorithm_support(kCudnnAlgorithmPersistStatic, STAND_IN_REFUSED_BY_FORWARD);
-  stand_in_set_algorithm_support(kCudnnAlgorithmPersistStaticSmallH,
-                                 STAND_IN_REFUSED_BY_DESCRIPTOR);
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistDynamic, 0.5, 0.5);
+TEST(PersistDynamicIsTriedOnlyIfNoOtherPersistentAlgorithmRuns) {
+  MockGpu gpu;
+  mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, MOCK_REFUSED_BY_FORWARD);
+  mock_set_algorithm_support(kCudnnAlgorithmPersistStaticSmallH, MOCK_REFUSED_BY_DESCRIPTOR);
+  mock_set_algorithm_time(kCudnnAlgorithmPersistDynamic, 0.5, 0.5);
   GpuModel model(gpu.runtime());
   EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kPersistDynamic);
 }
 
-TEST(AnAlgorithmThatFailsAnywhereIsNotChosen) {
-  for (const int support : {STAND_IN_REFUSED_BY_DESCRIPTOR, STAND_IN_REFUSED_BY_FORWARD,
-                            STAND_IN_REFUSED_BY_BACKWARD}) {
-    StandInGpu gpu;
-    stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-    stand_in_set_algorithm_support(kCudnnAlgorithmPersistStatic, support);
+TEST(AnAlgorithmThatFailsIsNotChosen) {
+  for (const int support :
+       {MOCK_REFUSED_BY_DESCRIPTOR, MOCK_REFUSED_BY_FORWARD, MOCK_REFUSED_BY_BACKWARD}) {
+    MockGpu gpu;
+    mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+    mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, support);
     GpuModel model(gpu.runtime());
     EXPECT(AlgorithmOf(&model, SmallProblem()) != Algorithm::kPersistStatic);
   }
 }
 
-TEST(AChoiceIsRememberedForTheGradientsKernel) {
-  StandInGpu gpu;
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 0.5);
+TEST(TheGradientUsesTheChosenAlgorithm) {
+  MockGpu gpu;
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 0.5);
   GpuModel forward(gpu.runtime());
   EXPECT(AlgorithmOf(&forward, SmallProblem()) == Algorithm::kPersistStatic);
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 50, 50);  // now the slowest
-  stand_in_reset();
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 50, 50);  // now the slowest
+  mock_reset();
   GpuModel backward(gpu.runtime());
   EXPECT(AlgorithmOf(&backward, SmallProblem()) == Algorithm::kPersistStatic);
-  EXPECT(stand_in_calls("cudnnRNNForward") == 0, "nothing is tried again");
+  EXPECT(mock_calls("cudnnRNNForward") == 0, "nothing is tried again");
   // A similar number of steps shares the choice.
   Problem problem = SmallProblem();
   problem.shape.num_steps = 3;
   EXPECT(AlgorithmOf(&forward, problem) == Algorithm::kPersistStatic);
-  EXPECT(stand_in_calls("cudnnRNNForward") == 0, "nothing is tried again");
+  EXPECT(mock_calls("cudnnRNNForward") == 0, "nothing is tried again");
 }
 
-TEST(PaddingAndProjectionRunTheStandardOneUntried) {
+TEST(PaddingAndProjectionUseStandardWithoutATrial) {
   Problem padded = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem();
   padded.lengths = {4, 3, 4};
   batch_major.shape.time_major = false;
   projected.config.num_proj = 3;
   for (const Problem& problem : {padded, batch_major, projected}) {
-    StandInGpu gpu;
-    stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+    MockGpu gpu;
+    mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
     GpuModel model(gpu.runtime());
     EXPECT(AlgorithmOf(&model, problem) == Algorithm::kStandard, problem.Text());
-    EXPECT(stand_in_calls("cudnnRNNForward") == 0, problem.Text());
+    EXPECT(mock_calls("cudnnRNNForward") == 0, problem.Text());
   }
 }
 
 TEST(FullLengthsAreNoPadding) {
-  StandInGpu gpu;
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+  MockGpu gpu;
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
   GpuModel model(gpu.runtime());
   Problem problem = SmallProblem();
   problem.lengths = {4, 4, 4};
   EXPECT(AlgorithmOf(&model, problem) == Algorithm::kPersistStatic);
 }
 
-TEST(ANamedAlgorithmIsTakenUntried) {
+TEST(ARequestedAlgorithmRunsWithoutATrial) {
   for (const Algorithm algorithm : {Algorithm::kStandard, Algorithm::kPersistStatic,
                                     Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
-    StandInGpu gpu;
+    MockGpu gpu;
     GpuModel model(gpu.runtime());
     model.options.algorithm = algorithm;
     const Problem problem = SmallProblem();
     EXPECT(AlgorithmOf(&model, problem) == algorithm, Name(algorithm));
-    EXPECT(stand_in_calls("cudnnRNNForward") == 0, Name(algorithm));
+    EXPECT(mock_calls("cudnnRNNForward") == 0, Name(algorithm));
     EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
   }
 }
 
-TEST(ANamedAlgorithmThatCannotRunSaysSo) {
-  StandInGpu gpu;
+TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
+  MockGpu gpu;
   GpuModel model(gpu.runtime());
   model.options.algorithm = Algorithm::kPersistStatic;
   Problem problem = SmallProblem();
   problem.lengths = {4, 3, 4};
   CudnnPlanCache::Found found;
   EXPECT_ERROR(model.Find(problem, problem.Options(true), &found), "cudnnSetRNNDescriptor_v8",
-               "CUDNN_RNN_ALGO=persist_static", "unset it", "lstm");
+               "persist_static was requested", "request auto", "lstm");
 }
 
-TEST(DeterministicRunsTheStandardOneUntried) {
-  StandInGpu gpu;
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+TEST(DeterministicUsesStandardWithoutATrial) {
+  MockGpu gpu;
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
   GpuModel model(gpu.runtime());
   model.options.deterministic = true;
   EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kStandard);
-  EXPECT(stand_in_calls("cudnnRNNForward") == 0);
+  EXPECT(mock_calls("cudnnRNNForward") == 0);
 }
 
-TEST(TooLittleMemoryToTryRunsTheStandardOne) {
-  StandInGpu gpu;
-  stand_in_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-  stand_in_set_memory_limit(0);
+TEST(TooLittleMemoryForATrialUsesStandard) {
+  MockGpu gpu;
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
+  mock_set_memory_limit(0);
   GpuModel model(gpu.runtime());
   const Problem problem = SmallProblem();
   EXPECT(AlgorithmOf(&model, problem) == Algorithm::kStandard);
@@ -168,8 +167,8 @@ TEST(TooLittleMemoryToTryRunsTheStandardOne) {
 }
 
 TEST(OutOfMemoryForTheDropoutStateIsAnError) {
-  StandInGpu gpu;
-  stand_in_set_memory_limit(0);
+  MockGpu gpu;
+  mock_set_memory_limit(0);
   GpuModel model(gpu.runtime());
   Problem problem = SmallProblem();
   problem.config.num_layers = 2;
@@ -178,7 +177,7 @@ TEST(OutOfMemoryForTheDropoutStateIsAnError) {
   const Status status = model.Find(problem, problem.Options(true), &found);
   EXPECT(status.code() == StatusCode::kResourceExhausted, status.message());
   EXPECT_ERROR(status, "cuMemAlloc_v2", "allocating");
-  stand_in_set_memory_limit(-1);
+  mock_set_memory_limit(-1);
   EXPECT(model.Find(problem, problem.Options(true), &found).ok());
 }
 
@@ -192,7 +191,7 @@ TEST(FloatMeansFusedMultiplyAddUnlessTf32IsAllowed) {
                {DataType::kDouble, false, kCudnnDefaultMath},
                {DataType::kHalf, false, kCudnnTensorOpMath}};
   for (const auto& test : cases) {
-    StandInGpu gpu;
+    MockGpu gpu;
     GpuModel model(gpu.runtime());
     model.options.algorithm = Algorithm::kStandard;
     model.options.allow_tf32 = test.allow_tf32;
@@ -200,13 +199,13 @@ TEST(FloatMeansFusedMultiplyAddUnlessTf32IsAllowed) {
     problem.config.data_type = test.data_type;
     AlgorithmOf(&model, problem);
     const std::string expected = Concatenate("math_type=", test.math_type);
-    EXPECT(std::string(stand_in_log()).find(expected) != std::string::npos, expected, " in ",
-           stand_in_log());
+    EXPECT(std::string(mock_log()).find(expected) != std::string::npos, expected, " in ",
+           mock_log());
   }
 }
 
 TEST(ModelsBeyond32BitsAreRefused) {
-  StandInGpu gpu;
+  MockGpu gpu;
   GpuModel model(gpu.runtime());
   CudnnPlanCache::Found found;
   Problem problem = SmallProblem();

@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "tests/core/testing.h"
+#include "tests/cudnn/mock/mock_cudnn.h"
 #include "tests/cudnn/plan_harness.h"
-#include "tests/cudnn/stand_in/stand_in.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -34,11 +34,11 @@ std::vector<Scenario> Scenarios() {
   bfloat16.config.data_type = DataType::kBfloat16;
   Problem empty = plain;
   empty.shape.num_steps = 0;
-  return {{"inference", plain, false, false, 90300},
-          {"training with dropout", dropping, true, false, 90300},
+  return {{"inference", plain, false, false, 91300},
+          {"training with dropout", dropping, true, false, 91300},
           {"training with padding", padded, true, true, 8100},
-          {"training in bfloat16", bfloat16, true, false, 90300},
-          {"no steps", empty, true, false, 90300}};
+          {"training in bfloat16", bfloat16, true, false, 91300},
+          {"no steps", empty, true, false, 91300}};
 }
 
 void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::string& text) {
@@ -56,7 +56,7 @@ void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::st
 // Returns the names of the calls that could fail, in order.
 std::vector<std::string> FallibleCalls() {
   std::vector<std::string> names;
-  std::istringstream lines(stand_in_log());
+  std::istringstream lines(mock_log());
   for (std::string line; std::getline(lines, line);) {
     const std::string name = line.substr(0, line.find('('));
     const bool can_fail =
@@ -72,9 +72,9 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
                                         const std::string& function, int failure, bool* had_error) {
   const std::string text =
       Concatenate(scenario.name, ", call ", n, ", ", function, ", failing as ", failure);
-  StandInGpu gpu;
-  stand_in_set_padded_weights(scenario.padded_weights);
-  stand_in_set_version(scenario.version);
+  MockGpu gpu;
+  mock_set_padded_weights(scenario.padded_weights);
+  mock_set_version(scenario.version);
   gpu.Reopen();
   if (function == "cuCtxPushCurrent_v2") gpu.AllowOneObjectLeft();
   std::vector<std::string> calls;
@@ -83,7 +83,7 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
     const CallOptions call = scenario.problem.Options(scenario.is_training);
     const CallBuffers buffers(scenario.problem, 5);
     const size_t before = FallibleCalls().size();
-    if (n > 0) stand_in_fail_call(static_cast<int64_t>(n), failure);
+    if (n > 0) mock_fail_call(static_cast<int64_t>(n), failure);
     const Status status = model.Run(scenario.problem, call, buffers);
     calls = FallibleCalls();
     calls.erase(calls.begin(), calls.begin() + static_cast<ptrdiff_t>(before));
@@ -91,8 +91,7 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
     EXPECT(status.ok() || status.message().find(" failed with ") != std::string::npos, text, ": ",
            status.message());
     ExpectNoViolations(text);
-    EXPECT(stand_in_live("pushed_context") == 0, text);
-    stand_in_fail_function(nullptr, STAND_IN_NO_FAILURE);
+    EXPECT(mock_live("pushed_context") == 0, text);
     ExpectRightResults(scenario, &model, text + ", afterwards");
   }
   return calls;
@@ -100,8 +99,8 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
 
 TEST(EveryCallFailsOnce) {
   for (const Scenario& scenario : Scenarios()) {
-    for (const int failure : {STAND_IN_EXECUTION_FAILED, STAND_IN_OUT_OF_MEMORY,
-                              STAND_IN_NOT_SUPPORTED, STAND_IN_INTERNAL_ERROR}) {
+    for (const int failure :
+         {MOCK_EXECUTION_FAILED, MOCK_OUT_OF_MEMORY, MOCK_NOT_SUPPORTED, MOCK_INTERNAL_ERROR}) {
       bool had_error;
       const std::vector<std::string> calls = RunWithFailure(scenario, 0, "", failure, &had_error);
       const size_t num_calls = calls.size();
@@ -120,18 +119,18 @@ TEST(EveryCallFailsOnce) {
   }
 }
 
-TEST(ALostGpuGivesErrorsAndNothingElse) {
+TEST(ALostGpuCausesOnlyErrors) {
   for (const Scenario& scenario : Scenarios()) {
-    StandInGpu gpu;
+    MockGpu gpu;
     GpuModel model(gpu.runtime());
     ExpectRightResults(scenario, &model, scenario.name);
-    stand_in_fail_calls_from(1, STAND_IN_EXECUTION_FAILED);
+    mock_fail_calls_from(1, MOCK_EXECUTION_FAILED);
     for (int i = 0; i < 3; ++i) {
       const CallBuffers buffers(scenario.problem, 5);
       const CallOptions call = scenario.problem.Options(scenario.is_training);
       EXPECT_ERROR(model.Run(scenario.problem, call, buffers), "cuStreamGetCtx", "failed with");
     }
-    stand_in_fail_calls_from(1, STAND_IN_NO_FAILURE);
+    mock_fail_calls_from(1, MOCK_NO_FAILURE);
   }
 }
 

@@ -16,13 +16,13 @@ namespace cudnn_rnn {
 namespace {
 
 std::string Folder() {
-  const char* folder = std::getenv("CUDNN_RNN_STAND_IN_FOLDER");
-  EXPECT(folder != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_STAND_IN_FOLDER");
+  const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
+  EXPECT(folder != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_MOCK_FOLDER");
   return folder == nullptr ? "" : folder;
 }
 
-std::string StandIn(const std::string& variant = "") {
-  return Folder() + "/libcudnn_stand_in" + variant + ".so";
+std::string Mock(const std::string& variant = "") {
+  return Folder() + "/libmock_cudnn" + variant + ".so";
 }
 
 LibrarySearch SearchFor(const std::string& driver_name) {
@@ -73,77 +73,77 @@ TEST(NoDriver) {
   std::unique_ptr<GpuLibraries> libraries;
   const Status status = OpenGpuLibraries(SearchFor("libcuda_of_no_machine.so.1"), &libraries);
   EXPECT(status.code() == StatusCode::kUnavailable && libraries == nullptr);
-  EXPECT_ERROR(status, "no NVIDIA driver", "libcuda_of_no_machine.so.1");
+  EXPECT_ERROR(status, "No NVIDIA driver", "libcuda_of_no_machine.so.1");
 }
 
-TEST(ADriverThatIsNone) {
+TEST(ALibraryThatIsNotADriver) {
   std::unique_ptr<GpuLibraries> libraries;
   EXPECT_ERROR(OpenGpuLibraries(SearchFor("libm.so.6"), &libraries), "has no function cuInit");
 }
 
-TEST(NoCudnnSaysWhereItLooked) {
+TEST(MissingCudnnListsWhatWasTried) {
   TemporaryFolder wheel;
-  LibrarySearch search = SearchFor(StandIn());
+  LibrarySearch search = SearchFor(Mock());
   search.wheel_folders = {wheel.path()};
   std::unique_ptr<GpuLibraries> libraries;
   const Status status = OpenGpuLibraries(search, &libraries);
   EXPECT(status.code() == StatusCode::kUnavailable && libraries == nullptr);
   EXPECT_ERROR(status, "No cuDNN 8.0.0 or newer", "loaded already: libcudnn_of_no_machine.so.9",
-               "wheel: ", "the loader's path: ", "pip install", "CUDNN_RNN_CUDNN_LIBRARY");
+               "wheel: ", "the loader's path: ", "pip install", "path of the file");
   EXPECT(status.message().find(wheel.path()) != std::string::npos);
 }
 
 TEST(TheWheelsFolderIsSearched) {
   TemporaryFolder empty, wheel;
-  const std::string file = wheel.Link(StandIn(), "libcudnn_of_no_machine.so.9");
-  LibrarySearch search = SearchFor(StandIn());
+  const std::string file = wheel.Link(Mock(), "libcudnn_of_no_machine.so.9");
+  LibrarySearch search = SearchFor(Mock());
   search.wheel_folders = {empty.path(), wheel.path()};
   std::unique_ptr<GpuLibraries> libraries;
   const Status status = OpenGpuLibraries(search, &libraries);
   EXPECT(status.ok(), status.message());
   if (libraries == nullptr) return;
-  EXPECT(libraries->cudnn_version == 90300 && libraries->driver_version == 12080);
+  EXPECT(libraries->cudnn_version == 91300 && libraries->driver_version == 12080);
   EXPECT(!libraries->cudnn_path.empty() && !libraries->driver_path.empty());
   // The function table is complete and belongs to that library.
-  EXPECT(libraries->cudnnRNNForward != nullptr && libraries->cuLaunchKernel != nullptr);
-  EXPECT(libraries->cudnnGetVersion() == 90300);
+  EXPECT(libraries->cudnnRNNForward != nullptr && libraries->cuMemAlloc_v2 != nullptr);
+  EXPECT(libraries->cudnnGetVersion() == 91300);
 }
 
-TEST(WhatIsLoadedAlreadyComesFirst) {
-  void* loaded = dlopen(StandIn().c_str(), RTLD_NOW | RTLD_LOCAL);
+TEST(LoadedLibrariesComeFirst) {
+  void* loaded = dlopen(Mock().c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT(loaded != nullptr);
   TemporaryFolder wheel;
-  LibrarySearch search = SearchFor(StandIn());
-  search.cudnn_names = {StandIn()};  // loaded libraries are found by name
-  wheel.Link(StandIn("_old"), "libcudnn.so.9");
+  LibrarySearch search = SearchFor(Mock());
+  search.cudnn_names = {Mock()};  // loaded libraries are found by name
+  wheel.Link(Mock("_old"), "libcudnn.so.9");
   search.wheel_folders = {wheel.path()};
   std::unique_ptr<GpuLibraries> libraries;
   EXPECT(OpenGpuLibraries(search, &libraries).ok());
-  EXPECT(libraries != nullptr && libraries->cudnn_path == StandIn());
+  EXPECT(libraries != nullptr && libraries->cudnn_path == Mock());
 }
 
-TEST(AnOldCudnnIsPassedOver) {
+TEST(AnOldCudnnIsSkipped) {
   TemporaryFolder old, current;
-  old.Link(StandIn("_old"), "libcudnn_of_no_machine.so.9");
-  LibrarySearch search = SearchFor(StandIn());
+  old.Link(Mock("_old"), "libcudnn_of_no_machine.so.9");
+  LibrarySearch search = SearchFor(Mock());
   search.wheel_folders = {old.path()};
   std::unique_ptr<GpuLibraries> libraries;
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "version 7.6.5 is too old", "8.0.0");
-  current.Link(StandIn(), "libcudnn_of_no_machine.so.9");
+  current.Link(Mock(), "libcudnn_of_no_machine.so.9");
   search.wheel_folders.push_back(current.path());
   EXPECT(OpenGpuLibraries(search, &libraries).ok());
 }
 
-TEST(ANamedFileIsTheOnlyOne) {
+TEST(ASpecifiedFileIsTheOnlyOneTried) {
   TemporaryFolder folder;
   const std::string broken = folder.Write("no library", "broken.so");
-  LibrarySearch search = SearchFor(StandIn());
+  LibrarySearch search = SearchFor(Mock());
   std::unique_ptr<GpuLibraries> libraries;
-  search.cudnn_file = StandIn();
+  search.cudnn_file = Mock();
   EXPECT(OpenGpuLibraries(search, &libraries).ok());
-  search.cudnn_file = StandIn("_old");
+  search.cudnn_file = Mock("_old");
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "the named file", "7.6.5");
-  search.cudnn_file = StandIn("_missing");
+  search.cudnn_file = Mock("_missing");
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "cudnnRNNBackwardWeights_v8");
   search.cudnn_file = broken;
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "broken.so", "the named file");
@@ -151,18 +151,18 @@ TEST(ANamedFileIsTheOnlyOne) {
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "none.so");
 }
 
-TEST(OpeningDoesNotInitialiseCuda) {
+TEST(OpeningDoesNotInitializeCuda) {
   using Calls = int64_t (*)(const char*);
   using SetNumDevices = void (*)(int);
-  void* driver = dlopen(StandIn().c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* driver = dlopen(Mock().c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT(driver != nullptr);
   if (driver == nullptr) return;
-  const auto calls = reinterpret_cast<Calls>(dlsym(driver, "stand_in_calls"));
+  const auto calls = reinterpret_cast<Calls>(dlsym(driver, "mock_calls"));
   const auto set_num_devices =
-      reinterpret_cast<SetNumDevices>(dlsym(driver, "stand_in_set_num_devices"));
+      reinterpret_cast<SetNumDevices>(dlsym(driver, "mock_set_num_devices"));
   const int64_t before = calls("cuInit");
-  LibrarySearch search = SearchFor(StandIn());
-  search.cudnn_file = StandIn();
+  LibrarySearch search = SearchFor(Mock());
+  search.cudnn_file = Mock();
   std::unique_ptr<GpuLibraries> libraries;
   EXPECT(OpenGpuLibraries(search, &libraries).ok());
   EXPECT(calls("cuInit") == before, "the program may yet choose devices or fork");

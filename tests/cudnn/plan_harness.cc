@@ -11,50 +11,38 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
-#include "tests/cudnn/stand_in/cpu_arithmetic.h"
-#include "tests/cudnn/stand_in/functions.h"
+#include "tests/cudnn/mock/cpu_arithmetic.h"
+#include "tests/cudnn/mock/functions.h"
 
 namespace cudnn_rnn {
 namespace {
 
 void Write(DataType data_type, double value, char* target) {
   const float single = static_cast<float>(value);
-  uint16_t bits = 0;
-  switch (data_type) {
-    case DataType::kHalf:
-      bits = FloatToHalf(single);
-      break;
-    case DataType::kBfloat16:
-      bits = FloatToBfloat16(single);
-      break;
-    case DataType::kFloat:
-      std::memcpy(target, &single, sizeof(single));
-      return;
-    case DataType::kDouble:
-      std::memcpy(target, &value, sizeof(value));
-      return;
-  }
-  std::memcpy(target, &bits, sizeof(bits));
+  const uint16_t half = FloatToHalf(single), bfloat16 = FloatToBfloat16(single);
+  const void* const sources[] = {&half, &bfloat16, &single, &value};
+  std::memcpy(target, sources[static_cast<int>(data_type)], static_cast<size_t>(SizeOf(data_type)));
+}
+
+template <typename T>
+T ReadAs(const char* source) {
+  T value;
+  std::memcpy(&value, source, sizeof(value));
+  return value;
 }
 
 double Read(DataType data_type, const char* source) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, source, sizeof(bits));
-  float single;
-  double value;
   switch (data_type) {
     case DataType::kHalf:
-      return HalfToFloat(bits);
+      return HalfToFloat(ReadAs<uint16_t>(source));
     case DataType::kBfloat16:
-      return Bfloat16ToFloat(bits);
+      return Bfloat16ToFloat(ReadAs<uint16_t>(source));
     case DataType::kFloat:
-      std::memcpy(&single, source, sizeof(single));
-      return single;
+      return ReadAs<float>(source);
     case DataType::kDouble:
       break;
   }
-  std::memcpy(&value, source, sizeof(value));
-  return value;
+  return ReadAs<double>(source);
 }
 
 std::vector<double> ReadAll(DataType data_type, const DeviceBuffer& buffer) {
@@ -123,11 +111,11 @@ DeviceBuffer::DeviceBuffer(int64_t bytes) : bytes_(bytes) {
   }
   data_ = static_cast<char*>(memory);
   std::memset(data_, 0xff, static_cast<size_t>(bytes));
-  stand_in_register_memory(data_, bytes_);
+  mock_register_memory(data_, bytes_);
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  stand_in_unregister_memory(data_);
+  mock_unregister_memory(data_);
   std::free(data_);
 }
 
@@ -207,13 +195,13 @@ BackwardBuffers CallBuffers::Backward(const DeviceBuffer& reserve_space,
   return buffers;
 }
 
-StandInGpu::StandInGpu() {
-  stand_in_restart();
+MockGpu::MockGpu() {
+  mock_restart();
   EXPECT(cuInit(0) == kCudaSuccess);
   Reopen();
 }
 
-void StandInGpu::Reopen() {
+void MockGpu::Reopen() {
   std::unique_ptr<GpuLibraries> libraries(new GpuLibraries());
 #define CUDNN_RNN_TAKE(symbol, parameters) libraries->symbol = ::cudnn_rnn::symbol;
   CUDNN_RNN_DRIVER_FUNCTIONS(CUDNN_RNN_TAKE)
@@ -225,10 +213,10 @@ void StandInGpu::Reopen() {
   runtime_.reset(new GpuRuntime(std::move(libraries)));
 }
 
-StandInGpu::~StandInGpu() {
+MockGpu::~MockGpu() {
   runtime_.reset();
   ExpectNoViolations("at the end");
-  EXPECT(stand_in_live(nullptr) <= allowed_objects_, stand_in_live(nullptr), " objects left");
+  EXPECT(mock_live(nullptr) <= allowed_objects_, mock_live(nullptr), " objects left");
 }
 
 Status GpuModel::Find(const Problem& problem, const CallOptions& call,
@@ -269,7 +257,7 @@ Status GpuModel::Run(const Problem& problem, const CallOptions& call, const Call
 Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffers& buffers) {
   std::unique_ptr<RnnPlan> plan;
   CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(problem.config, problem.shape,
-                                          StandInInstructionSet(problem.config.data_type), &plan));
+                                          MockInstructionSet(problem.config.data_type), &plan));
   SerialRunner runner;
   Execution execution;
   execution.runner = &runner;
@@ -283,30 +271,23 @@ Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffe
 }
 
 Results ReadResults(const Problem& problem, bool is_training, const CallBuffers& buffers) {
-  const DataType type = problem.config.data_type;
   Results results;
-  results.output = ReadAll(type, *buffers.output);
-  results.output_h = ReadAll(type, *buffers.output_h);
-  results.output_c = ReadAll(type, *buffers.output_c);
-  if (!is_training) return results;
-  results.input_backprop = ReadAll(type, *buffers.input_backprop);
-  results.input_h_backprop = ReadAll(type, *buffers.input_h_backprop);
-  results.input_c_backprop = ReadAll(type, *buffers.input_c_backprop);
-  results.params_backprop = ReadAll(type, *buffers.params_backprop);
+  for (const DeviceBuffer* buffer : buffers.results()) {
+    if (results.size() == 3 && !is_training) break;
+    results.push_back(ReadAll(problem.config.data_type, *buffer));
+  }
   return results;
 }
 
 double LargestDifference(const Results& a, const Results& b) {
-  return std::max({Difference(a.output, b.output), Difference(a.output_h, b.output_h),
-                   Difference(a.output_c, b.output_c),
-                   Difference(a.input_backprop, b.input_backprop),
-                   Difference(a.input_h_backprop, b.input_h_backprop),
-                   Difference(a.input_c_backprop, b.input_c_backprop),
-                   Difference(a.params_backprop, b.params_backprop)});
+  EXPECT(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, Difference(a[i], b[i]));
+  return largest;
 }
 
 void ExpectNoViolations(const std::string& text) {
-  EXPECT(stand_in_violations() == 0, text, ": ", stand_in_violation_text());
+  EXPECT(mock_violations() == 0, text, ": ", mock_violation_text());
 }
 
 }  // namespace cudnn_rnn

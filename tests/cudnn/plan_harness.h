@@ -8,9 +8,9 @@
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
-#include "cudnn_rnn/cc/cudnn/driver_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
+#include "tests/cudnn/driver_memory.h"
 
 namespace cudnn_rnn {
 
@@ -51,6 +51,12 @@ struct CallBuffers {
   ForwardBuffers Forward(const DeviceBuffer& reserve_space, const DeviceBuffer& workspace) const;
   BackwardBuffers Backward(const DeviceBuffer& reserve_space, const DeviceBuffer& workspace) const;
 
+  // The three results of a forward pass, then the four gradients.
+  std::vector<const DeviceBuffer*> results() const {
+    return {output,           output_h,         output_c,       input_backprop,
+            input_h_backprop, input_c_backprop, params_backprop};
+  }
+
   std::vector<std::unique_ptr<DeviceBuffer>> all;
   DeviceBuffer* New(int64_t elements, int64_t element_size);
   DeviceBuffer *input, *input_h, *input_c, *params;
@@ -59,17 +65,14 @@ struct CallBuffers {
   DeviceBuffer *input_backprop, *input_h_backprop, *input_c_backprop, *params_backprop;
 };
 
-// The results of a training step, converted to double.
-struct Results {
-  std::vector<double> output, output_h, output_c;
-  std::vector<double> input_backprop, input_h_backprop, input_c_backprop, params_backprop;
-};
+// The results of a call, converted to double, in the order of CallBuffers::results().
+using Results = std::vector<std::vector<double>>;
 
 // Simulates one process that uses the mock. The destructor checks for leaks and violations.
-class StandInGpu {
+class MockGpu {
  public:
-  StandInGpu();
-  ~StandInGpu();
+  MockGpu();
+  ~MockGpu();
 
   GpuRuntime* runtime() { return runtime_.get(); }
   // Replaces the runtime by one with cuDNN's current version.

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "tests/core/testing.h"
+#include "tests/cudnn/mock/mock_cudnn.h"
 #include "tests/cudnn/plan_harness.h"
-#include "tests/cudnn/stand_in/stand_in.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -83,35 +83,47 @@ void RunTable(GpuRuntime* runtime, const std::vector<DataType>& data_types) {
   }
 }
 
-TEST(ParityOverTheTable) {
-  StandInGpu gpu;
+TEST(ParityOfAllModels) {
+  MockGpu gpu;
   RunTable(gpu.runtime(),
            {DataType::kHalf, DataType::kBfloat16, DataType::kFloat, DataType::kDouble});
 }
 
 TEST(ParityWithPaddedWeights) {
-  StandInGpu gpu;
-  stand_in_set_padded_weights(1);
+  MockGpu gpu;
+  mock_set_padded_weights(1);
   RunTable(gpu.runtime(), {DataType::kHalf, DataType::kDouble});
 }
 
 TEST(ParityWithAnOldCudnn) {  // requires lengths in device memory; has other status codes
-  StandInGpu gpu;
-  stand_in_set_version(8100);
+  MockGpu gpu;
+  mock_set_version(8100);
   gpu.Reopen();
   RunTable(gpu.runtime(), {DataType::kFloat});
 }
 
-TEST(ParityWithNativeBfloat16) {
-  StandInGpu gpu;
-  stand_in_set_bfloat16(1);
-  RunTable(gpu.runtime(), {DataType::kBfloat16});
+TEST(OldCudnnRefusesBfloat16) {
+  for (const int64_t version : {8907, 90300, 91201}) {
+    MockGpu gpu;
+    mock_set_version(version);
+    gpu.Reopen();
+    GpuModel model(gpu.runtime());
+    Problem problem;
+    problem.config.data_type = DataType::kBfloat16;
+    problem.shape = {4, 5, true};
+    CudnnPlanCache::Found found;
+    const Status status = model.Find(problem, problem.Options(true), &found);
+    EXPECT(status.code() == StatusCode::kUnimplemented && found.plan == nullptr);
+    const std::string found_version = CudnnVersionText(static_cast<size_t>(version));
+    EXPECT_ERROR(status, found_version.c_str(), "bfloat16", "cuDNN 9.13.0 and newer versions do");
+    EXPECT(mock_calls("cudnnCreateRNNDescriptor") == 0, "no trial is needed");
+  }
 }
 
 TEST(ParityWithDropout) {
   for (const float dropout : {0.3f, 1.0f}) {
     for (const bool time_major : {true, false}) {
-      StandInGpu gpu;
+      MockGpu gpu;
       Problem problem;
       problem.config.num_layers = 3;
       problem.config.num_units = 7;
@@ -128,7 +140,7 @@ TEST(ParityWithDropout) {
 }
 
 TEST(EmptyShapesPassTheStatesThrough) {
-  StandInGpu gpu;
+  MockGpu gpu;
   for (const SequenceShape& shape :
        {SequenceShape{0, 3, true}, SequenceShape{0, 3, false}, SequenceShape{4, 0, true}}) {
     for (const DataType data_type : {DataType::kFloat, DataType::kBfloat16}) {

@@ -137,3 +137,15 @@ def test_without_a_driver_the_import_is_silent_and_the_report_says_why():
     of_tensorflow = re.compile(r"(\d{4}-\d\d-\d\d|[IWE]\d{4}) \d\d:\d\d:")
     others = [line for line in process.stderr.splitlines() if not of_tensorflow.match(line)]
     assert not any("cudnn" in line.lower() for line in others), process.stderr
+
+
+def test_a_report_without_cudnn_names_the_variable(monkeypatch):
+    from cudnn_rnn._native import gpu_kernels
+
+    class Library:
+        cudnn_rnn_register_gpu_kernels = staticmethod(lambda *arguments: 14)
+        cudnn_rnn_gpu_report = staticmethod(lambda: b"No cuDNN was found; specify the path.")
+
+    monkeypatch.setattr(gpu_kernels, "_loaded_library", lambda path: Library)
+    succeeded, report = gpu_kernels._register("library.so", 1)
+    assert not succeeded and "CUDNN_RNN_CUDNN_LIBRARY specifies this path" in report

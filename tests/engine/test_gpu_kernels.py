@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from helpers import reference, stand_in_kernels
+from helpers import mock_kernels, reference
 from helpers.cases import COLUMNS, random_arrays
 from helpers.op_harness import (
     FORWARD,
@@ -24,7 +24,7 @@ from helpers.op_harness import (
 )
 from helpers.sequence_cases import BATCH, DTYPES, GRU, LENGTHS, LSTM, PROJECTED, STEPS, arrays_for
 
-LABEL = stand_in_kernels.LABEL
+LABEL = mock_kernels.LABEL
 OUT_OF_MEMORY, EXECUTION_FAILED = 1, 3
 OP_ERRORS = (
     tf.errors.ResourceExhaustedError,
@@ -35,16 +35,16 @@ OP_ERRORS = (
 
 @pytest.fixture(scope="module")
 def library():
-    return stand_in_kernels.load()
+    return mock_kernels.load()
 
 
 @pytest.fixture
-def stand_in(library):
+def mock(library):
     """Yields the mock after a reset; fails if the test did what the real cuDNN would reject."""
-    library.stand_in_reset()
-    library.stand_in_set_any_memory(1)
+    library.mock_reset()
+    library.mock_set_any_memory(1)
     yield library
-    assert library.stand_in_violations() == 0, library.stand_in_violation_text().decode()
+    assert library.mock_violations() == 0, library.mock_violation_text().decode()
 
 
 def labelled(*arguments, **named):
@@ -57,21 +57,21 @@ def labelled(*arguments, **named):
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("direction", COLUMNS["direction"])
 @pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
-def test_parity(stand_in, rnn_mode, direction, version):
+def test_parity(mock, rnn_mode, direction, version):
     configuration = LSTM._replace(rnn_mode=rnn_mode, direction=direction)
     arrays = random_arrays(configuration, BATCH, STEPS, "float64", np.random.RandomState(0))
     with Network(configuration, "float64", version=version) as cpu:
         expected = cpu.run(arrays)
     with labelled(configuration, "float64", version=version) as gpu:
         assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], "")
-    assert stand_in.stand_in_calls(b"cudnnRNNForward") > 0
-    assert stand_in.stand_in_calls(b"cudnnRNNBackwardWeights_v8") > 0
+    assert mock.mock_calls(b"cudnnRNNForward") > 0
+    assert mock.mock_calls(b"cudnnRNNBackwardWeights_v8") > 0
 
 
 @pytest.mark.parametrize("time_major", [True, False])
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
-def test_lengths(stand_in, configuration, lengths, time_major):
+def test_lengths(mock, configuration, lengths, time_major):
     arrays = arrays_for(configuration, lengths)
     arrays = arrays if time_major else swap_major(arrays)
     with Network(configuration, "float64", version=3, time_major=time_major) as cpu:
@@ -80,12 +80,10 @@ def test_lengths(stand_in, configuration, lengths, time_major):
         assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], str(lengths))
 
 
-@pytest.mark.parametrize("native_bfloat16", [0, 1])
 @pytest.mark.parametrize("padded_weights", [0, 1])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes_and_padded_weights(stand_in, dtype, padded_weights, native_bfloat16):
-    stand_in.stand_in_set_padded_weights(padded_weights)
-    stand_in.stand_in_set_bfloat16(native_bfloat16)
+def test_dtypes_and_padded_weights(mock, dtype, padded_weights):
+    mock.mock_set_padded_weights(padded_weights)
     arrays = arrays_for(PROJECTED, LENGTHS["with zeros"], dtype)
     with Network(PROJECTED, dtype, version=3) as cpu:
         expected = cpu.run(arrays)
@@ -93,7 +91,7 @@ def test_dtypes_and_padded_weights(stand_in, dtype, padded_weights, native_bfloa
         assert_close(gpu.run(arrays), expected, TOLERANCES[dtype], dtype)
 
 
-def test_other_lengths_in_every_call(stand_in):
+def test_other_lengths_in_every_call(mock):
     with Network(LSTM, "float64", version=3) as cpu, labelled(LSTM, "float64", version=3) as gpu:
         for lengths in list(LENGTHS.values()) * 2:
             arrays = arrays_for(LSTM, lengths)
@@ -101,7 +99,7 @@ def test_other_lengths_in_every_call(stand_in):
 
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
-def test_empty_batches_and_no_steps(stand_in, configuration):
+def test_empty_batches_and_no_steps(mock, configuration):
     arguments = (configuration, "float64")
     with Network(*arguments, version=3) as cpu, labelled(*arguments, version=3) as gpu:
         for batch, steps in ((0, 3), (3, 0), (0, 0)):
@@ -110,7 +108,7 @@ def test_empty_batches_and_no_steps(stand_in, configuration):
             assert_same_bits(gpu.run(arrays), cpu.run(arrays))
 
 
-def test_inference(stand_in):
+def test_inference(mock):
     arrays = arrays_for(LSTM, LENGTHS["mixed"])
     with Network(LSTM, "float64", version=3, is_training=False) as cpu:
         expected = cpu.run(arrays)
@@ -118,7 +116,7 @@ def test_inference(stand_in):
         assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], "")
 
 
-def test_dropout(stand_in, monkeypatch):
+def test_dropout(mock, monkeypatch):
     """Patterns change per call, or repeat with the switch; gradients use the call's pattern."""
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with labelled(LSTM, "float64", dropout=0.5, seed=3) as gpu:
@@ -148,9 +146,9 @@ def test_dropout(stand_in, monkeypatch):
 
 @pytest.mark.parametrize("padded_weights", [0, 1])
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
-def test_params_longer_than_needed(stand_in, configuration, padded_weights):
+def test_params_longer_than_needed(mock, configuration, padded_weights):
     """Surplus params are not read, and their gradient is zero."""
-    stand_in.stand_in_set_padded_weights(padded_weights)
+    mock.mock_set_padded_weights(padded_weights)
     arrays = arrays_for(configuration, LENGTHS["with zeros"])
     size = arrays["params"].size
     longer = dict(arrays, params=np.append(arrays["params"], [np.nan] * 7))
@@ -164,7 +162,7 @@ def test_params_longer_than_needed(stand_in, configuration, padded_weights):
 
 
 @pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=["lstm", "projected", "gru"])
-def test_params_ops(stand_in, configuration):
+def test_params_ops(mock, configuration):
     params = np.arange(reference.params_size(configuration), dtype=np.float32)
     weights, biases = reference.params_to_canonical(configuration, params)
     attributes = dict(model_attributes(configuration), num_proj=configuration.num_proj)
@@ -189,13 +187,13 @@ def test_params_ops(stand_in, configuration):
     assert_same_bits({"params": back}, {"params": params})
     # Each non-empty tensor is copied once per direction.
     count = sum(tensor.size > 0 for tensor in weights + biases)
-    assert stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2") == 2 * count
+    assert mock.mock_calls(b"cuMemcpyDtoDAsync_v2") == 2 * count
 
 
 # --- the reserve space ---
 
 
-def copies_of_the_reserve_space(stand_in, num_gradients):
+def copies_of_the_reserve_space(mock, num_gradients):
     """Runs a forward op with `num_gradients` gradient ops; returns gradients and copy count."""
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
@@ -208,22 +206,22 @@ def copies_of_the_reserve_space(stand_in, num_gradients):
             for _ in range(num_gradients)
         ]
         session.run(gradients)
-        before = stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2")
+        before = mock.mock_calls(b"cuMemcpyDtoDAsync_v2")
         results = session.run(gradients)
-        return results, stand_in.stand_in_calls(b"cuMemcpyDtoDAsync_v2") - before
+        return results, mock.mock_calls(b"cuMemcpyDtoDAsync_v2") - before
 
 
-def test_two_gradients_of_one_forward_call_agree(stand_in):
+def test_two_gradients_of_one_forward_call_agree(mock):
     """A gradient must not destroy the reserve space of the next; a single one makes no copy."""
-    (alone,), copies_alone = copies_of_the_reserve_space(stand_in, 1)
-    several, copies = copies_of_the_reserve_space(stand_in, 3)
+    (alone,), copies_alone = copies_of_the_reserve_space(mock, 1)
+    several, copies = copies_of_the_reserve_space(mock, 3)
     for gradients in several:
         assert_same_bits(dict(enumerate(gradients)), dict(enumerate(alone)))
     assert copies_alone == 0
     assert 1 <= copies <= 3
 
 
-def test_a_fetched_reserve_space_is_not_overwritten(stand_in):
+def test_a_fetched_reserve_space_is_not_overwritten(mock):
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with labelled(LSTM, "float64") as gpu:
         feeds = {gpu.placeholders[name]: arrays[name] for name in gpu.placeholders}
@@ -234,7 +232,7 @@ def test_a_fetched_reserve_space_is_not_overwritten(stand_in):
     assert_same_bits({"reserve": together}, {"reserve": alone})
 
 
-def test_a_reserve_space_that_a_variable_holds_is_not_overwritten(stand_in):
+def test_a_reserve_space_that_a_variable_holds_is_not_overwritten(mock):
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
         inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
@@ -255,7 +253,7 @@ def test_a_reserve_space_that_a_variable_holds_is_not_overwritten(stand_in):
     assert_same_bits(first._asdict(), second._asdict())
 
 
-def test_reserves_of_another_call_are_refused(stand_in):
+def test_reserves_of_another_call_are_refused(mock):
     arrays = arrays_for(LSTM, LENGTHS["mixed"])
     with labelled(LSTM, "float64", version=3) as gpu:
         lengths = gpu.placeholders["sequence_lengths"]
@@ -278,47 +276,56 @@ def test_reserves_of_another_call_are_refused(stand_in):
 
 @pytest.mark.parametrize("failure", [OUT_OF_MEMORY, EXECUTION_FAILED])
 @pytest.mark.parametrize("version", [1, 3])
-def test_each_failing_call_raises_and_the_session_stays_usable(stand_in, version, failure):
+def test_each_failing_call_raises_and_the_session_stays_usable(mock, version, failure):
     arrays = arrays_for(LSTM, LENGTHS["with zeros"])
     if version == 1:
         arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     with Network(LSTM, "float64", version=version) as cpu:
         expected = cpu.run(arrays)
-    stand_in.stand_in_reset()
-    stand_in.stand_in_set_any_memory(1)
+    mock.mock_reset()
+    mock.mock_set_any_memory(1)
     with labelled(LSTM, "float64", version=version) as gpu:
         gpu.run(arrays)
-        num_calls = stand_in.stand_in_fallible_calls()
+        num_calls = mock.mock_fallible_calls()
     assert num_calls > 20
     refused = 0
     for number in range(1, num_calls + 1):
         with labelled(LSTM, "float64", version=version) as gpu:
-            stand_in.stand_in_fail_call(number, failure)
+            mock.mock_fail_call(number, failure)
             try:
                 gpu.run(arrays)
             except OP_ERRORS as error:
                 refused += 1
                 assert "cu" in error.message and "CudnnRNN" in error.message, error.message
-            stand_in.stand_in_fail_call(0, 0)
+            mock.mock_fail_call(0, 0)
             assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], f"after call {number}")
     assert refused > num_calls // 3
-    assert stand_in.stand_in_live(b"pushed_context") == 0
+    assert mock.mock_live(b"pushed_context") == 0
 
 
-def test_calls_with_cached_plans_do_not_wait_for_the_device(stand_in):
+def test_calls_with_cached_plans_do_not_wait_for_the_device(mock):
     arrays = arrays_for(LSTM, LENGTHS["with zeros"])
     with labelled(LSTM, "float64", dropout=0.5, version=3) as gpu:
         gpu.run(arrays)
-        before = stand_in.stand_in_host_waits()
+        before = mock.mock_host_waits()
         for _ in range(3):
             gpu.run(arrays)
-        assert stand_in.stand_in_host_waits() == before
+        assert mock.mock_host_waits() == before
 
 
 @pytest.mark.parametrize("name", ["CUDNN_RNN_ALGO", "TF_DETERMINISTIC_OPS"])
-def test_a_bad_value_of_a_variable_is_an_error(stand_in, monkeypatch, name):
+def test_a_bad_value_of_a_variable_is_an_error(mock, monkeypatch, name):
     arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
     monkeypatch.setenv(name, "fastest")
     with labelled(LSTM, "float64", is_training=False) as gpu:
         with pytest.raises(tf.errors.OpError, match=name + ".*fastest"):
+            gpu.run(arrays)
+
+
+def test_an_algorithm_that_does_not_support_the_model_is_an_error(mock, monkeypatch):
+    arrays = arrays_for(LSTM, LENGTHS["mixed"])
+    monkeypatch.setenv("CUDNN_RNN_ALGO", "persist_static")
+    with labelled(LSTM, "float64", version=3, is_training=False) as gpu:
+        expected = "persist_static was requested.* CUDNN_RNN_ALGO is set to persist_static"
+        with pytest.raises(tf.errors.UnimplementedError, match=expected):
             gpu.run(arrays)

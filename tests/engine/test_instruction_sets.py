@@ -6,8 +6,9 @@ test_parity.py runs only the best instruction set of the machine; these tests co
 import pytest
 import tensorflow.compat.v1 as tf
 
-from helpers.cases import CASES, make_arrays
-from helpers.op_harness import TOLERANCES, Network, assert_close, run_reference
+from helpers.cases import CASES
+from helpers.networks import arrays_and_results, run_network
+from helpers.op_harness import TOLERANCES, assert_close
 
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 # These cases include every mode, size and dtype of the table.
@@ -17,13 +18,12 @@ SOME_CASES = CASES[::2]
 def can_run(instruction_set):
     """Returns whether the op accepts the instruction set on this processor."""
     case = CASES[0]
-    with Network(case.configuration, case.dtype) as network:
-        try:
-            network.run(make_arrays(case))
-        except tf.errors.InvalidArgumentError as error:
-            assert VARIABLE in error.message and instruction_set in error.message
-            assert "does not run" in error.message
-            return False
+    try:
+        run_network(case.configuration, case.dtype, arrays_and_results(case)[0])
+    except tf.errors.InvalidArgumentError as error:
+        assert VARIABLE in error.message and instruction_set in error.message
+        assert "does not run" in error.message
+        return False
     return True
 
 
@@ -36,10 +36,8 @@ def test_instruction_set(instruction_set, monkeypatch):
         assert instruction_set != "portable"
         pytest.skip("this processor has no " + instruction_set)
     for case in SOME_CASES:
-        arrays = make_arrays(case)
-        expected = run_reference(case.configuration, arrays)
-        with Network(case.configuration, case.dtype) as network:
-            found = network.run(arrays)
+        arrays, expected = arrays_and_results(case)
+        found = run_network(case.configuration, case.dtype, arrays)
         context = f"{VARIABLE}={instruction_set} {case.literal()}"
         assert_close(found, expected, TOLERANCES[case.dtype], context)
 
@@ -53,7 +51,6 @@ def test_some_cases_have_all_modes_sizes_and_dtypes():
 def test_unknown_instruction_set(monkeypatch):
     monkeypatch.setenv(VARIABLE, "sse9")
     case = CASES[0]
-    with Network(case.configuration, case.dtype) as network:
-        with pytest.raises(tf.errors.InvalidArgumentError, match="sse9") as caught:
-            network.run(make_arrays(case))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sse9") as caught:
+        run_network(case.configuration, case.dtype, arrays_and_results(case)[0])
     assert VARIABLE in caught.value.message and "portable" in caught.value.message

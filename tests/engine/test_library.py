@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn._native import library
+from helpers import processes
 
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps "
 
@@ -39,124 +41,141 @@ for folder in sys.argv[1:]:
 print("OUTCOMES" + json.dumps(outcomes))
 """
 
-COUNT_KERNELS = """
+# Loads the library in several ways and prints how many kernels are registered after each, and the
+# paths of the libraries that checkouts use. Arguments: a package that loads nothing by itself, a
+# complete package, and pairs of a checkout and an installed package.
+LOAD_REPEATEDLY = """
+import importlib, json, sys, threading
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import kernels
+from tensorflow.python.ops import gen_cudnn_rnn_ops
+
 def count_cpu_kernels():
-    from tensorflow.python.framework import kernels
     found = kernels.get_registered_kernels_for_op("CudnnRNNParamsSize").kernel
     types = [(kernel.label, tuple(kernel.constraint[0].allowed_values.list.type))
              for kernel in found if kernel.device_type == "CPU"]
     assert types, "no CPU kernel"
     assert len(types) == len(set(types)), "registered twice: %s" % types
     return len(types)
-"""
 
-RUN_AN_OP = """
 def run_an_op():
-    import tensorflow.compat.v1 as tf
-    from tensorflow.python.ops import gen_cudnn_rnn_ops
     with tf.Graph().as_default(), tf.Session() as session:
         size = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
             num_layers=1, num_units=100, input_size=20, T=tf.float32, S=tf.int32, rnn_mode="lstm")
         assert session.run(size).tolist() == [48800]
+
+def load_in_threads(library):
+    barrier, problems = threading.Barrier(8), []
+    def load():
+        barrier.wait()
+        try:
+            library.load_library()
+        except BaseException as error:
+            problems.append(error)
+    threads = [threading.Thread(target=load) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not problems, problems
+
+def forget_the_package():
+    for name in [name for name in sys.modules if name.split(".")[0] == "cudnn_rnn"]:
+        del sys.modules[name]
+
+counts, (bare, complete, *checkouts) = {}, sys.argv[1:]
+sys.path.insert(0, bare)
+from cudnn_rnn._native import library
+load_in_threads(library)
+counts["first load, in threads"] = count_cpu_kernels()
+run_an_op()
+sys.path.remove(bare)
+forget_the_package()
+import cudnn_rnn
+from cudnn_rnn._native import library
+counts["import"] = count_cpu_kernels()
+importlib.reload(library)
+importlib.reload(cudnn_rnn)
+load_in_threads(library)
+counts["reload and threads"] = count_cpu_kernels()
+forget_the_package()
+sys.path.insert(0, complete)
+import cudnn_rnn
+assert cudnn_rnn.__file__.startswith(complete)
+counts["copy of the package"] = count_cpu_kernels()
+run_an_op()
+paths = []
+for folders in zip(checkouts[::2], checkouts[1::2]):
+    forget_the_package()
+    sys.path[:0] = folders
+    from cudnn_rnn._native import library
+    paths.append(library.library_path())
+    del sys.path[:2]
+print("LOADED" + json.dumps([counts, paths]))
 """
 
 
-def run_python(code, *arguments, **environment):
+def run_python(code, *arguments):
     """Runs a program outside the checkout; returns (exit status, output)."""
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code] + [str(argument) for argument in arguments],
-        cwd=os.path.dirname(sys.executable),
-        env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", **environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    return process.returncode, process.stdout
+    folder = os.path.dirname(sys.executable)
+    process = processes.run_python("-W", "ignore", "-c", code, *arguments, folder=folder)
+    return process.returncode, process.stdout + process.stderr
 
 
 def copy_package(folder, **changes):
     """Copies the package and its library into `folder`, with `changes` in the build info."""
-    package = os.path.join(str(folder), "cudnn_rnn")
+    package = folder / "cudnn_rnn"
     shutil.copytree(
         os.path.dirname(cudnn_rnn.__file__),
-        package,
+        str(package),
         ignore=shutil.ignore_patterns("cc", "__pycache__", "_build_info.json", "*.so"),
     )
-    built = os.path.dirname(library.library_path())
-    shutil.copy(os.path.join(built, library.LIBRARY_NAME), package)
-    write_build_info(package, **dict(library.build_info(), **changes))
+    shutil.copy(library.library_path(), str(package))
+    write_build_info(package, **changes)
     return package
 
 
-def write_build_info(package, **info):
-    with open(os.path.join(package, library.BUILD_INFO_NAME), "w") as file:
-        json.dump(info, file)
+def write_build_info(package, **changes):
+    info = dict(library.build_info(), **changes)
+    (package / library.BUILD_INFO_NAME).write_text(json.dumps(info))
 
 
 def replace_library(package, content):
     """Replaces the library by `content` and updates the checksum in the build info."""
-    with open(os.path.join(package, library.LIBRARY_NAME), "wb") as file:
-        file.write(content)
-    checksum = hashlib.sha256(content).hexdigest()
-    write_build_info(package, **dict(library.build_info(), library_sha256=checksum))
+    (package / library.LIBRARY_NAME).write_bytes(content)
+    write_build_info(package, library_sha256=hashlib.sha256(content).hexdigest())
 
 
 def library_with_undefined_symbol(folder):
-    source = os.path.join(str(folder), "undefined.cc")
-    with open(source, "w") as file:
-        file.write('extern "C" int no_such_function();\nint value = no_such_function();\n')
-    output = os.path.join(str(folder), "undefined.so")
+    source, output = folder / "undefined.cc", folder / "undefined.so"
+    source.write_text('extern "C" int no_such_function();\nint value = no_such_function();\n')
     compiler = os.environ.get("CXX", "c++").split()
-    subprocess.check_call(compiler + ["-shared", "-fPIC", source, "-o", output])
-    with open(output, "rb") as file:
-        return file.read()
+    subprocess.check_call(compiler + ["-shared", "-fPIC", str(source), "-o", str(output)])
+    return output.read_bytes()
 
 
-CASES = [
-    "other_version",
-    "other_commit",
-    "other_abi",
-    "other_package",
-    "no_build_info",
-    "empty_build_info",
-    "build_info_is_a_list",
-    "build_info_is_binary",
-    "cut_library",
-    "empty_library",
-    "text_library",
-    "no_checksum",
-    "undefined_symbol",
-    "no_library",
-]
-
-
-def make_case(case, folder):
-    """Creates a package in `folder` that must fail to load."""
-    changes = {
-        "other_version": {"tensorflow": "2.99.1"},
-        "other_commit": {"tensorflow_git_version": "v2.99.1-1-gabcdef"},
-        "other_abi": {"cxx11_abi": 1 - tf.sysconfig.CXX11_ABI_FLAG},
-        "other_package": {"cudnn_rnn": "77.0"},
-        "no_checksum": {"library_sha256": None},
-    }
-    package = copy_package(folder, **changes.get(case, {}))
-    path = os.path.join(package, library.LIBRARY_NAME)
-    info_path = os.path.join(package, library.BUILD_INFO_NAME)
-    with open(path, "rb") as file:
-        content = file.read()
-    if case in ("no_build_info", "no_library"):
-        os.remove(info_path if case == "no_build_info" else path)
-    elif "build_info" in case:
-        bad = {"empty_build_info": b"", "build_info_is_a_list": b"[1]"}.get(case, b"\xff\x00\x80")
-        with open(info_path, "wb") as file:
-            file.write(bad)
-    elif case == "cut_library":
-        with open(path, "wb") as file:
-            file.write(content[: len(content) // 2])
-    elif case == "undefined_symbol":
-        replace_library(package, library_with_undefined_symbol(folder))
-    elif case in ("empty_library", "text_library"):
-        replace_library(package, b"" if case == "empty_library" else b"not a library")
+# Packages that must fail to load: changes in the build info, or a function of the package's folder.
+CHANGED_INFO = {
+    "other_version": {"tensorflow": "2.99.1"},
+    "other_commit": {"tensorflow_git_version": "v2.99.1-1-gabcdef"},
+    "other_abi": {"cxx11_abi": 1 - tf.sysconfig.CXX11_ABI_FLAG},
+    "other_package": {"cudnn_rnn": "77.0"},
+    "no_checksum": {"library_sha256": None},
+}
+DAMAGES = {
+    "no_build_info": lambda package: (package / library.BUILD_INFO_NAME).unlink(),
+    "empty_build_info": lambda package: (package / library.BUILD_INFO_NAME).write_bytes(b""),
+    "build_info_is_a_list": lambda package: (package / library.BUILD_INFO_NAME).write_bytes(b"[1]"),
+    "build_info_is_binary": lambda package: (package / library.BUILD_INFO_NAME).write_bytes(
+        b"\xff\x00\x80"
+    ),
+    "cut_library": lambda package: os.truncate(str(package / library.LIBRARY_NAME), 100000),
+    "empty_library": lambda package: replace_library(package, b""),
+    "text_library": lambda package: replace_library(package, b"not a library"),
+    "undefined_symbol": lambda package: replace_library(
+        package, library_with_undefined_symbol(package)
+    ),
+    "no_library": lambda package: (package / library.LIBRARY_NAME).unlink(),
+}
+CASES = list(CHANGED_INFO) + list(DAMAGES)
 
 
 @pytest.fixture(scope="module")
@@ -165,10 +184,12 @@ def import_errors(tmp_path_factory):
     folders = {}
     for case in CASES:
         folders[case] = str(tmp_path_factory.mktemp(case))
-        make_case(case, folders[case])
+        package = copy_package(Path(folders[case]), **CHANGED_INFO.get(case, {}))
+        if case in DAMAGES:
+            DAMAGES[case](package)
     status, printed = run_python(IMPORT_ALL, *folders.values())
     assert status == 0, printed
-    outcomes = json.loads(printed.split("OUTCOMES")[1])
+    outcomes = json.loads(printed.split("OUTCOMES")[1].splitlines()[0])
     for case, folder in folders.items():
         assert outcomes[folder][0] == "ImportError", (case, outcomes[folder])
     return {case: outcomes[folder][1] for case, folder in folders.items()}
@@ -210,89 +231,50 @@ def test_the_error_of_a_missing_library_lists_the_searched_folders(import_errors
     assert os.path.join("no_library0", "cudnn_rnn") in message
 
 
-@pytest.mark.parametrize("checkout_has_library_of_another_tensorflow", [False, True])
-def test_python_in_a_checkout_uses_the_installed_library(
-    tmp_path, checkout_has_library_of_another_tensorflow
-):
-    checkout, installed = tmp_path / "checkout", tmp_path / "installed"
-    checkout.mkdir()
-    installed.mkdir()
-    package = copy_package(checkout, tensorflow="2.99.1")
-    (checkout / "setup.py").write_text("")
-    os.mkdir(os.path.join(package, "cc"))
-    (checkout / "cudnn_rnn" / "cc" / "sources.bzl").write_text("")
-    if not checkout_has_library_of_another_tensorflow:
-        os.remove(os.path.join(package, library.LIBRARY_NAME))
-    copy_package(installed)
-    code = (
-        "import cudnn_rnn._native.library; print('FOUND', cudnn_rnn._native.library.library_path())"
-    )
-    status, printed = run_python(code, PYTHONPATH=os.pathsep.join([str(checkout), str(installed)]))
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """Runs LOAD_REPEATEDLY; returns the numbers of kernels, and paths expected and found."""
+    bare, complete = (tmp_path_factory.mktemp(name) for name in ("bare", "complete"))
+    (copy_package(bare) / "__init__.py").write_text("")
+    copy_package(complete)
+    checkouts, expected_paths = [], []
+    for has_library_of_another_tensorflow in (False, True):
+        checkout, installed = (tmp_path_factory.mktemp(name) for name in ("checkout", "installed"))
+        package = copy_package(checkout, tensorflow="2.99.1")
+        (checkout / "setup.py").write_text("")
+        (package / "cc").mkdir()
+        (package / "cc" / "sources.bzl").write_text("")
+        if not has_library_of_another_tensorflow:
+            (package / library.LIBRARY_NAME).unlink()
+        expected_paths.append(str(copy_package(installed) / library.LIBRARY_NAME))
+        checkouts += [checkout, installed]
+    status, printed = run_python(LOAD_REPEATEDLY, bare, complete, *checkouts)
     assert status == 0, printed
-    assert "FOUND " + os.path.join(str(installed), "cudnn_rnn", library.LIBRARY_NAME) in printed
+    counts, paths = json.loads(printed.split("LOADED")[1].splitlines()[0])
+    return counts, expected_paths, paths
 
 
-def test_kernels_are_registered_once(tmp_path):
-    """Reimports, reloads, threads and a second library copy register the kernels only once."""
-    copy_package(tmp_path)
-    code = (
-        COUNT_KERNELS
-        + RUN_AN_OP
-        + """
-import importlib, sys, threading
-import cudnn_rnn
-from cudnn_rnn._native import library
-number = count_cpu_kernels()
-importlib.reload(library)
-importlib.reload(cudnn_rnn)
-threads = [threading.Thread(target=cudnn_rnn._native.library.load_library) for _ in range(8)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-for name in [name for name in sys.modules if name.split(".")[0] == "cudnn_rnn"]:
-    del sys.modules[name]
-sys.path.insert(0, sys.argv[1])
-import cudnn_rnn
-assert cudnn_rnn.__file__.startswith(sys.argv[1])
-assert count_cpu_kernels() == number
-run_an_op()
-print("ONCE")
-"""
-    )
-    status, printed = run_python(code, tmp_path)
-    assert status == 0 and "ONCE" in printed, printed
+def test_python_in_a_checkout_uses_the_installed_library(loaded):
+    """The checkout has no library, or one for another TensorFlow."""
+    _, expected_paths, paths = loaded
+    assert paths == expected_paths
 
 
-def test_first_load_from_many_threads(tmp_path):
-    """If eight threads load the library at the same moment, the kernels are registered once."""
-    package = copy_package(tmp_path)
-    with open(os.path.join(package, "__init__.py"), "w") as file:
-        file.write('"""Loads nothing by itself."""\n')
-    code = (
-        COUNT_KERNELS
-        + RUN_AN_OP
-        + """
-import sys, threading
-import tensorflow
-sys.path.insert(0, sys.argv[1])
-from cudnn_rnn._native import library
-barrier, problems = threading.Barrier(8), []
-def load():
-    barrier.wait()
-    try:
-        library.load_library()
-    except BaseException as error:
-        problems.append(error)
-threads = [threading.Thread(target=load) for _ in range(8)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-assert not problems, problems
-count_cpu_kernels()
-run_an_op()
-print("ONCE")
-"""
-    )
-    status, printed = run_python(code, tmp_path)
-    assert status == 0 and "ONCE" in printed, printed
+def test_kernels_are_registered_once(loaded):
+    """Eight threads at the same moment, reimports, reloads and a copy register them once."""
+    counts = loaded[0]
+    assert len(counts) == 4 and len(set(counts.values())) == 1, counts
+
+
+def import_with_mock_of_tensorflow(folder, content, code="import cudnn_rnn"):
+    """Imports the package where the mock of TensorFlow is first on the path; returns the output."""
+    copy_package(folder)
+    (folder / "tensorflow").mkdir()
+    if content is not None:
+        (folder / "tensorflow" / "__init__.py").write_text(content)
+    status, printed = run_python("import sys; sys.path.insert(0, sys.argv[1])\n" + code, folder)
+    assert status == 1
+    return printed
 
 
 @pytest.mark.parametrize(
@@ -308,29 +290,17 @@ print("ONCE")
     ids=["none", "broken", "leftover_folder"],
 )
 def test_without_tensorflow(tmp_path, content, expected):
-    """The mock of TensorFlow is first on the path, so `import tensorflow` finds it."""
-    copy_package(tmp_path)
-    (tmp_path / "tensorflow").mkdir()
-    code = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    code = "import cudnn_rnn._native.library"
     if content is None:  # without __init__.py, a folder counts only if no real package is found
-        code += "sys.path[:] = [e for e in sys.path if 'site-packages' not in e]\n"
-    else:
-        (tmp_path / "tensorflow" / "__init__.py").write_text(content)
-    code += "import cudnn_rnn._native.library"
-    status, printed = run_python(code, tmp_path)
-    assert status == 1
+        code = "sys.path[:] = [e for e in sys.path if 'site-packages' not in e]\n" + code
+    printed = import_with_mock_of_tensorflow(tmp_path, content, code)
     assert "ImportError: cudnn_rnn needs TensorFlow" in printed
     assert expected in printed
 
 
 @pytest.mark.parametrize("version", ["1.13.2", "0.12.1"])
 def test_old_tensorflow_is_refused_in_one_sentence(tmp_path, version):
-    copy_package(tmp_path)
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text("__version__ = %r" % version)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import cudnn_rnn"
-    status, printed = run_python(code, tmp_path)
-    assert status == 1
+    printed = import_with_mock_of_tensorflow(tmp_path, "__version__ = %r" % version)
     expected = "ImportError: cudnn_rnn works with TensorFlow 1.14 to "
     (line,) = [line for line in printed.splitlines() if line.startswith(expected)]
     assert "has TensorFlow %s. Install" % version in line

@@ -1,8 +1,8 @@
 """Selects the device for the tests of this folder. `make test-gpu` runs them; `make test` does not.
 
 They run on the GPU and fail without one. `--core-device=cpu` runs the tests that do not need a GPU
-on the CPU's kernels instead. `--core-device=stand-in` runs the core's tests on its cuDNN plan with
-the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_STAND_IN is the mock's path.
+on the CPU's kernels instead. `--core-device=mock` runs the core's tests on its cuDNN plan with
+the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the mock's path.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 def pytest_addoption(parser):
     parser.addoption(
         "--core-device",
-        choices=["cuda", "cpu", "stand-in"],
+        choices=["cuda", "cpu", "mock"],
         default="cuda",
         help="what the tests run the kernels on (default: cuda)",
     )
@@ -43,7 +43,7 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     """Deselects, and does not skip, the tests that the chosen device cannot run."""
-    marks = {"cuda": [], "stand-in": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
+    marks = {"cuda": [], "mock": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
     without = marks[config.getoption("core_device", "cuda")]
     left = [item for item in items if any(map(item.get_closest_marker, without))]
     config.hook.pytest_deselected(items=left)
@@ -79,8 +79,8 @@ def opened_core(pytestconfig, device):
         assert torch.backends.cudnn.is_available(), "PyTorch finds no cuDNN"
         library.open_gpu()
         print(library.gpu_report())
-    elif pytestconfig.getoption("core_device") == "stand-in":
-        library.open_stand_in(os.environ["CUDNN_RNN_STAND_IN"])
+    elif pytestconfig.getoption("core_device") == "mock":
+        library.open_mock(os.environ["CUDNN_RNN_MOCK_CUDNN"])
     return library
 
 
@@ -88,7 +88,7 @@ def opened_core(pytestconfig, device):
 def core(opened_core):
     """Yields the core library; on the mock of cuDNN, an invalid use of cuDNN fails the test."""
     yield opened_core
-    violations = opened_core.stand_in_violations()
+    violations = opened_core.mock_violations()
     assert not violations, violations
 
 

@@ -105,48 +105,20 @@ def all_cases():
         if projects and mode != "lstm":
             continue
         units, input_size, batch, steps, num_proj = ODD_SIZES[len(cases) % len(ODD_SIZES)]
+        sizes = [num_proj if projects else 0, units, units if skips else input_size, batch, steps]
         input_mode = "skip_input" if skips else "linear_input"
-        cases.append(
-            Case(
-                mode,
-                direction,
-                layers,
-                dtype,
-                input_mode,
-                lengths,
-                time_major,
-                num_proj if projects else 0,
-                units,
-                units if skips else input_size,
-                batch,
-                steps,
-            )
-        )
+        cases.append(Case(mode, direction, layers, dtype, input_mode, lengths, time_major, *sizes))
     return cases + realistic_cases()
 
 
 def realistic_cases():
     """Returns 2 layers of 650 units, batch 20, 35 steps; and 1 layer of 512, batch 1, 100 steps."""
-    cases = []
-    for mode, dtype in itertools.product(RNN_MODES, DTYPES):
-        for layers, units, batch, steps in ((2, 650, 20, 35), (1, 512, 1, 100)):
-            cases.append(
-                Case(
-                    mode,
-                    "unidirectional",
-                    layers,
-                    dtype,
-                    "linear_input",
-                    "full",
-                    True,
-                    0,
-                    units,
-                    units,
-                    batch,
-                    steps,
-                )
-            )
-    return cases
+    kind = "linear_input", "full", True, 0
+    return [
+        Case(mode, "unidirectional", layers, dtype, *kind, units, units, batch, steps)
+        for mode, dtype in itertools.product(RNN_MODES, DTYPES)
+        for layers, units, batch, steps in ((2, 650, 20, 35), (1, 512, 1, 100))
+    ]
 
 
 def some_cases(cases, count):

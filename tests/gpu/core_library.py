@@ -1,12 +1,13 @@
 """Calls the core library through ctypes on PyTorch tensors in GPU or host memory.
 
-`scripts/build_core_library.sh` builds the library; its C API is cudnn_rnn/cc/cudnn/c_api.h, and the
+`scripts/build_core_library.sh` builds the library; its C API is tests/cudnn/core_api.h, and the
 shapes are those of cudnn_rnn/cc/core/rnn_plan.h. Needs only torch, not TensorFlow or pytest.
 """
 
 import ctypes
 import os
 from collections import namedtuple
+from typing import NamedTuple
 
 import torch
 
@@ -24,103 +25,62 @@ _POISON = 0xFF
 _GUARD_BYTES = 256
 
 
+def _fields(ctype, names):
+    return [(name, ctype) for name in names.split()]
+
+
 class ModelConfig(ctypes.Structure):
     """cudnn_rnn_model_config."""
 
-    _fields_ = [
-        ("rnn_mode", ctypes.c_int32),
-        ("input_mode", ctypes.c_int32),
-        ("direction", ctypes.c_int32),
-        ("data_type", ctypes.c_int32),
-        ("num_layers", ctypes.c_int64),
-        ("num_units", ctypes.c_int64),
-        ("input_size", ctypes.c_int64),
-        ("num_proj", ctypes.c_int64),
-        ("seed", ctypes.c_int64),
-        ("seed2", ctypes.c_int64),
-        ("dropout", ctypes.c_float),
-        ("algorithm", ctypes.c_int32),
-        ("deterministic", ctypes.c_int32),
-        ("allow_tf32", ctypes.c_int32),
-    ]
+    _fields_ = (
+        _fields(ctypes.c_int32, "rnn_mode input_mode direction data_type")
+        + _fields(ctypes.c_int64, "num_layers num_units input_size num_proj seed seed2")
+        + _fields(ctypes.c_float, "dropout")
+        + _fields(ctypes.c_int32, "algorithm deterministic allow_tf32")
+    )
 
 
 class Call(ctypes.Structure):
     """cudnn_rnn_call."""
 
-    _fields_ = [
-        ("num_steps", ctypes.c_int64),
-        ("batch_size", ctypes.c_int64),
-        ("time_major", ctypes.c_int32),
-        ("is_training", ctypes.c_int32),
-        ("dropout_call", ctypes.c_int64),
-        ("sequence_lengths", ctypes.POINTER(ctypes.c_int32)),
-        ("keeps_reserve_space", ctypes.c_int32),
-        ("stream", ctypes.c_void_p),
-    ]
+    _fields_ = (
+        _fields(ctypes.c_int64, "num_steps batch_size")
+        + _fields(ctypes.c_int32, "time_major is_training")
+        + _fields(ctypes.c_int64, "dropout_call_index")
+        + _fields(ctypes.POINTER(ctypes.c_int32), "sequence_lengths")
+        + _fields(ctypes.c_int32, "keeps_reserve_space")
+        + _fields(ctypes.c_void_p, "stream")
+    )
 
 
 class Sizes(ctypes.Structure):
     """cudnn_rnn_sizes."""
 
-    _fields_ = [
-        ("params_elements", ctypes.c_int64),
-        ("reserve_space_bytes", ctypes.c_int64),
-        ("forward_workspace_bytes", ctypes.c_int64),
-        ("backward_workspace_bytes", ctypes.c_int64),
-        ("algorithm", ctypes.c_int32),
-    ]
-
-
-def _pointers(*names):
-    return [(name, ctypes.c_void_p) for name in names]
+    _fields_ = _fields(
+        ctypes.c_int64,
+        "params_elements reserve_space_bytes forward_workspace_bytes backward_workspace_bytes",
+    ) + _fields(ctypes.c_int32, "algorithm")
 
 
 class ForwardBuffers(ctypes.Structure):
     """cudnn_rnn_forward_buffers."""
 
-    _fields_ = (
-        _pointers(
-            "input",
-            "input_h",
-            "input_c",
-            "params",
-            "output",
-            "output_h",
-            "output_c",
-            "reserve_space",
-        )
-        + [("reserve_space_bytes", ctypes.c_int64)]
-        + _pointers("workspace")
-        + [("workspace_bytes", ctypes.c_int64)]
-    )
+    _fields_ = _fields(
+        ctypes.c_void_p,
+        "input input_h input_c params output output_h output_c reserve_space workspace",
+    ) + _fields(ctypes.c_int64, "reserve_space_bytes workspace_bytes")
 
 
 class BackwardBuffers(ctypes.Structure):
     """cudnn_rnn_backward_buffers."""
 
     _fields_ = (
-        _pointers(
-            "input",
-            "input_h",
-            "input_c",
-            "params",
-            "output",
-            "output_h",
-            "output_backprop",
-            "output_h_backprop",
-            "output_c_backprop",
-            "reserve_space",
-        )
-        + [("reserve_space_bytes", ctypes.c_int64)]
-        + _pointers(
-            "input_backprop",
-            "input_h_backprop",
-            "input_c_backprop",
-            "params_backprop",
-            "workspace",
-        )
-        + [("workspace_bytes", ctypes.c_int64)]
+        _fields(ctypes.c_void_p, "input input_h input_c params output output_h output_backprop")
+        + _fields(ctypes.c_void_p, "output_h_backprop output_c_backprop reserve_space")
+        + _fields(ctypes.c_int64, "reserve_space_bytes")
+        + _fields(ctypes.c_void_p, "input_backprop input_h_backprop input_c_backprop")
+        + _fields(ctypes.c_void_p, "params_backprop workspace")
+        + _fields(ctypes.c_int64, "workspace_bytes")
     )
 
 
@@ -133,24 +93,23 @@ class CoreError(Exception):
         self.text = text
 
 
-# A model to compute. Field names are those of RnnConfig; values are those of the ops.
-Description = namedtuple(
-    "Description",
-    "rnn_mode num_layers num_units input_size dtype input_mode direction num_proj dropout seed"
-    " seed2 algorithm deterministic allow_tf32",
-)
-Description.__new__.__defaults__ = (
-    torch.float32,
-    "linear_input",
-    "unidirectional",
-    0,
-    0.0,
-    0,
-    0,
-    "auto",
-    False,
-    False,
-)
+class Description(NamedTuple):
+    """A model to compute. Field names are those of RnnConfig; values are those of the ops."""
+
+    rnn_mode: str
+    num_layers: int
+    num_units: int
+    input_size: int
+    dtype: torch.dtype = torch.float32
+    input_mode: str = "linear_input"
+    direction: str = "unidirectional"
+    num_proj: int = 0
+    dropout: float = 0.0
+    seed: int = 0
+    seed2: int = 0
+    algorithm: str = "auto"
+    deterministic: bool = False
+    allow_tf32: bool = False
 
 
 class CoreLibrary:
@@ -164,10 +123,10 @@ class CoreLibrary:
                 " CUDNN_RNN_CORE_LIBRARY to its path."
             )
         self.functions = ctypes.CDLL(self.path)
-        self._stand_in = None
+        self._mock = None
         for name, result, arguments in [
             ("last_error", ctypes.c_char_p, []),
-            ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 3),
+            ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 2),
             ("gpu_report", ctypes.c_char_p, []),
             ("model_create", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
             ("model_destroy", None, [ctypes.c_void_p]),
@@ -184,31 +143,30 @@ class CoreLibrary:
         if status != 0:
             raise CoreError(status, self._last_error().decode())
 
-    def open_gpu(self, driver_name=None, cudnn_file=None, wheel_folders=None):
-        """Opens the driver and cuDNN; each argument a str or None, as in c_api.h."""
-        names = [driver_name, cudnn_file, wheel_folders]
-        self.check(self._open_gpu(*[name and name.encode() for name in names]))
+    def open_gpu(self, driver_name=None, cudnn_file=None):
+        """Opens the driver and cuDNN; each argument a str or None, as in core_api.h."""
+        self.check(self._open_gpu(*[name and name.encode() for name in (driver_name, cudnn_file)]))
 
-    def open_stand_in(self, path):
+    def open_mock(self, path):
         """Opens the mock as driver and as cuDNN; models "on the GPU" then use host memory."""
-        self._stand_in = ctypes.CDLL(path)
-        self._stand_in.stand_in_violation_text.restype = ctypes.c_char_p
-        self._stand_in.stand_in_set_any_memory(1)
-        self._stand_in.stand_in_set_thread_device(0)
+        self._mock = ctypes.CDLL(path)
+        self._mock.mock_violation_text.restype = ctypes.c_char_p
+        self._mock.mock_set_any_memory(1)
+        self._mock.mock_set_thread_device(0)
         self.open_gpu(driver_name=path, cudnn_file=path)
 
-    def stand_in_violations(self):
+    def mock_violations(self):
         """Returns the violations that the mock found since the last call; empty without a mock."""
-        if self._stand_in is None:
+        if self._mock is None:
             return ""
-        text = self._stand_in.stand_in_violation_text().decode()
-        self._stand_in.stand_in_reset()
-        self._stand_in.stand_in_set_any_memory(1)
+        text = self._mock.mock_violation_text().decode()
+        self._mock.mock_reset()
+        self._mock.mock_set_any_memory(1)
         return text
 
     def is_on_gpu(self, device):
         """Returns whether models on a torch.device use the cuDNN plan."""
-        return device.type == "cuda" or self._stand_in is not None
+        return device.type == "cuda" or self._mock is not None
 
     def gpu_report(self):
         """Returns what is open, or why nothing is."""
@@ -266,22 +224,16 @@ class Model:
         self.library, self.description = library, description
         self.device = torch.device(device)
         self._handle = ctypes.c_void_p()
-        config = ModelConfig(
-            RNN_MODES.index(description.rnn_mode),
-            INPUT_MODES.index(description.input_mode),
-            DIRECTIONS.index(description.direction),
-            DTYPES.index(description.dtype),
-            description.num_layers,
-            description.num_units,
-            description.input_size,
-            description.num_proj,
-            description.seed,
-            description.seed2,
-            description.dropout,
-            ALGORITHMS.index(description.algorithm),
-            description.deterministic,
-            description.allow_tf32,
-        )
+        values = description._asdict()
+        values["data_type"] = DTYPES.index(values.pop("dtype"))
+        for name, known in [
+            ("rnn_mode", RNN_MODES),
+            ("input_mode", INPUT_MODES),
+            ("direction", DIRECTIONS),
+            ("algorithm", ALGORITHMS),
+        ]:
+            values[name] = known.index(values[name])
+        config = ModelConfig(**values)
         on_gpu = int(library.is_on_gpu(self.device))
         library.check(
             library._model_create(ctypes.byref(config), on_gpu, ctypes.byref(self._handle))

@@ -1,5 +1,6 @@
 """Bare cuDNN, the benchmark's baseline, computes the same as the core."""
 
+import ctypes
 import os
 import sys
 
@@ -15,16 +16,20 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 @pytest.fixture
 def benchmark_modules(core, device, monkeypatch):
-    """Yields configurations and cudnn_peer of benchmarks/gpu, on the mock if the core uses it."""
-    for folder in ("common", "gpu"):
+    """Yields modules of the benchmark; bare cuDNN uses the mock if the core does."""
+    for folder in ("", "workers"):
         monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks", folder))
     if device.type == "cpu":
-        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", os.environ["CUDNN_RNN_STAND_IN"])
+        mock = os.environ["CUDNN_RNN_MOCK_CUDNN"]
+        monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", mock)
+        ctypes.CDLL(mock).cuInit(0)  # as PyTorch does on a GPU
     import configurations
-    import cudnn_peer
+    import cudnn_network
+    import peers
+    import problem
 
-    yield configurations, cudnn_peer
-    for name in ("configurations", "cudnn_peer", "torch_run", "measuring"):
+    yield configurations, cudnn_network, peers, problem
+    for name in ("configurations", "cudnn_network", "peers", "problem", "torch_network"):
         sys.modules.pop(name, None)
 
 
@@ -33,18 +38,24 @@ def benchmark_modules(core, device, monkeypatch):
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
-    configurations, cudnn_peer = benchmark_modules
+    configurations, cudnn_network, peers, problem = benchmark_modules
     names = {"x": "input", "hx": "input_h", "cx": "input_c", "weights": "params"}
     result_names = {"y": "output", "hy": "output_h", "cy": "output_c"}
     network = Network(rnn_mode, direction, 2, 64, 64, "linear_input", 0)
     for is_training in (True, False):
         configuration = configurations.Configuration(
-            rnn_mode, direction, 2, 64, 64, 4, 6, dtype, is_training
+            "gpu", rnn_mode, 2, 64, 64, direction, 4, 6, False, is_training, dtype
         )
-        runs = cudnn_peer.make_runs(configuration, device)
-        assert "standard" in runs
-        for algorithm, run in runs.items():
-            run.run(2)
+        arrays, accepted = problem.make_arrays(configuration), []
+        for peer in peers.GPU_PEERS["cudnn"]:
+            algorithm = peer.options["algorithm"]
+            options = {"device": device.type, "threads": None, "algorithm": algorithm}
+            try:
+                run = cudnn_network.Network(configuration, arrays, options)
+            except problem.Refused:
+                continue
+            accepted.append(algorithm)
+            run.step()
             tensors = fetch(run.tensors)
             # A weight space without gaps between its regions equals the parameter buffer.
             assert tensors["weights"].numel() == network.params_size()
@@ -66,3 +77,4 @@ def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
             dtypes = {"float": torch.float32, "half": torch.float16}
             assert_close(found, expected, TOLERANCES[dtypes[dtype]], f"{algorithm} {configuration}")
             run.close()
+        assert "standard" in accepted

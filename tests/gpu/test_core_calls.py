@@ -13,6 +13,7 @@ from core_harness import (
     check_case,
     describe,
     fetch,
+    is_refused,
     make_data,
     place,
     run_core,
@@ -52,6 +53,8 @@ def assert_same_bits(found, expected, context):
 def test_deterministic_results_repeat_bit_for_bit(core, device, rnn_mode, dtype, lengths):
     """A new model repeats the results bit for bit, also after other work on the device."""
     case = make_case(rnn_mode, dtype, lengths, num_units=128, batch=33, steps=20)
+    if is_refused(core, case, device):
+        return
     data = make_data(case)
     options = dict(dropout=0.25, seed=3, deterministic=True)
     first = run_core(core, case, device, data, **options)
@@ -168,6 +171,8 @@ def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
             case = make_case(
                 rnn_mode, dtype, lengths, direction=direction, num_units=num_units, batch=4
             )
+            if is_refused(core, case, device):
+                continue
             try:
                 with Model(core, describe(case, algorithm=algorithm), device) as model:
                     call = model.make_call(case.steps, case.batch, lengths=case.sequence_lengths())

@@ -1,33 +1,22 @@
-"""Imports from benchmarks/, whose folders have modules with the same names."""
+"""Makes the modules of benchmarks/ importable."""
 
-import contextlib
 import os
+import subprocess
 import sys
 
 from helpers.paths import ROOT
 
 FOLDER = os.path.join(ROOT, "benchmarks")
+sys.path[:0] = [FOLDER, os.path.join(FOLDER, "workers")]
 
 
-def _is_of_the_benchmarks(module):
-    return (getattr(module, "__file__", None) or "").startswith(FOLDER + os.sep)
-
-
-def forget_modules(keep=()):
-    """Unloads the modules of benchmarks/ except `keep`, so that they are imported again."""
-    for name, module in list(sys.modules.items()):
-        if _is_of_the_benchmarks(module) and name not in keep:
-            del sys.modules[name]
-
-
-@contextlib.contextmanager
-def import_from(*folders):
-    """Makes the modules of these folders of benchmarks/ importable within the context."""
-    path = list(sys.path)
-    sys.path[:0] = [os.path.join(FOLDER, folder) for folder in folders]
-    forget_modules()
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        forget_modules()
+def run_arguments(*arguments):
+    """Runs arguments.py without installed packages; returns the exit status and the output."""
+    command = [sys.executable, "-S", os.path.join(FOLDER, "arguments.py")]
+    process = subprocess.Popen(
+        command + list(arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    return process.wait(), process.stdout.read()

@@ -1,6 +1,7 @@
 """NumPy formulas, names and shapes for the tests of the platform-independent cells."""
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 
 from cudnn_rnn.cells.compatible import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
 
@@ -93,3 +94,9 @@ def numpy_run(cell_class, weights, inputs, sequence_lengths=None):
 
 def random_inputs(dtype="float32", batch=BATCH, seed=0):
     return np.random.RandomState(seed).uniform(-1, 1, [batch, STEPS, INPUT_SIZE]).astype(dtype)
+
+
+def call_cell(cell, batch=BATCH, **named):
+    """Calls a cell on zeros; returns the inputs and what the call returns."""
+    inputs = tf.zeros([batch, INPUT_SIZE])
+    return inputs, cell(inputs, cell.zero_state(batch, tf.float32), **named)

@@ -6,11 +6,7 @@ import os
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-
-def contents(path):
-    """Returns a dict from the keys of a checkpoint to its tensors (arrays, or bytes)."""
-    reader = tf.train.load_checkpoint(path)
-    return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+from helpers.golden import read_checkpoint
 
 
 def write(path, tensors):
@@ -27,21 +23,21 @@ def write(path, tensors):
 
 def without(path, key):
     """Removes a key."""
-    tensors = contents(path)
+    tensors = read_checkpoint(path)
     del tensors[key]
     write(path, tensors)
 
 
 def with_value(path, key, change):
     """Replaces the value of a key with `change(value)`."""
-    tensors = contents(path)
+    tensors = read_checkpoint(path)
     tensors[key] = change(tensors[key])
     write(path, tensors)
 
 
 def place_in_data(path, key):
     """Returns the data file that contains the value of a key, and the value's offset in it."""
-    value, places = contents(path)[key].tobytes(), []
+    value, places = read_checkpoint(path)[key].tobytes(), []
     for name in glob.glob(path + ".data-*"):
         with open(name, "rb") as file:
             data = file.read()

@@ -25,6 +25,13 @@ SAVEABLES = {
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 
 
+def built_layer(rnn_mode, num_layers=1, num_units=UNITS, width=WIDTH, **named):
+    """Returns a layer that has its variable."""
+    layer = LAYERS[rnn_mode](num_layers, num_units, **named)
+    layer.build([None, None, width])
+    return layer
+
+
 def make_inputs(dtype=np.float32, batch_major=False):
     """Returns inputs [STEPS, BATCH, WIDTH] or, by batch, [BATCH, STEPS, WIDTH]."""
     inputs = np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(dtype)
@@ -63,8 +70,11 @@ def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
 
 
 def set_params(session, layer):
+    """Gives a built layer random parameters, biases included; returns them."""
     value = np.random.RandomState(3).uniform(-1, 1, layer.kernel.shape.as_list())
-    layer.kernel.load(value.astype(layer.kernel.dtype.as_numpy_dtype), session)
+    value = value.astype(layer.kernel.dtype.as_numpy_dtype)
+    layer.kernel.load(value, session)
+    return value
 
 
 def expected_results(layer, params, inputs, states=None, lengths=None, input_mode="linear_input"):
@@ -84,7 +94,7 @@ def expected_results(layer, params, inputs, states=None, lengths=None, input_mod
     return [result for result in results[:3] if result is not None]
 
 
-class ForgetBiasOne(converters.CudnnParamsFormatConverterLSTM):
+class ForgetBiasOneHooks:
     """Overrides the order of gates and the conversion of biases."""
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):
@@ -104,3 +114,7 @@ class ForgetBiasOne(converters.CudnnParamsFormatConverterLSTM):
         (bias,) = tf_biases
         c, i, f, o = tf.split(bias, 4)
         return super()._tf_to_cudnn_biases(tf.concat([c, i, f + 1.0, o], axis=0))
+
+
+class ForgetBiasOne(ForgetBiasOneHooks, converters.CudnnParamsFormatConverterLSTM):
+    """A converter with these hooks."""

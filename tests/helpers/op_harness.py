@@ -6,17 +6,17 @@ output_c_backprop (LSTM); for CudnnRNNV3 also sequence_lengths.
 Out: output, output_h, output_c (LSTM), d_input, d_input_h, d_input_c (LSTM), d_params.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from cudnn_rnn._native import library
-from helpers import reference
+from helpers.reference import FORWARD, run_reference
 
 library.load_library()
-
-FORWARD = ("output", "output_h", "output_c")
 
 # Parts of op names between "CudnnRNN" and the version; empty for the forward op.
 PARTS = ("", "Backprop", "ParamsSize", "ParamsToCanonical", "CanonicalToParams")
@@ -31,6 +31,11 @@ TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3, "bfloat16": 2e
 
 # The forward op of each version.
 FORWARD_OPS = {1: "cudnn_rnn", 2: "cudnn_rnnv2", 3: "cudnn_rnnv3"}
+BACKWARD_OPS = {
+    1: "cudnn_rnn_backprop",
+    2: "cudnn_rnn_backprop_v2",
+    3: "cudnn_rnn_backprop_v3",
+}
 
 
 def session_config(intra_op_threads=0, inter_op_threads=0):
@@ -136,17 +141,6 @@ class Network:
 
     def __exit__(self, *unused):
         self.session.close()
-
-
-def run_reference(configuration, arrays, masks=None):
-    """Returns the reference's results, including gradients if `arrays` has output_backprop."""
-    inputs = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
-    results = reference.forward(configuration, *inputs, masks=masks)
-    found = dict(zip(FORWARD, results))
-    if "output_backprop" in arrays:
-        gradients = reference.backward(results[3], *[arrays.get(n + "_backprop") for n in FORWARD])
-        found.update(("d_" + name, value) for name, value in gradients._asdict().items())
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def run_reference_by_sequence(configuration, arrays, lengths):
@@ -258,18 +252,32 @@ def call(op, inputs, **attributes):
         return session.run(getattr(gen_cudnn_rnn_ops, op)(**dict(arguments, **attributes)), feeds)
 
 
+def _message(error):
+    """Returns the message of an op, without TensorFlow's additions."""
+    return error.message.split("\n\t [[")[0].splitlines()[-1]
+
+
 def refusal(op, inputs, **attributes):
     """Returns the message with which the op refuses the inputs, without TensorFlow's additions."""
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         call(op, inputs, **attributes)
-    return caught.value.message.split("\n\t [[")[0].splitlines()[-1]
+    return _message(caught.value)
+
+
+@contextlib.contextmanager
+def refused(parts):
+    """Checks that the block raises a message that has all of `parts`, ignoring spaces."""
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        yield
+    text = _message(caught.value)
+    for part in parts:
+        assert part.replace(" ", "") in text.replace(" ", ""), (part, text)
 
 
 def assert_refused(parts, op, inputs, **attributes):
     """Checks that the op refuses with a message that has all of `parts`, ignoring spaces."""
-    text = refusal(op, inputs, **attributes)
-    for part in parts:
-        assert part.replace(" ", "") in text.replace(" ", ""), (part, text)
+    with refused(parts):
+        call(op, inputs, **attributes)
 
 
 def numeric_gradient(loss, array, delta=1e-6):

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from helpers.paths import ROOT
+
 # Limits after which a process or a test counts as stuck. They are a last resort: no result depends
 # on them, even on a busy machine. A test's limit is longer, so that it ends its processes first.
 SECONDS_FOR_A_PROCESS = 3000
@@ -15,7 +17,7 @@ def run_python(*arguments, folder=None, **environment):
 
     Its stdout and stderr are text. `environment`: variables to set, or to remove if None.
     """
-    variables = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", **environment)
+    variables = dict(os.environ, **dict({"TF_CPP_MIN_LOG_LEVEL": "3"}, **environment))
     return subprocess.run(
         [sys.executable] + [str(argument) for argument in arguments],
         cwd=folder and str(folder),
@@ -32,6 +34,18 @@ def output_of(*arguments, **options):
     process = run_python(*arguments, **options)
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
+
+
+def status_and_text(*arguments, **options):
+    """Like `run_python`; returns the exit status and the text of stderr and then stdout."""
+    process = run_python(*arguments, **options)
+    return process.returncode, process.stderr + process.stdout
+
+
+def run_setup(*arguments, **environment):
+    """Runs setup.py in the checkout; returns the exit status and its output."""
+    command = ("-W", "ignore", "setup.py", "-q") + arguments
+    return status_and_text(*command, folder=ROOT, **environment)
 
 
 def importable(*folders):

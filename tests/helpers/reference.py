@@ -408,3 +408,22 @@ def smallest_relu_argument(tape):
         return np.inf
     arguments = [a for record in tape.records.values() for a in record.saved if np.size(a)]
     return min([np.inf] + [np.abs(argument).min() for argument in arguments])
+
+
+# The names of the inputs and the outputs of the forward op.
+INPUTS = ("input", "input_h", "input_c", "params")
+FORWARD = ("output", "output_h", "output_c")
+
+
+def run_reference(configuration, arrays, masks=None, lengths=None):
+    """Returns all results by name for arrays by name; see op_harness.py for the names.
+
+    The results include gradients if `arrays` has output_backprop.
+    """
+    inputs = [arrays.get(name) for name in INPUTS]
+    results = forward(configuration, *inputs, masks=masks, lengths=lengths)
+    found = dict(zip(FORWARD, results))
+    if "output_backprop" in arrays:
+        gradients = backward(results[3], *[arrays.get(name + "_backprop") for name in FORWARD])
+        found.update(("d_" + name, value) for name, value in gradients._asdict().items())
+    return {name: value for name, value in found.items() if value is not None}

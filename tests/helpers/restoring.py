@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from helpers.layer_models import LAYERS, SAVEABLES
+from helpers.checkpoints import assert_all_equal
+from helpers.damaged_checkpoints import DAMAGES
+from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.rnn_models import CLASSES, GENERATIONS, initialize
-
-LAYER_COUNT, UNITS, WIDTH = 2, 4, 3
 
 # Kinds of saveables -> (RNN mode, direction).
 KINDS = {
@@ -33,8 +33,7 @@ def make(kind, scope):
     rnn_mode, direction = KINDS[kind]
     if kind == "layer":
         with tf.variable_scope(scope):
-            layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction)
-            layer.build([None, None, WIDTH])
+            layer = built_layer(rnn_mode, LAYER_COUNT, direction=direction)
         return layer.saveable, layer.kernel
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction)
     value = random_values(model.config.params_size(), len(scope))
@@ -78,16 +77,29 @@ def key_to_spoil(saveable):
     return spec.name, str(spec.tensor.shape.as_list())
 
 
+def saved_models(session, tmp_path, kind, **named):
+    """Saves models; returns them and the checkpoint's path."""
+    models = Models(kind, **named)
+    return models, models.save(session, tmp_path / "model")
+
+
+def damage_a_key(models, path, damage):
+    """Damages a key in the checkpoint; returns the key, its shape as text, and the error."""
+    key, shape = key_to_spoil(models.saveable)
+    spoil, kind_of_error = DAMAGES[damage]
+    spoil(path, key)
+    return key, "expected shape %s" % shape, kind_of_error
+
+
 def assert_names(error, *parts):
     for part in parts:
         assert part in str(error), (part, str(error))
 
 
-def restoring_fails(models, session, path, kind_of_error):
-    """Checks that restoring raises and changes no variable; returns the error."""
+def restoring_fails(models, session, path, kind_of_error, *parts):
+    """Checks that restoring changes no variable and raises an error with the path and `parts`."""
     before = models.fill(session)
     with pytest.raises(kind_of_error) as caught:
         models.saver.restore(session, path)
-    for left, right in zip(session.run(models.variables), before):
-        np.testing.assert_array_equal(left, right)
-    return caught.value
+    assert_names(caught.value, path, *parts)
+    assert_all_equal(session.run(models.variables), before)

@@ -4,12 +4,19 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
+from cudnn_rnn import cudnn_rnn_ops
 
 CLASSES = {
     "lstm": cudnn_rnn.CudnnLSTM,
     "gru": cudnn_rnn.CudnnGRU,
     "rnn_relu": cudnn_rnn.CudnnRNNRelu,
     "rnn_tanh": cudnn_rnn.CudnnRNNTanh,
+}
+FUNCTIONS = {
+    "lstm": cudnn_rnn_ops.cudnn_lstm,
+    "gru": cudnn_rnn_ops.cudnn_gru,
+    "rnn_relu": cudnn_rnn_ops.cudnn_rnn_relu,
+    "rnn_tanh": cudnn_rnn_ops.cudnn_rnn_tanh,
 }
 NUM_GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
 DIRECTIONS = ("unidirectional", "bidirectional")

@@ -14,6 +14,7 @@ BATCH, STEPS = 5, 6
 LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
 PROJECTED = LSTM._replace(num_proj=3)
 GRU = LSTM._replace(rnn_mode="gru")
+SKIP = LSTM._replace(input_mode="skip_input", input_size=5)
 
 # The lengths of a batch, with zeros at the start, at the end, alone and everywhere.
 LENGTHS = {

@@ -8,22 +8,27 @@ few units in the last of bfloat16's 8 bits.
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
 from cudnn_rnn._core import config
+from helpers.damaged_checkpoints import flip_a_bit
 from helpers.layer_models import LAYERS, SAVEABLES, run_cells
+from helpers.networks import every_mode, every_mode_and_direction
 from helpers.op_harness import TOLERANCES, relative_error
 from helpers.rnn_models import CLASSES, GENERATIONS, initialize
 
-RNN_MODES = sorted(CLASSES)
-DIRECTIONS = ("unidirectional", "bidirectional")
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 2, 5
 
 has_bfloat16 = tf.bfloat16 in config.DTYPES
-needs_bfloat16 = pytest.mark.skipif(
-    not has_bfloat16, reason="this TensorFlow's ops have no bfloat16"
-)
+every_input_mode = pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
+
+
+@pytest.fixture(autouse=True)
+def skip_without_bfloat16(request):
+    if has_bfloat16 == (request.function is test_without_bfloat16):
+        pytest.skip("with or without bfloat16 in this TensorFlow's ops")
 
 
 def rounded(*shape, seed=0):
@@ -35,12 +40,12 @@ def rounded(*shape, seed=0):
 def halvable(size, num_biases):
     """Returns values of an opaque buffer whose biases equal half of the stored sums."""
     values = rounded(size)
-    values[size - num_biases :] = 0.25
+    values[size - num_biases * UNITS :] = 0.25
     return values
 
 
-def run_in_both(session, build):
-    """Runs the tensors of `build(dtype)` in bfloat16 and in float32; returns two lists."""
+def assert_agree(session, build):
+    """Checks that the tensors of `build(dtype)` agree for bfloat16 and float32."""
     results = []
     for dtype in (tf.bfloat16, tf.float32):
         with tf.variable_scope(dtype.name):
@@ -48,12 +53,7 @@ def run_in_both(session, build):
         assert {tensor.dtype.base_dtype for tensor in tensors} == {dtype}
         initialize(session)
         results.append([np.asarray(a, np.float32) for a in session.run(tensors)])
-    return results
-
-
-def assert_agree(session, build):
-    """Checks that the tensors of `build(dtype)` agree for bfloat16 and float32."""
-    for index, (found, expected) in enumerate(zip(*run_in_both(session, build))):
+    for index, (found, expected) in enumerate(zip(*results)):
         assert found.shape == expected.shape, index
         assert np.abs(expected).max() > 0, index
         error = relative_error(found, expected)
@@ -66,9 +66,7 @@ def with_gradients(outputs, inputs):
     return list(outputs) + tf.gradients(loss, inputs)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode_and_direction
 def test_op_level_classes(session, rnn_mode, direction):
     states = LAYER_COUNT * (1 + (direction == "bidirectional"))
 
@@ -83,8 +81,7 @@ def test_op_level_classes(session, rnn_mode, direction):
     assert_agree(session, build)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode
 def test_canonical_conversions_are_exact(session, rnn_mode):
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, dtype=tf.bfloat16)
     values = rounded(model.config.params_size())
@@ -94,7 +91,6 @@ def test_canonical_conversions_are_exact(session, rnn_mode):
     np.testing.assert_array_equal(back.astype(np.float32), values)
 
 
-@needs_bfloat16
 def test_projection_lengths_and_batch_major(session):
     def build(dtype):
         model = cudnn_rnn.CudnnLSTM(LAYER_COUNT, UNITS, WIDTH, dtype=dtype, num_proj=2)
@@ -110,7 +106,6 @@ def test_projection_lengths_and_batch_major(session):
     assert_agree(session, build)
 
 
-@needs_bfloat16
 def test_the_dtype_of_arrays_and_tensors(session):
     """Without dtype=, the inputs decide the dtype; for the functions, NumPy arrays do so, too."""
     size = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH).config.params_size()
@@ -124,9 +119,7 @@ def test_the_dtype_of_arrays_and_tensors(session):
         np.testing.assert_array_equal(left, right)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode_and_direction
 def test_layers(session, rnn_mode, direction):
     def build(dtype):
         layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction, dtype=dtype)
@@ -140,8 +133,7 @@ def test_layers(session, rnn_mode, direction):
     assert_agree(session, build)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode
 def test_layers_initialize_their_variables(session, rnn_mode):
     layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, dtype=tf.bfloat16)
     layer.build([None, None, WIDTH])
@@ -152,10 +144,10 @@ def test_layers_initialize_their_variables(session, rnn_mode):
     assert (values[:-num_biases] != 0).mean() > 0.9 and not values[-num_biases:].any()
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
+@pytest.mark.sampled(2)
+@every_input_mode
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode
 def test_saveables_of_generations_a_and_b(session, tmp_path, rnn_mode, generation, input_mode):
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, input_mode, dtype=tf.bfloat16)
     values = rounded(model.config.params_size())
@@ -164,14 +156,12 @@ def test_saveables_of_generations_a_and_b(session, tmp_path, rnn_mode, generatio
     assert_round_trip(session, saver, variable, values, tmp_path)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@pytest.mark.sampled(2)
+@every_input_mode
+@every_mode_and_direction
 def test_opaque_saveables(session, tmp_path, rnn_mode, direction, input_mode):
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, input_mode, direction, tf.bfloat16)
-    num_biases = model.config.num_canonical_biases * UNITS
-    values = halvable(model.config.params_size(), num_biases)
+    values = halvable(model.config.params_size(), model.config.num_canonical_biases)
     variable = tf.Variable(tf.constant(values, tf.bfloat16))
     saveable = SAVEABLES[rnn_mode](
         variable, LAYER_COUNT, UNITS, UNITS, input_mode=input_mode, direction=direction
@@ -185,29 +175,22 @@ def assert_round_trip(session, saver, variable, values, tmp_path):
     path = saver.save(session, str(tmp_path / "model"))
     reader = tf.train.load_checkpoint(path)
     assert set(reader.get_variable_to_dtype_map().values()) == {tf.bfloat16}
+    shapes = reader.get_variable_to_shape_map()
     session.run(tf.assign(variable, tf.zeros_like(variable)))
     saver.restore(session, path)
     np.testing.assert_array_equal(session.run(variable).astype(np.float32), values)
-    with open(path + ".data-00000-of-00001", "r+b") as file:
-        file.seek(5)
-        byte = file.read(1)[0]
-        file.seek(5)
-        file.write(bytes([byte ^ 4]))
+    flip_a_bit(path, max(shapes, key=lambda key: np.prod(shapes[key])))
     with pytest.raises(tf.errors.DataLossError, match="cannot be read.*expected.* dtype bfloat16"):
         saver.restore(session, path)
     np.testing.assert_array_equal(session.run(variable).astype(np.float32), values)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode
 def test_object_based(tmp_path, rnn_mode):
-    from tensorflow.python.eager import context
-
     with context.eager_mode():
         layer = LAYERS[rnn_mode](LAYER_COUNT, UNITS, dtype=tf.bfloat16)
         layer.build([None, None, WIDTH])
-        num_biases = len(layer.canonical_bias_shapes) * UNITS
-        values = halvable(layer.kernel.shape.num_elements(), num_biases)
+        values = halvable(layer.kernel.shape.num_elements(), len(layer.canonical_bias_shapes))
         layer.kernel.assign(tf.constant(values, tf.bfloat16))
         checkpoint = tf.train.Checkpoint(layer=layer)
         path = checkpoint.save(str(tmp_path / "model"))
@@ -216,14 +199,13 @@ def test_object_based(tmp_path, rnn_mode):
         np.testing.assert_array_equal(layer.kernel.numpy().astype(np.float32), values)
 
 
-@needs_bfloat16
-@pytest.mark.parametrize("rnn_mode", RNN_MODES)
+@every_mode
 def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
     """Layer and cells agree on one checkpoint, but the cells round each operation to bfloat16."""
     inputs = rounded(STEPS, BATCH, WIDTH)
     layer = LAYERS[rnn_mode](1, UNITS, dtype=tf.bfloat16)
     layer.build(inputs.shape)
-    values = halvable(layer.kernel.shape.num_elements(), len(layer.canonical_bias_shapes) * UNITS)
+    values = halvable(layer.kernel.shape.num_elements(), len(layer.canonical_bias_shapes))
     outputs, _ = layer(tf.constant(inputs, tf.bfloat16), training=False)
     initialize(session)
     session.run(tf.assign(layer.kernel, tf.constant(values, tf.bfloat16)))
@@ -238,7 +220,6 @@ def test_cells_compute_what_the_layer_does(session, tmp_path, rnn_mode):
     assert relative_error(found, expected) <= STEPS * 4 * 2.0**-9
 
 
-@pytest.mark.skipif(has_bfloat16, reason="requires TensorFlow 1, whose ops have no bfloat16")
 @pytest.mark.parametrize(
     "make",
     [

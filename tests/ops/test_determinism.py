@@ -1,6 +1,7 @@
 """Bit-identical results for any number of threads, and correct results of parallel sessions."""
 
-import threading
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from helpers import reference
-from helpers.cases import random_arrays
+from helpers.networks import every_dtype, model, seeded_arrays
 from helpers.op_harness import (
     FORWARD,
     TOLERANCES,
@@ -19,7 +20,6 @@ from helpers.op_harness import (
     run_reference,
     session_config,
 )
-from helpers.processes import SECONDS_FOR_A_PROCESS
 
 # Configuration, batch, steps: small ones, and ones large enough to be split across threads.
 SIZES = [
@@ -37,17 +37,16 @@ SIZES = [
 @pytest.mark.sampled(3)
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@every_dtype
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_thread_counts_and_repeated_runs_agree(size, dtype, dropout):
     configuration, (batch, steps) = reference.Configuration(*size[0]), size[1:]
-    arrays = random_arrays(configuration, batch, steps, dtype, np.random.RandomState(1))
+    arrays = seeded_arrays(configuration, batch, steps, dtype, seed=1)
     results = []
     for threads in (1, 2, 4, 3):
         config = session_config(threads, threads)
         with Network(configuration, dtype, dropout=dropout, seed=3, config=config) as network:
-            results.append(network.run(arrays))
-            results.append(network.run(arrays))
+            results += [network.run(arrays), network.run(arrays)]
     assert all(np.isfinite(value).all() and value.any() for value in results[0].values())
     for result in results[1:]:
         assert_same_bits(result, results[0], (size, dtype, dropout))
@@ -57,36 +56,21 @@ def test_thread_counts_and_repeated_runs_agree(size, dtype, dropout):
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_rows_do_not_depend_on_their_neighbours(rnn_mode, dtype):
     """A row's result is the same, up to rounding, in any batch and at any index."""
-    configuration = reference.Configuration(rnn_mode, "linear_input", "bidirectional", 2, 33, 19)
-    arrays = random_arrays(configuration, 33, 6, dtype, np.random.RandomState(2))
+    configuration = model(rnn_mode, "bidirectional", 2, 33, 19)
+    arrays = seeded_arrays(configuration, 33, 6, dtype, seed=2)
     with Network(configuration, dtype) as network:
         together = network.forward(arrays)
         for rows in (slice(0, 1), slice(5, 9), slice(32, 33), slice(None, None, -1)):
-            names = [name for name in ("input", "input_h", "input_c") if name in arrays]
+            names = [name for name in reference.INPUTS[:3] if name in arrays]
             some = dict(arrays, **{name: arrays[name][:, rows] for name in names})
             expected = {name: value[:, rows] for name, value in together.items()}
             assert_close(network.forward(some), expected, TOLERANCES[dtype], (rnn_mode, rows))
 
 
-def run_in_parallel(work, count, seconds=SECONDS_FOR_A_PROCESS):
-    """Runs work(0) .. work(count - 1) in threads; raises their first error, or if one hangs."""
-    problems = []
-
-    def guarded(index):
-        try:
-            work(index)
-        except BaseException as problem:  # raised in the test's own thread
-            problems.append(problem)
-
-    threads = [threading.Thread(target=guarded, args=(index,)) for index in range(count)]
-    for thread in threads:
-        thread.daemon = True
-        thread.start()
-    for thread in threads:
-        thread.join(seconds)
-    if problems:
-        raise problems[0]
-    assert not any(thread.is_alive() for thread in threads), "a session did not end"
+def run_in_parallel(work, count):
+    """Runs work(0) .. work(count - 1) in threads; raises an error of any."""
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
 
 def small_and_large():
@@ -100,69 +84,59 @@ def small_and_large():
     models = []
     for configuration, batch, steps in rows:
         configuration = reference.Configuration(*configuration)
-        arrays = random_arrays(configuration, batch, steps, "float64", np.random.RandomState(3))
+        arrays = seeded_arrays(configuration, batch, steps, seed=3)
         models.append((configuration, arrays, run_reference(configuration, arrays)))
     return models
 
 
-@pytest.mark.parametrize("inter_op_threads", [1, 2, 4])
-@pytest.mark.parametrize("intra_op_threads", [1, 2, 4])
-def test_sessions_of_their_own_in_parallel(intra_op_threads, inter_op_threads):
+def check_repeatedly(network, arrays, expected):
+    for _ in range(5):
+        assert_close(network.run(arrays), expected, TOLERANCES["float64"], "")
+
+
+every_thread_count = pytest.mark.parametrize(
+    "threads", list(itertools.product((1, 2, 4), repeat=2)), ids=str
+)
+
+
+@pytest.mark.sampled(3)
+@every_thread_count
+def test_sessions_of_their_own_in_parallel(threads):
     models = small_and_large()
 
     def work(index):
         configuration, arrays, expected = models[index % len(models)]
-        config = session_config(intra_op_threads, inter_op_threads)
-        with Network(configuration, "float64", config=config) as network:
-            for _ in range(5):
-                assert_close(network.run(arrays), expected, TOLERANCES["float64"], index)
+        with Network(configuration, "float64", config=session_config(*threads)) as network:
+            check_repeatedly(network, arrays, expected)
 
     run_in_parallel(work, 6)
 
 
-@pytest.mark.parametrize("inter_op_threads", [1, 2, 4])
-@pytest.mark.parametrize("intra_op_threads", [1, 2, 4])
-def test_one_session_from_many_threads(intra_op_threads, inter_op_threads):
+@pytest.mark.sampled(3)
+@every_thread_count
+def test_one_session_from_many_threads(threads):
     """One kernel serves several concurrent callers, on batches of different sizes."""
-    configuration = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 40, 20)
+    configuration = model("lstm", "bidirectional", 2, 40, 20)
     everything = []
     for index in range(6):
-        random = np.random.RandomState(index)
-        arrays = random_arrays(configuration, 1 + 3 * index, 9 - index, "float64", random)
+        arrays = seeded_arrays(configuration, 1 + 3 * index, 9 - index, seed=index)
         everything.append((arrays, run_reference(configuration, arrays)))
-    config = session_config(intra_op_threads, inter_op_threads)
-    with Network(configuration, "float64", config=config) as network:
-
-        def work(index):
-            arrays, expected = everything[index]
-            for _ in range(5):
-                assert_close(network.run(arrays), expected, TOLERANCES["float64"], index)
-
-        run_in_parallel(work, 6)
+    with Network(configuration, "float64", config=session_config(*threads)) as network:
+        run_in_parallel(lambda index: check_repeatedly(network, *everything[index]), 6)
 
 
 def test_many_networks_in_one_graph_and_one_step():
     """Independent nodes of one graph run concurrently on the same two thread pools."""
     configuration, arrays, expected = small_and_large()[0]
+    inputs = {name: arrays[name] for name in reference.INPUTS}
+    attributes = dict(inputs, **model_attributes(configuration))
+    expected = {name: expected[name] for name in FORWARD}
     with tf.Graph().as_default(), tf.device("/cpu:0"):
-        nodes = [
-            gen_cudnn_rnn_ops.cudnn_rnn(
-                tf.constant(arrays["input"]),
-                arrays["input_h"],
-                arrays["input_c"],
-                arrays["params"],
-                seed=index,
-                **model_attributes(configuration),
-            )[:3]
-            for index in range(12)
-        ]
+        nodes = [gen_cudnn_rnn_ops.cudnn_rnn(seed=seed, **attributes)[:3] for seed in range(12)]
+        with tf.Session(config=session_config(2, 4)) as session:
 
-        session = tf.Session(config=session_config(2, 4))
+            def work(unused_index):
+                for found in session.run(nodes):
+                    assert_close(dict(zip(FORWARD, found)), expected, TOLERANCES["float64"], "")
 
-    def work(unused_index):
-        for found in session.run(nodes):
-            assert_close(dict(zip(FORWARD, found)), wanted, TOLERANCES["float64"], "")
-
-    wanted = {name: expected[name] for name in FORWARD}
-    run_in_parallel(work, 2)
-    session.close()
+            run_in_parallel(work, 2)

@@ -9,43 +9,32 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from helpers import reference
-from helpers.cases import random_arrays
+from helpers import networks, reference
 from helpers.op_harness import FORWARD, HUGE, assert_refused, call, model_attributes, refusal
+from helpers.sequence_cases import GRU, LSTM, SKIP
 
 DTYPE = "float32"
-LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
-GRU = LSTM._replace(rnn_mode="gru")
-SKIP = LSTM._replace(input_mode="skip_input", input_size=5)
 BATCH, STEPS = 3, 6
-# The shape of the states in error messages.
-STATES_SHAPE = "[4, 3, 5]"
+PARAMS_SIZE = reference.params_size(LSTM)
 
 
-def forward_inputs(configuration, batch=BATCH, steps=STEPS, dtype=DTYPE, seed=0):
-    """Returns valid inputs of CudnnRNN."""
-    random = np.random.RandomState(seed)
-    arrays = random_arrays(configuration, batch, steps, dtype, random)
-    arrays.setdefault("input_c", np.zeros([0], dtype))
-    return {name: arrays[name] for name in ("input", "input_h", "input_c", "params")}
+def forward_inputs(configuration, batch=BATCH, steps=STEPS):
+    arrays = networks.forward_arrays(configuration, batch, steps, DTYPE)
+    return dict({"input_c": np.zeros([0], DTYPE)}, **arrays)
 
 
 def backward_inputs(configuration, inputs=None, **attributes):
-    """Returns valid inputs of CudnnRNNBackprop: a forward call's inputs, results and gradients."""
-    inputs = forward_inputs(configuration) if inputs is None else dict(inputs)
-    attributes = dict(model_attributes(configuration), **attributes)
-    outputs = call("cudnn_rnn", inputs, **attributes)
-    inputs.update(zip(FORWARD + ("reserve_space",), outputs))
-    inputs.update((name + "_backprop", np.ones_like(inputs[name])) for name in FORWARD)
-    return inputs
-
-
-def call_forward(configuration, inputs, **attributes):
-    return call("cudnn_rnn", inputs, **dict(model_attributes(configuration), **attributes))
+    inputs = inputs or forward_inputs(configuration)
+    return networks.backward_inputs(inputs, dict(model_attributes(configuration), **attributes))
 
 
 def call_backward(configuration, inputs, **attributes):
-    return call("cudnn_rnn_backprop", inputs, **dict(model_attributes(configuration), **attributes))
+    return call("cudnn_rnn_backprop", inputs, **model_attributes(configuration), **attributes)
+
+
+def assert_reserve_space_refused(inputs, *parts, **attributes):
+    parts = ("reserve_space",) + parts
+    assert_refused(parts, "cudnn_rnn_backprop", inputs, **model_attributes(LSTM), **attributes)
 
 
 def test_valid_arguments_are_accepted():
@@ -56,36 +45,32 @@ def test_valid_arguments_are_accepted():
 
 def assert_network_refuses(parts, configuration, changes, **attributes):
     """Checks that forward and backward both refuse valid inputs with these changes."""
-    attributes = dict(model_attributes(configuration), **attributes)
-    inputs = dict(forward_inputs(configuration), **changes)
-    assert_refused(parts, "cudnn_rnn", inputs, **attributes)
-    assert_refused(parts, "cudnn_rnn", inputs, is_training=False, **attributes)
-    inputs = dict(backward_inputs(configuration), **changes)
-    assert_refused(parts, "cudnn_rnn_backprop", inputs, **attributes)
+    inputs, own = forward_inputs(configuration), model_attributes(configuration)
+    networks.assert_network_refuses(parts, inputs, own, changes=changes, **attributes)
+
+
+# The shape of the states in error messages.
+STATES = "[4, 3, 5]"
+# An input, wrong shapes of it, and what the message has besides its name and the shape.
+WRONG_SHAPES = [
+    ("input", [(), (6,), (6, 3), (6, 3, 4, 1)], ""),
+    ("input", [(6, 3, 0)], "input must"),
+    ("input_h", [(), (4, 5), (4, 3, 5, 1)], ""),
+    ("input_h", [(4, 2, 5), (4, 4, 5), (4, 1, 5), (4, 0, 5)], STATES),
+    # The layers of a bidirectional model come in pairs.
+    ("input_h", [(3, 3, 5), (0, 3, 5), (1, 3, 5)], ""),
+    ("input_c", [(), (0,), (60,), (4, 3, 5, 1)], ""),
+    ("input_c", [(4, 2, 5), (2, 3, 5), (4, 3, 6), (4, 3, 0), (0, 3, 5), (3, 4, 5)], STATES),
+    ("params", [(), (1, PARAMS_SIZE), (PARAMS_SIZE, 1)], ""),
+]
 
 
 @pytest.mark.parametrize(
-    "name, shape, expected",
-    [
-        ("input", (), "input"),
-        ("input", (6,), "input"),
-        ("input", (6, 3), "input"),
-        ("input", (6, 3, 4, 1), "input"),
-        ("input_h", (), "input_h"),
-        ("input_h", (4, 5), "input_h"),
-        ("input_h", (4, 3, 5, 1), "input_h"),
-        ("input_c", (), "input_c"),
-        ("input_c", (0,), "input_c"),
-        ("input_c", (60,), "input_c"),
-        ("input_c", (4, 3, 5, 1), "input_c"),
-        ("params", (), "params"),
-        ("params", (1, reference.params_size(LSTM)), "params"),
-        ("params", (reference.params_size(LSTM), 1), "params"),
-    ],
+    "name, shape, part", [(name, shape, part) for name, all, part in WRONG_SHAPES for shape in all]
 )
-def test_ranks(name, shape, expected):
+def test_shapes(name, shape, part):
     changes = {name: np.ones(shape, DTYPE)}
-    assert_network_refuses([expected, str(list(shape))], LSTM, changes)
+    assert_network_refuses([name, str(list(shape)), part], LSTM, changes)
 
 
 @pytest.mark.parametrize("configuration", [LSTM, GRU], ids=lambda value: value.rnn_mode)
@@ -96,21 +81,6 @@ def test_too_few_params(configuration, change):
     length = 0 if change == "none" else good + change
     changes = {"params": np.ones(length, DTYPE)}
     assert_network_refuses(["params", str(length), str(good)], configuration, changes)
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [(4, 2, 5), (4, 4, 5), (4, 1, 5), (4, 0, 5)],
-)
-def test_batch_of_input_h(shape):
-    changes = {"input_h": np.ones(shape, DTYPE)}
-    assert_network_refuses(["input_h", str(list(shape)), STATES_SHAPE], LSTM, changes)
-
-
-@pytest.mark.parametrize("shape", [(3, 3, 5), (0, 3, 5), (1, 3, 5)])
-def test_layers_of_a_bidirectional_model_come_in_pairs(shape):
-    changes = {"input_h": np.ones(shape, DTYPE)}
-    assert_network_refuses(["input_h", str(list(shape))], LSTM, changes)
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 0), (4, 3, 6), (2, 3, 5), (6, 3, 5)])
@@ -125,19 +95,6 @@ def test_layers_and_units_of_input_h_must_fit_the_rest(shape):
     assert_network_refuses([], LSTM, changes)
 
 
-@pytest.mark.parametrize(
-    "shape", [(4, 2, 5), (2, 3, 5), (4, 3, 6), (4, 3, 0), (0, 3, 5), (3, 4, 5)]
-)
-def test_input_c_must_have_the_shape_of_input_h(shape):
-    changes = {"input_c": np.ones(shape, DTYPE)}
-    assert_network_refuses(["input_c", str(list(shape)), STATES_SHAPE], LSTM, changes)
-
-
-def test_input_must_have_elements():
-    changes = {"input": np.ones((6, 3, 0), DTYPE)}
-    assert_network_refuses(["input must", "[6, 3, 0]"], LSTM, changes)
-
-
 def test_skip_input_with_unequal_sizes():
     parts = ["skip_input", "input_size", "4", "num_units", "5"]
     assert_network_refuses(parts, LSTM, {}, input_mode="skip_input")
@@ -148,104 +105,75 @@ def test_dropout(dropout):
     assert_network_refuses(["dropout", str(dropout), "between 0 and 1"], LSTM, {}, dropout=dropout)
 
 
-def network_of_empty_tensors(input_shape, states_shape):
-    """Returns CudnnRNN's outputs and the gradient of params, for tensors without elements.
+def test_sizes_without_elements_that_overflow(cpu_session):
+    """Sizes that overflow are refused even with an empty batch, which allocates nothing."""
 
-    The graph creates the tensors, because old NumPy versions have no empty arrays with large
-    dimensions.
-    """
-
-    def empty(shape):
+    def empty(*shape):
+        # The graph creates the tensor: old NumPy versions have no empty arrays this large.
         return tf.zeros(tf.placeholder_with_default(np.array(shape, np.int64), [3]), DTYPE)
 
-    states, params = empty(states_shape), tf.ones(reference.params_size(LSTM), DTYPE)
-    outputs = gen_cudnn_rnn_ops.cudnn_rnn(
-        empty(input_shape), states, states, params, **model_attributes(LSTM)
-    )
-    # grad_ys is given because TensorFlow cannot create its default gradients in this size.
-    return outputs, tf.gradients(outputs[:3], params, grad_ys=list(outputs[:3]))[0]
+    inputs, states, params = empty(6, 0, HUGE), empty(4, 0, HUGE), tf.ones(PARAMS_SIZE, DTYPE)
+    outputs = gen_cudnn_rnn_ops.cudnn_rnn(inputs, states, states, params, **model_attributes(LSTM))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=str(HUGE)):
+        cpu_session.run(tf.shape(outputs[0]))
 
 
-def test_sizes_without_elements_that_overflow():
-    """Sizes that overflow are refused even with an empty batch, which allocates nothing."""
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        outputs, _ = network_of_empty_tensors((6, 0, HUGE), (4, 0, HUGE))
-        with pytest.raises(tf.errors.InvalidArgumentError, match=str(HUGE)):
-            session.run(tf.shape(outputs[0]))
-
-
-def test_very_many_empty_steps_take_no_time():
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        outputs, d_params = network_of_empty_tensors((2**40, 0, 4), (4, 0, 5))
-        shape, gradient = session.run([tf.shape(outputs[0], out_type=tf.int64), d_params])
-    assert shape.tolist() == [2**40, 0, 10]
-    assert gradient.shape == (reference.params_size(LSTM),) and not gradient.any()
-
-
-@pytest.mark.parametrize(
-    "name", ["output", "output_h", "output_c"] + [name + "_backprop" for name in FORWARD]
-)
-@pytest.mark.parametrize("change", ["rank", "first", "middle", "last", "empty", "scalar"])
-def test_shapes_of_outputs_and_their_gradients(name, change):
+@pytest.mark.parametrize("name", FORWARD + tuple(name + "_backprop" for name in FORWARD))
+def test_shapes_of_outputs_and_their_gradients(name):
     good = backward_inputs(LSTM)
     shape = good[name].shape
-    wrong = {
-        "rank": shape[1:],
-        "first": (shape[0] + 1,) + shape[1:],
-        "middle": (shape[0], shape[1] - 1, shape[2]),
-        "last": shape[:2] + (shape[2] - 1,),
-        "empty": (0,),
-        "scalar": (),
-    }[change]
-    inputs = dict(good, **{name: np.ones(wrong, DTYPE)})
-    assert_refused(
-        [name + " must", str(list(wrong)), str(list(shape))],
-        "cudnn_rnn_backprop",
-        inputs,
-        **model_attributes(LSTM),
+    wrong_shapes = [
+        shape[1:],
+        (shape[0] + 1,) + shape[1:],
+        (shape[0], shape[1] - 1, shape[2]),
+        shape[:2] + (shape[2] - 1,),
+        (0,),
+        (),
+    ]
+    for wrong in wrong_shapes:
+        parts = [name + " must", str(list(wrong)), str(list(shape))]
+        inputs = dict(good, **{name: np.ones(wrong, DTYPE)})
+        assert_refused(parts, "cudnn_rnn_backprop", inputs, **model_attributes(LSTM))
+
+
+def foreign_reserve_spaces(good):
+    """Returns reserve spaces that no call of LSTM with BATCH and STEPS has made."""
+    bytes_of_the_same_size = np.random.RandomState(0).bytes(good.nbytes)
+    others = [
+        (LSTM, dict(steps=STEPS + 1)),
+        (LSTM, dict(steps=STEPS - 1)),
+        (LSTM, dict(batch=BATCH + 1)),
+        (LSTM, dict(batch=STEPS, steps=BATCH)),
+        (LSTM._replace(num_units=6), {}),
+        (LSTM._replace(input_size=5), {}),
+        (GRU, {}),
+        (SKIP, {}),
+        (LSTM._replace(direction="unidirectional", num_layers=4), {}),
+    ]
+    return (
+        [
+            good[:0],
+            good[:1],
+            good[:-1],
+            good[: good.size // 2],
+            good[:64],  # only the header
+            np.concatenate([good, good[:1]]),
+            np.zeros_like(good),
+            np.frombuffer(bytes_of_the_same_size, DTYPE),
+            good[0],
+            good.reshape(1, -1),
+        ]
+        + [
+            backward_inputs(configuration, forward_inputs(configuration, **sizes))["reserve_space"]
+            for configuration, sizes in others
+        ]
     )
-
-
-def foreign_reserve_spaces():
-    """Returns a dict of reserve spaces that no call of LSTM with BATCH and STEPS has made."""
-    good = backward_inputs(LSTM)["reserve_space"]
-    others = {
-        "more steps": (LSTM, dict(steps=STEPS + 1)),
-        "fewer steps": (LSTM, dict(steps=STEPS - 1)),
-        "larger batch": (LSTM, dict(batch=BATCH + 1)),
-        "batch and steps swapped": (LSTM, dict(batch=STEPS, steps=BATCH)),
-        "more units": (LSTM._replace(num_units=6), {}),
-        "other input size": (LSTM._replace(input_size=5), {}),
-        "another mode": (GRU, {}),
-        "another input mode": (SKIP, {}),
-        "one direction": (LSTM._replace(direction="unidirectional", num_layers=4), {}),
-    }
-    random = np.random.RandomState(0)
-    spaces = {
-        "empty": good[:0],
-        "one element": good[:1],
-        "truncated": good[:-1],
-        "half of it": good[: good.size // 2],
-        "header only": good[:64],
-        "longer": np.concatenate([good, good[:1]]),
-        "zeros": np.zeros_like(good),
-        "random bytes": random.bytes(good.nbytes),
-        "scalar": good[0],
-        "matrix": good.reshape(1, -1),
-    }
-    spaces["random bytes"] = np.frombuffer(spaces["random bytes"], DTYPE)
-    for name, (configuration, sizes) in others.items():
-        inputs = forward_inputs(configuration, **sizes)
-        spaces[name] = backward_inputs(configuration, inputs)["reserve_space"]
-    return spaces
 
 
 def test_reserve_space_of_another_call():
     good = backward_inputs(LSTM)
-    for name, space in foreign_reserve_spaces().items():
-        inputs = dict(good, reserve_space=space)
-        text = refusal("cudnn_rnn_backprop", inputs, **model_attributes(LSTM))
-        assert "reserve_space" in text, (name, text)
+    for space in foreign_reserve_spaces(good["reserve_space"]):
+        assert_reserve_space_refused(dict(good, reserve_space=space))
 
 
 def test_reserve_space_of_other_attributes():
@@ -253,22 +181,17 @@ def test_reserve_space_of_other_attributes():
     good = backward_inputs(LSTM)
     with_dropout = backward_inputs(LSTM, dropout=0.5)
     call_backward(LSTM, with_dropout, dropout=0.5)
-    for space, dropout in ((good, 0.5), (with_dropout, 0.0), (with_dropout, 0.25)):
-        inputs = dict(good, reserve_space=space["reserve_space"])
-        text = refusal("cudnn_rnn_backprop", inputs, dropout=dropout, **model_attributes(LSTM))
-        assert "reserve_space" in text, text
+    for other, dropout in ((good, 0.5), (with_dropout, 0.0), (with_dropout, 0.25)):
+        inputs = dict(good, reserve_space=other["reserve_space"])
+        assert_reserve_space_refused(inputs, dropout=dropout)
 
 
 def test_reserve_space_of_an_equal_call_with_other_data():
     """A reserve space is refused if output_h is from another forward call."""
-    good = backward_inputs(LSTM)
-    for changed in ("input", "input_h", "input_c", "params"):
-        others = forward_inputs(LSTM)
-        others[changed] = others[changed] + np.float32(0.25)
-        other = backward_inputs(LSTM, others)
-        inputs = dict(good, reserve_space=other["reserve_space"])
-        text = refusal("cudnn_rnn_backprop", inputs, **model_attributes(LSTM))
-        assert "reserve_space" in text and "output_h" in text, text
+    good, inputs = backward_inputs(LSTM), forward_inputs(LSTM)
+    for name, array in inputs.items():
+        other = backward_inputs(LSTM, dict(inputs, **{name: array + np.float32(0.25)}))
+        assert_reserve_space_refused(dict(good, reserve_space=other["reserve_space"]), "output_h")
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -296,8 +219,9 @@ def test_damaged_reserve_space_does_not_crash(seed):
     [("rnn_mode", "lstn"), ("input_mode", "linear"), ("direction", "both"), ("rnn_mode", "")],
 )
 def test_unknown_modes(name, value):
+    attributes = dict(model_attributes(LSTM), **{name: value})
     with pytest.raises(ValueError, match=name):
-        call_forward(LSTM, forward_inputs(LSTM), **{name: value})
+        call("cudnn_rnn", forward_inputs(LSTM), **attributes)
 
 
 @pytest.mark.parametrize("name", ["input_h", "input_c", "params"])
@@ -305,4 +229,4 @@ def test_mixed_dtypes(name):
     inputs = forward_inputs(LSTM)
     inputs[name] = inputs[name].astype(np.float64)
     with pytest.raises((TypeError, ValueError), match=name):
-        call_forward(LSTM, inputs)
+        call("cudnn_rnn", inputs, **model_attributes(LSTM))

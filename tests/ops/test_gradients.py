@@ -5,48 +5,55 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from helpers import reference
-from helpers.cases import COLUMNS, random_arrays
-from helpers.op_harness import FORWARD, Network, model_attributes, numeric_gradient, size_arguments
+from helpers import reference, sequence_cases
+from helpers.networks import every_mode_and_direction, model, seeded_arrays
+from helpers.op_harness import (
+    Network,
+    model_attributes,
+    numeric_gradient,
+    run_reference,
+    size_arguments,
+)
 
 LARGEST_ERROR = 5e-6
+SMALL = model("lstm", "bidirectional", num_units=3)
 
 
+def check_gradients(network, arrays):
+    """Compares all gradients with differences; the loss weights all outputs differently."""
+
+    def loss():
+        outputs = network.forward(arrays)
+        return sum((outputs[name] * arrays[name + "_backprop"]).sum() for name in outputs)
+
+    found = network.run(arrays)
+    for name in [name for name in reference.INPUTS if name in arrays]:
+        expected = numeric_gradient(loss, arrays[name])
+        assert np.abs(expected).max() > 0.1, name
+        assert np.abs(found["d_" + name] - expected).max() < LARGEST_ERROR, name
+
+
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 @pytest.mark.parametrize("dropout", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("direction", COLUMNS["direction"])
-@pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
+@every_mode_and_direction
 def test_network(rnn_mode, direction, dropout):
-    """Gradients of inputs, states and params match; the loss weights all outputs differently."""
-    configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 3, 4)
-    arrays = random_arrays(configuration, 3, 4, "float64", np.random.RandomState(7))
+    configuration = model(rnn_mode, direction, num_units=3)
     with Network(configuration, "float64", dropout=dropout, seed=1, seed2=2) as network:
-
-        def loss():
-            outputs = network.forward(arrays)
-            return sum(
-                (value * arrays[name + "_backprop"]).sum() for name, value in outputs.items()
-            )
-
-        found = network.run(arrays)
-        names = [name for name in ("input", "input_h", "input_c", "params") if name in arrays]
-        for name in names:
-            expected = numeric_gradient(loss, arrays[name])
-            assert np.abs(expected).max() > 0.1, name
-            assert np.abs(found["d_" + name] - expected).max() < LARGEST_ERROR, name
+        check_gradients(network, seeded_arrays(configuration, 3, 4, seed=7))
 
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
-def test_dropout_has_an_effect():
-    """The three dropout rates of `test_network` give different outputs."""
-    configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 2, 3, 4)
-    arrays = random_arrays(configuration, 3, 4, "float64", np.random.RandomState(7))
-    outputs = []
-    for dropout in (0.0, 0.5, 1.0):
-        with Network(configuration, "float64", dropout=dropout, seed=1, seed2=2) as network:
-            outputs.append(network.run(arrays)["output"])
-    for first, second in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(outputs[first] - outputs[second]).max() > 1e-3
+@pytest.mark.parametrize(
+    "configuration", [SMALL, SMALL._replace(num_proj=2), SMALL._replace(rnn_mode="gru")], ids=str
+)
+def test_lengths_and_dropout(configuration):
+    """The reference lacks the op's dropout pattern; differences do not need it."""
+    arrays = sequence_cases.arrays_for(configuration, [0, 4, 6])
+    for name in ("input", "output_backprop"):
+        arrays[name] = np.nan_to_num(arrays[name])
+    with Network(configuration, "float64", dropout=0.5, version=3) as network:
+        check_gradients(network, arrays)
 
 
 CONVERSIONS = [
@@ -57,108 +64,57 @@ CONVERSIONS = [
 ]
 
 
-def canonical_ops(configuration, params):
-    """Returns weights and biases of `params`, and a function that converts them back."""
-    arguments = dict(model_attributes(configuration), **size_arguments(configuration))
-    cells = configuration.num_layers * configuration.directions
-    weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
-        params=params, num_params=2 * configuration.gates * cells, **arguments
-    )
-
-    def back(weights, biases):
-        return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
-            weights=weights, biases=biases, **arguments
-        )
-
-    return weights, biases, back
+def op_arguments(configuration):
+    return dict(model_attributes(configuration), **size_arguments(configuration))
 
 
 @pytest.mark.parametrize("configuration", CONVERSIONS, ids=str)
-def test_params_to_canonical(configuration):
-    """Each tensor's gradient goes to the tensor's place in the gradient of params."""
-    random = np.random.RandomState(3)
-    params = random.standard_normal(reference.params_size(configuration))
-    factors = random.standard_normal(params.shape)
+def test_params_to_canonical(cpu_session, configuration):
+    """Each tensor's gradient goes to the tensor's place in the gradient of params.
+
+    A regularizer of the matrices alone leaves the biases' gradient zero, not missing.
+    """
+    size = reference.params_size(configuration)
+    params, factors = np.random.RandomState(3).standard_normal((2, size))
     weight_factors, bias_factors = reference.params_to_canonical(configuration, factors)
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        variable = tf.placeholder(tf.float64)
-        weights, biases, _ = canonical_ops(configuration, variable)
-        pairs = list(zip(weights, weight_factors)) + list(zip(biases, bias_factors))
-        loss = sum(tf.reduce_sum(tensor * tensor * factor) for tensor, factor in pairs)
-        gradient = tf.gradients(loss, variable)[0]
-        found = session.run(gradient, {variable: params})
-        expected = numeric_gradient(lambda: session.run(loss, {variable: params}), params)
+    variable = tf.placeholder(tf.float64)
+    weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
+        params=variable, num_params=len(weight_factors), **op_arguments(configuration)
+    )
+    pairs = zip(weights + biases, weight_factors + bias_factors)
+    loss = sum(tf.reduce_sum(tensor * tensor * factor) for tensor, factor in pairs)
+    of_matrices = sum(tf.nn.l2_loss(weight) for weight in weights)
+    gradients = [tf.gradients(either, variable)[0] for either in (loss, of_matrices)]
+    found, found_of_matrices = cpu_session.run(gradients, {variable: params})
+    run_loss = cpu_session.make_callable(loss, [variable])
+    expected = numeric_gradient(lambda: run_loss(params), params)
     np.testing.assert_allclose(found, 2.0 * params * factors, rtol=1e-12)
     np.testing.assert_allclose(found, expected, rtol=0, atol=LARGEST_ERROR)
-
-
-@pytest.mark.parametrize("configuration", CONVERSIONS, ids=str)
-def test_params_to_canonical_where_only_matrices_are_used(configuration):
-    """A regularizer of the matrices alone leaves the biases' gradient zero, not missing."""
-    params = np.random.RandomState(4).standard_normal(reference.params_size(configuration))
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        variable = tf.placeholder(tf.float64)
-        weights, biases, _ = canonical_ops(configuration, variable)
-        loss = sum(tf.nn.l2_loss(weight) for weight in weights)
-        found = session.run(tf.gradients(loss, variable)[0], {variable: params})
     expected = params.copy()
     for bias in reference.params_to_canonical(configuration, expected)[1]:
         bias[...] = 0.0
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found_of_matrices, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("flat", [False, True], ids=["matrices", "flat"])
-@pytest.mark.parametrize("configuration", CONVERSIONS, ids=str)
-def test_canonical_to_params(configuration, flat):
-    """Each tensor gets the gradient of its place in the buffer, in the shape of the tensor."""
-    random = np.random.RandomState(5)
-    params = random.standard_normal(reference.params_size(configuration))
-    factors = random.standard_normal(params.shape)
-    tensors = reference.params_to_canonical(configuration, params)
-    expected = reference.params_to_canonical(configuration, 2.0 * params * factors)
-    shape = (lambda array: array.ravel()) if flat else (lambda array: array)
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        constants = [[tf.constant(shape(tensor)) for tensor in group] for group in tensors]
-        _, _, back = canonical_ops(configuration, tf.zeros(params.shape, tf.float64))
-        buffer = back(*constants)
-        loss = tf.reduce_sum(buffer * buffer * factors)
-        found = session.run([tf.gradients(loss, group) for group in constants])
-    for found_group, expected_group in zip(found, expected):
-        assert len(found_group) == len(expected_group)
-        for found_tensor, expected_tensor in zip(found_group, expected_group):
-            assert found_tensor.shape == shape(expected_tensor).shape
-            np.testing.assert_allclose(found_tensor, shape(expected_tensor), rtol=1e-12)
-
-
-def test_through_conversion_and_network():
+def test_through_conversion_and_network(cpu_session):
     """Gradients reach canonical tensors through canonical_to_params and the network."""
     configuration = CONVERSIONS[1]
-    arrays = random_arrays(configuration, 2, 3, "float64", np.random.RandomState(6))
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        tensors = reference.params_to_canonical(configuration, arrays["params"])
-        constants = [[tf.constant(tensor) for tensor in group] for group in tensors]
-        _, _, back = canonical_ops(configuration, tf.constant(arrays["params"]))
-        outputs = gen_cudnn_rnn_ops.cudnn_rnn(
-            arrays["input"],
-            arrays["input_h"],
-            tf.constant([], tf.float64),
-            back(*constants),
-            **model_attributes(configuration),
-        )
-        backprops = [arrays["output_backprop"], arrays["output_h_backprop"]]
-        found = session.run(
-            [
-                tf.gradients(outputs[:2], group, [tf.constant(dy) for dy in backprops])
-                for group in constants
-            ]
-        )
-    tape = reference.forward(
-        configuration, *[arrays.get(n) for n in ("input", "input_h", "input_c", "params")]
-    )[3]
-    d_params = reference.backward(
-        tape, *[arrays.get(name + "_backprop") for name in FORWARD]
-    ).params
+    arrays = seeded_arrays(configuration, 2, 3, seed=6)
+    tensors = reference.params_to_canonical(configuration, arrays["params"])
+    constants = [[tf.constant(tensor) for tensor in group] for group in tensors]
+    params = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
+        weights=constants[0], biases=constants[1], **op_arguments(configuration)
+    )
+    outputs = gen_cudnn_rnn_ops.cudnn_rnn(
+        arrays["input"],
+        arrays["input_h"],
+        tf.constant([], tf.float64),
+        params,
+        **model_attributes(configuration),
+    )
+    backprops = [tf.constant(arrays[name + "_backprop"]) for name in ("output", "output_h")]
+    found = cpu_session.run([tf.gradients(outputs[:2], group, backprops) for group in constants])
+    d_params = run_reference(configuration, arrays)["d_params"]
     expected = reference.params_to_canonical(configuration, d_params)
-    for found_group, expected_group in zip(found, expected):
-        for found_tensor, expected_tensor in zip(found_group, expected_group):
-            np.testing.assert_allclose(found_tensor, expected_tensor, rtol=0, atol=1e-10)
+    for found_tensor, expected_tensor in zip(sum(found, []), sum(expected, [])):
+        np.testing.assert_allclose(found_tensor, expected_tensor, rtol=0, atol=1e-10)

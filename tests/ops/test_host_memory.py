@@ -1,13 +1,13 @@
 """Host memory: fed lengths that a thread overwrites, and many steps of an empty batch."""
 
 import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
 
-from helpers import reference
+from helpers.networks import model
 from helpers.op_harness import Network
 from helpers.processes import importable, output_of
 from programs import changing_lengths
-
-LSTM = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 2, 3)
 
 
 def test_fed_lengths_may_change_during_a_call():
@@ -21,7 +21,8 @@ def no_sequences(num_steps, width):
     return np.broadcast_to(np.zeros((1, 0, width), np.float32), (num_steps, 0, width))
 
 
-def test_steps_without_a_batch_need_no_memory():
+@pytest.mark.parametrize("version", [1, 3])
+def test_steps_without_a_batch_need_no_memory(version):
     """An empty batch needs no workspace; at 16 bytes per step it would be 16 TiB here."""
     num_steps = 2**40
     state = np.zeros((1, 0, 2), np.float32)
@@ -30,7 +31,11 @@ def test_steps_without_a_batch_need_no_memory():
     for name in ("input_h", "input_c", "output_h_backprop", "output_c_backprop"):
         arrays[name] = state
     arrays["sequence_lengths"] = np.zeros(0, np.int32)
-    with Network(LSTM, "float32", version=3) as network:
-        found = network.run(arrays, ["output_h", "output_c", "d_params"])
+    configuration = model("lstm", num_layers=1, num_units=2, input_size=3)
+    with Network(configuration, "float32", version=version) as network:
+        with network.session.graph.as_default():
+            network.fetches["shape"] = tf.shape(network.fetches["output"], out_type=tf.int64)
+        found = network.run(arrays, ["shape", "output_h", "output_c", "d_params"])
+    assert found["shape"].tolist() == [num_steps, 0, 2]
     assert found["output_h"].shape == found["output_c"].shape == state.shape
-    assert not found["d_params"].any()
+    assert found["d_params"].shape == (56,) and not found["d_params"].any()

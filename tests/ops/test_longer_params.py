@@ -10,16 +10,15 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import layers
 from helpers import reference
-from helpers.cases import COLUMNS, random_arrays
-from helpers.op_harness import FORWARD, Network, assert_same_bits
+from helpers.networks import every_mode, model, run_network, seeded_arrays
+from helpers.op_harness import Network, assert_same_bits
+from helpers.sequence_cases import LSTM, PROJECTED
 
 BATCH, STEPS, SPARE = 3, 4, 7
-LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
-PROJECTED = LSTM._replace(num_proj=3)
 
 
 def arrays_of(configuration, version, dtype="float64", batch=BATCH, steps=STEPS):
-    arrays = random_arrays(configuration, batch, steps, dtype, np.random.RandomState(0))
+    arrays = seeded_arrays(configuration, batch, steps, dtype)
     if version == 3:
         arrays["sequence_lengths"] = np.arange(1, batch + 1, dtype=np.int32)
     return arrays
@@ -41,7 +40,7 @@ def assert_ignores_the_spare(found, expected):
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
+@every_mode
 def test_surplus_params_are_not_read(rnn_mode, version):
     configuration = LSTM._replace(rnn_mode=rnn_mode)
     arrays = arrays_of(configuration, version)
@@ -51,18 +50,20 @@ def test_surplus_params_are_not_read(rnn_mode, version):
             assert_ignores_the_spare(network.run(with_spare(arrays)), expected)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("configuration", [LSTM, PROJECTED], ids=str)
-def test_dtypes_and_projection(configuration, dtype):
-    arrays = arrays_of(configuration, 3, dtype)
-    with Network(configuration, dtype, version=3) as network:
-        assert_ignores_the_spare(network.run(with_spare(arrays)), network.run(arrays))
-
-
-@pytest.mark.parametrize("batch, steps", [(0, STEPS), (BATCH, 0)])
-def test_nothing_to_compute(batch, steps):
-    arrays = arrays_of(LSTM, 1, batch=batch, steps=steps)
-    with Network(LSTM, "float64") as network:
+@pytest.mark.parametrize(
+    "configuration, version, dtype, batch, steps",
+    [
+        (LSTM, 3, "float32", BATCH, STEPS),
+        (LSTM, 3, "float16", BATCH, STEPS),
+        (PROJECTED, 3, "float32", BATCH, STEPS),
+        (PROJECTED, 3, "float16", BATCH, STEPS),
+        (LSTM, 1, "float64", 0, STEPS),
+        (LSTM, 1, "float64", BATCH, 0),
+    ],
+)
+def test_dtypes_projection_and_nothing_to_compute(configuration, version, dtype, batch, steps):
+    arrays = arrays_of(configuration, version, dtype, batch, steps)
+    with Network(configuration, dtype, version=version) as network:
         assert_ignores_the_spare(network.run(with_spare(arrays)), network.run(arrays))
 
 
@@ -73,50 +74,43 @@ def test_inference():
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("names", [FORWARD, ("d_params",)], ids=["forward", "backward"])
-def test_too_few_params_are_refused(version, names):
+def test_too_few_params_are_refused(version):
     arrays = arrays_of(LSTM, version)
-    size = arrays["params"].size
+    params, size = arrays["params"], arrays["params"].size
+    too_few = r"params must have at least %d elements .* has shape \[%d\]"
     with Network(LSTM, "float64", version=version) as network:
-        for params in (arrays["params"][:-1], arrays["params"][:0]):
-            message = r"params must have at least %d elements .* has shape \[%d\]" % (
-                size,
-                params.size,
-            )
-            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-                network.run(dict(arrays, params=params), names)
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"params must .* \[1, %d\]" % size
+        for wrong, message in (
+            (params[:-1], too_few % (size, size - 1)),
+            (params[:0], too_few % (size, 0)),
+            (params[None], r"params must .* \[1, %d\]" % size),
         ):
-            network.run(dict(arrays, params=arrays["params"][None]), names)
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                network.run(dict(arrays, params=wrong))
 
 
-def test_a_layer_in_a_loop_over_inputs_of_several_widths():
+def test_a_layer_in_a_loop_over_inputs_of_several_widths(session):
     """A layer built for the widest input also runs on narrower ones whose widths are dynamic."""
     widths = [6, 4, 6, 3]
     random = np.random.RandomState(0)
     inputs = random.uniform(-1, 1, (STEPS, BATCH, 6)).astype(np.float32)
-    with tf.Graph().as_default(), tf.Session() as session:
-        layer = layers.CudnnGRU(1, 5)
-        layer.build([None, None, 6])
-        x = tf.constant(inputs)
+    layer = layers.CudnnGRU(1, 5)
+    layer.build([None, None, 6])
+    x = tf.constant(inputs)
 
-        def step(index, total):
-            narrow = x[:, :, : tf.gather(widths, index)]
-            narrow.set_shape([None, None, None])
-            outputs, _ = layer(narrow)
-            return index + 1, total + tf.reduce_sum(outputs)
+    def step(index, total):
+        narrow = x[:, :, : tf.gather(widths, index)]
+        narrow.set_shape([None, None, None])
+        outputs, _ = layer(narrow)
+        return index + 1, total + tf.reduce_sum(outputs)
 
-        _, total = tf.while_loop(lambda index, _: index < len(widths), step, [0, 0.0])
-        gradients = tf.gradients(total, [x, layer.kernel])
-        session.run(tf.global_variables_initializer())
-        total, (d_inputs, d_kernel), kernel = session.run([total, gradients, layer.kernel])
+    _, total = tf.while_loop(lambda index, _: index < len(widths), step, [0, 0.0])
+    gradients = tf.gradients(total, [x, layer.kernel])
+    session.run(tf.global_variables_initializer())
+    total, (d_inputs, d_kernel), kernel = session.run([total, gradients, layer.kernel])
 
     expected, expected_d_inputs, expected_d_kernel = 0, 0, np.zeros_like(kernel, np.float64)
     for width in widths:
-        configuration = reference.Configuration(
-            "gru", "linear_input", "unidirectional", 1, 5, width
-        )
+        configuration = model("gru", num_layers=1, input_size=width)
         size = reference.params_size(configuration)
         arrays = dict(
             input=inputs[:, :, :width],
@@ -125,8 +119,7 @@ def test_a_layer_in_a_loop_over_inputs_of_several_widths():
             output_backprop=np.ones((STEPS, BATCH, 5), np.float32),
             output_h_backprop=np.zeros((1, BATCH, 5), np.float32),
         )
-        with Network(configuration, "float32") as network:
-            found = network.run(arrays)
+        found = run_network(configuration, "float32", arrays)
         expected += found["output"].sum()
         expected_d_inputs += np.pad(found["d_input"], ((0, 0), (0, 0), (0, 6 - width)), "constant")
         expected_d_kernel[:size] += found["d_params"]

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 
 from helpers import reference
-from helpers.cases import COLUMNS, random_arrays, relu_distance
+from helpers.networks import (
+    every_dtype,
+    every_mode,
+    every_mode_and_direction,
+    model,
+    run_network,
+    seeded_arrays,
+)
 from helpers.op_harness import TOLERANCES, Network
 
-MODES = COLUMNS["rnn_mode"]
-DIRECTIONS = COLUMNS["direction"]
 ROW = 2
 
 
-def network_and_arrays(rnn_mode, direction, dtype):
+def network_and_arrays(rnn_mode, direction="unidirectional", dtype="float32"):
     """Returns a configuration and finite arrays with batch 5 and 6 steps."""
-    configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 9, 4)
-    for seed in range(100):
-        arrays = random_arrays(configuration, 5, 6, dtype, np.random.RandomState(seed))
-        if rnn_mode != "rnn_relu" or relu_distance(configuration, arrays) > 1e-5:
-            return configuration, arrays
-    raise AssertionError("no data away from the kink of relu")
+    configuration = model(rnn_mode, direction, num_units=9)
+    return configuration, seeded_arrays(configuration, 5, 6, dtype)
 
 
 def other_rows(array):
@@ -36,9 +37,8 @@ def assert_other_rows_agree(found, good, tolerance):
             assert error <= tolerance * np.abs(expected).max(), name
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", MODES)
+@every_dtype
+@every_mode_and_direction
 @pytest.mark.parametrize("where", ["input", "input_h"])
 def test_nan_in_a_row_stays_in_the_row(rnn_mode, direction, dtype, where):
     configuration, arrays = network_and_arrays(rnn_mode, direction, dtype)
@@ -49,10 +49,8 @@ def test_nan_in_a_row_stays_in_the_row(rnn_mode, direction, dtype, where):
         spoiled[where][: 1 if where == "input" else None, ROW, 1] = np.nan
         found = network.run(spoiled)
     assert_other_rows_agree(found, good, TOLERANCES[dtype])
-    units = configuration.num_units
-    assert np.isnan(found["output"][:, ROW, :units]).all(), (
-        "relu and clipping must not swallow a NaN"
-    )
+    is_nan = np.isnan(found["output"][:, ROW, : configuration.num_units])
+    assert is_nan.all(), "relu and clipping must not swallow a NaN"
     assert np.isnan(found["output_h"][-1, ROW]).all()
     if rnn_mode != "rnn_relu":  # its slope is 0 or 1 for any argument
         assert np.isnan(found["d_input"][:, ROW]).all()
@@ -60,9 +58,9 @@ def test_nan_in_a_row_stays_in_the_row(rnn_mode, direction, dtype, where):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("rnn_mode", MODES)
+@every_mode
 def test_nan_in_late_steps_leaves_early_outputs(rnn_mode, dtype):
-    configuration, arrays = network_and_arrays(rnn_mode, "unidirectional", dtype)
+    configuration, arrays = network_and_arrays(rnn_mode, dtype=dtype)
     with Network(configuration, dtype) as network:
         good = network.run(arrays)["output"]
         arrays["input"][3, :, :] = np.nan
@@ -71,19 +69,18 @@ def test_nan_in_late_steps_leaves_early_outputs(rnn_mode, dtype):
     np.testing.assert_array_equal(found[:3], good[:3])
 
 
-@pytest.mark.parametrize("rnn_mode", MODES)
+@every_mode
 def test_nan_in_params_spreads_everywhere(rnn_mode):
-    configuration, arrays = network_and_arrays(rnn_mode, "bidirectional", "float32")
+    configuration, arrays = network_and_arrays(rnn_mode, "bidirectional")
     arrays["params"][:] = np.nan
-    with Network(configuration, "float32") as network:
-        found = network.run(arrays)
+    found = run_network(configuration, "float32", arrays)
     assert all(np.isnan(found[name]).all() for name in ("output", "output_h", "d_params"))
 
 
-@pytest.mark.parametrize("rnn_mode", MODES)
+@every_mode
 def test_nan_in_an_output_gradient(rnn_mode):
     """A NaN in an output gradient leaves the outputs alone and reaches the gradients of its row."""
-    configuration, arrays = network_and_arrays(rnn_mode, "unidirectional", "float64")
+    configuration, arrays = network_and_arrays(rnn_mode, dtype="float64")
     with Network(configuration, "float64") as network:
         good = network.run(arrays)
         arrays["output_h_backprop"][:, ROW] = np.nan
@@ -94,7 +91,7 @@ def test_nan_in_an_output_gradient(rnn_mode):
     assert np.isnan(found["d_params"]).any()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@every_dtype
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_infinity_saturates(rnn_mode, sign, dtype):
@@ -102,9 +99,8 @@ def test_infinity_saturates(rnn_mode, sign, dtype):
 
     Exponentials must not turn infinity or a large number into NaN.
     """
-    configuration = reference.Configuration(rnn_mode, "linear_input", "unidirectional", 1, 9, 4)
-    random = np.random.RandomState(0)
-    arrays = random_arrays(configuration, 5, 3, dtype, random)
+    configuration = model(rnn_mode, num_layers=1, num_units=9)
+    arrays = seeded_arrays(configuration, 5, 3, dtype)
     results = []
     for large in (np.inf, 60000.0):
         weights, biases = reference.params_to_canonical(configuration, arrays["params"])
@@ -121,21 +117,20 @@ def test_infinity_saturates(rnn_mode, sign, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_infinity_passes_through_relu(dtype):
-    configuration, arrays = network_and_arrays("rnn_relu", "unidirectional", dtype)
+    configuration, arrays = network_and_arrays("rnn_relu", dtype=dtype)
     arrays["params"] = np.abs(arrays["params"])
     arrays["input"][2, ROW, 1] = np.inf
-    with Network(configuration, dtype) as network:
-        found = network.run(arrays)["output"]
+    found = run_network(configuration, dtype, arrays)["output"]
     assert np.isfinite(found[:2]).all() and np.isfinite(other_rows(found)).all()
     assert np.isposinf(found[2:, ROW]).all()
 
 
 def test_huge_numbers_in_half_become_infinity_not_garbage():
     """A result above 65504, the largest float16, becomes infinity."""
-    configuration = reference.Configuration("rnn_relu", "linear_input", "unidirectional", 1, 3, 4)
-    arrays = random_arrays(configuration, 2, 2, "float16", np.random.RandomState(0))
+    configuration = model("rnn_relu", num_layers=1, num_units=3)
+    arrays = seeded_arrays(configuration, 2, 2, "float16")
     arrays["params"] = np.abs(arrays["params"])
     arrays["input"][...] = 60000.0
     arrays["params"][: 3 * 4] = 2.0
-    with Network(configuration, "float16") as network:
-        assert np.isposinf(network.forward(arrays)["output"]).all()
+    found = run_network(configuration, "float16", arrays, ["output"])
+    assert np.isposinf(found["output"]).all()

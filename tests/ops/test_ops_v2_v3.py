@@ -8,9 +8,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from helpers import reference
-from helpers.cases import COLUMNS, random_arrays
+from helpers.networks import (
+    assert_network_refuses,
+    backward_inputs,
+    every_mode,
+    run_network,
+    seeded_arrays,
+)
 from helpers.op_harness import (
-    FORWARD,
     TOLERANCES,
     Network,
     assert_close,
@@ -20,6 +25,7 @@ from helpers.op_harness import (
     model_attributes,
     projection_attribute,
     refusal,
+    refused,
     run_reference,
     size_arguments,
     swap_major,
@@ -39,37 +45,43 @@ from helpers.sequence_cases import (
 )
 from helpers.versions import needs_projection
 
+every_configuration = pytest.mark.parametrize("configuration", configurations(), ids=str)
+three_configurations = pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
+
 # --- V2 ---
 
 
-@pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
+@every_mode
 def test_v2_equals_v1(rnn_mode):
     configuration = LSTM._replace(rnn_mode=rnn_mode)
-    arrays = random_arrays(configuration, BATCH, STEPS, "float32", np.random.RandomState(0))
-    with Network(configuration, "float32", dropout=0.5) as first:
-        expected = first.run(arrays)
-    with Network(configuration, "float32", dropout=0.5, version=2) as second:
-        assert_same_bits(second.run(arrays), expected)
+    arrays = seeded_arrays(configuration, BATCH, STEPS, "float32")
+    first, second = (
+        run_network(configuration, "float32", arrays, dropout=0.5, version=version)
+        for version in (1, 2)
+    )
+    assert_same_bits(second, first)
 
 
 # --- V3 against the reference ---
 
 
-@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
-@pytest.mark.parametrize("configuration", configurations(), ids=str)
-def test_v3_equals_separate_sequences(configuration, lengths):
-    arrays = arrays_for(configuration, lengths)
+@every_configuration
+def test_v3_equals_separate_sequences(configuration):
+    """One kernel gets every set of lengths, twice."""
     with Network(configuration, "float64", version=3) as network:
-        found = network.run(arrays)
-    assert_close(found, expected_for(configuration, arrays), TOLERANCES["float64"], str(lengths))
+        for lengths in LENGTHS.values():
+            arrays = arrays_for(configuration, lengths)
+            expected = expected_for(configuration, arrays)
+            for _ in range(2):
+                found = network.run(arrays)
+                assert_close(found, expected, TOLERANCES["float64"], str(lengths))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
+@three_configurations
 def test_dtypes(configuration, dtype):
     arrays = arrays_for(configuration, LENGTHS["with zeros"], dtype)
-    with Network(configuration, dtype, version=3) as network:
-        found = network.run(arrays)
+    found = run_network(configuration, dtype, arrays, version=3)
     assert_close(found, expected_for(configuration, arrays), TOLERANCES[dtype], dtype)
     assert all(value.dtype == tf.as_dtype(dtype).as_numpy_dtype for value in found.values())
 
@@ -77,25 +89,23 @@ def test_dtypes(configuration, dtype):
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.skipif(not takes_bfloat16(), reason="this TensorFlow's ops have no bfloat16")
 def test_bfloat16_of_the_earlier_versions(version):
-    dtype = tf.bfloat16.as_numpy_dtype
-    arrays = random_arrays(LSTM, BATCH, STEPS, dtype, np.random.RandomState(0))
-    with Network(LSTM, "bfloat16", version=version) as network:
-        found = network.run(arrays)
+    arrays = seeded_arrays(LSTM, BATCH, STEPS, tf.bfloat16.as_numpy_dtype)
+    found = run_network(LSTM, "bfloat16", arrays, version=version)
     wide = {name: array.astype(np.float64) for name, array in arrays.items()}
     assert_close(found, run_reference(LSTM, wide), TOLERANCES["bfloat16"], "")
 
 
 @pytest.mark.parametrize("lengths", ["full", "with zeros", "mixed"])
-@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
+@three_configurations
 def test_batch_major_is_time_major_transposed(configuration, lengths):
     arrays = arrays_for(configuration, LENGTHS[lengths])
-    with Network(configuration, "float64", version=3, time_major=False) as network:
-        found = network.run(swap_major(arrays))
+    swapped = swap_major(arrays)
+    found = run_network(configuration, "float64", swapped, version=3, time_major=False)
     expected = swap_major(expected_for(configuration, arrays))
     assert_close(found, expected, TOLERANCES["float64"], lengths)
 
 
-@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
+@three_configurations
 def test_a_batch_equals_separate_calls_of_the_same_op(configuration):
     """The op with one full-length sequence at a time gives the results of the batch."""
     lengths = LENGTHS["with zeros"]
@@ -127,89 +137,42 @@ def test_inference_equals_training(configuration):
     with Network(configuration, "float64", version=3) as training:
         expected = training.forward(arrays)
     with Network(configuration, "float64", version=3, is_training=False) as inference:
-        found = inference.forward(arrays)
-        names = ["reserve_space", "host_reserved"]
-        reserves = inference.session.run(
-            list(inference.raw_outputs[3:]),
-            {inference.placeholders[name]: arrays[name] for name in inference.placeholders},
-        )
+        inference.fetches.update(zip(["reserve_space", "host_reserved"], inference.raw_outputs[3:]))
+        found = inference.run(arrays)
+    assert found.pop("reserve_space").size == 0
+    assert found.pop("host_reserved").size == 0
     assert_close(found, expected, TOLERANCES["float64"], "")
-    assert [reserve.size for reserve in reserves] == [0, 0], names
 
 
-def test_other_lengths_in_every_call():
-    with Network(LSTM, "float64", version=3) as network:
-        for lengths in list(LENGTHS.values()) * 2:
-            arrays = arrays_for(LSTM, lengths)
-            expected = expected_for(LSTM, arrays)
-            assert_close(network.run(arrays), expected, TOLERANCES["float64"], str(lengths))
-
-
-@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
+@three_configurations
 def test_empty_batches_and_no_steps(configuration):
     with Network(configuration, "float64", version=3) as network:
         for batch, steps in ((0, 3), (3, 0), (0, 0)):
-            arrays = random_arrays(configuration, batch, steps, "float64", np.random.RandomState(0))
+            arrays = seeded_arrays(configuration, batch, steps)
             found = network.run(dict(arrays, sequence_lengths=np.zeros(batch, np.int32)))
             assert found["output"].shape[:2] == (steps, batch)
             assert_same_bits({"h": found["output_h"]}, {"h": arrays["input_h"]})
             assert not found["d_params"].any()
 
 
-@pytest.mark.parametrize("configuration", [LSTM, PROJECTED, GRU], ids=str)
-def test_gradient_matches_finite_differences(configuration, fixed_dropout_pattern):
-    """With dropout, whose pattern the reference lacks, gradients equal numeric differences."""
-    arrays = arrays_for(configuration, LENGTHS["with zeros"])
-    for name in ("input", "output_backprop"):
-        arrays[name] = np.nan_to_num(arrays[name])
-    random = np.random.RandomState(1)
-    with Network(configuration, "float64", dropout=0.5, version=3) as network:
-        gradients = network.run(arrays)
-
-        def weighted_sum(**changed):
-            outputs = network.forward(dict(arrays, **changed))
-            return sum((outputs[n] * arrays[n + "_backprop"]).sum() for n in outputs)
-
-        for name in ("input", "input_h", "input_c", "params"):
-            if name not in arrays:
-                continue
-            direction, step = random.standard_normal(arrays[name].shape), 1e-6
-            difference = weighted_sum(**{name: arrays[name] + step * direction})
-            difference -= weighted_sum(**{name: arrays[name] - step * direction})
-            expected = (gradients["d_" + name] * direction).sum()
-            assert abs(difference / (2 * step) - expected) < 1e-6 * (1 + abs(expected)), name
-
-
 # --- what V3 refuses ---
 
 
-def v3_inputs(configuration, dtype="float32", time_major=True):
+def v3_attributes(configuration):
+    return dict(model_attributes(configuration), **projection_attribute(configuration))
+
+
+def v3_inputs(configuration):
     """Returns valid inputs of CudnnRNNV3 and its attributes."""
-    arrays = arrays_for(configuration, LENGTHS["mixed"], dtype)
+    arrays = arrays_for(configuration, LENGTHS["mixed"], "float32")
     arrays = {name: array for name, array in arrays.items() if not name.endswith("_backprop")}
-    arrays.setdefault("input_c", np.zeros([0], dtype))
-    attributes = dict(model_attributes(configuration), **projection_attribute(configuration))
-    if not time_major:
-        arrays, attributes["time_major"] = swap_major(arrays), False
-    return arrays, attributes
+    arrays.setdefault("input_c", np.zeros([0], "float32"))
+    return arrays, v3_attributes(configuration)
 
 
-def v3_backward_inputs(inputs, attributes):
-    """Returns valid inputs of CudnnRNNBackpropV3 for the given forward inputs."""
-    outputs = call("cudnn_rnnv3", inputs, **attributes)
-    inputs = dict(inputs, **dict(zip(FORWARD + ("reserve_space", "host_reserved"), outputs)))
-    inputs.update((name + "_backprop", np.ones_like(inputs[name])) for name in FORWARD)
-    return inputs
-
-
-def assert_v3_refuses(parts, inputs, attributes, **changes):
-    """Asserts that the forward op, training or not, and the backward op refuse `changes`."""
-    backward_inputs = v3_backward_inputs(inputs, attributes)
-    assert_refused(parts, "cudnn_rnnv3", dict(inputs, **changes), **attributes)
-    assert_refused(
-        parts, "cudnn_rnnv3", dict(inputs, **changes), **dict(attributes, is_training=False)
-    )
-    assert_refused(parts, "cudnn_rnn_backprop_v3", dict(backward_inputs, **changes), **attributes)
+def assert_lengths_refused(parts, lengths):
+    changes = {"sequence_lengths": lengths}
+    assert_network_refuses(["sequence_lengths"] + parts, *v3_inputs(LSTM), 3, changes)
 
 
 @pytest.mark.parametrize("value", [-1, 7, 2**31 - 1, -(2**31)])
@@ -217,32 +180,26 @@ def assert_v3_refuses(parts, inputs, attributes, **changes):
 def test_lengths_out_of_range(value, index):
     lengths = np.array(LENGTHS["mixed"], np.int32)
     lengths[index] = value
-    inputs, attributes = v3_inputs(LSTM)
-    parts = [f"sequence_lengths[{index}]", str(value), "6"]
-    assert_v3_refuses(parts, inputs, attributes, sequence_lengths=lengths)
+    assert_lengths_refused([f"sequence_lengths[{index}]", str(value), "6"], lengths)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (6,), (0,), (5, 1), (1, 5)])
 def test_shape_of_lengths(shape):
-    inputs, attributes = v3_inputs(LSTM)
-    parts = ["sequence_lengths", str(list(shape)), "[5]"]
-    assert_v3_refuses(parts, inputs, attributes, sequence_lengths=np.ones(shape, np.int32))
+    assert_lengths_refused([str(list(shape)), "[5]"], np.ones(shape, np.int32))
 
 
 @pytest.mark.parametrize("num_proj", [-1, 5, 6, 2**31])
 def test_projection_must_be_below_num_units(num_proj):
     inputs, attributes = v3_inputs(PROJECTED)
     attributes["num_proj"] = num_proj
-    text = refusal("cudnn_rnnv3", inputs, **attributes)
-    assert "num_proj" in text and str(num_proj) in text and "num_units 5" in text, text
+    parts = ["num_proj", str(num_proj), "num_units 5"]
+    assert_refused(parts, "cudnn_rnnv3", inputs, **attributes)
 
 
 @needs_projection
 def test_projection_needs_lstm():
     inputs, attributes = v3_inputs(GRU)
-    attributes["num_proj"] = 3
-    text = refusal("cudnn_rnnv3", inputs, **attributes)
-    assert "num_proj" in text and "gru" in text, text
+    assert_refused(["num_proj", "gru"], "cudnn_rnnv3", inputs, num_proj=3, **attributes)
 
 
 @needs_projection
@@ -266,11 +223,12 @@ def test_states_of_a_projection(name, shape):
 
 
 def test_states_in_the_other_major():
-    inputs, attributes = v3_inputs(LSTM, time_major=False)
+    arrays, attributes = v3_inputs(LSTM)
+    inputs = swap_major(arrays)
     for name in ("input_h", "input_c"):
-        changed = dict(inputs, **{name: np.swapaxes(inputs[name], 0, 1)})
-        text = refusal("cudnn_rnnv3", changed, **attributes)
-        assert name + " must" in text and "batch, num_layers" in text, text
+        changed = dict(inputs, **{name: arrays[name]})
+        parts = [name + " must", "batch, num_layers"]
+        assert_refused(parts, "cudnn_rnnv3", changed, time_major=False, **attributes)
 
 
 def other_call(name):
@@ -288,115 +246,84 @@ def other_call(name):
 @pytest.mark.parametrize("name", ["sequence_lengths", "dropout", "seed", "rnn_mode", "shape"])
 def test_host_reserved_of_another_call(name):
     inputs, attributes = v3_inputs(LSTM)
-    backward_inputs = v3_backward_inputs(inputs, attributes)
-    backward_inputs["host_reserved"] = v3_backward_inputs(*other_call(name))["host_reserved"]
+    other = backward_inputs(*other_call(name), version=3)["host_reserved"]
+    inputs = dict(backward_inputs(inputs, attributes, 3), host_reserved=other)
     parts = ["host_reserved", "forward call", name]
-    assert_refused(parts, "cudnn_rnn_backprop_v3", backward_inputs, **attributes)
+    assert_refused(parts, "cudnn_rnn_backprop_v3", inputs, **attributes)
 
 
-@pytest.mark.parametrize("op", ["cudnn_rnn_backprop_v2", "cudnn_rnn_backprop_v3"])
-@pytest.mark.parametrize("size", [0, 1, 63, 65, "zeros", "scalar"])
-def test_damaged_host_reserved(op, size):
+@pytest.mark.parametrize("shape", [0, 1, 63, 65, 64, ()])
+def test_damaged_host_reserved(shape):
     inputs, attributes = v3_inputs(LSTM)
-    backward_inputs = v3_backward_inputs(inputs, attributes)
-    if op == "cudnn_rnn_backprop_v2":
-        del backward_inputs["sequence_lengths"]
-    shape = {"zeros": 64, "scalar": ()}.get(size, size)
-    backward_inputs["host_reserved"] = np.zeros(shape, np.int8)
-    assert_refused(["host_reserved"], op, backward_inputs, **attributes)
-
-
-def test_gradient_without_training():
-    for version in (2, 3):
-        with Network(LSTM, "float32", version=version, is_training=False) as network:
-            with network.session.graph.as_default(), pytest.raises(ValueError, match="is_training"):
-                tf.gradients(network.raw_outputs[0], network.placeholders["params"])
+    inputs = dict(backward_inputs(inputs, attributes, 3), host_reserved=np.zeros(shape, np.int8))
+    assert_refused(["host_reserved"], "cudnn_rnn_backprop_v3", inputs, **attributes)
+    del inputs["sequence_lengths"]
+    assert_refused(["host_reserved"], "cudnn_rnn_backprop_v2", inputs, **attributes)
 
 
 # --- params ops ---
 
 
-def canonical(configuration, dtype="float64"):
-    params = np.arange(reference.params_size(configuration)).astype(
-        tf.as_dtype(dtype).as_numpy_dtype
-    )
-    return params, reference.params_to_canonical(configuration, params)
+def call_params_op(op, configuration, inputs=(), **attributes):
+    """Calls a params op with the model's sizes and attributes."""
+    sizes = {name: np.int32(value) for name, value in size_arguments(configuration).items()}
+    return call(op, dict(sizes, **dict(inputs)), **dict(v3_attributes(configuration), **attributes))
 
 
-def v2_attributes(configuration):
-    return dict(model_attributes(configuration), **projection_attribute(configuration))
+def to_canonical(configuration, params, num_weights, num_biases):
+    counts = dict(num_params_weights=num_weights, num_params_biases=num_biases)
+    inputs = {"params": params}
+    return call_params_op("cudnn_rnn_params_to_canonical_v2", configuration, inputs, **counts)
 
 
-def v2_sizes(configuration):
-    return {name: np.int32(value) for name, value in size_arguments(configuration).items()}
+def to_params(configuration, weights, biases, **attributes):
+    inputs = dict(weights=weights, biases=biases)
+    return call_params_op("cudnn_rnn_canonical_to_params_v2", configuration, inputs, **attributes)
 
 
 @pytest.mark.parametrize("S", [tf.int32, tf.int64])
-@pytest.mark.parametrize("configuration", configurations(), ids=str)
+@every_configuration
 def test_params_size(configuration, S):
-    found = call(
-        "cudnn_rnn_params_size",
-        v2_sizes(configuration),
-        T=tf.float32,
-        S=S,
-        **v2_attributes(configuration),
-    )
+    found = call_params_op("cudnn_rnn_params_size", configuration, T=tf.float32, S=S)
     assert found.tolist() == [reference.params_size(configuration)]
     assert found.dtype == S.as_numpy_dtype
 
 
 @needs_projection
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("configuration", configurations(), ids=str)
+@every_configuration
 def test_canonical_v2(configuration, dtype):
-    params, (weights, biases) = canonical(configuration, dtype)
-    sizes, attributes = v2_sizes(configuration), v2_attributes(configuration)
-    found_weights, found_biases = call(
-        "cudnn_rnn_params_to_canonical_v2",
-        dict(sizes, params=params),
-        num_params_weights=len(weights),
-        num_params_biases=len(biases),
-        **attributes,
-    )
+    params = np.arange(reference.params_size(configuration))
+    params = params.astype(tf.as_dtype(dtype).as_numpy_dtype)
+    weights, biases = reference.params_to_canonical(configuration, params)
+    found = to_canonical(configuration, params, len(weights), len(biases))
     if configuration.num_proj:
         cells = configuration.num_layers * configuration.directions
         assert (len(weights), len(biases)) == (cells * 9, cells * 8)
-    assert_same_bits(dict(enumerate(found_weights)), dict(enumerate(weights)))
-    assert_same_bits(dict(enumerate(found_biases)), dict(enumerate(biases)))
-    back = call(
-        "cudnn_rnn_canonical_to_params_v2",
-        dict(sizes, weights=weights, biases=biases),
-        **attributes,
-    )
+    for found_tensors, tensors in zip(found, (weights, biases)):
+        assert_same_bits(dict(enumerate(found_tensors)), dict(enumerate(tensors)))
+    back = to_params(configuration, weights, biases)
     assert_same_bits({"params": back}, {"params": params})
 
 
 @needs_projection
 @pytest.mark.parametrize("count", [(1, 1), (35, 32), (36, 36), (32, 32), (37, 32), (36, 31)])
 def test_canonical_v2_checks_both_lengths(count):
-    params, (weights, biases) = canonical(PROJECTED)
+    params = np.arange(reference.params_size(PROJECTED), dtype=np.float64)
+    weights, biases = reference.params_to_canonical(PROJECTED, params)
     assert (len(weights), len(biases)) == (36, 32)
-    sizes, attributes = v2_sizes(PROJECTED), v2_attributes(PROJECTED)
-    wrong = "weights" if count[0] != 36 else "biases"
-    given = count[0] if wrong == "weights" else count[1]
-    parts = [wrong, str(given), {"weights": "36", "biases": "32"}[wrong]]
-    assert_refused(
-        parts,
-        "cudnn_rnn_params_to_canonical_v2",
-        dict(sizes, params=params),
-        num_params_weights=count[0],
-        num_params_biases=count[1],
-        **attributes,
-    )
-    inputs = dict(sizes, weights=(weights * 2)[: count[0]], biases=(biases * 2)[: count[1]])
-    assert_refused(parts, "cudnn_rnn_canonical_to_params_v2", inputs, **attributes)
+    given, good, name = (count[0], 36, "weights") if count[0] != 36 else (count[1], 32, "biases")
+    parts = [name, str(given), str(good)]
+    with refused(parts):
+        to_canonical(PROJECTED, params, *count)
+    with refused(parts):
+        to_params(PROJECTED, (weights * 2)[: count[0]], (biases * 2)[: count[1]])
 
 
 @pytest.mark.parametrize("num_proj", [-1, 5, 100])
 def test_params_ops_check_num_proj(num_proj):
-    attributes = dict(model_attributes(LSTM), num_proj=num_proj)
-    sizes = v2_sizes(LSTM)
     parts = ["num_proj", str(num_proj), "num_units", "5"]
-    assert_refused(parts, "cudnn_rnn_params_size", sizes, T=tf.float32, S=tf.int32, **attributes)
-    weights = dict(sizes, weights=[np.ones(1)], biases=[np.ones(1)])
-    assert_refused(parts, "cudnn_rnn_canonical_to_params_v2", weights, **attributes)
+    with refused(parts):
+        call_params_op("cudnn_rnn_params_size", LSTM, T=tf.float32, S=tf.int32, num_proj=num_proj)
+    with refused(parts):
+        to_params(LSTM, [np.ones(1)], [np.ones(1)], num_proj=num_proj)

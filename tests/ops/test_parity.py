@@ -12,11 +12,13 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from helpers import reference
 from helpers.cases import CASES, Case, make_arrays
+from helpers.networks import arrays_and_results, every_mode, run_network
 from helpers.op_harness import (
     FORWARD,
     TOLERANCES,
     Network,
     assert_close,
+    assert_same_bits,
     model_attributes,
     run_reference,
     size_arguments,
@@ -31,15 +33,13 @@ def reproduction(check, case):
 
 def check_case(case):
     """Checks results and all gradients in training, and results in inference."""
-    arrays, context = make_arrays(case), reproduction("check_case", case)
-    expected = run_reference(case.configuration, arrays)
+    context = reproduction("check_case", case)
+    arrays, expected = arrays_and_results(case)
     assert all(np.abs(expected[name]).max() > 0.0 for name in ("output", "d_params")), context
-    with Network(case.configuration, case.dtype) as network:
-        found = network.run(arrays)
+    found = run_network(case.configuration, case.dtype, arrays)
     assert {value.dtype for value in found.values()} == {np.dtype(case.dtype)}, context
     assert_close(found, expected, TOLERANCES[case.dtype], context)
-    with Network(case.configuration, case.dtype, dropout=0.5, is_training=False) as network:
-        found = network.run(arrays)
+    found = run_network(case.configuration, case.dtype, arrays, dropout=0.5, is_training=False)
     forward = {name: value for name, value in expected.items() if name in FORWARD}
     assert_close(found, forward, TOLERANCES[case.dtype], "inference: " + context)
 
@@ -57,21 +57,22 @@ def check_params_ops(case):
             gen_cudnn_rnn_ops.cudnn_rnn_params_size(T=tf.as_dtype(case.dtype), S=S, **arguments)
             for S in (tf.int32, tf.int64)
         ]
-        found_sizes = session.run(sizes)
-        assert [found.dtype for found in found_sizes] == [np.int32, np.int64], context
-        assert [found.tolist() for found in found_sizes] == [[size], [size]], context
         canonical = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
             params=params, num_params=len(weights), **arguments
         )
-        for found, expected in zip(session.run(canonical), (weights, biases)):
-            assert_same_tensors(found, expected, context)
-        for reshape in (np.asarray, np.ravel, swap_dimensions):
-            params_again = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
+        buffers = [
+            gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
                 weights=[reshape(weight) for weight in weights],
                 biases=[reshape(bias) for bias in biases],
                 **arguments,
             )
-            assert_same_tensors([session.run(params_again)], [params], context)
+            for reshape in (np.asarray, np.ravel, swap_dimensions)
+        ]
+        sizes, found_weights, found_biases, buffers = session.run([sizes, *canonical, buffers])
+    assert_same_tensors(sizes, [np.array([size], dtype) for dtype in (np.int32, np.int64)], context)
+    assert_same_tensors(found_weights, weights, context)
+    assert_same_tensors(found_biases, biases, context)
+    assert_same_tensors(buffers, [params] * 3, context)
 
 
 def swap_dimensions(array):
@@ -81,11 +82,7 @@ def swap_dimensions(array):
 
 def assert_same_tensors(found, expected, context):
     """Asserts that two lists of arrays have equal dtypes, shapes and values."""
-    assert len(found) == len(expected), context
-    for found_tensor, expected_tensor in zip(found, expected):
-        assert found_tensor.dtype == expected_tensor.dtype, context
-        assert found_tensor.shape == expected_tensor.shape, context
-        assert (found_tensor == expected_tensor).all(), context
+    assert_same_bits(dict(enumerate(found)), dict(enumerate(expected)), context)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -93,6 +90,7 @@ def test_forward_and_gradients(case):
     check_case(case)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_params_ops(case):
     check_params_ops(case)
@@ -102,8 +100,7 @@ def test_the_comparison_detects_errors():
     """Wrong parameters, a wrong gate order and a wrong direction must fail the comparison."""
     case = Case("gru", "linear_input", "bidirectional", 2, 5, 4, 2, 5, "float32")
     arrays = make_arrays(case)
-    with Network(case.configuration, case.dtype) as network:
-        found = network.run(arrays)
+    found = run_network(case.configuration, case.dtype, arrays)
     units, width = case.num_units, case.input_size
     swapped_gates = arrays["params"].copy()
     gates = swapped_gates[: 2 * units * width].reshape(2, units * width)
@@ -122,28 +119,25 @@ def test_the_comparison_detects_errors():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_of_some_outputs_only(dtype):
+@every_mode
+def test_gradients_of_some_outputs_only(rnn_mode, dtype):
     """TensorFlow passes zero gradients for outputs that the loss does not use."""
-    case = Case("lstm", "linear_input", "bidirectional", 2, 17, 4, 7, 5, dtype)
+    case = Case(rnn_mode, "linear_input", "bidirectional", 2, 17, 4, 7, 5, dtype)
     arrays = make_arrays(case)
-    for used in FORWARD:
-        chosen = dict(arrays)
-        for name in FORWARD:
-            if name != used:
-                chosen[name + "_backprop"] = np.zeros_like(arrays[name + "_backprop"])
+    outputs = [name for name in FORWARD if name + "_backprop" in arrays]
+    for used in outputs:
+        unused = [name + "_backprop" for name in outputs if name != used]
+        chosen = dict(arrays, **{name: np.zeros_like(arrays[name]) for name in unused})
         with Network(case.configuration, dtype) as network:
             found = network.run(chosen)
-            gradient = tf_gradient_of_one(network, used, arrays)
+            # With one output in the loss, TensorFlow supplies the other outputs' gradients.
+            with network.session.graph.as_default(), tf.device("/cpu:0"):
+                backprop = network.placeholders[used + "_backprop"]
+                (network.fetches["d_input of one"],) = tf.gradients(
+                    network.fetches[used], network.placeholders["input"], backprop
+                )
+            found_of_one = network.run(arrays, ["d_input of one"])
         expected = run_reference(case.configuration, chosen)
         assert_close(found, expected, TOLERANCES[dtype], f"only {used}")
-        assert_close(gradient, {"d_input": expected["d_input"]}, TOLERANCES[dtype], used)
-
-
-def tf_gradient_of_one(network, name, arrays):
-    """Returns d_input if the loss uses one output; TensorFlow supplies the other gradients."""
-    with network.session.graph.as_default(), tf.device("/cpu:0"):
-        backprop = network.placeholders[name + "_backprop"]
-        x = network.placeholders["input"]
-        gradient = tf.gradients(network.fetches[name], x, backprop)[0]
-    feeds = {placeholder: arrays[key] for key, placeholder in network.placeholders.items()}
-    return {"d_input": network.session.run(gradient, feeds)}
+        expected_of_one = {"d_input of one": expected["d_input"]}
+        assert_close(found_of_one, expected_of_one, TOLERANCES[dtype], used)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from helpers import reference
 from helpers.cases import PUBLISHED_SIZES, output_shapes
-from helpers.op_harness import Network, model_attributes, size_arguments
+from helpers.networks import every_dtype, model
+from helpers.op_harness import Network, call, model_attributes, size_arguments
 
 # mode, layers, units, input size, batch, steps, sum over output, output_h (and output_c).
 PUBLISHED_SUMS = [
@@ -23,9 +23,7 @@ PUBLISHED_SUMS = [
 @pytest.mark.parametrize("row", PUBLISHED_SUMS, ids=lambda row: row[0])
 def test_sum_of_outputs_if_all_values_are_one(row, dtype, dropout):
     rnn_mode, layers, units, input_size, batch, steps, expected = row
-    configuration = reference.Configuration(
-        rnn_mode, "linear_input", "unidirectional", layers, units, input_size
-    )
+    configuration = model(rnn_mode, "unidirectional", layers, units, input_size)
     shapes = output_shapes(configuration, batch, steps)
     arrays = {
         "input": np.ones((steps, batch, input_size), dtype),
@@ -36,21 +34,15 @@ def test_sum_of_outputs_if_all_values_are_one(row, dtype, dropout):
         arrays["input_c"] = np.ones(shapes["output_c"], dtype)
     with Network(configuration, dtype, dropout=dropout, is_training=False) as network:
         found = network.forward(arrays)
-    assert {name: value.shape for name, value in found.items()} == {
-        name: shapes[name] for name in found
-    }
+    assert all(value.shape == shapes[name] for name, value in found.items())
     total = sum(value.astype(np.float64).sum() for value in found.values())
     assert total == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("configuration, expected", PUBLISHED_SIZES, ids=str)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@every_dtype
 def test_size_of_the_parameter_buffer(configuration, expected, dtype):
     configuration = reference.Configuration(*configuration)
-    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
-        size = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
-            T=tf.as_dtype(dtype),
-            S=tf.int32,
-            **dict(model_attributes(configuration), **size_arguments(configuration)),
-        )
-        assert session.run(size).tolist() == [expected]
+    sizes = {name: np.int32(value) for name, value in size_arguments(configuration).items()}
+    attributes = dict(model_attributes(configuration), T=tf.as_dtype(dtype), S=tf.int32)
+    assert call("cudnn_rnn_params_size", sizes, **attributes).tolist() == [expected]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from helpers import cases, reference
+from helpers.networks import every_direction, every_mode_and_direction, model, seeded_arrays
+from helpers.op_harness import numeric_gradient
 
 MODES = cases.COLUMNS["rnn_mode"]
-DIRECTIONS = cases.COLUMNS["direction"]
 
 
 @pytest.mark.parametrize("configuration, expected", cases.PUBLISHED_SIZES)
@@ -27,18 +28,22 @@ def test_regions_lie_side_by_side_and_fill_the_buffer():
 
 def test_a_hand_written_layout():
     """The offsets of two bidirectional GRU layers equal those computed by hand."""
-    configuration = reference.Configuration("gru", "linear_input", "bidirectional", 2, 2, 3)
-    found = {region[:4]: region for region in reference.regions(configuration)}
-    assert found["W", 0, 0, 0].offset == 0 and found["W", 0, 0, 0].shape == (2, 3)
-    assert found["W", 0, 0, 1].offset == 6
-    assert found["R", 0, 0, 0].offset == 18 and found["R", 0, 0, 0].shape == (2, 2)
-    assert found["W", 0, 1, 0].offset == 30
-    assert found["W", 1, 0, 0].offset == 60 and found["W", 1, 0, 0].shape == (2, 4)
-    assert found["W", 1, 1, 2].offset == 96 + 16
-    assert found["bW", 0, 0, 0].offset == 132
-    assert found["bR", 0, 0, 0].offset == 138
-    assert found["bW", 1, 0, 0].offset == 156
-    assert found["bR", 1, 1, 2].offset == 178 and reference.params_size(configuration) == 180
+    configuration = model("gru", "bidirectional", num_units=2, input_size=3)
+    places = {region[:4]: region[4:] for region in reference.regions(configuration)}
+    assert reference.params_size(configuration) == 180
+    expected = {
+        ("W", 0, 0, 0): ((2, 3), 0),
+        ("W", 0, 0, 1): ((2, 3), 6),
+        ("R", 0, 0, 0): ((2, 2), 18),
+        ("W", 0, 1, 0): ((2, 3), 30),
+        ("W", 1, 0, 0): ((2, 4), 60),
+        ("W", 1, 1, 2): ((2, 4), 96 + 16),
+        ("bW", 0, 0, 0): ((2,), 132),
+        ("bR", 0, 0, 0): ((2,), 138),
+        ("bW", 1, 0, 0): ((2,), 156),
+        ("bR", 1, 1, 2): ((2,), 178),
+    }
+    assert {key: places[key] for key in expected} == expected
 
 
 def test_canonical_form_round_trips():
@@ -51,24 +56,9 @@ def test_canonical_form_round_trips():
         np.testing.assert_array_equal(again, params)
 
 
-def numeric_gradients(loss, arrays, delta=1e-5):
-    """Returns central differences of loss(arrays) for every element of the arrays, a dict."""
-    gradients = {}
-    for name, array in arrays.items():
-        gradients[name] = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            kept, ends = array[index], []
-            for sign in (1.0, -1.0):
-                array[index] = kept + sign * delta
-                ends.append(loss(arrays))
-            array[index] = kept
-            gradients[name][index] = (ends[0] - ends[1]) / (2.0 * delta)
-    return gradients
-
-
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rnn_mode", MODES)
+@every_mode_and_direction
 def test_backward_agrees_with_numeric_gradients(rnn_mode, direction, input_mode):
     units, batch, steps = 2, 2, 3
     input_size = units if input_mode == "skip_input" else 3
@@ -81,92 +71,68 @@ def test_backward_agrees_with_numeric_gradients(rnn_mode, direction, input_mode)
     mask = (random.uniform(size=(steps, batch, configuration.width(1))) < 0.5) * 2.0
     assert 0.0 < mask.mean() < 2.0
 
-    def run(arrays):
-        values = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
-        return reference.forward(configuration, *values, masks=[None, mask])
+    inputs = {name: array for name, array in arrays.items() if not name.endswith("_backprop")}
 
-    backprops = [
-        arrays.pop(name + "_backprop", None) for name in ("output", "output_h", "output_c")
-    ]
+    def loss():
+        outputs = reference.run_reference(configuration, inputs, masks=[None, mask])
+        return sum((outputs[name] * arrays[name + "_backprop"]).sum() for name in outputs)
 
-    def loss(arrays):
-        outputs = run(arrays)[:3]
-        return sum((y * dy).sum() for y, dy in zip(outputs, backprops) if y is not None)
-
-    expected = numeric_gradients(loss, arrays)
-    found = reference.backward(run(arrays)[3], *backprops)._asdict()
-    for name, gradient in expected.items():
-        assert np.abs(gradient).max() > 1e-3
-        np.testing.assert_allclose(found[name], gradient, rtol=0, atol=1e-8, err_msg=name)
+    found = reference.run_reference(configuration, arrays, masks=[None, mask])
+    for name, array in inputs.items():
+        expected = numeric_gradient(loss, array, delta=1e-5)
+        assert np.abs(expected).max() > 1e-3
+        np.testing.assert_allclose(found["d_" + name], expected, rtol=0, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@every_direction
 @pytest.mark.parametrize("rnn_mode, num_proj", [(mode, 0) for mode in MODES] + [("lstm", 2)])
 def test_sequences_of_a_batch_are_independent(rnn_mode, num_proj, direction):
     configuration = reference.Configuration(rnn_mode, "linear_input", direction, 2, 3, 4, num_proj)
     steps, lengths = 5, [2, 0, 5, 4]
-    random = np.random.RandomState(3)
-    stacks, batch = 2 * configuration.directions, len(lengths)
-    output_width = configuration.directions * configuration.output_size
-    padded = {
-        "input": random.standard_normal((steps, batch, configuration.input_size)),
-        "output_backprop": random.standard_normal((steps, batch, output_width)),
-    }
-    for array in padded.values():
+    batch = len(lengths)
+    arrays = cases.random_arrays(configuration, batch, steps, "float64", np.random.RandomState(3))
+    for name in ("input", "output_backprop"):
         for sequence, length in enumerate(lengths):
-            array[length:, sequence] = np.nan
-    hidden, cells = (stacks, batch, configuration.output_size), (stacks, batch, 3)
-    states = {"h": random.standard_normal(hidden), "c": random.standard_normal(cells)}
-    backprops = {"h": random.standard_normal(hidden), "c": random.standard_normal(cells)}
-    params = random.uniform(-0.7, 0.7, reference.params_size(configuration))
-    mask = 2.0 * (random.uniform(size=(steps, batch, output_width)) < 0.5)
+            arrays[name][length:, sequence] = np.nan
+    output_width = configuration.directions * configuration.output_size
+    mask = 2.0 * (np.random.RandomState(4).uniform(size=(steps, batch, output_width)) < 0.5)
 
     def run(sequences, length, lengths):
         """Returns all results for the given sequences, cut to `length` steps."""
-        tape = reference.forward(
-            configuration,
-            padded["input"][:length, sequences],
-            states["h"][:, sequences],
-            states["c"][:, sequences],
-            params,
-            masks=[None, mask[:length, sequences]],
-            lengths=lengths,
-        )
-        gradients = reference.backward(
-            tape[3],
-            padded["output_backprop"][:length, sequences],
-            backprops["h"][:, sequences],
-            backprops["c"][:, sequences],
-        )
-        found = dict(zip(("output", "output_h", "output_c"), tape), **gradients._asdict())
-        return {name: array for name, array in found.items() if array is not None}
+        some = {
+            name: array if name == "params" else array[:, sequences]
+            for name, array in arrays.items()
+        }
+        for name in ("input", "output_backprop"):
+            some[name] = some[name][:length]
+        masks = [None, mask[:length, sequences]]
+        return reference.run_reference(configuration, some, masks, lengths)
 
     together = run(slice(None), steps, lengths)
-    d_params = np.zeros_like(params)
+    d_params = 0.0
     for sequence, length in enumerate(lengths):
         alone = run(slice(sequence, sequence + 1), length, None)
-        d_params += alone.pop("params")
+        d_params = d_params + alone.pop("d_params")
         for name, expected in alone.items():
             found = together[name][:, sequence : sequence + 1]
-            if name in ("output", "input"):
+            if name in ("output", "d_input"):
                 assert not found[length:].any(), name
                 found = found[:length]
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=name)
-    np.testing.assert_allclose(together["params"], d_params, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(together["d_params"], d_params, rtol=0, atol=1e-12)
 
 
-def test_skipped_input_is_the_identity_matrix():
-    for rnn_mode, direction in itertools.product(MODES, DIRECTIONS):
-        skip = reference.Configuration(rnn_mode, "skip_input", direction, 2, 3, 3)
-        linear = skip._replace(input_mode="linear_input")
-        arrays = cases.random_arrays(skip, 2, 4, "float64", np.random.RandomState(0))
-        weights, biases = reference.params_to_canonical(skip, arrays["params"])
-        weights = [np.eye(3) if matrix.size == 0 else matrix for matrix in weights]
-        params = reference.canonical_to_params(linear, weights, biases)
-        inputs = [arrays.get(name) for name in ("input", "input_h", "input_c")]
-        skipped = reference.forward(skip, *inputs, params=arrays["params"])
-        multiplied = reference.forward(linear, *inputs, params=params)
-        np.testing.assert_allclose(skipped[0], multiplied[0], rtol=1e-12)
+@every_mode_and_direction
+def test_skipped_input_is_the_identity_matrix(rnn_mode, direction):
+    skip = reference.Configuration(rnn_mode, "skip_input", direction, 2, 3, 3)
+    linear = skip._replace(input_mode="linear_input")
+    arrays = seeded_arrays(skip, 2, 4)
+    weights, biases = reference.params_to_canonical(skip, arrays["params"])
+    weights = [np.eye(3) if matrix.size == 0 else matrix for matrix in weights]
+    params = reference.canonical_to_params(linear, weights, biases)
+    skipped = reference.run_reference(skip, arrays)["output"]
+    multiplied = reference.run_reference(linear, dict(arrays, params=params))["output"]
+    np.testing.assert_allclose(skipped, multiplied, rtol=1e-12)
 
 
 def test_auto_select_follows_the_sizes():
@@ -192,8 +158,6 @@ def test_data_of_half_precision_relu_keep_units_on_and_off():
     """float16 data for relu must switch some units on and some off."""
     for case in cases.CASES:
         if case.rnn_mode == "rnn_relu" and case.dtype == "float16":
-            arrays = cases.make_arrays(case)
-            values = [arrays.get(name) for name in ("input", "input_h", "input_c", "params")]
-            output = reference.forward(case.configuration, *values)[0]
-            on = (output > 0.0).mean()
+            found = reference.run_reference(case.configuration, cases.make_arrays(case))
+            on = (found["output"] > 0.0).mean()
             assert on > 0.0 and (case.num_units == 1 or on < 1.0), case

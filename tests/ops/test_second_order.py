@@ -7,91 +7,86 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
-from cudnn_rnn import cudnn_rnn_ops
-from helpers.cases import COLUMNS
-from helpers.op_harness import numeric_gradient
+from helpers import reference
+from helpers.networks import every_direction, every_mode, seeded_arrays
+from helpers.op_harness import assert_same_bits, numeric_gradient, swap_major
+from helpers.rnn_models import FUNCTIONS
 
 LAYERS, UNITS, WIDTH, BATCH, STEPS = 2, 2, 3, 2, 3
 LARGEST_ERROR = 5e-6
-FUNCTIONS = {
-    "lstm": cudnn_rnn_ops.cudnn_lstm,
-    "gru": cudnn_rnn_ops.cudnn_gru,
-    "rnn_relu": cudnn_rnn_ops.cudnn_rnn_relu,
-    "rnn_tanh": cudnn_rnn_ops.cudnn_rnn_tanh,
-}
+
+
+def open_session():
+    """Returns a session that does not optimize its graph, which takes longer than running it."""
+    config = tf.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return tf.Session(config=config)
 
 
 class Penalty:
     """A weighted sum of all first-order gradients of a model, as a function of all its inputs."""
 
-    def __init__(self, rnn_mode, dtype=tf.float64, **named):
-        """Accepts the arguments of the mode's function, and input_size and steps."""
-        self._rnn_mode, self._dtype = rnn_mode, dtype
-        input_size, steps = named.pop("input_size", WIDTH), named.pop("steps", STEPS)
-        self._named = named
-        num_proj = named.get("num_proj") or 0
-        directions = 2 if named.get("direction") == "bidirectional" else 1
-        state = [LAYERS * directions, BATCH, num_proj or UNITS]
-        shapes = {"input": [steps, BATCH, input_size], "input_h": state}
-        results = {"output": [steps, BATCH, directions * state[2]], "output_h": state}
-        if rnn_mode == "lstm":
-            shapes["input_c"] = results["output_c"] = [state[0], BATCH, UNITS]
-        if not named.get("time_major", True):
-            for tensors in (shapes, results):
-                tensors.update((k, [s[1], s[0], s[2]]) for k, s in list(tensors.items()))
-        size = cudnn_rnn_ops.cudnn_rnn_opaque_params_size(
+    def __init__(self, rnn_mode, dtype=tf.float64, steps=STEPS, input_size=WIDTH, **named):
+        """Accepts the arguments of the mode's function in `named`."""
+        self._rnn_mode, self._dtype, self._named = rnn_mode, dtype, named
+        configuration = reference.Configuration(
             rnn_mode,
+            named.get("input_mode", "linear_input"),
+            named.get("direction", "unidirectional"),
             LAYERS,
             UNITS,
             input_size,
-            named.get("input_mode", "linear_input"),
-            named.get("direction", "unidirectional"),
-            num_proj=num_proj,
+            named.get("num_proj", 0),
         )
-        shapes["params"] = [int(tf.get_static_value(size))]
+        self.arrays = seeded_arrays(configuration, BATCH, steps)
+        if not named.get("time_major", True):
+            self.arrays = swap_major(self.arrays)
         random = np.random.RandomState(7)
-        values = list(shapes.items()) + [("d_" + name, shape) for name, shape in results.items()]
-        self.arrays = {name: random.uniform(-1, 1, shape) for name, shape in values}
-        self._inputs = list(shapes)
-        self._weights = [tf.constant(random.uniform(-1, 1, s), dtype) for s in shapes.values()]
+        self.weights = {
+            name: tf.constant(random.uniform(-1, 1, self.arrays[name].shape), dtype)
+            for name in reference.INPUTS
+            if name in self.arrays
+        }
 
     def run_model(self, tensors):
         """Returns the list of outputs for a dict of the inputs by name."""
-        arguments = [tensors[name] for name in self._inputs[:-1]]
-        results = FUNCTIONS[self._rnn_mode](
-            *arguments, params=tensors["params"], is_training=True, **self._named
-        )
-        return list(results)
+        inputs, _ = self.split(tensors)
+        return list(FUNCTIONS[self._rnn_mode](*inputs, is_training=True, **self._named))
 
     def in_a_graph(self):
         """Returns (placeholders by name, the sum, its gradients by name)."""
         fed = {
             name: tf.placeholder(self._dtype, array.shape) for name, array in self.arrays.items()
         }
-        gradients_in = [fed[name] for name in fed if name.startswith("d_")]
-        inputs = [fed[name] for name in self._inputs]
-        first = tf.gradients(self.run_model(fed), inputs, gradients_in)
-        total = self.weighed(first)
-        gradients = tf.gradients(total, list(fed.values()))
-        gradients = [
-            tf.zeros_like(tensor) if gradient is None else gradient
-            for gradient, tensor in zip(gradients, fed.values())
-        ]
+        inputs, gradients_in = self.split(fed)
+        total = self.weighed(tf.gradients(self.run_model(fed), inputs, gradients_in))
+        gradients = tf.gradients(
+            total, list(fed.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
         return fed, total, dict(zip(fed, gradients))
 
+    def split(self, tensors):
+        """Returns the lists of inputs and of gradients of the outputs."""
+        inputs = [tensors[name] for name in self.weights]
+        return inputs, [tensors[name] for name in tensors if name.endswith("_backprop")]
+
     def weighed(self, first):
-        parts = zip(first, self._weights)
+        parts = zip(first, self.weights.values())
         return tf.add_n([tf.reduce_sum(gradient * weight) for gradient, weight in parts])
+
+    def gradients(self, *changes):
+        """Returns the gradients of the sum in a graph, for each dict of changed arrays."""
+        fed, _, gradients = self.in_a_graph()
+        with open_session() as session:
+            for changed in changes or ({},):
+                arrays = dict(self.arrays, **changed)
+                yield session.run(gradients, {fed[name]: arrays[name] for name in fed})
 
 
 def check_by_differences(penalty):
     fed, total, gradients = penalty.in_a_graph()
-    with tf.Session() as session:
-
-        def feeds():
-            return {fed[name]: array for name, array in penalty.arrays.items()}
-
-        found = session.run(gradients, feeds())
+    with open_session() as session:
+        found = session.run(gradients, {fed[name]: penalty.arrays[name] for name in fed})
         run = session.make_callable(total, list(fed.values()))
         for name, array in penalty.arrays.items():
             expected = numeric_gradient(lambda: run(*penalty.arrays.values()), array)
@@ -106,20 +101,21 @@ def graph():
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("direction", COLUMNS["direction"])
-@pytest.mark.parametrize("rnn_mode", sorted(FUNCTIONS))
+@every_direction
+@every_mode
 def test_every_mode_and_direction(rnn_mode, direction):
     found = check_by_differences(Penalty(rnn_mode, direction=direction))
     assert np.abs(found["params"]).max() > 0.1
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(FUNCTIONS))
+@pytest.mark.sampled(4)
+@every_mode
 def test_skip_input(rnn_mode):
     check_by_differences(Penalty(rnn_mode, input_mode="skip_input", input_size=UNITS))
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("rnn_mode, num_proj", [("lstm", 1), ("gru", None)])
+@pytest.mark.parametrize("rnn_mode, num_proj", [("lstm", 1), ("gru", 0)])
 @pytest.mark.parametrize("lengths", [[3, 1], [0, 2]])
 def test_lengths_batch_major_and_projections(rnn_mode, num_proj, lengths):
     named = dict(num_proj=num_proj) if num_proj else {}
@@ -134,93 +130,69 @@ def test_lengths_batch_major_and_projections(rnn_mode, num_proj, lengths):
 @pytest.mark.parametrize("lengths", [None, [0, 0]])
 def test_no_steps(lengths):
     penalty = Penalty("lstm", steps=0, sequence_lengths=lengths)
-    fed, _, gradients = penalty.in_a_graph()
-    with tf.Session() as session:
-        feeds = {fed[name]: array for name, array in penalty.arrays.items()}
-        found = session.run(gradients, feeds)
+    (found,) = penalty.gradients()
     assert not found["params"].any() and not found["input_h"].any()
-    np.testing.assert_array_equal(found["d_output_h"], session_value(penalty, "input_h"))
-
-
-def session_value(penalty, name):
-    """Returns the weight of the named input's gradient in the sum."""
-    with tf.Session() as session:
-        return session.run(penalty._weights[penalty._inputs.index(name)])
+    with open_session() as session:
+        weight = session.run(penalty.weights["input_h"])
+    np.testing.assert_array_equal(found["output_h_backprop"], weight)
 
 
 def test_values_of_the_padding_do_not_matter():
     penalty = Penalty("gru", sequence_lengths=[3, 1])
-    fed, _, gradients = penalty.in_a_graph()
-    with tf.Session() as session:
-        results = []
-        for padding in (0.0, np.nan):
-            penalty.arrays["input"][1:, 1] = padding
-            feeds = {fed[name]: array for name, array in penalty.arrays.items()}
-            results.append(session.run(gradients, feeds))
-    for name in results[0]:
-        np.testing.assert_array_equal(results[0][name], results[1][name])
+    with_zeros, with_nans = (dict(input=penalty.arrays["input"].copy()) for _ in range(2))
+    with_zeros["input"][1:, 1], with_nans["input"][1:, 1] = 0, np.nan
+    assert_same_bits(*penalty.gradients(with_zeros, with_nans))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype, tolerance", [(tf.float32, 1e-4), (tf.float16, 2e-2)])
 def test_other_dtypes(dtype, tolerance):
-    results = []
-    for either in (tf.float64, dtype):
-        penalty = Penalty("lstm", either)
-        fed, _, gradients = penalty.in_a_graph()
-        with tf.Session() as session:
-            feeds = {fed[name]: array for name, array in penalty.arrays.items()}
-            results.append(session.run(gradients, feeds))
-    for name, expected in results[0].items():
-        found = results[1][name]
-        assert found.dtype == dtype.as_numpy_dtype
-        assert np.abs(found - expected).max() < tolerance * np.abs(expected).max(), name
+    (wanted,), (found,) = (Penalty("lstm", either).gradients() for either in (tf.float64, dtype))
+    for name, expected in wanted.items():
+        assert found[name].dtype == dtype.as_numpy_dtype
+        assert np.abs(found[name] - expected).max() < tolerance * np.abs(expected).max(), name
 
 
-@pytest.mark.parametrize("rnn_mode", sorted(FUNCTIONS))
+@pytest.mark.sampled(4)
+@every_mode
 def test_eager_tapes(rnn_mode):
     """Nested tapes give the same gradients as nested `tf.gradients`."""
-    penalty = Penalty(rnn_mode, direction="bidirectional")
-    fed, _, gradients = penalty.in_a_graph()
-    with tf.Session() as session:
-        feeds = {fed[name]: array for name, array in penalty.arrays.items()}
-        expected = session.run(gradients, feeds)
+    (expected,) = Penalty(rnn_mode, direction="bidirectional").gradients()
     with context.eager_mode():
         penalty = Penalty(rnn_mode, direction="bidirectional")
         tensors = {name: tf.constant(array) for name, array in penalty.arrays.items()}
+        inputs, gradients_in = penalty.split(tensors)
         with tf.GradientTape() as outer:
             outer.watch(list(tensors.values()))
             with tf.GradientTape() as inner:
-                inputs = [tensors[name] for name in penalty._inputs]
                 inner.watch(inputs)
                 results = penalty.run_model(tensors)
-            weights = [tensors[name] for name in tensors if name.startswith("d_")]
-            first = inner.gradient(results, inputs, output_gradients=weights)
+            first = inner.gradient(results, inputs, output_gradients=gradients_in)
             total = penalty.weighed(first)
         found = outer.gradient(total, tensors, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name].numpy(), value, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("version", ["cudnn_rnn", "cudnn_rnnv2", "cudnn_rnnv3"])
-def test_every_version_of_the_op(version):
+def test_every_version_of_the_op():
     penalty = Penalty("gru")
     tensors = {name: tf.constant(array) for name, array in penalty.arrays.items()}
-    named = {"sequence_lengths": [STEPS] * BATCH} if version == "cudnn_rnnv3" else {}
-    output = getattr(gen_cudnn_rnn_ops, version)(
-        input=tensors["input"],
-        input_h=tensors["input_h"],
-        input_c=tf.constant([], tf.float64),
-        params=tensors["params"],
-        rnn_mode="gru",
-        **named,
-    )[0]
-    first = tf.gradients(output, tensors["input"])[0]
-    found = tf.gradients(tf.reduce_sum(tf.square(first)), tensors["params"])[0]
-    expected_output = penalty.run_model(tensors)[0]
-    first = tf.gradients(expected_output, tensors["input"])[0]
-    expected = tf.gradients(tf.reduce_sum(tf.square(first)), tensors["params"])[0]
-    with tf.Session() as session:
-        np.testing.assert_allclose(*session.run([found, expected]), rtol=1e-12, atol=1e-14)
+    arguments = dict({name: tensors[name] for name in penalty.weights}, rnn_mode="gru")
+    arguments["input_c"] = tf.constant([], tf.float64)
+    lengths = {"sequence_lengths": [STEPS] * BATCH}
+    outputs = [
+        gen_cudnn_rnn_ops.cudnn_rnn(**arguments)[0],
+        gen_cudnn_rnn_ops.cudnn_rnnv2(**arguments)[0],
+        gen_cudnn_rnn_ops.cudnn_rnnv3(**dict(arguments, **lengths))[0],
+    ]
+    second = []
+    for output in outputs:
+        first = tf.gradients(output, tensors["input"])[0]
+        second.append(tf.gradients(tf.reduce_sum(tf.square(first)), tensors["params"])[0])
+    with open_session() as session:
+        expected, *found = session.run(second)
+    for gradient in found:
+        np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_third_order():
@@ -232,7 +204,7 @@ def test_third_order():
     derivatives = [output]
     for _ in range(3):
         derivatives.append(tf.gradients(derivatives[-1], x)[0])
-    with tf.Session() as session:
+    with open_session() as session:
         found = np.ravel(session.run(derivatives, {x: [[[0.3]]]}))
     t = np.tanh(0.3)
     first = 1 - t**2
@@ -242,9 +214,9 @@ def test_third_order():
 
 def test_training_with_a_gradient_penalty():
     """Trains a critic whose gradient in its input should have the norm 1."""
-    with tf.Session() as session:
+    with open_session() as session:
         inputs = tf.constant(np.random.RandomState(1).randn(STEPS, BATCH, WIDTH), tf.float32)
-        layer = cudnn_rnn.layers.CudnnLSTM(LAYERS, UNITS, direction="bidirectional")
+        layer = cudnn_rnn.layers.CudnnLSTM(LAYERS, UNITS)
         outputs, _ = layer(inputs)
         gradient = tf.gradients(outputs, inputs)[0]
         norms = tf.sqrt(tf.reduce_sum(tf.square(gradient), [0, 2]))
@@ -260,39 +232,29 @@ def test_training_with_a_gradient_penalty():
 # --- What is refused ---
 
 
-def gradient_of_gradient(model, inputs, states):
+def gradient_of_gradient(inputs, **options):
+    model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH, **options)
     params = 0.1 * tf.ones([model.params_size()])
-    output = model(inputs, *(states + [params]))[0]
-    first = tf.gradients(output, inputs)[0]
-    return tf.gradients(first, inputs)
+    output = model(inputs, tf.ones([LAYERS, BATCH, UNITS]), params)[0]
+    return tf.gradients(tf.gradients(output, inputs)[0], inputs)
 
 
 def test_dropout_is_refused():
     """The gradient op does not tell which elements were dropped."""
-    model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH, dropout=0.25)
-    inputs = tf.ones([STEPS, BATCH, WIDTH])
-    states = [tf.ones([LAYERS, BATCH, UNITS])]
     message = "dropout is 0.25; expected 0, .*without dropout.*stop_gradient"
     with pytest.raises(LookupError, match=message):
-        gradient_of_gradient(model, inputs, states)
+        gradient_of_gradient(tf.ones([STEPS, BATCH, WIDTH]), dropout=0.25)
 
 
-@pytest.mark.parametrize(
-    "shape, what",
-    [([None, BATCH, WIDTH], "the number of time steps"), (None, "the number of time steps")],
-)
-def test_unknown_sizes_are_refused(shape, what):
-    model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH)
-    inputs = tf.placeholder(tf.float32, shape)
-    states = [tf.ones([LAYERS, BATCH, UNITS])]
-    with pytest.raises(LookupError, match="%s must be known when the graph is built" % what):
-        gradient_of_gradient(model, inputs, states)
+@pytest.mark.parametrize("shape", [[None, BATCH, WIDTH], None])
+def test_unknown_sizes_are_refused(shape):
+    message = "the number of time steps must be known when the graph is built"
+    with pytest.raises(LookupError, match=message):
+        gradient_of_gradient(tf.placeholder(tf.float32, shape))
 
 
 def test_an_unknown_batch_size_is_accepted():
-    model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH)
     inputs = tf.placeholder(tf.float32, [STEPS, None, WIDTH])
-    states = [tf.zeros([LAYERS, BATCH, UNITS])]
-    (second,) = gradient_of_gradient(model, inputs, states)
-    with tf.Session() as session:
+    (second,) = gradient_of_gradient(inputs)
+    with open_session() as session:
         assert session.run(second, {inputs: np.ones([STEPS, BATCH, WIDTH])}).any()

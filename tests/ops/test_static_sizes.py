@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
+from cudnn_rnn.checkpoints import cell_saveables
 from helpers.layer_models import LAYERS
 from helpers.rnn_models import CLASSES
 
@@ -94,7 +95,7 @@ def test_sizes_of_a_layer(x, rnn_mode):
     assert outputs.shape.as_list() == [None, None, WIDTH]
     assert all(state.shape.as_list() == [2, None, WIDTH] for state in states)
     assert layer.state_shape(4)[0] == [2, 4, WIDTH]
-    assert [spec.tensor.shape.is_fully_defined() for spec in layer.saveable.specs]
+    assert all(spec.tensor.shape.is_fully_defined() for spec in layer.saveable.specs)
 
 
 def test_sizes_of_saveables_and_functions(x):
@@ -103,8 +104,6 @@ def test_sizes_of_saveables_and_functions(x):
     num_params = cudnn_rnn.cudnn_rnn_ops.cudnn_rnn_opaque_params_size("lstm", 2, size, size)
     assert tf.get_static_value(num_params) == expected._num_params()
     params = tf.get_variable("params", [expected._num_params()])
-    from cudnn_rnn.checkpoints import cell_saveables
-
     two = tf.shape(tf.zeros([2]))[0]
     saveable = cell_saveables.CudnnLSTMSaveable(params, two, size, size)
     shapes = [spec.tensor.shape.as_list() for spec in saveable.specs]

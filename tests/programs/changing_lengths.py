@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from helpers import op_harness, reference  # noqa: E402
+from helpers import cases, op_harness, reference  # noqa: E402
 
-ROUNDS = 200
+ROUNDS = 80
 STEPS = 8
 LENGTH = 7
 BATCH = 20000
@@ -31,37 +31,22 @@ def aligned(array):
     return copy
 
 
-class Writer(threading.Thread):
+def write(lengths, is_over):
     """Until `is_over`, writes a wrong length at a random index and then the right one again."""
-
-    def __init__(self, lengths):
-        super().__init__()
-        self.lengths = lengths
-        self.is_over = False
-
-    def run(self):
-        choose = random.Random(0)
-        while not self.is_over:
-            place = choose.randrange(BATCH)
-            self.lengths[place] = choose.choice((TOO_LARGE, -TOO_LARGE))
-            self.lengths[place] = LENGTH
-
-
-def make_arrays():
-    """Returns the smallest model's configuration and all its inputs except the lengths."""
-    configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 1, 1)
-    ones = np.ones((1, BATCH, 1), np.float32)
-    arrays = {"params": np.ones(16, np.float32), "input": np.ones((STEPS, BATCH, 1), np.float32)}
-    arrays["output_backprop"] = arrays["input"]
-    for name in ("input_h", "input_c", "output_h_backprop", "output_c_backprop"):
-        arrays[name] = ones
-    return configuration, arrays
+    choose = random.Random(0)
+    while not is_over.is_set():
+        place = choose.randrange(BATCH)
+        lengths[place] = choose.choice((TOO_LARGE, -TOO_LARGE))
+        lengths[place] = LENGTH
 
 
 def main():
-    configuration, arrays = make_arrays()
-    arrays["sequence_lengths"] = aligned(np.full(BATCH, LENGTH, np.int32))
-    writer = Writer(arrays["sequence_lengths"])
+    configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 1, 1)
+    arrays = cases.random_arrays(configuration, BATCH, STEPS, "float32", np.random.RandomState(0))
+    lengths = aligned(np.full(BATCH, LENGTH, np.int32))
+    arrays["sequence_lengths"] = lengths
+    is_over = threading.Event()
+    writer = threading.Thread(target=write, args=(lengths, is_over))
     rounds = 0
     with op_harness.Network(configuration, "float32", version=3) as network:
         network.run(arrays)
@@ -74,7 +59,7 @@ def main():
                     assert "sequence_lengths" in str(error), error
                 rounds += 1
         finally:
-            writer.is_over = True
+            is_over.set()
             writer.join()
     print(rounds)
 

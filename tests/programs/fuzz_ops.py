@@ -2,11 +2,12 @@
 
     python tests/programs/fuzz_ops.py --rounds 1000 --seed 1
 
-Each round depends only on `seed` and its number. The number is written to --progress before the
-round runs, so that after a crash `--first N --rounds 1` repeats that round alone.
+Each round depends only on `seed` and its number. The number is printed before the round runs, so
+that after a crash `--first N --rounds 1` repeats that round alone.
 """
 
 import argparse
+import faulthandler
 import os
 import sys
 
@@ -18,45 +19,38 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 
 from helpers import reference  # noqa: E402
 from helpers.cases import COLUMNS, output_shapes  # noqa: E402
-from helpers.op_harness import FORWARD_OPS, call, swap_major  # noqa: E402
+from helpers.op_harness import (  # noqa: E402
+    BACKWARD_OPS,
+    FORWARD_OPS,
+    call,
+    size_arguments,
+    swap_major,
+)
+from helpers.processes import SECONDS_FOR_A_PROCESS  # noqa: E402
 
 ALLOWED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError, ValueError, TypeError)
-BACKWARD_OPS = {
-    1: "cudnn_rnn_backprop",
-    2: "cudnn_rnn_backprop_v2",
-    3: "cudnn_rnn_backprop_v3",
-}
 STRANGE_SIZES = (0, -1, 1, 2, 3, 2**15, 2**16, 2**31 - 1, -(2**31))
 
 
 def chosen(random, values):
-    """Returns one of the values."""
     return values[random.randint(len(values))]
 
 
 def random_attributes(random):
     """Returns attributes that all the ops have, some of them invalid."""
-    attributes = {
-        name: chosen(random, COLUMNS[name]) for name in ("rnn_mode", "input_mode", "direction")
-    }
-    attributes["dropout"] = chosen(random, (0.0, 0.0, 0.5, 1.0, 1.0, -1.0, 2.0, np.nan))
-    attributes["seed"], attributes["seed2"] = int(random.randint(3)), int(random.randint(3))
-    return attributes
+    columns = dict(COLUMNS, dropout=(0.0, 0.0, 0.5, 1.0, 1.0, -1.0, 2.0, np.nan))
+    columns.update(seed=range(3), seed2=range(3))
+    names = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
+    return {name: chosen(random, columns[name]) for name in names}
 
 
 def random_configuration(random, attributes):
     """Returns a small model with these attributes; most are valid."""
-    num_units, input_size = random.randint(1, 20), random.randint(1, 20)
+    num_layers, num_units, input_size = map(int, random.randint(1, (4, 20, 20)))
     if attributes["input_mode"] == "skip_input" and random.randint(8):
         input_size = num_units
-    return reference.Configuration(
-        attributes["rnn_mode"],
-        attributes["input_mode"],
-        attributes["direction"],
-        int(random.randint(1, 4)),
-        int(num_units),
-        int(input_size),
-    )
+    modes = [attributes[name] for name in ("rnn_mode", "input_mode", "direction")]
+    return reference.Configuration(*modes, num_layers, num_units, input_size)
 
 
 def disturbed_shape(random, shape):
@@ -82,9 +76,8 @@ def random_array(random, shape, dtype):
     """Returns random numbers, sometimes with NaN, infinities or huge values among them."""
     array = random.standard_normal(shape)
     if random.randint(4) == 0 and array.size:
-        array = np.where(
-            random.uniform(size=shape) < 0.2, chosen(random, (np.nan, np.inf, -1e30)), array
-        )
+        is_strange = random.uniform(size=shape) < 0.2
+        array = np.where(is_strange, chosen(random, (np.nan, np.inf, -1e30)), array)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(array).astype(dtype)
 
@@ -112,6 +105,13 @@ def projected(random, configuration):
     return configuration._replace(num_proj=int(random.randint(1, configuration.num_units)))
 
 
+def random_num_proj(random, configuration):
+    """Returns the model's projection size, sometimes another one."""
+    if random.randint(6):
+        return configuration.num_proj
+    return chosen(random, (1, -1, 5, 2**31 - 1, 2**63 - 1))
+
+
 def random_lengths(random, batch, steps):
     """Returns mostly valid lengths; sometimes one is out of range, or their number is wrong."""
     lengths = random.randint(0, steps + 1, batch)
@@ -131,18 +131,17 @@ def network_round(random):
     version = int(random.randint(1, 4))
     if version == 3:
         configuration = projected(random, configuration)
-        attributes["num_proj"] = configuration.num_proj
-        if random.randint(8) == 0:
-            attributes["num_proj"] = int(chosen(random, (1, -1, 5, 2**31 - 1, 2**63 - 1)))
+        attributes["num_proj"] = random_num_proj(random, configuration)
         attributes["time_major"] = bool(random.randint(2))
     is_time_major = attributes.get("time_major", True)
     shapes = output_shapes(configuration, batch, steps)
-    inputs = {
-        "input": random_array(random, (steps, batch, configuration.input_size), dtype),
-        "input_h": random_array(random, shapes["output_h"], dtype),
-        "input_c": random_array(random, shapes["output_c"], dtype),
-        "params": random_array(random, (reference.params_size(configuration),), dtype),
+    input_shapes = {
+        "input": (steps, batch, configuration.input_size),
+        "input_h": shapes["output_h"],
+        "input_c": shapes["output_c"],
+        "params": (reference.params_size(configuration),),
     }
+    inputs = {name: random_array(random, shape, dtype) for name, shape in input_shapes.items()}
     if not is_time_major:
         inputs = swap_major(inputs)
     disturb(random, inputs, chosen(random, (0.0, 0.0, 0.3)))
@@ -193,10 +192,7 @@ def params_round(random):
     if version == 2:
         configuration = projected(random, configuration)
     dtype = chosen(random, COLUMNS["dtype"])
-    sizes = {
-        name: np.int32(getattr(configuration, name))
-        for name in ("num_layers", "num_units", "input_size")
-    }
+    sizes = {name: np.int32(value) for name, value in size_arguments(configuration).items()}
     for name in sizes:
         if random.randint(6) == 0:
             sizes[name] = np.int32(chosen(random, STRANGE_SIZES))
@@ -209,9 +205,7 @@ def params_round(random):
         for tensors in (weights, biases)
     ]
     of_size = dict(attributes, T=tf.as_dtype(dtype), S=chosen(random, (tf.int32, tf.int64)))
-    of_size["num_proj"] = configuration.num_proj
-    if random.randint(4) == 0:
-        of_size["num_proj"] = int(chosen(random, (1, -1, 2**31 - 1, 2**63 - 1)))
+    of_size["num_proj"] = random_num_proj(random, configuration)
     worked = run("cudnn_rnn_params_size", sizes, of_size) is not None
     inputs = dict(sizes, params=params)
     disturb(random, inputs, chosen(random, (0.0, 0.1)))
@@ -237,16 +231,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--progress", default=os.devnull)
     arguments = parser.parse_args()
+    faulthandler.dump_traceback_later(0.9 * SECONDS_FOR_A_PROCESS, exit=True)  # if an op hangs
     worked = 0
-    with open(arguments.progress, "w") as progress:
-        for number in range(arguments.first, arguments.first + arguments.rounds):
-            progress.seek(0)
-            progress.write("%d\n" % number)
-            progress.flush()
-            random = np.random.RandomState([arguments.seed, number])
-            worked += (params_round if number % 3 == 0 else network_round)(random)
+    for number in range(arguments.first, arguments.first + arguments.rounds):
+        print("round %d" % number, flush=True)
+        random = np.random.RandomState([arguments.seed, number])
+        worked += (params_round if number % 3 == 0 else network_round)(random)
     print("%d rounds, %d ops accepted their input" % (arguments.rounds, worked))
 
 

@@ -1,9 +1,9 @@
 """Trains an RNN under MirroredStrategy on two CPU devices, for `test_known_issues_training.py`.
 
 This is a separate program because TensorFlow reads the number of CPU devices only at startup.
-Arguments: "layer" or "op_level", then "graph" or "estimator" (TensorFlow 1) or "eager" (2), then a
-folder for checkpoints. Saves after training, overwrites the parameters and restores them. Prints
-JSON: the parameters of every replica before training, after training, and after restoring.
+Arguments: "graph" or "estimator" (TensorFlow 1) or "eager" (2), then a folder for checkpoints.
+Saves after training, overwrites the parameters and restores them. Prints JSON: for "layer" and for
+"op_level", the parameters of every replica before training, after training, and after restoring.
 """
 
 import json
@@ -148,12 +148,18 @@ def in_eager_mode(kind, strategy, folder):
 
 
 if __name__ == "__main__":
-    kind, mode, folder = sys.argv[1:]
+    mode, folder = sys.argv[1:]
     if mode == "eager":
         cpu = tensorflow.config.list_physical_devices("CPU")[0]
         tensorflow.config.set_logical_device_configuration(
             cpu, [tensorflow.config.LogicalDeviceConfiguration()] * len(DEVICES)
         )
     train = {"graph": in_a_graph, "estimator": in_an_estimator, "eager": in_eager_mode}[mode]
-    results = train(kind, tf.distribute.MirroredStrategy(DEVICES), folder)
-    print(json.dumps([np.asarray(values).tolist() for values in results]))
+    results = {}
+    for kind in ("layer", "op_level"):
+        own_folder = os.path.join(folder, kind)
+        os.mkdir(own_folder)
+        tf.reset_default_graph()
+        found = train(kind, tf.distribute.MirroredStrategy(DEVICES), own_folder)
+        results[kind] = [np.asarray(values).tolist() for values in found]
+    print(json.dumps(results))

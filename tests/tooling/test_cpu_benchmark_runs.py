@@ -1,31 +1,36 @@
-"""Runs of benchmarks/cpu: its TensorFlow peers against the reference, and fake peers."""
+"""Runs of the CPU benchmark: its TensorFlow peers against the reference, and fake peers."""
+
+import helpers.benchmark_modules  # noqa: F401, I001  (first: it extends sys.path)
 
 import importlib
 import json
 import math
 import os
 import sys
-import textwrap
 
 import numpy as np
+import peers
+import processes
 import pytest
-
-from helpers.benchmark_modules import forget_modules, import_from
+import record
+from helpers import reference
 from helpers.versions import IS_TENSORFLOW_1
-
-
-@pytest.fixture(autouse=True)
-def import_from_the_benchmark():
-    with import_from("cpu", "cpu/workers", "common"):
-        yield
+import run
+from configurations import configurations
+from problem import (
+    Refused,
+    backprops,
+    compare,
+    input_names,
+    joined_params,
+    make_arrays,
+    output_names,
+    regions,
+)
 
 
 def reference_results(configuration, arrays):
     """Returns the results of the tests' NumPy reference under the names that peers use."""
-    from ours import regions
-
-    from helpers import reference
-
     described = reference.Configuration(
         configuration.rnn_mode,
         "linear_input",
@@ -34,168 +39,167 @@ def reference_results(configuration, arrays):
         configuration.num_units,
         configuration.input_size,
     )
-    params = np.concatenate([arrays[name].ravel() for name, _ in regions(configuration)])
     lengths = configuration.lengths
-    names = ["h", "c"] if configuration.has_cell_state else ["h"]
-    states = [arrays.get("input_" + name) for name in ("h", "c")]
     output, h, c, tape = reference.forward(
         described,
         arrays["input"],
-        *states,
-        params=params,
+        arrays["input_h"],
+        arrays.get("input_c"),
+        params=joined_params(configuration, arrays),
         lengths=None if lengths is None else np.array(lengths),
     )
-    found = dict(zip(["output"] + ["output_" + name for name in names], [output, h, c]))
+    found = dict(zip(output_names(configuration), [output, h, c]))
     if configuration.is_training:
-        backprops = [arrays.get(name + "_backprop") for name in ("output", "output_h", "output_c")]
-        d_input, d_h, d_c, d_params = reference.backward(tape, *backprops)
-        found.update(zip(["d_input"] + ["d_input_" + name for name in names], [d_input, d_h, d_c]))
+        gradients = backprops(configuration, arrays) + [None]
+        d_input, d_h, d_c, d_params = reference.backward(tape, *gradients[:3])
+        names = ["d_" + name for name in input_names(configuration)]
+        found.update(zip(names, [d_input, d_h, d_c]))
         for name, shape in regions(configuration):
             size = int(np.prod(shape))
             found["d_" + name], d_params = d_params[:size].reshape(shape), d_params[size:]
     return found
 
 
-def workers_in_this_tensorflow():
-    """Returns the modules of the peers that run in the installed TensorFlow."""
-
-    is_1 = IS_TENSORFLOW_1
-    return ["ours"] + (["tf1_cells", "tf1_fused"] if is_1 else [])
+def peers_in_this_tensorflow():
+    """Returns the names of the peers that run in the installed TensorFlow."""
+    return ["ours", "tf1-cell", "tf1-fused"] if IS_TENSORFLOW_1 else ["ours"]
 
 
 def test_peers_in_tensorflow_match_the_reference():
-    from configurations import configurations
-    from problem import compare, make_arrays
-    from refusal import Refused
-
     refused = set()
-    for module in workers_in_this_tensorflow():
-        peer = importlib.import_module(module)
+    for name in peers_in_this_tensorflow():
+        peer = peers.CPU_PEERS[name]
+        module = importlib.import_module(peer.module)
+        options = dict(peer.options, threads=1, device="cpu")
         for configuration in configurations(quick=True):
             arrays = make_arrays(configuration)
             try:
-                found = peer.Network(configuration, arrays, 1).results()
+                found = module.Network(configuration, arrays, options).results()
             except Refused:
-                refused.add((module, configuration.rnn_mode))
+                refused.add((name, configuration.rnn_mode))
                 continue
             expected = reference_results(configuration, arrays)
-            assert compare(configuration, found, expected) < 1e-5, (module, configuration.key)
-    assert refused <= {("tf1_fused", "gru"), ("tf1_fused", "rnn_tanh")}
+            assert compare(configuration, found, expected) < 1e-5, (name, configuration.key)
+    assert refused <= {("tf1-fused", "gru"), ("tf1-fused", "rnn_tanh")}
 
 
-def write_pretended_peers(folder):
-    """Writes peer modules for worker.py: honest, wrong (results) and mortal (exits in a step)."""
-    (folder / "honest.py").write_text(
-        textwrap.dedent(
-            """
-            import numpy as np
-            from problem import expected_results
-            from refusal import Refused
+# Peer modules for worker.py: honest, wrong (results), mortal (exits in a step), and two whose steps
+# need memory.
+PRETENDED = {
+    "honest": """
+import numpy as np
+from problem import Refused, expected_results
 
-            def start(threads):
-                print("this is not an answer")
-                return {"pretended": str(threads)}
+def start(options):
+    print("this is not an answer")
+    return {"pretended": str(options["threads"])}
 
-            def matrix_product(size):
-                return lambda: None
+def matrix_product(size, options):
+    return lambda: None
 
-            class Network:
-                def __init__(self, configuration, arrays, threads):
-                    if configuration.rnn_mode == "gru":
-                        raise Refused("no gates")
-                    self.names = expected_results(configuration)
-                    self.total = sum(value.sum() for value in arrays.values())
+class Network:
+    def __init__(self, configuration, arrays, options):
+        if configuration.rnn_mode == "gru":
+            raise Refused("no gates")
+        self.names = expected_results(configuration)
+        self.total = sum(value.sum() for value in arrays.values())
 
-                def step(self):
-                    pass
+    def step(self):
+        pass
 
-                def results(self):
-                    return {name: np.full(3, self.total) for name in self.names}
-            """
-        )
+    def results(self):
+        return {name: np.full(3, self.total) for name in self.names}
+""",
+    "wrong": """
+from honest import Network as Honest, start
+
+class Network(Honest):
+    def results(self):
+        return {name: value * 1.01 for name, value in super().results().items()}
+""",
+    "mortal": """
+import os
+from honest import Network as Honest, start
+
+class Network(Honest):
+    def step(self):
+        os._exit(3)
+""",
+}
+for name, megabytes in [("small", 20), ("large", 60)]:
+    PRETENDED[name] = (
+        """
+import numpy as np
+from honest import Network as Honest, start
+
+class Network(Honest):
+    def step(self):
+        np.ones(%d * 2**20, np.uint8)
+"""
+        % megabytes
     )
-    (folder / "wrong.py").write_text(
-        "from honest import Network as Honest, start\n"
-        "class Network(Honest):\n"
-        "    def results(self):\n"
-        "        return {name: value * 1.01 for name, value in super().results().items()}\n"
-    )
-    (folder / "mortal.py").write_text(
-        "import os\n"
-        "from honest import Network as Honest, start\n"
-        "class Network(Honest):\n"
-        "    def step(self):\n"
-        "        os._exit(3)\n"
-    )
+
+
+def replace_peers(monkeypatch, **modules):
+    """Replaces the benchmark's peers by modules of PRETENDED."""
+    for name in list(peers.CPU_PEERS):
+        monkeypatch.delitem(peers.CPU_PEERS, name)
+    for name, module in modules.items():
+        name = name.replace("_", "-")
+        monkeypatch.setitem(peers.CPU_PEERS, name, peers.Peer(name, "torch", module))
 
 
 @pytest.fixture
 def pretended_peers(tmp_path, monkeypatch):
     """Replaces the benchmark's peers by processes of this Python that compute nothing."""
-    import peers
-
-    write_pretended_peers(tmp_path)
-    both = ("inference", "training")
-    pretended = {
-        "ours": peers.Peer("ours", "torch", "honest", both),
-        "torch": peers.Peer("torch", "torch", "honest", both),
-        "keras": peers.Peer("Keras", "torch", "wrong", both),
-        "tf1-cell": peers.Peer("TF 1.15", "torch", "mortal", both),
-    }
-    monkeypatch.setattr(peers, "PEERS", pretended)
-    forget_modules(keep=["peers", "measuring", "worker_process"])
+    for name, text in PRETENDED.items():
+        (tmp_path / (name + ".py")).write_text(text)
+    replace_peers(monkeypatch, ours="honest", torch="honest", keras="wrong", tf1_cell="mortal")
     monkeypatch.setenv("TORCH_PYTHON", sys.executable)
     monkeypatch.delenv("CUDNN_RNN_READ_BANDWIDTH", raising=False)
-    make_environment = peers._worker_environment
+    cpu_environment = processes.cpu_environment
     monkeypatch.setattr(
-        peers,
-        "_worker_environment",
-        lambda threads: dict(make_environment(threads), PYTHONPATH=str(tmp_path)),
+        run,
+        "cpu_environment",
+        lambda threads: dict(cpu_environment(threads), PYTHONPATH=str(tmp_path)),
     )
     return tmp_path
 
 
-def run_benchmark(folder, *arguments):
-    import run
-
+def run_benchmark(folder, options, file_name="results.json"):
     output = folder / "output"
-    status = run.main(["--quick", "--threads", "1", "--output", str(output)] + list(arguments))
-    with open(str(output / "results.json")) as file:
+    arguments = ["cpu", "--quick", "--threads", "1", "--output", str(output)]
+    status = run.main(arguments + options.split())
+    with open(str(output / file_name)) as file:
         return status, json.load(file), output
 
 
-def test_a_run_writes_results_and_tables(pretended_peers, capfd):
+def test_a_run_writes_results_and_tables(pretended_peers):
     status, everything, output = run_benchmark(
-        pretended_peers,
-        "--peers",
-        "ours",
-        "torch",
-        "--configurations",
-        "lstm-*",
-        "gru-2x16-*",
-        "rnn_tanh-1x16-*",
+        pretended_peers, "--peers ours torch --configurations lstm-* gru-2x16-* rnn_tanh-1x16-*"
     )
     assert status == 0
-    assert everything["threads"] == 1 and everything["versions"]["torch"] == {"pretended": "1"}
+    assert everything["threads"] == 1 and everything["versions"]["torch"]["pretended"] == "1"
     assert everything["machine"]["logical_cpus"] >= 1
-    by_mode = {}
+    modes = set()
     for result in everything["results"]:
         assert len(result["peak_seconds"]) == 3
-        by_mode.setdefault(result["configuration"]["rnn_mode"], []).append(result["peers"])
-    for peers in by_mode["lstm"] + by_mode["rnn_tanh"]:
-        assert all(len(peers[name]["seconds"]) == 3 for name in ("ours", "torch"))
-        assert peers["torch"]["difference"] == 0
-    for peers in by_mode["gru"]:
-        assert peers["torch"] == {"reason": "no gates", "is_error": False}
+        modes.add(result["configuration"]["rnn_mode"])
+        ours, torch = result["peers"]["ours"], result["peers"]["torch"]
+        if result["configuration"]["rnn_mode"] == "gru":
+            assert torch == {"reason": "no gates", "is_error": False}
+        else:
+            assert len(ours["seconds"]) == len(torch["seconds"]) == 3
+            assert torch["difference"] == 0
+    assert modes == {"lstm", "gru", "rnn_tanh"}
     assert (output / "ratios.png").exists()
     assert "torch: no gates" in (output / "table.md").read_text()
     assert "this is not an answer" in (output / "worker-torch.log").read_text()
-    assert "Goals met" not in capfd.readouterr().out
 
 
 def test_peers_with_wrong_results_have_no_time(pretended_peers):
     status, everything, _ = run_benchmark(
-        pretended_peers, "--peers", "ours", "keras", "--configurations", "lstm-*"
+        pretended_peers, "--peers ours keras --configurations lstm-*"
     )
     assert status == 1
     for result in everything["results"]:
@@ -207,14 +211,7 @@ def test_peers_with_wrong_results_have_no_time(pretended_peers):
 
 def test_check_option_measures_no_time(pretended_peers):
     status, everything, output = run_benchmark(
-        pretended_peers,
-        "--check",
-        "--peers",
-        "ours",
-        "torch",
-        "tf1-cell",
-        "--configurations",
-        "rnn_tanh-*",
+        pretended_peers, "--check --peers ours torch tf1-cell --configurations rnn_tanh-*"
     )
     assert status == 0  # the peer that dies in a step has the same results
     for result in everything["results"]:
@@ -228,7 +225,7 @@ def test_check_option_measures_no_time(pretended_peers):
 
 def test_a_crashed_peer_is_reported_and_the_others_are_measured(pretended_peers):
     status, everything, _ = run_benchmark(
-        pretended_peers, "--peers", "ours", "tf1-cell", "--configurations", "rnn_tanh-*"
+        pretended_peers, "--peers ours tf1-cell --configurations rnn_tanh-*"
     )
     assert status == 1
     for result in everything["results"]:
@@ -237,12 +234,11 @@ def test_a_crashed_peer_is_reported_and_the_others_are_measured(pretended_peers)
 
 
 def test_a_peer_without_a_python_is_reported(pretended_peers, monkeypatch):
-    import peers
-
-    monkeypatch.setitem(peers.PEERS, "torch", peers.PEERS["torch"]._replace(environment="keras"))
+    torch = peers.CPU_PEERS["torch"]
+    monkeypatch.setitem(peers.CPU_PEERS, "torch", torch._replace(environment="keras"))
     monkeypatch.setitem(peers.ENVIRONMENT_VARIABLES, "keras", "NO_SUCH_PYTHON")
     status, everything, _ = run_benchmark(
-        pretended_peers, "--peers", "ours", "torch", "--configurations", "rnn_tanh-1x16-*"
+        pretended_peers, "--peers ours torch --configurations rnn_tanh-1x16-*"
     )
     assert status == 0
     for result in everything["results"]:
@@ -252,30 +248,11 @@ def test_a_peer_without_a_python_is_reported(pretended_peers, monkeypatch):
 
 
 def test_memory(pretended_peers, monkeypatch, capfd):
-    import peers
-
-    pretended = {
-        name: peers.Peer(name, "torch", module, ("training",))
-        for name, module in [("ours", "small"), ("torch", "large")]
-    }
-    for name, megabytes in [("small", 20), ("large", 60)]:
-        (pretended_peers / (name + ".py")).write_text(
-            "import numpy as np\n"
-            "from honest import Network as Honest, start\n"
-            "class Network(Honest):\n"
-            "    def step(self):\n"
-            "        np.ones(%d * 2**20, np.uint8)\n" % megabytes
-        )
-    monkeypatch.setattr(peers, "PEERS", pretended)
-    import run
-
-    output = pretended_peers / "memory"
-    arguments = ["--quick", "--memory", "--threads", "1", "--configurations", "rnn_tanh-*"]
-    assert run.main(arguments + ["--output", str(output)]) == 0
-    with open(str(output / "memory.json")) as file:
-        results = json.load(file)["results"]
-    assert len(results) == 2
-    for result in results:
+    replace_peers(monkeypatch, ours="small", torch="large")
+    options = "--memory --configurations rnn_tanh-*"
+    status, everything, _ = run_benchmark(pretended_peers, options, "memory.json")
+    assert status == 0 and len(everything["results"]) == 2
+    for result in everything["results"]:
         for name, megabytes in [("ours", 20), ("torch", 60)]:
             found = result["peers"][name]["bytes"] / 2**20
             assert math.isclose(found, megabytes, abs_tol=3), (name, found)
@@ -283,16 +260,12 @@ def test_memory(pretended_peers, monkeypatch, capfd):
 
 
 def test_page_of_a_run(pretended_peers):
-    _, _, output = run_benchmark(
-        pretended_peers, "--peers", "ours", "torch", "--configurations", "rnn_tanh-*"
-    )
-    from record import keep
-
+    _, _, output = run_benchmark(pretended_peers, "--peers ours torch --configurations rnn_tanh-*")
     (output / "memory.md").write_text("| memory |\n")
-    path = keep(str(output), str(pretended_peers / "docs"))
+    path = record.keep(str(output), str(pretended_peers / "docs"))
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    for part in ["# ", "| logical cpus |", "| command |", "## Times", "| memory |", "pretended 1"]:
+    for part in ["# ", "| logical cpus ", "| command ", "## Times", "| memory |", "pretended 1"]:
         assert part in text, (part, text)
     name = os.path.splitext(path)[0]
     assert os.path.basename(name) + ".png" in text

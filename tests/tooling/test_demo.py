@@ -1,7 +1,9 @@
 """The character language model: a whole run as a user starts it, and its error messages."""
 
+import importlib
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from helpers.paths import ROOT
-from helpers.processes import SECONDS_FOR_A_PROCESS
+from helpers.processes import run_python
 
 EXAMPLES = os.path.join(ROOT, "examples")
 PROGRAM = os.path.join(EXAMPLES, "character_language_model.py")
@@ -21,41 +23,15 @@ PROGRAM = os.path.join(EXAMPLES, "character_language_model.py")
 def demo(monkeypatch):
     """Returns the example as a module."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    import character_language_model
-
-    return character_language_model
-
-
-@pytest.fixture
-def text(monkeypatch):
-    """Returns the example's module for texts."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    import character_text
-
-    return character_text
-
-
-def start(command, folder):
-    environment = dict(os.environ)
-    # A user's environment: the tests' setting silences TensorFlow.
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        [sys.executable] + command,
-        cwd=str(folder),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=SECONDS_FOR_A_PROCESS,
-    )
+    return importlib.import_module("character_language_model")
 
 
 def test_a_whole_quick_run(tmp_path):
-    process = start([PROGRAM, "--quick"], tmp_path)
+    # A user's environment: the tests' setting silences TensorFlow.
+    process = run_python(PROGRAM, "--quick", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL=None)
     assert process.returncode == 0, process.stdout + process.stderr
     folder = tmp_path / "demo_output"
-    with open(str(folder / "results.json")) as file:
-        results = json.load(file)
+    results = json.loads((folder / "results.json").read_text())
 
     saved = results["held_out_bits_per_character"]
     assert abs(results["restored_into_cudnn_lstm"] - saved) <= 1e-4
@@ -68,13 +44,11 @@ def test_a_whole_quick_run(tmp_path):
     assert results["num_parameters"] > 10000
 
     check_checkpoint(str(folder / "model.ckpt"), results["options"])
-    with open(str(folder / "model.json"), encoding="utf-8") as file:
-        model = json.load(file)
+    model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     assert len(model["characters"]) > 60 and model["held_out_bits_per_character"] == saved
     check_picture(str(folder / "loss_curve.png"))
 
-    with open(str(folder / "sample.txt"), encoding="utf-8") as file:
-        sample = file.read()
+    sample = (folder / "sample.txt").read_text(encoding="utf-8")
     assert len(sample) == 500 and set(sample) <= set(model["characters"][1:])
     assert sample.splitlines()[0] in process.stdout
     assert process.stdout.count("  equal\n") == 2
@@ -214,17 +188,18 @@ def test_make_demo_installs_nothing_for_help_or_wrong_arguments(tmp_path, argume
 
 
 @pytest.mark.parametrize("library", ["tqdm", "matplotlib"])
-def test_a_missing_library(library, tmp_path):
-    hide = "import runpy, sys; sys.modules[%r] = None; runpy.run_path(%r, run_name='__main__')"
-    hide = "import sys; sys.path.insert(0, %r); " % EXAMPLES + hide % (library, PROGRAM)
-    process = start(["-c", hide], tmp_path)
-    assert process.returncode == 1
-    assert process.stderr == "This example needs %s: pip install %s\n" % (library, library)
+def test_a_missing_library(monkeypatch, library):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(SystemExit) as exit_:
+        runpy.run_path(PROGRAM, run_name="__main__")
+    # Python prints a message and ends with status 1.
+    assert exit_.value.code == "This example needs %s: pip install %s" % (library, library)
 
 
-def test_segments_continue_where_the_previous_one_ended(text):
+def test_segments_continue_where_the_previous_one_ended(demo):
     codes = np.arange(50, dtype=np.int32)
-    parts = text.segments(codes, num_streams=3, seq_length=7)
+    parts = demo.segments(codes, num_streams=3, seq_length=7)
     assert [part.inputs.shape for part in parts] == [(7, 3), (7, 3), (2, 3)]
     assert [part.is_first for part in parts] == [True, False, False]
     inputs = np.concatenate([part.inputs for part in parts])
@@ -233,17 +208,18 @@ def test_segments_continue_where_the_previous_one_ended(text):
     np.testing.assert_array_equal(targets, inputs + 1)
 
 
-def test_vocabulary_and_held_out_text(text):
-    vocabulary = text.Vocabulary.of_text("cabbage")
-    assert vocabulary.characters == [text.UNKNOWN] + list("abceg") and len(vocabulary) == 6
+def test_vocabulary_and_held_out_text(demo):
+    vocabulary = demo.Vocabulary.of_text("cabbage")
+    unknown = sys.modules["character_text"].UNKNOWN
+    assert vocabulary.characters == [unknown] + list("abceg") and len(vocabulary) == 6
     assert vocabulary.decode(vocabulary.encode("cab")) == "cab"
-    assert list(vocabulary.encode("a?" + text.UNKNOWN)) == [1, 0, 0]
-    training, held_out = text.split_text("x" * 900 + "y" * 100, 5)
+    assert list(vocabulary.encode("a?" + unknown)) == [1, 0, 0]
+    training, held_out = demo.split_text("x" * 900 + "y" * 100, 5)
     assert training == "x" * 900 and held_out == "y" * 100
-    with pytest.raises(text.UserError, match="has 999 characters, but must have at least 1000"):
-        text.split_text("x" * 999, 5)
+    with pytest.raises(demo.UserError, match="has 999 characters, but must have at least 1000"):
+        demo.split_text("x" * 999, 5)
 
 
-def test_the_default_text_is_reproducible(text):
-    corpus = text.read_corpus()
-    assert corpus == text.read_corpus() and len(corpus) > 200000
+def test_the_default_text_is_reproducible(demo):
+    corpus = demo.read_corpus()
+    assert corpus == demo.read_corpus() and len(corpus) > 200000

@@ -3,37 +3,24 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn import __main__
 from cudnn_rnn._native import library
 from cudnn_rnn.cli import doctor
-from helpers.processes import SECONDS_FOR_A_PROCESS
+from helpers.processes import status_and_text
 
 PACKAGE = os.path.dirname(os.path.abspath(cudnn_rnn.__file__))
 
 
-def run_doctor(*arguments, **options):
+def run_doctor(folder=None):
     """Runs the command of the package in `folder`; returns (exit status, output)."""
-    environment = dict(os.environ, **options.get("environment", {}))
-    folder = options.get("folder")
-    if folder:
-        environment["PYTHONPATH"] = str(folder)
-    process = subprocess.run(
-        [sys.executable, "-m", "cudnn_rnn"] + list(arguments),
-        cwd=str(folder or os.path.dirname(PACKAGE)),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        timeout=SECONDS_FOR_A_PROCESS,
-    )
-    return process.returncode, process.stdout
+    variables = {"PYTHONPATH": str(folder)} if folder else {}
+    folder = folder or os.path.dirname(PACKAGE)
+    return status_and_text("-m", "cudnn_rnn", "doctor", folder=folder, **variables)
 
 
 def copy_package(folder, **build_info):
@@ -45,21 +32,14 @@ def copy_package(folder, **build_info):
         shutil.copy(os.path.join(source, name), target)
     path = os.path.join(target, library.BUILD_INFO_NAME)
     with open(path) as file:
-        info = json.load(file)
-    info.update(build_info)
+        info = dict(json.load(file), **build_info)
     with open(path, "w") as file:
         json.dump(info, file)
     return target
 
 
-def tensorflow_that(folder, text):
-    """Writes a fake TensorFlow that runs `text` when it is imported."""
-    (folder / "tensorflow").mkdir()
-    (folder / "tensorflow" / "__init__.py").write_text(text)
-
-
 def test_a_working_installation():
-    status, printed = run_doctor("doctor")
+    status, printed = run_doctor()
     assert status == 0, printed
     assert printed.rstrip().endswith("cudnn_rnn works in this environment."), printed
     assert "BROKEN" not in printed
@@ -81,23 +61,27 @@ def test_a_working_installation():
     assert "Traceback" not in printed
 
 
-def test_library_of_another_tensorflow(tmp_path):
-    copy_package(tmp_path, tensorflow="2.99.1")
-    status, printed = run_doctor("doctor", folder=tmp_path)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "build_info, reason",
+    [
+        ({"tensorflow": "2.99.1"}, "built for TensorFlow 2.99.1"),
+        ({}, "damaged or only partly updated"),
+    ],
+    ids=["of_another_tensorflow", "damaged"],
+)
+def test_a_library_that_does_not_work(tmp_path, build_info, reason):
+    library_path = os.path.join(copy_package(tmp_path, **build_info), library.LIBRARY_NAME)
+    if not build_info:
+        with open(library_path, "wb") as file:
+            file.write(b"half of a library")
+    status, printed = run_doctor(tmp_path)
     assert status == 1, printed
-    assert "BROKEN: The op library does not work" in printed
-    assert "built for TensorFlow 2.99.1" in printed and "--no-build-isolation" in printed
-    assert "TensorFlow        " + tf.version.VERSION in printed
+    tensorflow = "TensorFlow        " + tf.version.VERSION
+    for part in ("BROKEN: The op library does not", reason, "--no-build-isolation", tensorflow):
+        assert part in printed, (part, printed)
     assert "does not work in this environment" in printed.splitlines()[-1]
     assert "Traceback" not in printed
-
-
-def test_damaged_library(tmp_path):
-    with open(os.path.join(copy_package(tmp_path), library.LIBRARY_NAME), "wb") as file:
-        file.write(b"half of a library")
-    status, printed = run_doctor("doctor", folder=tmp_path)
-    assert status == 1, printed
-    assert "damaged or only partly updated" in printed and "--no-build-isolation" in printed
 
 
 @pytest.mark.parametrize(
@@ -111,8 +95,8 @@ def test_damaged_library(tmp_path):
 )
 def test_tensorflow_that_cannot_be_imported(tmp_path, text, expected):
     copy_package(tmp_path)
-    tensorflow_that(tmp_path, text)
-    status, printed = run_doctor("doctor", folder=tmp_path)
+    (tmp_path / "tensorflow.py").write_text(text)
+    status, printed = run_doctor(tmp_path)
     assert status == 1, printed
     assert "BROKEN: TensorFlow cannot be imported" in printed
     assert expected in printed
@@ -122,49 +106,49 @@ def test_tensorflow_that_cannot_be_imported(tmp_path, text, expected):
         assert "processor lacks an instruction" in printed
 
 
-def test_wrong_numbers_are_noticed(monkeypatch):
-    lines = []
-    answer = {"library": "l", "build_info": {}, "ones": [4.0, 3.0]}
-    monkeypatch.setattr(doctor, "run_trial", lambda program: (answer, None))
-    patient = doctor.Doctor(lines.append)
-    assert not patient._examine_library({"version": "2.21.0"}, None)
-    assert patient.problems == 1
-    assert any("wrong numbers" in line for line in lines)
+@pytest.fixture
+def examine(monkeypatch):
+    """Yields a function that runs a part of the doctor on the answer of a trial.
+
+    It returns what the part returns, the number of problems, and the text.
+    """
+
+    def run_part(name, answer, *arguments):
+        lines = []
+        monkeypatch.setattr(doctor, "run_trial", lambda program: answer)
+        patient = doctor.Doctor(lines.append)
+        result = getattr(patient, name)(*arguments)
+        return result, patient.problems, "\n".join(lines)
+
+    return run_part
 
 
-def test_a_crashing_gpu_check_is_a_problem_with_advice(monkeypatch):
-    lines = []
-    monkeypatch.setattr(doctor, "run_trial", lambda program: (None, "signal 11"))
-    patient = doctor.Doctor(lines.append)
-    patient._examine_gpu({"is_cuda_build": True})
-    assert patient.problems == 1
-    text = "\n".join(lines)
-    assert "signal 11" in text and "CUDA_VISIBLE_DEVICES" in text
+def test_wrong_numbers_are_noticed(examine):
+    answer = {"library": "l", "build_info": {}, "ones": [4.0, 3.0]}, None
+    works, problems, text = examine("_examine_library", answer, {"version": "2.21.0"}, None)
+    assert not works and problems == 1 and "wrong numbers" in text
 
 
-def test_the_gpu_report_is_printed(monkeypatch):
+def test_a_crashing_gpu_check_is_a_problem_with_advice(examine):
+    answer = None, "signal 11"
+    _, problems, text = examine("_examine_gpu", answer, {"is_cuda_build": True})
+    assert problems == 1 and "signal 11" in text and "CUDA_VISIBLE_DEVICES" in text
+
+
+def test_the_gpu_report_is_printed(examine):
     found = {
         "devices": ["device: 0, name: A GPU"],
         "report": "cuDNN 9.1.0: here\nGPU 0: A GPU",
         "kernels": "tensorflow",
         "reason": "CUDNN_RNN_GPU_KERNELS=tensorflow.",
     }
-    lines = []
-    monkeypatch.setattr(doctor, "run_trial", lambda program: (found, None))
-    patient = doctor.Doctor(lines.append)
-    patient._examine_gpu({"is_cuda_build": True})
-    text = "\n".join(lines)
-    assert patient.problems == 0 and "not a problem" not in text
-    for part in (
-        found["devices"][0],
-        "cuDNN 9.1.0: here",
-        "provided by TensorFlow",
-        found["reason"],
-    ):
+    _, problems, text = examine("_examine_gpu", (found, None), {"is_cuda_build": True})
+    assert problems == 0 and "not a problem" not in text
+    for part in found["devices"] + ["cuDNN 9.1.0: here", "provided by TensorFlow", found["reason"]]:
         assert part in text
 
 
-def test_library_without_a_gpu_part(tmp_path):
+def test_library_without_a_gpu_part():
     """A library without the GPU report, as in older builds (here: libc), gives None."""
     assert doctor.gpu_report("libc.so.6") is None
 
@@ -186,44 +170,3 @@ def test_instruction_sets(tmp_path, monkeypatch, flags, expected):
     assert doctor.describe_instruction_set(str(tmp_path / "none")).startswith("portable")
     monkeypatch.setenv("CUDNN_RNN_CPU_INSTRUCTION_SET", "portable")
     assert "CUDNN_RNN_CPU_INSTRUCTION_SET=portable" in doctor.describe_instruction_set(str(path))
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"]])
-def test_help_describes_the_command(arguments, capsys):
-    with pytest.raises(SystemExit) as caught:
-        __main__.main(arguments)
-    assert caught.value.code == 0
-    printed = capsys.readouterr().out
-    assert "doctor" in printed and "whether it works" in printed
-    if len(arguments) == 2:
-        assert "exit status" in printed
-
-
-def test_no_command_prints_the_help(capsys):
-    assert __main__.main([]) == 2
-    assert "doctor" in capsys.readouterr().out
-
-
-def test_unknown_command_is_refused(capsys):
-    with pytest.raises(SystemExit) as caught:
-        __main__.main(["patient"])
-    assert caught.value.code == 2
-    assert "doctor" in capsys.readouterr().err
-
-
-def test_other_programs_with_the_same_arguments_are_not_affected(tmp_path):
-    """`python -m other doctor` runs `other`, although that package imports cudnn_rnn."""
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "__init__.py").write_text("import cudnn_rnn\n")
-    main = tmp_path / "other" / "__main__.py"
-    main.write_text("import cudnn_rnn\nprint('RUNS', cudnn_rnn.CudnnLSTM.__name__)\n")
-    process = subprocess.run(
-        [sys.executable, "-m", "other", "doctor"],
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(tmp_path), os.path.dirname(PACKAGE)])),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=SECONDS_FOR_A_PROCESS,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.endswith("RUNS CudnnLSTM\n"), process.stdout

@@ -1,4 +1,6 @@
-"""Statistics, table, verdicts, plot and turn-taking of benchmarks/gpu, with made-up times."""
+"""Table, plot, turn-taking and records of the GPU benchmark, with made-up times."""
+
+from helpers.benchmark_modules import ROOT, run_arguments  # noqa: I001  (first: it extends sys.path)
 
 import json
 import os
@@ -6,163 +8,109 @@ import subprocess
 import sys
 
 import pytest
-
-from helpers.benchmark_modules import FOLDER, import_from
-
-
-@pytest.fixture(autouse=True)
-def import_from_the_benchmark():
-    with import_from("gpu", "common"):
-        yield
+from configurations import Configuration, gpu_configurations
+from gpu_summary import SERIES, best, describe, draw, ratio
+from measuring import Sample, measure_all
+from tables import make_cell
 
 
-def make_results(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), batch=20):
-    """Returns the results of one configuration for these times in milliseconds."""
-    from configurations import Configuration
+def make_result(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), batch=20):
+    """Returns the result of one configuration for these times in milliseconds."""
+    shape = ("gpu", "lstm", 2, 650, 650, "unidirectional", batch, 35, False)
+    configuration = Configuration(*shape, is_training=True)
 
-    configuration = Configuration("lstm", "unidirectional", 2, 650, 650, batch, 35, "float", True)
-
-    def result(peer, variant, milliseconds, on_device=True):
+    def entry(variant, milliseconds, on_device=True):
         seconds = [milliseconds / 1000 * factor for factor in (1.1, 0.9, 1.0, 5.0, 1.0)]
-        return {
-            "configuration": dict(configuration._asdict()),
-            "key": configuration.key,
-            "peer": peer,
-            "variant": variant,
-            "device_seconds": seconds if on_device else [],
-            "wall_seconds": seconds,
-        }
+        device_seconds = seconds if on_device else []
+        return {"variant": variant, "seconds": seconds, "device_seconds": device_seconds}
 
-    results = [
-        result("core", "persist_static", core),
-        result("torch.nn", "", torch),
-        result("TensorFlow", "ours", ours, False),
-        result("TensorFlow", "built-in CudnnRNN", builtin, False),
-        result("TensorFlow", "built-in CudnnRNNV3", builtin * 2, False),
-    ]
-    names = ("standard", "persist_static")
-    return results + [result("cuDNN", name, time) for name, time in zip(names, cudnn)]
+    peers = {
+        "core": entry("persist_static", core),
+        "torch.nn": entry("", torch),
+        "TensorFlow ours": entry("ours", ours, False),
+        "TensorFlow built-in CudnnRNN": entry("built-in CudnnRNN", builtin, False),
+        "TensorFlow built-in CudnnRNNV3": entry("built-in CudnnRNNV3", builtin * 2, False),
+    }
+    for variant, milliseconds in zip(("standard", "persist_static"), cudnn):
+        peers["cuDNN " + variant] = entry(variant, milliseconds)
+    return {"configuration": dict(configuration._asdict()), "peers": peers}
 
 
-def test_quantiles():
-    from quantities import quantile
-
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
-    assert quantile([1.0, 2.0, 3.0, 4.0], 0.25) == 1.75
-    assert quantile([7.0], 0.9) == 7.0
+def test_quartiles():
+    assert make_cell([3.0, 1.0, 2.0]).seconds == 2.0
+    assert make_cell([1.0, 2.0, 3.0, 4.0])[::2] == (2.5, 1.5 / 2.5)
+    assert make_cell([7.0], "name") == (7.0, "name", 0.0)
+    assert make_cell([]) is None
 
 
-def test_a_row_has_medians_and_the_best_of_each_peer():
-    from summary import make_rows
-
-    (row,) = make_rows(make_results())
-    assert row.core.seconds == pytest.approx(0.001)  # the outlier of 5.0 does not count
-    assert row.cudnn.seconds == pytest.approx(0.001) and row.cudnn.variant == "persist_static"
-    assert row.builtin.seconds == pytest.approx(0.0025)
-    assert row.builtin.variant == "built-in CudnnRNN"
-    assert row.ours.variant == "ours"
-    assert row.core.spread == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    "changes, missed",
-    [
-        ({}, []),
-        ({"core": 1.02}, []),
-        ({"core": 1.021}, ["within 2% of bare cuDNN"]),
-        ({"torch": 0.99}, ["not slower than torch.nn"]),
-        ({"torch": 1.0}, []),
-        ({"torch": 1.0, "batch": 1}, ["faster than torch.nn"]),
-        ({"builtin": 1.9}, ["not slower than TensorFlow's kernels"]),
-        ({"builtin": 2.0, "batch": 1}, ["faster than TensorFlow's kernels"]),
-        ({"core": 3.0, "ours": 3.0, "batch": 1}, ["within", "faster than t", "faster than T"]),
-    ],
-)
-def test_goals(changes, missed):
-    from summary import make_rows, verdicts
-
-    (row,) = make_rows(make_results(**changes))
-    found = verdicts(row)
-    assert len(found) == 3
-    wrong = [goal for goal, _, is_met in found if not is_met]
-    assert len(wrong) == len(missed), wrong
-    assert all(goal.startswith(start) for goal, start in zip(wrong, missed)), wrong
+def test_cells_are_medians_of_the_best_variant():
+    result = make_result()
+    core = best(result, "device_seconds", "core")
+    assert core.seconds == pytest.approx(0.001)  # the outlier of 5.0 does not count
+    assert core.spread == pytest.approx(0.1)
+    cudnn = best(result, "device_seconds", "cuDNN ")
+    assert cudnn.seconds == pytest.approx(0.001) and cudnn.variant == "persist_static"
+    builtin = best(result, "seconds", "TensorFlow built-in")
+    assert builtin.seconds == pytest.approx(0.0025) and builtin.variant == "built-in CudnnRNN"
+    assert best(result, "seconds", "TensorFlow ours").variant == "ours"
+    assert [round(ratio(result, *one), 3) for one in SERIES] == [1.0, 0.667, 0.8]
 
 
-def test_unknown_values_give_no_goal_and_no_number():
-    from summary import describe, make_rows, verdicts
+def test_unknown_values_give_no_number():
+    result = make_result()
+    peers = {name: result["peers"][name] for name in ("core", "torch.nn")}
+    peers["cuDNN standard"] = {"reason": "no such library", "is_error": False}
+    peers["torch.nn packed"] = {"reason": "a variant of what ran", "is_error": False}
+    result = dict(result, peers=peers)
+    assert ratio(result, *SERIES[0]) is None and ratio(result, *SERIES[2]) is None
+    text = describe([result], left_out=["another"])
+    assert "- cuDNN standard: no such library (lstm-2x650-b20-t35, training)" in text
+    assert "a variant of what ran" not in text
+    assert text.endswith("Not measured within the time budget:\n\n- another\n")
 
-    results = [result for result in make_results() if result["peer"] in ("core", "torch.nn")]
-    refused = {key: results[0][key] for key in ("configuration", "key")}
-    results.append(dict(refused, peer="cuDNN", reason="no such library"))
-    (row,) = make_rows(results)
-    assert row.cudnn is None and row.builtin is None
-    assert [goal for goal, _, _ in verdicts(row)] == ["not slower than torch.nn"]
-    text = describe(results)
-    assert "- cuDNN: no such library (lstm 2 x 650, batch 20, 35 steps, float, training)" in text
 
-
-def test_table_and_missed_goals():
-    from summary import describe
-
-    text = describe(make_results(core=1.1))
+def test_table():
+    text = describe([make_result(core=1.1)])
     line = next(line for line in text.splitlines() if line.startswith("| lstm"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:3] == ["lstm 2 x 650, batch 20, 35 steps", "float", "training"]
+    assert cells[:3] == ["lstm-2x650-b20-t35", "float", "training"]
     assert cells[3:6] == ["1.100 (persist_static)", "1.000 (persist_static)", "1.100"]
     assert cells[9:] == ["2.000", "2.500 (built-in CudnnRNN)", "0.800"]
-    assert "Goals met: 2 of 3." in text
-    assert "training: 1.100, within 2% of bare cuDNN" in text
-    assert "Widest spread" in text
-    assert "Goals" not in describe(make_results(core=1.1), is_dry_run=True)
+    assert "Widest spread" in text and "meaningless" not in text
+    assert "meaningless" in describe([make_result()], is_dry_run=True)
 
 
 def test_every_published_configuration_is_there():
-    from configurations import configurations
-
-    found = configurations()
+    found = gpu_configurations()
     assert len(found) == len(set(found)) == 8 * 2 * 2
-    sizes = {(c.num_layers, c.num_units, c.batch, c.steps, c.direction[:2]) for c in found}
-    assert sizes == {
-        (4, 128, 64, 50, "un"),
-        (4, 512, 64, 50, "un"),
-        (4, 1024, 64, 50, "un"),
-        (2, 650, 20, 35, "un"),
-        (1, 512, 1, 100, "un"),
-        (1, 64, 64, 200, "un"),
-        (1, 128, 64, 200, "un"),
-        (5, 1024, 32, 200, "bi"),
-    }
-    assert {(c.dtype, c.is_training) for c in found} == {
-        (dtype, kind) for dtype in ("float", "half") for kind in (True, False)
-    }
-    assert all(c.input_size == c.num_units for c in found)
+    assert {one.name for one in found} == set(
+        "lstm-4x128-b64-t50 lstm-4x512-b64-t50 lstm-4x1024-b64-t50 lstm-2x650-b20-t35"
+        " lstm-1x512-b1-t100 lstm-1x64-b64-t200 lstm-1x128-b64-t200"
+        " lstm-5x1024-bi-b32-t200".split()
+    )
+    kinds = {(one.dtype, one.is_training) for one in found}
+    assert kinds == {("float", True), ("float", False), ("half", True), ("half", False)}
+    sizes = [one.num_layers * one.num_units**2 * one.batch * one.steps for one in found]
+    assert sizes == sorted(sizes)
+    modes = {one.rnn_mode for one in gpu_configurations(quick=True, rnn_modes=["gru", "lstm"])}
+    assert modes == {"gru", "lstm"}
 
 
-class PretendedRun:
-    """A fake run whose steps take `seconds` each; logs its calls."""
+def pretended_run(name, seconds, log, clock):
+    """Returns a fake run whose steps take `seconds` each; logs its calls."""
 
-    def __init__(self, name, seconds, log, clock):
-        self.name, self.seconds, self.log, self.clock = name, seconds, log, clock
+    def run(num_steps):
+        log.append((name, num_steps))
+        clock[0] += seconds * num_steps
+        return Sample(seconds)
 
-    def run(self, num_steps):
-        from measuring import Sample
-
-        self.log.append((self.name, num_steps))
-        self.clock[0] += self.seconds * num_steps
-        return Sample(None, self.seconds)
+    return run
 
 
 def test_peers_take_turns():
-    from measuring import measure_all
-
     log, clock = [], [0.0]
-    runs = {
-        "slow": PretendedRun("slow", 0.01, log, clock),
-        "fast": PretendedRun("fast", 0.0001, log, clock),
-        "very slow": PretendedRun("very slow", 1.0, log, clock),
-    }
+    seconds = {"slow": 0.01, "fast": 0.0001, "very slow": 1.0}
+    runs = {name: pretended_run(name, one, log, clock) for name, one in seconds.items()}
     samples = measure_all(runs, 10, 0.02, clock=lambda: clock[0])
     assert {name: len(found) for name, found in samples.items()} == dict.fromkeys(runs, 10)
     measured = log[9:]  # after three runs of each
@@ -173,22 +121,16 @@ def test_peers_take_turns():
 
 
 def test_measuring_ends_in_time_with_at_least_three_rounds():
-    from measuring import measure_all
-
     log, clock = [], [0.0]
-    run = PretendedRun("only", 1.0, log, clock)
-    samples = measure_all({"only": run}, 50, 0.02, deadline=8.5, clock=lambda: clock[0])
+    runs = {"only": pretended_run("only", 1.0, log, clock)}
+    samples = measure_all(runs, 50, 0.02, deadline=8.5, clock=lambda: clock[0])
     assert len(samples["only"]) == 4
-    samples = measure_all({"only": run}, 50, 0.02, deadline=0.0, clock=lambda: clock[0])
+    samples = measure_all(runs, 50, 0.02, deadline=0.0, clock=lambda: clock[0])
     assert len(samples["only"]) == 3
 
 
 def test_picture(tmp_path):
-    from plot import draw
-
-    results = make_results() + [
-        dict(result, key="other, half, inference") for result in make_results(core=1.4, batch=1)
-    ]
+    results = [make_result(), make_result(core=1.4, batch=1)]
     draw(results, "A GPU, a day", str(tmp_path / "ratios.png"))
     with open(str(tmp_path / "ratios.png"), "rb") as file:
         assert file.read(4) == b"\x89PNG"
@@ -197,13 +139,11 @@ def test_picture(tmp_path):
 
 
 def test_the_help_needs_no_environment():
-    script = os.path.join(FOLDER, "gpu", "arguments.py")
-    command = [sys.executable, "-S", script]  # -S hides installed packages
-    help_text = subprocess.check_output(command + ["--help"], universal_newlines=True)
-    assert "--rnn-modes" in help_text and "examples:" in help_text
-    assert subprocess.check_output(command + ["--quick"]) == b""
-    wrong = subprocess.Popen(command + ["--peers", "nobody"], stderr=subprocess.PIPE)
-    assert b"nobody" in wrong.communicate()[1] and wrong.returncode != 0
+    status, text = run_arguments("gpu", "--help")
+    assert status == 0 and "--rnn-modes" in text and "examples:" in text
+    assert run_arguments("gpu", "--quick") == (0, "")
+    status, text = run_arguments("gpu", "--peers", "nobody")
+    assert "nobody" in text and status != 0
 
 
 def write_run(folder):
@@ -225,7 +165,7 @@ def write_run(folder):
 
 
 def record_run(*arguments):
-    script = os.path.join(os.path.dirname(FOLDER), "scripts", "record_gpu_run.py")
+    script = os.path.join(ROOT, "scripts", "record_gpu_run.py")
     process = subprocess.run(
         [sys.executable, script] + [str(argument) for argument in arguments],
         stdout=subprocess.PIPE,

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from helpers.paths import ROOT
+from helpers.source_lists import SOURCE_FOLDER, source_lists
 
-SOURCE_FOLDER = os.path.join(ROOT, "cudnn_rnn", "cc")
 FRAMEWORK_FREE = ["core", "cpu", "cudnn"]  # they build and are tested without TensorFlow
 
 FOREIGN_INCLUDE = re.compile(
@@ -19,13 +19,6 @@ ENDS_THE_PROCESS = re.compile(
     r"\b(D?CHECK(_[A-Z]+)?|TF_CHECK_OK|TF_QCHECK_OK|QCHECK(_[A-Z]+)?|assert|abort|_?exit|quick_exit"
     r"|terminate|ValueOrDie)\s*\(|\bLOG\s*\(\s*FATAL|<cassert>|<assert\.h>|__builtin_trap"
 )
-
-
-def source_lists():
-    lists = {}
-    with open(os.path.join(SOURCE_FOLDER, "sources.bzl")) as file:
-        exec(file.read(), {}, lists)
-    return {name: lists[name] for name in lists if name.endswith(("_SOURCES", "HEADERS"))}
 
 
 def source_files(folder=SOURCE_FOLDER):
@@ -52,43 +45,35 @@ def code_lines(path):
     return list(enumerate(pattern.sub(blank, text).split("\n"), 1))
 
 
-def findings(paths, pattern):
-    found = []
-    for path in paths:
-        for number, line in code_lines(path):
-            if pattern.search(line):
-                found.append("%s:%d: %s" % (os.path.relpath(path, ROOT), number, line.strip()))
-    return found
+def findings(paths, is_wrong):
+    """Returns the places of the lines for which `is_wrong`, a function, returns a true value."""
+    return [
+        "%s:%d: %s" % (os.path.relpath(path, ROOT), number, line.strip())
+        for path in paths
+        for number, line in code_lines(path)
+        if is_wrong(line)
+    ]
 
 
 @pytest.mark.parametrize("folder", FRAMEWORK_FREE)
 def test_no_framework_header_outside_cc_tf(folder):
-    paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
-    assert paths, "no sources in cc/" + folder
-    assert findings(paths, FOREIGN_INCLUDE) == []
-
-
-@pytest.mark.parametrize("folder", FRAMEWORK_FREE)
-def test_no_header_of_cc_tf_outside_cc_tf(folder):
     """Including a header of cc/tf would bring TensorFlow in by the back door."""
     paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
-    assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/')) == []
+    assert paths, "no sources in cc/" + folder
+    assert findings(paths, FOREIGN_INCLUDE.search) == []
+    assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/').search) == []
 
 
 def test_includes_of_the_project_are_from_its_root_and_exist():
-    wrong = []
-    for path in source_files():
-        for number, line in code_lines(path):
-            match = OUR_INCLUDE.match(line)
-            if not match or FOREIGN_INCLUDE.match(line):
-                continue
-            if not os.path.exists(os.path.join(ROOT, match.group(1))):
-                wrong.append("%s:%d: %s" % (os.path.relpath(path, ROOT), number, line.strip()))
-    assert wrong == []
+    def is_wrong(line):
+        match = None if FOREIGN_INCLUDE.match(line) else OUR_INCLUDE.match(line)
+        return match and not os.path.exists(os.path.join(ROOT, match.group(1)))
+
+    assert findings(source_files(), is_wrong) == []
 
 
 def test_no_source_ends_the_process():
-    assert findings(source_files(), ENDS_THE_PROCESS) == []
+    assert findings(source_files(), ENDS_THE_PROCESS.search) == []
 
 
 def test_the_checks_find_violations(tmp_path):
@@ -98,13 +83,9 @@ def test_the_checks_find_violations(tmp_path):
         "#include <vector>\n// CHECK(this) is a comment\nCHECK_EQ(1, 2);\n/* abort(); */ abort();\n"
         'Error("exit(1) in a text");\nstd::exit(1);\nstatic_assert(true, "");\nLOG(FATAL) << 1;\n'
     )
-    assert [item.split(":")[1] for item in findings([str(path)], FOREIGN_INCLUDE)] == ["1", "2"]
-    assert [item.split(":")[1] for item in findings([str(path)], ENDS_THE_PROCESS)] == [
-        "5",
-        "6",
-        "8",
-        "10",
-    ]
+    for pattern, lines in (FOREIGN_INCLUDE, "1 2"), (ENDS_THE_PROCESS, "5 6 8 10"):
+        found = findings([str(path)], pattern.search)
+        assert [item.split(":")[1] for item in found] == lines.split()
 
 
 def test_every_file_is_in_sources_bzl():

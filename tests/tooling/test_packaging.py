@@ -17,24 +17,8 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 import cudnn_rnn
 from cudnn_rnn._native import library
 from helpers.paths import ROOT
-
-
-def run_setup(*arguments, **environment):
-    """Runs setup.py in the checkout; returns (exit status, output)."""
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "setup.py"] + list(arguments),
-        cwd=ROOT,
-        env=dict(os.environ, **environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    return process.returncode, process.stdout
-
-
-def library_content():
-    with open(library.library_path(), "rb") as file:
-        return file.read()
+from helpers.processes import run_setup
+from helpers.source_lists import source_lists
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +60,8 @@ def test_runtime_dependencies_are_numpy_and_the_tensorflow_of_the_environment(me
 
 
 def test_library_and_build_info_hold_no_path_of_the_machine_that_built_them():
-    content = library_content()
+    with open(library.library_path(), "rb") as file:
+        content = file.read()
     for folder in {
         ROOT,
         sys.prefix,
@@ -91,8 +76,7 @@ def test_library_and_build_info_hold_no_path_of_the_machine_that_built_them():
     }:
         if folder != "/":
             assert os.fsencode(folder) not in content, folder
-    with open(os.path.join(os.path.dirname(library.library_path()), "_build_info.json")) as file:
-        text = file.read()
+    text = read(os.path.dirname(library.library_path()), "_build_info.json")
     assert "/" not in text and "\\" not in text
 
 
@@ -125,62 +109,48 @@ def test_source_distribution_builds_elsewhere(tmp_path):
     """The source distribution has every file that the build reads, and no build output."""
     (tmp_path / "egg").mkdir()
     status, printed = run_setup(
-        *["-q", "egg_info", "--egg-base", str(tmp_path / "egg")],
+        *["egg_info", "--egg-base", str(tmp_path / "egg")],
         *["sdist", "--formats=gztar", "--dist-dir", str(tmp_path)],
     )
     assert status == 0, printed
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(str(archive)) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    lists = {}
-    with open(os.path.join(ROOT, "cudnn_rnn", "cc", "sources.bzl")) as file:
-        exec(file.read(), {}, lists)
-    needed = {
-        "cudnn_rnn/cc/" + path
-        for name in lists
-        if name.endswith(("_SOURCES", "HEADERS"))
-        for path in lists[name]
-    }
+    needed = {"cudnn_rnn/cc/" + path for paths in source_lists().values() for path in paths}
     needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
-    needed |= {"cudnn_rnn/py.typed"}
     needed |= {"setup.py", "build_cache.py", "build_support.py", "pyproject.toml"}
-    needed |= {"README.md", "LICENSE"}
+    needed |= {"README.md", "LICENSE", "cudnn_rnn/py.typed"}
     assert needed - names == set()
     built = [name for name in names if re.search(r"\.(so|o|pyc)$|_build_info|^build/", name)]
     assert built == []
 
 
-def test_build_without_tensorflow_says_what_to_install(tmp_path):
-    (tmp_path / "tensorflow.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'tensorflow'\")"
-    )
-    status, printed = run_setup("-q", "build_ext", PYTHONPATH=str(tmp_path))
+def assert_build_fails(*parts, **environment):
+    status, printed = run_setup("build_ext", **environment)
     assert status != 0
-    assert "pip install setuptools wheel tensorflow==" in printed
-    assert "pip install --no-build-isolation ." in printed
-    assert "No module named 'tensorflow'" in printed
+    for part in parts:
+        assert part in printed, printed
     assert "Traceback" not in printed
+
+
+def test_build_without_tensorflow_says_what_to_install(tmp_path):
+    missing = "No module named 'tensorflow'"
+    (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(%r)" % missing)
+    parts = "pip install setuptools wheel tensorflow==", "pip install --no-build-isolation ."
+    assert_build_fails(missing, *parts, PYTHONPATH=str(tmp_path))
 
 
 def test_build_without_compiler_says_what_to_install(tmp_path):
-    status, printed = run_setup("-q", "build_ext", CXX="no-such-compiler -x")
-    assert status != 0
-    assert "CXX is 'no-such-compiler -x'" in printed and "apt-get install g++" in printed
-    assert "Traceback" not in printed
-    status, printed = run_setup("-q", "build_ext", CXX="", PATH=str(tmp_path))
-    assert status != 0
-    assert "neither c++ nor g++ is on PATH" in printed
-    assert "Traceback" not in printed
+    parts = "CXX is 'no-such-compiler -x'", "apt-get install g++"
+    assert_build_fails(*parts, CXX="no-such-compiler -x")
+    assert_build_fails("neither c++ nor g++ is on PATH", CXX="", PATH=str(tmp_path))
 
 
 def test_build_with_a_broken_compiler_shows_its_output(tmp_path):
     compiler = tmp_path / "broken-compiler"
     compiler.write_text("#!/bin/sh\necho 'cannot execute cc1plus' >&2\nexit 1\n")
     compiler.chmod(0o755)
-    status, printed = run_setup("-q", "build_ext", CXX=str(compiler))
-    assert status != 0
-    assert "cannot execute cc1plus" in printed and "apt-get install g++" in printed
-    assert "Traceback" not in printed
+    assert_build_fails("cannot execute cc1plus", "apt-get install g++", CXX=str(compiler))
 
 
 def test_one_version_everywhere(metadata_folder):

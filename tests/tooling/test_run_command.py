@@ -2,15 +2,14 @@
 
 import os
 import py_compile
-import subprocess
-import sys
 import textwrap
 import zipapp
 import zipfile
 
 import pytest
 
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.processes import run_python
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 PROGRAM = """
     import sys
@@ -33,46 +32,45 @@ SURROUNDINGS = """
 """
 
 
-def write(folder, name, text):
-    path = os.path.join(str(folder), name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Makes a new folder the working directory; returns its path."""
+    monkeypatch.chdir(tmp_path)
+    return os.getcwd()
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "w") as file:
         file.write(textwrap.dedent(text))
-    return path
 
 
-def run(*arguments, folder=None, python_options=()):
-    """Runs Python in `folder`; returns (status, output, errors)."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore"] + list(python_options) + list(arguments),
-        cwd=str(folder) if folder else os.path.dirname(os.path.abspath(__file__)),
-        env=dict(environment, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES=""),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
+def run(*arguments):
+    """Runs Python without the checkout on its path; returns (status, output, errors)."""
+    variables = {"PYTHONPATH": None, "CUDA_VISIBLE_DEVICES": ""}
+    process = run_python("-W", "ignore", *arguments, **variables)
     return process.returncode, process.stdout, process.stderr
 
 
-def run_program(*arguments, **named):
-    return run("-m", "cudnn_rnn", "run", *arguments, **named)
+def run_program(*arguments):
+    return run("-m", "cudnn_rnn", "run", *arguments)
 
 
-def test_a_program_of_tensorflow_1_2(tmp_path):
-    path = write(tmp_path, "program.py", PROGRAM)
-    status, output, errors = run_program(
-        "--tf-contrib-version", "1.2", path, "--epochs", "3", "-m", "--tf1", folder=tmp_path
-    )
+def test_a_program_of_tensorflow_1_2(folder):
+    path = os.path.join(folder, "program.py")
+    write(path, PROGRAM)
+    arguments = [path, "--epochs", "3", "-m", "--tf1"]
+    status, output, errors = run_program("--tf-contrib-version", "1.2", *arguments)
     assert status == 0, errors
     assert "mode auto_select" in output
-    assert "argv %r" % [path, "--epochs", "3", "-m", "--tf1"] in output
+    assert "argv %r" % arguments in output
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arguments", [["--"], ["--", "--b"], ["a", "--", "b"], ["--help", "-m"]])
-def test_arguments_are_passed_to_the_program(tmp_path, arguments):
-    write(tmp_path, "program.py", "import sys; print(sys.argv)")
-    status, output, errors = run_program("program.py", *arguments, folder=tmp_path)
+def test_arguments_are_passed_to_the_program(arguments):
+    write("program.py", "import sys; print(sys.argv)")
+    status, output, errors = run_program("program.py", *arguments)
     assert status == 0, errors
     assert output.splitlines()[-1] == repr(["program.py"] + arguments)
 
@@ -93,9 +91,9 @@ FLAGS = """
 """
 
 
-def test_flags_of_tensorflow_and_of_python(tmp_path):
-    path = write(tmp_path, "program.py", FLAGS)
-    status, output, errors = run_program(path, "--epochs=5")
+def test_flags_of_tensorflow_and_of_python():
+    write("program.py", FLAGS)
+    status, output, errors = run_program("program.py", "--epochs=5")
     assert status == 3, errors
     assert "flags 5 5" in output
 
@@ -109,15 +107,16 @@ FAILING = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
-    "kind, as_module", [(kind, False) for kind in sorted(FAILING)] + [("error", True)]
+    "kind, program",
+    [(kind, ["program.py"]) for kind in sorted(FAILING)] + [("error", ["-m", "program"])],
 )
-def test_tracebacks_are_those_of_plain_python(tmp_path, kind, as_module):
-    write(tmp_path, "neighbour.py", "def fail():\n    raise OSError('from here')\n")
-    write(tmp_path, "program.py", FAILING[kind])
-    program = ["-m", "program"] if as_module else ["program.py"]
-    expected_status, _, expected = run(*program, folder=tmp_path)
-    status, _, errors = run_program(*program, folder=tmp_path)
+def test_tracebacks_are_those_of_plain_python(kind, program):
+    write("neighbour.py", "def fail():\n    raise OSError('from here')\n")
+    write("program.py", FAILING[kind])
+    expected_status, _, expected = run(*program)
+    status, _, errors = run_program(*program)
     assert status == expected_status
     assert last_traceback(errors) == last_traceback(expected)
     assert "cudnn_rnn" not in last_traceback(errors)
@@ -139,114 +138,75 @@ def last_traceback(errors):
     return "\n".join(kept)
 
 
-def test_excepthook_of_the_program_is_called(tmp_path):
-    text = "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)\n1 / 0\n"
-    path = write(tmp_path, "program.py", text)
-    status, output, _ = run_program(path)
-    assert status == 1
-    assert "hooked ZeroDivisionError" in output
+HOOKED = "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)\n1 / 0\n"
 
 
-def test_paths_and_main_are_those_of_plain_python(tmp_path):
-    write(tmp_path, "folder/program.py", SURROUNDINGS)
-    path = os.path.join("folder", "program.py")
-    expected = run(path, "a", "--b", folder=tmp_path)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    "text, expected, in_output, in_errors",
+    [
+        ("raise SystemExit(5)", 5, [], []),
+        ("import sys; sys.exit('a reason')", 1, [], ["a reason"]),
+        ("1 / 0", 1, [], ["ZeroDivisionError", "program.py"]),
+        (HOOKED, 1, ["hooked ZeroDivisionError"], []),
+    ],
+)
+def test_exit_status_and_excepthook_are_those_of_the_program(text, expected, in_output, in_errors):
+    write("program.py", text)
+    status, output, errors = run_program("--tf-contrib-version", "1.3", "program.py")
+    assert status == expected
+    for part, printed in [(p, output) for p in in_output] + [(p, errors) for p in in_errors]:
+        assert part in printed
+
+
+def test_paths_and_main_are_those_of_plain_python():
+    program = os.path.join("folder", "program.py"), "a", "--b"
+    write(program[0], SURROUNDINGS)
+    expected = run(*program)
     assert expected[0] == 0, expected[2]
-    found = run_program("--tf-contrib-version=1.3", path, "a", "--b", folder=tmp_path)
+    found = run_program("--tf-contrib-version=1.3", *program)
     assert found[:2] == expected[:2], found[2]
 
 
-def test_a_module(tmp_path):
-    write(tmp_path, "package/__init__.py", "")
-    write(tmp_path, "package/helper.py", "VALUE = 7\n")
-    write(
-        tmp_path,
-        "package/program.py",
-        """
-        import os, sys
-        from .helper import VALUE
-        from tensorflow.contrib.cudnn_rnn import CudnnLSTM
-        print(VALUE, __name__, __package__, sys.argv[1:], os.path.basename(sys.argv[0]))
-        print(os.path.realpath(sys.path[0]))
-        """,
-    )
-    status, output, errors = run_program(
-        "--tf-contrib-version", "1.3", "-m", "package.program", "-x", "1", folder=tmp_path
-    )
+MODULE = """
+    import os, sys
+    from .helper import VALUE
+    from tensorflow.contrib.cudnn_rnn import CudnnLSTM
+    print(VALUE, __name__, __package__, sys.argv[1:], os.path.basename(sys.argv[0]))
+    print(os.path.realpath(sys.path[0]))
+"""
+
+
+def test_a_module(folder):
+    write("package/__init__.py", "")
+    write("package/helper.py", "VALUE = 7\n")
+    write("package/program.py", MODULE)
+    module = "-m", "package.program", "-x", "1"
+    status, output, errors = run_program("--tf-contrib-version", "1.3", *module)
     assert status == 0, errors
-    assert output.splitlines()[-2:] == [
-        "7 __main__ package ['-x', '1'] program.py",
-        os.path.realpath(str(tmp_path)),
-    ]
+    expected = ["7 __main__ package ['-x', '1'] program.py", os.path.realpath(folder)]
+    assert output.splitlines()[-2:] == expected
 
 
-@pytest.mark.parametrize("path", ["application", "application.zip", "application.pyz"])
-def test_a_folder_or_an_archive(tmp_path, path):
-    write(tmp_path, "application/helper.py", "VALUE = 7\n")
-    main = "import helper, sys\nprint(helper.VALUE, __name__, sys.argv)\n"
-    write(tmp_path, "application/__main__.py", main)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    "path", ["application", "application.zip", "application.pyz", "application/main.pyc"]
+)
+def test_a_folder_an_archive_or_a_compiled_file(path):
+    write("application/helper.py", "VALUE = 7\n")
+    source = "application/__main__.py"
+    write(source, "import helper, sys\nprint(helper.VALUE, __name__, sys.argv)\n")
     if path.endswith(".zip"):
-        with zipfile.ZipFile(str(tmp_path / path), "w") as archive:
+        with zipfile.ZipFile(path, "w") as archive:
             for name in ("helper.py", "__main__.py"):
-                archive.write(str(tmp_path / "application" / name), name)
+                archive.write("application/" + name, name)
     elif path.endswith(".pyz"):  # starts with a line for the shell
-        folder = str(tmp_path / "application")
-        zipapp.create_archive(folder, str(tmp_path / path), interpreter="/usr/bin/env python3")
-    status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x", folder=tmp_path)
+        zipapp.create_archive("application", path, interpreter="/usr/bin/env python3")
+    elif path.endswith(".pyc"):
+        py_compile.compile(source, cfile=path, doraise=True)
+    status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x")
     assert status == 0, errors
     assert "7 __main__ %r" % [path, "x"] in output
-
-
-def test_a_compiled_file_can_import_its_neighbors(tmp_path):
-    write(tmp_path, "application/helper.py", "VALUE = 7\n")
-    source = write(tmp_path, "main.py", "import helper, sys\nprint(helper.VALUE, sys.argv)\n")
-    py_compile.compile(source, cfile=str(tmp_path / "application" / "main.pyc"), doraise=True)
-    path = os.path.join("application", "main.pyc")
-    status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x", folder=tmp_path)
-    assert status == 0, errors
-    assert "7 %r" % [path, "x"] in output
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("raise SystemExit(5)", 5),
-        ("import sys; sys.exit('a reason')", 1),
-        ("1 / 0", 1),
-    ],
-)
-def test_exit_status_is_that_of_the_program(tmp_path, text, expected):
-    path = write(tmp_path, "program.py", text)
-    status, _, errors = run_program("--tf-contrib-version", "1.3", path)
-    assert status == expected
-    if "1 / 0" in text:
-        assert "ZeroDivisionError" in errors and path in errors
-    if "reason" in text:
-        assert "a reason" in errors
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ((), "the following arguments are required: SCRIPT or MODULE"),
-        (("--tf-contrib-version", "2.1", "x.py"), 'must be a release of TensorFlow from "1.0"'),
-        (("--tf-contrib-version", "1.3", "no_such_file.py"), "no_such_file.py does not exist"),
-        (("--verbose", "x.py"), "unrecognized arguments|required"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    import re
-
-    status, _, errors = run_program(*arguments)
-    assert status == 2
-    assert re.search(message, errors), errors
-
-
-def test_help():
-    status, output, _ = run_program("--help")
-    assert status == 0
-    for part in ("--tf-contrib-version", "--tf1", "-m", "tensorflow.compat.v1"):
-        assert part in output
 
 
 TENSORFLOW_1_PROGRAM = """
@@ -269,9 +229,10 @@ TENSORFLOW_1_PROGRAM = """
 
 
 @pytest.mark.parametrize("options", [(), ("--tf1",)])
-def test_a_program_that_imports_tensorflow(tmp_path, options):
-    path = write(tmp_path, "program.py", TENSORFLOW_1_PROGRAM)
-    status, output, errors = run_program(*(options + ("--tf-contrib-version", "1.3", path)))
+def test_a_program_that_imports_tensorflow(options):
+    write("program.py", TENSORFLOW_1_PROGRAM)
+    arguments = options + ("--tf-contrib-version", "1.3", "program.py")
+    status, output, errors = run_program(*arguments)
     if options or IS_TENSORFLOW_1:
         assert status == 0, errors
         assert "trained" in output
@@ -281,19 +242,18 @@ def test_a_program_that_imports_tensorflow(tmp_path, options):
         assert "python -m cudnn_rnn run --tf1" in errors.splitlines()[-1]  # after the traceback
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
-def test_keras_works_beside_tensorflow_1(tmp_path):
-    path = write(
-        tmp_path,
-        "program.py",
-        """
-        import tensorflow as tf
-        import keras
-        assert not tf.executing_eagerly() and tf.Session
-        assert keras.ops.shape(keras.ops.zeros([2, 3]))[0] == 2
-        print("both")
-        """,
-    )
-    status, output, errors = run_program("--tf1", "--tf-contrib-version", "1.3", path)
+KERAS_PROGRAM = """
+    import tensorflow as tf
+    import keras
+    assert not tf.executing_eagerly() and tf.Session
+    assert keras.ops.shape(keras.ops.zeros([2, 3]))[0] == 2
+    print("both")
+"""
+
+
+@needs_tensorflow_2
+def test_keras_works_beside_tensorflow_1():
+    write("program.py", KERAS_PROGRAM)
+    status, output, errors = run_program("--tf1", "--tf-contrib-version", "1.3", "program.py")
     assert status == 0, errors
     assert "both" in output

@@ -41,8 +41,9 @@ Status ParamLayout::Create(const RnnConfig& config, ParamLayout* layout) {
 }
 
 int64_t ParamLayout::InputWeights(int64_t layer, int64_t direction) const {
-  int64_t offset = direction * WeightsOf(layer);
-  if (layer > 0) offset += num_directions_ * (WeightsOf(0) + (layer - 1) * WeightsOf(layer));
+  int64_t offset = direction * NumMatrixElements(layer);
+  if (layer > 0)
+    offset += num_directions_ * (NumMatrixElements(0) + (layer - 1) * NumMatrixElements(layer));
   return offset;
 }
 

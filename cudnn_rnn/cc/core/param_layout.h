@@ -1,6 +1,6 @@
 // The layout of the parameter buffer (cuDNN's dense layout).
 //
-// With G gates (lstm: i, f, g, o; gru: r, u, n; simple: 1), D directions, H = num_units,
+// With G gates in the order of LstmGate and GruGate (simple cells: 1), D directions, H = num_units,
 // P = num_proj if there is a projection, otherwise H, and I(layer) = input_size for layer 0 and
 // D * P for later layers, the buffer contains, in this order:
 //   for each layer, for each direction:
@@ -23,6 +23,10 @@
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
+
+// The order of the gates in W, R and their biases.
+enum LstmGate : int { kLstmInput, kLstmForget, kLstmCandidate, kLstmOutput, kNumLstmGates };
+enum GruGate : int { kGruReset, kGruUpdate, kGruCandidate, kNumGruGates };
 
 // A row-major matrix [rows, columns] within the buffer; a bias has one column.
 struct ParamRegion {
@@ -70,7 +74,7 @@ class ParamLayout {
 
  private:
   // Number of elements in the matrices of one (layer, direction).
-  int64_t WeightsOf(int64_t layer) const {
+  int64_t NumMatrixElements(int64_t layer) const {
     return gate_rows_ * (InputWeightColumns(layer) + recurrent_columns_) +
            projection_rows_ * num_units_;
   }

@@ -57,6 +57,17 @@ uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape) {
   return Fingerprint(fields, sizeof(fields));
 }
 
+ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& shape,
+                                const std::vector<int32_t>& sequence_lengths) {
+  ReserveSpaceIdentity identity;
+  identity.plan = PlanFingerprint(config, shape);
+  if (HasPadding(sequence_lengths, shape)) {
+    identity.lengths = Fingerprint(sequence_lengths.data(),
+                                   shape.batch_size * static_cast<int64_t>(sizeof(int32_t)));
+  }
+  return identity;
+}
+
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space) {
   const Header header = {kMagic, identity, dropout_call_index};
@@ -64,37 +75,41 @@ void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_ca
   std::memcpy(reserve_space, &header, sizeof(header));
 }
 
-Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes) {
+Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes, const char* name) {
   if (num_bytes == expected_bytes) return Status();
-  return InvalidArgument(
-      "reserve_space must have ", expected_bytes, " bytes for this model and input, but has ",
-      num_bytes,
-      "; pass the reserve_space that the forward call with is_training=True returned on the same "
-      "device (it is empty with is_training=False).");
+  return InvalidArgument(name, " must have ", expected_bytes,
+                         " bytes for this model and input, but has ", num_bytes, "; pass the ",
+                         name,
+                         " that the forward call with is_training=True returned on the same "
+                         "device (it is empty with is_training=False).");
 }
 
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
-                         const void* reserve_space, int64_t num_bytes,
-                         int64_t* dropout_call_index) {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes));
+                         const void* reserve_space, int64_t num_bytes, int64_t* dropout_call_index,
+                         const char* name) {
+  CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes, name));
   Header header;
   std::memcpy(&header, reserve_space, sizeof(header));
   if (header.magic != kMagic || header.identity.plan != identity.plan) {
     return InvalidArgument(
-        "reserve_space was not made for this model and input: its header differs in rnn_mode, "
-        "input_mode, direction, dropout, seeds, dtype or shapes. Pass the reserve_space of the "
-        "forward call that this gradient belongs to.");
+        name,
+        " was not made for this model and input: its header differs in rnn_mode, input_mode, "
+        "direction, dropout, seeds, dtype or shapes. Pass the ",
+        name,
+        " of the forward call that "
+        "this gradient belongs to.");
   }
   if (header.identity.output_h != identity.output_h) {
     return InvalidArgument(
-        "reserve_space is that of another forward call: output_h is not the one that was "
+        name,
+        " is that of another forward call: output_h is not the one that was "
         "returned together with it. Pass output, output_h, output_c and reserve_space of one "
         "forward call.");
   }
   if (header.identity.lengths != identity.lengths) {
-    return InvalidArgument(
-        "reserve_space is that of a forward call with other sequence_lengths. Pass the "
-        "sequence_lengths of the forward call that this gradient belongs to.");
+    return InvalidArgument(name,
+                           " is that of a forward call with other sequence_lengths. Pass the "
+                           "sequence_lengths of the forward call that this gradient belongs to.");
   }
   *dropout_call_index = header.dropout_call_index;
   return Status();

@@ -1,7 +1,50 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 
+#include "cudnn_rnn/cc/core/param_layout.h"
+
 namespace cudnn_rnn {
 namespace {
+
+template <typename Value>
+struct Named {
+  const char* name;
+  Value value;
+};
+constexpr Named<RnnMode> kRnnModes[] = {{"lstm", RnnMode::kLstm},
+                                        {"gru", RnnMode::kGru},
+                                        {"rnn_relu", RnnMode::kRelu},
+                                        {"rnn_tanh", RnnMode::kTanh}};
+constexpr Named<InputMode> kInputModes[] = {{"linear_input", InputMode::kLinear},
+                                            {"skip_input", InputMode::kSkip},
+                                            {"auto_select", InputMode::kAuto}};
+constexpr Named<Direction> kDirections[] = {{"unidirectional", Direction::kUnidirectional},
+                                            {"bidirectional", Direction::kBidirectional}};
+constexpr Named<DataType> kDataTypes[] = {{"half", DataType::kHalf},
+                                          {"bfloat16", DataType::kBfloat16},
+                                          {"float", DataType::kFloat},
+                                          {"double", DataType::kDouble}};
+
+template <typename Value, size_t size>
+Status Parse(const char* attribute, const std::string& text, const Named<Value> (&choices)[size],
+             Value* value) {
+  std::string names;
+  for (const Named<Value>& choice : choices) {
+    if (text == choice.name) {
+      *value = choice.value;
+      return Status();
+    }
+    names += Concatenate(names.empty() ? "" : ", ", choice.name);
+  }
+  return InvalidArgument(attribute, " must be one of ", names, ", but is '", text, "'.");
+}
+
+template <typename Value, size_t size>
+const char* NameOf(const Named<Value> (&choices)[size], Value value) {
+  for (const Named<Value>& choice : choices) {
+    if (choice.value == value) return choice.name;
+  }
+  return "unknown";
+}
 
 Status CheckPositive(const char* name, int64_t value) {
   if (value >= 1) return Status();
@@ -11,16 +54,8 @@ Status CheckPositive(const char* name, int64_t value) {
 }  // namespace
 
 int64_t RnnConfig::num_gates() const {
-  switch (mode) {
-    case RnnMode::kLstm:
-      return 4;
-    case RnnMode::kGru:
-      return 3;
-    case RnnMode::kRelu:
-    case RnnMode::kTanh:
-      break;
-  }
-  return 1;
+  if (mode == RnnMode::kLstm) return kNumLstmGates;
+  return mode == RnnMode::kGru ? kNumGruGates : 1;
 }
 
 bool RnnConfig::skips_input_projection() const {
@@ -29,78 +64,18 @@ bool RnnConfig::skips_input_projection() const {
 }
 
 Status ParseRnnMode(const std::string& text, RnnMode* mode) {
-  if (text == "lstm") {
-    *mode = RnnMode::kLstm;
-  } else if (text == "gru") {
-    *mode = RnnMode::kGru;
-  } else if (text == "rnn_relu") {
-    *mode = RnnMode::kRelu;
-  } else if (text == "rnn_tanh") {
-    *mode = RnnMode::kTanh;
-  } else {
-    return InvalidArgument("rnn_mode must be one of lstm, gru, rnn_relu, rnn_tanh, but is '", text,
-                           "'.");
-  }
-  return Status();
+  return Parse("rnn_mode", text, kRnnModes, mode);
 }
-
 Status ParseInputMode(const std::string& text, InputMode* input_mode) {
-  if (text == "linear_input") {
-    *input_mode = InputMode::kLinear;
-  } else if (text == "skip_input") {
-    *input_mode = InputMode::kSkip;
-  } else if (text == "auto_select") {
-    *input_mode = InputMode::kAuto;
-  } else {
-    return InvalidArgument(
-        "input_mode must be one of linear_input, skip_input, auto_select, but is '", text, "'.");
-  }
-  return Status();
+  return Parse("input_mode", text, kInputModes, input_mode);
 }
-
 Status ParseDirection(const std::string& text, Direction* direction) {
-  if (text == "unidirectional") {
-    *direction = Direction::kUnidirectional;
-  } else if (text == "bidirectional") {
-    *direction = Direction::kBidirectional;
-  } else {
-    return InvalidArgument("direction must be unidirectional or bidirectional, but is '", text,
-                           "'.");
-  }
-  return Status();
+  return Parse("direction", text, kDirections, direction);
 }
 
-const char* Name(RnnMode mode) {
-  switch (mode) {
-    case RnnMode::kLstm:
-      return "lstm";
-    case RnnMode::kGru:
-      return "gru";
-    case RnnMode::kRelu:
-      return "rnn_relu";
-    case RnnMode::kTanh:
-      return "rnn_tanh";
-  }
-  return "unknown";
-}
-
-const char* Name(Direction direction) {
-  return direction == Direction::kBidirectional ? "bidirectional" : "unidirectional";
-}
-
-const char* Name(DataType data_type) {
-  switch (data_type) {
-    case DataType::kHalf:
-      return "half";
-    case DataType::kBfloat16:
-      return "bfloat16";
-    case DataType::kFloat:
-      return "float";
-    case DataType::kDouble:
-      return "double";
-  }
-  return "unknown";
-}
+const char* Name(RnnMode mode) { return NameOf(kRnnModes, mode); }
+const char* Name(Direction direction) { return NameOf(kDirections, direction); }
+const char* Name(DataType data_type) { return NameOf(kDataTypes, data_type); }
 
 std::string Describe(const RnnConfig& config) {
   std::string text = Concatenate(Name(config.mode), ", ", Name(config.direction), ", ",
@@ -113,16 +88,8 @@ std::string Describe(const RnnConfig& config) {
 }
 
 int64_t SizeOf(DataType data_type) {
-  switch (data_type) {
-    case DataType::kHalf:
-    case DataType::kBfloat16:
-      return 2;
-    case DataType::kFloat:
-      return 4;
-    case DataType::kDouble:
-      return 8;
-  }
-  return 0;
+  if (data_type == DataType::kDouble) return 8;
+  return data_type == DataType::kFloat ? 4 : 2;
 }
 
 Status Validate(const RnnConfig& config) {
@@ -140,11 +107,9 @@ Status Validate(const RnnConfig& config) {
         config.input_size, " and num_units is ", config.num_units,
         "; use linear_input, or auto_select, which chooses by the sizes.");
   }
-  if (config.num_proj < 0 || config.num_proj >= config.num_units) {
-    if (config.num_proj != 0) {
-      return InvalidArgument("num_proj must be 0 (no projection) or below num_units, but is ",
-                             config.num_proj, " with num_units ", config.num_units, ".");
-    }
+  if (config.num_proj < 0 || (config.num_proj > 0 && config.num_proj >= config.num_units)) {
+    return InvalidArgument("num_proj must be 0 (no projection) or below num_units, but is ",
+                           config.num_proj, " with num_units ", config.num_units, ".");
   }
   if (config.has_projection() && config.mode != RnnMode::kLstm) {
     return InvalidArgument("num_proj must be 0 for rnn_mode ", Name(config.mode), ", but is ",

@@ -31,7 +31,7 @@ struct RnnConfig {
   int64_t seed2 = 0;
 
   int64_t num_directions() const { return direction == Direction::kBidirectional ? 2 : 1; }
-  // LSTM: i, f, g, o. GRU: r, u, n. Simple RNN: its one activation.
+  // LstmGate and GruGate (param_layout.h) list the gates; a simple RNN has one.
   int64_t num_gates() const;
   bool has_cell_state() const { return mode == RnnMode::kLstm; }
   // Returns whether the first layer adds its input to every gate directly, without input weights.

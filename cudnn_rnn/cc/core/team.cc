@@ -42,10 +42,10 @@ Team::Team(ParallelRunner* runner, int64_t size, const Program& program)
       recruiter_(runner->recruiter()),
       size_(size),
       program_(program),
-      cycles_worth_waking_(runner->min_cycles_to_wake()),
-      cycles_worth_waiting_(runner->min_cycles_to_wait()),
-      serial_patience_(runner->serial_patience_ns()),
-      shared_patience_(runner->shared_patience_ns()),
+      min_cycles_to_wake_(runner->min_cycles_to_wake()),
+      min_cycles_to_wait_(runner->min_cycles_to_wait()),
+      serial_patience_ns_(runner->serial_patience_ns()),
+      shared_patience_ns_(runner->shared_patience_ns()),
       claims_(static_cast<size_t>(size * kMaxSlicesPerMember)) {
   recruiter_->Open(this);
 }
@@ -94,17 +94,17 @@ void Team::Help(int64_t index) noexcept {
   }
 }
 
-void TeamMember::WaitAsCaller() const {
+void TeamMember::WaitAtBarrierAsCaller() const {
   Backoff patience;
-  while (!team_->HasDone(target_)) {
-    // If a helper failed, its slice is never done.
+  while (!team_->IsBarrierOpen(barrier_)) {
+    // If a helper failed, its slice is never finished.
     if (team_->has_failed()) team_->RethrowFailure();
     patience.Wait();
   }
 }
 
-void TeamMember::WaitAsHelper(int64_t patience) {
-  while (!team_->HasDone(target_)) {
+void TeamMember::WaitAtBarrierAsHelper(int64_t patience) {
+  while (!team_->IsBarrierOpen(barrier_)) {
     if (team_->is_closed() || patience_.IsOver(patience)) {
       has_left_ = true;
       return;
@@ -113,11 +113,15 @@ void TeamMember::WaitAsHelper(int64_t patience) {
   }
 }
 
-void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program) {
-  // Use no more threads than the work justifies waking, even on a machine with many cores.
-  const int64_t wake_cost = runner->min_cycles_to_wake();
+// Uses no more threads than the work justifies waking, even on a machine with many cores.
+int64_t TeamSize(const ParallelRunner& runner, int64_t cost) {
+  const int64_t wake_cost = runner.min_cycles_to_wake();
   const int64_t affordable = wake_cost == 0 ? Team::kMaxMembers : 1 + cost / wake_cost;
-  const int64_t size = std::min({runner->num_threads(), Team::kMaxMembers, affordable});
+  return std::min({runner.num_threads(), Team::kMaxMembers, affordable});
+}
+
+void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program) {
+  const int64_t size = TeamSize(*runner, cost);
   if (size <= 1) {
     TeamMember alone;
     program(&alone);

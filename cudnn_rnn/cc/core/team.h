@@ -2,8 +2,8 @@
 //
 // Every member calls the program, which consists of phases: calls of ForEach with the same
 // arguments in the same order on all members. A phase divides its items into slices. Each member
-// takes its own slices, then any that no member has taken, and waits until all are done. In similar
-// phases a member thus works on the same slices, whose data stay in its cache.
+// takes its own slices, then any that no member has taken, and waits at the barrier until all are
+// done. In similar phases a member thus works on the same slices, whose data stay in its cache.
 //
 // Member 0 is the calling thread. It waits only for slices that another thread is computing, and
 // slices wait for nothing, so no state of the thread pool can block a call. The other members are
@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -54,13 +55,13 @@ class Team {
   void Run();
 
   int64_t size() const { return size_; }
-  int64_t min_cycles_to_wake() const { return cycles_worth_waking_; }
-  int64_t min_cycles_to_wait() const { return cycles_worth_waiting_; }
+  int64_t min_cycles_to_wake() const { return min_cycles_to_wake_; }
+  int64_t min_cycles_to_wait() const { return min_cycles_to_wait_; }
 
   // Called by members.
 
-  int64_t serial_patience_ns() const { return serial_patience_; }
-  int64_t shared_patience_ns() const { return shared_patience_; }
+  int64_t serial_patience_ns() const { return serial_patience_ns_; }
+  int64_t shared_patience_ns() const { return shared_patience_ns_; }
 
   // Returns true to one caller per slice and phase. Phases count from 1.
   bool Claim(int64_t slice, int64_t phase) {
@@ -70,11 +71,12 @@ class Team {
            last_phase.compare_exchange_strong(last, phase, std::memory_order_relaxed);
   }
 
-  // Returns whether at least `num_slices` slices have been done since the team was created.
-  bool HasDone(int64_t num_slices) const {
-    return done_.load(std::memory_order_acquire) >= num_slices;
+  // The barrier at the end of a phase: it opens when `num_slices` slices, counted since the team
+  // was created, have been finished.
+  bool IsBarrierOpen(int64_t num_slices) const {
+    return num_finished_slices_.load(std::memory_order_acquire) >= num_slices;
   }
-  void Done() { done_.fetch_add(1, std::memory_order_acq_rel); }
+  void FinishSlice() { num_finished_slices_.fetch_add(1, std::memory_order_acq_rel); }
 
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
@@ -110,15 +112,15 @@ class Team {
   const std::shared_ptr<TeamRecruiter> recruiter_;
   const int64_t size_;
   const Program& program_;
-  const int64_t cycles_worth_waking_;
-  const int64_t cycles_worth_waiting_;
-  const int64_t serial_patience_;
-  const int64_t shared_patience_;
+  const int64_t min_cycles_to_wake_;
+  const int64_t min_cycles_to_wait_;
+  const int64_t serial_patience_ns_;
+  const int64_t shared_patience_ns_;
   std::vector<Claimed> claims_;
   uint64_t helper_indices_ = 0;  // a bit for each index in use; guarded by the recruiter's lock
   std::exception_ptr failure_;   // written once, before has_failed_
   char padding_[128];
-  std::atomic<int64_t> done_{0};
+  std::atomic<int64_t> num_finished_slices_{0};
   char more_padding_[128];
   // Written rarely, read in every phase.
   std::atomic<int64_t> num_helpers_{0};
@@ -152,15 +154,15 @@ class TeamMember {
   // Returns true for a helper that has left the team: its program may skip the remaining phases.
   bool has_left() const { return has_left_; }
 
-  // Returns whether a phase of `cycles` processor cycles is worth sharing.
-  bool Shares(int64_t cycles) const {
-    return team_ != nullptr && cycles >= team_->min_cycles_to_wait();
+  // Returns the least processor cycles of a phase that is worth sharing.
+  int64_t min_cycles_to_wait() const {
+    return team_ == nullptr ? std::numeric_limits<int64_t>::max() : team_->min_cycles_to_wait();
   }
 
-  // Calls work(begin, end) on disjoint ranges that cover [0, num_items), and returns when all are
-  // done. `item_cost` is the approximate number of processor cycles per item. More slices per
-  // member balance better; with one, similar phases have the same items on the same member. Throws
-  // what `work` throws; on member 0, also what `work` throws on other members.
+  // Calls work(begin, end) on disjoint ranges that cover [0, num_items); a barrier follows.
+  // `item_cost` is the approximate number of processor cycles per item. More slices per member
+  // balance better; with one, similar phases have the same items on the same member. Throws what
+  // `work` throws; on member 0, also what `work` throws on other members.
   template <typename Work>
   void ForEach(int64_t num_items, int64_t item_cost, const Work& work,
                int64_t slices_per_member = Team::kMaxSlicesPerMember) {
@@ -173,15 +175,15 @@ class TeamMember {
     const int64_t cost = item_cost > kManyCycles ? item_cost : item_cost * num_items;
     const int64_t num_slices = NumSlices(num_items, cost, slices_per_member);
     ++phase_;
-    target_ += num_slices;
-    if (team_->HasDone(target_)) {
+    barrier_ += num_slices;
+    if (team_->IsBarrierOpen(barrier_)) {
       has_left_ = index_ != 0 && team_->is_closed();
       return;
     }
     if (num_slices == 1) {
-      if (index_ != 0) return WaitAsHelper(team_->serial_patience_ns());
+      if (index_ != 0) return WaitAtBarrierAsHelper(team_->serial_patience_ns());
       work(0, num_items);
-      team_->Done();
+      team_->FinishSlice();
       return;
     }
     if (index_ == 0) RecruitFor(cost);
@@ -190,13 +192,13 @@ class TeamMember {
       const int64_t slice = (first + i) % num_slices;
       if (!team_->Claim(slice, phase_)) continue;
       work(num_items * slice / num_slices, num_items * (slice + 1) / num_slices);
-      team_->Done();
+      team_->FinishSlice();
       patience_.Reset();
     }
     if (index_ == 0) {
-      WaitAsCaller();
+      WaitAtBarrierAsCaller();
     } else {
-      WaitAsHelper(team_->shared_patience_ns());
+      WaitAtBarrierAsHelper(team_->shared_patience_ns());
     }
   }
 
@@ -212,8 +214,8 @@ class TeamMember {
 
   // Returns 1 if sharing is not worthwhile; otherwise limits the number so that no slice is tiny.
   int64_t NumSlices(int64_t num_items, int64_t cost, int64_t slices_per_member) const {
-    if (!Shares(cost)) return 1;
-    const int64_t least_cost = team_->min_cycles_to_wait() / 4;
+    if (cost < min_cycles_to_wait()) return 1;
+    const int64_t least_cost = min_cycles_to_wait() / 4;
     const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
     return std::min(std::min(num_items, affordable), team_->size() * slices_per_member);
   }
@@ -225,17 +227,20 @@ class TeamMember {
     unshared_cycles_ = 0;
     team_->Recruit();
   }
-  void WaitAsCaller() const;
-  void WaitAsHelper(int64_t patience);
+  void WaitAtBarrierAsCaller() const;
+  void WaitAtBarrierAsHelper(int64_t patience);
 
   Team* const team_;
   const int64_t index_;
   int64_t phase_ = 0;
-  int64_t target_ = 0;           // slices done in total after this member's current phase
+  int64_t barrier_ = 0;          // slices finished in total at the end of the current phase
   int64_t unshared_cycles_ = 0;  // of member 0, since it last recruited
   Backoff patience_;             // of a helper, since it last worked
   bool has_left_ = false;
 };
+
+// Returns how many threads a program of `cost` processor cycles justifies, at least 1.
+int64_t TeamSize(const ParallelRunner& runner, int64_t cost);
 
 // Runs the program on the calling thread and, if `cost` (approximate processor cycles) justifies
 // it, on other threads of the runner. Returns when the program is done. Throws what the program

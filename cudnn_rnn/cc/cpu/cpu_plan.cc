@@ -11,6 +11,13 @@
 namespace cudnn_rnn {
 namespace {
 
+// Returns the cost of a forward pass in processor cycles: one multiply-add per row and parameter.
+int64_t ForwardCost(int64_t num_rows, int64_t num_params) {
+  constexpr double kMultiplyAddsPerCycle = 16;
+  return Cycles(static_cast<double>(num_rows) * static_cast<double>(num_params) /
+                kMultiplyAddsPerCycle);
+}
+
 // Storage is the element type of the caller's buffers, Real that of the engine. If Storage is
 // Bfloat16, the factors of products may be rounded to bfloat16. The workspace holds, in order, the
 // engine's workspace, the packed sequences, and copies of buffers not in the engine's form.
@@ -40,9 +47,83 @@ class CpuPlan : public RnnPlan {
   }
 
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
-                 const Execution& execution) const override;
+                 const Execution& execution) const override {
+    CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
+    const bool is_training = options.is_training;
+    Arena arena(static_cast<char*>(buffers.workspace) +
+                engine_.ForwardWorkspaceBytes(is_training).value());
+    const PackedSequences sequences = PackSequences(options, &arena);
+    const BufferShapes shapes = ShapesOf(sequences);
+    const auto run = [&](TeamMember* member) {
+      Arena copies = arena;  // Each member computes the same addresses.
+      const BufferExchange<Storage, Real> exchange(&copies, member);
+      ForwardTensors<Real> tensors;
+      tensors.input = exchange.Read(buffers.input, shapes.input);
+      tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
+      tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
+      tensors.params = exchange.Read(buffers.params, shapes.params);
+      tensors.output = exchange.OutputMemory(buffers.output, shapes.output);
+      tensors.output_h = exchange.OutputMemory(buffers.output_h, shapes.hidden);
+      tensors.output_c = exchange.OutputMemory(buffers.output_c, shapes.cell);
+      tensors.reserve_space =
+          is_training ? static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes : nullptr;
+      tensors.workspace = buffers.workspace;
+      engine_.Forward(tensors, sequences, is_training, options.dropout_call_index, member);
+      exchange.Store(tensors.output, shapes.output, buffers.output);
+      exchange.Store(tensors.output_h, shapes.hidden, buffers.output_h);
+      exchange.Store(tensors.output_c, shapes.cell, buffers.output_c);
+    };
+    RunTeam(execution.runner, ForwardCost(sequences.num_rows(), num_params_), run);
+    if (is_training) {
+      WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call_index,
+                         buffers.reserve_space);
+    }
+    return Status();
+  }
+
   Status Backward(const BackwardBuffers& buffers, const CallOptions& options,
-                  const Execution& execution) const override;
+                  const Execution& execution) const override {
+    CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
+    int64_t dropout_call_index;
+    CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(IdentityOf(options, buffers.output_h),
+                                                ReserveSpaceBytes(), buffers.reserve_space,
+                                                buffers.reserve_space_bytes, &dropout_call_index));
+    Arena arena(static_cast<char*>(buffers.workspace) +
+                engine_.BackwardWorkspaceBytes(options.keeps_reserve_space).value());
+    const PackedSequences sequences = PackSequences(options, &arena);
+    const BufferShapes shapes = ShapesOf(sequences);
+    const auto run = [&](TeamMember* member) {
+      Arena copies = arena;  // Each member computes the same addresses.
+      const BufferExchange<Storage, Real> exchange(&copies, member);
+      BackwardTensors<Real> tensors;
+      tensors.input = exchange.Read(buffers.input, shapes.input);
+      tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
+      tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
+      tensors.params = exchange.Read(buffers.params, shapes.params);
+      tensors.output = exchange.Read(buffers.output, shapes.output);
+      tensors.output_backprop = exchange.Read(buffers.output_backprop, shapes.output);
+      tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, shapes.hidden);
+      tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, shapes.cell);
+      tensors.reserve_space = static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes;
+      tensors.keeps_reserve_space = options.keeps_reserve_space;
+      tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, shapes.input);
+      tensors.input_h_backprop = exchange.OutputMemory(buffers.input_h_backprop, shapes.hidden);
+      tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, shapes.cell);
+      tensors.params_backprop = exchange.OutputMemory(buffers.params_backprop, shapes.params);
+      tensors.workspace = buffers.workspace;
+      engine_.Backward(tensors, sequences, dropout_call_index, member);
+      exchange.Store(tensors.input_backprop, shapes.input, buffers.input_backprop);
+      exchange.Store(tensors.input_h_backprop, shapes.hidden, buffers.input_h_backprop);
+      exchange.Store(tensors.input_c_backprop, shapes.cell, buffers.input_c_backprop);
+      exchange.Store(tensors.params_backprop, shapes.params, buffers.params_backprop);
+    };
+    RunTeam(execution.runner, 2 * ForwardCost(sequences.num_rows(), num_params_), run);
+    // The engine may have overwritten it: invalidates the header for further calls.
+    if (!options.keeps_reserve_space) {
+      WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call_index=*/0, buffers.reserve_space);
+    }
+    return Status();
+  }
 
  private:
   CpuPlan(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
@@ -50,9 +131,15 @@ class CpuPlan : public RnnPlan {
       : config_(config),
         shape_(shape),
         num_params_(layout.size()),
-        plan_fingerprint_(PlanFingerprint(config, shape)),
         engine_(config, layout, shape, kernels) {}
 
+  struct BufferShapes {
+    BufferShape input;
+    BufferShape output;
+    BufferShape hidden;
+    BufferShape cell;
+    BufferShape params;
+  };
   // Number of buffers of each kind in a call.
   struct BufferCounts {
     int64_t inputs;
@@ -60,26 +147,91 @@ class CpuPlan : public RnnPlan {
     int64_t states;  // of h; as many of c
     int64_t params;
   };
-  CheckedSize ExchangeSize(bool packs, const BufferCounts& counts) const;
-  CheckedSize ForwardWorkspaceSize(const CallOptions& options) const;
-  CheckedSize BackwardWorkspaceSize(const CallOptions& options) const;
-  Status CheckSizes() const;
+
+  // Returns the bytes of the packed sequences and of the copies.
+  CheckedSize ExchangeSize(bool has_padding, const BufferCounts& counts) const {
+    constexpr bool kConverts = !std::is_same<Storage, Real>::value;
+    Arena arena(nullptr);
+    const auto take = [&arena](int64_t count, CheckedSize num_elements) {
+      for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
+    };
+    if (has_padding) arena.Take<int64_t>(PackedSequences::NumElements(shape_));
+    if (kConverts) take(counts.params, num_params_);
+    if (kConverts || has_padding || !shape_.time_major) {
+      const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+      const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
+      take(counts.inputs, rows * config_.input_size);
+      take(counts.outputs, rows * output_width());
+      take(counts.states, state_rows * config_.output_size());
+      take(counts.states, state_rows * cell_width());
+    }
+    return arena.used();
+  }
+
+  CheckedSize ForwardWorkspaceSize(const CallOptions& options) const {
+    // output_h and output_c count as states.
+    return engine_.ForwardWorkspaceBytes(options.is_training) +
+           ExchangeSize(HasPadding(options),
+                        {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
+  }
+
+  CheckedSize BackwardWorkspaceSize(const CallOptions& options) const {
+    return engine_.BackwardWorkspaceBytes(options.keeps_reserve_space) +
+           ExchangeSize(HasPadding(options),
+                        {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
+  }
+
+  Status CheckSizes() const {
+    CheckedSize total = engine_.ReserveSpaceBytes() + kReserveHeaderBytes;
+    total = total + ExchangeSize(/*has_padding=*/true, {2, 2, 3, 2}) +
+            engine_.BackwardWorkspaceBytes(true);
+    for (const bool is_training : {false, true}) {
+      total = total + engine_.ForwardWorkspaceBytes(is_training);
+    }
+    // The caller's own buffers, which the workspaces need not hold copies of.
+    const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+    const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
+    total = total + (rows * (CheckedSize(config_.input_size) + output_width()) +
+                     state_rows * config_.num_units) *
+                        8;
+    if (!total.overflowed()) return Status();
+    return InvalidArgument("The model is too large for this input: with ", shape_.num_steps,
+                           " steps and batch size ", shape_.batch_size, ", num_layers ",
+                           config_.num_layers, ", num_units ", config_.num_units, ", input_size ",
+                           config_.input_size, " need more bytes than 64 bits can count.");
+  }
+
+  bool HasPadding(const CallOptions& options) const {
+    return cudnn_rnn::HasPadding(options.sequence_lengths, shape_);
+  }
 
   // Full lengths need no packing.
-  bool Packs(const CallOptions& options) const {
-    return HasPadding(options.sequence_lengths, shape_);
+  PackedSequences PackSequences(const CallOptions& options, Arena* arena) const {
+    if (!HasPadding(options)) return PackedSequences(shape_);
+    return PackedSequences(shape_, options.sequence_lengths.data(),
+                           arena->Take<int64_t>(PackedSequences::NumElements(shape_)));
   }
-  PackedSequences Pack(const CallOptions& options, Arena* arena) const;
-  BufferShape SequenceBuffer(const PackedSequences& sequences, int64_t width) const;
-  BufferShape StateBuffer(const PackedSequences& sequences, int64_t width) const;
-  BufferShape ParamsBuffer() const;
-  ReserveSpaceIdentity IdentityOf(const CallOptions& options, const void* output_h) const;
 
-  // Returns the cost of a forward pass in processor cycles: one multiply-add per row and parameter.
-  int64_t Cost(const PackedSequences& sequences) const {
-    constexpr double kMultiplyAddsPerCycle = 16;
-    return Cycles(static_cast<double>(sequences.num_rows()) * static_cast<double>(num_params_) /
-                  kMultiplyAddsPerCycle);
+  BufferShapes ShapesOf(const PackedSequences& sequences) const {
+    const int64_t steps = shape_.num_steps, batch_size = shape_.batch_size;
+    const int64_t rows = steps * batch_size, state_rows = num_pseudo_layers() * batch_size;
+    const RowMap step_map = {steps, batch_size, shape_.time_major, sequences.positions(), rows};
+    const RowMap state_map = {num_pseudo_layers(), batch_size, shape_.time_major, sequences.order(),
+                              batch_size};
+    const RowMap params_map = {num_params_, 1, /*time_major=*/true, nullptr, 1};
+    return {{step_map, rows, sequences.num_rows(), config_.input_size},
+            {step_map, rows, sequences.num_rows(), output_width()},
+            {state_map, state_rows, state_rows, config_.output_size()},
+            {state_map, state_rows, state_rows, cell_width()},
+            {params_map, num_params_, num_params_, 1}};
+  }
+
+  ReserveSpaceIdentity IdentityOf(const CallOptions& options, const void* output_h) const {
+    const int64_t elements = num_pseudo_layers() * shape_.batch_size * config_.output_size();
+    ReserveSpaceIdentity identity =
+        cudnn_rnn::IdentityOf(config_, shape_, options.sequence_lengths);
+    identity.output_h = Fingerprint(output_h, elements * static_cast<int64_t>(sizeof(Storage)));
+    return identity;
   }
 
   int64_t num_pseudo_layers() const { return config_.num_layers * config_.num_directions(); }
@@ -90,193 +242,8 @@ class CpuPlan : public RnnPlan {
   const RnnConfig config_;
   const SequenceShape shape_;
   const int64_t num_params_;
-  const uint64_t plan_fingerprint_;
   const Engine<Real> engine_;
 };
-
-// Returns the bytes of the packed sequences and of the copies.
-template <typename Storage, typename Real>
-CheckedSize CpuPlan<Storage, Real>::ExchangeSize(bool packs, const BufferCounts& counts) const {
-  constexpr bool kConverts = !std::is_same<Storage, Real>::value;
-  Arena arena(nullptr);
-  const auto take = [&arena](int64_t count, CheckedSize num_elements) {
-    for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
-  };
-  if (packs) arena.Take<int64_t>(PackedSequences::NumElements(shape_));
-  if (kConverts) take(counts.params, num_params_);
-  if (kConverts || packs || !shape_.time_major) {
-    const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
-    const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
-    take(counts.inputs, rows * config_.input_size);
-    take(counts.outputs, rows * output_width());
-    take(counts.states, state_rows * config_.output_size());
-    take(counts.states, state_rows * cell_width());
-  }
-  return arena.used();
-}
-
-template <typename Storage, typename Real>
-CheckedSize CpuPlan<Storage, Real>::ForwardWorkspaceSize(const CallOptions& options) const {
-  // output_h and output_c count as states.
-  return engine_.ForwardWorkspaceBytes(options.is_training) +
-         ExchangeSize(Packs(options), {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
-}
-
-template <typename Storage, typename Real>
-CheckedSize CpuPlan<Storage, Real>::BackwardWorkspaceSize(const CallOptions& options) const {
-  return engine_.BackwardWorkspaceBytes(options.keeps_reserve_space) +
-         ExchangeSize(Packs(options), {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
-}
-
-template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::CheckSizes() const {
-  CheckedSize total = engine_.ReserveSpaceBytes() + kReserveHeaderBytes;
-  total = total + ExchangeSize(/*packs=*/true, {2, 2, 3, 2}) + engine_.BackwardWorkspaceBytes(true);
-  for (const bool is_training : {false, true}) {
-    total = total + engine_.ForwardWorkspaceBytes(is_training);
-  }
-  // The caller's own buffers, which the workspaces need not hold copies of.
-  const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
-  const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
-  total = total + (rows * (CheckedSize(config_.input_size) + output_width()) +
-                   state_rows * config_.num_units) *
-                      8;
-  if (!total.overflowed()) return Status();
-  return InvalidArgument("The model is too large for this input: with ", shape_.num_steps,
-                         " steps and batch size ", shape_.batch_size, ", num_layers ",
-                         config_.num_layers, ", num_units ", config_.num_units, ", input_size ",
-                         config_.input_size, " need more bytes than 64 bits can count.");
-}
-
-template <typename Storage, typename Real>
-PackedSequences CpuPlan<Storage, Real>::Pack(const CallOptions& options, Arena* arena) const {
-  if (!Packs(options)) return PackedSequences(shape_);
-  return PackedSequences(shape_, options.sequence_lengths.data(),
-                         arena->Take<int64_t>(PackedSequences::NumElements(shape_)));
-}
-
-template <typename Storage, typename Real>
-BufferShape CpuPlan<Storage, Real>::SequenceBuffer(const PackedSequences& sequences,
-                                                   int64_t width) const {
-  const int64_t rows = shape_.num_steps * shape_.batch_size;
-  const RowMap map = {shape_.num_steps, shape_.batch_size, shape_.time_major, sequences.positions(),
-                      rows};
-  return {map, rows, sequences.num_rows(), width};
-}
-
-template <typename Storage, typename Real>
-BufferShape CpuPlan<Storage, Real>::StateBuffer(const PackedSequences& sequences,
-                                                int64_t width) const {
-  const int64_t rows = num_pseudo_layers() * shape_.batch_size;
-  const RowMap map = {num_pseudo_layers(), shape_.batch_size, shape_.time_major, sequences.order(),
-                      shape_.batch_size};
-  return {map, rows, rows, width};
-}
-
-template <typename Storage, typename Real>
-BufferShape CpuPlan<Storage, Real>::ParamsBuffer() const {
-  const RowMap map = {num_params_, 1, true, nullptr, 1};
-  return {map, num_params_, num_params_, 1};
-}
-
-template <typename Storage, typename Real>
-ReserveSpaceIdentity CpuPlan<Storage, Real>::IdentityOf(const CallOptions& options,
-                                                        const void* output_h) const {
-  const int64_t state_elements = num_pseudo_layers() * shape_.batch_size * config_.output_size();
-  ReserveSpaceIdentity identity;
-  identity.plan = plan_fingerprint_;
-  identity.output_h = Fingerprint(output_h, state_elements * static_cast<int64_t>(sizeof(Storage)));
-  if (Packs(options)) {
-    identity.lengths = Fingerprint(options.sequence_lengths.data(),
-                                   shape_.batch_size * static_cast<int64_t>(sizeof(int32_t)));
-  }
-  return identity;
-}
-
-template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::Forward(const ForwardBuffers& buffers, const CallOptions& options,
-                                       const Execution& execution) const {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
-  const bool is_training = options.is_training;
-  Arena arena(static_cast<char*>(buffers.workspace) +
-              engine_.ForwardWorkspaceBytes(is_training).value());
-  const PackedSequences sequences = Pack(options, &arena);
-  const BufferShape input = SequenceBuffer(sequences, config_.input_size);
-  const BufferShape output = SequenceBuffer(sequences, output_width());
-  const BufferShape hidden = StateBuffer(sequences, config_.output_size());
-  const BufferShape cell = StateBuffer(sequences, cell_width());
-  RunTeam(execution.runner, Cost(sequences), [&](TeamMember* member) {
-    Arena copies = arena;  // Each member computes the same addresses.
-    const BufferExchange<Storage, Real> exchange(&copies, member);
-    ForwardTensors<Real> tensors;
-    tensors.input = exchange.Read(buffers.input, input);
-    tensors.input_h = exchange.Read(buffers.input_h, hidden);
-    tensors.input_c = exchange.Read(buffers.input_c, cell);
-    tensors.params = exchange.Read(buffers.params, ParamsBuffer());
-    tensors.output = exchange.OutputMemory(buffers.output, output);
-    tensors.output_h = exchange.OutputMemory(buffers.output_h, hidden);
-    tensors.output_c = exchange.OutputMemory(buffers.output_c, cell);
-    tensors.reserve_space =
-        is_training ? static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes : nullptr;
-    tensors.workspace = buffers.workspace;
-    engine_.Forward(tensors, sequences, is_training, options.dropout_call_index, member);
-    exchange.Store(tensors.output, output, buffers.output);
-    exchange.Store(tensors.output_h, hidden, buffers.output_h);
-    exchange.Store(tensors.output_c, cell, buffers.output_c);
-  });
-  if (is_training) {
-    WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call_index,
-                       buffers.reserve_space);
-  }
-  return Status();
-}
-
-template <typename Storage, typename Real>
-Status CpuPlan<Storage, Real>::Backward(const BackwardBuffers& buffers, const CallOptions& options,
-                                        const Execution& execution) const {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
-  int64_t dropout_call_index;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadReserveHeader(IdentityOf(options, buffers.output_h),
-                                              ReserveSpaceBytes(), buffers.reserve_space,
-                                              buffers.reserve_space_bytes, &dropout_call_index));
-  Arena arena(static_cast<char*>(buffers.workspace) +
-              engine_.BackwardWorkspaceBytes(options.keeps_reserve_space).value());
-  const PackedSequences sequences = Pack(options, &arena);
-  const BufferShape input = SequenceBuffer(sequences, config_.input_size);
-  const BufferShape output = SequenceBuffer(sequences, output_width());
-  const BufferShape hidden = StateBuffer(sequences, config_.output_size());
-  const BufferShape cell = StateBuffer(sequences, cell_width());
-  RunTeam(execution.runner, 2 * Cost(sequences), [&](TeamMember* member) {
-    Arena copies = arena;  // Each member computes the same addresses.
-    const BufferExchange<Storage, Real> exchange(&copies, member);
-    BackwardTensors<Real> tensors;
-    tensors.input = exchange.Read(buffers.input, input);
-    tensors.input_h = exchange.Read(buffers.input_h, hidden);
-    tensors.input_c = exchange.Read(buffers.input_c, cell);
-    tensors.params = exchange.Read(buffers.params, ParamsBuffer());
-    tensors.output = exchange.Read(buffers.output, output);
-    tensors.output_backprop = exchange.Read(buffers.output_backprop, output);
-    tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, hidden);
-    tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, cell);
-    tensors.reserve_space = static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes;
-    tensors.keeps_reserve_space = options.keeps_reserve_space;
-    tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, input);
-    tensors.input_h_backprop = exchange.OutputMemory(buffers.input_h_backprop, hidden);
-    tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, cell);
-    tensors.params_backprop = exchange.OutputMemory(buffers.params_backprop, ParamsBuffer());
-    tensors.workspace = buffers.workspace;
-    engine_.Backward(tensors, sequences, dropout_call_index, member);
-    exchange.Store(tensors.input_backprop, input, buffers.input_backprop);
-    exchange.Store(tensors.input_h_backprop, hidden, buffers.input_h_backprop);
-    exchange.Store(tensors.input_c_backprop, cell, buffers.input_c_backprop);
-    exchange.Store(tensors.params_backprop, ParamsBuffer(), buffers.params_backprop);
-  });
-  // The engine may have overwritten it: invalidates the header for further calls.
-  if (!options.keeps_reserve_space) {
-    WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call_index=*/0, buffers.reserve_space);
-  }
-  return Status();
-}
 
 }  // namespace
 
@@ -293,6 +260,31 @@ Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
       break;
   }
   return CpuPlan<double, double>::Create(config, shape, instruction_set, plan);
+}
+
+namespace {
+
+template <typename Real>
+Status Explain(const RnnConfig& config, const SequenceShape& shape,
+               const std::string& instruction_set, bool is_training, const ParallelRunner& runner,
+               std::string* text) {
+  ParamLayout layout;
+  CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
+  const Kernels<Real>* kernels;
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
+  const int64_t cost = ForwardCost(shape.num_steps * shape.batch_size, layout.size());
+  *text = ExplainSchedule(config, shape, *kernels, is_training,
+                          {TeamSize(runner, cost), runner.min_cycles_to_wait()});
+  return Status();
+}
+
+}  // namespace
+
+Status ExplainCpuPlan(const RnnConfig& config, const SequenceShape& shape,
+                      const std::string& instruction_set, bool is_training,
+                      const ParallelRunner& runner, std::string* text) {
+  const auto explain = config.data_type == DataType::kDouble ? Explain<double> : Explain<float>;
+  return explain(config, shape, instruction_set, is_training, runner, text);
 }
 
 }  // namespace cudnn_rnn

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/status.h"
@@ -19,6 +20,12 @@ namespace cudnn_rnn {
 // gradients pass through unchanged and the gradient of the parameters is 0.
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan);
+
+// Returns how such a plan computes sequences of full length on the runner's threads, one line per
+// decision, in `text`; see schedule.h.
+Status ExplainCpuPlan(const RnnConfig& config, const SequenceShape& shape,
+                      const std::string& instruction_set, bool is_training,
+                      const ParallelRunner& runner, std::string* text);
 
 }  // namespace cudnn_rnn
 

@@ -12,6 +12,17 @@ namespace cudnn_rnn {
 // in int64_t.
 inline int64_t Cycles(double cycles) { return static_cast<int64_t>(std::min(cycles, 1e15)); }
 
+// Returns the cost of one direction's step, with `depth` multiply-adds per row and column, at two
+// vectors of multiply-adds per cycle and about 40 multiply-adds per unit for the activations. Fewer
+// than four rows cost as much as four: then reading the weights from the L2 cache takes that long.
+inline int64_t StepCycles(int64_t lanes, int64_t rows, int64_t columns, int64_t depth) {
+  const double cycles_per_column =
+      static_cast<double>(std::max<int64_t>(rows, 4)) * static_cast<double>(depth) +
+      40.0 * static_cast<double>(rows);
+  return Cycles(static_cast<double>(columns) * cycles_per_column / static_cast<double>(2 * lanes)) +
+         1;
+}
+
 }  // namespace cudnn_rnn
 
 #endif  // CUDNN_RNN_CC_CPU_CYCLES_H_

@@ -93,11 +93,9 @@ void ApplyDropoutToRows(const DropoutPattern& pattern, const int64_t* positions,
   member->ForEach(end_row - first_row, width * kCyclesPerElement, apply);
 }
 
-#define INSTANTIATE(T)                                                                         \
-  template void ApplyDropoutToRows<T>(const DropoutPattern&, const int64_t*, int64_t, int64_t, \
-                                      int64_t, const T*, T*, TeamMember*)
-INSTANTIATE(float);
-INSTANTIATE(double);
-#undef INSTANTIATE
+template void ApplyDropoutToRows(const DropoutPattern&, const int64_t*, int64_t, int64_t, int64_t,
+                                 const float*, float*, TeamMember*);
+template void ApplyDropoutToRows(const DropoutPattern&, const int64_t*, int64_t, int64_t, int64_t,
+                                 const double*, double*, TeamMember*);
 
 }  // namespace cudnn_rnn

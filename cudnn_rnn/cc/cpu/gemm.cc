@@ -84,7 +84,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
 
 // Computes one tile, panels [first_panel, end_panel), for all rows of the product.
 template <typename T>
-void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
+void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                          int64_t first_panel, int64_t end_panel) {
   alignas(64) T packed[kMaxTileVectors * kMaxLanes * kDepthBlock];
   const int64_t column = first_panel * kernels.lanes;
@@ -105,9 +105,9 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& pr
     const T* b = product.b + column * product.b_row_stride + first_depth;
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
       const int64_t offset = (panel - first_panel) * kernels.lanes;
-      kernels.pack({b + offset * product.b_row_stride, 1, product.b_row_stride}, depth,
-                   std::min(kernels.lanes, tile.columns - offset),
-                   packed + (panel - first_panel) * panel_size);
+      kernels.pack_panel({b + offset * product.b_row_stride, 1, product.b_row_stride}, depth,
+                         std::min(kernels.lanes, tile.columns - offset),
+                         packed + (panel - first_panel) * panel_size);
     }
     tile.factors.depth = depth;
     tile.factors.a = product.a + first_depth;
@@ -124,16 +124,16 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const UnpackedProduct<T>& pr
 }  // namespace
 
 template <typename T>
-void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
-                 int64_t columns, T* packed, TeamMember* member) {
+void PackPanels(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
+                int64_t columns, T* panels, TeamMember* member) {
   const int64_t lanes = kernels.lanes;
   member->ForEach(NumPanels(kernels, columns), depth * lanes / 4 + 1,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t panel = begin; panel < end; ++panel) {
                       StridedMatrix<T> part = source;
                       part.data += panel * lanes * source.column_stride;
-                      kernels.pack(part, depth, std::min(lanes, columns - panel * lanes),
-                                   packed + panel * PanelSize(kernels, depth));
+                      kernels.pack_panel(part, depth, std::min(lanes, columns - panel * lanes),
+                                         panels + panel * PanelSize(kernels, depth));
                     }
                   });
 }
@@ -171,23 +171,23 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
 }
 
 template <typename T>
-void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
-                      TeamMember* member) {
+void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
+                        TeamMember* member) {
   const int64_t num_panels = NumPanels(kernels, product.columns);
   member->ForEach(num_panels, product.rows * product.depth / 2 + 1,
                   [&](int64_t begin, int64_t end) {
-                    UnpackedProduct<T> part = product;
+                    RowMajorProduct<T> part = product;
                     const int64_t column = begin * kernels.lanes;
                     part.columns = std::min(end * kernels.lanes, product.columns) - column;
                     part.b += column * product.b_row_stride;
                     part.c += column;
                     if (part.bias != nullptr) part.bias += column;
-                    kernels.unpacked_product(part);
+                    kernels.dot_products(part);
                   });
 }
 
 template <typename T>
-void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
+void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                           TeamMember* member) {
   const int64_t num_panels = NumPanels(kernels, product.columns);
   const int64_t tile_vectors = kernels.tile_vectors;
@@ -202,14 +202,19 @@ void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& p
                   });
 }
 
-#define INSTANTIATE(T)                                                                           \
-  template void PackOperand<T>(const Kernels<T>&, const StridedMatrix<T>&, int64_t, int64_t, T*, \
-                               TeamMember*);                                                     \
-  template void Multiply<T>(const Kernels<T>&, const MatrixProduct<T>&, TeamMember*);            \
-  template void MultiplyUnpacked<T>(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*);  \
-  template void MultiplyPackingTiles<T>(const Kernels<T>&, const UnpackedProduct<T>&, TeamMember*)
-INSTANTIATE(float);
-INSTANTIATE(double);
-#undef INSTANTIATE
+template void PackPanels<float>(const Kernels<float>&, const StridedMatrix<float>&, int64_t,
+                                int64_t, float*, TeamMember*);
+template void Multiply<float>(const Kernels<float>&, const MatrixProduct<float>&, TeamMember*);
+template void ComputeDotProducts<float>(const Kernels<float>&, const RowMajorProduct<float>&,
+                                        TeamMember*);
+template void MultiplyPackingTiles<float>(const Kernels<float>&, const RowMajorProduct<float>&,
+                                          TeamMember*);
+template void PackPanels<double>(const Kernels<double>&, const StridedMatrix<double>&, int64_t,
+                                 int64_t, double*, TeamMember*);
+template void Multiply<double>(const Kernels<double>&, const MatrixProduct<double>&, TeamMember*);
+template void ComputeDotProducts<double>(const Kernels<double>&, const RowMajorProduct<double>&,
+                                         TeamMember*);
+template void MultiplyPackingTiles<double>(const Kernels<double>&, const RowMajorProduct<double>&,
+                                           TeamMember*);
 
 }  // namespace cudnn_rnn

@@ -1,4 +1,5 @@
-// Matrix products over packed operands (see kernels.h), shared by the members of a team.
+// Matrix products over panels and row-major operands (see kernels.h), shared by the members of a
+// team.
 #ifndef CUDNN_RNN_CC_CPU_GEMM_H_
 #define CUDNN_RNN_CC_CPU_GEMM_H_
 
@@ -9,16 +10,10 @@
 
 namespace cudnn_rnn {
 
-// Returns the number of panels needed for `columns` columns.
-template <typename T>
-int64_t NumPanels(const Kernels<T>& kernels, int64_t columns) {
-  return (columns + kernels.lanes - 1) / kernels.lanes;
-}
-
 // Packs a right-hand operand [depth, columns] into consecutive panels.
 template <typename T>
-void PackOperand(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
-                 int64_t columns, T* packed, TeamMember* member);
+void PackPanels(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
+                int64_t columns, T* panels, TeamMember* member);
 
 template <typename T>
 struct MatrixProduct {
@@ -26,14 +21,14 @@ struct MatrixProduct {
   int64_t columns;
   int64_t depth;
   StridedMatrix<T> a;  // [rows, depth]
-  const T* b;          // packed [depth, columns]
+  const T* b;          // panels of [depth, columns]
   T* c;                // [rows, columns]
   int64_t c_row_stride;
-  bool accumulate;
-  const T* bias;  // [columns], or null
+  bool accumulate = false;
+  const T* bias = nullptr;  // [columns], or null
   // For depths that span all steps and sequences: sums are split into short chains, so that the
   // rounding error does not grow with the depth as that of a single chain does. Slightly slower.
-  bool has_long_sums;
+  bool has_long_sums = false;
 };
 
 // Rows per block of Multiply; each tile's panels are read once per block. Up to this many rows, the
@@ -44,16 +39,16 @@ constexpr int64_t kMaxRowsOfPackedTiles = 64;
 template <typename T>
 void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMember* member);
 
-// Computes c (+)= bias + a b^T with b unpacked, as dot products (see kernels.h).
+// Computes c (+)= bias + a b^T as dot products (see kernels.h).
 template <typename T>
-void MultiplyUnpacked(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
-                      TeamMember* member);
+void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
+                        TeamMember* member);
 
 // Computes the same for more rows, up to one block: packs each tile's columns of the operand, one
 // k-block at a time, uses them while they are in the cache, and discards them. Results are
 // bit-identical to those of Multiply.
 template <typename T>
-void MultiplyPackingTiles(const Kernels<T>& kernels, const UnpackedProduct<T>& product,
+void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                           TeamMember* member);
 
 }  // namespace cudnn_rnn

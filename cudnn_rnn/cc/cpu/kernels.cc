@@ -64,12 +64,12 @@ bool ProcessorHasAmxBf16() {
 
 // Returns Get() for bfloat16 models, the AVX-512 kernels for others.
 template <const Kernels<float>* (*Get)()>
-const Kernels<float>* KernelsOfBfloat16(DataType data_type, float) {
-  return data_type == DataType::kBfloat16 ? Get() : Avx512Kernels(float());
+const Kernels<float>* Bfloat16Kernels(DataType data_type, float) {
+  return data_type == DataType::kBfloat16 ? Get() : Avx512Kernels<float>();
 }
 template <const Kernels<float>* (*Get)()>
-const Kernels<double>* KernelsOfBfloat16(DataType, double) {
-  return Avx512Kernels(double());
+const Kernels<double>* Bfloat16Kernels(DataType, double) {
+  return Avx512Kernels<double>();
 }
 
 }  // namespace
@@ -82,26 +82,26 @@ Status ChooseKernels(const std::string& wanted, DataType data_type, const Kernel
   };
   const bool wants_amx = wanted == kAmx;
   const Candidate candidates[] = {
-      {kAmx, wants_amx && ProcessorHasAmxBf16() ? KernelsOfBfloat16<AmxBf16Kernels>(data_type, T())
+      {kAmx, wants_amx && ProcessorHasAmxBf16() ? Bfloat16Kernels<AmxBf16Kernels>(data_type, T())
                                                 : nullptr},
       {"avx512_bf16",
-       ProcessorHasAvx512Bf16() ? KernelsOfBfloat16<Avx512Bf16Kernels>(data_type, T()) : nullptr},
-      {"avx512", ProcessorHasAvx512() ? Avx512Kernels(T()) : nullptr},
-      {"avx2", ProcessorHasAvx2() ? Avx2Kernels(T()) : nullptr},
-      {"portable", PortableKernels(T())}};
+       ProcessorHasAvx512Bf16() ? Bfloat16Kernels<Avx512Bf16Kernels>(data_type, T()) : nullptr},
+      {"avx512", ProcessorHasAvx512() ? Avx512Kernels<T>() : nullptr},
+      {"avx2", ProcessorHasAvx2() ? Avx2Kernels<T>() : nullptr},
+      {"portable", PortableKernels<T>()}};
   const Candidate* chosen =
       std::find_if(std::begin(candidates), std::end(candidates), [&](const Candidate& candidate) {
         return wanted.empty() ? candidate.kernels != nullptr : wanted == candidate.instruction_set;
       });
   if (chosen == std::end(candidates)) {
-    return InvalidArgument("The environment variable ", kInstructionSetVariable,
-                           " must be portable, avx2, avx512, avx512_bf16 or amx_bf16, but is '",
-                           wanted, "'.");
+    return InvalidArgument(
+        "The instruction set must be portable, avx2, avx512, avx512_bf16 or amx_bf16, but is '",
+        wanted, "'.");
   }
   *kernels = chosen->kernels;
   if (*kernels != nullptr) return Status();
-  return InvalidArgument("The environment variable ", kInstructionSetVariable, " is ", wanted,
-                         ", which this processor does not run; unset it, or use ",
+  return InvalidArgument("This processor does not support the instruction set ", wanted,
+                         "; use the default, or ",
                          ProcessorHasAvx2() ? "avx2 or portable." : "portable.");
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 
@@ -71,7 +72,7 @@ struct ProductTile {
 // c[m, n] (+)= bias[n] + sum over k of a[m, k] * b[n, k]: dot products with an operand that is used
 // too rarely to be worth packing. Each lane accumulates its own terms; the lanes are added last.
 template <typename T>
-struct UnpackedProduct {
+struct RowMajorProduct {
   int64_t rows;
   int64_t columns;
   int64_t depth;
@@ -81,8 +82,8 @@ struct UnpackedProduct {
   int64_t b_row_stride;
   T* c;
   int64_t c_row_stride;
-  bool accumulate;
-  const T* bias;  // [columns], or null
+  bool accumulate = false;
+  const T* bias = nullptr;  // [columns], or null
 };
 
 // One forward step of a cell for a range of the batch's rows and a range of units. Each pointer
@@ -158,16 +159,19 @@ struct CellKernels {
   void (*backward)(const BackwardTile<T>&);
 };
 
-template <typename T>
-struct Kernels {
+struct KernelTraits {
   const char* instruction_set;
   int64_t lanes;         // columns per vector
   int64_t tile_vectors;  // vectors per tile of a product
-  int64_t packed_terms;  // terms of a sum per element of a panel: 1, or 2 for bfloat16
+  int64_t vnni_factor;   // terms of a sum per element of a panel: 1, or 2 for bfloat16
+};
+
+template <typename T>
+struct Kernels : KernelTraits {
   void (*product)(const ProductTile<T>&);
-  void (*unpacked_product)(const UnpackedProduct<T>&);
+  void (*dot_products)(const RowMajorProduct<T>&);
   // Packs up to `lanes` columns [depth, columns] into one panel.
-  void (*pack)(const StridedMatrix<T>& source, int64_t depth, int64_t columns, T* packed);
+  void (*pack_panel)(const StridedMatrix<T>& source, int64_t depth, int64_t columns, T* packed);
   // sums[n] = the sum over rows of matrix[row * row_stride + n], in double, for n < columns.
   void (*sum_rows)(const T* matrix, int64_t row_stride, int64_t rows, int64_t columns, T* sums);
   CellKernels<T> lstm;
@@ -178,13 +182,15 @@ struct Kernels {
 
 // Returns the elements of a panel of `depth` terms. If `depth` is even, this is also the offset of
 // term `depth` within a deeper panel.
-template <typename T, typename Size>
-Size PanelSize(const Kernels<T>& kernels, Size depth) {
-  return (depth + (kernels.packed_terms - 1)) / kernels.packed_terms * kernels.lanes;
+template <typename Size>
+Size PanelSize(const KernelTraits& kernels, Size depth) {
+  return (depth + (kernels.vnni_factor - 1)) / kernels.vnni_factor * kernels.lanes;
 }
 
-// The environment variable that selects an instruction set; read by the code that creates a plan.
-constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
+// Returns the number of panels needed for `columns` columns.
+inline int64_t NumPanels(const KernelTraits& kernels, int64_t columns) {
+  return (columns + kernels.lanes - 1) / kernels.lanes;
+}
 
 // Chooses the kernels named portable, avx2, avx512, avx512_bf16 or amx_bf16; for an empty name, the
 // best that this processor supports except amx_bf16, whose performance has not been measured.
@@ -194,13 +200,14 @@ template <typename T>
 Status ChooseKernels(const std::string& instruction_set, DataType data_type,
                      const Kernels<T>** kernels);
 
-// Return the kernels of one instruction set; null if this build does not contain them.
-const Kernels<float>* PortableKernels(float);
-const Kernels<double>* PortableKernels(double);
-const Kernels<float>* Avx2Kernels(float);
-const Kernels<double>* Avx2Kernels(double);
-const Kernels<float>* Avx512Kernels(float);
-const Kernels<double>* Avx512Kernels(double);
+// Return the kernels of one instruction set for float or double; null if this build does not
+// contain them.
+template <typename T>
+const Kernels<T>* PortableKernels();
+template <typename T>
+const Kernels<T>* Avx2Kernels();
+template <typename T>
+const Kernels<T>* Avx512Kernels();
 const Kernels<float>* Avx512Bf16Kernels();
 const Kernels<float>* AmxBf16Kernels();
 

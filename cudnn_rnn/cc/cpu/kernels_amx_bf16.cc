@@ -1,5 +1,4 @@
-// The inner loops for processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX's products of bfloat16,
-// for models of that type.
+// Micro-kernels for bfloat16 models on processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX.
 
 #include <cstddef>
 #include <utility>
@@ -40,15 +39,15 @@ namespace {
 #pragma GCC pop_options
 #endif
 
+#endif
+
 const Kernels<float>* AmxBf16Kernels() {
+#if defined(CUDNN_RNN_HAS_AMX_BF16)
   static const Kernels<float> kernels = MakeKernels<float>("amx_bf16");
   return &kernels;
-}
-
 #else
-
-const Kernels<float>* AmxBf16Kernels() { return nullptr; }
-
+  return nullptr;
 #endif
+}
 
 }  // namespace cudnn_rnn

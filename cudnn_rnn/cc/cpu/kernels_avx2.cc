@@ -70,21 +70,18 @@ CUDNN_RNN_INLINE Vector<double> Max(const Vector<double>& a, const Vector<double
 #pragma GCC pop_options
 #endif
 
-const Kernels<float>* Avx2Kernels(float) {
-  static const Kernels<float> kernels = MakeKernels<float>("avx2");
-  return &kernels;
-}
-
-const Kernels<double>* Avx2Kernels(double) {
-  static const Kernels<double> kernels = MakeKernels<double>("avx2");
-  return &kernels;
-}
-
-#else
-
-const Kernels<float>* Avx2Kernels(float) { return nullptr; }
-const Kernels<double>* Avx2Kernels(double) { return nullptr; }
-
 #endif
+
+template <typename T>
+const Kernels<T>* Avx2Kernels() {
+#if defined(__x86_64__)
+  static const Kernels<T> kernels = MakeKernels<T>("avx2");
+  return &kernels;
+#else
+  return nullptr;
+#endif
+}
+template const Kernels<float>* Avx2Kernels();
+template const Kernels<double>* Avx2Kernels();
 
 }  // namespace cudnn_rnn

@@ -36,21 +36,18 @@ namespace {
 #pragma GCC pop_options
 #endif
 
-const Kernels<float>* Avx512Kernels(float) {
-  static const Kernels<float> kernels = MakeKernels<float>("avx512");
-  return &kernels;
-}
-
-const Kernels<double>* Avx512Kernels(double) {
-  static const Kernels<double> kernels = MakeKernels<double>("avx512");
-  return &kernels;
-}
-
-#else
-
-const Kernels<float>* Avx512Kernels(float) { return nullptr; }
-const Kernels<double>* Avx512Kernels(double) { return nullptr; }
-
 #endif
+
+template <typename T>
+const Kernels<T>* Avx512Kernels() {
+#if defined(__x86_64__)
+  static const Kernels<T> kernels = MakeKernels<T>("avx512");
+  return &kernels;
+#else
+  return nullptr;
+#endif
+}
+template const Kernels<float>* Avx512Kernels();
+template const Kernels<double>* Avx512Kernels();
 
 }  // namespace cudnn_rnn

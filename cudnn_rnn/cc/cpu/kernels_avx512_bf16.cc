@@ -36,15 +36,15 @@ namespace {
 #pragma GCC pop_options
 #endif
 
+#endif
+
 const Kernels<float>* Avx512Bf16Kernels() {
+#if defined(CUDNN_RNN_HAS_AVX512_BF16)
   static const Kernels<float> kernels = MakeKernels<float>("avx512_bf16");
   return &kernels;
-}
-
 #else
-
-const Kernels<float>* Avx512Bf16Kernels() { return nullptr; }
-
+  return nullptr;
 #endif
+}
 
 }  // namespace cudnn_rnn

@@ -41,14 +41,12 @@ CUDNN_RNN_INLINE V Max(const V& a, const V& b) {
 
 }  // namespace
 
-const Kernels<float>* PortableKernels(float) {
-  static const Kernels<float> kernels = MakeKernels<float>("portable");
+template <typename T>
+const Kernels<T>* PortableKernels() {
+  static const Kernels<T> kernels = MakeKernels<T>("portable");
   return &kernels;
 }
-
-const Kernels<double>* PortableKernels(double) {
-  static const Kernels<double> kernels = MakeKernels<double>("portable");
-  return &kernels;
-}
+template const Kernels<float>* PortableKernels();
+template const Kernels<double>* PortableKernels();
 
 }  // namespace cudnn_rnn

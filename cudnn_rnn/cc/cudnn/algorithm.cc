@@ -5,9 +5,19 @@
 namespace cudnn_rnn {
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::kAuto, Algorithm::kStandard,
-                                     Algorithm::kPersistStatic, Algorithm::kPersistStaticSmallH,
-                                     Algorithm::kPersistDynamic};
+struct AlgorithmInfo {
+  const char* name;
+  int cudnn_algorithm;
+};
+
+// In the order of the enumeration.
+constexpr AlgorithmInfo kAlgorithms[] = {
+    {"auto", kCudnnAlgorithmStandard},
+    {"standard", kCudnnAlgorithmStandard},
+    {"persist_static", kCudnnAlgorithmPersistStatic},
+    {"persist_static_small_h", kCudnnAlgorithmPersistStaticSmallH},
+    {"persist_dynamic", kCudnnAlgorithmPersistDynamic},
+};
 
 }  // namespace
 
@@ -15,46 +25,22 @@ Status ParseAlgorithm(const std::string& text, Algorithm* algorithm) {
   *algorithm = Algorithm::kAuto;
   if (text.empty()) return Status();
   std::string names;
-  for (const Algorithm known : kAlgorithms) {
-    if (text == Name(known)) {
-      *algorithm = known;
+  int index = 0;
+  for (const AlgorithmInfo& known : kAlgorithms) {
+    if (text == known.name) {
+      *algorithm = static_cast<Algorithm>(index);
       return Status();
     }
-    names += Concatenate(names.empty() ? "" : ", ", Name(known));
+    names += Concatenate(names.empty() ? "" : ", ", known.name);
+    ++index;
   }
-  return InvalidArgument("The environment variable ", kAlgorithmVariable, " must be one of ", names,
-                         ", but is '", text, "'.");
+  return InvalidArgument("The algorithm must be one of ", names, ", but is '", text, "'.");
 }
 
-const char* Name(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kAuto:
-      return "auto";
-    case Algorithm::kStandard:
-      return "standard";
-    case Algorithm::kPersistStatic:
-      return "persist_static";
-    case Algorithm::kPersistStaticSmallH:
-      return "persist_static_small_h";
-    case Algorithm::kPersistDynamic:
-      return "persist_dynamic";
-  }
-  return "unknown";
-}
+const char* Name(Algorithm algorithm) { return kAlgorithms[static_cast<int>(algorithm)].name; }
 
 int CudnnAlgorithmOf(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kPersistStatic:
-      return kCudnnAlgorithmPersistStatic;
-    case Algorithm::kPersistStaticSmallH:
-      return kCudnnAlgorithmPersistStaticSmallH;
-    case Algorithm::kPersistDynamic:
-      return kCudnnAlgorithmPersistDynamic;
-    case Algorithm::kAuto:
-    case Algorithm::kStandard:
-      break;
-  }
-  return kCudnnAlgorithmStandard;
+  return kAlgorithms[static_cast<int>(algorithm)].cudnn_algorithm;
 }
 
 }  // namespace cudnn_rnn

@@ -16,8 +16,6 @@ enum class Algorithm {
   kPersistDynamic,
 };
 
-constexpr char kAlgorithmVariable[] = "CUDNN_RNN_ALGO";
-
 // Parses "auto", "standard", "persist_static", "persist_static_small_h" or "persist_dynamic"; empty
 // text means kAuto.
 Status ParseAlgorithm(const std::string& text, Algorithm* algorithm);

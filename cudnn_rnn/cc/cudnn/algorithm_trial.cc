@@ -43,7 +43,7 @@ class TrialRun {
         Concatenate("trying ", Describe(trial_.config), ", algorithm ", Name(algorithm)));
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
     std::shared_ptr<DropoutState> dropout;
-    if (DropsOut(trial_.config, options_.is_training)) {
+    if (UsesDropout(trial_.config, options_.is_training)) {
       CUDNN_RNN_RETURN_IF_ERROR(DropoutState::Create(queue, trial_.config, MemoryNeed::kOptional,
                                                      trial_.allocator, &dropout));
     }

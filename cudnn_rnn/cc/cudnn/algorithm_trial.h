@@ -5,8 +5,8 @@
 #ifndef CUDNN_RNN_CC_CUDNN_ALGORITHM_TRIAL_H_
 #define CUDNN_RNN_CC_CUDNN_ALGORITHM_TRIAL_H_
 
-#include "cudnn_rnn/cc/core/device_memory.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
+#include "cudnn_rnn/cc/cudnn/device_memory.h"
 
 namespace cudnn_rnn {
 

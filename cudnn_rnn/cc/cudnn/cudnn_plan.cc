@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
-
 namespace cudnn_rnn {
 namespace {
 
@@ -109,20 +107,20 @@ Status CudnnPlan::CheckSizes() const {
   return total.overflowed() ? TooLarge() : Status();
 }
 
-// Checks that the workspace fits into half of the 64-bit range; the rest is for a Bfloat16Plan.
+// Checks that the size of the largest workspace fits into 64 bits.
 Status CudnnPlan::CheckWorkspace() const {
   CallOptions options;
   options.keeps_reserve_space = true;
   Workspace workspace;
   const CheckedSize largest =
       DescribeWorkspace(Pass::kBackward, options, /*has_zero_lengths=*/true, nullptr, &workspace);
-  return (largest * 2).overflowed() ? TooLarge() : Status();
+  return largest.overflowed() ? TooLarge() : Status();
 }
 
 Status CudnnPlan::TooLarge() const {
   return InvalidArgument("The model is too large for this input: ", Describe(config_), ", with ",
                          shape_.num_steps, " steps and batch size ", shape_.batch_size,
-                         " needs more bytes than 64 bits can count.");
+                         " needs more bytes than a 64-bit integer can count.");
 }
 
 Status CudnnPlan::CreateDescriptors(const GpuQueue& queue) {
@@ -179,8 +177,9 @@ Status CudnnPlan::SetStateDescriptor(const GpuQueue& queue, int64_t width,
                                      const TensorDescriptor& target) {
   const CheckedSize row = CheckedSize(shape_.batch_size) * width;
   if (std::numeric_limits<int>::max() < row) {
-    return InvalidArgument("The batch size ", shape_.batch_size, " times ", width,
-                           " units must be below 2^31 on a GPU.");
+    return InvalidArgument(
+        "The batch size times the width of a state must be below 2^31 on a GPU, ", "but is ",
+        shape_.batch_size, " * ", width, ".");
   }
   const int dimensions[] = {static_cast<int>(num_states_), static_cast<int>(shape_.batch_size),
                             static_cast<int>(width)};
@@ -214,12 +213,12 @@ Status CudnnPlan::SetLengths(const GpuQueue& queue, const std::vector<int>& leng
 
 CudnnPlan::Lengths CudnnPlan::ReadLengths(const CallOptions& options) const {
   Lengths lengths;
-  lengths.at_least_one.assign(static_cast<size_t>(shape_.batch_size),
-                              static_cast<int>(shape_.num_steps));
+  lengths.clamped.assign(static_cast<size_t>(shape_.batch_size),
+                         static_cast<int>(shape_.num_steps));
   for (size_t i = 0; i < options.sequence_lengths.size(); ++i) {
     const int64_t b = static_cast<int64_t>(i);
     const int length = options.sequence_lengths[i];
-    lengths.at_least_one[i] = length > 0 ? length : 1;
+    lengths.clamped[i] = length > 0 ? length : 1;
     if (length > 0) continue;
     std::vector<ZeroRows>& zero_rows = lengths.zero_rows;
     if (!zero_rows.empty() && zero_rows.back().first + zero_rows.back().count == b) {
@@ -239,7 +238,7 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   const bool is_backward = pass == Pass::kBackward;
   const bool is_lstm = config_.has_cell_state();
   // In inference, the contents of one row do not affect any other row.
-  const bool cleans = has_zero_lengths && choices_.is_training;
+  const bool clears_zero_rows = has_zero_lengths && choices_.is_training;
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const int64_t h_bytes = state_bytes(h_width_);
   const int64_t c_bytes = is_lstm ? state_bytes(c_width_) : 0;
@@ -255,13 +254,14 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   if (is_backward && options.keeps_reserve_space) {
     workspace->reserve_space = arena.Take<char>(reserve_space_bytes_);
   }
-  if (cleans) workspace->input = arena.Take<char>(rows * input_width_);
-  if (cleans && is_backward) workspace->output_backprop = arena.Take<char>(rows * output_width_);
-  if (transposes_states() || cleans) {
+  if (clears_zero_rows) workspace->input = arena.Take<char>(rows * input_width_);
+  if (clears_zero_rows && is_backward)
+    workspace->output_backprop = arena.Take<char>(rows * output_width_);
+  if (transposes_states() || clears_zero_rows) {
     workspace->initial_h = arena.Take<char>(h_bytes);
     if (is_lstm) workspace->initial_c = arena.Take<char>(c_bytes);
   }
-  if (transposes_states() || (cleans && is_backward)) {
+  if (transposes_states() || (clears_zero_rows && is_backward)) {
     workspace->final_h = arena.Take<char>(h_bytes);
     if (is_lstm) workspace->final_c = arena.Take<char>(c_bytes);
   }

@@ -24,7 +24,7 @@
 namespace cudnn_rnn {
 
 // Returns whether dropout has an effect: it acts between layers, in training.
-inline bool DropsOut(const RnnConfig& config, bool is_training) {
+inline bool UsesDropout(const RnnConfig& config, bool is_training) {
   return is_training && config.dropout > 0 && config.num_layers > 1;
 }
 
@@ -38,7 +38,7 @@ class CudnnPlan : public RnnPlan {
     bool allow_tf32 = false;
   };
 
-  // `dropout` may be null if DropsOut() is false. If the algorithm cannot run this model, fails
+  // `dropout` may be null if UsesDropout() is false. If the algorithm cannot run this model, fails
   // with kUnimplemented or with the error that cuDNN returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,
@@ -60,12 +60,28 @@ class CudnnPlan : public RnnPlan {
     int64_t first;
     int64_t count;
   };
-  // A call's lengths as cuDNN accepts them, and the rows whose actual length is 0.
   struct Lengths {
-    std::vector<int> at_least_one;  // [B]
+    std::vector<int> clamped;  // [B], at least 1 each, as cuDNN requires
     std::vector<ZeroRows> zero_rows;
   };
-  struct Workspace;
+  // The parts of the workspace. A part that a call does not need is null.
+  struct Workspace {
+    void* cudnn;
+    void* weights;  // cuDNN's weight space, if the parameter buffer is not already in its layout
+    void* weight_gradients;
+    int32_t* device_lengths;  // [B]
+    void* reserve_space;      // a copy, if the caller's must be kept
+    // Copies in which rows of length 0 are zero in the first step.
+    void* input;
+    void* output_backprop;
+    // States in cuDNN's order [L * D, B, *]. In the backward pass, final_* are gradients.
+    void* initial_h;
+    void* initial_c;
+    void* final_h;
+    void* final_c;
+    void* initial_h_backprop;
+    void* initial_c_backprop;
+  };
   enum class Pass { kForward, kBackward };
 
   CudnnPlan(GpuRuntime* runtime, const RnnConfig& config, const SequenceShape& shape,
@@ -97,24 +113,25 @@ class CudnnPlan : public RnnPlan {
                               const Workspace& workspace, void* reserve_space, const void* input,
                               const void* initial_h) const;
 
-  // Bring* prepare an operand of cuDNN. If `copy` is null, cuDNN reads the caller's buffer;
-  // otherwise Bring* fill `copy` and cuDNN reads that. ReturnState copies what cuDNN wrote to
-  // `copy`, if not null, to the caller's buffer.
-  Status BringSequence(const GpuQueue& queue, const Lengths& lengths, const void* source,
-                       int64_t width, void* copy, const void** result) const;
-  Status BringState(const GpuQueue& queue, const Lengths& lengths, const void* source,
-                    int64_t width, void* copy, const void** result) const;
-  Status BringWeights(const GpuQueue& queue, const void* params, void* copy,
+  // Stage* prepare an operand of cuDNN and return its address in `result`: `source` if `staging` is
+  // null, otherwise `staging`, which they fill. UnstageState copies the state that cuDNN wrote to
+  // `staging`, if not null, to `target`.
+  Status StageSequence(const GpuQueue& queue, const Lengths& lengths, const void* source,
+                       int64_t width, void* staging, const void** result) const;
+  Status StageState(const GpuQueue& queue, const Lengths& lengths, const void* source,
+                    int64_t width, void* staging, const void** result) const;
+  Status StageWeights(const GpuQueue& queue, const void* params, void* staging,
                       const void** result) const;
-  Status BringLengths(const GpuQueue& queue, const Lengths& lengths, int32_t* copy) const;
-  Status ReturnState(const GpuQueue& queue, int64_t width, const void* copy, void* target) const;
+  Status StageLengths(const GpuQueue& queue, const Lengths& lengths, int32_t* staging) const;
+  Status UnstageState(const GpuQueue& queue, int64_t width, const void* staging,
+                      void* target) const;
 
-  // For rows of length 0: ClearFirstStep zeroes the first step of `sequence`; PassState copies the
-  // state from `source` to `target`.
+  // For rows of length 0: ClearFirstStep zeroes the first step of `sequence`; PassThroughState
+  // copies the state from `source` to `target`.
   Status ClearFirstStep(const GpuQueue& queue, const Lengths& lengths, int64_t width,
                         void* sequence) const;
-  Status PassState(const GpuQueue& queue, const Lengths& lengths, int64_t width, const void* source,
-                   void* target) const;
+  Status PassThroughState(const GpuQueue& queue, const Lengths& lengths, int64_t width,
+                          const void* source, void* target) const;
 
   bool is_empty() const { return shape_.num_steps == 0 || shape_.batch_size == 0; }
   // Returns whether the caller's states are in a different order from cuDNN's.

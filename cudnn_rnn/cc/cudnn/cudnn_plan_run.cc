@@ -1,7 +1,7 @@
 // CudnnPlan's forward and backward passes: the work that they queue on the stream.
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
-#include "cudnn_rnn/cc/cudnn/cudnn_plan_workspace.h"
+#include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -33,18 +33,18 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
   Workspace workspace;
   DescribeWorkspace(Pass::kForward, options, !lengths.zero_rows.empty(), buffers.workspace,
                     &workspace);
-  CUDNN_RNN_RETURN_IF_ERROR(SetLengths(queue, lengths.at_least_one));
-  CUDNN_RNN_RETURN_IF_ERROR(BringLengths(queue, lengths, workspace.device_lengths));
+  CUDNN_RNN_RETURN_IF_ERROR(SetLengths(queue, lengths.clamped));
+  CUDNN_RNN_RETURN_IF_ERROR(StageLengths(queue, lengths, workspace.device_lengths));
   const void *input, *initial_h, *initial_c = nullptr, *weights;
   CUDNN_RNN_RETURN_IF_ERROR(
-      BringSequence(queue, lengths, buffers.input, input_width_, workspace.input, &input));
+      StageSequence(queue, lengths, buffers.input, input_width_, workspace.input, &input));
   CUDNN_RNN_RETURN_IF_ERROR(
-      BringState(queue, lengths, buffers.input_h, h_width_, workspace.initial_h, &initial_h));
+      StageState(queue, lengths, buffers.input_h, h_width_, workspace.initial_h, &initial_h));
   if (is_lstm) {
     CUDNN_RNN_RETURN_IF_ERROR(
-        BringState(queue, lengths, buffers.input_c, c_width_, workspace.initial_c, &initial_c));
+        StageState(queue, lengths, buffers.input_c, c_width_, workspace.initial_c, &initial_c));
   }
-  CUDNN_RNN_RETURN_IF_ERROR(BringWeights(queue, buffers.params, workspace.weights, &weights));
+  CUDNN_RNN_RETURN_IF_ERROR(StageWeights(queue, buffers.params, workspace.weights, &weights));
   void* final_h = workspace.final_h != nullptr ? workspace.final_h : buffers.output_h;
   void* final_c = workspace.final_c != nullptr ? workspace.final_c : buffers.output_c;
 
@@ -62,12 +62,13 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
       workspace.cudnn, static_cast<size_t>(reserve_space_bytes_),
       choices_.is_training ? buffers.reserve_space : nullptr));
 
-  CUDNN_RNN_RETURN_IF_ERROR(ReturnState(queue, h_width_, workspace.final_h, buffers.output_h));
+  CUDNN_RNN_RETURN_IF_ERROR(UnstageState(queue, h_width_, workspace.final_h, buffers.output_h));
   CUDNN_RNN_RETURN_IF_ERROR(ClearFirstStep(queue, lengths, output_width_, buffers.output));
-  CUDNN_RNN_RETURN_IF_ERROR(PassState(queue, lengths, h_width_, buffers.input_h, buffers.output_h));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      PassThroughState(queue, lengths, h_width_, buffers.input_h, buffers.output_h));
   if (!is_lstm) return Status();
-  CUDNN_RNN_RETURN_IF_ERROR(ReturnState(queue, c_width_, workspace.final_c, buffers.output_c));
-  return PassState(queue, lengths, c_width_, buffers.input_c, buffers.output_c);
+  CUDNN_RNN_RETURN_IF_ERROR(UnstageState(queue, c_width_, workspace.final_c, buffers.output_c));
+  return PassThroughState(queue, lengths, c_width_, buffers.input_c, buffers.output_c);
 }
 
 Status CudnnPlan::Backward(const BackwardBuffers& buffers, const CallOptions& options,
@@ -94,8 +95,8 @@ Status CudnnPlan::QueueBackward(const GpuQueue& queue, const BackwardBuffers& bu
   Workspace workspace;
   DescribeWorkspace(Pass::kBackward, options, !lengths.zero_rows.empty(), buffers.workspace,
                     &workspace);
-  CUDNN_RNN_RETURN_IF_ERROR(SetLengths(queue, lengths.at_least_one));
-  CUDNN_RNN_RETURN_IF_ERROR(BringLengths(queue, lengths, workspace.device_lengths));
+  CUDNN_RNN_RETURN_IF_ERROR(SetLengths(queue, lengths.clamped));
+  CUDNN_RNN_RETURN_IF_ERROR(StageLengths(queue, lengths, workspace.device_lengths));
   // cudnnRNNBackwardData overwrites the reserve space; cudnnRNNBackwardWeights reads the result.
   void* reserve_space = buffers.reserve_space;
   if (workspace.reserve_space != nullptr) {
@@ -118,20 +119,20 @@ Status CudnnPlan::QueueBackwardData(const GpuQueue& queue, const BackwardBuffers
   const void *output_backprop, *final_h_backprop, *final_c_backprop = nullptr, *initial_c = nullptr,
                                                   *weights;
   CUDNN_RNN_RETURN_IF_ERROR(
-      BringSequence(queue, lengths, buffers.input, input_width_, workspace.input, input));
-  CUDNN_RNN_RETURN_IF_ERROR(BringSequence(queue, lengths, buffers.output_backprop, output_width_,
+      StageSequence(queue, lengths, buffers.input, input_width_, workspace.input, input));
+  CUDNN_RNN_RETURN_IF_ERROR(StageSequence(queue, lengths, buffers.output_backprop, output_width_,
                                           workspace.output_backprop, &output_backprop));
   CUDNN_RNN_RETURN_IF_ERROR(
-      BringState(queue, lengths, buffers.input_h, h_width_, workspace.initial_h, initial_h));
-  CUDNN_RNN_RETURN_IF_ERROR(BringState(queue, lengths, buffers.output_h_backprop, h_width_,
+      StageState(queue, lengths, buffers.input_h, h_width_, workspace.initial_h, initial_h));
+  CUDNN_RNN_RETURN_IF_ERROR(StageState(queue, lengths, buffers.output_h_backprop, h_width_,
                                        workspace.final_h, &final_h_backprop));
   if (is_lstm) {
     CUDNN_RNN_RETURN_IF_ERROR(
-        BringState(queue, lengths, buffers.input_c, c_width_, workspace.initial_c, &initial_c));
-    CUDNN_RNN_RETURN_IF_ERROR(BringState(queue, lengths, buffers.output_c_backprop, c_width_,
+        StageState(queue, lengths, buffers.input_c, c_width_, workspace.initial_c, &initial_c));
+    CUDNN_RNN_RETURN_IF_ERROR(StageState(queue, lengths, buffers.output_c_backprop, c_width_,
                                          workspace.final_c, &final_c_backprop));
   }
-  CUDNN_RNN_RETURN_IF_ERROR(BringWeights(queue, buffers.params, workspace.weights, &weights));
+  CUDNN_RNN_RETURN_IF_ERROR(StageWeights(queue, buffers.params, workspace.weights, &weights));
   const bool transposes = workspace.initial_h_backprop != nullptr;
   void* h_backprop = transposes ? workspace.initial_h_backprop : buffers.input_h_backprop;
   void* c_backprop = transposes ? workspace.initial_c_backprop : buffers.input_c_backprop;
@@ -145,14 +146,15 @@ Status CudnnPlan::QueueBackwardData(const GpuQueue& queue, const BackwardBuffers
       static_cast<size_t>(reserve_space_bytes_), reserve_space));
 
   CUDNN_RNN_RETURN_IF_ERROR(
-      ReturnState(queue, h_width_, workspace.initial_h_backprop, buffers.input_h_backprop));
+      UnstageState(queue, h_width_, workspace.initial_h_backprop, buffers.input_h_backprop));
   CUDNN_RNN_RETURN_IF_ERROR(ClearFirstStep(queue, lengths, input_width_, buffers.input_backprop));
-  CUDNN_RNN_RETURN_IF_ERROR(
-      PassState(queue, lengths, h_width_, buffers.output_h_backprop, buffers.input_h_backprop));
+  CUDNN_RNN_RETURN_IF_ERROR(PassThroughState(queue, lengths, h_width_, buffers.output_h_backprop,
+                                             buffers.input_h_backprop));
   if (!is_lstm) return Status();
   CUDNN_RNN_RETURN_IF_ERROR(
-      ReturnState(queue, c_width_, workspace.initial_c_backprop, buffers.input_c_backprop));
-  return PassState(queue, lengths, c_width_, buffers.output_c_backprop, buffers.input_c_backprop);
+      UnstageState(queue, c_width_, workspace.initial_c_backprop, buffers.input_c_backprop));
+  return PassThroughState(queue, lengths, c_width_, buffers.output_c_backprop,
+                          buffers.input_c_backprop);
 }
 
 Status CudnnPlan::QueueBackwardWeights(const GpuQueue& queue, const BackwardBuffers& buffers,
@@ -170,29 +172,30 @@ Status CudnnPlan::QueueBackwardWeights(const GpuQueue& queue, const BackwardBuff
   return weights_.FromWeightSpace(queue, gradients, buffers.params_backprop);
 }
 
-Status CudnnPlan::BringSequence(const GpuQueue& queue, const Lengths& lengths, const void* source,
-                                int64_t width, void* copy, const void** result) const {
+Status CudnnPlan::StageSequence(const GpuQueue& queue, const Lengths& lengths, const void* source,
+                                int64_t width, void* staging, const void** result) const {
   *result = source;
-  if (copy == nullptr) return Status();
-  *result = copy;
-  CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(copy, source, shape_.num_steps * shape_.batch_size * width));
-  return ClearFirstStep(queue, lengths, width, copy);
+  if (staging == nullptr) return Status();
+  *result = staging;
+  CUDNN_RNN_RETURN_IF_ERROR(
+      queue.Copy(staging, source, shape_.num_steps * shape_.batch_size * width));
+  return ClearFirstStep(queue, lengths, width, staging);
 }
 
-Status CudnnPlan::BringState(const GpuQueue& queue, const Lengths& lengths, const void* source,
-                             int64_t width, void* copy, const void** result) const {
+Status CudnnPlan::StageState(const GpuQueue& queue, const Lengths& lengths, const void* source,
+                             int64_t width, void* staging, const void** result) const {
   *result = source;
-  if (copy == nullptr) return Status();
-  *result = copy;
+  if (staging == nullptr) return Status();
+  *result = staging;
   const int64_t batch = shape_.batch_size;
   if (!transposes_states()) {
-    CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(copy, source, state_bytes(width)));
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(staging, source, state_bytes(width)));
   }
   for (int64_t state = 0; state < num_states_; ++state) {
-    char* rows = Offset(copy, state * batch * width);
+    char* rows = Offset(staging, state * batch * width);
     if (transposes_states()) {  // [B, L * D, width] -> [L * D, B, width]
-      CUDNN_RNN_RETURN_IF_ERROR(queue.CopyRows(rows, Offset(source, state * width),
-                                               {width, batch, num_states_ * width, width}));
+      CUDNN_RNN_RETURN_IF_ERROR(queue.Copy2d(rows, Offset(source, state * width),
+                                             {width, batch, num_states_ * width, width}));
     }
     for (const ZeroRows& zero : lengths.zero_rows) {
       CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(rows + zero.first * width, zero.count * width));
@@ -201,27 +204,28 @@ Status CudnnPlan::BringState(const GpuQueue& queue, const Lengths& lengths, cons
   return Status();
 }
 
-Status CudnnPlan::BringWeights(const GpuQueue& queue, const void* params, void* copy,
+Status CudnnPlan::StageWeights(const GpuQueue& queue, const void* params, void* staging,
                                const void** result) const {
   *result = params;
-  if (copy == nullptr) return Status();
-  *result = copy;
-  return weights_.ToWeightSpace(queue, params, copy);
+  if (staging == nullptr) return Status();
+  *result = staging;
+  return weights_.ToWeightSpace(queue, params, staging);
 }
 
-Status CudnnPlan::BringLengths(const GpuQueue& queue, const Lengths& lengths, int32_t* copy) const {
-  if (copy == nullptr) return Status();
-  return queue.CopyFromHost(copy, lengths.at_least_one.data(),
+Status CudnnPlan::StageLengths(const GpuQueue& queue, const Lengths& lengths,
+                               int32_t* staging) const {
+  if (staging == nullptr) return Status();
+  return queue.CopyFromHost(staging, lengths.clamped.data(),
                             shape_.batch_size * static_cast<int64_t>(sizeof(int32_t)));
 }
 
-Status CudnnPlan::ReturnState(const GpuQueue& queue, int64_t width, const void* copy,
-                              void* target) const {
-  if (copy == nullptr) return Status();
+Status CudnnPlan::UnstageState(const GpuQueue& queue, int64_t width, const void* staging,
+                               void* target) const {
+  if (staging == nullptr) return Status();
   for (int64_t state = 0; state < num_states_; ++state) {  // [L * D, B, *] -> [B, L * D, *]
-    CUDNN_RNN_RETURN_IF_ERROR(queue.CopyRows(
-        Offset(target, state * width), Offset(copy, state * shape_.batch_size * width),
-        {width, shape_.batch_size, width, num_states_ * width}));
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Copy2d(Offset(target, state * width),
+                                           Offset(staging, state * shape_.batch_size * width),
+                                           {width, shape_.batch_size, width, num_states_ * width}));
   }
   return Status();
 }
@@ -242,14 +246,14 @@ Status CudnnPlan::ClearFirstStep(const GpuQueue& queue, const Lengths& lengths, 
   return Status();
 }
 
-Status CudnnPlan::PassState(const GpuQueue& queue, const Lengths& lengths, int64_t width,
-                            const void* source, void* target) const {
+Status CudnnPlan::PassThroughState(const GpuQueue& queue, const Lengths& lengths, int64_t width,
+                                   const void* source, void* target) const {
   for (const ZeroRows& zero : lengths.zero_rows) {
     if (shape_.time_major) {
       const int64_t pitch = shape_.batch_size * width;
       const int64_t first = zero.first * width;
-      CUDNN_RNN_RETURN_IF_ERROR(queue.CopyRows(Offset(target, first), Offset(source, first),
-                                               {zero.count * width, num_states_, pitch, pitch}));
+      CUDNN_RNN_RETURN_IF_ERROR(queue.Copy2d(Offset(target, first), Offset(source, first),
+                                             {zero.count * width, num_states_, pitch, pitch}));
     } else {
       const int64_t row_bytes = num_states_ * width;
       CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(Offset(target, zero.first * row_bytes),

@@ -44,7 +44,6 @@ struct DriverCopy2d {
   X(cuDriverGetVersion, (int* version))                                                           \
   X(cuGetErrorString, (int error, const char** text))                                             \
   X(cuStreamGetCtx, (void* stream, void** context))                                               \
-  X(cuStreamSynchronize, (void* stream))                                                          \
   X(cuCtxPushCurrent_v2, (void* context))                                                         \
   X(cuCtxPopCurrent_v2, (void** context))                                                         \
   X(cuCtxGetDevice, (int* device))                                                                \
@@ -60,19 +59,14 @@ struct DriverCopy2d {
   X(cuEventDestroy_v2, (void* event))                                                             \
   X(cuEventRecord, (void* event, void* stream))                                                   \
   X(cuEventSynchronize, (void* event))                                                            \
-  X(cuEventElapsedTime, (float* milliseconds, void* start, void* end))                            \
-  X(cuModuleLoadData, (void** module, const void* image))                                         \
-  X(cuModuleGetFunction, (void** function, void* module, const char* name))                       \
-  X(cuModuleUnload, (void* module))                                                               \
-  X(cuLaunchKernel,                                                                               \
-    (void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,               \
-     unsigned int block_x, unsigned int block_y, unsigned int block_z,                            \
-     unsigned int shared_memory_bytes, void* stream, void** parameters, void** extra))
+  X(cuEventElapsedTime, (float* milliseconds, void* start, void* end))
 
 // cuDNN 8.0, the first version with the RNN API in use.
 constexpr size_t kMinCudnnVersion = 8000;
 // From this version on, the device copy of the lengths may be null.
 constexpr size_t kCudnnVersionWithoutDeviceLengths = 8901;
+// cuDNN 9.13, the first version whose RNNs support bfloat16.
+constexpr size_t kMinCudnnVersionForBfloat16 = 91300;
 
 constexpr int kCudnnSuccess = 0;
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <mutex>
 
-#include "cudnn_rnn/cc/core/device_memory.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/cudnn/descriptors.h"
+#include "cudnn_rnn/cc/cudnn/device_memory.h"
 
 namespace cudnn_rnn {
 

@@ -25,9 +25,9 @@ Status FindFunction(void* library, const std::string& path, const char* symbol,
                     Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, symbol));
   if (*function != nullptr) return Status();
-  return Status(StatusCode::kUnavailable,
-                Concatenate(path, " has no function ", symbol,
-                            "; it is not the library it should be, or damaged."));
+  return Status(
+      StatusCode::kUnavailable,
+      Concatenate(path, " has no function ", symbol, "; it is another library, or it is damaged."));
 }
 
 Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
@@ -35,7 +35,7 @@ Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
   void* driver = dlopen(search.driver_name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) {
     return Status(StatusCode::kUnavailable,
-                  Concatenate("There is no NVIDIA driver: ", LastLoaderError(), "."));
+                  Concatenate("No NVIDIA driver was found: ", LastLoaderError(), "."));
   }
   libraries->driver_path = PathOf(driver, search.driver_name);
 #define CUDNN_RNN_FIND(symbol, parameters) \
@@ -69,8 +69,8 @@ class CudnnSearch {
     return Status(StatusCode::kUnavailable,
                   Concatenate("No cuDNN ", CudnnVersionText(kMinCudnnVersion),
                               " or newer was found. Tried:", tried_,
-                              "\nInstall one where TensorFlow finds it (pip install "
-                              "nvidia-cudnn-cu12), or name the file in CUDNN_RNN_CUDNN_LIBRARY."));
+                              "\nInstall cuDNN where TensorFlow finds it (pip install "
+                              "nvidia-cudnn-cu12), or specify the path of the file."));
   }
 
  private:
@@ -87,8 +87,8 @@ class CudnnSearch {
     if (libraries->cudnn_version < kMinCudnnVersion) {
       return Status(
           StatusCode::kUnavailable,
-          Concatenate("version ", CudnnVersionText(libraries->cudnn_version), " is too old, ",
-                      CudnnVersionText(kMinCudnnVersion), " or newer is needed"));
+          Concatenate("version ", CudnnVersionText(libraries->cudnn_version), " is too old; ",
+                      CudnnVersionText(kMinCudnnVersion), " or newer is required"));
     }
     CUDNN_RNN_RETURN_IF_ERROR(
         FindFunction(library, path, "cudnnGetErrorString", &libraries->cudnnGetErrorString));
@@ -122,7 +122,7 @@ Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
   return tries.NotFound();
 }
 
-StatusCode CodeOfCudnn(int status) {
+StatusCode StatusCodeOfCudnn(int status) {
   // cuDNN 8's codes are below 100; cuDNN 9 groups its codes by thousands.
   switch (status) {
     case 2:     // 8: ALLOC_FAILED
@@ -179,7 +179,7 @@ Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,
   if (status == kCudnnSuccess) return Status();
   const char* text = libraries.cudnnGetErrorString(status);
   return Status(
-      CodeOfCudnn(status),
+      StatusCodeOfCudnn(status),
       Concatenate(call, " failed with status ", status, " (", text == nullptr ? "unknown" : text,
                   ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, "."));
 }

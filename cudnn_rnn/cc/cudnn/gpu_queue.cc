@@ -3,7 +3,7 @@
 namespace cudnn_rnn {
 
 GpuQueue::~GpuQueue() {
-  if (handle_ != nullptr) runtime_->handles.GiveBack(context_, handle_);
+  if (handle_ != nullptr) runtime_->handles.Release(context_, handle_);
   if (context_pushed_) {
     void* context;
     libraries().cuCtxPopCurrent_v2(&context);
@@ -14,7 +14,7 @@ Status GpuQueue::Begin() {
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuStreamGetCtx, stream_, &context_));
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuCtxPushCurrent_v2, context_));
   context_pushed_ = true;
-  CUDNN_RNN_RETURN_IF_ERROR(runtime_->handles.Borrow(context_, what_, &handle_));
+  CUDNN_RNN_RETURN_IF_ERROR(runtime_->handles.Acquire(context_, what_, &handle_));
   return CUDNN_RNN_CUDNN_CALL(*this, cudnnSetStream, handle_, stream_);
 }
 
@@ -24,17 +24,17 @@ Status GpuQueue::Copy(void* target, const void* source, int64_t bytes) const {
                                static_cast<size_t>(bytes), stream_);
 }
 
-Status GpuQueue::CopyRows(void* target, const void* source, const ByteRows& rows) const {
-  if (rows.width == 0 || rows.height == 0) return Status();
+Status GpuQueue::Copy2d(void* target, const void* source, const Copy2dShape& shape) const {
+  if (shape.width == 0 || shape.height == 0) return Status();
   DriverCopy2d copy = DriverCopy2d();
   copy.source_memory_type = kCudaMemoryTypeDevice;
   copy.source_device = AddressOf(source);
-  copy.source_pitch = static_cast<size_t>(rows.source_pitch);
+  copy.source_pitch = static_cast<size_t>(shape.source_pitch);
   copy.target_memory_type = kCudaMemoryTypeDevice;
   copy.target_device = AddressOf(target);
-  copy.target_pitch = static_cast<size_t>(rows.target_pitch);
-  copy.width_bytes = static_cast<size_t>(rows.width);
-  copy.height = static_cast<size_t>(rows.height);
+  copy.target_pitch = static_cast<size_t>(shape.target_pitch);
+  copy.width_bytes = static_cast<size_t>(shape.width);
+  copy.height = static_cast<size_t>(shape.height);
   return CUDNN_RNN_DRIVER_CALL(*this, cuMemcpy2DAsync_v2, &copy, stream_);
 }
 

@@ -1,5 +1,5 @@
 // The work of one call on a CUDA stream. From Begin() to the destructor, the stream's context is
-// current on this thread and a cuDNN handle is borrowed. Only the creation of a handle, if none is
+// current on this thread and a cuDNN handle is held. Only the creation of a handle, if none is
 // idle, may wait for the device.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
@@ -18,8 +18,8 @@ namespace cudnn_rnn {
 #define CUDNN_RNN_CUDNN_CALL(queue, function, ...) \
   (queue).CheckCudnnStatus((queue).libraries().function(__VA_ARGS__), #function)
 
-// `height` rows of `width` bytes; row starts are `pitch` bytes apart.
-struct ByteRows {
+// A pitched copy of `height` rows of `width` bytes; row starts are `pitch` bytes apart.
+struct Copy2dShape {
   int64_t width;
   int64_t height;
   int64_t source_pitch;
@@ -53,7 +53,7 @@ class GpuQueue {
 
   // Queue work on the stream; do nothing for 0 bytes.
   Status Copy(void* target, const void* source, int64_t bytes) const;
-  Status CopyRows(void* target, const void* source, const ByteRows& rows) const;
+  Status Copy2d(void* target, const void* source, const Copy2dShape& shape) const;
   // `source` is read before the call returns.
   Status CopyFromHost(void* target, const void* source, int64_t bytes) const;
   Status Clear(void* target, int64_t bytes) const;

@@ -13,7 +13,7 @@ HandlePool::~HandlePool() {
   }
 }
 
-Status HandlePool::Borrow(void* context, const std::string& what, void** handle) {
+Status HandlePool::Acquire(void* context, const std::string& what, void** handle) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = idle_.find(context);
@@ -26,7 +26,7 @@ Status HandlePool::Borrow(void* context, const std::string& what, void** handle)
   return CheckCudnn(*libraries_, libraries_->cudnnCreate(handle), "cudnnCreate", what);
 }
 
-void HandlePool::GiveBack(void* context, void* handle) {
+void HandlePool::Release(void* context, void* handle) {
   const Status kept = CatchExceptions([&] {
     std::lock_guard<std::mutex> lock(mutex_);
     idle_.emplace(context, handle);
@@ -37,22 +37,22 @@ void HandlePool::GiveBack(void* context, void* handle) {
 
 namespace {
 
-struct Process {
+struct ProcessState {
   std::mutex mutex;
   bool tried = false;
   Status status;
   GpuRuntime* runtime = nullptr;
 };
 
-Process& TheProcess() {
-  static Process* process = new Process();
-  return *process;
+ProcessState& GetProcessState() {
+  static ProcessState* state = new ProcessState();
+  return *state;
 }
 
 }  // namespace
 
 Status OpenProcessGpu(const LibrarySearch& search) {
-  Process& process = TheProcess();
+  ProcessState& process = GetProcessState();
   std::lock_guard<std::mutex> lock(process.mutex);
   if (process.tried) return process.status;
   std::unique_ptr<GpuLibraries> libraries;
@@ -63,15 +63,15 @@ Status OpenProcessGpu(const LibrarySearch& search) {
 }
 
 GpuRuntime* ProcessGpu() {
-  Process& process = TheProcess();
+  ProcessState& process = GetProcessState();
   std::lock_guard<std::mutex> lock(process.mutex);
   return process.runtime;
 }
 
 std::string ProcessGpuReport() {
-  Process& process = TheProcess();
+  ProcessState& process = GetProcessState();
   std::lock_guard<std::mutex> lock(process.mutex);
-  if (!process.tried) return "The GPU's libraries were not looked for.";
+  if (!process.tried) return "The CUDA driver and cuDNN have not been opened.";
   if (process.runtime == nullptr) return process.status.message();
   const GpuLibraries& libraries = *process.runtime->libraries;
   return Concatenate("cuDNN ", CudnnVersionText(libraries.cudnn_version), ": ",

@@ -1,4 +1,4 @@
-// State shared by all GPU plans: the libraries, a pool of cuDNN handles, and the results of trials.
+// State shared by all GPU plans: the libraries, a pool of cuDNN handles, and the chosen algorithms.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cudnn_rnn/cc/core/status.h"
-#include "cudnn_rnn/cc/cudnn/bfloat16_kernels.h"
+#include "cudnn_rnn/cc/cudnn/algorithm.h"
 #include "cudnn_rnn/cc/cudnn/gpu_libraries.h"
 
 namespace cudnn_rnn {
@@ -22,9 +22,9 @@ class HandlePool {
   ~HandlePool();
 
   // Returns a handle for `context`, which must be current.
-  Status Borrow(void* context, const std::string& what, void** handle);
+  Status Acquire(void* context, const std::string& what, void** handle);
   // `context` must be current. Does not throw: without memory to keep the handle, destroys it.
-  void GiveBack(void* context, void* handle);
+  void Release(void* context, void* handle);
 
  private:
   const GpuLibraries* const libraries_;
@@ -32,40 +32,40 @@ class HandlePool {
   std::multimap<void*, void*> idle_;
 };
 
-// Answers to questions that cost a trial on the device, keyed by everything that they depend on.
-// Answers are never evicted: a gradient must get the same answer as its forward pass.
-class TrialCache {
+// The algorithms that trials chose. Entries are never evicted: a gradient must run the algorithm of
+// its forward pass.
+class AlgorithmCache {
  public:
-  using Question = std::vector<int64_t>;
+  // Everything that the choice depends on.
+  using Key = std::vector<int64_t>;
 
-  // Returns the known answer, or calls `find_out` and keeps its answer. Does not keep errors.
+  // Returns the algorithm of `key`, or calls `choose(Algorithm*)` and keeps its result unless it
+  // fails.
   template <typename Function>
-  Status Answer(const Question& question, const Function& find_out, int* answer) {
+  Status FindOrChoose(const Key& key, const Function& choose, Algorithm* algorithm) {
     std::lock_guard<std::mutex> lock(mutex_);  // one trial at a time: trials measure time
-    const auto known = answers_.find(question);
-    if (known != answers_.end()) {
-      *answer = known->second;
-      return Status();
+    const auto known = algorithms_.find(key);
+    if (known == algorithms_.end()) {
+      CUDNN_RNN_RETURN_IF_ERROR(choose(algorithm));
+      algorithms_[key] = *algorithm;
+    } else {
+      *algorithm = known->second;
     }
-    CUDNN_RNN_RETURN_IF_ERROR(find_out(answer));
-    answers_[question] = *answer;
     return Status();
   }
 
  private:
   std::mutex mutex_;
-  std::map<Question, int> answers_;
+  std::map<Key, Algorithm> algorithms_;
 };
 
 struct GpuRuntime {
   explicit GpuRuntime(std::unique_ptr<GpuLibraries> opened)
-      : libraries(std::move(opened)), handles(libraries.get()), bfloat16_kernels(libraries.get()) {}
+      : libraries(std::move(opened)), handles(libraries.get()) {}
 
   const std::unique_ptr<const GpuLibraries> libraries;
   HandlePool handles;
-  Bfloat16Kernels bfloat16_kernels;
-  TrialCache algorithms;
-  TrialCache bfloat16_support;
+  AlgorithmCache algorithms;
 };
 
 // Opens the process's GpuRuntime on the first call; later calls return the first call's result. The

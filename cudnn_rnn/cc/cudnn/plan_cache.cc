@@ -1,12 +1,8 @@
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
 
+#include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <vector>
 
-#include "cudnn_rnn/cc/cudnn/algorithm_trial.h"
-#include "cudnn_rnn/cc/cudnn/bfloat16_plan.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
@@ -15,24 +11,22 @@ namespace {
 // Programs with many sequence lengths need many plans; a plan takes some kilobytes of host memory.
 constexpr size_t kMaxPlans = 256;
 
-using Key = std::vector<int64_t>;
-
 int64_t BitsOf(float value) {
   int32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
 
-// Rounds the number of steps in a trial's key. The fastest algorithm hardly depends on it, and a
-// program whose batches all differ in length should not run a trial for each.
+// Rounds the number of steps in an algorithm's key. The fastest algorithm hardly depends on it, and
+// a program whose batches all differ in length should not run a trial for each.
 int64_t RoundUpToPowerOfTwo(int64_t value) {
   int64_t power = 1;
   while (power < value && power < (int64_t{1} << 40)) power *= 2;
   return power;
 }
 
-// Returns everything that a trial's outcome depends on.
-Key QuestionOf(const Trial& trial, void* context, const CudnnOptions& options) {
+// Returns everything that the choice of the algorithm depends on.
+AlgorithmCache::Key AlgorithmKey(const Trial& trial, void* context, const CudnnOptions& options) {
   const RnnConfig& config = trial.config;
   return {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)),
           static_cast<int64_t>(config.mode),
@@ -43,48 +37,28 @@ Key QuestionOf(const Trial& trial, void* context, const CudnnOptions& options) {
           config.num_units,
           config.input_size,
           config.num_proj,
-          DropsOut(config, trial.choices.is_training) ? 1 : 0,
+          UsesDropout(config, trial.choices.is_training) ? 1 : 0,
           RoundUpToPowerOfTwo(trial.shape.num_steps),
           trial.shape.batch_size,
           trial.choices.is_training ? 1 : 0,
           options.allow_tf32 ? 1 : 0};
 }
 
+Status CheckDataType(DataType data_type, size_t cudnn_version) {
+  if (data_type != DataType::kBfloat16 || cudnn_version >= kMinCudnnVersionForBfloat16) {
+    return Status();
+  }
+  return Unimplemented(Concatenate(
+      "cuDNN ", CudnnVersionText(cudnn_version), " does not support RNNs in bfloat16; cuDNN ",
+      CudnnVersionText(kMinCudnnVersionForBfloat16),
+      " and newer versions do. Install one of these, or use float16 or float32."));
+}
+
 }  // namespace
 
-class CudnnPlanCache::Impl {
- public:
-  explicit Impl(GpuRuntime* runtime) : runtime_(runtime) {}
-
-  Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
-              const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
-              Found* found);
-
- private:
-  struct Entry {
-    Found found;
-    int64_t last_use;
-  };
-
-  Status Make(Trial trial, void* context, const CudnnOptions& options, Found* found);
-  Status IsBfloat16Native(const Trial& trial, void* context, bool* is_native);
-  Status Resolve(const Trial& trial, void* context, const CudnnOptions& options,
-                 Algorithm* algorithm);
-  Status FindDropoutState(const GpuQueue& queue, const Trial& trial,
-                          std::shared_ptr<DropoutState>* state);
-  void EvictLeastRecentlyUsed();
-
-  GpuRuntime* const runtime_;
-  std::mutex mutex_;
-  std::map<Key, Entry> plans_;
-  int64_t num_uses_ = 0;
-  std::map<Key, std::shared_ptr<DropoutState>> dropout_states_;  // by context, rate and seeds
-};
-
-Status CudnnPlanCache::Impl::Find(const RnnConfig& config, const SequenceShape& shape,
-                                  const CallOptions& call, const CudnnOptions& options,
-                                  const Execution& execution, DeviceAllocator* allocator,
-                                  Found* found) {
+Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
+                            const CallOptions& call, const CudnnOptions& options,
+                            const Execution& execution, DeviceAllocator* allocator, Found* found) {
   CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(call.sequence_lengths, shape));
   void* context = nullptr;
   const GpuLibraries& libraries = *runtime_->libraries;
@@ -96,16 +70,10 @@ Status CudnnPlanCache::Impl::Find(const RnnConfig& config, const SequenceShape& 
   choices.is_padded = !shape.time_major || HasPadding(call.sequence_lengths, shape);
   choices.allow_tf32 = options.allow_tf32;
   const Trial trial = {runtime_, execution.stream, allocator, config, shape, choices};
-  Key key = QuestionOf(trial, context, options);
-  const int64_t more[] = {shape.num_steps,
-                          shape.time_major ? 1 : 0,
-                          choices.is_padded ? 1 : 0,
-                          static_cast<int64_t>(options.algorithm),
-                          options.deterministic ? 1 : 0,
-                          BitsOf(config.dropout),
-                          config.seed,
-                          config.seed2};
-  key.insert(key.end(), std::begin(more), std::end(more));
+  Key key = AlgorithmKey(trial, context, options);
+  key.insert(key.end(), {shape.num_steps, shape.time_major ? 1 : 0, choices.is_padded ? 1 : 0,
+                         static_cast<int64_t>(options.algorithm), options.deterministic ? 1 : 0,
+                         BitsOf(config.dropout), config.seed, config.seed2});
 
   std::lock_guard<std::mutex> lock(mutex_);
   const auto known = plans_.find(key);
@@ -114,30 +82,25 @@ Status CudnnPlanCache::Impl::Find(const RnnConfig& config, const SequenceShape& 
     *found = known->second.found;
     return Status();
   }
-  CUDNN_RNN_RETURN_IF_ERROR(Make(trial, context, options, found));
+  CUDNN_RNN_RETURN_IF_ERROR(CreatePlan(trial, context, options, found));
   if (plans_.size() >= kMaxPlans) EvictLeastRecentlyUsed();
   plans_[key] = {*found, ++num_uses_};
   return Status();
 }
 
-void CudnnPlanCache::Impl::EvictLeastRecentlyUsed() {
-  auto oldest = plans_.begin();
-  for (auto entry = plans_.begin(); entry != plans_.end(); ++entry) {
-    if (entry->second.last_use < oldest->second.last_use) oldest = entry;
-  }
-  plans_.erase(oldest);
+void CudnnPlanCache::EvictLeastRecentlyUsed() {
+  using Item = std::pair<const Key, Entry>;
+  plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const Item& a, const Item& b) {
+    return a.second.last_use < b.second.last_use;
+  }));
 }
 
-Status CudnnPlanCache::Impl::Make(Trial trial, void* context, const CudnnOptions& options,
+Status CudnnPlanCache::CreatePlan(Trial trial, void* context, const CudnnOptions& options,
                                   Found* found) {
-  const RnnConfig config = trial.config;
-  CUDNN_RNN_RETURN_IF_ERROR(Validate(config));
-  bool is_native = true;
-  if (config.data_type == DataType::kBfloat16) {
-    CUDNN_RNN_RETURN_IF_ERROR(IsBfloat16Native(trial, context, &is_native));
-    if (!is_native) trial.config.data_type = DataType::kFloat;
-  }
-  CUDNN_RNN_RETURN_IF_ERROR(Resolve(trial, context, options, &trial.choices.algorithm));
+  CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
+  CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(trial, context, options, &trial.choices.algorithm));
 
   GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
@@ -147,46 +110,18 @@ Status CudnnPlanCache::Impl::Make(Trial trial, void* context, const CudnnOptions
   const Status created =
       CudnnPlan::Create(queue, trial.config, trial.shape, trial.choices, std::move(dropout), &plan);
   if (!created.ok() && options.algorithm != Algorithm::kAuto) {
-    return Status(
-        created.code(),
-        Concatenate(created.message(), " ", kAlgorithmVariable, "=", Name(options.algorithm),
-                    " asks for this algorithm; unset it, and one that can run this model "
-                    "is chosen."));
+    return Status(created.code(),
+                  Concatenate(created.message(), " The algorithm ", Name(options.algorithm),
+                              " was requested; request ", Name(Algorithm::kAuto),
+                              " to use one that supports this model."));
   }
   CUDNN_RNN_RETURN_IF_ERROR(created);
-  found->algorithm = trial.choices.algorithm;
-  found->plan = plan;
-  if (is_native) return Status();
-  return Bfloat16Plan::Create(runtime_, config, trial.shape, plan, &found->plan);
-}
-
-// Tries a small model with the same cell: cuDNN's kernels may reject what its descriptors accept.
-Status CudnnPlanCache::Impl::IsBfloat16Native(const Trial& trial, void* context, bool* is_native) {
-  Trial small = trial;
-  small.config = RnnConfig();
-  small.config.mode = trial.config.mode;
-  small.config.data_type = DataType::kBfloat16;
-  small.config.num_units = small.config.input_size = 16;
-  small.shape = {2, 2, true};
-  small.choices.is_padded = false;
-  small.choices.is_training = true;
-  int answer = 0;
-  CUDNN_RNN_RETURN_IF_ERROR(runtime_->bfloat16_support.Answer(
-      QuestionOf(small, context, CudnnOptions()),
-      [&small](int* is_supported) {
-        float milliseconds;
-        const Status tried = TimeAlgorithm(small, Algorithm::kStandard, &milliseconds);
-        if (tried.code() == StatusCode::kResourceExhausted) return tried;
-        *is_supported = tried.ok() ? 1 : 0;
-        return Status();
-      },
-      &answer));
-  *is_native = answer == 1;
+  *found = {std::move(plan), trial.choices.algorithm};
   return Status();
 }
 
-Status CudnnPlanCache::Impl::Resolve(const Trial& trial, void* context, const CudnnOptions& options,
-                                     Algorithm* algorithm) {
+Status CudnnPlanCache::ResolveAlgorithm(const Trial& trial, void* context,
+                                        const CudnnOptions& options, Algorithm* algorithm) {
   *algorithm = options.algorithm;
   if (options.algorithm != Algorithm::kAuto) return Status();
   *algorithm = Algorithm::kStandard;
@@ -196,25 +131,16 @@ Status CudnnPlanCache::Impl::Resolve(const Trial& trial, void* context, const Cu
       is_empty) {
     return Status();
   }
-  int answer = 0;
-  CUDNN_RNN_RETURN_IF_ERROR(runtime_->algorithms.Answer(
-      QuestionOf(trial, context, options),
-      [&trial](int* choice) {
-        Algorithm fastest;
-        CUDNN_RNN_RETURN_IF_ERROR(ChooseAlgorithm(trial, &fastest));
-        *choice = static_cast<int>(fastest);
-        return Status();
-      },
-      &answer));
-  *algorithm = static_cast<Algorithm>(answer);
-  return Status();
+  return runtime_->algorithms.FindOrChoose(
+      AlgorithmKey(trial, context, options),
+      [&trial](Algorithm* chosen) { return ChooseAlgorithm(trial, chosen); }, algorithm);
 }
 
-Status CudnnPlanCache::Impl::FindDropoutState(const GpuQueue& queue, const Trial& trial,
-                                              std::shared_ptr<DropoutState>* state) {
+Status CudnnPlanCache::FindDropoutState(const GpuQueue& queue, const Trial& trial,
+                                        std::shared_ptr<DropoutState>* state) {
   state->reset();
   const RnnConfig& config = trial.config;
-  if (!DropsOut(config, trial.choices.is_training)) return Status();
+  if (!UsesDropout(config, trial.choices.is_training)) return Status();
   const Key key = {static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue.context())),
                    BitsOf(config.dropout), config.seed, config.seed2};
   std::shared_ptr<DropoutState>& known = dropout_states_[key];
@@ -224,15 +150,6 @@ Status CudnnPlanCache::Impl::FindDropoutState(const GpuQueue& queue, const Trial
   }
   *state = known;
   return Status();
-}
-
-CudnnPlanCache::CudnnPlanCache(GpuRuntime* runtime) : impl_(new Impl(runtime)) {}
-CudnnPlanCache::~CudnnPlanCache() = default;
-
-Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
-                            const CallOptions& call, const CudnnOptions& options,
-                            const Execution& execution, DeviceAllocator* allocator, Found* found) {
-  return impl_->Find(config, shape, call, options, execution, allocator, found);
 }
 
 }  // namespace cudnn_rnn

@@ -2,13 +2,17 @@
 #ifndef CUDNN_RNN_CC_CUDNN_PLAN_CACHE_H_
 #define CUDNN_RNN_CC_CUDNN_PLAN_CACHE_H_
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <vector>
 
-#include "cudnn_rnn/cc/core/device_memory.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "cudnn_rnn/cc/cudnn/algorithm.h"
+#include "cudnn_rnn/cc/cudnn/algorithm_trial.h"
+#include "cudnn_rnn/cc/cudnn/device_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 
 namespace cudnn_rnn {
@@ -16,8 +20,9 @@ namespace cudnn_rnn {
 class CudnnPlanCache {
  public:
   // `runtime` must outlive the cache.
-  explicit CudnnPlanCache(GpuRuntime* runtime);
-  ~CudnnPlanCache();
+  explicit CudnnPlanCache(GpuRuntime* runtime) : runtime_(runtime) {}
+  CudnnPlanCache(const CudnnPlanCache&) = delete;
+  CudnnPlanCache& operator=(const CudnnPlanCache&) = delete;
 
   struct Found {
     std::shared_ptr<const RnnPlan> plan;
@@ -35,8 +40,24 @@ class CudnnPlanCache {
               Found* found);
 
  private:
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  using Key = std::vector<int64_t>;
+  struct Entry {
+    Found found;
+    int64_t last_use;
+  };
+
+  Status CreatePlan(Trial trial, void* context, const CudnnOptions& options, Found* found);
+  Status ResolveAlgorithm(const Trial& trial, void* context, const CudnnOptions& options,
+                          Algorithm* algorithm);
+  Status FindDropoutState(const GpuQueue& queue, const Trial& trial,
+                          std::shared_ptr<DropoutState>* state);
+  void EvictLeastRecentlyUsed();
+
+  GpuRuntime* const runtime_;
+  std::mutex mutex_;
+  std::map<Key, Entry> plans_;
+  int64_t num_uses_ = 0;
+  std::map<Key, std::shared_ptr<DropoutState>> dropout_states_;  // by context, rate and seeds
 };
 
 }  // namespace cudnn_rnn

@@ -18,7 +18,7 @@ Status CountElements(const GpuQueue& queue, void* descriptor, int64_t* elements)
 }
 
 // A matrix or bias as cuDNN reports it. `address` lies in the weight space passed to cuDNN.
-struct Answer {
+struct ReportedRegion {
   void* address = nullptr;
   int64_t elements = 0;
 };
@@ -42,12 +42,12 @@ Status WeightRegions::Create(const GpuQueue& queue, void* rnn_descriptor, const 
   for (int64_t index = 0; index < layout.num_canonical_weights(); ++index) {
     const int64_t pseudo_layer = index / layout.weights_per_direction();
     const int64_t linear_layer = index % layout.weights_per_direction();
-    Answer matrix, bias;
+    ReportedRegion matrix, bias;
     CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
         queue, cudnnGetRNNWeightParams, queue.handle(), rnn_descriptor,
         static_cast<int32_t>(pseudo_layer), bytes, start, static_cast<int32_t>(linear_layer),
         matrix_descriptor.get(), &matrix.address, bias_descriptor.get(), &bias.address));
-    const std::string name = Concatenate(linear_layer, " of layer and direction ", pseudo_layer);
+    const std::string name = Concatenate(linear_layer, " of pseudo-layer ", pseudo_layer);
     if (matrix.address != nullptr) {
       CUDNN_RNN_RETURN_IF_ERROR(CountElements(queue, matrix_descriptor.get(), &matrix.elements));
     }
@@ -70,10 +70,10 @@ Status WeightRegions::Add(const ParamRegion& expected, int64_t element_size, int
                           int64_t elements, const std::string& name) {
   if (elements != expected.size()) {
     return Status(StatusCode::kInternal,
-                  Concatenate("cuDNN's ", name, " has ", elements, " elements where ",
+                  Concatenate("cuDNN's ", name, " has ", elements, " elements; expected ",
                               expected.rows, " x ", expected.columns,
-                              " were expected; this cuDNN lays parameters out in a way that is not "
-                              "known here."));
+                              ". This package does not support the parameter layout of this cuDNN; "
+                              "use another version of cuDNN."));
   }
   if (elements == 0) return Status();
   const int64_t region_bytes = elements * element_size;

@@ -118,7 +118,7 @@ TfStatus ReadSize(OpKernelContext* context, const char* name, int64_t* value) {
 
 }  // namespace
 
-TfStatus ReadSizes(OpKernelContext* context, RnnConfig* config) {
+TfStatus ReadSizeInputs(OpKernelContext* context, RnnConfig* config) {
   TF_RETURN_IF_ERROR(ReadSize(context, "num_layers", &config->num_layers));
   TF_RETURN_IF_ERROR(ReadSize(context, "num_units", &config->num_units));
   return ReadSize(context, "input_size", &config->input_size);

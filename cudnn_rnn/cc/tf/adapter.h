@@ -47,7 +47,7 @@ TfStatus ReadDataType(::tensorflow::OpKernelConstruction* context, DataType* dat
 TfStatus ReadAttributes(::tensorflow::OpKernelConstruction* context, RnnConfig* config);
 
 // Reads the int32 scalar inputs num_layers, num_units and input_size of the parameter ops.
-TfStatus ReadSizes(::tensorflow::OpKernelContext* context, RnnConfig* config);
+TfStatus ReadSizeInputs(::tensorflow::OpKernelContext* context, RnnConfig* config);
 
 // Returns text such as "[2, 3, 5]".
 std::string ShapeText(const std::vector<int64_t>& shape);

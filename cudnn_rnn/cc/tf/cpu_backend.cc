@@ -10,6 +10,8 @@
 namespace cudnn_rnn {
 namespace {
 
+constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
+
 class CpuCall : public DeviceCall {
  public:
   CpuCall(::tensorflow::OpKernelContext* context, const std::string& instruction_set)
@@ -17,6 +19,12 @@ class CpuCall : public DeviceCall {
 
   Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions&,
                   std::shared_ptr<const RnnPlan>* plan) override {
+    const Kernels<float>* kernels;
+    const Status supported = ChooseKernels<float>(instruction_set_, config.data_type, &kernels);
+    if (!supported.ok()) {
+      return InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
+                             instruction_set_, "'. ", supported.message());
+    }
     std::unique_ptr<RnnPlan> created;
     CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(config, shape, instruction_set_, &created));
     *plan = std::move(created);
@@ -34,8 +42,8 @@ class CpuCall : public DeviceCall {
     return Status();
   }
 
-  Status Run(const std::vector<Copy>& copies) override {
-    for (const Copy& copy : copies) {
+  Status Copy(const std::vector<BufferCopy>& copies) override {
+    for (const BufferCopy& copy : copies) {
       if (copy.bytes > 0) {
         std::memcpy(copy.target, copy.source, static_cast<size_t>(copy.bytes));
       }

@@ -13,6 +13,7 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
+constexpr char kAlgorithmVariable[] = "CUDNN_RNN_ALGO";
 constexpr int64_t kAlignment = 256;
 
 // A tensor keeps its buffer alive and may outlive the call that allocated it. TensorFlow reuses the
@@ -42,7 +43,8 @@ class TensorAllocator : public DeviceAllocator {
           FromTf(context_->allocate_temp(::tensorflow::DT_INT8, shape, &tensor)));
     } else if (!AllocateWithoutRetry(context_, shape, &tensor)) {
       return Status(StatusCode::kResourceExhausted,
-                    Concatenate("No ", bytes, " bytes were free to try an algorithm."));
+                    Concatenate("There are no ", bytes,
+                                " bytes of free GPU memory for a trial of an algorithm."));
     }
     memory->reset(new TensorMemory(tensor));
     return Status();
@@ -61,10 +63,15 @@ class CudnnCall : public DeviceCall {
   Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions& options,
                   std::shared_ptr<const RnnPlan>* plan) override {
     CudnnPlanCache::Found found;
-    CUDNN_RNN_RETURN_IF_ERROR(
-        plans_->Find(config, shape, options, options_, execution(), &allocator_, &found));
-    *plan = found.plan;
-    return Status();
+    const Status status =
+        plans_->Find(config, shape, options, options_, execution(), &allocator_, &found);
+    if (!status.ok() && options_.algorithm != Algorithm::kAuto) {
+      return Status(status.code(),
+                    Concatenate(status.message(), " The environment variable ", kAlgorithmVariable,
+                                " is set to ", Name(options_.algorithm), "."));
+    }
+    *plan = std::move(found.plan);
+    return status;
   }
 
   Execution execution() override {
@@ -80,10 +87,10 @@ class CudnnCall : public DeviceCall {
     return queue.Clear(target, bytes);
   }
 
-  Status Run(const std::vector<Copy>& copies) override {
+  Status Copy(const std::vector<BufferCopy>& copies) override {
     GpuQueue queue(runtime_, stream_, "copying parameters");
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
-    for (const Copy& copy : copies) {
+    for (const BufferCopy& copy : copies) {
       CUDNN_RNN_RETURN_IF_ERROR(queue.Copy(copy.target, copy.source, copy.bytes));
     }
     return Status();
@@ -129,7 +136,11 @@ class CudnnBackend : public DeviceBackend {
 Status CreateCudnnBackend(GpuRuntime* runtime, StreamFunction stream_of,
                           std::unique_ptr<DeviceBackend>* backend) {
   Algorithm algorithm;
-  CUDNN_RNN_RETURN_IF_ERROR(ParseAlgorithm(ReadEnvironment(kAlgorithmVariable), &algorithm));
+  const Status parsed = ParseAlgorithm(ReadEnvironment(kAlgorithmVariable), &algorithm);
+  if (!parsed.ok()) {
+    return InvalidArgument("The environment variable ", kAlgorithmVariable,
+                           " is invalid: ", parsed.message());
+  }
   bool deterministic = false;
   for (const char* variable : {"TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC"}) {
     bool is_set;

@@ -1,4 +1,5 @@
-// The backend of cuDNN kernels: plans of cc/cudnn on TensorFlow's stream and memory.
+// The backend of cuDNN kernels: plans of cc/cudnn on TensorFlow's stream and memory. Python decides
+// whether these kernels or TensorFlow's own run on a GPU (tf/gpu_registration.h).
 #ifndef CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_
 #define CUDNN_RNN_CC_TF_CUDNN_BACKEND_H_
 

@@ -14,7 +14,7 @@
 
 namespace cudnn_rnn {
 
-struct Copy {
+struct BufferCopy {
   void* target;
   const void* source;
   int64_t bytes;
@@ -30,7 +30,7 @@ class DeviceCall {
   // Returns where the plan runs this call's work.
   virtual Execution execution() = 0;
   virtual Status Clear(void* target, int64_t bytes) = 0;
-  virtual Status Run(const std::vector<Copy>& copies) = 0;
+  virtual Status Copy(const std::vector<BufferCopy>& copies) = 0;
 };
 
 // Lives as long as its kernel; any thread may start calls.

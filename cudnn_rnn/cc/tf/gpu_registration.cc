@@ -1,14 +1,24 @@
 #include "cudnn_rnn/cc/tf/gpu_registration.h"
 
 #include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
 
-#include "cudnn_rnn/cc/cudnn/c_api_return.h"
+#include "cudnn_rnn/cc/core/exceptions.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 #include "cudnn_rnn/cc/tf/cudnn_backend.h"
 #include "cudnn_rnn/cc/tf/registration.h"
 
 namespace cudnn_rnn {
 namespace {
+
+std::vector<std::string> SplitAtColons(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
+  return parts;
+}
 
 void RegisterGpuKernels(int unlabelled_priority) {
   const BackendFactory create_backend = [](std::unique_ptr<DeviceBackend>* backend) {
@@ -23,11 +33,25 @@ void RegisterGpuKernels(int unlabelled_priority) {
 
 int cudnn_rnn_register_gpu_kernels(const char* cudnn_file, const char* wheel_folders,
                                    int unlabelled_priority) {
+  using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
   static std::once_flag once;
-  const int code = cudnn_rnn_open_gpu(nullptr, cudnn_file, wheel_folders);
-  if (code != 0) return code;
-  return cudnn_rnn::ReturnFromC([=] {
-    std::call_once(once, [=] { cudnn_rnn::RegisterGpuKernels(unlabelled_priority); });
-    return cudnn_rnn::Status();
+  const Status status = CatchExceptions([=] {
+    LibrarySearch search;
+    if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
+    if (wheel_folders != nullptr) search.wheel_folders = SplitAtColons(wheel_folders);
+    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(search));
+    std::call_once(once, RegisterGpuKernels, unlabelled_priority);
+    return Status();
   });
+  return static_cast<int>(status.code());
+}
+
+const char* cudnn_rnn_gpu_report(void) {
+  using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
+  static thread_local std::string text;
+  const Status status = CatchExceptions([] {
+    text = ProcessGpuReport();
+    return Status();
+  });
+  return status.ok() ? text.c_str() : kOutOfHostMemoryText;
 }

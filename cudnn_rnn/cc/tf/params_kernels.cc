@@ -18,7 +18,7 @@ using ::tensorflow::TensorShape;
 
 TfStatus ReadLayout(OpKernelContext* context, const RnnConfig& attributes, ParamLayout* layout) {
   RnnConfig config = attributes;
-  TF_RETURN_IF_ERROR(ReadSizes(context, &config));
+  TF_RETURN_IF_ERROR(ReadSizeInputs(context, &config));
   return ToTf(ParamLayout::Create(config, layout));
 }
 
@@ -57,8 +57,8 @@ TfStatus ParamsSizeKernel::Run(OpKernelContext* context) {
   const bool is_int32 = size_type_ == ::tensorflow::DT_INT32;
   if (is_int32 && layout.size() > std::numeric_limits<int32_t>::max()) {
     return ToTf(InvalidArgument("The parameter buffer has ", layout.size(),
-                                " elements, more than params_size can hold in 32 bits; ask for it "
-                                "with S=int64."));
+                                " elements, more than an int32 params_size can hold; request "
+                                "S=int64."));
   }
   Tensor* params_size;
   TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({1}), &params_size));
@@ -90,7 +90,7 @@ TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
 
   const int64_t element_size = SizeOf(attributes_.data_type);
   const char* source = static_cast<const char*>(DataOf(*params));
-  std::vector<Copy> copies;
+  std::vector<BufferCopy> copies;
   const auto take = [&](const ParamRegion& region, const TensorShape& shape, int index,
                         OpOutputList* list) {
     Tensor* target;
@@ -107,7 +107,7 @@ TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
     const ParamRegion bias = layout.CanonicalBias(i);
     TF_RETURN_IF_ERROR(take(bias, TensorShape({bias.rows}), i, &biases));
   }
-  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Run(copies)));
+  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Copy(copies)));
   return TfStatus();
 }
 
@@ -149,14 +149,14 @@ TfStatus CanonicalToParamsKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({layout.size()}), &params));
   const int64_t element_size = SizeOf(attributes_.data_type);
   char* target = static_cast<char*>(MutableDataOf(params));
-  std::vector<Copy> copies;
+  std::vector<BufferCopy> copies;
   const auto put = [&](const Tensor& source, const ParamRegion& region) {
     copies.push_back(
         {target + region.offset * element_size, DataOf(source), region.size() * element_size});
   };
   for (int i = 0; i < weights.size(); ++i) put(weights[i], layout.CanonicalWeight(i));
   for (int i = 0; i < biases.size(); ++i) put(biases[i], layout.CanonicalBias(i));
-  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Run(copies)));
+  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Copy(copies)));
   return TfStatus();
 }
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
-#include "cudnn_rnn/cc/tf/host_reserved.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -51,7 +51,7 @@ TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion
   TF_RETURN_IF_ERROR(
       AllocateOutput(context, "reserve_space", {reserve_elements}, &outputs->reserve_space));
   if (!HasHostReserved(version)) return TfStatus();
-  return AllocateOutput(context, "host_reserved", {is_training ? kHostReservedBytes : 0},
+  return AllocateOutput(context, "host_reserved", {is_training ? kReserveHeaderBytes : 0},
                         &outputs->host_reserved);
 }
 
@@ -102,8 +102,8 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   buffers.workspace = MutableDataOf(&workspace);
   TF_RETURN_IF_ERROR(ToTf(plan->Forward(buffers, options, call->execution())));
   if (outputs.host_reserved != nullptr && is_training_) {
-    WriteHostReserved(model.config, model.shape, model.sequence_lengths,
-                      MutableDataOf(outputs.host_reserved));
+    WriteReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
+                       options.dropout_call_index, MutableDataOf(outputs.host_reserved));
   }
   return TfStatus();
 }
@@ -146,11 +146,15 @@ TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
   return TfStatus();
 }
 
-TfStatus CheckHostReservedInput(OpKernelContext* context, const Model& model) {
+// The host_reserved tensor of the V2 and V3 ops is in host memory, so a GPU's gradient can check
+// it. (TensorFlow's own kernels store the chosen algorithm there.)
+TfStatus CheckHostReserved(OpKernelContext* context, const Model& model) {
   const Tensor* host_reserved;
   TF_RETURN_IF_ERROR(context->input("host_reserved", &host_reserved));
-  return ToTf(CheckHostReserved(model.config, model.shape, model.sequence_lengths,
-                                DataOf(*host_reserved), BytesOf(*host_reserved)));
+  int64_t dropout_call_index;
+  return ToTf(ReadReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
+                                kReserveHeaderBytes, DataOf(*host_reserved),
+                                BytesOf(*host_reserved), &dropout_call_index, "host_reserved"));
 }
 
 // The input reserve_space. `is_owned` says whether this kernel holds the only reference to it and
@@ -225,7 +229,7 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   Model model;
   TF_RETURN_IF_ERROR(ReadModel(context, version_, attributes_, &model));
   if (HasHostReserved(version_)) {
-    TF_RETURN_IF_ERROR(CheckHostReservedInput(context, model));
+    TF_RETURN_IF_ERROR(CheckHostReserved(context, model));
   }
   BackwardBuffers buffers;
   TF_RETURN_IF_ERROR(ReadForwardResults(context, model, &buffers));

@@ -17,7 +17,7 @@ std::vector<int64_t> StateShape(const Model& model, int64_t width) {
 }
 
 // Sets the config's sizes from the shapes of the tensors.
-TfStatus ReadSizes(const Model& model, RnnConfig* config) {
+TfStatus ReadSizesFromShapes(const Model& model, RnnConfig* config) {
   config->input_size = model.input->dim_size(2);
   if (config->input_size == 0) {
     return ToTf(InvalidArgument("input must have input_size of at least 1 in its last dimension, ",
@@ -121,7 +121,7 @@ TfStatus ReadModel(OpKernelContext* context, OpVersion version, const RnnAttribu
   TF_RETURN_IF_ERROR(CheckRank("input_h", *model->input_h, 3, model->HiddenStateAxes()));
   model->shape.num_steps = model->input->dim_size(attributes.time_major ? 0 : 1);
   model->shape.batch_size = model->input->dim_size(attributes.time_major ? 1 : 0);
-  TF_RETURN_IF_ERROR(ReadSizes(*model, &model->config));
+  TF_RETURN_IF_ERROR(ReadSizesFromShapes(*model, &model->config));
   TF_RETURN_IF_ERROR(ToTf(Validate(model->config)));
   TF_RETURN_IF_ERROR(
       CheckShape("input_h", *model->input_h, model->HiddenStateShape(), model->HiddenStateAxes()));

@@ -1,0 +1,169 @@
+"""The command lines of the benchmarks. Standard library only.
+
+    python arguments.py cpu|gpu ARGUMENT...
+
+checks the arguments and shows the help before any environment is created.
+"""
+
+import argparse
+import os
+
+from configurations import GATES, GROUPS, KINDS, configurations, gpu_configurations
+from peers import CPU_PEERS, GPU_PEERS, OURS
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PRODUCT_SIZE = 2048
+
+_CPU_SUMMARY = "Compares our CPU kernels with other libraries and with the processor's peak."
+_CPU_HELP = """\
+peers:
+  ours         the op of this package in a session of TensorFlow 2.21
+  torch        torch.nn, with packed sequences for variable lengths
+  onnxruntime  the operators LSTM, GRU and RNN of ONNX Runtime; inference only
+  keras        the layers of Keras 3 in a tf.function; no variable lengths
+  tf1-cell     TensorFlow 1.15: cuDNN-compatible cells in dynamic_rnn
+  tf1-fused    TensorFlow 1.15: LSTMBlockFusedCell; LSTM only
+
+configurations:
+  {groups}
+  or patterns of names. --list prints the names; -half marks variable-length sequences.
+
+method:
+  Each peer runs in its own process and environment, with --threads threads on as many cores.
+  Only one process works at a time. All peers get the same weights and inputs; a peer whose
+  results or gradients differ from ours is reported and not measured. The peers are measured in
+  turn, in a different order each round, together with a {size} x {size} x {size} float matrix
+  product of the fastest library, which defines the peak. The table contains medians.
+
+output folder:
+  results.json, table.md  every sample, and the tables; written after each configuration
+  ratios.png              a plot; written at the end
+  worker-*.log            output of the peers
+
+examples:
+  make bench                                        everything; takes up to an hour
+  make bench ARGS="--quick"                         a dry run on tiny models
+  make bench ARGS="--check"                         compares results, measures no time
+  make bench ARGS="--configurations gru-* decode"   some models
+  make bench ARGS="--peers ours onnxruntime --kinds inference"
+  make bench ARGS="--memory"                        memory of a training step, against torch
+  make bench ARGS="--record"                        also writes the results to docs/benchmarks
+"""
+
+_GPU_SUMMARY = "Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own."
+_GPU_HELP = """\
+peers:
+  core        ours without TensorFlow: one C call per forward or backward pass
+  cudnn       only the calls of cuDNN, with each of its algorithms; the fastest one counts
+  torch       torch.nn with the same cuDNN, TF32 disabled
+  tensorflow  session steps with our kernels, and with TensorFlow's own CudnnRNN and CudnnRNNV3
+
+method:
+  Each peer runs in its own process. For each configuration, all peers are set up and then
+  measured in turn, in a different order each round. Device time is the time between two events on
+  the stream; wall-clock time includes the call and the wait for its end. The table contains
+  medians. The output folder gets the same files as that of make bench.
+
+examples:
+  make bench-gpu                                     everything, on the GPU
+  make bench-gpu ARGS="--peers core cudnn"           only ours against bare cuDNN
+  make bench-gpu ARGS="--device cpu --quick"         a dry run; needs no GPU
+"""
+
+
+def _add_command(commands, name, program, texts, peers, rounds, sample_seconds, **defaults):
+    """Adds the parser of one benchmark, with the options that both have; returns the parser."""
+    parser = commands.add_parser(
+        name,
+        prog=program,
+        description=texts[0],
+        epilog=texts[1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(parser=parser, command="make " + program, **defaults)
+    parser.set_defaults(default_rounds=rounds, default_seconds=sample_seconds)
+    add, names, output = parser.add_argument, list(peers), os.path.join(ROOT, ".build", program)
+    add("--quick", action="store_true", help="use tiny models and few samples")
+    add("--peers", nargs="+", choices=names, default=names, help="default: all")
+    add("--rounds", type=int, help="samples per peer (default: %d, quick: 3)" % rounds)
+    text = "length of a sample (default: %g, quick: 0.002)" % sample_seconds
+    add("--sample-seconds", type=float, help=text)
+    add("--output", default=output, help="output folder")
+    return parser
+
+
+def _add_cpu_command(commands):
+    groups = "\n  ".join("%-9s %s" % group for group in GROUPS.items())
+    texts = _CPU_SUMMARY, _CPU_HELP.format(groups=groups, size=PRODUCT_SIZE)
+    parser = _add_command(commands, "cpu", "bench", texts, CPU_PEERS, 15, 0.05, time_budget=None)
+    add = parser.add_argument
+    add("--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)")
+    add("--kinds", nargs="+", choices=KINDS, default=KINDS, help="default: both")
+    add("--threads", type=int, default=2, help="threads per peer (default: 2)")
+    text = "time limit per configuration, not applied to the first three rounds (default: 90)"
+    add("--seconds", type=float, default=90, help=text)
+    for name, text in [
+        ("--memory", "measure the peak memory of training steps instead of their times"),
+        ("--check", "compare results instead of measuring times; the machine need not be idle"),
+        ("--record", "also write table and plot to docs/benchmarks"),
+        ("--list", "list the configurations and exit"),
+        ("--list-environments", "list the peers' environments and exit"),
+    ]:
+        add(name, action="store_true", help=text)
+
+
+def _add_gpu_command(commands):
+    texts, defaults = (_GPU_SUMMARY, _GPU_HELP), {"check": False, "seconds": None}
+    parser = _add_command(commands, "gpu", "bench-gpu", texts, GPU_PEERS, 25, 0.02, **defaults)
+    add, modes = parser.add_argument, list(GATES)
+    add("--device", choices=["cuda", "cpu"], default="cuda")
+    add("--rnn-modes", nargs="+", choices=modes, default=["lstm"], help="default: lstm")
+    text = "seconds after which no further configuration is started; skipped ones are listed"
+    add("--time-budget", type=float, help=text)
+
+
+def parse_arguments(arguments=None):
+    """Parses the command line, "cpu" or "gpu" and its options; exits if it is wrong."""
+    everything = argparse.ArgumentParser()
+    commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
+    _add_cpu_command(commands)
+    _add_gpu_command(commands)
+    chosen = everything.parse_args(arguments)
+    parser = chosen.parser
+    chosen.rounds = chosen.rounds or (3 if chosen.quick else chosen.default_rounds)
+    default_seconds = 0.002 if chosen.quick else chosen.default_seconds
+    chosen.sample_seconds = chosen.sample_seconds or default_seconds
+    if chosen.processor == "gpu":
+        chosen.todo = gpu_configurations(chosen.quick, chosen.rnn_modes)
+        return chosen
+    if chosen.threads < 1:
+        parser.error("--threads must be at least 1, but is %d" % chosen.threads)
+    if chosen.check and (chosen.memory or chosen.record):
+        parser.error("--check measures nothing and cannot be combined with --memory or --record")
+    if chosen.memory:
+        chosen.kinds = ["training"]
+        if chosen.peers == list(CPU_PEERS):
+            chosen.peers = [OURS, "torch"]
+    try:
+        chosen.todo = configurations(chosen.quick, chosen.configurations, chosen.kinds)
+    except ValueError as error:
+        parser.error("--configurations: %s" % error)
+    if not chosen.todo:
+        parser.error("no configuration is left, because the group decode has only inference")
+    return chosen
+
+
+def main():
+    """Checks the command line; prints the requested lists."""
+    chosen = parse_arguments()
+    if chosen.processor == "gpu":
+        return
+    if chosen.list_environments:
+        print("\n".join(sorted({CPU_PEERS[name].environment for name in chosen.peers})))
+    elif chosen.list:
+        for one in chosen.todo:
+            print("%-9s %s" % (one.group, one.key))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+// Buffers for measuring and testing plans without TensorFlow.
+#ifndef CUDNN_RNN_BENCHMARKS_CPU_BUFFERS_H_
+#define CUDNN_RNN_BENCHMARKS_CPU_BUFFERS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/cpu/float16.h"
+
+namespace cudnn_rnn {
+
+// Aligned memory, like that of tensor allocators, filled with NaN to expose uninitialized reads;
+// its pages have been touched, so that measurements include no page faults.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes)
+      : bytes_(bytes), storage_(static_cast<size_t>(bytes) + 64, '\xff') {}
+  char* data() {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data());
+    return storage_.data() + (64 - address % 64) % 64;
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  const int64_t bytes_;
+  std::vector<char> storage_;
+};
+
+// A buffer of elements of a data type, set and read as double.
+class Buffer {
+ public:
+  Buffer(const std::vector<double>& values, DataType data_type)
+      : size_(values.size()),
+        data_type_(data_type),
+        memory_(static_cast<int64_t>(values.size()) * SizeOf(data_type)) {
+    for (size_t i = 0; i < size_; ++i) Set(i, values[i]);
+  }
+  // Filled with a number that no computation yields.
+  Buffer(int64_t size, DataType data_type)
+      : Buffer(std::vector<double>(static_cast<size_t>(size), 99.0), data_type) {}
+
+  // Null if empty.
+  void* data() { return size_ == 0 ? nullptr : memory_.data(); }
+  std::vector<double> Values() {
+    std::vector<double> values(size_);
+    for (size_t i = 0; i < size_; ++i) values[i] = Get(i);
+    return values;
+  }
+
+ private:
+  template <typename T>
+  T* At(size_t i) {
+    return reinterpret_cast<T*>(memory_.data()) + i;
+  }
+  void Set(size_t i, double value) {
+    switch (data_type_) {
+      case DataType::kHalf:
+        *At<uint16_t>(i) = FloatToHalf(static_cast<float>(value));
+        break;
+      case DataType::kBfloat16:
+        *At<uint16_t>(i) = FloatToBfloat16(static_cast<float>(value));
+        break;
+      case DataType::kFloat:
+        *At<float>(i) = static_cast<float>(value);
+        break;
+      case DataType::kDouble:
+        *At<double>(i) = value;
+        break;
+    }
+  }
+  double Get(size_t i) {
+    switch (data_type_) {
+      case DataType::kHalf:
+        return HalfToFloat(*At<uint16_t>(i));
+      case DataType::kBfloat16:
+        return Bfloat16ToFloat(*At<uint16_t>(i));
+      case DataType::kFloat:
+        return *At<float>(i);
+      case DataType::kDouble:
+        break;
+    }
+    return *At<double>(i);
+  }
+
+  const size_t size_;
+  const DataType data_type_;
+  Memory memory_;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_BENCHMARKS_CPU_BUFFERS_H_

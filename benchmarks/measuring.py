@@ -1,0 +1,49 @@
+"""Measures the peers' times of one configuration, in turn.
+
+All peers are set up first and then measured in rounds, each round in a different order, so that
+changes of the clock rate and the load of other processes affect all peers alike. A sample is
+several consecutive steps that take about `sample_seconds` together.
+"""
+
+import random
+import time
+from collections import namedtuple
+
+# Maximum number of steps in a sample; more could fill up the GPU's queue.
+_MOST_STEPS = 500
+
+Sample = namedtuple("Sample", "seconds device_seconds", defaults=[None])
+"""Seconds for one step: wall-clock time, and on the device (None if unknown)."""
+
+
+def measure_all(runs, rounds, sample_seconds, deadline=None, clock=time.perf_counter, warm_steps=2):
+    """Measures runs in turn.
+
+    Args:
+      runs: a dict from name to a function from a number of steps to a `Sample`.
+      rounds: the number of samples of each run.
+      sample_seconds: the intended duration of a sample.
+      deadline: the time on `clock` after which no round begins, except for the first three; None
+        for no deadline.
+      clock: returns the current time in seconds; tests replace it.
+      warm_steps: the number of steps in each of the two warm-up runs.
+
+    Returns:
+      A dict from name to a list of `Sample`. All lists have the same length: `rounds`, or fewer
+      (but at least 3) if the deadline passes.
+    """
+    steps = {}
+    for name, run in runs.items():
+        run(warm_steps)  # excludes one-time setup
+        seconds = max(run(warm_steps).seconds, 1e-7)
+        steps[name] = max(1, min(_MOST_STEPS, round(sample_seconds / seconds)))
+        run(steps[name])
+    order, samples = list(runs), {name: [] for name in runs}
+    shuffle = random.Random(1).shuffle
+    for number in range(rounds):
+        if deadline is not None and number >= 3 and clock() > deadline:
+            break
+        shuffle(order)
+        for name in order:
+            samples[name].append(runs[name](steps[name]))
+    return samples

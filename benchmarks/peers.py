@@ -1,0 +1,66 @@
+"""The peers that ours is measured against. Standard library only.
+
+To add a peer, add a line to CPU_PEERS, and its module to workers/ (worker.py describes the
+interface).
+"""
+
+from collections import namedtuple
+
+from configurations import KINDS
+
+Peer = namedtuple("Peer", "title environment module kinds options", defaults=[KINDS, {}])
+"""The title in tables, the Python environment, the module in workers/, the supported kinds, and the
+module's own options."""
+
+OURS = "ours"
+
+CPU_PEERS = {
+    OURS: Peer("ours in TensorFlow", "tensorflow", "ours"),
+    "torch": Peer("torch.nn", "torch", "torch_network"),
+    "onnxruntime": Peer("ONNX Runtime", "onnxruntime", "onnxruntime_network", ("inference",)),
+    "keras": Peer("Keras", "tensorflow", "keras_network"),
+    "tf1-cell": Peer("TF 1.15 dynamic_rnn", "tensorflow1", "tf1_cells"),
+    "tf1-fused": Peer(
+        "TF 1.15 LSTMBlockFusedCell", "tensorflow1", "tf1_cells", options={"fused": True}
+    ),
+}
+
+# cuDNN's algorithms, and the choices of TensorFlow's kernels, are peers of their own.
+GPU_PEERS = {
+    "core": [Peer("core", "torch", "core_network")],
+    "cudnn": [
+        Peer("cuDNN " + name, "torch", "cudnn_network", options={"algorithm": name})
+        for name in ("standard", "persist_static", "persist_dynamic", "persist_static_small_h")
+    ],
+    "torch": [Peer("torch.nn", "torch", "torch_network")],
+    "tensorflow": [
+        Peer(
+            "TensorFlow " + variant,
+            "tensorflow",
+            "tensorflow_kernels",
+            options={"variant": variant, "kernels": kernels, "op": op},
+        )
+        for variant, kernels, op in [
+            ("ours", "cudnn_rnn", "V1"),
+            ("built-in CudnnRNN", "tensorflow", "V1"),
+            ("built-in CudnnRNNV3", "tensorflow", "V3"),
+        ]
+    ],
+}
+
+# The environment variable that names each environment's Python executable.
+ENVIRONMENT_VARIABLES = {
+    "tensorflow": "TENSORFLOW_PYTHON",
+    "torch": "TORCH_PYTHON",
+    "onnxruntime": "ONNXRUNTIME_PYTHON",
+    "tensorflow1": "TENSORFLOW_1_PYTHON",
+}
+
+# In these groups some peers would take minutes.
+_ALLOWED_IN_GROUP = {"scaling": (OURS, "torch", "onnxruntime")}
+
+
+def takes_part(name, peer, configuration):
+    """Returns whether a peer is measured on a configuration."""
+    is_allowed = name in _ALLOWED_IN_GROUP.get(configuration.group, [name])
+    return is_allowed and configuration.kind in peer.kinds

@@ -1,0 +1,159 @@
+"""The client's side of workers/worker.py: a peer's process, which measures on request.
+
+Separate processes make it possible to measure in turn libraries that cannot share a process or a
+Python environment.
+"""
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from measuring import Sample
+from peers import ENVIRONMENT_VARIABLES
+
+
+class PeerFailure(Exception):
+    """A peer has no time; `is_error` is False if that is expected."""
+
+    def __init__(self, peer_name, reason, is_error=True):
+        super().__init__(reason)
+        self.peer_name, self.is_error = peer_name, is_error
+
+    def result(self):
+        """Returns the peer's entry in the results."""
+        return {"reason": str(self), "is_error": self.is_error}
+
+
+def cpu_environment(threads):
+    """Returns the environment variables of a worker that computes on CPUs with some threads."""
+    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
+    # PYTHONPATH belongs to the Python that runs the benchmark.
+    environment.pop("PYTHONPATH", None)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment[name] = str(threads)
+    environment["CUDA_VISIBLE_DEVICES"] = ""
+    return environment
+
+
+def gpu_environment(peer):
+    """Returns the environment variables of a worker of the GPU benchmark.
+
+    For TensorFlow, $TENSORFLOW_PYTHONPATH and $TENSORFLOW_LD_LIBRARY_PATH override the variables of
+    this process.
+    """
+    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
+    if peer.environment == "tensorflow":
+        environment["CUDNN_RNN_GPU_KERNELS"] = peer.options["kernels"]
+        for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
+            if "TENSORFLOW_" + name in os.environ:
+                environment[name] = os.environ["TENSORFLOW_" + name]
+    return environment
+
+
+class PeerProcess:
+    """A peer's process. It lives until the benchmark ends, and is restarted if it dies."""
+
+    def __init__(self, name, peer, environment, log_folder, threads=None, device="cpu", cpus=None):
+        """Stores the name in results, the `Peer`, and how to run it.
+
+        `environment` has all environment variables of the process. With `threads` None, the library
+        chooses the number of threads. `device` is "cpu" or "cuda". `cpus` are the CPUs that the
+        process may use, or None for all.
+        """
+        self.name, self.peer, self.versions, self.has_product = name, peer, {}, False
+        self._environment, self._cpus, self._is_suspended = environment, cpus, device == "cpu"
+        self._options = dict(peer.options, threads=threads, device=device)
+        self._log_path = os.path.join(log_folder, "worker-%s.log" % name.replace(" ", "-"))
+        self._process = None
+
+    def start(self):
+        """Starts the process unless it runs; raises `PeerFailure` if that is not possible."""
+        if self._process is not None:
+            return
+        variable = ENVIRONMENT_VARIABLES[self.peer.environment]
+        # One Python may run the whole GPU benchmark.
+        python = os.environ.get(variable) or (None if self._options["threads"] else sys.executable)
+        if not python:
+            text = "$%s is not set; expected the path of this peer's Python" % variable
+            raise PeerFailure(self.name, text, is_error=False)
+        worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "workers", "worker.py")
+        command = [python, worker, self.peer.module, json.dumps(self._options)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "universal_newlines": True}
+        try:
+            with open(self._log_path, "w") as log:
+                self._process = subprocess.Popen(
+                    command, env=self._environment, stderr=log, **pipes
+                )
+        except OSError as error:
+            raise PeerFailure(self.name, "the process cannot be started: %s" % error)
+        atexit.register(self._process.kill)
+        if self._cpus:
+            os.sched_setaffinity(self._process.pid, self._cpus)
+        answer = self.ask("start")
+        self.versions, self.has_product = answer["versions"], answer["has_product"]
+
+    def ask(self, request, **fields):
+        """Returns the answer; raises `PeerFailure` if it is an error.
+
+        If the process has died, the next `start` starts a new one. A process that computes on CPUs
+        runs only during requests, so that its pool's threads, which may keep spinning after their
+        work, do not disturb other peers.
+        """
+        if self._is_suspended:
+            self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.stdin.write(json.dumps(dict(fields, request=request)) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            status = self._process.wait()
+            self.close()
+            text = "the process ended with status %s (see %s)" % (status, self._log_path)
+            raise PeerFailure(self.name, text)
+        if self._is_suspended:
+            self._process.send_signal(signal.SIGSTOP)
+        answer = json.loads(line)
+        if "error" in answer:
+            raise PeerFailure(self.name, answer["error"])
+        return answer
+
+    def prepare(self, configuration, arrays_path, results_path=None):
+        """Creates the network, and writes its results to `results_path` unless that is None.
+
+        Returns the worker's answer, which names the variant of the peer.
+        """
+        self.start()
+        fields = {"arrays": arrays_path, "results": results_path}
+        answer = self.ask("prepare", configuration=configuration._asdict(), **fields)
+        if "refused" in answer:
+            raise PeerFailure(self.name, answer["refused"], is_error=False)
+        return answer
+
+    def run(self, num_steps, what="step", **more):
+        """Returns a `Sample`; `what` is "step" or, with `size`, "matrix_product"."""
+        answer = self.ask("run", what=what, num_steps=num_steps, **more)
+        seconds = (answer["seconds"], answer["device_seconds"])
+        return Sample(*[one and one / num_steps for one in seconds])
+
+    def release(self):
+        """Frees the network, by ending the process if that fails."""
+        try:
+            if self._process is not None:
+                self.ask("release")
+        except PeerFailure:
+            self.close()
+
+    def close(self):
+        """Kills the process and waits for its end."""
+        if self._process is not None:
+            atexit.unregister(self._process.kill)
+            self._process.kill()
+            self._process.wait()
+            self._process.stdin.close()
+            self._process.stdout.close()
+        self._process = None

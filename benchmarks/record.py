@@ -1,0 +1,113 @@
+"""Writes result files, plots a run, and records it as a page in docs/benchmarks.
+
+    python benchmarks/record.py [.build/bench [docs/benchmarks]]
+
+records the results in the first folder as a page in the second.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+
+from arguments import ROOT
+from peers import CPU_PEERS, OURS
+from pictures import draw_ratios
+from summary import make_rows
+from tables import markdown_table
+
+
+def write_whole(path, text):
+    """Replaces a file atomically: readers see the old text or the new one, never a part."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+def _rounded(value):
+    """Returns the value with all floats rounded to six digits, the most that clocks resolve."""
+    if isinstance(value, float):
+        return float("%.6g" % value)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(one) for one in value]
+    return value
+
+
+def write_json(path, everything):
+    """Writes a dict, one line for each key."""
+    items = _rounded(everything).items()
+    lines = ["%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in items]
+    write_whole(path, "{\n%s\n}\n" % ",\n".join(lines))
+
+
+def draw(results, circumstances, path):
+    """Writes a PNG of the peers' times over ours."""
+    rows = [row for row in make_rows(results) if row.ours is not None]
+    cpu = circumstances["machine"].get("cpu", "unknown processor")
+    draw_ratios(
+        [row.configuration.key for row in rows],
+        [
+            (peer.title, [row.ratios.get(name) for row in rows])
+            for name, peer in CPU_PEERS.items()
+            if name != OURS
+        ],
+        "%s, %d threads, %s" % (cpu, circumstances["threads"], circumstances["date"]),
+        "peer's time / our time   (right of 1: ours is faster)",
+        path,
+    )
+
+
+def _facts(everything):
+    """Yields the rows of the table of machine, settings and versions."""
+    for key, value in sorted(everything["machine"].items()):
+        yield key.replace("_", " "), value
+    for key in ("date", "command", "threads", "rounds"):
+        yield key, everything[key]
+    yield "load average before", "%.2f" % everything["load_before"]
+    for name, rate in everything.get("matrix_product_gigaflops", {}).items():
+        yield "matrix product of %s, GFLOP/s" % name, "%.0f" % rate
+    for name, versions in everything["versions"].items():
+        texts = ["%s %s" % pair for pair in sorted(versions.items())]
+        yield CPU_PEERS[name].title, ", ".join(texts) or "not run"
+
+
+def keep(results_folder, target):
+    """Writes the page, with its plot and samples next to it; returns the page's path."""
+    with open(os.path.join(results_folder, "results.json"), encoding="utf-8") as file:
+        everything = json.load(file)
+    cpu = everything["machine"].get("cpu", "unknown")
+    slug = re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
+    name = "%s-%s-%d-threads" % (everything["date"], slug, everything["threads"])
+    columns = [("run", lambda fact: fact[0]), ("", lambda fact: fact[1])]
+    parts = [
+        "# %s, %d threads, %s" % (cpu, everything["threads"], everything["date"]),
+        markdown_table(columns, _facts(everything)),
+    ]
+    picture = os.path.join(results_folder, "ratios.png")
+    os.makedirs(target, exist_ok=True)
+    if os.path.exists(picture):
+        shutil.copy(picture, os.path.join(target, name + ".png"))
+        parts.append("![the peers' times divided by ours](%s.png)" % name)
+    for file_name, title in [("table.md", "## Times"), ("memory.md", "## Memory")]:
+        path = os.path.join(results_folder, file_name)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                parts += [title, file.read().strip()]
+    parts.append("[%s.json](%s.json) contains every sample." % (name, name))
+    shutil.copy(os.path.join(results_folder, "results.json"), os.path.join(target, name + ".json"))
+    path = os.path.join(target, name + ".md")
+    write_whole(path, "\n\n".join(parts) + "\n")
+    return path
+
+
+def main():
+    defaults = [os.path.join(ROOT, ".build", "bench"), os.path.join(ROOT, "docs", "benchmarks")]
+    print(keep(*(sys.argv[1:] + defaults[len(sys.argv) - 1 :])[:2]))
+
+
+if __name__ == "__main__":
+    main()

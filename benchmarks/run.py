@@ -1,0 +1,288 @@
+"""Measures our kernels and their peers in turn; writes tables, a plot and every sample.
+
+    python run.py cpu|gpu ARGUMENT...
+
+See --help (arguments.py). Needs numpy, tabulate, tqdm and matplotlib. The peers run in their own
+Python environments; `make bench` and `make bench-gpu` create them.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import gpu_summary
+import numpy as np
+import summary
+from arguments import PRODUCT_SIZE, ROOT, parse_arguments
+from machine import choose_cpus, describe_machine
+from measuring import measure_all
+from memory import measure_memory
+from peers import CPU_PEERS, GPU_PEERS, takes_part
+from problem import Mismatch, compare, make_arrays
+from processes import PeerFailure, PeerProcess, cpu_environment, gpu_environment
+from record import draw, keep, write_json, write_whole
+from roofline import working_set
+from tqdm import tqdm
+
+_BANDWIDTH_VARIABLE = "CUDNN_RNN_READ_BANDWIDTH"
+_PRODUCT = "matrix product"
+
+
+class Benchmark:
+    """The peers' processes and the state that all configurations share."""
+
+    def __init__(self, chosen):
+        self.chosen, self.is_gpu = chosen, chosen.processor == "gpu"
+        self.bar = tqdm(chosen.todo, unit="configuration", dynamic_ncols=True)
+        os.makedirs(chosen.output, exist_ok=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="bench-")
+        self._problem = None  # the configuration whose arrays are in the folder
+        self.cpus = None if self.is_gpu else choose_cpus(chosen.threads)
+        self.product_rates, self._product_of = {}, None
+        if self.is_gpu:
+            peers = [peer for name in GPU_PEERS if name in chosen.peers for peer in GPU_PEERS[name]]
+            self.peers = {
+                peer.title: PeerProcess(
+                    peer.title, peer, gpu_environment(peer), chosen.output, device=chosen.device
+                )
+                for peer in peers
+            }
+        else:
+            names = [name for name in CPU_PEERS if name in chosen.peers]
+            self.peers = {name: self.make_cpu_process(name) for name in names}
+
+    def make_cpu_process(self, name, **environment):
+        """Returns the process of a peer, with further environment variables."""
+        environment = dict(cpu_environment(self.chosen.threads), **environment)
+        output, threads = self.chosen.output, self.chosen.threads
+        return PeerProcess(name, CPU_PEERS[name], environment, output, threads, cpus=self.cpus)
+
+    def close(self):
+        """Ends all processes."""
+        for peer in self.peers.values():
+            peer.close()
+        self._folder.cleanup()
+        self.bar.close()
+
+    def configurations(self):
+        """Yields the configurations; shows the progress."""
+        for configuration in self.bar:
+            self.bar.set_description(configuration.key, refresh=False)
+            yield configuration
+
+    def say(self, what):
+        """Shows the current activity, on a terminal at once."""
+        self.bar.set_postfix_str(what, refresh=sys.stderr.isatty())
+
+    def start(self):
+        """Starts all processes; on CPUs, the fastest matrix product of these defines the peak.
+
+        A peer that fails is reported with each configuration.
+        """
+        for name, peer in self.peers.items():
+            self.say("starting " + name)
+            try:
+                peer.start()
+                if self.is_gpu or not peer.has_product:
+                    continue
+                samples = [
+                    peer.run(1, "matrix_product", size=PRODUCT_SIZE).seconds
+                    for _ in range(3 if self.chosen.quick else 9)
+                ]
+                self.product_rates[name] = float(2e-9 * PRODUCT_SIZE**3 / np.median(samples))
+            except PeerFailure as failure:
+                tqdm.write("%s: %s" % (name, failure), file=sys.stderr)
+        self._product_of = max(self.product_rates, key=self.product_rates.get, default=None)
+
+    def measure(self, configuration, deadline=None):
+        """Returns the result of one configuration, as described in summary.py, gpu_summary.py."""
+        found = self._prepare_all(configuration)
+        samples = {} if self.chosen.check else self._measure_all(found, deadline)
+        result = {"configuration": configuration._asdict(), "peers": found}
+        if not self.is_gpu:
+            product = samples.pop(_PRODUCT, [])
+            result["peak_seconds"] = [one.seconds for one in product]
+            result["peak_of"] = self._product_of
+            result["bytes_per_second"] = self._bandwidth(configuration)
+        for name, some in samples.items():
+            found[name]["seconds"] = [one.seconds for one in some]
+            if self.is_gpu:
+                on_device = [one.device_seconds for one in some if one.device_seconds is not None]
+                found[name]["device_seconds"] = on_device
+        if self.is_gpu:
+            for peer in self.peers.values():
+                peer.release()
+        return result
+
+    def _prepare_all(self, configuration):
+        """Creates every peer's network, on CPUs compared with ours; returns entries by name."""
+        expected, found = None, {}
+        for name, peer in self.peers.items():
+            if not takes_part(name, peer.peer, configuration):
+                continue
+            self.say("preparing " + name)
+            try:
+                answer, results = self.prepare(peer, configuration, not self.is_gpu)
+                if self.is_gpu:
+                    found[name] = {"variant": answer["variant"]}
+                else:
+                    expected = results if expected is None else expected
+                    found[name] = {"difference": compare(configuration, results, expected)}
+            except PeerFailure as failure:
+                found[name] = failure.result()
+            except Mismatch as mismatch:
+                found[name] = PeerFailure(name, "wrong results: %s" % mismatch).result()
+        return found
+
+    def prepare(self, peer, configuration, with_results):
+        """Creates a peer's network; returns the answer, and the results or None."""
+        arrays_path = os.path.join(self._folder.name, "arrays.npz")
+        results_path = os.path.join(self._folder.name, "results.npz")
+        problem = configuration._replace(is_training=False, group="", dtype="")
+        if self._problem != problem:
+            np.savez(arrays_path, **make_arrays(configuration))
+            self._problem = problem
+        answer = peer.prepare(configuration, arrays_path, results_path if with_results else None)
+        if not with_results:
+            return answer, None
+        with np.load(results_path) as file:
+            return answer, {name: file[name] for name in file.files}
+
+    def _measure_all(self, found, deadline):
+        """Returns samples by name; if a peer fails, removes it and measures all others again."""
+
+        def announced(name, peer, **request):
+            def run(num_steps):
+                self.say(name)
+                return peer.run(num_steps, **request)
+
+            return run
+
+        runs = {
+            name: announced(name, self.peers[name])
+            for name, entry in found.items()
+            if "reason" not in entry
+        }
+        if self._product_of is not None:
+            request = {"what": "matrix_product", "size": PRODUCT_SIZE}
+            runs[_PRODUCT] = announced(_PRODUCT, self.peers[self._product_of], **request)
+        chosen, warm_steps = self.chosen, 2 if self.is_gpu else 1
+        while runs:
+            if chosen.seconds:
+                deadline = time.perf_counter() + chosen.seconds
+            options = {"deadline": deadline, "warm_steps": warm_steps}
+            try:
+                return measure_all(runs, chosen.rounds, chosen.sample_seconds, **options)
+            except PeerFailure as failure:
+                name = failure.peer_name
+                found[name] = failure.result()
+                del runs[name if name in runs else _PRODUCT]
+        return {}
+
+    def _bandwidth(self, configuration):
+        """Returns the bytes per second that the threads read of a block of `working_set` size."""
+        program = os.environ.get(_BANDWIDTH_VARIABLE)
+        if not program or self.chosen.check:
+            return None
+        self.say("bandwidth")
+        command = [program, str(self.chosen.threads), str(working_set(configuration))]
+        if self.cpus:
+            command = ["taskset", "-c", ",".join(map(str, self.cpus))] + command
+        return float(subprocess.check_output(command, universal_newlines=True)) * 1e9
+
+
+def find_circumstances(chosen):
+    """Returns the date, settings and machine that the results depend on."""
+    names = ["rounds", "sample_seconds"] + (["threads"] if chosen.processor == "cpu" else [])
+    found = {name: getattr(chosen, name) for name in names}
+    found["date"] = time.strftime("%Y-%m-%d")
+    found["command"] = "%s ARGS=%r" % (chosen.command, " ".join(sys.argv[2:]))
+    if chosen.processor == "cpu":
+        found.update(machine=describe_machine(), load_before=os.getloadavg()[0])
+    return found
+
+
+def describe(chosen, results, left_out):
+    """Returns the tables as Markdown."""
+    if chosen.processor == "gpu":
+        return gpu_summary.describe(results, left_out, chosen.device == "cpu")
+    if chosen.check:
+        return summary.describe_check(results)
+    return summary.describe(results, chosen.quick)
+
+
+def measure_times(benchmark, circumstances):
+    """Measures everything, writes the results after each configuration; returns the results."""
+    results, left_out, chosen = [], [], benchmark.chosen
+    deadline = time.perf_counter() + chosen.time_budget if chosen.time_budget else None
+    for configuration in benchmark.configurations():
+        if deadline is not None and time.perf_counter() > deadline:
+            left_out.append(configuration.key)
+        else:
+            results.append(benchmark.measure(configuration, deadline))
+        everything = dict(
+            circumstances,
+            versions={name: peer.versions for name, peer in benchmark.peers.items()},
+            matrix_product_gigaflops=benchmark.product_rates,
+            results=results,
+            left_out=left_out,
+        )
+        write_json(os.path.join(chosen.output, "results.json"), everything)
+        text = describe(chosen, results, left_out)
+        write_whole(os.path.join(chosen.output, "table.md"), text)
+    print("\n" + text)
+    return results
+
+
+def run_on_gpu(benchmark, circumstances):
+    """Measures, writes and prints; returns the exit status. Peers that fail are in the table."""
+    chosen, gpu = benchmark.chosen, "CPU (dry run)"
+    if chosen.device == "cuda":
+        benchmark.start()
+        gpus = [peer.versions["gpu"] for peer in benchmark.peers.values() if "gpu" in peer.versions]
+        if not gpus:
+            print("No peer finds a GPU. Use --device cpu --quick for a dry run without a GPU.")
+            return 1
+        gpu = gpus[0]
+    results = measure_times(benchmark, circumstances)
+    title = "%s, %s" % (gpu, circumstances["date"])
+    gpu_summary.draw(results, title, os.path.join(chosen.output, "ratios.png"))
+    return 0
+
+
+def run_on_cpu(benchmark, circumstances):
+    """Measures, writes and prints; returns the exit status, 1 if a peer failed."""
+    chosen = benchmark.chosen
+    if chosen.memory:
+        results = measure_memory(benchmark, circumstances)
+    elif chosen.check:
+        results = measure_times(benchmark, circumstances)
+    else:
+        benchmark.start()
+        results = measure_times(benchmark, circumstances)
+        draw(results, circumstances, os.path.join(chosen.output, "ratios.png"))
+        if chosen.record:
+            print("recorded in " + keep(chosen.output, os.path.join(ROOT, "docs", "benchmarks")))
+    return 1 if summary.has_errors(results) else 0
+
+
+def main(arguments=None):
+    """Runs the benchmark; returns the exit status."""
+    chosen = parse_arguments(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the finally block runs
+    circumstances = find_circumstances(chosen)
+    benchmark = Benchmark(chosen)
+    try:
+        run = run_on_gpu if benchmark.is_gpu else run_on_cpu
+        status = run(benchmark, circumstances)
+    finally:
+        benchmark.close()
+    print("written to " + chosen.output)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Turns the samples of the CPU benchmark into tables.
+
+A result, as run.py writes it to results.json, is a dict for one configuration:
+  configuration: the fields of `Configuration`.
+  peak_seconds: samples of a matrix product of `PRODUCT_SIZE`, measured in turn with the peers.
+  peak_of: the peer whose matrix product that is, the fastest of those measured, or None.
+  bytes_per_second: the rate at which the threads repeatedly read a block as large as
+    `roofline.working_set`, or None.
+  peers: a dict by name of {"seconds": samples, "difference": the largest from ours}, or of
+    {"reason": text, "is_error": bool} if the peer has no time.
+"""
+
+from collections import namedtuple
+
+from arguments import PRODUCT_SIZE
+from configurations import KINDS, Configuration
+from peers import CPU_PEERS, OURS
+from roofline import floor_of
+from tables import could_not_run, geometric_mean, make_cell, markdown_table, show
+
+# The groups whose ratios have a mean: those with full lengths and many steps per call.
+MEAN_GROUPS = ("table", "original")
+
+Row = namedtuple("Row", "configuration ours cells ratios peak share floor")
+"""One configuration: our `Cell`, all cells by name, each peer's time over ours, the peak in
+operations per second, our share of it, and the `Floor`; None if unknown."""
+
+
+def make_rows(results):
+    """Returns a `Row` for each result."""
+    rows = []
+    for result in results:
+        configuration = Configuration(**result["configuration"])
+        cells = {
+            name: make_cell(found["seconds"], name)
+            for name, found in result["peers"].items()
+            if found.get("seconds")
+        }
+        ours, ratios = cells.get(OURS), {}
+        if ours is not None:
+            ratios = {name: cell.seconds / ours.seconds for name, cell in cells.items()}
+            del ratios[OURS]
+        peak = share = floor = None
+        if result.get("peak_seconds"):
+            peak = 2 * PRODUCT_SIZE**3 / make_cell(result["peak_seconds"]).seconds
+            floor = floor_of(configuration, peak, result.get("bytes_per_second"))
+            share = configuration.operations / ours.seconds / peak if ours is not None else None
+        rows.append(Row(configuration, ours, cells, ratios, peak, share, floor))
+    return rows
+
+
+def has_errors(results):
+    """Returns whether a peer failed, or computed different results."""
+    return any(found.get("is_error") for one in results for found in one["peers"].values())
+
+
+def _pairs(results):
+    return [(Configuration(**result["configuration"]), result["peers"]) for result in results]
+
+
+def _milliseconds(cell):
+    """Returns the median in milliseconds with the spread in brackets."""
+    return "%.3g (%.0f%%)" % (cell.seconds * 1000, 100 * cell.spread) if cell else "-"
+
+
+def times_table(rows):
+    """Returns the table of our times, and of each measured peer's time over ours."""
+    columns = [
+        ("configuration", lambda row: row.configuration.name),
+        ("step", lambda row: row.configuration.kind),
+        ("ours, ms", lambda row: _milliseconds(row.ours)),
+        ("share of the peak", lambda row: show(row.share and 100 * row.share, "%.0f%%")),
+    ]
+
+    def ratio(row, name):
+        here = name in row.ratios
+        return "%.2f (%.3g)" % (row.ratios[name], 1000 * row.cells[name].seconds) if here else "-"
+
+    for name, peer in CPU_PEERS.items():
+        if any(name in row.ratios for row in rows):
+            columns.append((peer.title, lambda row, name=name: ratio(row, name)))
+    return markdown_table(columns, rows)
+
+
+def mean_ratio(rows, kind, name):
+    """Returns the geometric mean of the peer's time over ours in MEAN_GROUPS, or None."""
+    return geometric_mean(
+        row.ratios[name]
+        for row in rows
+        if row.configuration.kind == kind
+        and row.configuration.group in MEAN_GROUPS
+        and name in row.ratios
+    )
+
+
+def means_table(rows):
+    """Returns the table of geometric means of the peers' times over ours, or None if empty."""
+    columns = [("geometric mean", lambda kind: kind)]
+    for name, peer in CPU_PEERS.items():
+        if any(mean_ratio(rows, kind, name) is not None for kind in KINDS):
+            columns.append((peer.title, lambda kind, name=name: show(mean_ratio(rows, kind, name))))
+    return markdown_table(columns, KINDS) if len(columns) > 1 else None
+
+
+def comparisons(rows):
+    """Returns pairs (text, ratio of our times) of variable and full lengths, and of shapes."""
+    ours = {row.configuration._replace(group=""): row.ours.seconds for row in rows if row.ours}
+    found, models = [], {}
+    for one, seconds in ours.items():
+        full = ours.get(one._replace(has_lengths=False))
+        if one.has_lengths and full is not None:
+            found.append((one.key + ", time relative to full lengths", seconds / full))
+    for row in rows:
+        if row.configuration.group == "scaling" and row.ours:
+            model = row.configuration._replace(batch=0, steps=0)
+            models.setdefault(model, []).append(row)
+    for shapes in models.values():
+        shapes.sort(key=lambda row: row.configuration.num_rows)
+        least, most = shapes[0].configuration, shapes[-1].configuration
+        if least != most:
+            text = "%s to %s, growth of the time per step and sequence" % (least.key, most.name)
+            growth = shapes[-1].ours.seconds / shapes[0].ours.seconds
+            found.append((text, growth * least.num_rows / most.num_rows))
+    return found
+
+
+def roofline_table(rows):
+    """Returns the table of floors, measured times, and their ratios."""
+
+    def milliseconds(seconds):
+        return show(seconds and seconds * 1000, "%.3g")
+
+    columns = [
+        ("configuration", lambda row: row.configuration.key),
+        ("GFLOP", lambda row: "%.3g" % (row.configuration.operations * 1e-9)),
+        ("peak, GFLOP/s", lambda row: "%.0f" % (row.peak * 1e-9)),
+        ("floor by arithmetic, ms", lambda row: milliseconds(row.floor.by_arithmetic)),
+        ("floor by bytes, ms", lambda row: milliseconds(row.floor.by_bytes)),
+        ("measured, ms", lambda row: milliseconds(row.ours.seconds)),
+        ("measured / higher floor", lambda row: show(row.ours.seconds / row.floor.seconds)),
+    ]
+    return markdown_table(columns, [row for row in rows if row.floor and row.ours])
+
+
+def _equal_results(results):
+    """Returns a list of each peer's largest difference, or None if no results were compared."""
+    differences = {}
+    for configuration, peers in _pairs(results):
+        for name, found in peers.items():
+            if name != OURS and "difference" in found:
+                pair = (found["difference"], configuration.key)
+                differences.setdefault(name, []).append(pair)
+    if not differences:
+        return None
+    heading = "The largest difference from our results, relative to the largest value of the array:"
+    lines = [
+        "- %s: %.1e (%s; of %d configurations)" % ((name,) + max(pairs) + (len(pairs),))
+        for name, pairs in differences.items()
+    ]
+    return "\n".join([heading, ""] + lines)
+
+
+def _reasons(results):
+    return could_not_run(_pairs(results), lambda configuration: configuration.name)
+
+
+def describe_check(results):
+    """Returns Markdown that says whether all peers compute the same results."""
+    parts = ["Nothing was measured.", _equal_results(results), _reasons(results)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+_COLUMNS = (
+    "The column of ours shows the median time and, in brackets, the interquartile range over the"
+    " median. The column of a peer shows its median time divided by ours (above 1, ours is faster)"
+    " and, in brackets, its median time in milliseconds. The peak is the rate of a %d x %d x %d"
+    " float matrix product%s, measured in turn with the peers of each configuration. Training"
+    " counts as three times the operations of inference."
+)
+_FLOORS = (
+    "Floor by arithmetic: the operations of the matrix products divided by the peak. Floor by"
+    " bytes: the size of the weights that a run must read (in each step the recurrent weights of"
+    " the layer, twice in training; in a decode loop all weights) divided by the bandwidth at which"
+    " the threads repeatedly read a block of that size."
+)
+
+
+def describe(results, is_dry_run=False):
+    """Returns Markdown with all tables and the peers that could not run."""
+    rows = make_rows(results)
+    products = sorted({result["peak_of"] for result in results if result.get("peak_of")})
+    whose = "".join(" of " + CPU_PEERS[name].title for name in products)
+    means, compared = means_table(rows), comparisons(rows)
+    parts = ["This was a dry run on tiny models; its numbers are meaningless."] * is_dry_run
+    parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (whose,)), times_table(rows)]
+    if means:
+        groups = " and ".join(MEAN_GROUPS)
+        parts += ["Times of the peers divided by ours, in the groups %s:" % groups, means]
+    if compared:
+        columns = [("our times", lambda pair: pair[0]), ("ratio", lambda pair: show(pair[1]))]
+        parts += ["## Lengths and growth", markdown_table(columns, compared)]
+    parts += ["## Rooflines", _FLOORS, roofline_table(rows)]
+    titled = [("## Equal results", _equal_results(results)), ("## Not measured", _reasons(results))]
+    for title, text in titled:
+        parts += [title, text] if text else []
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,152 @@
+"""Common code of the peers in graph-mode TensorFlow: a session whose callable runs one step.
+
+Inputs, states, parameters and output gradients are variables, so that a step needs no feeds: a
+session callable without feeds has far less overhead than a `tf.function` or a session with feeds.
+Inference fetches its results on a CPU, which costs next to nothing; on a GPU, where the fetch would
+be a transfer, it only runs their ops. Training computes the gradients and leaves them in the graph,
+where an optimizer would use them. A decode loop is a loop in the graph, as in graph-mode decoders.
+"""
+
+import numpy as np
+import tensorflow as tensorflow
+from gates import pull_back
+from problem import backprops, input_names, output_names, regions
+
+tf = tensorflow.compat.v1
+
+
+def start(options):
+    """Switches to graph mode; returns the versions."""
+    tf.disable_v2_behavior()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    return {"tensorflow": tf.version.VERSION}
+
+
+def _session(graph, options):
+    """Returns a session with its own pool of `threads` intra-op threads."""
+    config = tf.ConfigProto()
+    config.gpu_options.allow_growth = True
+    if options["threads"]:
+        config.intra_op_parallelism_threads = options["threads"]
+        config.inter_op_parallelism_threads = 1
+        config.use_per_session_threads = True
+    return tf.Session(graph=graph, config=config)
+
+
+def matrix_product(size, options):
+    """Returns a function that multiplies two matrices."""
+    with tf.Graph().as_default() as graph:
+        a, b = tf.Variable(tf.ones([size, size])), tf.Variable(tf.ones([size, size]))
+        product = tf.matmul(a, b).op
+        initializer = tf.global_variables_initializer()
+    session = _session(graph, options)
+    session.run(initializer)
+    return session.make_callable(product)
+
+
+class GraphNetwork:
+    """Builds the graph of a network that a subclass defines.
+
+    A subclass has:
+      connect(x, states, lengths)  creates the network and its parameters; returns the output
+        `[T, B, D * H]` and a list of final states like `states`: h and, for an LSTM, c, each
+        `[L * D, B, H]`
+      parameters(weights)  is called after connect; returns pairs (variable, its NumPy value)
+    and may override connect_step, which is connect for one decoding step.
+    """
+
+    def __init__(self, configuration, arrays, options):
+        self.configuration, self.options = configuration, options
+        self.dtype = {"float": tf.float32, "half": tf.float16}[configuration.dtype]
+        self._weights = {name: arrays[name] for name, _ in regions(configuration)}
+        self._feeds, self._initializers, self._gradients = {}, [], []
+        on_gpu = options["device"] == "cuda"
+        graph = tf.Graph()
+        with graph.as_default(), tf.device("/gpu:0" if on_gpu else None):
+            connect = self._connect_decoding if configuration.is_decode else self._connect_all
+            for variable, value in connect(arrays):
+                if variable.shape.as_list() != list(value.shape):
+                    raise ValueError("%s must have shape %s" % (variable, value.shape))
+                self._initializers.append(variable.assign(self._feed(value)).op)
+        self._session = _session(graph, options)
+        self._session.run(self._initializers, self._feeds)
+        fetches = self._results
+        if configuration.is_training or on_gpu:
+            # Fetches each op: TensorFlow prunes ops that are only control inputs of a no_op.
+            fetches = [tensor.op for tensor in self._results + self._gradients]
+        self.step = self._session.make_callable(fetches)
+
+    def _feed(self, value):
+        """Returns a placeholder, fed while the variables are initialized."""
+        dtype = self.dtype if value.dtype == np.float32 else tf.as_dtype(value.dtype)
+        placeholder = tf.placeholder(dtype, value.shape)
+        self._feeds[placeholder] = value
+        return placeholder
+
+    def variable(self, value):
+        """Returns a variable with a NumPy array as its initial value."""
+        made = tf.Variable(self._feed(value), trainable=False)
+        self._initializers.append(made.initializer)
+        return made
+
+    def _connect_all(self, arrays):
+        """Connects the network and, in training, its gradients; returns the parameters."""
+        configuration = self.configuration
+        x, *states = inputs = [self.variable(arrays[name]) for name in input_names(configuration)]
+        lengths = None
+        if configuration.has_lengths:
+            lengths = self.variable(np.array(configuration.lengths, np.int32))
+        output, final_states = self.connect(x, states, lengths)
+        self._results = [output] + final_states
+        parameters = self.parameters(self._weights)
+        if configuration.is_training:
+            gradients = [self.variable(array) for array in backprops(configuration, arrays)]
+            leaves = inputs + [variable for variable, _ in parameters]
+            self._gradients = tf.gradients(self._results, leaves, gradients)
+        return parameters
+
+    def _connect_decoding(self, arrays):
+        """Connects a loop that carries the state from step to step; returns the parameters."""
+        steps = self.configuration.steps
+        names = input_names(self.configuration)
+        x, *initial = [self.variable(arrays[name]).read_value() for name in names]
+
+        def body(time, outputs, *states):
+            output, final_states = self.connect_step(x[time : time + 1], list(states))
+            for final, state in zip(final_states, states):
+                final.set_shape(state.shape)
+            return [time + 1, outputs.write(time, output[0])] + final_states
+
+        _, outputs, *states = tf.while_loop(
+            lambda time, *_: time < steps,
+            body,
+            [0, tf.TensorArray(tf.float32, steps)] + initial,
+            parallel_iterations=1,
+        )
+        self._results = [outputs.stack()] + states
+        return self.parameters(self._weights)
+
+    def connect_step(self, x, states):
+        """Connects one step, with x `[1, B, I]`."""
+        return self.connect(x, states, None)
+
+    def results(self):
+        """Returns the results by name."""
+        found, gradients = self._session.run([self._results, self._gradients])
+        results = dict(zip(output_names(self.configuration), found))
+        if gradients:
+            inputs = input_names(self.configuration)
+            gradients_by_name = dict(zip(inputs, gradients))
+            gradients_by_name.update(
+                pull_back(
+                    lambda weights: [value for _, value in self.parameters(weights)],
+                    self._weights,
+                    gradients[len(inputs) :],
+                )
+            )
+            results.update(("d_" + name, value) for name, value in gradients_by_name.items())
+        return results
+
+    def close(self):
+        """Ends the session, which frees its memory."""
+        self._session.close()

@@ -1,0 +1,51 @@
+"""Ours: the op in a graph, through the classes `CudnnLSTM` etc."""
+
+import graph_network
+from graph_network import matrix_product, tf  # noqa: F401  (used by worker.py)
+from problem import joined_params, regions
+
+import cudnn_rnn
+
+_CLASSES = {
+    "lstm": cudnn_rnn.CudnnLSTM,
+    "gru": cudnn_rnn.CudnnGRU,
+    "rnn_tanh": cudnn_rnn.CudnnRNNTanh,
+    "rnn_relu": cudnn_rnn.CudnnRNNRelu,
+}
+
+
+def start(options):
+    """Switches to graph mode; returns the versions."""
+    return dict(graph_network.start(options), cudnn_rnn=cudnn_rnn.__version__)
+
+
+class Network(graph_network.GraphNetwork):
+    """One op for all layers."""
+
+    def connect(self, x, states, lengths):
+        size = sum(tf.TensorShape(shape).num_elements() for _, shape in regions(self.configuration))
+        # Creates the variable outside the decode loop.
+        with tf.init_scope():
+            self._params = tf.Variable(tf.zeros([size], self.dtype))
+        output, *final_states = self.call(x, states, self._params, lengths)
+        return output, final_states
+
+    def call(self, x, states, params, lengths):
+        """Connects the op; returns its output and final states."""
+        configuration = self.configuration
+        model = _CLASSES[configuration.rnn_mode](
+            configuration.num_layers,
+            configuration.num_units,
+            configuration.input_size,
+            direction=configuration.direction,
+        )
+        return model(
+            x,
+            *states,
+            params=params,
+            is_training=configuration.is_training,
+            sequence_lengths=lengths,
+        )
+
+    def parameters(self, weights):
+        return [(self._params, joined_params(self.configuration, weights))]

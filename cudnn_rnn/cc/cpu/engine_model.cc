@@ -1,0 +1,91 @@
+#include "cudnn_rnn/cc/cpu/engine_model.h"
+
+#include <algorithm>
+
+#include "cudnn_rnn/cc/cpu/gemm.h"
+
+namespace cudnn_rnn {
+namespace {
+
+template <typename T>
+const CellKernels<T>& CellOf(const Kernels<T>& kernels, RnnMode mode) {
+  switch (mode) {
+    case RnnMode::kLstm:
+      return kernels.lstm;
+    case RnnMode::kGru:
+      return kernels.gru;
+    case RnnMode::kRelu:
+      return kernels.relu;
+    case RnnMode::kTanh:
+      break;
+  }
+  return kernels.tanh;
+}
+
+}  // namespace
+
+template <typename T>
+EngineModel<T>::EngineModel(const RnnConfig& config, const ParamLayout& layout,
+                            const SequenceShape& shape, const Kernels<T>& kernels)
+    : config(config),
+      layout(layout),
+      shape(shape),
+      kernels(kernels),
+      cell(CellOf(kernels, config.mode)),
+      schedule(MakeSchedule(config, shape, kernels)),
+      max_rows(CheckedSize(shape.num_steps) * shape.batch_size),
+      units(config.num_units),
+      output_size(config.output_size()),
+      gates(config.num_gates()),
+      gate_width(gates * units),
+      directions(config.num_directions()),
+      output_width(directions * output_size) {}
+
+template <typename T>
+int64_t EngineModel<T>::WidestInput() const {
+  return std::max(config.skips_input_projection() ? 0 : config.input_size,
+                  config.num_layers > 1 ? output_width : 0);
+}
+
+template <typename T>
+void EngineModel<T>::PackStepWeights(int64_t layer, bool for_gradients, const T* params,
+                                     T* const* recurrent, T* const* projection,
+                                     TeamMember* member) const {
+  for (int64_t d = 0; d < directions; ++d) {
+    const T* weights = params + layout.RecurrentWeights(layer, d);
+    if (for_gradients) {
+      PackPanels<T>(kernels, {weights, output_size, 1}, gate_width, output_size, recurrent[d],
+                    member);
+      continue;
+    }
+    for (int64_t g = 0; g < gates; ++g) {
+      PackPanels<T>(kernels, {weights + g * units * output_size, 1, output_size}, output_size,
+                    units, recurrent[d] + g * PanelElements(output_size, units).value(), member);
+    }
+  }
+  for (int64_t d = 0; d < directions && config.has_projection(); ++d) {
+    const T* weights = params + layout.ProjectionWeights(layer, d);
+    if (for_gradients) {
+      PackPanels<T>(kernels, {weights, units, 1}, output_size, units, projection[d], member);
+    } else {
+      PackPanels<T>(kernels, {weights, 1, units}, units, output_size, projection[d], member);
+    }
+  }
+}
+
+template <typename T>
+void EngineModel<T>::CopyHiddenStates(const T* source, T* target) const {
+  std::copy_n(source, FirstState(config.num_layers, 0) * output_size, target);
+}
+
+template <typename T>
+void EngineModel<T>::CopyCellStates(const T* source, T* target) const {
+  if (config.has_cell_state()) {
+    std::copy_n(source, FirstState(config.num_layers, 0) * units, target);
+  }
+}
+
+template struct EngineModel<float>;
+template struct EngineModel<double>;
+
+}  // namespace cudnn_rnn

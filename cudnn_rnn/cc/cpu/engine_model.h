@@ -1,0 +1,133 @@
+// What all passes of the engine share: the tensors of a call, and a model with its sizes, kernels
+// and schedule.
+#ifndef CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
+#define CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
+
+#include <cstdint>
+
+#include "cudnn_rnn/cc/core/checked_math.h"
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/core/team.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/schedule.h"
+#include "cudnn_rnn/cc/cpu/steps.h"
+
+namespace cudnn_rnn {
+
+// The buffers of rnn_plan.h in the engine's real type, time-major, with N packed rows in place of
+// T * B.
+template <typename T>
+struct ForwardTensors {
+  const T* input;
+  const T* input_h;
+  const T* input_c;
+  const T* params;
+  T* output;
+  T* output_h;
+  T* output_c;
+  void* reserve_space;
+  void* workspace;
+};
+
+template <typename T>
+struct BackwardTensors {
+  const T* input;
+  const T* input_h;
+  const T* input_c;
+  const T* params;
+  const T* output;
+  const T* output_backprop;
+  const T* output_h_backprop;
+  const T* output_c_backprop;
+  void* reserve_space;  // overwritten with gradients unless keeps_reserve_space
+  bool keeps_reserve_space;
+  T* input_backprop;
+  T* input_h_backprop;
+  T* input_c_backprop;
+  T* params_backprop;
+  void* workspace;
+};
+
+template <typename T>
+struct EngineModel {
+  EngineModel(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
+              const Kernels<T>& kernels);
+
+  // Returns the elements of the panels of an operand [depth, columns].
+  CheckedSize PanelElements(CheckedSize depth, int64_t columns) const {
+    return PanelSize(kernels, depth) * NumPanels(kernels, columns);
+  }
+  // Return the elements of one direction's panels of R and of the projection. Forward steps
+  // multiply by R^T of each gate [P, H] and the projection's transpose [H, P]; gradients by R of
+  // all gates together [G * H, P] and the projection [P, H].
+  CheckedSize RecurrentPanelElements(bool for_gradients) const {
+    return for_gradients ? PanelElements(gate_width, output_size)
+                         : PanelElements(output_size, units) * gates;
+  }
+  CheckedSize ProjectionPanelElements(bool for_gradients) const {
+    return for_gradients ? PanelElements(output_size, units) : PanelElements(units, output_size);
+  }
+  // Pack these operands for all directions; `recurrent` and `projection` are indexed by direction.
+  void PackStepWeights(int64_t layer, bool for_gradients, const T* params, T* const* recurrent,
+                       T* const* projection, TeamMember* member) const;
+
+  // Returns the largest number of columns of W in any layer.
+  int64_t WidestInput() const;
+  // Returns the row of a direction's first state in the buffers of states.
+  int64_t FirstState(int64_t layer, int64_t direction) const {
+    return (layer * directions + direction) * shape.batch_size;
+  }
+  // Returns the number of leading gates whose recurrent and input products have the same gradients.
+  int64_t shared_gates() const {
+    return config.mode == RnnMode::kGru ? int64_t{kGruCandidate} : gates;
+  }
+
+  // Returns h' [rows, P] of the tile's direction, starting at `row`. The view is valid only for
+  // rows on the same side of the step's previous_rows as `row`.
+  StridedMatrix<T> PreviousOutput(const T* input_h, const T* output, int64_t layer,
+                                  const StepTile& tile, int64_t row) const {
+    if (row >= tile.step->previous_rows) {
+      return {input_h + (FirstState(layer, tile.direction) + row) * output_size, output_size, 1};
+    }
+    const int64_t previous = tile.step->previous_first + row;
+    return {output + previous * output_width + tile.direction * output_size, output_width, 1};
+  }
+
+  PassSchedule ScheduleOf(Pass pass, const PackedSequences& sequences,
+                          const TeamMember& member) const {
+    return MakePassSchedule(schedule, config, shape, kernels, pass, sequences.num_steps(),
+                            {member.team_size(), member.min_cycles_to_wait()});
+  }
+  int64_t StepCost(int64_t depth) const {
+    return StepCycles(kernels.lanes, shape.batch_size, units, depth);
+  }
+  // Returns the cost of a block of steps of one layer; the input products cost about as much as the
+  // steps.
+  int64_t BlockCost(int64_t num_steps, int64_t num_blocks) const {
+    return Cycles(2.0 * static_cast<double>(StepCost(gates * output_size)) *
+                  static_cast<double>(num_steps / num_blocks));
+  }
+
+  void CopyHiddenStates(const T* source, T* target) const;
+  void CopyCellStates(const T* source, T* target) const;
+
+  const RnnConfig config;
+  const ParamLayout layout;
+  const SequenceShape shape;
+  const Kernels<T>& kernels;
+  const CellKernels<T>& cell;
+  const Schedule schedule;
+  const CheckedSize max_rows;  // T * B
+  const int64_t units;         // H
+  const int64_t output_size;   // P, which is H without a projection
+  const int64_t gates;         // G
+  const int64_t gate_width;    // G * H
+  const int64_t directions;    // D
+  const int64_t output_width;  // D * P
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_

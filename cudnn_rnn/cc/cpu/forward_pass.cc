@@ -1,0 +1,444 @@
+#include "cudnn_rnn/cc/cpu/forward_pass.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cudnn_rnn/cc/cpu/dropout.h"
+#include "cudnn_rnn/cc/cpu/gemm.h"
+#include "cudnn_rnn/cc/cpu/steps.h"
+#include "cudnn_rnn/cc/cpu/workspace.h"
+
+namespace cudnn_rnn {
+namespace {
+
+template <typename T>
+class ForwardPass {
+ public:
+  ForwardPass(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
+              const PackedSequences& sequences, bool is_training, int64_t dropout_call_index,
+              TeamMember* member)
+      : model_(model),
+        tensors_(tensors),
+        sequences_(sequences),
+        is_training_(is_training),
+        dropout_call_index_(dropout_call_index),
+        member_(member),
+        schedule_(
+            model.ScheduleOf(is_training ? Pass::kTraining : Pass::kInference, sequences, *member)),
+        keeps_steps_(schedule_.gates.value == Storage::kReserveSpace),
+        packs_step_weights_(model.schedule.recurrent_weights.value == Packing::kWhole) {}
+
+  void Run() {
+    if (sequences_.num_rows() == 0) {  // No steps: the states pass through unchanged.
+      member_->Single([&] {
+        model_.CopyHiddenStates(tensors_.input_h, tensors_.output_h);
+        model_.CopyCellStates(tensors_.input_c, tensors_.output_c);
+      });
+      return;
+    }
+    const std::vector<Layer> layers = MakeLayers();
+    if (schedule_.division.value == Division::kLayers) {
+      RunWavefront(layers);
+    } else {
+      for (const Layer& layer : layers) RunLayer(layer);
+    }
+  }
+
+ private:
+  // The buffers of one layer; workspace.h has the shapes of those without one here.
+  struct Layer {
+    int64_t index;
+    T* input_weight_panels;
+    T* bias;
+    T* recurrent_panels[2];
+    T* projection_panels[2];
+    T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
+    T* gates[2];
+    T* cell_states[2];         // null unless all steps are kept
+    T* candidate_products[2];  // of all steps, of a single step, or null
+    const T* input;            // [N, LayerInputSize]
+    T* output;                 // [N, D * P]
+    T* dropped;                // [N, D * P] `output` after dropout, or null
+    DropoutPattern dropout;
+  };
+
+  std::vector<Layer> MakeLayers() const {
+    const RnnConfig& config = model_.config;
+    Arena arena(tensors_.workspace);
+    const ForwardWorkspace<T> workspace(model_, is_training_ ? Pass::kTraining : Pass::kInference,
+                                        &arena);
+    std::vector<Layer> layers(static_cast<size_t>(config.num_layers));
+    const T* input = tensors_.input;
+    for (int64_t l = 0; l < config.num_layers; ++l) {
+      const bool is_last = l + 1 == config.num_layers;
+      const ReserveSpace<T> reserve =
+          is_training_ ? ReserveSpaceOf(model_, l, tensors_.reserve_space) : ReserveSpace<T>();
+      const int64_t place = l % model_.schedule.concurrent_layers.value;
+      Layer& layer = layers[static_cast<size_t>(l)];
+      layer.index = l;
+      layer.input_weight_panels = workspace.input_weight_panels[place];
+      layer.bias = workspace.bias[place];
+      layer.input = input;
+      layer.output = is_last        ? tensors_.output
+                     : is_training_ ? reserve.output
+                                    : workspace.outputs[l % 2];
+      layer.dropped = is_last ? nullptr : workspace.dropped;
+      layer.dropout = {config.dropout, config.seed, config.seed2, dropout_call_index_, l + 1};
+      for (int64_t d = 0; d < model_.directions; ++d) {
+        const int64_t part = place * model_.directions + d;
+        layer.recurrent_panels[d] = workspace.recurrent_panels[part];
+        layer.projection_panels[d] = workspace.projection_panels[part];
+        layer.unprojected[d] = keeps_steps_ ? reserve.unprojected[d] : workspace.unprojected[part];
+        layer.gates[d] = keeps_steps_ ? reserve.gates[d] : workspace.gates[d];
+        layer.cell_states[d] = reserve.cell_states[d];
+        layer.candidate_products[d] =
+            keeps_steps_ ? reserve.candidate_products[d] : workspace.candidate_products[d];
+      }
+      input = layer.dropped != nullptr ? layer.dropped : layer.output;
+    }
+    return layers;
+  }
+
+  void RunLayer(const Layer& layer) {
+    const StepRange steps = {0, sequences_.num_steps()};
+    for (int64_t d = 0; d < model_.directions; ++d) {
+      PrepareInputProducts(layer, d);
+      ComputeInputProducts(layer, d, steps, member_);
+    }
+    if (packs_step_weights_) {
+      PackStepWeights(layer);
+      RunLayerSteps(layer, steps, member_);
+    } else {
+      RunSingleStep(layer);
+    }
+    FinishSteps(layer, steps, member_);
+  }
+
+  // The layers share the workspace's buffers of N rows; each uses the rows of its own block.
+  void RunWavefront(const std::vector<Layer>& layers) {
+    for (const Layer& layer : layers) {
+      PrepareInputProducts(layer, /*direction=*/0);
+      PackStepWeights(layer);
+    }
+    const int64_t num_steps = sequences_.num_steps(), num_blocks = schedule_.num_blocks;
+    const auto advance = [&](int64_t position, int64_t block, TeamMember* worker) {
+      const Layer& layer = layers[static_cast<size_t>(position)];
+      const StepRange steps = BlockOfSteps(num_steps, block, num_blocks);
+      ComputeInputProducts(layer, /*direction=*/0, steps, worker);
+      RunLayerSteps(layer, steps, worker);
+      FinishSteps(layer, steps, worker);
+    };
+    ForWavefronts(model_.config.num_layers, num_blocks, model_.BlockCost(num_steps, num_blocks),
+                  advance, member_);
+  }
+
+  int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
+
+  // Sums the biases and, if W is packed as a whole, packs it.
+  void PrepareInputProducts(const Layer& layer, int64_t direction) {
+    const ParamLayout& layout = model_.layout;
+    const T* input_bias = tensors_.params + layout.InputBiases(layer.index, direction);
+    const T* recurrent_bias = tensors_.params + layout.RecurrentBiases(layer.index, direction);
+    const int64_t shared_biases = model_.shared_gates() * model_.units;
+    member_->Single([&] {
+      for (int64_t j = 0; j < model_.gate_width; ++j) {
+        layer.bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
+      }
+    });
+    const int64_t columns = layout.InputWeightColumns(layer.index);
+    if (columns == 0 || model_.schedule.input_weights.value != Packing::kWhole) return;
+    const T* weights = tensors_.params + layout.InputWeights(layer.index, direction);
+    PackPanels<T>(model_.kernels, {weights, 1, columns}, columns, model_.gate_width,
+                  layer.input_weight_panels, member_);
+  }
+
+  // Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
+  // the cell adds it before the product with r.
+  void ComputeInputProducts(const Layer& layer, int64_t direction, const StepRange& steps,
+                            TeamMember* member) const {
+    const int64_t columns = model_.layout.InputWeightColumns(layer.index);
+    if (columns == 0) {
+      AddSkippedInput(layer, direction, steps, member);
+      return;
+    }
+    const int64_t gate_width = model_.gate_width;
+    const int64_t first_row = FirstRow(steps.first);
+    const int64_t num_rows = FirstRow(steps.end) - first_row;
+    const T* input = layer.input + first_row * columns;
+    T* gates = layer.gates[direction] + first_row * gate_width;
+    const Packing packing = model_.schedule.input_weights.value;
+    if (packing != Packing::kWhole) {
+      const T* weights = tensors_.params + model_.layout.InputWeights(layer.index, direction);
+      MultiplyRowMajor(packing,
+                       {num_rows, gate_width, columns, input, columns, weights, columns, gates,
+                        gate_width, /*accumulate=*/false, layer.bias},
+                       member);
+      return;
+    }
+    MatrixProduct<T> product;
+    product.rows = num_rows;
+    product.columns = gate_width;
+    product.depth = columns;
+    product.a = {input, columns, 1};
+    product.b = layer.input_weight_panels;
+    product.c = gates;
+    product.c_row_stride = gate_width;
+    product.bias = layer.bias;
+    Multiply(model_.kernels, product, member);
+  }
+
+  // Without W (skip input), adds x to the pre-activation of every gate.
+  void AddSkippedInput(const Layer& layer, int64_t direction, const StepRange& steps,
+                       TeamMember* member) const {
+    const int64_t units = model_.units;
+    const int64_t first_row = FirstRow(steps.first);
+    const auto add = [&](int64_t begin, int64_t end) {
+      for (int64_t row = first_row + begin; row < first_row + end; ++row) {
+        T* target = layer.gates[direction] + row * model_.gate_width;
+        const T* x = layer.input + row * units;
+        for (int64_t g = 0; g < model_.gates; ++g) {
+          for (int64_t j = 0; j < units; ++j) {
+            target[g * units + j] = layer.bias[g * units + j] + x[j];
+          }
+        }
+      }
+    };
+    member->ForEach(FirstRow(steps.end) - first_row, model_.gate_width / 2 + 1, add);
+  }
+
+  void PackStepWeights(const Layer& layer) {
+    model_.PackStepWeights(layer.index, /*for_gradients=*/false, tensors_.params,
+                           layer.recurrent_panels, layer.projection_panels, member_);
+  }
+
+  void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
+    const Kernels<T>& kernels = model_.kernels;
+    const int64_t depth = model_.gates * model_.output_size;
+    const auto run_step = [&](int64_t step, const DirectionRange& directions, TeamMember* worker) {
+      const StepPhase cells = {model_.units, kernels.lanes, model_.cell.forward_vectors,
+                               depth,        step,          false};
+      ForTiles(
+          sequences_, cells, directions, [&](const StepTile& tile) { RunTile(layer, tile); },
+          worker);
+      if (!model_.config.has_projection()) return;
+      const StepPhase projections = {model_.output_size, kernels.lanes, kernels.tile_vectors,
+                                     model_.units,       step,          false};
+      ForTiles(
+          sequences_, projections, directions,
+          [&](const StepTile& tile) { RunProjectionTile(layer, tile); }, worker);
+    };
+    RunSteps(steps, /*is_reversed=*/false, model_.directions, schedule_.division.value,
+             model_.StepCost(depth), run_step, member);
+  }
+
+  void RunTile(const Layer& layer, const StepTile& tile) const {
+    ForwardTile<T> cell = ForwardTile<T>();
+    cell.units = tile.columns;
+    if (packs_step_weights_) {
+      const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
+      const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
+      cell.recurrent.b = layer.recurrent_panels[tile.direction] + tile.panel * panel_size;
+      cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
+      cell.recurrent.depth = model_.output_size;
+      if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
+        cell.recurrent.next_b = cell.recurrent.b + panel_size;
+      }
+    }
+    cell.recurrent.a_depth_stride = 1;
+    cell.gate_stride = model_.units;
+    cell.gate_row_stride = model_.gate_width;
+    cell.unit_row_stride = model_.units;
+    cell.keeps_gates = keeps_steps_;
+    for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
+      cell.rows = RowsUpTo(row, tile.end_row, tile.step->previous_rows);
+      PointCell(layer, tile, row, &cell);
+      model_.cell.forward(cell);
+    }
+  }
+
+  // Computes h = W (o * tanh(c)) with the projection W [P, H].
+  void RunProjectionTile(const Layer& layer, const StepTile& tile) const {
+    const int64_t row = tile.step->first + tile.first_row;
+    ProductTile<T> product = ProductTile<T>();
+    product.rows = tile.end_row - tile.first_row;
+    product.columns = tile.columns;
+    product.factors.depth = model_.units;
+    product.factors.a =
+        layer.unprojected[tile.direction] + (keeps_steps_ ? row : tile.first_row) * model_.units;
+    product.factors.a_row_stride = model_.units;
+    product.factors.a_depth_stride = 1;
+    product.factors.b_panel_stride = PanelSize(model_.kernels, model_.units);
+    product.factors.b =
+        layer.projection_panels[tile.direction] + tile.panel * product.factors.b_panel_stride;
+    product.c = layer.output + row * model_.output_width + tile.direction * model_.output_size +
+                tile.column;
+    product.c_row_stride = model_.output_width;
+    model_.kernels.product(product);
+  }
+
+  // Sets the cell's pointers for the rows starting at `row`.
+  void PointCell(const Layer& layer, const StepTile& tile, int64_t row,
+                 ForwardTile<T>* cell) const {
+    const int64_t units = model_.units;
+    const DirectionStep& step = *tile.step;
+    const int64_t d = tile.direction;
+    const bool is_first = row >= step.previous_rows;
+    // Offsets of this and the previous step's values in buffers [N, H] that keep all steps, or [B,
+    // H] that keep only the current step.
+    const int64_t unit = (keeps_steps_ ? step.first + row : row) * units + tile.column;
+    const int64_t previous_unit =
+        (keeps_steps_ ? step.previous_first + row : row) * units + tile.column;
+    const int64_t first_state = model_.FirstState(layer.index, d) * units;
+    const StridedMatrix<T> previous =
+        model_.PreviousOutput(tensors_.input_h, layer.output, layer.index, tile, row);
+    cell->recurrent.a = previous.data;
+    cell->recurrent.a_row_stride = previous.row_stride;
+    cell->gates = layer.gates[d] + (step.first + row) * model_.gate_width + tile.column;
+    if (model_.config.has_projection()) {
+      cell->h = layer.unprojected[d] + unit;
+      cell->h_row_stride = units;
+    } else {
+      cell->h = layer.output + (step.first + row) * model_.output_width + d * units + tile.column;
+      cell->h_row_stride = model_.output_width;
+    }
+    if (model_.config.mode == RnnMode::kGru) {
+      cell->previous_h = previous.data + tile.column;
+      cell->previous_h_row_stride = previous.row_stride;
+      cell->candidate_bias = tensors_.params + model_.layout.RecurrentBiases(layer.index, d) +
+                             kGruCandidate * units + tile.column;
+      T* const products = layer.candidate_products[d];
+      cell->candidate_product = products == nullptr ? nullptr : products + unit;
+    } else if (model_.config.has_cell_state()) {
+      // Inference keeps only the current cell state, in output_c.
+      T* cells = keeps_steps_ ? layer.cell_states[d] : tensors_.output_c + first_state;
+      cell->c = cells + unit;
+      cell->previous_c = is_first ? tensors_.input_c + first_state + row * units + tile.column
+                                  : cells + previous_unit;
+    }
+  }
+
+  // Replaces PackStepWeights and RunLayerSteps for a single step whose weights are not packed as a
+  // whole.
+  void RunSingleStep(const Layer& layer) {
+    const int64_t units = model_.units;
+    for (int64_t d = 0; d < model_.directions; ++d) AddRecurrentProducts(layer, d);
+    const StepPhase cells = {units,       model_.kernels.lanes, model_.cell.forward_vectors,
+                             /*depth=*/0, /*step=*/0,           /*with_next=*/false};
+    ForTiles(
+        sequences_, cells, {0, model_.directions},
+        [&](const StepTile& tile) { RunTile(layer, tile); }, member_);
+    if (!model_.config.has_projection()) return;
+    for (int64_t d = 0; d < model_.directions; ++d) {
+      const T* weights = tensors_.params + model_.layout.ProjectionWeights(layer.index, d);
+      MultiplyRowMajor(
+          model_.schedule.recurrent_weights.value,
+          {sequences_.num_rows(), model_.output_size, units, layer.unprojected[d], units, weights,
+           units, layer.output + d * model_.output_size, model_.output_width},
+          member_);
+    }
+  }
+
+  // Computes gates += h' R^T, but stores GRU's R_n h' separately.
+  void AddRecurrentProducts(const Layer& layer, int64_t direction) {
+    const Packing packing = model_.schedule.recurrent_weights.value;
+    const int64_t output_size = model_.output_size;
+    const int64_t shared = model_.shared_gates() * model_.units;
+    RowMajorProduct<T> product;
+    product.rows = sequences_.num_rows();
+    product.columns = shared;
+    product.depth = output_size;
+    product.a = tensors_.input_h + model_.FirstState(layer.index, direction) * output_size;
+    product.a_row_stride = output_size;
+    product.b = tensors_.params + model_.layout.RecurrentWeights(layer.index, direction);
+    product.b_row_stride = output_size;
+    product.c = layer.gates[direction];
+    product.c_row_stride = model_.gate_width;
+    product.accumulate = true;
+    MultiplyRowMajor(packing, product, member_);
+    if (shared == model_.gate_width) return;
+    product.b += shared * output_size;
+    product.columns = model_.gate_width - shared;
+    product.c = layer.candidate_products[direction];
+    product.c_row_stride = model_.units;
+    product.accumulate = false;
+    MultiplyRowMajor(packing, product, member_);
+  }
+
+  // Dot products sum in a different order than the other kernels. They are used for single steps
+  // only, and the choice does not depend on the lengths, so the results do not either.
+  void MultiplyRowMajor(Packing packing, const RowMajorProduct<T>& product,
+                        TeamMember* member) const {
+    if (packing == Packing::kNone) {
+      ComputeDotProducts(model_.kernels, product, member);
+    } else {
+      MultiplyPackingTiles(model_.kernels, product, member);
+    }
+  }
+
+  // Stores the final states of each sequence whose last step is in `steps`. A sequence of length 0
+  // keeps its initial states.
+  void StoreFinalStates(const Layer& layer, int64_t direction, const StepRange& steps) const {
+    const int64_t units = model_.units, output_size = model_.output_size;
+    const bool has_cell_state = model_.config.has_cell_state();
+    const int64_t first_state = model_.FirstState(layer.index, direction);
+    for (int64_t i = steps.first; i < steps.end; ++i) {
+      const DirectionStep step = DirectionStepOf(sequences_, direction, i);
+      for (int64_t row = step.next_rows; row < step.rows; ++row) {
+        const int64_t state = first_state + row;
+        std::copy_n(
+            layer.output + (step.first + row) * model_.output_width + direction * output_size,
+            output_size, tensors_.output_h + state * output_size);
+        if (has_cell_state && keeps_steps_) {
+          std::copy_n(layer.cell_states[direction] + (step.first + row) * units, units,
+                      tensors_.output_c + state * units);
+        }
+      }
+    }
+    if (steps.first > 0) return;
+    for (int64_t row = sequences_.RowsAt(0); row < model_.shape.batch_size; ++row) {
+      const int64_t state = first_state + row;
+      std::copy_n(tensors_.input_h + state * output_size, output_size,
+                  tensors_.output_h + state * output_size);
+      if (has_cell_state) {
+        std::copy_n(tensors_.input_c + state * units, units, tensors_.output_c + state * units);
+      }
+    }
+  }
+
+  // Runs what follows a block of steps: the final states and dropout.
+  void FinishSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
+    member->Single([&] {
+      for (int64_t d = 0; d < model_.directions; ++d) StoreFinalStates(layer, d, steps);
+    });
+    if (layer.dropped == nullptr) return;
+    ApplyDropoutToRows(layer.dropout, sequences_.positions(), FirstRow(steps.first),
+                       FirstRow(steps.end), model_.output_width, layer.output, layer.dropped,
+                       member);
+  }
+
+  const EngineModel<T>& model_;
+  const ForwardTensors<T>& tensors_;
+  const PackedSequences& sequences_;
+  const bool is_training_;
+  const int64_t dropout_call_index_;
+  TeamMember* const member_;
+  const PassSchedule schedule_;
+  const bool keeps_steps_;         // whether gates, c and R_n h' of all steps are kept
+  const bool packs_step_weights_;  // whether R and the projection are packed as a whole
+};
+
+}  // namespace
+
+template <typename T>
+void RunForward(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
+                const PackedSequences& sequences, bool is_training, int64_t dropout_call_index,
+                TeamMember* member) {
+  ForwardPass<T>(model, tensors, sequences, is_training, dropout_call_index, member).Run();
+}
+
+template void RunForward(const EngineModel<float>&, const ForwardTensors<float>&,
+                         const PackedSequences&, bool, int64_t, TeamMember*);
+template void RunForward(const EngineModel<double>&, const ForwardTensors<double>&,
+                         const PackedSequences&, bool, int64_t, TeamMember*);
+
+}  // namespace cudnn_rnn

@@ -1,0 +1,87 @@
+// Decides how the engine computes: which weights are packed, which layers run side by side, how
+// steps are divided among threads, and where gates are stored.
+//
+// Every decision has a reason, and ExplainSchedule prints both. A workspace is allocated before
+// threads and sequence lengths are known, so there are two stages: a Schedule belongs to a plan, a
+// PassSchedule to one forward or backward pass. docs/engine.md has the measurements behind them.
+#ifndef CUDNN_RNN_CC_CPU_SCHEDULE_H_
+#define CUDNN_RNN_CC_CPU_SCHEDULE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
+
+namespace cudnn_rnn {
+
+// How a product reads a matrix of weights.
+enum class Packing {
+  kWhole,   // packs the matrix into panels before its first use
+  kByTile,  // packs one tile's columns at a time, uses them and discards them
+  kNone,    // computes dot products with the matrix in place
+};
+
+// How the steps of a pass are divided among threads.
+enum class Division {
+  kTiles,       // all threads share each step; a barrier follows
+  kDirections,  // one thread runs all steps of a direction, without barriers
+  kLayers,      // a wavefront: each thread runs a block of steps of another layer
+};
+
+enum class Storage { kWorkspace, kReserveSpace };
+
+enum class Pass {
+  kInference,
+  kTraining,         // forward; the reserve space keeps what the gradient reads
+  kBackward,         // leaves the reserve space unchanged
+  kBackwardInPlace,  // may overwrite the reserve space
+};
+
+template <typename Value>
+struct Decision {
+  Value value;
+  const char* reason;
+};
+
+struct Schedule {
+  // In forward passes. Backward passes pack every matrix as a whole.
+  Decision<Packing> input_weights;      // W
+  Decision<Packing> recurrent_weights;  // R and the projection
+  // The number of layers that have buffers of their own, so that they can run side by side.
+  Decision<int64_t> concurrent_layers;
+};
+
+struct PassSchedule {
+  Decision<Division> division;
+  // Of the gates in a forward pass, and of their gradients in a backward pass.
+  Decision<Storage> gates;
+  int64_t num_blocks;  // of steps, per layer, for Division::kLayers
+};
+
+// The threads of a pass. A phase that costs less than `min_cycles_to_wait` is not worth a barrier.
+struct PassThreads {
+  int64_t count;
+  int64_t min_cycles_to_wait;
+};
+
+Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
+                      const KernelTraits& kernels);
+
+// `num_steps` is the length of the longest sequence.
+PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
+                              const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
+                              int64_t num_steps, const PassThreads& threads);
+
+// Part of MakePassSchedule: the size of the workspace depends on this decision.
+Decision<Storage> GateStorage(const RnnConfig& config, Pass pass);
+
+// Returns a text with one line for each decision about sequences of full length.
+std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
+                            const KernelTraits& kernels, bool is_training,
+                            const PassThreads& threads);
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CPU_SCHEDULE_H_

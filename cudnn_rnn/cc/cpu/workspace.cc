@@ -1,0 +1,144 @@
+#include "cudnn_rnn/cc/cpu/workspace.h"
+
+#include <algorithm>
+
+namespace cudnn_rnn {
+namespace {
+
+template <typename T>
+Parts<T> TakeParts(Arena* arena, CheckedSize count, CheckedSize size) {
+  return {arena->Take<T>(count * size), size.value()};
+}
+
+}  // namespace
+
+// All layers but the last take the same size.
+template <typename T>
+ReserveSpace<T>::ReserveSpace(const EngineModel<T>& model, int64_t layer, Arena* arena) {
+  for (int64_t d = 0; d < model.directions; ++d) {
+    if (GateStorage(model.config, Pass::kTraining).value == Storage::kReserveSpace) {
+      gates[d] = arena->Take<T>(model.max_rows * model.gate_width);
+      T*& of_units = model.config.has_cell_state() ? cell_states[d] : candidate_products[d];
+      of_units = arena->Take<T>(model.max_rows * model.units);
+    }
+    if (model.config.has_projection()) {
+      unprojected[d] = arena->Take<T>(model.max_rows * model.units);
+    }
+  }
+  if (layer + 1 < model.config.num_layers) {
+    output = arena->Take<T>(model.max_rows * model.output_width);
+  }
+}
+
+template <typename T>
+CheckedSize ReserveSpaceBytes(const EngineModel<T>& model) {
+  Arena inner(nullptr), last(nullptr);
+  ReserveSpace<T>(model, 0, &inner);
+  ReserveSpace<T>(model, model.config.num_layers - 1, &last);
+  return inner.used() * (model.config.num_layers - 1) + last.used();
+}
+
+template <typename T>
+ReserveSpace<T> ReserveSpaceOf(const EngineModel<T>& model, int64_t layer, void* reserve_space) {
+  Arena inner(nullptr);
+  ReserveSpace<T>(model, 0, &inner);
+  Arena arena(static_cast<char*>(reserve_space) + layer * inner.used().value());
+  return ReserveSpace<T>(model, layer, &arena);
+}
+
+template <typename T>
+ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Arena* arena) {
+  const RnnConfig& config = model.config;
+  const Schedule& schedule = model.schedule;
+  const int64_t layers = schedule.concurrent_layers.value;
+  const int64_t pseudo_layers = layers * model.directions;
+  const bool is_training = pass == Pass::kTraining;
+  if (schedule.recurrent_weights.value == Packing::kWhole) {
+    const bool packs_input_weights = schedule.input_weights.value == Packing::kWhole;
+    const CheckedSize inputs =
+        model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
+    const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
+    if (layers > 1) {
+      input_weight_panels = TakeParts<T>(arena, layers, inputs);
+      recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
+    } else {  // W is no longer needed when R is packed.
+      T* const panels = arena->Take<T>(std::max(inputs, recurrent * pseudo_layers));
+      input_weight_panels = {panels, inputs.value()};
+      recurrent_panels = {panels, recurrent.value()};
+    }
+    if (config.has_projection()) {
+      projection_panels = TakeParts<T>(arena, pseudo_layers,
+                                       model.ProjectionPanelElements(/*for_gradients=*/false));
+    }
+  }
+  bias = TakeParts<T>(arena, layers, model.gate_width);
+  const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
+  if (GateStorage(config, pass).value == Storage::kWorkspace) {
+    for (int64_t d = 0; d < model.directions; ++d) {
+      gates[d] = arena->Take<T>(model.max_rows * model.gate_width);
+      if (schedule.recurrent_weights.value != Packing::kWhole && config.mode == RnnMode::kGru) {
+        candidate_products[d] = arena->Take<T>(state_elements);
+      }
+    }
+    if (config.has_projection()) {
+      unprojected = TakeParts<T>(arena, pseudo_layers, state_elements);
+    }
+  }
+  if (config.num_layers == 1) return;
+  if (!is_training) {
+    outputs[0] = arena->Take<T>(model.max_rows * model.output_width);
+    if (config.num_layers > 2) outputs[1] = arena->Take<T>(model.max_rows * model.output_width);
+  } else if (config.dropout > 0) {
+    dropped = arena->Take<T>(model.max_rows * model.output_width);
+  }
+}
+
+template <typename T>
+BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, Arena* arena) {
+  const RnnConfig& config = model.config;
+  const int64_t layers = model.schedule.concurrent_layers.value;
+  const int64_t pseudo_layers = layers * model.directions;
+  const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/true);
+  const CheckedSize input_weights = model.PanelElements(model.gate_width, model.WidestInput());
+  // R shares its memory with the operands of the large products, which begin after the steps.
+  operand = arena->Take<T>(
+      std::max({recurrent * pseudo_layers, input_weights,
+                model.PanelElements(model.max_rows, model.WidestInput()),  // x
+                model.PanelElements(model.max_rows, model.units)}));       // h' or unprojected h
+  recurrent_panels = {operand, recurrent.value()};
+  if (layers > 1) {
+    input_weight_panels = TakeParts<T>(arena, layers, input_weights);
+  } else {
+    input_weight_panels = {operand, input_weights.value()};
+  }
+  if (GateStorage(config, pass).value == Storage::kWorkspace) {
+    gate_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.gate_width);
+    if (config.mode == RnnMode::kGru) {
+      candidate_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.units);
+    }
+  }
+  if (config.has_projection()) {
+    projection_panels =
+        TakeParts<T>(arena, pseudo_layers, model.ProjectionPanelElements(/*for_gradients=*/true));
+    projected_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.output_size);
+  }
+  if (config.num_layers == 1) return;
+  output_gradients[0] = arena->Take<T>(model.max_rows * model.output_width);
+  if (config.num_layers > 2) {
+    output_gradients[1] = arena->Take<T>(model.max_rows * model.output_width);
+  }
+  if (config.dropout > 0) dropped = arena->Take<T>(model.max_rows * model.output_width);
+}
+
+template struct ReserveSpace<float>;
+template struct ReserveSpace<double>;
+template struct ForwardWorkspace<float>;
+template struct ForwardWorkspace<double>;
+template struct BackwardWorkspace<float>;
+template struct BackwardWorkspace<double>;
+template CheckedSize ReserveSpaceBytes(const EngineModel<float>&);
+template CheckedSize ReserveSpaceBytes(const EngineModel<double>&);
+template ReserveSpace<float> ReserveSpaceOf(const EngineModel<float>&, int64_t, void*);
+template ReserveSpace<double> ReserveSpaceOf(const EngineModel<double>&, int64_t, void*);
+
+}  // namespace cudnn_rnn

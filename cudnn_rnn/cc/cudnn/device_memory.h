@@ -1,0 +1,35 @@
+// Device memory, allocated by a framework or by the driver.
+#ifndef CUDNN_RNN_CC_CUDNN_DEVICE_MEMORY_H_
+#define CUDNN_RNN_CC_CUDNN_DEVICE_MEMORY_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "cudnn_rnn/cc/core/status.h"
+
+namespace cudnn_rnn {
+
+// Memory that the destructor frees, after the work queued so far on the allocator's stream.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  virtual void* data() = 0;
+};
+
+enum class MemoryNeed {
+  kRequired,
+  // The caller can do without: the allocator neither waits for memory nor logs a warning.
+  kOptional,
+};
+
+class DeviceAllocator {
+ public:
+  virtual ~DeviceAllocator() = default;
+  // Allocates memory aligned to 256 bytes. Fails with kResourceExhausted if there is not enough.
+  virtual Status Allocate(int64_t bytes, MemoryNeed need,
+                          std::unique_ptr<DeviceMemory>* memory) = 0;
+};
+
+}  // namespace cudnn_rnn
+
+#endif  // CUDNN_RNN_CC_CUDNN_DEVICE_MEMORY_H_

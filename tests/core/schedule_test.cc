@@ -1,0 +1,133 @@
+// Tests what the schedule decides for models and shapes on either side of each limit.
+
+#include "cudnn_rnn/cc/cpu/schedule.h"
+
+#include <string>
+
+#include "cudnn_rnn/cc/core/status.h"
+#include "tests/core/testing.h"
+
+namespace cudnn_rnn {
+namespace {
+
+constexpr int64_t kMinCyclesToWait = 4000;
+constexpr KernelTraits kAvx512 = {"avx512", /*lanes=*/16, /*tile_vectors=*/3, /*vnni_factor=*/1};
+constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2};
+
+RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
+                     Direction direction = Direction::kUnidirectional) {
+  RnnConfig config;
+  config.mode = mode;
+  config.num_layers = num_layers;
+  config.num_units = config.input_size = num_units;
+  config.direction = direction;
+  return config;
+}
+
+TEST(ScheduleOfEachKindOfModel) {
+  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
+  constexpr Packing kWhole = Packing::kWhole, kByTile = Packing::kByTile, kNone = Packing::kNone;
+  constexpr Division kTiles = Division::kTiles, kDirections = Division::kDirections;
+  constexpr Division kLayers = Division::kLayers;
+  struct Case {
+    int64_t layers, units;
+    Direction direction;
+    int64_t steps, batch;
+    const KernelTraits& kernels;
+    Packing input_weights, recurrent_weights;
+    int64_t concurrent_layers;
+    Division division;  // of a forward pass on two threads
+  };
+  const Case cases[] = {
+      // Large models.
+      {2, 650, kOne, 35, 20, kAvx512, kWhole, kWhole, 1, kTiles},
+      {2, 650, kOne, 35, 20, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 650, kBoth, 35, 20, kAvx512, kWhole, kWhole, 1, kDirections},
+      // Batch 1 and 2: 35, 64 and 65 rows.
+      {2, 650, kOne, 35, 1, kAvx512, kByTile, kWhole, 1, kTiles},
+      {2, 650, kOne, 32, 2, kAvx512, kByTile, kWhole, 1, kTiles},
+      {2, 650, kOne, 65, 1, kAvx512, kWhole, kWhole, 1, kTiles},
+      // Small models: wavefronts need several layers, one direction and 16 steps.
+      {3, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 3, kLayers},
+      {3, 12, kOne, 16, 1, kAvx512, kWhole, kWhole, 3, kLayers},
+      {3, 12, kOne, 15, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      {3, 12, kBoth, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      {1, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      // Decode steps.
+      {2, 650, kOne, 1, 1, kAvx512, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 9, kAvx512, kByTile, kByTile, 1, kTiles},
+      {2, 650, kOne, 1, 32, kAvx512, kByTile, kByTile, 1, kTiles},
+      {2, 650, kOne, 1, 32, kBfloat16, kNone, kNone, 1, kTiles},
+      // Other single steps, and none.
+      {2, 650, kOne, 1, 33, kAvx512, kByTile, kWhole, 1, kTiles},
+      {2, 650, kOne, 1, 65, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 650, kOne, 0, 4, kAvx512, kByTile, kWhole, 1, kTiles},
+  };
+  for (const Case& test : cases) {
+    const RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
+    const SequenceShape shape = {test.steps, test.batch};
+    const Schedule schedule = MakeSchedule(config, shape, test.kernels);
+    const auto division_for = [&](int64_t num_threads) {
+      return MakePassSchedule(schedule, config, shape, test.kernels, Pass::kInference, test.steps,
+                              {num_threads, kMinCyclesToWait})
+          .division.value;
+    };
+    const std::string text = Concatenate(Describe(config), ", steps ", test.steps, ", batch ",
+                                         test.batch, ", ", test.kernels.instruction_set);
+    EXPECT(schedule.input_weights.value == test.input_weights, text);
+    EXPECT(schedule.recurrent_weights.value == test.recurrent_weights, text);
+    EXPECT(schedule.concurrent_layers.value == test.concurrent_layers, text);
+    EXPECT(division_for(2) == test.division, text);
+    EXPECT(division_for(1) == kDirections, text);
+  }
+}
+
+// With more threads than directions, threads share steps; lengths may leave too few steps for a
+// wavefront.
+TEST(ScheduleDependsOnThreadsAndLengths) {
+  const auto division = [](const RnnConfig& config, int64_t num_steps, int64_t num_threads,
+                           int64_t min_cycles_to_wait) {
+    const SequenceShape shape = {37, 5};
+    return MakePassSchedule(MakeSchedule(config, shape, kAvx512), config, shape, kAvx512,
+                            Pass::kTraining, num_steps, {num_threads, min_cycles_to_wait})
+        .division.value;
+  };
+  const RnnConfig both = MakeConfig(RnnMode::kLstm, 2, 650, Direction::kBidirectional);
+  EXPECT(division(both, 37, 2, kMinCyclesToWait) == Division::kDirections);
+  EXPECT(division(both, 37, 3, kMinCyclesToWait) == Division::kTiles);
+  const RnnConfig small = MakeConfig(RnnMode::kLstm, 3, 12);
+  EXPECT(division(small, 37, 4, kMinCyclesToWait) == Division::kLayers);
+  EXPECT(division(small, 15, 4, kMinCyclesToWait) == Division::kDirections);
+  EXPECT(division(small, 37, 4, /*min_cycles_to_wait=*/0) == Division::kTiles);
+}
+
+TEST(ScheduleOfEachPassStoresGates) {
+  const RnnConfig lstm = MakeConfig(RnnMode::kLstm, 2, 20),
+                  tanh = MakeConfig(RnnMode::kTanh, 2, 20);
+  EXPECT(GateStorage(lstm, Pass::kInference).value == Storage::kWorkspace);
+  EXPECT(GateStorage(lstm, Pass::kTraining).value == Storage::kReserveSpace);
+  EXPECT(GateStorage(lstm, Pass::kBackward).value == Storage::kWorkspace);
+  EXPECT(GateStorage(lstm, Pass::kBackwardInPlace).value == Storage::kReserveSpace);
+  for (const Pass pass :
+       {Pass::kInference, Pass::kTraining, Pass::kBackward, Pass::kBackwardInPlace}) {
+    EXPECT(GateStorage(tanh, pass).value == Storage::kWorkspace);
+  }
+}
+
+TEST(ScheduleExplainsItself) {
+  const RnnConfig config = MakeConfig(RnnMode::kLstm, 2, 650);
+  const auto explain = [&](const SequenceShape& shape, bool is_training) {
+    return ExplainSchedule(config, shape, kAvx512, is_training, {2, kMinCyclesToWait});
+  };
+  const std::string training = explain({35, 20}, true), decode = explain({1, 1}, false);
+  for (const char* line : {"avx512", "forward W: packed as a whole (more than 64 rows",
+                           "backward steps: all threads share each step (", "2 threads"}) {
+    EXPECT(training.find(line) != std::string::npos, line, " in ", training);
+  }
+  EXPECT(decode.find("forward R: not packed (one step of at most 8") != std::string::npos, decode);
+  EXPECT(decode.find("backward") == std::string::npos, decode);
+}
+
+}  // namespace
+}  // namespace cudnn_rnn

@@ -1,0 +1,354 @@
+// Tests the C API on the CPU and on the mock of cuDNN, opened as a shared library, as ctypes does;
+// and its use of host memory: lengths that change while a call reads them, sizes that exceed 64
+// bits, and failing allocations.
+
+#include "tests/cudnn/core_api.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/rnn_config.h"
+#include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cudnn/cudnn_types.h"
+#include "tests/core/testing.h"
+
+namespace {
+
+// Failure injection for this thread; 0 for none.
+thread_local int64_t allocations_until_failure = 0;
+thread_local bool all_later_allocations_fail = false;
+thread_local int64_t failed_allocations = 0;
+
+void* Allocate(std::size_t bytes) {
+  if (allocations_until_failure > 0 && --allocations_until_failure == 0) {
+    if (all_later_allocations_fail) allocations_until_failure = 1;
+    ++failed_allocations;
+    throw std::bad_alloc();
+  }
+  void* const memory = std::malloc(std::max<std::size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// Replace the program's global allocation functions.
+void* operator new(std::size_t bytes) { return Allocate(bytes); }
+void* operator new[](std::size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace cudnn_rnn {
+namespace {
+
+constexpr int kInvalidArgument = 3, kResourceExhausted = 8;
+constexpr int kFloat = static_cast<int>(DataType::kFloat);
+
+std::string MockPath() {
+  const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
+  EXPECT(folder != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_MOCK_FOLDER");
+  return Concatenate(folder == nullptr ? "" : folder, "/libmock_cudnn.so");
+}
+
+// Returns a function of the mock's shared library, whose state is separate from the mock linked
+// into this program.
+template <typename Function>
+Function Control(const char* name) {
+  static void* const file = dlopen(MockPath().c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT(file != nullptr);
+  return reinterpret_cast<Function>(dlsym(file, name));
+}
+
+void OpenMock() {
+  const std::string path = MockPath();
+  EXPECT(cudnn_rnn_open_gpu(path.c_str(), path.c_str()) == 0, cudnn_rnn_last_error());
+}
+
+bool LastErrorNames(const char* part) {
+  return std::strstr(cudnn_rnn_last_error(), part) != nullptr;
+}
+
+// Aligned memory, registered with the mock as device memory if `on_gpu`.
+class Buffer {
+ public:
+  Buffer(int64_t bytes, bool on_gpu) : on_gpu_(on_gpu) {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 256, static_cast<size_t>(bytes + 1)) != 0) std::abort();
+    data_ = static_cast<float*>(memory);
+    for (int64_t i = 0; i < bytes / 4; ++i) data_[i] = 0.1f * std::sin(static_cast<float>(i));
+    if (on_gpu_) Control<void (*)(const void*, int64_t)>("mock_register_memory")(data_, bytes);
+  }
+  ~Buffer() {
+    if (on_gpu_) Control<void (*)(const void*)>("mock_unregister_memory")(data_);
+    std::free(data_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  float* data() { return data_; }
+
+ private:
+  const bool on_gpu_;
+  float* data_;
+};
+
+// An LSTM with two layers, and a training call with all its buffers.
+class Training {
+ public:
+  Training(int64_t num_steps, int64_t batch_size, bool on_gpu = false) : on_gpu_(on_gpu) {
+    config.rnn_mode = static_cast<int>(RnnMode::kLstm);
+    config.data_type = kFloat;
+    config.num_layers = 2;
+    config.num_units = 4;
+    config.input_size = 3;
+    call.num_steps = num_steps;
+    call.batch_size = batch_size;
+    call.time_major = 1;
+    call.is_training = 1;
+    call.keeps_reserve_space = 1;
+    call.stream = reinterpret_cast<void*>(uintptr_t{0x77});
+  }
+
+  cudnn_rnn_model_config config = {};
+  cudnn_rnn_call call = {};
+  cudnn_rnn_sizes sizes = {};
+  cudnn_rnn_forward_buffers forward = {};
+  cudnn_rnn_backward_buffers backward = {};
+
+  int64_t output_elements() const {
+    return call.num_steps * call.batch_size * (1 + config.direction) * config.num_units;
+  }
+
+  // Allocates the buffers that the call needs.
+  void Prepare() {
+    cudnn_rnn_model* model = nullptr;
+    EXPECT(cudnn_rnn_model_create(&config, on_gpu_, &model) == 0, cudnn_rnn_last_error());
+    EXPECT(cudnn_rnn_prepare(model, &call, &sizes) == 0, cudnn_rnn_last_error());
+    cudnn_rnn_model_destroy(model);
+    const int64_t input_bytes = call.num_steps * call.batch_size * config.input_size * 4;
+    const int64_t output_bytes = output_elements() * 4;
+    const int64_t state_bytes =
+        config.num_layers * (1 + config.direction) * call.batch_size * config.num_units * 4;
+    const int64_t params_bytes = sizes.params_elements * 4;
+    forward.input = backward.input = New(input_bytes);
+    forward.input_h = backward.input_h = New(state_bytes);
+    forward.input_c = backward.input_c = New(state_bytes);
+    forward.params = backward.params = New(params_bytes);
+    backward.output = forward.output = New(output_bytes);
+    backward.output_h = forward.output_h = New(state_bytes);
+    forward.output_c = New(state_bytes);
+    forward.reserve_space = backward.reserve_space = New(sizes.reserve_space_bytes);
+    forward.reserve_space_bytes = backward.reserve_space_bytes = sizes.reserve_space_bytes;
+    forward.workspace = New(sizes.forward_workspace_bytes);
+    forward.workspace_bytes = sizes.forward_workspace_bytes;
+    backward.output_backprop = New(output_bytes);
+    backward.output_h_backprop = New(state_bytes);
+    backward.output_c_backprop = New(state_bytes);
+    backward.input_backprop = New(input_bytes);
+    backward.input_h_backprop = New(state_bytes);
+    backward.input_c_backprop = New(state_bytes);
+    backward.params_backprop = New(params_bytes);
+    backward.workspace = New(sizes.backward_workspace_bytes);
+    backward.workspace_bytes = sizes.backward_workspace_bytes;
+  }
+
+  // Creates a model, and runs forward and backward; returns the first error code, or 0.
+  int Run() {
+    cudnn_rnn_model* model = nullptr;
+    int code = cudnn_rnn_model_create(&config, on_gpu_, &model);
+    if (code == 0) code = cudnn_rnn_forward(model, &call, &forward);
+    if (code == 0) code = cudnn_rnn_backward(model, &call, &backward);
+    cudnn_rnn_model_destroy(model);
+    return code;
+  }
+
+ private:
+  float* New(int64_t bytes) {
+    buffers_.emplace_back(new Buffer(bytes, on_gpu_));
+    return buffers_.back()->data();
+  }
+
+  const bool on_gpu_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+// Returns the output and the gradient of the parameters.
+std::vector<float> Train(Training* training) {
+  training->Prepare();
+  EXPECT(training->Run() == 0, cudnn_rnn_last_error());
+  const float* const output = static_cast<const float*>(training->forward.output);
+  const float* const gradient = static_cast<const float*>(training->backward.params_backprop);
+  std::vector<float> results(output, output + training->output_elements());
+  results.insert(results.end(), gradient, gradient + training->sizes.params_elements);
+  return results;
+}
+
+TEST(CoreApiGivesTheSameOnBothDevices) {
+  OpenMock();
+  Control<void (*)(int)>("mock_set_thread_device")(0);
+  Training on_cpu(3, 2), on_gpu(3, 2, true);
+  const std::vector<float> cpu = Train(&on_cpu), gpu = Train(&on_gpu);
+  EXPECT(on_cpu.sizes.algorithm == 0 && on_gpu.sizes.algorithm == 1);
+  EXPECT(cpu.size() == gpu.size() && !cpu.empty());
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT(std::abs(cpu[i] - gpu[i]) < 1e-6f, i, ": ", cpu[i], " and ", gpu[i]);
+  }
+  const auto violations = Control<int64_t (*)()>("mock_violations");
+  EXPECT(violations() == 0, Control<const char* (*)()>("mock_violation_text")());
+}
+
+TEST(CoreApiRefusesMemoryThatIsNotOnTheGpu) {
+  OpenMock();
+  Control<void (*)(int)>("mock_set_thread_device")(0);
+  Training training(3, 2, true);
+  training.Prepare();
+  Buffer host(training.sizes.params_elements * 4, false);
+  training.forward.params = host.data();
+  EXPECT(training.Run() == kInvalidArgument);
+  EXPECT(LastErrorNames("params must be in the memory of GPU 0"), cudnn_rnn_last_error());
+
+  DeviceAddress other = 0;
+  Control<void (*)(int)>("mock_set_num_devices")(2);
+  Control<void (*)(int)>("mock_set_thread_device")(1);
+  EXPECT(Control<int (*)(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&other, 4096) == 0);
+  training.forward.params = reinterpret_cast<void*>(static_cast<uintptr_t>(other));
+  EXPECT(training.Run() == kInvalidArgument);
+  EXPECT(LastErrorNames("of GPU 0, but is on GPU 1"), cudnn_rnn_last_error());
+  EXPECT(Control<int (*)(DeviceAddress)>("cuMemFree_v2")(other) == 0);
+  Control<void (*)(int)>("mock_set_thread_device")(0);
+}
+
+TEST(CoreApiReportsWhatIsOpen) {
+  OpenMock();
+  const std::string report = cudnn_rnn_gpu_report();
+  for (const char* part : {"cuDNN 9.13.0", "libmock_cudnn.so", "CUDA 12.8"}) {
+    EXPECT(report.find(part) != std::string::npos, part, " in ", report);
+  }
+}
+
+TEST(CoreApiErrorsNameTheArgument) {
+  cudnn_rnn_model* model = nullptr;
+  Training training(3, 2);
+  training.config.data_type = 9;
+  EXPECT(cudnn_rnn_model_create(&training.config, 0, &model) == kInvalidArgument);
+  EXPECT(LastErrorNames("data_type must be between 0 and 3"), cudnn_rnn_last_error());
+  training.config.data_type = kFloat;
+  training.config.num_units = 0;
+  EXPECT(cudnn_rnn_model_create(&training.config, 0, &model) == kInvalidArgument);
+  EXPECT(model == nullptr);
+  training.config.num_units = 4;
+  EXPECT(cudnn_rnn_model_create(&training.config, 0, &model) == 0);
+  EXPECT(std::strlen(cudnn_rnn_last_error()) == 0, cudnn_rnn_last_error());
+  training.call.num_steps = -1;
+  EXPECT(cudnn_rnn_prepare(model, &training.call, &training.sizes) == kInvalidArgument);
+  EXPECT(LastErrorNames("num_steps"), cudnn_rnn_last_error());
+  cudnn_rnn_model_destroy(model);
+}
+
+// Selects bfloat16, two directions, batch-major data and dropout, which need every kind of copy.
+void NeedEveryCopy(Training* training) {
+  training->config.data_type = static_cast<int>(DataType::kBfloat16);
+  training->config.direction = static_cast<int>(Direction::kBidirectional);
+  training->config.dropout = 0.5f;
+  training->call.time_major = 0;
+}
+
+// While calls run, a thread alternately writes invalid and valid lengths. Each call either succeeds
+// or rejects the lengths that it read.
+TEST(LengthsMayChangeDuringACall) {
+  constexpr int kRounds = 100;
+  constexpr int64_t kBatch = 4000;
+  std::vector<int32_t> lengths(kBatch, 2);
+  Training training(3, kBatch);
+  NeedEveryCopy(&training);
+  training.call.sequence_lengths = lengths.data();
+  training.Prepare();
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    volatile int32_t* const elements = lengths.data();
+    for (int64_t i = 0; !is_over; i = (i + 7) % kBatch) {
+      elements[i] = i % 2 == 0 ? 1 << 30 : -(1 << 30);
+      elements[i] = 2;
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    const int code = training.Run();
+    EXPECT(code == 0 || (code == kInvalidArgument && LastErrorNames("sequence_lengths")), code,
+           ": ", cudnn_rnn_last_error());
+  }
+  is_over = true;
+  writer.join();
+}
+
+// The workspace's size depends on the lengths.
+TEST(LengthsMayChangeBetweenPrepareAndACall) {
+  std::vector<int32_t> lengths(5, 7);
+  Training training(7, 5);
+  training.config.direction = static_cast<int>(Direction::kBidirectional);
+  training.config.dropout = 0.5f;
+  training.call.sequence_lengths = lengths.data();
+  training.Prepare();
+  EXPECT(training.Run() == 0, cudnn_rnn_last_error());
+  lengths[2] = 0;
+  EXPECT(training.Run() == kInvalidArgument);
+  EXPECT(LastErrorNames("workspace must have at least"), cudnn_rnn_last_error());
+}
+
+TEST(SizesBeyond64BitsAreRefused) {
+  Training training(16, int64_t{1} << 40);
+  training.config.num_layers = training.config.input_size = 1;
+  training.config.num_units = 1 << 20;
+  cudnn_rnn_model* model = nullptr;
+  EXPECT(cudnn_rnn_model_create(&training.config, 0, &model) == 0, cudnn_rnn_last_error());
+  EXPECT(cudnn_rnn_prepare(model, &training.call, &training.sizes) == kInvalidArgument);
+  EXPECT(LastErrorNames("64 bits"), cudnn_rnn_last_error());
+  // More lengths than fit into memory.
+  const int32_t length = 0;
+  training.call.sequence_lengths = &length;
+  training.call.batch_size = int64_t{1} << 62;
+  EXPECT(cudnn_rnn_prepare(model, &training.call, &training.sizes) == kResourceExhausted);
+  EXPECT(LastErrorNames("not enough host memory"), cudnn_rnn_last_error());
+  cudnn_rnn_model_destroy(model);
+}
+
+// Runs with the n-th allocation failing, for n = 1, 2, ... until a run has fewer allocations. With
+// `all_later` all later allocations fail too, so that there is no memory for the error message.
+void FailEachAllocation(bool all_later) {
+  constexpr int64_t kMaxAllocations = 10000;
+  const std::vector<int32_t> lengths = {3, 0, 1, 2};
+  Training training(3, 4);
+  NeedEveryCopy(&training);
+  training.call.sequence_lengths = lengths.data();
+  training.Prepare();
+  int64_t n = 1;
+  for (bool fails = true; fails && n < kMaxAllocations; ++n) {
+    failed_allocations = 0;
+    all_later_allocations_fail = all_later;
+    allocations_until_failure = n;
+    const int code = training.Run();
+    allocations_until_failure = 0;
+    fails = failed_allocations > 0;
+    const std::string text = cudnn_rnn_last_error();
+    EXPECT(code == (fails ? kResourceExhausted : 0), n, ": ", code, ", ", text);
+    EXPECT(!fails || LastErrorNames("not enough host memory"), n, ": ", text);
+  }
+  EXPECT(n > 10 && n < kMaxAllocations, n);
+  EXPECT(training.Run() == 0, cudnn_rnn_last_error());
+}
+
+TEST(EachAllocationFailsOnce) { FailEachAllocation(/*all_later=*/false); }
+TEST(EachAllocationAndAllLaterOnesFail) { FailEachAllocation(/*all_later=*/true); }
+
+}  // namespace
+}  // namespace cudnn_rnn

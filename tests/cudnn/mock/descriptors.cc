@@ -1,0 +1,400 @@
+// The mock of cuDNN: version, handles, and the descriptors of tensors, models and data.
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/cudnn/mock/cudnn_call.h"
+
+namespace cudnn_rnn {
+
+namespace mock {
+
+bool IsDataType(int data_type) {
+  return data_type == kCudnnDataFloat || data_type == kCudnnDataDouble ||
+         data_type == kCudnnDataHalf || data_type == kCudnnDataBfloat16;
+}
+
+DataType CoreTypeOf(int data_type) {
+  switch (data_type) {
+    case kCudnnDataHalf:
+      return DataType::kHalf;
+    case kCudnnDataBfloat16:
+      return DataType::kBfloat16;
+    case kCudnnDataDouble:
+      return DataType::kDouble;
+    default:
+      return DataType::kFloat;
+  }
+}
+
+namespace {
+
+constexpr int kMaxDimensions = 8;
+constexpr int kMathWithConversion = 2;
+constexpr int kMaxUnitsOfPersistStatic = 1024;
+constexpr int kMaxUnitsOfSmallH = 384;
+
+// The arguments of cudnnSetRNNDescriptor_v8.
+struct RnnArguments {
+  int algorithm, cell_mode, bias_mode, direction_mode, input_mode;
+  int data_type, math_precision, math_type;
+  int32_t input_size, hidden_size, projection_size, num_layers;
+  uint32_t auxiliary_flags;
+
+  bool has_projection() const { return projection_size != hidden_size; }
+};
+
+// Finds arguments that are wrong for every version of cuDNN.
+int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
+  const struct {
+    const char* name;
+    int value, most;
+  } enumerations[] = {
+      {"algorithm", arguments.algorithm, kNumAlgorithms - 1},
+      {"cell_mode", arguments.cell_mode, kCudnnGru},
+      {"bias_mode", arguments.bias_mode, 3},
+      {"direction_mode", arguments.direction_mode, kCudnnBidirectional},
+      {"input_mode", arguments.input_mode, kCudnnSkipInput},
+      {"math_type", arguments.math_type, kCudnnFmaMath},
+  };
+  for (const auto& enumeration : enumerations) {
+    if (enumeration.value < 0 || enumeration.value > enumeration.most) {
+      return call->Violation(enumeration.name, " is ", enumeration.value);
+    }
+  }
+  if (arguments.bias_mode != kCudnnDoubleBias) {
+    return call->Violation("bias_mode is ", arguments.bias_mode, ": only double bias is used");
+  }
+  if (!IsDataType(arguments.data_type)) {
+    return call->Violation("data_type is ", arguments.data_type);
+  }
+  const bool is_double = arguments.data_type == kCudnnDataDouble;
+  if (arguments.math_precision != (is_double ? kCudnnDataDouble : kCudnnDataFloat)) {
+    return call->Violation("math_precision is ", arguments.math_precision, " for data_type ",
+                           arguments.data_type);
+  }
+  const bool is_float = arguments.data_type == kCudnnDataFloat;
+  if ((arguments.math_type == kMathWithConversion && !is_float) ||
+      (is_double && arguments.math_type == kCudnnTensorOpMath)) {
+    return call->Violation("math_type is ", arguments.math_type, " for data_type ",
+                           arguments.data_type);
+  }
+  if (arguments.input_size < 1 || arguments.hidden_size < 1 || arguments.num_layers < 1) {
+    return call->Violation("sizes must be positive: input ", arguments.input_size, ", hidden ",
+                           arguments.hidden_size, ", layers ", arguments.num_layers);
+  }
+  if (arguments.projection_size < 1 || arguments.projection_size > arguments.hidden_size) {
+    return call->Violation("projection_size must be 1 to hidden_size, but is ",
+                           arguments.projection_size);
+  }
+  if (arguments.has_projection() && arguments.cell_mode != kCudnnLstm) {
+    return call->Violation("a projection of ", arguments.projection_size, " without LSTM");
+  }
+  if (arguments.input_mode == kCudnnSkipInput && arguments.input_size != arguments.hidden_size) {
+    return call->Violation("skip input with input_size ", arguments.input_size, " and hidden_size ",
+                           arguments.hidden_size);
+  }
+  if (arguments.auxiliary_flags > kCudnnPaddedIoEnabled) {
+    return call->Violation("auxiliary_flags are ", arguments.auxiliary_flags);
+  }
+  return 0;
+}
+
+// Returns whether the mock, as configured by the test, supports these arguments.
+bool IsSupported(const State& state, const RnnArguments& arguments) {
+  const Options& options = state.record.options;
+  if (options.algorithms[arguments.algorithm].support == MOCK_REFUSED_BY_DESCRIPTOR) {
+    return false;
+  }
+  const bool has_bfloat16 = state.version() >= static_cast<int64_t>(kMinCudnnVersionForBfloat16);
+  if (arguments.data_type == kCudnnDataBfloat16 && !has_bfloat16) return false;
+  if (arguments.algorithm == kCudnnAlgorithmStandard) return true;
+  if (arguments.auxiliary_flags == kCudnnPaddedIoEnabled || arguments.has_projection() ||
+      arguments.data_type == kCudnnDataDouble) {
+    return false;
+  }
+  if (arguments.algorithm == kCudnnAlgorithmPersistStatic) {
+    return arguments.hidden_size <= kMaxUnitsOfPersistStatic;
+  }
+  return arguments.algorithm != kCudnnAlgorithmPersistStaticSmallH ||
+         arguments.hidden_size <= kMaxUnitsOfSmallH;
+}
+
+RnnConfig ConfigOf(const RnnArguments& arguments) {
+  RnnConfig config;
+  config.mode = arguments.cell_mode == kCudnnRnnRelu   ? RnnMode::kRelu
+                : arguments.cell_mode == kCudnnRnnTanh ? RnnMode::kTanh
+                : arguments.cell_mode == kCudnnLstm    ? RnnMode::kLstm
+                                                       : RnnMode::kGru;
+  config.input_mode =
+      arguments.input_mode == kCudnnSkipInput ? InputMode::kSkip : InputMode::kLinear;
+  config.direction = arguments.direction_mode == kCudnnBidirectional ? Direction::kBidirectional
+                                                                     : Direction::kUnidirectional;
+  config.data_type = CoreTypeOf(arguments.data_type);
+  config.num_layers = arguments.num_layers;
+  config.num_units = arguments.hidden_size;
+  config.input_size = arguments.input_size;
+  config.num_proj = arguments.has_projection() ? arguments.projection_size : 0;
+  return config;
+}
+
+int CheckLengths(Call* call, const RnnDataDescriptor& data) {
+  for (size_t i = 0; i < data.lengths.size(); ++i) {
+    if (data.lengths[i] < 1 || data.lengths[i] > data.num_steps) {
+      return call->Violation("lengths[", i, "] must be 1 to ", data.num_steps, ", but is ",
+                             data.lengths[i]);
+    }
+    if (data.layout == kCudnnLayoutTimeMajorPacked && data.lengths[i] < data.num_steps) {
+      return call->Violation("the mock supports the packed layout only without padding, but ",
+                             "lengths[", i, "] is ", data.lengths[i]);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace mock
+
+using namespace mock;  // NOLINT: C functions are outside the namespace
+
+extern "C" {
+
+size_t cudnnGetVersion() {
+  State& state = GetState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  return static_cast<size_t>(state.version());
+}
+
+const char* cudnnGetErrorString(int status) {
+  switch (status) {
+    case 0:
+      return "CUDNN_STATUS_SUCCESS";
+    case 1:
+    case 1001:
+      return "CUDNN_STATUS_NOT_INITIALIZED";
+    case 2:
+      return "CUDNN_STATUS_ALLOC_FAILED";
+    case 4004:
+      return "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED";
+    case 3:
+    case 2000:
+      return "CUDNN_STATUS_BAD_PARAM";
+    case 4:
+    case 4000:
+      return "CUDNN_STATUS_INTERNAL_ERROR";
+    case 8:
+    case 5000:
+      return "CUDNN_STATUS_EXECUTION_FAILED";
+    case 9:
+    case 3000:
+      return "CUDNN_STATUS_NOT_SUPPORTED";
+    default:
+      return "CUDNN_STATUS_UNKNOWN";
+  }
+}
+
+int cudnnCreate(void** handle) {
+  return RunCudnn("cudnnCreate", "", [&](Call* call) {
+    Handle created;
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
+    if (handle == nullptr) return call->Violation("handle is null");
+    ++call->state().record.host_waits;
+    *handle = call->state().handles.Add(created);
+    return 0;
+  });
+}
+
+int cudnnDestroy(void* handle) {
+  return RunCudnnRelease("cudnnDestroy", "", [&](Call* call) {
+    Handle* found;
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
+    ++call->state().record.host_waits;
+    call->state().handles.Remove(handle);
+    return 0;
+  });
+}
+
+int cudnnSetStream(void* handle, void* stream) {
+  return RunCudnn("cudnnSetStream", Arguments("stream", stream), [&](Call* call) {
+    Handle* found;
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    found->stream = stream;
+    found->has_stream = true;
+    return 0;
+  });
+}
+
+int cudnnCreateTensorDescriptor(void** descriptor) {
+  return CreateObject("cudnnCreateTensorDescriptor", &State::tensor_descriptors, descriptor);
+}
+
+int cudnnDestroyTensorDescriptor(void* descriptor) {
+  return DestroyObject("cudnnDestroyTensorDescriptor", &State::tensor_descriptors, descriptor);
+}
+
+int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensions,
+                               const int* dimensions, const int* strides) {
+  return RunCudnn("cudnnSetTensorNdDescriptor",
+                  Arguments("data_type", data_type, "num_dimensions", num_dimensions),
+                  [&](Call* call) {
+                    TensorDescriptor* found;
+                    MOCK_RETURN_IF_FAILED(call->Need(&call->state().tensor_descriptors, descriptor,
+                                                     "tensor descriptor", &found));
+                    if (!IsDataType(data_type)) {
+                      return call->Violation("data_type is ", data_type);
+                    }
+                    if (num_dimensions < 3 || num_dimensions > kMaxDimensions) {
+                      return call->Violation("num_dimensions is ", num_dimensions);
+                    }
+                    if (dimensions == nullptr || strides == nullptr) {
+                      return call->Violation("dimensions or strides are null");
+                    }
+                    for (int i = 0; i < num_dimensions; ++i) {
+                      if (dimensions[i] < 1 || strides[i] < 1) {
+                        return call->Violation("dimension ", i, " is ", dimensions[i],
+                                               " with stride ", strides[i]);
+                      }
+                    }
+                    found->is_set = true;
+                    found->data_type = data_type;
+                    found->dimensions.assign(dimensions, dimensions + num_dimensions);
+                    found->strides.assign(strides, strides + num_dimensions);
+                    return 0;
+                  });
+}
+
+int cudnnGetTensorNdDescriptor(void* descriptor, int max_dimensions, int* data_type,
+                               int* num_dimensions, int* dimensions, int* strides) {
+  return RunCudnn("cudnnGetTensorNdDescriptor", Arguments("max_dimensions", max_dimensions),
+                  [&](Call* call) {
+                    TensorDescriptor* found;
+                    MOCK_RETURN_IF_FAILED(NeedSet(call, &call->state().tensor_descriptors,
+                                                  descriptor, "tensor descriptor", &found));
+                    if (max_dimensions < 0 || max_dimensions > kMaxDimensions) {
+                      return call->Violation("max_dimensions is ", max_dimensions);
+                    }
+                    if (data_type == nullptr || num_dimensions == nullptr ||
+                        dimensions == nullptr || strides == nullptr) {
+                      return call->Violation("an output is null");
+                    }
+                    *data_type = found->data_type;
+                    *num_dimensions = static_cast<int>(found->dimensions.size());
+                    const int count = std::min(max_dimensions, *num_dimensions);
+                    std::copy_n(found->dimensions.begin(), count, dimensions);
+                    std::copy_n(found->strides.begin(), count, strides);
+                    return 0;
+                  });
+}
+
+int cudnnCreateRNNDescriptor(void** descriptor) {
+  return CreateObject("cudnnCreateRNNDescriptor", &State::rnn_descriptors, descriptor);
+}
+
+int cudnnDestroyRNNDescriptor(void* descriptor) {
+  return DestroyObject("cudnnDestroyRNNDescriptor", &State::rnn_descriptors, descriptor);
+}
+
+int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int bias_mode,
+                             int direction_mode, int input_mode, int data_type, int math_precision,
+                             int math_type, int32_t input_size, int32_t hidden_size,
+                             int32_t projection_size, int32_t num_layers, void* dropout_descriptor,
+                             uint32_t auxiliary_flags) {
+  const RnnArguments arguments = {algorithm,      cell_mode,   bias_mode,       direction_mode,
+                                  input_mode,     data_type,   math_precision,  math_type,
+                                  input_size,     hidden_size, projection_size, num_layers,
+                                  auxiliary_flags};
+  const std::string text =
+      Arguments("algorithm", algorithm, "cell_mode", cell_mode, "direction_mode", direction_mode,
+                "input_mode", input_mode, "data_type", data_type, "math_precision", math_precision,
+                "math_type", math_type, "input_size", input_size, "hidden_size", hidden_size,
+                "projection_size", projection_size, "num_layers", num_layers, "auxiliary_flags",
+                auxiliary_flags);
+  return RunCudnn("cudnnSetRNNDescriptor_v8", text, [&](Call* call) {
+    State& state = call->state();
+    RnnDescriptor* found;
+    DropoutDescriptor* dropout;
+    MOCK_RETURN_IF_FAILED(call->Need(&state.rnn_descriptors, descriptor, "RNN descriptor", &found));
+    MOCK_RETURN_IF_FAILED(NeedSet(call, &state.dropout_descriptors, dropout_descriptor,
+                                  "dropout descriptor", &dropout));
+    MOCK_RETURN_IF_FAILED(CheckRnnArguments(call, arguments));
+    if (!IsSupported(state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
+    RnnDescriptor set;
+    set.is_set = true;
+    set.config = ConfigOf(arguments);
+    set.data_type = data_type;
+    set.algorithm = algorithm;
+    set.allows_padding = auxiliary_flags == kCudnnPaddedIoEnabled;
+    set.padded_weights = state.record.options.padded_weights;
+    set.dropout_descriptor = dropout_descriptor;
+    *found = set;
+    return 0;
+  });
+}
+
+int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
+  return RunCudnn("cudnnBuildRNNDynamic", Arguments("batch_size", batch_size), [&](Call* call) {
+    Handle* found_handle;
+    RnnDescriptor* found;
+    MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found_handle));
+    MOCK_RETURN_IF_FAILED(
+        NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor, "RNN descriptor", &found));
+    if (found->algorithm != kCudnnAlgorithmPersistDynamic) {
+      return call->Violation("the algorithm is ", found->algorithm, ", not persist_dynamic");
+    }
+    if (batch_size < 1) return call->Violation("batch_size is ", batch_size);
+    ++call->state().record.host_waits;
+    found->built_batch_size = batch_size;
+    return 0;
+  });
+}
+
+int cudnnCreateRNNDataDescriptor(void** descriptor) {
+  return CreateObject("cudnnCreateRNNDataDescriptor", &State::rnn_data_descriptors, descriptor);
+}
+
+int cudnnDestroyRNNDataDescriptor(void* descriptor) {
+  return DestroyObject("cudnnDestroyRNNDataDescriptor", &State::rnn_data_descriptors, descriptor);
+}
+
+int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int max_length,
+                              int batch_size, int vector_size, const int* lengths,
+                              void* padding_fill) {
+  const std::string text =
+      Arguments("data_type", data_type, "layout", layout, "max_length", max_length, "batch_size",
+                batch_size, "vector_size", vector_size);
+  return RunCudnn("cudnnSetRNNDataDescriptor", text, [&](Call* call) {
+    RnnDataDescriptor* found;
+    MOCK_RETURN_IF_FAILED(
+        call->Need(&call->state().rnn_data_descriptors, descriptor, "RNN data descriptor", &found));
+    if (!IsDataType(data_type)) return call->Violation("data_type is ", data_type);
+    if (layout < kCudnnLayoutTimeMajorPadded || layout > kCudnnLayoutBatchMajorPadded) {
+      return call->Violation("layout is ", layout);
+    }
+    if (max_length < 1 || batch_size < 1 || vector_size < 1) {
+      return call->Violation("sizes must be positive: max_length ", max_length, ", batch_size ",
+                             batch_size, ", vector_size ", vector_size);
+    }
+    if (lengths == nullptr) return call->Violation("lengths are null");
+    RnnDataDescriptor set;
+    set.is_set = true;
+    set.data_type = data_type;
+    set.layout = layout;
+    set.num_steps = max_length;
+    set.batch_size = batch_size;
+    set.vector_size = vector_size;
+    set.lengths.assign(lengths, lengths + batch_size);
+    MOCK_RETURN_IF_FAILED(CheckLengths(call, set));
+    if (padding_fill != nullptr) {
+      set.has_padding_fill = true;
+      const int64_t size = SizeOf(CoreTypeOf(data_type));
+      std::memcpy(set.padding_fill, padding_fill, static_cast<size_t>(size));
+    }
+    *found = set;
+    return 0;
+  });
+}
+
+}  // extern "C"
+
+}  // namespace cudnn_rnn

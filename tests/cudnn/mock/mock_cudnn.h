@@ -1,0 +1,131 @@
+/* A mock of CUDA's driver and cuDNN on host memory: the functions by which tests control it.
+ *
+ * libmock_cudnn.so exports every function of cudnn_rnn/cc/cudnn/cudnn_types.h, so one file can
+ * be opened both as the driver and as cuDNN. "Device memory" is host memory, work "on a stream"
+ * runs at once, and the CPU plan does the arithmetic. The mock checks every argument as the real
+ * library does, and more strictly if a mistake would otherwise only cause wrong results.
+ * Whatever the real library rejects, or silently computes wrongly, is a *violation*: the mock
+ * records it, and the call returns a bad-parameter status. Whatever the real library does not offer
+ * (such as an algorithm for a shape) returns its not-supported status and is no violation.
+ *
+ * Requirements stricter than the real library's documentation:
+ *   - device memory comes from cuMemAlloc_v2 or is registered by the test; it is aligned to 16
+ *     bytes for tensors, and to 64 for weights, workspace, reserve space and dropout states;
+ *   - a call's outputs overlap none of its other operands;
+ *   - every call that works on a device needs the current context of that device;
+ *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
+ *   - backward calls get the x, hx, cx, y and weights of the forward call (in a sequence of length
+ *     1, y may be 0 instead); data comes before weights, and only once;
+ *   - half and bfloat16 models use float math precision;
+ *   - the packed layout has no padding;
+ *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory.
+ *
+ * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */
+#ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_
+#define CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_
+
+#include <stdint.h>
+
+#define MOCK_EXPORT __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Clears the records of calls and violations, cancels ordered failures, and resets every option to
+ * its default. Objects that the caller holds (handles, descriptors, events, memory) stay. */
+MOCK_EXPORT void mock_reset(void);
+/* Restores the state of a new process: also destroys all objects, frees their memory, undoes cuInit
+ * and forgets the threads' contexts. Registered memory stays registered. */
+MOCK_EXPORT void mock_restart(void);
+
+/* Returns the number of calls of a function since the reset. NULL: of all functions. */
+MOCK_EXPORT int64_t mock_calls(const char* function_name);
+/* Returns one line for each call, in order: "name(argument=value, ...)". Valid until the thread's
+ * next call of this function. */
+MOCK_EXPORT const char* mock_log(void);
+/* Returns the number of calls since the reset that make the host wait for the device:
+ * cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
+ * cudnnBuildRNNDynamic and cudnnSetDropoutDescriptor with states. */
+MOCK_EXPORT int64_t mock_host_waits(void);
+/* Returns the number of dropout states initialized since the reset, by cudnnSetDropoutDescriptor
+ * with states. */
+MOCK_EXPORT int64_t mock_dropout_initializations(void);
+
+MOCK_EXPORT int64_t mock_violations(void);
+/* Returns one line for each violation. Valid until the thread's next call of this function. */
+MOCK_EXPORT const char* mock_violation_text(void);
+
+/* Returns the number of live objects of a kind: handle, tensor_descriptor, dropout_descriptor,
+ * rnn_descriptor, rnn_data_descriptor, event, allocation or pushed_context. NULL: of all
+ * kinds. Returns -1 for an unknown kind. */
+MOCK_EXPORT int64_t mock_live(const char* kind);
+
+/* Kinds of failures. The status depends on the function's library and its version. */
+enum {
+  MOCK_NO_FAILURE = 0,
+  MOCK_OUT_OF_MEMORY = 1,
+  MOCK_NOT_SUPPORTED = 2,
+  MOCK_EXECUTION_FAILED = 3,
+  MOCK_INTERNAL_ERROR = 4,
+};
+/* Returns the number of calls since the reset that could fail: all except those of
+ * cuGetErrorString, cudnnGetErrorString and cudnnGetVersion. A failing call does nothing, unless it
+ * releases something (Destroy, Free, Pop): then it releases it and returns the failure,
+ * like a call that reports an error of earlier work. */
+MOCK_EXPORT int64_t mock_fallible_calls(void);
+/* Makes the n-th fallible call from now on fail (1: the next one). */
+MOCK_EXPORT void mock_fail_call(int64_t n, int failure);
+/* Makes the n-th fallible call from now on, and every later one, fail. */
+MOCK_EXPORT void mock_fail_calls_from(int64_t n, int failure);
+
+/* Sets the result of cudnnGetVersion, such as 8907 or 91300. Default: the build's
+ * CUDNN_RNN_MOCK_DEFAULT_VERSION (91300). RNN descriptors support bfloat16 from 91300 on. */
+MOCK_EXPORT void mock_set_version(int64_t version);
+/* Default 1. With 0, cuInit fails as it does without a device. */
+MOCK_EXPORT void mock_set_num_devices(int num_devices);
+/* cuMemAlloc_v2 fails if the total would exceed this limit. Negative (default): no limit. */
+MOCK_EXPORT void mock_set_memory_limit(int64_t bytes);
+
+/* Support for an algorithm: standard 0, persist_static 1, persist_dynamic 2,
+ * persist_static_small_h 3. */
+enum {
+  MOCK_SUPPORTED = 0, /* default */
+  MOCK_REFUSED_BY_DESCRIPTOR = 1,
+  MOCK_REFUSED_BY_FORWARD = 2,
+  MOCK_REFUSED_BY_BACKWARD = 3,
+};
+/* Independently of this setting, persistent algorithms refuse padded IO, projections and double;
+ * persist_static also refuses more than 1024 units, and persist_static_small_h more than 384. */
+MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
+/* Sets the milliseconds of one forward and of one backward pass (half for data, half for weights)
+ * on the virtual clock that events record. Default 1 and 2. */
+MOCK_EXPORT void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms);
+/* Default 0: the dense layout. 1: weight spaces of descriptors set from now on have their regions
+ * at multiples of 256 bytes, with gaps between and after them. */
+MOCK_EXPORT void mock_set_padded_weights(int padded);
+/* Every call with a handle holds the handle this much longer, so that concurrent use of one handle
+ * is detected. Default 0. */
+MOCK_EXPORT void mock_set_pause(int64_t microseconds);
+/* Calls with a handle hold the handle until this many such calls have begun. Default 0. */
+MOCK_EXPORT void mock_let_calls_meet(int64_t calls);
+
+/* Makes the caller's memory device memory of every device. Ranges may overlap and be registered
+ * repeatedly; unregistering removes one registration of that address. */
+MOCK_EXPORT void mock_register_memory(const void* data, int64_t bytes);
+MOCK_EXPORT void mock_unregister_memory(const void* data);
+/* Default 0. 1: all memory counts as device memory, without checks. */
+MOCK_EXPORT void mock_set_any_memory(int any_memory);
+
+/* By default every stream except the null stream belongs to device 0. */
+MOCK_EXPORT void mock_set_stream_device(void* stream, int device);
+/* Sets the device whose context is current on this thread while no context is pushed; -1 (the
+ * default) for none. Threads of frameworks may have such a context. The null stream belongs to the
+ * current context; without one, cuStreamGetCtx(NULL) fails. mock_reset keeps this setting. */
+MOCK_EXPORT void mock_set_thread_device(int device);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_ */

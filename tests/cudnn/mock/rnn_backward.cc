@@ -1,0 +1,259 @@
+// The mock of cuDNN: cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8.
+//
+// The CPU plan's Backward computes both, so cudnnRNNBackwardData_v8 runs it, stores the weight
+// gradient in the reserve space, and invalidates the plan's part of that space.
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/cudnn/mock/rnn_call.h"
+
+namespace cudnn_rnn {
+
+using namespace mock;  // NOLINT: C functions are outside the namespace
+
+namespace {
+
+struct BackwardDataTensors {
+  const void *y, *dy, *hx, *dhy, *cx, *dcy, *weights;
+  void *dx, *dhx, *dcx;
+};
+
+bool SameBytes(const void* a, const void* b, int64_t bytes) {
+  return bytes == 0 || std::memcmp(a, b, static_cast<size_t>(bytes)) == 0;
+}
+
+// Compares states; a null state means zeros.
+bool SameState(const void* given, const char* stored, int64_t bytes) {
+  if (given != nullptr) return SameBytes(given, stored, bytes);
+  return std::all_of(stored, stored + bytes, [](char byte) { return byte == 0; });
+}
+
+// Compares outputs [T, B, width]. In a sequence of length 1, which may represent an empty one, y
+// may also be 0.
+bool SameOutput(const RnnCall& rnn_call, const char* given, const char* stored) {
+  const int64_t row_bytes = rnn_call.y.vector_size * rnn_call.element_size();
+  for (int64_t t = 0; t < rnn_call.y.num_steps; ++t) {
+    for (int64_t b = 0; b < rnn_call.y.batch_size; ++b) {
+      const int64_t length = rnn_call.y.lengths[static_cast<size_t>(b)];
+      const int64_t offset = (t * rnn_call.y.batch_size + b) * row_bytes;
+      if (t >= length || SameBytes(given + offset, stored + offset, row_bytes)) continue;
+      const bool is_zero = SameState(nullptr, given + offset, row_bytes);
+      if (!is_zero || length != 1) return false;
+    }
+  }
+  return true;
+}
+
+int CheckDataTensors(Call* call, const RnnCall& rnn_call, const BackwardDataTensors& tensors,
+                     const RnnBuffers& buffers) {
+  const int64_t h_bytes = rnn_call.h_bytes;
+  const int64_t c_bytes = rnn_call.c_bytes;
+  return CheckOperands(
+      call,
+      {{"y", tensors.y, rnn_call.y_memory(), false, false, kTensorAlignment},
+       {"dy", tensors.dy, rnn_call.y_memory(), false, false, kTensorAlignment},
+       {"hx", tensors.hx, h_bytes, false, true, kTensorAlignment},
+       {"dhy", tensors.dhy, h_bytes, false, true, kTensorAlignment},
+       {"cx", tensors.cx, c_bytes, false, true, kTensorAlignment},
+       {"dcy", tensors.dcy, c_bytes, false, true, kTensorAlignment},
+       {"weight_space", tensors.weights, rnn_call.weights.bytes(), false, false, kBufferAlignment},
+       {"dx", tensors.dx, rnn_call.x_memory(), true, false, kTensorAlignment},
+       {"dhx", tensors.dhx, h_bytes, true, true, kTensorAlignment},
+       {"dcx", tensors.dcx, c_bytes, true, true, kTensorAlignment},
+       {"workspace", buffers.workspace, static_cast<int64_t>(buffers.workspace_bytes), true, false,
+        kBufferAlignment},
+       {"reserve_space", buffers.reserve_space, static_cast<int64_t>(buffers.reserve_space_bytes),
+        true, false, kBufferAlignment}});
+}
+
+// Returns the first argument that differs from the forward call's, or "".
+std::string Difference(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
+                       const ReserveHeader& header, const char* reserve, const char* y,
+                       const char* weights) {
+  const ReserveLayout& layout = rnn_call.reserve;
+  if (!SameOutput(rnn_call, y, reserve + layout.y)) return "y";
+  if (!SameState(tensors.hx, reserve + layout.hx, rnn_call.h_bytes)) return "hx";
+  if (!SameState(tensors.cx, reserve + layout.cx, rnn_call.c_bytes)) return "cx";
+  const std::string bytes(weights, static_cast<size_t>(rnn_call.weights.dense_bytes()));
+  if (FingerprintOf(bytes) != header.weights) return "weights";
+  return "";
+}
+
+void CopyIfGiven(const void* source, int64_t bytes, void* target) {
+  if (source == nullptr || target == nullptr || bytes == 0) return;
+  std::memcpy(target, source, static_cast<size_t>(bytes));
+}
+
+// Runs without the state's lock.
+Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
+                   const RnnBuffers& buffers, const ReserveHeader& header) {
+  const int64_t element_size = rnn_call.element_size();
+  Buffer y(rnn_call.y_bytes), dy(rnn_call.y_bytes), dhy(rnn_call.h_bytes), dcy(rnn_call.c_bytes);
+  Buffer weights(rnn_call.weights.dense_bytes());
+  Buffer dx(rnn_call.x_bytes), dhx(rnn_call.h_bytes), dcx(rnn_call.c_bytes);
+  Unpack(rnn_call.y, element_size, tensors.y, y.data());
+  Unpack(rnn_call.y, element_size, tensors.dy, dy.data());
+  CopyIfGiven(tensors.dhy, rnn_call.h_bytes, dhy.data());
+  CopyIfGiven(tensors.dcy, rnn_call.c_bytes, dcy.data());
+  rnn_call.weights.Gather(tensors.weights, weights.data());
+  char* const reserve = static_cast<char*>(buffers.reserve_space);
+  const ReserveLayout& layout = rnn_call.reserve;
+  const std::string difference =
+      Difference(rnn_call, tensors, header, reserve, y.data(), weights.data());
+  if (!difference.empty()) {
+    return InvalidArgument(difference, " is not that of the forward call");
+  }
+
+  CallOptions options;
+  options.is_training = true;
+  options.sequence_lengths = rnn_call.x.lengths;
+  Buffer workspace(rnn_call.plan->BackwardWorkspaceBytes(options));
+  BackwardBuffers backward;
+  backward.input = reserve + layout.x;
+  backward.input_h = reserve + layout.hx;
+  backward.input_c = reserve + layout.cx;
+  backward.params = weights.data();
+  backward.output = y.data();
+  backward.output_h = reserve + layout.hy;
+  backward.output_backprop = dy.data();
+  backward.output_h_backprop = dhy.data();
+  backward.output_c_backprop = dcy.data();
+  backward.reserve_space = reserve + layout.plan;
+  backward.reserve_space_bytes = rnn_call.plan->ReserveSpaceBytes();
+  backward.input_backprop = dx.data();
+  backward.input_h_backprop = dhx.data();
+  backward.input_c_backprop = dcx.data();
+  backward.params_backprop = reserve + layout.weight_gradient;
+  backward.workspace = workspace.data();
+  SerialRunner runner;
+  Execution execution;
+  execution.runner = &runner;
+  CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Backward(backward, options, execution));
+
+  Pack(rnn_call.x, element_size, dx.data(), Padding::kZero, tensors.dx);
+  CopyIfGiven(dhx.data(), rnn_call.h_bytes, tensors.dhx);
+  CopyIfGiven(dcx.data(), rnn_call.c_bytes, tensors.dcx);
+  ReserveHeader used = header;
+  used.stage = kAfterBackwardData;
+  std::memcpy(reserve, &used, sizeof(used));
+  std::memset(reserve + layout.plan, 0xff, static_cast<size_t>(layout.x - layout.plan));
+  std::memset(buffers.workspace, 0xff, buffers.workspace_bytes);
+  return Status();
+}
+
+// Checks that x, hx and y are those of the forward call. Runs without the state's lock.
+Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, const void* y,
+                        const char* reserve) {
+  Buffer x_copy(rnn_call.x_bytes), y_copy(rnn_call.y_bytes);
+  Unpack(rnn_call.x, rnn_call.element_size(), x, x_copy.data());
+  Unpack(rnn_call.y, rnn_call.element_size(), y, y_copy.data());
+  const ReserveLayout& layout = rnn_call.reserve;
+  const char* different = "";
+  if (!SameBytes(x_copy.data(), reserve + layout.x, rnn_call.x_bytes)) different = "x";
+  if (!SameState(hx, reserve + layout.hx, rnn_call.h_bytes)) different = "hx";
+  if (!SameOutput(rnn_call, y_copy.data(), reserve + layout.y)) different = "y";
+  if (*different == '\0') return Status();
+  return InvalidArgument(different, " is not that of the forward call");
+}
+
+// Advances the virtual clock by half a backward pass, or refuses the algorithm.
+int StartBackward(Call* call, const RnnCall& rnn_call) {
+  const AlgorithmOptions& algorithm =
+      call->state().record.options.algorithms[rnn_call.rnn.algorithm];
+  if (algorithm.support == MOCK_REFUSED_BY_BACKWARD) {
+    return call->StatusOf(MOCK_NOT_SUPPORTED);
+  }
+  call->state().stream_times_ms[rnn_call.stream] += algorithm.backward_ms / 2;
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* device_lengths,
+                            void* y_descriptor, const void* y, const void* dy, void* x_descriptor,
+                            void* dx, void* h_descriptor, const void* hx, const void* dhy,
+                            void* dhx, void* c_descriptor, const void* cx, const void* dcy,
+                            void* dcx, size_t weight_space_bytes, const void* weight_space,
+                            size_t workspace_bytes, void* workspace, size_t reserve_space_bytes,
+                            void* reserve_space) {
+  const std::string text =
+      Arguments("has_device_lengths", device_lengths != nullptr, "workspace_bytes", workspace_bytes,
+                "reserve_space_bytes", reserve_space_bytes);
+  return RunCudnn("cudnnRNNBackwardData_v8", text, [&](Call* call) {
+    const RnnDescriptors descriptors = {handle,       rnn_descriptor, device_lengths, x_descriptor,
+                                        y_descriptor, h_descriptor,   c_descriptor};
+    const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
+                                reserve_space};
+    RnnCall rnn_call;
+    MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
+    const bool has_cells = cx != nullptr || dcy != nullptr || dcx != nullptr;
+    if (rnn_call.has_cell_state() && c_descriptor == nullptr && has_cells) {
+      return call->Violation("there is a cell state without a descriptor of c");
+    }
+    const BackwardDataTensors tensors = {y, dy, hx, dhy, cx, dcy, weight_space, dx, dhx, dcx};
+    MOCK_RETURN_IF_FAILED(CheckDataTensors(call, rnn_call, tensors, buffers));
+    ReserveHeader header;
+    MOCK_RETURN_IF_FAILED(CheckReserveSpace(call, rnn_call, reserve_space, kAfterForward, &header));
+    MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
+    call->Unlock();
+    const Status status = ComputeData(rnn_call, tensors, buffers, header);
+    call->Lock();
+    return status.ok() ? 0 : call->Violation(status.message());
+  });
+}
+
+int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_mode,
+                               const int32_t* device_lengths, void* x_descriptor, const void* x,
+                               void* h_descriptor, const void* hx, void* y_descriptor,
+                               const void* y, size_t weight_space_bytes,
+                               void* weight_space_gradient, size_t workspace_bytes, void* workspace,
+                               size_t reserve_space_bytes, void* reserve_space) {
+  const std::string text =
+      Arguments("has_device_lengths", device_lengths != nullptr, "workspace_bytes", workspace_bytes,
+                "reserve_space_bytes", reserve_space_bytes);
+  return RunCudnn("cudnnRNNBackwardWeights_v8", text, [&](Call* call) {
+    if (gradient_mode != kCudnnWeightGradientAdd) {
+      return call->Violation("gradient_mode is ", gradient_mode, ": only adding is known");
+    }
+    const RnnDescriptors descriptors = {handle,       rnn_descriptor, device_lengths, x_descriptor,
+                                        y_descriptor, h_descriptor,   nullptr};
+    const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
+                                reserve_space};
+    RnnCall rnn_call;
+    MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
+    const int64_t weight_bytes = rnn_call.weights.bytes();
+    MOCK_RETURN_IF_FAILED(CheckOperands(
+        call, {{"x", x, rnn_call.x_memory(), false, false, kTensorAlignment},
+               {"hx", hx, rnn_call.h_bytes, false, true, kTensorAlignment},
+               {"y", y, rnn_call.y_memory(), false, false, kTensorAlignment},
+               {"weight_space_gradient", weight_space_gradient, weight_bytes, true, false,
+                kBufferAlignment},
+               {"workspace", workspace, static_cast<int64_t>(workspace_bytes), true, false,
+                kBufferAlignment},
+               {"reserve_space", reserve_space, static_cast<int64_t>(reserve_space_bytes), true,
+                false, kBufferAlignment}}));
+    ReserveHeader header;
+    MOCK_RETURN_IF_FAILED(
+        CheckReserveSpace(call, rnn_call, reserve_space, kAfterBackwardData, &header));
+    if (!SameState(nullptr, static_cast<char*>(weight_space_gradient), weight_bytes)) {
+      return call->Violation("weight_space_gradient was not cleared");
+    }
+    MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
+    call->Unlock();
+    const char* const reserve = static_cast<char*>(reserve_space);
+    const Status status = CheckWeightsCall(rnn_call, x, hx, y, reserve);
+    if (status.ok()) {
+      rnn_call.weights.Scatter(reserve + rnn_call.reserve.weight_gradient, weight_space_gradient);
+      std::memset(workspace, 0xff, workspace_bytes);
+    }
+    call->Lock();
+    return status.ok() ? 0 : call->Violation(status.message());
+  });
+}
+
+}  // extern "C"
+
+}  // namespace cudnn_rnn

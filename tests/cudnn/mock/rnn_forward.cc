@@ -1,0 +1,180 @@
+// The mock of cuDNN: sizes of the temporary buffers, and cudnnRNNForward.
+
+#include <cstring>
+
+#include "tests/cudnn/mock/rnn_call.h"
+
+namespace cudnn_rnn {
+
+using namespace mock;  // NOLINT: C functions are outside the namespace
+
+namespace {
+
+// The tensors of cudnnRNNForward.
+struct ForwardTensors {
+  const void *x, *hx, *cx, *weights;
+  void *y, *hy, *cy;
+};
+
+int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tensors,
+                 const RnnBuffers& buffers, bool is_training) {
+  const int64_t c_bytes = rnn_call.c_bytes;  // 0 without a cell state
+  return CheckOperands(
+      call,
+      {{"x", tensors.x, rnn_call.x_memory(), false, false, kTensorAlignment},
+       {"hx", tensors.hx, rnn_call.h_bytes, false, true, kTensorAlignment},
+       {"cx", tensors.cx, c_bytes, false, true, kTensorAlignment},
+       {"weight_space", tensors.weights, rnn_call.weights.bytes(), false, false, kBufferAlignment},
+       {"y", tensors.y, rnn_call.y_memory(), true, false, kTensorAlignment},
+       {"hy", tensors.hy, rnn_call.h_bytes, true, true, kTensorAlignment},
+       {"cy", tensors.cy, c_bytes, true, true, kTensorAlignment},
+       {"workspace", buffers.workspace, static_cast<int64_t>(buffers.workspace_bytes), true, false,
+        kBufferAlignment},
+       {"reserve_space", buffers.reserve_space,
+        is_training ? static_cast<int64_t>(buffers.reserve_space_bytes) : 0, true, false,
+        kBufferAlignment}});
+}
+
+// Returns the number of this call's dropout pattern, and increments the counter in the states.
+int64_t NextDropoutCall(RnnCall* rnn_call, bool is_training) {
+  if (!is_training || rnn_call->dropout_states == nullptr) return 0;
+  const int64_t number = static_cast<int64_t>(rnn_call->dropout.calls);
+  ++rnn_call->dropout.calls;
+  std::memcpy(rnn_call->dropout_states, &rnn_call->dropout, sizeof(rnn_call->dropout));
+  return number;
+}
+
+void CopyOrZero(const void* source, int64_t bytes, char* target) {
+  if (bytes == 0) return;
+  if (source == nullptr) {
+    std::memset(target, 0, static_cast<size_t>(bytes));
+  } else {
+    std::memcpy(target, source, static_cast<size_t>(bytes));
+  }
+}
+
+// Runs without the state's lock.
+Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const RnnBuffers& buffers,
+               const ReserveHeader& header, const CallOptions& options) {
+  Buffer x(rnn_call.x_bytes), hx(rnn_call.h_bytes), cx(rnn_call.c_bytes);
+  Buffer weights(rnn_call.weights.dense_bytes());
+  Buffer y(rnn_call.y_bytes), hy(rnn_call.h_bytes), cy(rnn_call.c_bytes);
+  const int64_t element_size = rnn_call.element_size();
+  Unpack(rnn_call.x, element_size, tensors.x, x.data());
+  CopyOrZero(tensors.hx, rnn_call.h_bytes, hx.data());
+  CopyOrZero(tensors.cx, rnn_call.c_bytes, cx.data());
+  rnn_call.weights.Gather(tensors.weights, weights.data());
+
+  char* const reserve = static_cast<char*>(buffers.reserve_space);
+  const ReserveLayout& layout = rnn_call.reserve;
+  if (options.is_training) std::memset(reserve, 0xff, buffers.reserve_space_bytes);
+  Buffer workspace(rnn_call.plan->ForwardWorkspaceBytes(options));
+  ForwardBuffers forward;
+  forward.input = x.data();
+  forward.input_h = hx.data();
+  forward.input_c = cx.data();
+  forward.params = weights.data();
+  forward.output = y.data();
+  forward.output_h = hy.data();
+  forward.output_c = cy.data();
+  forward.reserve_space = options.is_training ? reserve + layout.plan : nullptr;
+  forward.workspace = workspace.data();
+  SerialRunner runner;
+  Execution execution;
+  execution.runner = &runner;
+  CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Forward(forward, options, execution));
+
+  Pack(rnn_call.y, element_size, y.data(), Padding::kAsDescribed, tensors.y);
+  if (tensors.hy != nullptr)
+    CopyOrZero(hy.data(), rnn_call.h_bytes, static_cast<char*>(tensors.hy));
+  if (tensors.cy != nullptr)
+    CopyOrZero(cy.data(), rnn_call.c_bytes, static_cast<char*>(tensors.cy));
+  if (options.is_training) {
+    ReserveHeader filled = header;
+    filled.weights = FingerprintOf(
+        std::string(weights.data(), static_cast<size_t>(rnn_call.weights.dense_bytes())));
+    std::memcpy(reserve, &filled, sizeof(filled));
+    CopyOrZero(x.data(), rnn_call.x_bytes, reserve + layout.x);
+    CopyOrZero(y.data(), rnn_call.y_bytes, reserve + layout.y);
+    CopyOrZero(hx.data(), rnn_call.h_bytes, reserve + layout.hx);
+    CopyOrZero(cx.data(), rnn_call.c_bytes, reserve + layout.cx);
+    CopyOrZero(hy.data(), rnn_call.h_bytes, reserve + layout.hy);
+  }
+  std::memset(buffers.workspace, 0xff, buffers.workspace_bytes);
+  return Status();
+}
+
+}  // namespace
+
+extern "C" {
+
+int cudnnGetRNNTempSpaceSizes(void* handle, void* rnn_descriptor, int forward_mode,
+                              void* x_descriptor, size_t* workspace_bytes,
+                              size_t* reserve_space_bytes) {
+  return RunCudnn(
+      "cudnnGetRNNTempSpaceSizes", Arguments("forward_mode", forward_mode), [&](Call* call) {
+        const bool is_training = forward_mode == kCudnnForwardTraining;
+        if (!is_training && forward_mode != kCudnnForwardInference) {
+          return call->Violation("forward_mode is ", forward_mode);
+        }
+        if (workspace_bytes == nullptr || reserve_space_bytes == nullptr) {
+          return call->Violation("an output is null");
+        }
+        RnnCall rnn_call;
+        MOCK_RETURN_IF_FAILED(
+            PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
+        *workspace_bytes = static_cast<size_t>(rnn_call.workspace_bytes);
+        *reserve_space_bytes = is_training ? static_cast<size_t>(rnn_call.reserve.total) : 0;
+        return 0;
+      });
+}
+
+int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
+                    const int32_t* device_lengths, void* x_descriptor, const void* x,
+                    void* y_descriptor, void* y, void* h_descriptor, const void* hx, void* hy,
+                    void* c_descriptor, const void* cx, void* cy, size_t weight_space_bytes,
+                    const void* weight_space, size_t workspace_bytes, void* workspace,
+                    size_t reserve_space_bytes, void* reserve_space) {
+  const std::string text =
+      Arguments("forward_mode", forward_mode, "has_device_lengths", device_lengths != nullptr,
+                "workspace_bytes", workspace_bytes, "reserve_space_bytes", reserve_space_bytes);
+  return RunCudnn("cudnnRNNForward", text, [&](Call* call) {
+    const bool is_training = forward_mode == kCudnnForwardTraining;
+    if (!is_training && forward_mode != kCudnnForwardInference) {
+      return call->Violation("forward_mode is ", forward_mode);
+    }
+    const RnnDescriptors descriptors = {handle,       rnn_descriptor, device_lengths, x_descriptor,
+                                        y_descriptor, h_descriptor,   c_descriptor};
+    const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
+                                reserve_space};
+    RnnCall rnn_call;
+    MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, is_training, &rnn_call));
+    if (rnn_call.has_cell_state() && c_descriptor == nullptr && (cx != nullptr || cy != nullptr)) {
+      return call->Violation("there is a cell state without a descriptor of c");
+    }
+    const ForwardTensors tensors = {x, hx, cx, weight_space, y, hy, cy};
+    MOCK_RETURN_IF_FAILED(CheckTensors(call, rnn_call, tensors, buffers, is_training));
+    if (!rnn_call.weights.GapsAreZero(weight_space)) {
+      return call->Violation("weight_space is not 0 between its regions");
+    }
+    const AlgorithmOptions& algorithm =
+        call->state().record.options.algorithms[rnn_call.rnn.algorithm];
+    if (algorithm.support == MOCK_REFUSED_BY_FORWARD) {
+      return call->StatusOf(MOCK_NOT_SUPPORTED);
+    }
+    call->state().stream_times_ms[rnn_call.stream] += algorithm.forward_ms;
+    const ReserveHeader header = {kReserveMagic, kAfterForward, rnn_call.ModelFingerprint(), 0};
+    CallOptions options;
+    options.is_training = is_training;
+    options.dropout_call_index = NextDropoutCall(&rnn_call, is_training);
+    options.sequence_lengths = rnn_call.x.lengths;
+    call->Unlock();
+    const Status status = Compute(rnn_call, tensors, buffers, header, options);
+    call->Lock();
+    return status.ok() ? 0 : call->Violation("the CPU plan says: ", status.message());
+  });
+}
+
+}  // extern "C"
+
+}  // namespace cudnn_rnn
