@@ -82,7 +82,6 @@ HEADERS = [
     "cpu/cpu_plan.h",
     "cpu/cycles.h",
     "cpu/dropout.h",
-    "cpu/engine.h",
     "cpu/engine_model.h",
     "cpu/float16.h",
     "cpu/forward_pass.h",

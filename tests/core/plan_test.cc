@@ -100,9 +100,24 @@ TEST(SixteenBitTypesRoundWhatFloatComputes) {
       problem.config.data_type = DataType::kFloat;
       RunCpuPlan(problem, &runner, true, &expected, instruction_set);
       for (Vector Tensors::*values : {&Tensors::output, &Tensors::output_h, &Tensors::output_c}) {
-        EXPECT(SameBits(found.*values, Rounded(expected.*values, data_type)), problem.Text());
+        EXPECT(SameBits(found.*values, Buffer(expected.*values, data_type).Values()),
+               problem.Text());
       }
     }
+  }
+}
+
+// Runs the problem alone and with each number of threads.
+void ExpectSameBitsOnThreads(const Problem& problem, bool is_training, int64_t min_cycles_to_wait,
+                             const std::vector<int>& thread_counts) {
+  SerialRunner serial;
+  Tensors expected = MakeTensors(problem);
+  RunCpuPlan(problem, &serial, is_training, &expected);
+  for (int num_threads : thread_counts) {
+    ThreadRunner threads(num_threads, min_cycles_to_wait);
+    Tensors found = MakeTensors(problem);
+    RunCpuPlan(problem, &threads, is_training, &found);
+    ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
   }
 }
 
@@ -134,15 +149,7 @@ TEST(ThreadsDoNotChangeABit) {
     problem.config.dropout = 0.3f;
     problem.shape = {7, 37, test.time_major};
     problem.lengths = AllLengths(problem.shape)[test.lengths];
-    SerialRunner serial;
-    Tensors expected = MakeTensors(problem);
-    RunCpuPlan(problem, &serial, true, &expected);
-    for (int num_threads : {2, 3, 4, 7}) {
-      ThreadRunner threads(num_threads);
-      Tensors found = MakeTensors(problem);
-      RunCpuPlan(problem, &threads, true, &found);
-      ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
-    }
+    ExpectSameBitsOnThreads(problem, /*is_training=*/true, /*min_cycles_to_wait=*/0, {2, 3, 4, 7});
   }
 }
 
@@ -175,15 +182,7 @@ TEST(LayersSideBySideDoNotChangeABit) {
       problem.config.dropout = test.dropout;
       problem.shape = {37, 5, /*time_major=*/true};
       problem.lengths = AllLengths(problem.shape)[test.lengths];
-      SerialRunner serial;
-      Tensors expected = MakeTensors(problem);
-      RunCpuPlan(problem, &serial, is_training, &expected);
-      for (int num_threads : {2, 3, 5}) {
-        ThreadRunner threads(num_threads, kMinCyclesToWait);
-        Tensors found = MakeTensors(problem);
-        RunCpuPlan(problem, &threads, is_training, &found);
-        ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
-      }
+      ExpectSameBitsOnThreads(problem, is_training, kMinCyclesToWait, {2, 3, 5});
     }
   }
 }
@@ -300,7 +299,7 @@ TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
         const Status created = CreateCpuPlan(problem.config, problem.shape, "", &plan);
         EXPECT(created.ok(), created.message());
         if (!created.ok()) continue;
-        const CallOptions options = OptionsOf(problem, /*is_training=*/true);
+        const CallOptions options = problem.Options(/*is_training=*/true);
         EXPECT(plan->ForwardWorkspaceBytes(options) < kMaxBytes, problem.Text());
         EXPECT(plan->BackwardWorkspaceBytes(options) < kMaxBytes, problem.Text());
         EXPECT(plan->ReserveSpaceBytes() < kMaxBytes, problem.Text());

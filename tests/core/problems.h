@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/core/naive_rnn.h"
+#include "benchmarks/cpu/problem.h"
 
 namespace cudnn_rnn {
 

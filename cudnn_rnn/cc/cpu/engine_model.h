@@ -1,4 +1,20 @@
-// What all passes of the engine share: the tensors of a call, and a model with its sizes, kernels
+// Forward and backward of a stack of recurrent layers on a CPU, in one real type.
+//
+// Works on packed sequences: a buffer of N rows has one row per step of each sequence, and states
+// have their sequences in packed order (see packed_sequences.h).
+//
+// Runs on a team (see team.h): every member calls RunForward or RunBackward. The input products of
+// a layer, for all steps, are one large matrix product. Each step is then one phase of the team
+// over (direction, vector of units): the recurrent product of all gates of these units and, while
+// the product is in cache, the cell's arithmetic. A member has the same vectors in every step, so
+// their weights stay in its cache. A projection is a second phase, over vectors of the projected
+// width. Backward runs the steps in reverse; the gradients of weights and inputs are large products
+// over all steps. schedule.h decides when the engine deviates from this: for single steps of few
+// sequences, and for layers whose steps are too small to be shared.
+//
+// The order of every sum is fixed, so results do not depend on the number of threads.
+//
+// Here: what all passes share, that is the tensors of a call, and a model with its sizes, kernels
 // and schedule.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
