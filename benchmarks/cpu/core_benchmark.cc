@@ -178,40 +178,6 @@ double FloatingPointOperations(const Problem& problem) {
   return per_row * static_cast<double>(rows);
 }
 
-// A plan and all its buffers.
-class Network {
- public:
-  explicit Network(const Arguments& arguments) {
-    const Problem& problem = arguments.problem;
-    const bool is_training = arguments.is_training;
-    Check(CreateCpuPlan(problem.config, problem.shape, arguments.instruction_set, &plan_));
-    options_ = problem.Options(is_training);
-    const double scale = 1 / std::sqrt(static_cast<double>(problem.config.num_units));
-    buffers_.reset(new PlanBuffers(MakeTensors(problem, scale), problem.config.data_type,
-                                   is_training ? plan_->ReserveSpaceBytes() : 0));
-    int64_t bytes = plan_->ForwardWorkspaceBytes(options_);
-    if (is_training) bytes = std::max(bytes, plan_->BackwardWorkspaceBytes(options_));
-    workspace_.reset(new Memory(bytes));
-    buffers_->forward.workspace = buffers_->backward.workspace = workspace_->data();
-  }
-
-  void Forward(ParallelRunner* runner) {
-    Check(plan_->Forward(buffers_->forward, options_, {runner}));
-  }
-  void Backward(ParallelRunner* runner) {
-    Check(plan_->Backward(buffers_->backward, options_, {runner}));
-  }
-
-  int64_t reserve_space_bytes() const { return buffers_->backward.reserve_space_bytes; }
-  int64_t workspace_bytes() const { return workspace_->bytes(); }
-
- private:
-  std::unique_ptr<RnnPlan> plan_;
-  CallOptions options_;
-  std::unique_ptr<PlanBuffers> buffers_;
-  std::unique_ptr<Memory> workspace_;
-};
-
 double Now() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
@@ -245,12 +211,22 @@ void Explain(const Arguments& arguments) {
 
 void Measure(const Arguments& arguments) {
   ThreadPool pool(arguments.threads);
-  Network network(arguments);
+  const Problem& problem = arguments.problem;
+  const bool is_training = arguments.is_training;
+  std::unique_ptr<RnnPlan> plan;
+  Check(CreateCpuPlan(problem.config, problem.shape, arguments.instruction_set, &plan));
+  const CallOptions options = problem.Options(is_training);
+  const double params_scale = 1 / std::sqrt(static_cast<double>(problem.config.num_units));
+  PlanBuffers buffers(MakeTensors(problem, params_scale), problem.config.data_type,
+                      is_training ? plan->ReserveSpaceBytes() : 0);
+  Memory workspace(std::max(plan->ForwardWorkspaceBytes(options),
+                            is_training ? plan->BackwardWorkspaceBytes(options) : 0));
+  buffers.forward.workspace = buffers.backward.workspace = workspace.data();
   const auto pass = [&](double* forward_seconds, double* backward_seconds) {
     const double begin = Now();
-    network.Forward(&pool);
+    Check(plan->Forward(buffers.forward, options, {&pool}));
     const double middle = Now();
-    if (arguments.is_training) network.Backward(&pool);
+    if (is_training) Check(plan->Backward(buffers.backward, options, {&pool}));
     *forward_seconds += middle - begin;
     *backward_seconds += Now() - middle;
   };
@@ -268,7 +244,6 @@ void Measure(const Arguments& arguments) {
     backwards.push_back(backward / passes);
     totals.push_back((forward + backward) / passes);
   }
-  const Problem& problem = arguments.problem;
   const std::string title = Concatenate(
       Describe(problem.config), ", batch ", problem.shape.batch_size, ", ", problem.shape.num_steps,
       " steps", arguments.has_mean_half_lengths ? " (half of them on average)" : "", ", ",
@@ -276,13 +251,13 @@ void Measure(const Arguments& arguments) {
   std::puts(title.c_str());
   const double operations = FloatingPointOperations(problem);
   Report("forward", forwards, operations, arguments.peak);
-  if (arguments.is_training) {
+  if (is_training) {
     Report("backward", backwards, 2 * operations, arguments.peak);
     Report("training", totals, 3 * operations, arguments.peak);
   }
   std::printf("reserve space %.3f MiB, workspace %.3f MiB\n",
-              static_cast<double>(network.reserve_space_bytes()) / 1048576,
-              static_cast<double>(network.workspace_bytes()) / 1048576);
+              static_cast<double>(buffers.backward.reserve_space_bytes) / 1048576,
+              static_cast<double>(workspace.bytes()) / 1048576);
 }
 
 }  // namespace

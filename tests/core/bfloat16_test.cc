@@ -80,16 +80,6 @@ void RunWithKernels(Problem problem, const Kernels<T>& kernels, Tensors* tensors
   RunPlan(*plan, problem, {&runner}, /*is_training=*/true, tensors);
 }
 
-double LargestDifference(const Vector& found, const Vector& expected) {
-  double difference = 0, largest = 1e-30;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT(std::isfinite(found[i]));
-    difference = std::max(difference, std::abs(found[i] - expected[i]));
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return difference / largest;
-}
-
 // Nearly all results differ only by float's error. However, if that error moves a factor across the
 // midpoint of two bfloat16 numbers, the factor is off by one unit in bfloat16's last place.
 void CompareWithRoundedFactors(const Kernels<float>& kernels,

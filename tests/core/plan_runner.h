@@ -92,17 +92,22 @@ inline void RunCpuPlan(const Problem& problem, ParallelRunner* runner, bool is_t
   if (created.ok()) RunPlan(*plan, problem, {runner}, is_training, tensors);
 }
 
-// Expects every difference to be within `tolerance` times the largest expected magnitude.
-inline void ExpectClose(const Vector& found, const Vector& expected, double tolerance,
-                        const std::string& what) {
-  EXPECT(found.size() == expected.size(), what);
-  double largest = 0, worst = 0;
-  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
+// Returns the largest difference, relative to the largest expected magnitude; infinite for NaN.
+inline double LargestDifference(const Vector& found, const Vector& expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double largest = 1e-30, worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
     const double difference = std::abs(found[i] - expected[i]);
     worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
   }
-  EXPECT(worst <= tolerance * std::max(largest, 1e-30), worst, " of ", largest, " in ", what);
+  return worst / largest;
+}
+
+inline void ExpectClose(const Vector& found, const Vector& expected, double tolerance,
+                        const std::string& what) {
+  const double difference = LargestDifference(found, expected);
+  EXPECT(difference <= tolerance, difference, " in ", what);
 }
 
 }  // namespace cudnn_rnn

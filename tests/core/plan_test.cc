@@ -139,14 +139,9 @@ TEST(ThreadsDoNotChangeABit) {
                         {RnnMode::kTanh, 0, DataType::kHalf, true, 2}};
   for (const Case& test : cases) {
     Problem problem;
-    problem.config.mode = test.mode;
-    problem.config.direction = Direction::kBidirectional;
-    problem.config.data_type = test.data_type;
-    problem.config.num_layers = 2;
-    problem.config.num_units = 133;
-    problem.config.num_proj = test.num_proj;
-    problem.config.input_size = 70;
-    problem.config.dropout = 0.3f;
+    problem.config = {test.mode,         InputMode::kLinear, Direction::kBidirectional,
+                      test.data_type,    /*num_layers=*/2,   /*num_units=*/133,
+                      /*input_size=*/70, test.num_proj,      /*dropout=*/0.3f};
     problem.shape = {7, 37, test.time_major};
     problem.lengths = AllLengths(problem.shape)[test.lengths];
     ExpectSameBitsOnThreads(problem, /*is_training=*/true, /*min_cycles_to_wait=*/0, {2, 3, 4, 7});
@@ -173,13 +168,11 @@ TEST(LayersSideBySideDoNotChangeABit) {
   for (const Case& test : cases) {
     for (const bool is_training : {false, true}) {
       Problem problem;
-      problem.config.mode = test.mode;
-      problem.config.input_mode = test.input_mode;
-      problem.config.num_layers = 3;
-      problem.config.num_units = 12;
-      problem.config.num_proj = test.num_proj;
-      problem.config.input_size = test.input_mode == InputMode::kSkip ? 12 : 5;
-      problem.config.dropout = test.dropout;
+      const int64_t units = 12, input_size = test.input_mode == InputMode::kSkip ? units : 5;
+      problem.config = {test.mode,        test.input_mode, Direction::kUnidirectional,
+                        DataType::kFloat,
+                        /*num_layers=*/3, units,           input_size,
+                        test.num_proj,    test.dropout};
       problem.shape = {37, 5, /*time_major=*/true};
       problem.lengths = AllLengths(problem.shape)[test.lengths];
       ExpectSameBitsOnThreads(problem, is_training, kMinCyclesToWait, {2, 3, 5});

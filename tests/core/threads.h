@@ -16,7 +16,7 @@
 
 namespace cudnn_rnn {
 
-// Passes each task to a function, with the default costs.
+// Passes each task to a function.
 class FunctionRunner : public ParallelRunner {
  public:
   using Task = std::function<void()>;
@@ -30,6 +30,14 @@ class FunctionRunner : public ParallelRunner {
   int64_t num_threads() const override { return num_threads_; }
   void Schedule(Task task) override { schedule_(std::move(task)); }
   std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
+  int64_t serial_patience_ns() const override {
+    return patience < 0 ? ParallelRunner::serial_patience_ns() : patience;
+  }
+  int64_t shared_patience_ns() const override {
+    return patience < 0 ? ParallelRunner::shared_patience_ns() : patience;
+  }
+
+  int64_t patience = -1;  // of helpers in all phases; negative: the defaults
 
  private:
   const int64_t num_threads_;
@@ -43,22 +51,20 @@ class ThreadRunner : public FunctionRunner {
   // By default, shares all work, however little, and gives helpers little patience (nanoseconds),
   // so that many of them leave and come back.
   explicit ThreadRunner(int64_t num_threads, int64_t min_cycles_to_wait = 0,
-                        int64_t patience = 100 * 1000)
+                        int64_t patience_ns = 100 * 1000)
       : FunctionRunner(num_threads, [this](Task task) { threads_.emplace_back(std::move(task)); }),
-        min_cycles_to_wait_(min_cycles_to_wait),
-        patience_(patience) {}
+        min_cycles_to_wait_(min_cycles_to_wait) {
+    patience = patience_ns;
+  }
   ~ThreadRunner() override {
     for (std::thread& thread : threads_) thread.join();
   }
 
   int64_t min_cycles_to_wake() const override { return 0; }
   int64_t min_cycles_to_wait() const override { return min_cycles_to_wait_; }
-  int64_t serial_patience_ns() const override { return patience_; }
-  int64_t shared_patience_ns() const override { return patience_; }
 
  private:
   const int64_t min_cycles_to_wait_;
-  const int64_t patience_;
   std::vector<std::thread> threads_;
 };
 
@@ -70,12 +76,6 @@ class KeepingRunner : public FunctionRunner {
           tasks_.push_back(std::move(task));
           if (before_schedule) before_schedule();
         }) {}
-  int64_t serial_patience_ns() const override {
-    return patience < 0 ? FunctionRunner::serial_patience_ns() : patience;
-  }
-  int64_t shared_patience_ns() const override {
-    return patience < 0 ? FunctionRunner::shared_patience_ns() : patience;
-  }
 
   size_t num_tasks() const { return tasks_.size(); }
   void RunTasks() {
@@ -86,7 +86,6 @@ class KeepingRunner : public FunctionRunner {
   }
 
   std::function<void()> before_schedule;  // on the calling thread
-  int64_t patience = -1;                  // of helpers in all phases; negative: the defaults
 
  private:
   std::vector<Task> TakeTasks() {

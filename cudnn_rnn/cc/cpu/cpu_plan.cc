@@ -3,11 +3,8 @@
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/team.h"
-#include "cudnn_rnn/cc/cpu/backward_pass.h"
 #include "cudnn_rnn/cc/cpu/buffer_exchange.h"
-#include "cudnn_rnn/cc/cpu/cycles.h"
 #include "cudnn_rnn/cc/cpu/engine_model.h"
-#include "cudnn_rnn/cc/cpu/forward_pass.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
 
@@ -38,10 +35,17 @@ class CpuPlan : public RnnPlan {
 
   int64_t ReserveSpaceBytes() const override { return ReserveSpaceSize().value(); }
   int64_t ForwardWorkspaceBytes(const CallOptions& options) const override {
-    return ForwardWorkspaceSize(options).value();
+    // output_h and output_c count as states.
+    return (EngineForwardBytes(options.is_training) +
+            ExchangeSize(HasPadding(options),
+                         {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1}))
+        .value();
   }
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override {
-    return BackwardWorkspaceSize(options).value();
+    return (EngineBackwardBytes(options.keeps_reserve_space) +
+            ExchangeSize(HasPadding(options),
+                         {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2}))
+        .value();
   }
 
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
@@ -176,19 +180,6 @@ class CpuPlan : public RnnPlan {
   CheckedSize EngineBackwardBytes(bool keeps_reserve_space) const {
     return WorkspaceBytes<BackwardWorkspace<Real>>(
         model_, keeps_reserve_space ? Pass::kBackward : Pass::kBackwardInPlace);
-  }
-
-  CheckedSize ForwardWorkspaceSize(const CallOptions& options) const {
-    // output_h and output_c count as states.
-    return EngineForwardBytes(options.is_training) +
-           ExchangeSize(HasPadding(options),
-                        {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
-  }
-
-  CheckedSize BackwardWorkspaceSize(const CallOptions& options) const {
-    return EngineBackwardBytes(options.keeps_reserve_space) +
-           ExchangeSize(HasPadding(options),
-                        {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
   }
 
   Status CheckSizes() const {

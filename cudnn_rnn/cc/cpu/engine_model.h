@@ -15,7 +15,7 @@
 // The order of every sum is fixed, so results do not depend on the number of threads.
 //
 // Here: what all passes share, that is the tensors of a call, and a model with its sizes, kernels
-// and schedule.
+// and schedule, and the two passes.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 
@@ -27,6 +27,7 @@
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/team.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "cudnn_rnn/cc/cpu/schedule.h"
 #include "cudnn_rnn/cc/cpu/steps.h"
 
@@ -126,8 +127,8 @@ struct EngineModel {
                   static_cast<double>(num_steps / num_blocks));
   }
 
-  void CopyHiddenStates(const T* source, T* target) const;
-  void CopyCellStates(const T* source, T* target) const;
+  // Copies h and, if there is one, c of all layers.
+  void CopyStates(const T* h, const T* c, T* target_h, T* target_c) const;
 
   const RnnConfig config;
   const ParamLayout layout;
@@ -143,6 +144,19 @@ struct EngineModel {
   const int64_t directions;    // D
   const int64_t output_width;  // D * P
 };
+
+// The passes are called by every member of a team. Each layer computes, in order: gates = x W^T +
+// biases; the steps; the final states; dropout.
+template <typename T>
+void RunForward(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
+                const PackedSequences& sequences, bool is_training, int64_t dropout_call_index,
+                TeamMember* member);
+
+// Each layer, from the last to the first, computes: the steps in reverse; the gradients of weights
+// and biases; the input's gradient.
+template <typename T>
+void RunBackward(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
+                 const PackedSequences& sequences, int64_t dropout_call_index, TeamMember* member);
 
 }  // namespace cudnn_rnn
 
