@@ -14,8 +14,8 @@
 //
 // The order of every sum is fixed, so results do not depend on the number of threads.
 //
-// Here: what all passes share, that is the tensors of a call, and a model with its sizes, kernels
-// and schedule, and the two passes.
+// This file declares the passes and what they share: the tensors of a call, and a model with its
+// sizes, kernels and schedule.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 

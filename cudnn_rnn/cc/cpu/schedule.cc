@@ -23,8 +23,7 @@ constexpr int64_t kStepWorthSharing = 4000;
 constexpr int64_t kBlocksPerLayer = 8;
 constexpr int64_t kStepsPerBlock = 8;
 
-// Returns the cost of a step of one direction; of its recurrent product in a forward pass, of the
-// gates' gradients in a backward pass.
+// Returns the cost of a step in one direction.
 int64_t StepCyclesOf(bool is_forward, const RnnConfig& config, int64_t batch_size,
                      const KernelTraits& kernels) {
   const int64_t width = is_forward ? config.output_size() : config.num_units;
