@@ -31,7 +31,6 @@ CPU_SOURCES = [
     "cpu/packed_sequences.cc",
     "cpu/parameter_gradients.cc",
     "cpu/schedule.cc",
-    "cpu/steps.cc",
     "cpu/workspace.cc",
 ]
 
@@ -80,12 +79,9 @@ HEADERS = [
     "cpu/buffer_exchange.h",
     "cpu/cells.inc",
     "cpu/cpu_plan.h",
-    "cpu/cycles.h",
     "cpu/dropout.h",
-    "cpu/engine.h",
     "cpu/engine_model.h",
     "cpu/float16.h",
-    "cpu/forward_pass.h",
     "cpu/gemm.h",
     "cpu/kernels.h",
     "cpu/kernels.inc",
