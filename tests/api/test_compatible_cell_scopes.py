@@ -201,22 +201,6 @@ def test_a_custom_cell_on_the_same_base(session, control_flow):
     np.testing.assert_allclose(session.run(outputs), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "num_units, error, text",
-    [
-        (0, ValueError, "between 1 and 2147483647, but is 0"),
-        (-3, ValueError, "between 1 and 2147483647, but is -3"),
-        (2.5, TypeError, "a positive integer, but is 2.5"),
-        ("8", TypeError, "a positive integer, but is '8'"),
-        (None, TypeError, "a positive integer, but is None"),
-        (True, TypeError, "a positive integer, but is the bool True"),
-    ],
-)
-def test_bad_num_units(cell_class, num_units, error, text):
-    with pytest.raises(error, match="num_units must be " + text):
-        cell_class(num_units)
-
-
 def zeros(*shape):
     return lambda: tf.zeros(shape)
 

@@ -14,11 +14,12 @@ from helpers.layer_models import (
     STEPS,
     UNITS,
     WIDTH,
+    assert_results,
+    built_layer,
     expected_results,
     make_inputs,
     set_params,
 )
-from helpers.op_harness import TOLERANCES, assert_close
 from helpers.rnn_models import DIRECTIONS, initialize, keys, params_size
 
 
@@ -32,11 +33,6 @@ def make_layer(rnn_mode="lstm", direction="unidirectional", **named):
     return LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction, **named)
 
 
-def check(found, expected):
-    found, expected = (dict(zip(["outputs", "h", "c"], each)) for each in (found, expected))
-    assert_close(found, expected, TOLERANCES["float32"], "layer")
-
-
 @pytest.mark.parametrize("with_states", [False, True])
 def test_outputs_match_the_reference(session, rnn_mode, direction, with_states):
     layer = make_layer(rnn_mode, direction)
@@ -46,7 +42,7 @@ def test_outputs_match_the_reference(session, rnn_mode, direction, with_states):
     assert isinstance(new_states, tuple) and len(new_states) == (2 if rnn_mode == "lstm" else 1)
     expected = expected_results(layer, set_params(session, layer), inputs, states)
     found = session.run([outputs, *new_states])
-    check(found, expected)
+    assert_results(found, expected)
     assert outputs.shape.as_list() == list(found[0].shape)
     assert [state.shape.as_list() for state in new_states] == list(layer.state_shape(BATCH))
 
@@ -63,7 +59,7 @@ def test_batch_major_and_lengths(session, rnn_mode, lengths):
     assert by_batch.shape.as_list() == [BATCH, STEPS, 2 * UNITS]
     expected = expected_results(layer, set_params(session, layer), inputs, lengths=lengths)
     found = session.run([by_time, *states_by_time])
-    check(found, expected)
+    assert_results(found, expected)
     for left, right in zip(session.run([by_batch, *states_by_batch]), found):
         np.testing.assert_array_equal(left.swapaxes(0, 1), right)
 
@@ -72,8 +68,7 @@ def test_batch_major_and_lengths(session, rnn_mode, lengths):
 @pytest.mark.parametrize("width", [None, WIDTH])
 def test_unknown_dimensions(session, time_major, width):
     """A built layer knows the last dimension."""
-    layer = make_layer("lstm")
-    layer.build([None, None, WIDTH])
+    layer = built_layer("lstm", LAYER_COUNT)
     placeholder = tf.placeholder(tf.float32, [None, None, width])
     results = layer(placeholder, time_major=time_major)
     initialize(session)
@@ -169,7 +164,7 @@ def test_skip_input(session, rnn_mode):
     assert layer.canonical_weight_shapes[0] == (WIDTH, 0)
     params = set_params(session, layer)
     expected = expected_results(layer, params, inputs, input_mode="skip_input")
-    check(session.run([outputs, *states]), expected)
+    assert_results(session.run([outputs, *states]), expected)
 
 
 def test_default_scopes_have_numbers(session):
@@ -188,8 +183,7 @@ def test_scope_of_the_keys(session):
     """
     suffix = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel"
     with tf.variable_scope("outer"):
-        built = make_layer("lstm", name="a")
-        built.build([None, None, WIDTH])
+        built = built_layer("lstm", LAYER_COUNT, name="a")
         called = make_layer("lstm", name="b")
         called(tf.constant(make_inputs()))
     assert built.saveable.specs[0].name == "outer/" + suffix
@@ -220,7 +214,7 @@ def test_reuse_makes_one_saveable(session, reuse):
 
 def test_reuse_of_another_size_is_refused(session):
     with tf.variable_scope("main"):
-        make_layer("lstm", name="rnn").build([None, None, WIDTH])
+        built_layer("lstm", LAYER_COUNT, name="rnn")
     with tf.variable_scope("main", reuse=True):
         layer = layers.CudnnLSTM(1, 9, name="rnn")
         with pytest.raises(ValueError, match=r"main/rnn/opaque_kernel:0.* must have 504 elements"):
@@ -235,8 +229,7 @@ def test_partitioner_and_custom_getter(session):
         return original(name, *arguments, **named)
 
     with tf.variable_scope("main", partitioner=tf.fixed_size_partitioner(3), custom_getter=getter):
-        layer = make_layer("gru", name="rnn")
-        layer.build([None, None, WIDTH])
+        layer = built_layer("gru", name="rnn")
     assert seen == ["main/rnn/opaque_kernel"] and layer.kernel.op.name == seen[0]
 
 
@@ -278,7 +271,7 @@ def test_forward_of_an_unbuilt_layer(session):
     positional = layer._forward(tf.constant(inputs), h, c, params, False)
     expected = expected_results(layer, params, inputs, (h, c))
     for outputs, states in (early, late, positional):
-        check(session.run([outputs, *states]), expected)
+        assert_results(session.run([outputs, *states]), expected)
     gru = make_layer("gru")
     params = np.zeros(params_size("gru", LAYER_COUNT, UNITS, WIDTH), np.float32)
     outputs, _ = gru._forward(tf.constant(inputs), h, [], params, training=True)
@@ -312,23 +305,6 @@ def test_replaced_saveable_class(session):
     cells = ["model/%s_%d" % (name, index) for index in range(2) for name in ("ahead", "back")]
     expected = ["%s/%s" % (cell, name) for name in ("kernel", "bias") for cell in cells]
     assert keys(layer.saveable) == expected
-
-
-CONSTRUCTOR_ERRORS = [
-    (dict(num_layers=0), ValueError, "num_layers must be between 1 and"),
-    (dict(num_units=2.5), TypeError, "num_units must be a positive integer, but is 2.5"),
-    (dict(input_mode="skip"), ValueError, "input_mode must be one of .* but is 'skip'"),
-    (dict(direction="both"), ValueError, "direction must be one of .* but is 'both'"),
-    (dict(dropout=1.5), ValueError, "dropout must be between 0 and 1"),
-    (dict(dtype=tf.int32), ValueError, "dtype must be float16, float32.* but is tf.int32"),
-    (dict(seed="1"), TypeError, "seed must be an integer or None, but is '1'"),
-]
-
-
-@pytest.mark.parametrize("named, error, message", CONSTRUCTOR_ERRORS)
-def test_constructor_refuses(session, named, error, message):
-    with pytest.raises(error, match=message):
-        layers.CudnnLSTM(**dict(dict(num_layers=2, num_units=4), **named))
 
 
 X = [4, 2, 3]

@@ -7,6 +7,7 @@ import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn.checkpoints import cell_saveables, converters
 from helpers import reference
+from helpers.op_harness import TOLERANCES, assert_close
 
 LAYERS = {
     "lstm": layers.CudnnLSTM,
@@ -32,9 +33,9 @@ def built_layer(rnn_mode, num_layers=1, num_units=UNITS, width=WIDTH, **named):
     return layer
 
 
-def make_inputs(dtype=np.float32, batch_major=False):
-    """Returns inputs [STEPS, BATCH, WIDTH] or, by batch, [BATCH, STEPS, WIDTH]."""
-    inputs = np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(dtype)
+def make_inputs(dtype=np.float32, batch_major=False, steps=STEPS, batch=BATCH, width=WIDTH, seed=1):
+    """Returns inputs [steps, batch, width] or, by batch, [batch, steps, width]."""
+    inputs = np.random.RandomState(seed).uniform(-1, 1, [steps, batch, width]).astype(dtype)
     return inputs.swapaxes(0, 1) if batch_major else inputs
 
 
@@ -92,6 +93,11 @@ def expected_results(layer, params, inputs, states=None, lengths=None, input_mod
     c = states[1] if len(states) == 2 else None
     results = reference.forward(configuration, inputs, states[0], c, params, lengths=lengths)
     return [result for result in results[:3] if result is not None]
+
+
+def assert_results(found, expected, dtype="float32", context=""):
+    """Compares two lists of arrays, such as outputs and states, in the precision of `dtype`."""
+    assert_close(dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES[dtype], context)
 
 
 class ForgetBiasOneHooks:
