@@ -299,38 +299,22 @@ def test_canonical_tensors_initialize_a_variable(session):
 def test_bad_canonical_tensors():
     model = cudnn_rnn.CudnnGRU(1, 4, 3, direction="bidirectional", dtype=tf.float32)
     weights, biases = model.params_to_canonical(tf.zeros([params_size("gru", 1, 4, 3, 2)]))
-    recurrent = weights[:9] + [tf.zeros([4, 3])] + weights[10:]
-    for wrong_weights, wrong_biases, error, message in [
-        (weights[:11], biases, ValueError, r"weights must be a list of 12 tensors .*, but has 11"),
-        (weights, biases + biases[:1], ValueError, "biases must be a list of 12 .*, but has 13"),
-        (
-            weights,
-            tf.zeros([12, 4]),
-            TypeError,
-            "biases must be a list of 12 tensors, but is a (Tensor|Symbolic)",
-        ),
-        (
-            recurrent,
-            biases,
-            ValueError,
-            r"weights\[9\] \(layer 0, backward, reset gate, recurrent weights\) must have 16 "
-            r"elements \(shape \[4, 4\]\), but has 12 \(shape \[4, 3\]\)",
-        ),
-        (
-            weights,
-            biases[:1] + [tf.zeros([5])] + biases[2:],
-            ValueError,
-            r"biases\[1\] \(layer 0, forward, update gate, input bias\)",
-        ),
-        (
-            weights,
-            [tf.zeros([4], tf.float64)] + biases[1:],
-            TypeError,
-            r"weights\[0\].* is float32 and biases\[0\].* is float64",
-        ),
-    ]:
+
+    def refused(error, message, weights=weights, biases=biases):
         with pytest.raises(error, match=message):
-            model.canonical_to_params(wrong_weights, wrong_biases)
+            model.canonical_to_params(weights, biases)
+
+    refused(ValueError, r"weights must be a list of 12 tensors .*, but has 11", weights[:11])
+    refused(ValueError, r"biases must be a list of 12 .*, but has 13", biases=biases + biases[:1])
+    message = "biases must be a list of 12 tensors, but is a (Tensor|Symbolic)"
+    refused(TypeError, message, biases=tf.zeros([12, 4]))
+    message = r"weights\[9\] \(layer 0, backward, reset gate, recurrent weights\) must have 16 "
+    message += r"elements \(shape \[4, 4\]\), but has 12 \(shape \[4, 3\]\)"
+    refused(ValueError, message, weights[:9] + [tf.zeros([4, 3])] + weights[10:])
+    message = r"biases\[1\] \(layer 0, forward, update gate, input bias\)"
+    refused(ValueError, message, biases=biases[:1] + [tf.zeros([5])] + biases[2:])
+    message = r"weights\[0\].* is float32 and biases\[0\].* is float64"
+    refused(TypeError, message, biases=[tf.zeros([4], tf.float64)] + biases[1:])
 
 
 def test_bad_params_for_params_to_canonical():

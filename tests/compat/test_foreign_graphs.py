@@ -120,15 +120,10 @@ def test_recorded_results_are_right(graph):
     assert_close(found, expected, TOLERANCES["float32"], graph.folder)
 
 
-def parsed(message, path):
-    with open(path, "rb") as file:
-        message.ParseFromString(file.read())
-    return message
-
-
 @graphs("frozen")
 def test_frozen(soft_session, graph):
-    tf.import_graph_def(parsed(tf.GraphDef(), graph.path("frozen.pb")), name="imported")
+    with open(graph.path("frozen.pb"), "rb") as file:
+        tf.import_graph_def(tf.GraphDef.FromString(file.read()), name="imported")
     graph.check(soft_session, "imported/")
 
 
@@ -166,7 +161,8 @@ def test_meta_graph_without_devices(session, graph):
 
 
 def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
-    meta_graph = parsed(tf.MetaGraphDef(), GoldenGraph("layer_relu").path("model.meta"))
+    path = GoldenGraph("layer_relu").path("model.meta")
+    meta_graph = meta_graph_module.read_meta_graph_file(path)
     before = meta_graph.SerializeToString(deterministic=True)
     tf.train.import_meta_graph(meta_graph)
     assert meta_graph.SerializeToString(deterministic=True) == before
