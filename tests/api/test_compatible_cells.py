@@ -14,8 +14,6 @@ from helpers.golden import read_case
 from helpers.op_harness import numeric_gradient
 from helpers.rnn_models import CLASSES
 
-tf.logging.set_verbosity(tf.logging.ERROR)
-
 CELL_OF_MODE = dict(zip(("lstm", "gru"), CELLS))
 GOLDEN_CASES = [
     os.path.join("tf1.3.0", "%s_%s_un" % (mode, sizes))

@@ -1,8 +1,8 @@
 """Regression tests for problems that users of the original had when building and running models.
 
 Each docstring describes the original problem. The test names give the issue numbers, those of
-TensorFlow unless another repository is named. Training and checkpoints have files of their own,
-`test_known_issues_training.py` and `test_known_issues_saving.py`.
+TensorFlow unless another repository is named. Training, checkpoints and frozen graphs have files of
+their own: `test_known_issues_training.py`, `test_known_issues_saving.py`, `test_foreign_graphs.py`.
 """
 
 import itertools
@@ -10,7 +10,6 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
 from helpers.arrays import assert_equal
@@ -20,9 +19,8 @@ from helpers.layer_models import (
     STEPS,
     UNITS,
     WIDTH,
-    assert_results,
+    assert_like_reference,
     built_layer,
-    expected_results,
     make_inputs,
     set_params,
 )
@@ -75,8 +73,7 @@ def test_6633_23269_41630_lengths_that_change_with_every_batch(session, rnn_mode
         values = make_inputs(seed=seed)
         feeds = {inputs: values, lengths: batch_lengths}
         found, found_gradient = session.run([(outputs,) + states, gradient], feeds)
-        expected = expected_results(layer, params, values, lengths=batch_lengths)
-        assert_results(found, expected, context=batch_lengths)
+        assert_like_reference(found, layer, params, values, lengths=batch_lengths)
         for row, length in enumerate(batch_lengths):
             assert not found[0][length:, row].any()
             assert not found_gradient[length:, row].any()
@@ -99,8 +96,7 @@ def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(
             loss = tf.reduce_sum(outputs)
         assert isinstance(states, tuple)
         found = [value.numpy() for value in (outputs, *states)]
-        expected = expected_results(layer, layer.kernel.numpy(), inputs, lengths=lengths)
-        assert_results(found, expected, context=lengths)
+        assert_like_reference(found, layer, layer.kernel.numpy(), inputs, lengths=lengths)
         gradient = tape.gradient(loss, layer.kernel).numpy()
         assert np.isfinite(gradient).all() and gradient.any() == any(lengths or [5])
 
@@ -113,7 +109,9 @@ def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
     inputs = make_inputs()
     outputs, _ = gru(inputs, tf.zeros([1, BATCH, UNITS]), params, is_training=False)
     cell = cudnn_rnn.CudnnCompatibleGRUCell(UNITS)
-    cell_outputs, _ = tf.nn.dynamic_rnn(cell, inputs, dtype=tf.float32, time_major=True)
+    cell_outputs, _ = tf.nn.dynamic_rnn(
+        cell, tf.constant(inputs), dtype=tf.float32, time_major=True
+    )
     converter = cudnn_rnn.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
     kernels_and_biases = zip(*converter.opaque_to_tf_canonical(params))
     initialize(session)
@@ -151,9 +149,8 @@ def test_18669_other_dtypes(session, rnn_mode, dtype):
     assert layer.kernel.dtype.base_dtype == layer.dtype == dtype
     gradient = tf.gradients(tf.reduce_sum(outputs), layer.kernel)[0]
     params = set_params(session, layer)
-    expected = expected_results(layer, params.astype(np.float64), inputs.astype(np.float64))
     found, gradient = session.run([(outputs, *states), gradient])
-    assert_results(found, expected, dtype)
+    assert_like_reference(found, layer, params, inputs, dtype)
     assert gradient.dtype == dtype and np.isfinite(gradient).all() and gradient.any()
 
 
@@ -183,42 +180,10 @@ def test_15752_models_of_different_sizes_in_eager_mode(eager):
         model = CLASSES["gru"](1, num_units, width)
         params = tf.constant(opaque_values(int(model.params_size())))
         inputs = make_inputs(width=width, batch=batch)
-        output, _ = model(inputs, tf.zeros([1, batch, num_units]), params)
+        of_model = model(inputs, tf.zeros([1, batch, num_units]), params)
         layer = built_layer("gru", 1, num_units, width)
         layer.kernel.assign(params)
-        expected = expected_results(layer, params.numpy(), inputs)[0]
-        assert_results([output.numpy(), layer(inputs)[0].numpy()], [expected] * 2)
-
-
-def graph_of_a_gpu_program(rnn_mode, params, device):
-    """Returns a frozen graph with the raw op, as old programs exported it."""
-    with tf.Graph().as_default() as graph, tf.device(device):
-        inputs = tf.placeholder(tf.float32, [None, None, WIDTH], name="inputs")
-        states = tf.zeros([2, tf.shape(inputs)[1], UNITS])
-        outputs = gen_cudnn_rnn_ops.cudnn_rnn(
-            input=inputs,
-            input_h=states,
-            input_c=states if rnn_mode == "lstm" else tf.constant([], tf.float32),
-            params=tf.constant(params.astype(np.float32)),
-            rnn_mode=rnn_mode,
-            is_training=False,
-        )[0]
-        tf.identity(outputs, name="outputs")
-    return graph.as_graph_def()
-
-
-@pytest.mark.parametrize("pinned", [True, False])
-def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(rnn_mode, pinned):
-    """A machine without a GPU reported: No OpKernel was registered to support Op 'CudnnRNN'."""
-    model = LAYERS[rnn_mode](2, UNITS)
-    size = CLASSES[rnn_mode](2, UNITS, WIDTH).config.params_size()
-    params = np.random.RandomState(4).uniform(-1, 1, size)
-    device = "/device:GPU:0" if pinned else ""
-    graph_def = graph_of_a_gpu_program(rnn_mode, params, device)
-    inputs = make_inputs()
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
-        config = tf.ConfigProto(allow_soft_placement=pinned, device_count={"GPU": 0})
-        with tf.Session(graph=graph, config=config) as runner:
-            found = runner.run("outputs:0", {"inputs:0": inputs})
-    assert_results([found], expected_results(model, params, inputs)[:1])
+        outputs, (state,) = layer(inputs)
+        for found in of_model, (outputs, state):
+            found = [tensor.numpy() for tensor in found]
+            assert_like_reference(found, layer, params.numpy(), inputs)

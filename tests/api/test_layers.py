@@ -14,9 +14,8 @@ from helpers.layer_models import (
     STEPS,
     UNITS,
     WIDTH,
-    assert_results,
+    assert_like_reference,
     built_layer,
-    expected_results,
     make_inputs,
     set_params,
 )
@@ -40,9 +39,9 @@ def test_outputs_match_the_reference(session, rnn_mode, direction, with_states):
     states = make_states(layer) if with_states else None
     outputs, new_states = layer(tf.constant(inputs), initial_state=states, training=False)
     assert isinstance(new_states, tuple) and len(new_states) == (2 if rnn_mode == "lstm" else 1)
-    expected = expected_results(layer, set_params(session, layer), inputs, states)
+    params = set_params(session, layer)
     found = session.run([outputs, *new_states])
-    assert_results(found, expected)
+    assert_like_reference(found, layer, params, inputs, states=states)
     assert outputs.shape.as_list() == list(found[0].shape)
     assert [state.shape.as_list() for state in new_states] == list(layer.state_shape(BATCH))
 
@@ -57,9 +56,9 @@ def test_batch_major_and_lengths(session, rnn_mode, lengths):
     )
     by_time, states_by_time = layer(tf.constant(inputs), sequence_lengths=lengths)
     assert by_batch.shape.as_list() == [BATCH, STEPS, 2 * UNITS]
-    expected = expected_results(layer, set_params(session, layer), inputs, lengths=lengths)
+    params = set_params(session, layer)
     found = session.run([by_time, *states_by_time])
-    assert_results(found, expected)
+    assert_like_reference(found, layer, params, inputs, lengths=lengths)
     for left, right in zip(session.run([by_batch, *states_by_batch]), found):
         np.testing.assert_array_equal(left.swapaxes(0, 1), right)
 
@@ -163,8 +162,8 @@ def test_skip_input(session, rnn_mode):
     outputs, states = layer(tf.constant(inputs))
     assert layer.canonical_weight_shapes[0] == (WIDTH, 0)
     params = set_params(session, layer)
-    expected = expected_results(layer, params, inputs, input_mode="skip_input")
-    assert_results(session.run([outputs, *states]), expected)
+    found = session.run([outputs, *states])
+    assert_like_reference(found, layer, params, inputs, input_mode="skip_input")
 
 
 def test_default_scopes_have_numbers(session):
@@ -269,9 +268,9 @@ def test_forward_of_an_unbuilt_layer(session):
     early = layer._forward(tf.constant(inputs), h, c, params, training=False)
     late = layer._forward(tf.constant(inputs), h, c, params, None, True, False)
     positional = layer._forward(tf.constant(inputs), h, c, params, False)
-    expected = expected_results(layer, params, inputs, (h, c))
     for outputs, states in (early, late, positional):
-        assert_results(session.run([outputs, *states]), expected)
+        found = session.run([outputs, *states])
+        assert_like_reference(found, layer, params, inputs, states=(h, c))
     gru = make_layer("gru")
     params = np.zeros(params_size("gru", LAYER_COUNT, UNITS, WIDTH), np.float32)
     outputs, _ = gru._forward(tf.constant(inputs), h, [], params, training=True)
@@ -307,55 +306,38 @@ def test_replaced_saveable_class(session):
     assert keys(layer.saveable) == expected
 
 
-X = [4, 2, 3]
-CALL_ERRORS = [
-    (lambda layer: layer(tf.zeros([4, 3])), ValueError, r"inputs.* \[4, 3\]"),
-    (
-        lambda layer: layer(tf.placeholder(tf.float32, [None, None, None])),
-        ValueError,
-        r"must have three dimensions, the last of which is known .*\[\?, \?, \?\]",
-    ),
-    (lambda layer: layer.build([None, 3]), ValueError, "must have three dimensions"),
-    (lambda layer: layer(tf.zeros(X), [1]), TypeError, "initial_state must be a tuple"),
-    (
-        lambda layer: layer(tf.zeros(X), (tf.zeros([2, 2, 4]),)),
-        ValueError,
-        "initial_state must be a tuple of 2 tensors, but has 1",
-    ),
-    (
-        lambda layer: layer(tf.zeros(X), (tf.zeros([1, 2, 4]), tf.zeros([2, 2, 4]))),
-        ValueError,
-        r"input_h must have shape \[2, 2, 4\]",
-    ),
-    (lambda layer: layer(tf.zeros(X, tf.float64)), TypeError, "inputs must be of dtype float32"),
-    (
-        lambda layer: layer(tf.zeros(X), sequence_lengths=[1, 2, 3]),
-        ValueError,
-        "sequence_lengths must have shape",
-    ),
-    (lambda layer: layer(tf.zeros(X), training="no"), TypeError, r"\btraining must be a bool"),
-    (lambda layer: layer(tf.zeros(X), None, True, training=False), TypeError, r"\bGot training"),
-    (
-        lambda layer: layer._canonical_bias_shape(2),
-        ValueError,
-        "layer must be between 0 and 1, but",
-    ),
-    (lambda layer: layer.input_size, ValueError, "input_size of CudnnLSTM is unknown"),
-    (lambda layer: layer.canonical_weight_shapes, RuntimeError, "unknown before the layer is"),
-    (
-        lambda layer: (layer(tf.zeros(X)), layer(tf.zeros([4, 2, 9]))),
-        ValueError,
-        r"inputs must have shape \[\?, \?, 3\].* \[4, 2, 9\]",
-    ),
-    (
-        lambda _: layers.CudnnGRU(1, 4, input_mode="skip_input").build([None, None, 3]),
-        ValueError,
-        "input_size is 3 and num_units is 4",
-    ),
-]
+def test_build_refuses(session):
+    with pytest.raises(ValueError, match="must have three dimensions"):
+        make_layer().build([None, 3])
+    with pytest.raises(ValueError, match="input_size is 3 and num_units is 4"):
+        layers.CudnnGRU(1, 4, input_mode="skip_input").build([None, None, 3])
+    with pytest.raises(ValueError, match="layer must be between 0 and 1, but"):
+        make_layer()._canonical_bias_shape(2)
+    with pytest.raises(ValueError, match="input_size of CudnnLSTM is unknown"):
+        make_layer().input_size  # noqa: B018
+    with pytest.raises(RuntimeError, match="unknown before the layer is"):
+        make_layer().canonical_weight_shapes  # noqa: B018
 
 
-@pytest.mark.parametrize("call, error, message", CALL_ERRORS)
-def test_call_refuses(session, call, error, message):
-    with pytest.raises(error, match=message):
-        call(make_layer("lstm"))
+def test_call_refuses(session):
+    inputs, state = tf.zeros([4, 2, 3]), tf.zeros([2, 2, 4])
+
+    def refused(error, message, *arguments, **named):
+        with pytest.raises(error, match=message):
+            make_layer()(*arguments, **named)
+
+    refused(ValueError, r"inputs.* \[4, 3\]", tf.zeros([4, 3]))
+    message = r"must have three dimensions, the last of which is known .*\[\?, \?, \?\]"
+    refused(ValueError, message, tf.placeholder(tf.float32, [None, None, None]))
+    refused(TypeError, "inputs must be of dtype float32", tf.cast(inputs, tf.float64))
+    refused(TypeError, "initial_state must be a tuple", inputs, [1])
+    refused(ValueError, "initial_state must be a tuple of 2 tensors, but has 1", inputs, (state,))
+    wrong = (tf.zeros([1, 2, 4]), state)
+    refused(ValueError, r"input_h must have shape \[2, 2, 4\]", inputs, wrong)
+    message = "sequence_lengths must have shape"
+    refused(ValueError, message, inputs, sequence_lengths=[1, 2, 3])
+    refused(TypeError, r"\btraining must be a bool", inputs, training="no")
+    refused(TypeError, r"\bGot training", inputs, None, True, training=False)
+    layer = built_layer("lstm")
+    with pytest.raises(ValueError, match=r"inputs must have shape \[\?, \?, 3\].* \[4, 2, 9\]"):
+        layer(tf.zeros([4, 2, 9]))

@@ -11,6 +11,7 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn._core import config
+from helpers.cases import PUBLISHED_SIZES
 from helpers.cell_formulas import CELLS
 from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values, params_size
 
@@ -213,18 +214,11 @@ def test_bad_trailing_arguments(trailing, named, message):
         cudnn_rnn.CudnnGRU(2, 5, 3, "linear_input", "unidirectional", *trailing, **named)
 
 
-@pytest.mark.parametrize(
-    "rnn_mode, sizes, direction, expected",
-    [
-        ("lstm", (1, 100, 20), "unidirectional", 48800),
-        ("lstm", (1, 100, 20), "bidirectional", 97600),
-        ("lstm", (3, 143, 143), "bidirectional", 1315600),
-        ("gru", (1, 76, 300), "unidirectional", 86184),
-    ],
-)
-def test_published_sizes_without_a_gpu(session, rnn_mode, sizes, direction, expected):
+@pytest.mark.parametrize("configuration, expected", PUBLISHED_SIZES)
+def test_published_sizes_without_a_gpu(session, configuration, expected):
     """tensorflow#20571: params_size() was an op that only a GPU could run."""
-    model = CLASSES[rnn_mode](*sizes, direction=direction)
+    rnn_mode, input_mode, direction, *sizes = configuration
+    model = CLASSES[rnn_mode](*sizes, input_mode, direction)
     assert session.run(model.params_size()) == expected
 
 

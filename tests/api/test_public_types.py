@@ -11,51 +11,33 @@ import cudnn_rnn
 from cudnn_rnn._native import gpu_kernels, library
 
 # Public, but not in `cudnn_rnn.__all__`.
-OTHERS = {
-    "build_info": library.build_info,
-    "load_library": library.load_library,
-    "KernelsInCharge": gpu_kernels.KernelsInCharge,
-}
+OTHERS = [library.build_info, library.load_library, gpu_kernels.KernelsInCharge]
 
 
-def functions_of_class(owner):
-    """Yields (name, function) for each public method and property that this package defines.
+def functions_of(value):
+    """Yields this package's functions, which have annotations, in a module, class or attribute.
 
     With Keras 2 and in TensorFlow 1, some base classes, and some of the cells, are TensorFlow's.
     """
-    for base in owner.__mro__:
-        if not base.__module__.startswith("cudnn_rnn."):
-            continue
-        for name, value in vars(base).items():
-            if isinstance(value, (property, classmethod, staticmethod)):
-                value = getattr(value, "fget", None) or value.__func__
-            value = inspect.unwrap(value) if callable(value) else value
-            is_public = not name.startswith("_") or name in ("__init__", "__call__")
-            if is_public and inspect.isfunction(value):
-                yield "%s.%s" % (base.__qualname__, name), value
-
-
-def functions_of(name, value):
-    """Yields (name, function) for everything to annotate in a class, a function or a module."""
     if isinstance(value, types.ModuleType):
-        for part in value.__all__:
-            yield from functions_of(part, getattr(value, part))
+        for name in value.__all__:
+            yield from functions_of(getattr(value, name))
     elif inspect.isclass(value):
-        yield from functions_of_class(value)
-    elif inspect.isfunction(value):
-        yield name, value
+        for name, part in (item for base in value.__mro__ for item in vars(base).items()):
+            if not name.startswith("_") or name in ("__init__", "__call__"):
+                yield from functions_of(part)
+    else:
+        value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        function = inspect.unwrap(value) if callable(value) else value
+        if inspect.isfunction(function) and function.__module__.startswith("cudnn_rnn."):
+            yield function
 
 
-def public_functions():
-    exported = {name: getattr(cudnn_rnn, name) for name in cudnn_rnn.__all__}
-    return {
-        "%s.%s" % (function.__module__, qualified_name): function
-        for name, value in dict(exported, **OTHERS).items()
-        for qualified_name, function in functions_of(name, value)
-    }
-
-
-PUBLIC_FUNCTIONS = public_functions()
+PUBLIC_FUNCTIONS = {
+    "%s.%s" % (function.__module__, function.__qualname__): function
+    for value in [getattr(cudnn_rnn, name) for name in cudnn_rnn.__all__] + OTHERS
+    for function in functions_of(value)
+}
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC_FUNCTIONS))

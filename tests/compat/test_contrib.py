@@ -211,14 +211,6 @@ def test_functions_of_1_4_by_position(session):
         ops.cudnn_gru(x, h, params, False, sequence_lengths=[1, 1, 1])
 
 
-def test_seeds_of_1_0():
-    contrib.install("1.0")
-    rnn = tensorflow.contrib.cudnn_rnn.CudnnLSTM(
-        2, 3, 3, "auto_select", "unidirectional", 0.5, 7, 9
-    )
-    assert (rnn.dropout, rnn.config.seed, rnn.config.seed2) == (0.5, 7, 9)
-
-
 @pytest.mark.parametrize("minor", [13, 14, 15], indirect=True)
 def test_converters(minor):
     """In 1.15, `num_proj` precedes the input mode."""

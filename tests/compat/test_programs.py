@@ -343,10 +343,12 @@ def test_cells_with_another_gate_order(session, namespace, tmp_path):
     canonical = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
     weights, _ = session.run(canonical)
     for direction, gates in (("fw", weights[:4]), ("bw", weights[8:12])):
-        cell = "bidirectional_rnn/%s/cudnn_compatible_lstm_cell/" % direction
+        cell = "stack_bidirectional_rnn/cell_0/bidirectional_rnn/%s/cudnn_compatible_lstm_cell/"
+        kernel, bias = (
+            tf.train.load_variable(path, cell % direction + name) for name in ("kernel", "bias")
+        )
         expected = np.concatenate([gate.T for gate in gates[::-1]], axis=1)
-        np.testing.assert_array_equal(tf.train.load_variable(path, cell + "kernel")[:3], expected)
-        bias = tf.train.load_variable(path, cell + "bias")
+        np.testing.assert_array_equal(kernel[:3], expected)
         np.testing.assert_array_equal(bias, np.repeat([6, 4, 2, 0], 4))
 
 

@@ -95,9 +95,11 @@ def expected_results(layer, params, inputs, states=None, lengths=None, input_mod
     return [result for result in results[:3] if result is not None]
 
 
-def assert_results(found, expected, dtype="float32", context=""):
-    """Compares two lists of arrays, such as outputs and states, in the precision of `dtype`."""
-    assert_close(dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES[dtype], context)
+def assert_like_reference(found, layer, params, inputs, dtype="float32", **named):
+    """Compares output and states with `expected_results`, which takes the other arguments."""
+    expected = expected_results(layer, params.astype("float64"), inputs.astype("float64"), **named)
+    found, expected = dict(enumerate(found)), dict(enumerate(expected))
+    assert_close(found, expected, TOLERANCES[dtype], named)
 
 
 class ForgetBiasOneHooks:
