@@ -11,8 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, MultiRNNCell
 from cudnn_rnn.cells import base
-from helpers import cell_formulas as formulas
-from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell
+from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, variable_shapes
 from helpers.rnn_models import initialize
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -26,10 +25,6 @@ own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="this TensorFlow has its 
 @pytest.fixture
 def cell(session, cell_class):
     return cell_class(NUM_UNITS)
-
-
-def variable_shapes(cell_class):
-    return formulas.variable_shapes(cell_class, INPUT_SIZE, NUM_UNITS)
 
 
 PUBLIC = """

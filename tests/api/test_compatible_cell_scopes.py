@@ -22,7 +22,7 @@ def dynamic_rnn(cell):
 
 
 def num_variables(cell_class):
-    return len(formulas.variable_shapes(cell_class, 1, 1))
+    return len(formulas.variable_shapes(cell_class))
 
 
 def test_first_values(session, cell_class):
@@ -98,7 +98,7 @@ def test_custom_getter_and_partitioner(session, cell_class, control_flow):
     ):
         outputs, _ = dynamic_rnn(cell_class(NUM_UNITS))
     scope = "model/rnn/" + SCOPE[cell_class]
-    names = [name for name, _ in formulas.variable_shapes(cell_class, 1, 1)]
+    names = [name for name, _ in formulas.variable_shapes(cell_class)]
     assert sorted(set(asked)) == sorted("%s/%s" % (scope, name) for name in names)
     assert len(tf.global_variables()) == 2 * len(names)
     parts = formulas.within(formulas.random_weights(session, tf.global_variables()), scope)

@@ -49,8 +49,10 @@ def cell(rnn_mode, num_units):
     )
 
 
-def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
+def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs, initial_state=None):
     """Builds the cells on time-major inputs, in the variable scopes of the checkpoints.
+
+    `initial_state`, only for one direction: a tuple of the layers' states, zeros by default.
 
     Returns:
       `(outputs, states)`: the states are a list of tensors `[layers * directions, batch,
@@ -58,7 +60,8 @@ def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
     """
     if not bidirectional:
         stack = cudnn_rnn.MultiRNNCell([cell(rnn_mode, num_units) for _ in range(num_layers)])
-        outputs, states = tf.nn.dynamic_rnn(stack, inputs, dtype=inputs.dtype, time_major=True)
+        named = dict(initial_state=initial_state, dtype=inputs.dtype, time_major=True)
+        outputs, states = tf.nn.dynamic_rnn(stack, inputs, **named)
     else:
         stacks = [[cell(rnn_mode, num_units) for _ in range(num_layers)] for _ in range(2)]
         outputs, forward, backward = cudnn_rnn.stack_bidirectional_dynamic_rnn(
