@@ -11,7 +11,6 @@ from cudnn_rnn.cells import base
 from cudnn_rnn.cells.compatible import RNNCell
 from helpers import cell_formulas as formulas
 from helpers.cell_formulas import INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, random_inputs
-from helpers.processes import importable, output_of
 from helpers.rnn_models import initialize
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -252,29 +251,3 @@ def test_bad_cells_of_multi_rnn_cell():
     cell = MultiRNNCell([CudnnCompatibleGRUCell(2)])
     with pytest.raises(ValueError, match="state"):
         cell(tf.zeros([2, 3]), tf.zeros([2, 2]))
-
-
-PROGRAM = """
-import tensorflow.compat.v1 as tf
-tf.disable_v2_behavior()
-tf.logging.set_verbosity(tf.logging.ERROR)
-from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, MultiRNNCell
-cell = MultiRNNCell([CudnnCompatibleLSTMCell(4), CudnnCompatibleGRUCell(5)])
-inputs = tf.placeholder(tf.float32, [None, None, 3])
-outputs, state = tf.nn.dynamic_rnn(cell, inputs, sequence_length=[2, 1], dtype=tf.float32)
-loss = tf.reduce_sum(outputs)
-train = tf.train.AdamOptimizer(0.01).minimize(loss)
-with tf.Session() as session:
-    session.run(tf.global_variables_initializer())
-    feed = {inputs: [[[1.0, 2.0, 3.0]] * 2] * 2}
-    before = session.run(loss, feed)
-    session.run(train, feed)
-    assert session.run(loss, feed) < before
-print(len(tf.global_variables()))
-"""
-
-
-def test_with_tensorflow_2_behavior_disabled():
-    """Cells train after tf.disable_v2_behavior(), which changes loops, variables and tensors."""
-    # 2 + 6 variables with two Adam slots each, and Adam's two powers of beta.
-    assert output_of("-c", PROGRAM, PYTHONPATH=importable()).split() == ["26"]

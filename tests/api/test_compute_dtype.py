@@ -18,6 +18,7 @@ from helpers.layer_models import (
     WIDTH,
     expected_results,
     make_inputs,
+    make_states,
     set_params,
 )
 from helpers.versions import needs_tensorflow_2
@@ -58,11 +59,8 @@ def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
     """float32 inputs and states are cast, as in Keras layers under a mixed-precision policy."""
     layer = make_layer(compute_dtype=dtype)
     inputs = make_inputs(batch_major=batch_major)
-    random = np.random.RandomState(2)
-    states = [random.uniform(-1, 1, shape).astype(np.float32) for shape in layer.state_shape(BATCH)]
-    if batch_major:
-        states = [state.swapaxes(0, 1) for state in states]
-    calls = [layer(inputs, tuple(states), time_major=not batch_major)]
+    states = make_states(layer, batch_major)
+    calls = [layer(inputs, states, time_major=not batch_major)]
     for dtypes in (dtype, dtype, dtype), ("float32",) * 3, (dtype, "float32", dtype):
         x, h, c = (tf.cast(value, each) for value, each in zip((inputs, *states), dtypes))
         calls.append(layer(x, (h, c), time_major=not batch_major))

@@ -17,15 +17,10 @@ from helpers.layer_models import (
     assert_like_reference,
     built_layer,
     make_inputs,
+    make_states,
     set_params,
 )
 from helpers.rnn_models import DIRECTIONS, initialize, keys, params_size
-
-
-def make_states(layer):
-    random = np.random.RandomState(2)
-    shapes = layer.state_shape(BATCH)
-    return tuple(random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
 
 
 def make_layer(rnn_mode="lstm", direction="unidirectional", **named):

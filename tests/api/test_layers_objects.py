@@ -40,12 +40,6 @@ def run(request):
         yield lambda values: tf.nest.map_structure(lambda value: value.numpy(), values)
 
 
-def assign(layer, run, values):
-    operation = layer.kernel.assign(values)
-    if not tf.executing_eagerly():
-        run(operation)
-
-
 def save(checkpoint, run, path):
     if not tf.executing_eagerly():
         run(checkpoint.save_counter.initializer)
@@ -57,7 +51,7 @@ def filled(layer, run):
     size = layer.kernel.shape.num_elements()
     values = np.random.RandomState(3).uniform(-1, 1, size).astype(np.float32)
     values[size - len(layer.canonical_bias_shapes) * UNITS :] = 0.25
-    assign(layer, run, values)
+    run(layer.kernel.assign(values))
     return values
 
 
@@ -119,7 +113,7 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
         np.testing.assert_array_equal(own_bias, bias)
 
     path = root.save(str(tmp_path / "cells"))
-    assign(layer, run, np.zeros_like(values))
+    run(layer.kernel.assign(np.zeros_like(values)))
     # In a TensorFlow 1 graph, a Checkpoint that has saved cannot restore from other names.
     again = tf.train.Checkpoint(encoder=layer)  # keep it alive: TensorFlow 1.14's status does not
     status = again.restore(path)
@@ -139,7 +133,7 @@ def test_other_modes(run, tmp_path, rnn_mode):
             checkpoint.save(str(tmp_path / "model"))
         return
     path = save(checkpoint, run, tmp_path / "model")
-    assign(layer, run, np.zeros_like(values))
+    run(layer.kernel.assign(np.zeros_like(values)))
     status = checkpoint.restore(path)
     status.assert_consumed()
     status.initialize_or_restore()
@@ -153,7 +147,7 @@ def test_eager_names_and_saver(eager, tmp_path):
     assert layer.kernel.name == "eager_scope/cudnn_gru/opaque_kernel:0"
     assert layer.saveable not in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
     saver = tf.train.Saver([layer.saveable])
-    values = filled(layer, None)
+    values = filled(layer, lambda assigned: assigned)
     path = saver.save(None, str(tmp_path / "model"))  # saves the current values
     layer.kernel.assign(np.zeros_like(values))
     saver.restore(None, path)

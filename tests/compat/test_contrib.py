@@ -16,7 +16,6 @@ from cudnn_rnn import contrib, layers, op_level
 from cudnn_rnn.cells import compatible
 from helpers.arrays import assert_equal
 from helpers.checkpoints import zeroed_and_restored
-from helpers.processes import importable, output_of
 from helpers.rnn_models import initialize
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_1, needs_tensorflow_2
 
@@ -398,18 +397,3 @@ def test_other_packages_of_contrib_are_kept():
     contrib.install()
     assert tensorflow.contrib.rnn is rnn
     assert tensorflow.contrib.rnn.stack_bidirectional_dynamic_rnn
-
-
-def test_installed_before_anything_else_is_imported():
-    """Runs in a separate process, because this one has imported everything."""
-    program = """
-from cudnn_rnn import contrib
-contrib.install("1.2")
-import tensorflow as tf
-from tensorflow.contrib.cudnn_rnn import CudnnLSTM
-from tensorflow.contrib import cudnn_rnn
-import tensorflow.compat.v1 as v1
-assert tf.contrib.cudnn_rnn is cudnn_rnn and CudnnLSTM(1, 2, 2).input_mode == "auto_select"
-assert "cudnn_rnn.op_level" in [base.__module__ for base in CudnnLSTM.__mro__[1:]]
-"""
-    output_of("-W", "ignore", "-c", program, PYTHONPATH=importable())

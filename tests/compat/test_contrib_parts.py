@@ -10,7 +10,6 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import _compat, contrib
 from cudnn_rnn.contrib import other_packages
-from helpers.processes import importable, output_of
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = needs_tensorflow_2  # TensorFlow 1 has tf.contrib
@@ -201,20 +200,3 @@ def test_uninstall_removes_all_parts(packages):
     assert importlib.import_module("tf_slim.nets.resnet").WHERE == "resnet"
     with pytest.raises(ImportError, match="No module named 'tensorflow.contrib'"):
         importlib.import_module("tensorflow.contrib.rnn")
-
-
-@pytest.mark.release
-def test_a_program_of_tensorflow_1(tmp_path):
-    (tmp_path / "program.py").write_text(
-        "import tensorflow as tf\n"
-        "import tensorflow.contrib.rnn\n"
-        "from tensorflow.contrib import rnn\n"
-        "from tensorflow.contrib.rnn import MultiRNNCell, LSTMStateTuple\n"
-        "assert tensorflow.contrib.rnn is rnn is tf.contrib.rnn\n"
-        "cell = MultiRNNCell([tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell(3)])\n"
-        "output, state = tf.nn.dynamic_rnn(cell, tf.ones([2, 3, 4]), dtype=tf.float32)\n"
-        "assert isinstance(state[0], LSTMStateTuple)\n"
-        "print('it ran')\n"
-    )
-    arguments = "-W ignore -m cudnn_rnn run --tf1 program.py".split()
-    assert "it ran" in output_of(*arguments, folder=tmp_path, PYTHONPATH=importable())

@@ -39,6 +39,14 @@ def make_inputs(dtype=np.float32, batch_major=False, steps=STEPS, batch=BATCH, w
     return inputs.swapaxes(0, 1) if batch_major else inputs
 
 
+def make_states(layer, batch_major=False):
+    """Returns random initial states of a layer for BATCH sequences, a tuple of arrays."""
+    random = np.random.RandomState(2)
+    shapes = layer.state_shape(BATCH)
+    states = tuple(random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
+    return tuple(state.swapaxes(0, 1) for state in states) if batch_major else states
+
+
 def cell(rnn_mode, num_units):
     if rnn_mode == "lstm":
         return cudnn_rnn.CudnnCompatibleLSTMCell(num_units)
