@@ -44,7 +44,7 @@ SCOPE = {
 }
 
 
-def variable_shapes(cell_class, input_size, num_units):
+def variable_shapes(cell_class, input_size=INPUT_SIZE, num_units=NUM_UNITS):
     """Returns variable names within the cell's scope and shapes, in creation order."""
     if cell_class is CudnnCompatibleLSTMCell:
         return [("kernel", [input_size + num_units, 4 * num_units]), ("bias", [4 * num_units])]

@@ -212,17 +212,28 @@ def test_a_folder_an_archive_or_a_compiled_file(path):
 TENSORFLOW_1_PROGRAM = """
     import tensorflow as tf
     from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+    from tensorflow.contrib.rnn import MultiRNNCell
     from tensorflow.python.framework import ops
 
     rnn = tf.contrib.cudnn_rnn.CudnnGRU(1, 2, 3)
-    x = tf.placeholder(tf.float32, [4, 5, 3])
+    x = tf.placeholder(tf.float32, [None, None, 3])
     params = tf.get_variable("params", initializer=tf.random_uniform([rnn.params_size()]))
     outputs, _ = rnn(x, tf.zeros([1, 5, 2]), params, True)
-    train = tf.train.AdamOptimizer().minimize(tf.reduce_sum(outputs))
+    cells = [cudnn_rnn_ops.CudnnCompatibleLSTMCell(4), cudnn_rnn_ops.CudnnCompatibleGRUCell(2)]
+    assert tf.contrib.rnn.MultiRNNCell is MultiRNNCell
+    of_cells, _ = tf.nn.dynamic_rnn(
+        MultiRNNCell(cells), x, sequence_length=[4, 2, 4, 1, 4], dtype=tf.float32, time_major=True)
+    loss = tf.reduce_sum(outputs + of_cells)
+    train = tf.train.AdamOptimizer(0.01).minimize(loss)
     assert ops.get_default_graph() is tf.get_default_graph()
+    # 1 + 2 + 6 variables with two Adam slots each, and Adam's two powers of beta.
+    assert len(tf.global_variables()) == 29
+    feed = {x: [[[1.0] * 3] * 5] * 4}
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        session.run(train, {x: [[[1.0] * 3] * 5] * 4})
+        before = session.run(loss, feed)
+        session.run(train, feed)
+        assert session.run(loss, feed) < before
     flags = tf.app.flags
     print("trained", tf.nn.softmax is not None, tf.layers is not None)
 """
