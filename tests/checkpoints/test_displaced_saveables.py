@@ -99,15 +99,6 @@ def test_a_list_without_the_variable_is_refused(session):
     tf.train.Saver(saveables + tf.global_variables())
 
 
-def test_a_saveable_of_another_name_is_not_displaced(session):
-    for name in ("one", "other"):
-        variable = tf.Variable(opaque_values(params_size("lstm", 1, UNITS, WIDTH)))
-        saveable = SAVEABLES["lstm"](variable, 1, UNITS, WIDTH, name=name)
-        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
-    with pytest.raises(ValueError, match="'one' and 'other' in one Saver would both write the key"):
-        tf.train.Saver()
-
-
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_displaced_one_with_a_local_variable_is_refused(session, sharded):
     make_saveables(collections=[tf.GraphKeys.LOCAL_VARIABLES])

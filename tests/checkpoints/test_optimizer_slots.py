@@ -214,20 +214,6 @@ def test_a_custom_converter_is_used(session, tmp_path):
     assert_round_trip(session, saver, slots, tmp_path)
 
 
-def test_in_one_saver_with_the_raw_slots(session, tmp_path):
-    """The value saved under a slot's own name wins over the converted one, in any order."""
-    layer = built_layer("lstm")
-    optimizer = tf.train.AdamOptimizer()
-    optimizer.minimize(tf.reduce_sum(layer.kernel))
-    slots = [optimizer.get_slot(layer.kernel, name) for name in ("m", "v")]
-    saver = tf.train.Saver(cudnn_rnn.saved_as_cells(optimizer) + [layer.kernel] + slots)
-    initialize(session)
-    # Different slots for the two biases, which the slots of cells cannot represent.
-    values = opaque_values(layer.kernel.shape.num_elements())
-    session.run([slot.assign(values) for slot in slots])
-    assert_round_trip(session, saver, slots, tmp_path)
-
-
 def test_minimized_in_a_scope(tmp_path):
     """For slots made in a variable scope, keys start with the scope's name in both forms."""
     written = {}

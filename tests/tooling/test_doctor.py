@@ -38,6 +38,7 @@ def copy_package(folder, **build_info):
     return target
 
 
+@pytest.mark.release
 def test_a_working_installation():
     status, printed = run_doctor()
     assert status == 0, printed
