@@ -1,5 +1,7 @@
 """Checkpoints that cannot be restored: errors name the file, the key and the expected value."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow
@@ -89,13 +91,6 @@ def test_the_variable_under_its_own_name(session, tmp_path):
     restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
-def test_damage_in_another_variable_is_named(session, tmp_path):
-    models, path = saved_models(session, tmp_path, "layer")
-    damaged_checkpoints.flip_a_bit(path, "bystander")
-    parts = "bystander: cannot be read", "dtype float32"
-    restoring_fails(models, session, path, tf.errors.DataLossError, *parts)
-
-
 @pytest.mark.parametrize("importer", [cudnn_rnn, tf.train], ids=["cudnn_rnn", "tensorflow"])
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_imported_meta_graph(session, tmp_path, importer, damage):
@@ -165,14 +160,19 @@ def test_a_missing_checkpoint(session, tmp_path):
 # Other variables in the same Saver, and errors that are not about the checkpoint
 
 
+@pytest.mark.parametrize(
+    "damage, found",
+    [("other_shape", "has shape [2], dtype float32; expected"), ("flipped_bit", "cannot be read")],
+)
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_wrong_shape_of_another_variable_is_named(session, tmp_path, use_resource, sharded):
-    """A wrong shape of another variable is found before anything is restored."""
+def test_damage_to_another_variable(session, tmp_path, use_resource, sharded, damage, found):
+    """Damage to another variable is found before anything is restored."""
     with tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
         models, path = saved_models(session, tmp_path, "layer", sharded=sharded)
-    damaged_checkpoints.with_value(path, "bystander", lambda value: value[:2])
-    parts = "bystander: has shape [2], dtype float32; expected shape [3]"
-    restoring_fails(models, session, path, tf.errors.InvalidArgumentError, parts)
+    spoil, kind_of_error = DAMAGES[damage]
+    spoil(path, "bystander")
+    parts = "bystander: " + found, "expected shape [3], dtype float32"
+    restoring_fails(models, session, path, kind_of_error, *parts)
 
 
 def test_errors_name_other_partitioned_variables(session, tmp_path):
@@ -200,19 +200,12 @@ def test_errors_name_other_variables_of_unknown_shape(session, tmp_path, use_res
     assert session.run(variable).shape == (2,)
 
 
-class FailingSession:
-    """A session whose `run` raises the given error, as a failing server does."""
-
-    def __init__(self, session, error):
-        self.graph, self._error = session.graph, error
-
-    def run(self, *arguments, **named):
-        raise self._error
-
-
 def assert_error_passes(models, session, path, error):
+    """Checks that restoring raises this error if the session does, as with a failing server."""
+    failing = mock.Mock(spec=["graph", "run"], graph=session.graph)
+    failing.run.side_effect = error
     with pytest.raises(type(error)) as caught:
-        models.saver.restore(FailingSession(session, error), path)
+        models.saver.restore(failing, path)
     assert caught.value is error
 
 
@@ -244,11 +237,8 @@ def test_a_path_that_only_the_server_can_open(session, tmp_path, monkeypatch, ki
     models, path = saved_models(session, tmp_path, "layer")
     expected = session.run(models.variables)
     models.fill(session)
-
-    def reader(path):
-        raise kind_of_reader_error(None, None, "the client cannot open %s" % path)
-
-    monkeypatch.setattr(tf.train, "NewCheckpointReader", reader)
+    error = kind_of_reader_error(None, None, "the client cannot open the file")
+    monkeypatch.setattr(tf.train, "NewCheckpointReader", mock.Mock(side_effect=error))
     models.saver.restore(session, path)
     assert_all_equal(session.run(models.variables), expected)
     error = tf.errors.DataLossError(None, None, "the server's own error")

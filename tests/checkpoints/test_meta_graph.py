@@ -35,11 +35,7 @@ def written(request, session, tmp_path):
     initialize(session)
     path = tf.train.Saver().save(session, str(tmp_path / "model"))
     folder = str(tmp_path / "saved_model")
-    signature = tf.saved_model.predict_signature_def({"inputs": inputs}, {"outputs": outputs})
-    builder = tf.saved_model.Builder(folder)
-    signatures = {"serving_default": signature}
-    builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
-    builder.save()
+    tf.saved_model.simple_save(session, folder, {"inputs": inputs}, {"outputs": outputs})
     return path, folder, session.run(outputs, {inputs: INPUTS})
 
 

@@ -1,5 +1,7 @@
 """`saved_as_cells` saves optimizer slots of an opaque variable as slots of the cells' variables."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -368,24 +370,12 @@ def test_arguments_that_are_not_optimizers_are_refused(session):
         cudnn_rnn.saved_as_cells(0.1)
 
 
-class _OddlyNamed:
-    """An optimizer whose slots have unusual names."""
-
-    def __init__(self, slot):
-        self._slot = slot
-
-    def get_slot_names(self):
-        return ["odd"]
-
-    def get_slot(self, variable, name):
-        return self._slot
-
-
 def test_a_slot_without_the_name_of_its_variable_is_refused(session):
     kernel = built_layer("lstm").kernel
     slot = tf.Variable(tf.zeros_like(kernel), name="my_opaque_kernel/odd")
+    optimizer = types.SimpleNamespace(get_slot_names=lambda: ["odd"], get_slot=lambda *_: slot)
     with pytest.raises(ValueError, match="slot my_opaque_kernel/odd of the variable cudnn_"):
-        cudnn_rnn.saved_as_cells(_OddlyNamed(slot))
+        cudnn_rnn.saved_as_cells(optimizer)
 
 
 def test_eager_execution_is_refused():

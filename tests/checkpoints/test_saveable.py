@@ -97,7 +97,15 @@ GRU_NAMES = (
 )
 
 
-@pytest.mark.parametrize("scope, prefix", [(None, ""), ("", ""), ("model/rnn", "model/rnn/")])
+@pytest.mark.parametrize(
+    "scope, prefix",
+    [
+        (None, ""),
+        ("", ""),
+        ("model/rnn", "model/rnn/"),
+        (tf.VariableScope(None, "outer/inner"), "outer/inner/"),
+    ],
+)
 @pytest.mark.parametrize("rnn_mode, names", [("lstm", LSTM_NAMES), ("gru", GRU_NAMES)])
 def test_keys_of_cells(scope, prefix, rnn_mode, names):
     model = CLASSES[rnn_mode](2, 5, 3)
@@ -110,13 +118,6 @@ def test_keys_of_cells(scope, prefix, rnn_mode, names):
     )
     kinds = ["bias" in key.rsplit("/", 1)[1] for key in found]
     assert kinds == sorted(kinds), "all weights come before all biases"
-
-
-def test_scope_as_a_variable_scope():
-    model = CudnnLSTM(1, 4, 3)
-    with tf.variable_scope("outer"), tf.variable_scope("inner") as scope:
-        saveable = saveable_b(model, make_params(model), scope)
-    assert keys(saveable)[0].startswith("outer/inner/multi_rnn_cell/cell_0/")
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ class Project:
         self.support = sys.modules["build_support"]
         self.cache = sys.modules["build_cache"]
         self._choose_sources()
+        self.all_sources = set(self.support.library_sources())
+        self.tensorflow_sources = set(self.support.library_sources(["TF_SOURCES"]))
         self._set_up_compiler()
 
     def _choose_sources(self):
@@ -99,17 +101,6 @@ class Project:
         self.support.build_library(str(folder / "out" / "ops.so"), str(folder / "objects"))
         assert {path.name for path in (folder / "out").iterdir()} == {"ops.so", "_build_info.json"}
         return set(re.findall(r"-c (\S+)", self._log.read_text()))
-
-    def sources(self, *names):
-        return set(self.support.library_sources(names))
-
-    @property
-    def tensorflow_sources(self):
-        return self.sources("TF_SOURCES")
-
-    @property
-    def all_sources(self):
-        return self.sources("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES", "TF_SOURCES")
 
     def change(self, path):
         path = self.folder / "cudnn_rnn" / "cc" / path

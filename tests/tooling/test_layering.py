@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +32,7 @@ def source_files(folder=SOURCE_FOLDER):
 
 def code_lines(path):
     """Returns (line number, line) without comments and the contents of string literals."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = Path(path).read_text(encoding="utf-8")
     pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
     def blank(match):
@@ -102,8 +102,7 @@ def test_source_lists_hold_the_files_of_their_folder(name, folder):
 
 @pytest.mark.parametrize("name", ["BUILD", "build_support.py"])
 def test_both_builds_use_the_same_lists(name):
-    with open(os.path.join(ROOT, name)) as file:
-        text = file.read()
+    text = Path(ROOT, name).read_text(encoding="utf-8")
     assert "sources.bzl" in text
     for variable in ("CORE_SOURCES", "CPU_SOURCES", "TF_SOURCES", "COMPILE_FLAGS"):
         assert variable in text

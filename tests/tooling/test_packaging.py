@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+from pathlib import Path
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -29,8 +30,7 @@ def metadata_folder():
 
 
 def read(folder, name):
-    with open(os.path.join(folder, name), encoding="utf-8") as file:
-        return file.read()
+    return Path(folder, name).read_text(encoding="utf-8")
 
 
 def test_wheel_is_for_this_platform_and_interpreter(metadata_folder):
@@ -58,8 +58,7 @@ def test_runtime_dependencies_are_numpy_and_the_tensorflow_of_the_environment(me
 
 
 def test_library_and_build_info_hold_no_path_of_the_machine_that_built_them():
-    with open(library.library_path(), "rb") as file:
-        content = file.read()
+    content = Path(library.library_path()).read_bytes()
     for folder in {
         ROOT,
         sys.prefix,
