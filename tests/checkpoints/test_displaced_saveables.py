@@ -73,12 +73,6 @@ def test_both_saveables_keep_their_keys_in_separate_savers(session):
     tf.train.Saver([first]), tf.train.Saver([second])
 
 
-def test_a_list_of_both_is_refused(session):
-    saveables = make_saveables(collect=False)
-    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' and 'cudnn_rnn_saveable_1'"):
-        tf.train.Saver(saveables)
-
-
 def test_a_second_one_for_the_same_variable_displaces_the_first(session, tmp_path):
     variable = make_two_of_one_variable()
     saver = tf.train.Saver()

@@ -5,11 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._core.config import RnnConfig
-from cudnn_rnn.checkpoints.cell_layout import (
-    CellFormat,
-    GRUFormat,
-    LSTMFormat,
-)
+from cudnn_rnn.checkpoints.cell_layout import CellFormat, GRUFormat, LSTMFormat
 from helpers.checkpoints import assert_all_equal
 
 NUM_UNITS, WIDTH = 5, 3

@@ -20,11 +20,7 @@ from helpers.layer_models import (
     run_cells,
 )
 from helpers.processes import output_of
-from helpers.rnn_models import (
-    CLASSES,
-    initialize,
-    make_params,
-)
+from helpers.rnn_models import CLASSES, initialize, make_params
 
 RNN_MODES = sorted(CLASSES)
 

@@ -21,14 +21,7 @@ from helpers.layer_models import (
     make_inputs,
     run_cells,
 )
-from helpers.rnn_models import (
-    DIRECTIONS,
-    initialize,
-    keys,
-    opaque_values,
-    params_size,
-    save,
-)
+from helpers.rnn_models import DIRECTIONS, initialize, keys, opaque_values, params_size, save
 
 CONVERTERS = {
     "lstm": converters.CudnnParamsFormatConverterLSTM,

@@ -211,13 +211,18 @@ def test_a_builder_with_another_order_is_refused(session, use_resource):
         tf.train.Saver([variable, saveable], builder=SequentialBuilder())
 
 
-def test_shared_keys_on_two_devices_are_refused(session):
+@pytest.mark.parametrize("devices", [("", ""), ("/cpu:0", "/cpu:1")])
+@pytest.mark.parametrize("kind", ["opaque_lstm", "b"])
+def test_two_saveables_with_the_same_keys_are_refused(session, kind, devices):
     saveables = []
-    for number, device in enumerate(["/cpu:0", "/cpu:1"]):
-        with tf.device(device), tf.variable_scope("scope_%d" % number):
-            saveables.append(make("opaque_lstm", True, device, device)[0])
-    with pytest.raises(ValueError, match="would both write the key"):
-        tf.train.Saver(saveables, sharded=True)
+    for number, device in enumerate(devices):
+        with tf.variable_scope("scope_%d" % number):
+            saveables.append(make(kind, True, device, device)[0])
+    message = "saveables '%s' and '%s' in one Saver would both write the key 'scope/"
+    message %= tuple(saveable.name for saveable in saveables)
+    for saved in (saveables, saveables[::-1]):
+        with pytest.raises(ValueError, match=message):
+            tf.train.Saver(saved, sharded=any(devices))
 
 
 def test_unrelated_savers_get_no_control_edges(session):

@@ -308,18 +308,6 @@ def test_saveable_for_an_imported_meta_graph(session, tmp_path, use_resource):
     assert tf.train.Saver().save(session, str(tmp_path / "again"))
 
 
-def test_two_saveables_with_the_same_keys_in_one_saver():
-    first = saveable_b(*lstm_and_params(), "rnn", name="encoder")
-    second = saveable_b(*lstm_and_params(), "rnn", name="decoder")
-    for saveables in ([first, second], [second, first]):
-        with pytest.raises(
-            ValueError,
-            match="saveables '(encoder|decoder)' and '(encoder|decoder)' in one Saver would both "
-            "write the key 'rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/",
-        ):
-            tf.train.Saver(saveables)
-
-
 def test_the_same_saveable_under_two_names():
     saveable = saveable_a(*lstm_and_params())
     with pytest.raises(ValueError, match="two names"):

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn import (
-    CudnnLSTM,
-    RNNParamsSaveable,
-)
+from cudnn_rnn import CudnnLSTM, RNNParamsSaveable
 from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
 from helpers.checkpoints import assert_all_equal
 from helpers.layer_models import run_cells

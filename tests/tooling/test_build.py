@@ -201,11 +201,20 @@ def test_another_compiler_or_flag_compiles_everything_once(project, monkeypatch,
     assert project.build() == project.tensorflow_sources
 
 
+UNPORTABLE_FLAGS = "-march=native", "-include /some/file", "-fprofile-use", "@file", "-Wp,-MD,file"
+
+
 @pytest.mark.parametrize(
-    "flag", ["-march=native", "-include /some/file", "-fprofile-use", "@file", "-Wp,-MD,file"]
+    "name, value",
+    [("CXXFLAGS", flags) for flags in UNPORTABLE_FLAGS]
+    + [("CUDNN_RNN_BUILD_CACHE", folder) for folder in ("off", "file/cache", "link/cache")],
 )
-def test_machine_dependent_flags_disable_the_cache(project, monkeypatch, flag):
-    monkeypatch.setenv("CXXFLAGS", flag)
+def test_the_cache_is_not_used(project, monkeypatch, tmp_path, name, value):
+    """Flags that depend on the machine, and folders that cannot be made, disable the cache."""
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "link").symlink_to(str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
     for _ in range(2):
         assert project.build() == project.all_sources
     assert not project.cache_folder.exists()
@@ -239,16 +248,6 @@ def test_damaged_objects_are_compiled_again(project, content):
         path.write_bytes(content)
     assert project.build() == project.all_sources
     assert project.build() == project.tensorflow_sources
-
-
-def test_without_a_usable_folder_everything_is_compiled(project, monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    (tmp_path / "link").symlink_to(str(tmp_path / "nowhere"))
-    for folder in ("off", str(tmp_path / "file" / "cache"), str(tmp_path / "link" / "cache")):
-        monkeypatch.setenv(project.cache.FOLDER_VARIABLE, folder)
-        for _ in range(2):
-            assert project.build() == project.all_sources
-    assert not project.cache_folder.exists()
 
 
 def test_environment_variable_moves_the_cache(project, monkeypatch, tmp_path):

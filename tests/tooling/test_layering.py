@@ -23,11 +23,9 @@ ENDS_THE_PROCESS = re.compile(
 
 
 def source_files(folder=SOURCE_FOLDER):
-    """Yields the path of every C++ file below `folder`."""
-    for parent, _, names in os.walk(folder):
-        for name in sorted(names):
-            if name.endswith((".cc", ".h", ".inc", ".cpp", ".hpp", ".cxx")):
-                yield os.path.join(parent, name)
+    """Returns the path of every C++ file below `folder`."""
+    endings = (".cc", ".h", ".inc", ".cpp", ".hpp", ".cxx")
+    return [path for path in sorted(Path(folder).rglob("*")) if path.suffix in endings]
 
 
 def code_lines(path):
@@ -58,7 +56,7 @@ def findings(paths, is_wrong):
 @pytest.mark.parametrize("folder", FRAMEWORK_FREE)
 def test_no_framework_header_outside_cc_tf(folder):
     """Including a header of cc/tf would bring TensorFlow in by the back door."""
-    paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
+    paths = source_files(os.path.join(SOURCE_FOLDER, folder))
     assert paths, "no sources in cc/" + folder
     assert findings(paths, FOREIGN_INCLUDE.search) == []
     assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/').search) == []
