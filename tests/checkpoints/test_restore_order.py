@@ -115,7 +115,8 @@ def test_parameter_server(cluster, tmp_path, kind, use_resource):
     specification, target = cluster
     with tf.Graph().as_default(), tf.Session(target) as session:
         with tf.device(tf.train.replica_device_setter(cluster=specification)):
-            saveable, variable = make(kind, use_resource)
+            # The servers keep variables by name, also for the next test.
+            saveable, variable = make(kind, use_resource, scope=kind)
         assert "ps" in variable.device
         saver = tf.train.Saver([variable, saveable], sharded=True)
         check(session, saver, variable, variable.op.name, tmp_path)
