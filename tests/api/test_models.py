@@ -262,6 +262,7 @@ def test_sizes_that_overflow(sizes):
 
 
 def test_canonical_tensors_are_complete_and_in_order(session, rnn_mode, direction):
+    """tensorflow#9370: the tensors of one direction were missing, so half of a model was lost."""
     model = CLASSES[rnn_mode](2, 5, 3, direction=direction)
     num_directions = model.config.num_directions
     size = params_size(rnn_mode, 2, 5, 3, num_directions)
