@@ -89,9 +89,8 @@ def expected_results(layer, params, inputs, states=None, lengths=None, input_mod
     )
     if states is None:
         states = [np.zeros(shape, inputs.dtype) for shape in layer.state_shape(inputs.shape[1])]
-    c = states[1] if len(states) == 2 else None
-    results = reference.forward(configuration, inputs, states[0], c, params, lengths=lengths)
-    return [result for result in results[:3] if result is not None]
+    arrays = dict(zip(("input_h", "input_c"), states), input=inputs, params=params)
+    return list(reference.run_reference(configuration, arrays, lengths=lengths).values())
 
 
 class ForgetBiasOneHooks:

@@ -143,32 +143,6 @@ class Network:
         self.session.close()
 
 
-def run_reference_by_sequence(configuration, arrays, lengths):
-    """Returns what `run_reference` does, but runs each sequence alone, with its own length.
-
-    Steps beyond a length are 0 in the outputs and in the gradient of the input. The gradient of
-    params is the sum over the sequences.
-    """
-    results = {}
-    by_step = ("input", "output_backprop")
-    for b, length in enumerate(lengths):
-        alone = {
-            name: array if name == "params" else array[:, b : b + 1]
-            for name, array in arrays.items()
-        }
-        alone.update((name, alone[name][:length]) for name in by_step if name in alone)
-        for name, value in run_reference(configuration, alone).items():
-            if name in ("output", "d_input"):
-                value = np.pad(
-                    value, [(0, len(arrays["input"]) - length), (0, 0), (0, 0)], "constant"
-                )
-            results.setdefault(name, []).append(value)
-    return {
-        name: sum(values) if name == "d_params" else np.concatenate(values, axis=1)
-        for name, values in results.items()
-    }
-
-
 def swap_major(arrays):
     """Converts time-major arrays to batch-major and back: swaps the first two of three axes."""
     return {

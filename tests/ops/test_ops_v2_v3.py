@@ -34,6 +34,7 @@ from helpers.sequence_cases import (
     BATCH,
     DTYPES,
     GRU,
+    HAS_BFLOAT16,
     LENGTHS,
     LSTM,
     PROJECTED,
@@ -41,7 +42,6 @@ from helpers.sequence_cases import (
     arrays_for,
     configurations,
     expected_for,
-    takes_bfloat16,
 )
 from helpers.versions import needs_projection
 
@@ -87,7 +87,7 @@ def test_dtypes(configuration, dtype):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.skipif(not takes_bfloat16(), reason="this TensorFlow's ops have no bfloat16")
+@pytest.mark.skipif(not HAS_BFLOAT16, reason="this TensorFlow's ops have no bfloat16")
 def test_bfloat16_of_the_earlier_versions(version):
     arrays = seeded_arrays(LSTM, BATCH, STEPS, tf.bfloat16.as_numpy_dtype)
     found = run_network(LSTM, "bfloat16", arrays, version=version)
