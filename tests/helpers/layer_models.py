@@ -7,20 +7,13 @@ import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn.checkpoints import cell_saveables, converters
 from helpers import reference
+from helpers.rnn_models import CLASSES
 
-LAYERS = {
-    "lstm": layers.CudnnLSTM,
-    "gru": layers.CudnnGRU,
-    "rnn_relu": layers.CudnnRNNRelu,
-    "rnn_tanh": layers.CudnnRNNTanh,
-}
+# The layers have the names of the op-level classes.
+LAYERS = {mode: getattr(layers, model.__name__) for mode, model in CLASSES.items()}
 SAVEABLES = {
-    "lstm": cell_saveables.CudnnLSTMSaveable,
-    "gru": cell_saveables.CudnnGRUSaveable,
-    "rnn_relu": cell_saveables.CudnnRNNReluSaveable,
-    "rnn_tanh": cell_saveables.CudnnRNNTanhSaveable,
+    mode: getattr(cell_saveables, model.__name__ + "Saveable") for mode, model in CLASSES.items()
 }
-
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from cudnn_rnn._native import library
-from helpers.reference import FORWARD, run_reference
+from helpers.reference import FORWARD, run_reference  # noqa: F401, for those who import this
 
 library.load_library()
 

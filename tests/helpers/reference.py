@@ -413,9 +413,7 @@ def _run_by_sequence(configuration, arrays, masks, lengths):
         }
         for name in {"input", "output_backprop"} & set(alone):
             alone[name] = alone[name][:length]
-        own_masks = masks and [
-            mask if mask is None else mask[:length, b : b + 1] for mask in masks
-        ]
+        own_masks = masks and [mask if mask is None else mask[:length, b : b + 1] for mask in masks]
         for name, value in run_reference(configuration, alone, own_masks).items():
             if name in ("output", "d_input"):
                 missing = len(arrays["input"]) - length

@@ -161,10 +161,7 @@ def test_canonical_to_params_checks_that_a_skipped_matrix_is_empty(count):
 
 
 @params_ops
-@pytest.mark.parametrize(
-    "name, value",
-    [("rnn_mode", "lstn"), ("input_mode", "linear"), ("direction", "both"), ("rnn_mode", "")],
-)
+@networks.unknown_modes
 def test_unknown_modes(op, name, value):
     inputs, attributes = params_op_inputs(op)
     with pytest.raises(ValueError, match=name):
