@@ -1,7 +1,4 @@
-"""The table of cases that compare the ops with the reference, and their data.
-
-A case alone determines its data.
-"""
+"""The table of cases that compare the ops with the reference; a case determines its data."""
 
 import collections
 import itertools

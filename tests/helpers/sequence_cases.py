@@ -26,6 +26,7 @@ LENGTHS = {
     "one step": [1, 1, 1, 1, 1],
     "all zero": [0, 0, 0, 0, 0],
     "one of them": [0, 0, 3, 0, 0],
+    "alone": [4],
 }
 
 
