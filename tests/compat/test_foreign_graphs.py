@@ -19,7 +19,6 @@ from helpers.op_harness import (
     TOLERANCES,
     assert_close,
     run_reference,
-    run_reference_by_sequence,
     swap_major,
 )
 from helpers.paths import GOLDEN
@@ -112,10 +111,7 @@ def test_recorded_results_are_right(graph):
         for name in names[1:]:
             arrays[name + "_backprop"] = np.zeros_like(found[name])
     arrays = {name: array.astype(np.float64) for name, array in arrays.items()}
-    if case["lengths"] is None:
-        expected = run_reference(configuration, arrays)
-    else:
-        expected = run_reference_by_sequence(configuration, arrays, case["lengths"])
+    expected = run_reference(configuration, arrays, lengths=case["lengths"])
     expected = {name: expected[name] for name in found}
     assert_close(found, expected, TOLERANCES["float32"], graph.folder)
 

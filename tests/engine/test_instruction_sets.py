@@ -38,7 +38,7 @@ def test_instruction_set(instruction_set, monkeypatch):
     for case in SOME_CASES:
         arrays, expected = arrays_and_results(case)
         found = run_network(case.configuration, case.dtype, arrays)
-        context = f"{VARIABLE}={instruction_set} {case.literal()}"
+        context = f"{VARIABLE}={instruction_set} {case}"
         assert_close(found, expected, TOLERANCES[case.dtype], context)
 
 

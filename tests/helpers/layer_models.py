@@ -8,20 +8,13 @@ from cudnn_rnn import layers
 from cudnn_rnn.checkpoints import cell_saveables, converters
 from helpers import reference
 from helpers.op_harness import TOLERANCES, assert_close
+from helpers.rnn_models import CLASSES
 
-LAYERS = {
-    "lstm": layers.CudnnLSTM,
-    "gru": layers.CudnnGRU,
-    "rnn_relu": layers.CudnnRNNRelu,
-    "rnn_tanh": layers.CudnnRNNTanh,
-}
+# The layers have the names of the op-level classes.
+LAYERS = {mode: getattr(layers, model.__name__) for mode, model in CLASSES.items()}
 SAVEABLES = {
-    "lstm": cell_saveables.CudnnLSTMSaveable,
-    "gru": cell_saveables.CudnnGRUSaveable,
-    "rnn_relu": cell_saveables.CudnnRNNReluSaveable,
-    "rnn_tanh": cell_saveables.CudnnRNNTanhSaveable,
+    mode: getattr(cell_saveables, model.__name__ + "Saveable") for mode, model in CLASSES.items()
 }
-
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 
@@ -101,9 +94,8 @@ def expected_results(layer, params, inputs, states=None, lengths=None, input_mod
     )
     if states is None:
         states = [np.zeros(shape, inputs.dtype) for shape in layer.state_shape(inputs.shape[1])]
-    c = states[1] if len(states) == 2 else None
-    results = reference.forward(configuration, inputs, states[0], c, params, lengths=lengths)
-    return [result for result in results[:3] if result is not None]
+    arrays = dict(zip(("input_h", "input_c"), states), input=inputs, params=params)
+    return list(reference.run_reference(configuration, arrays, lengths=lengths).values())
 
 
 def assert_like_reference(found, layer, params, inputs, dtype="float32", **named):

@@ -19,7 +19,6 @@ import run
 from configurations import configurations
 from problem import (
     Refused,
-    backprops,
     compare,
     input_names,
     joined_params,
@@ -39,21 +38,14 @@ def reference_results(configuration, arrays):
         configuration.num_units,
         configuration.input_size,
     )
-    lengths = configuration.lengths
-    output, h, c, tape = reference.forward(
-        described,
-        arrays["input"],
-        arrays["input_h"],
-        arrays.get("input_c"),
-        params=joined_params(configuration, arrays),
-        lengths=None if lengths is None else np.array(lengths),
-    )
-    found = dict(zip(output_names(configuration), [output, h, c]))
+    names = input_names(configuration)
     if configuration.is_training:
-        gradients = backprops(configuration, arrays) + [None]
-        d_input, d_h, d_c, d_params = reference.backward(tape, *gradients[:3])
-        names = ["d_" + name for name in input_names(configuration)]
-        found.update(zip(names, [d_input, d_h, d_c]))
+        names += [name + "_backprop" for name in output_names(configuration)]
+    inputs = {name: arrays[name] for name in names}
+    inputs["params"] = joined_params(configuration, arrays)
+    found = reference.run_reference(described, inputs, lengths=configuration.lengths)
+    if configuration.is_training:
+        d_params = found.pop("d_params")
         for name, shape in regions(configuration):
             size = int(np.prod(shape))
             found["d_" + name], d_params = d_params[:size].reshape(shape), d_params[size:]
