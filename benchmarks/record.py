@@ -12,9 +12,8 @@ import shutil
 import sys
 
 from arguments import ROOT
-from peers import CPU_PEERS, OURS
-from pictures import draw_ratios
-from summary import make_rows
+from configurations import Configuration
+from peers import CPU_PEERS
 from tables import markdown_table
 
 
@@ -30,6 +29,8 @@ def _rounded(value):
     """Returns the value with all floats rounded to six digits, the most that clocks resolve."""
     if isinstance(value, float):
         return float("%.6g" % value)
+    if isinstance(value, Configuration):
+        return value._asdict()
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -42,23 +43,6 @@ def write_json(path, everything):
     items = _rounded(everything).items()
     lines = ["%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in items]
     write_whole(path, "{\n%s\n}\n" % ",\n".join(lines))
-
-
-def draw(results, circumstances, path):
-    """Writes a PNG of the peers' times over ours."""
-    rows = [row for row in make_rows(results) if row.ours is not None]
-    cpu = circumstances["machine"].get("cpu", "unknown processor")
-    draw_ratios(
-        [row.configuration.key for row in rows],
-        [
-            (peer.title, [row.ratios.get(name) for row in rows])
-            for name, peer in CPU_PEERS.items()
-            if name != OURS
-        ],
-        "%s, %d threads, %s" % (cpu, circumstances["threads"], circumstances["date"]),
-        "peer's time / our time   (right of 1: ours is faster)",
-        path,
-    )
 
 
 def _facts(everything):

@@ -1,7 +1,7 @@
 """Turns the samples of the CPU benchmark into tables.
 
 A result, as run.py writes it to results.json, is a dict for one configuration:
-  configuration: the fields of `Configuration`.
+  configuration: the `Configuration`.
   peak_seconds: samples of a matrix product of `PRODUCT_SIZE`, measured in turn with the peers.
   peak_of: the peer whose matrix product that is, the fastest of those measured, or None.
   bytes_per_second: the rate at which the threads repeatedly read a block as large as
@@ -11,12 +11,14 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
 """
 
 from collections import namedtuple
+from operator import attrgetter
 
 from arguments import PRODUCT_SIZE
-from configurations import KINDS, Configuration
+from configurations import KINDS
 from peers import CPU_PEERS, OURS
+from pictures import draw_ratios
 from roofline import floor_of
-from tables import could_not_run, geometric_mean, make_cell, markdown_table, show
+from tables import could_not_run, geometric_mean, make_cell, markdown_table, peer_columns, show
 
 # The groups whose ratios have a mean: those with full lengths and many steps per call.
 MEAN_GROUPS = ("table", "original")
@@ -30,7 +32,7 @@ def make_rows(results):
     """Returns a `Row` for each result."""
     rows = []
     for result in results:
-        configuration = Configuration(**result["configuration"])
+        configuration = result["configuration"]
         cells = {
             name: make_cell(found["seconds"], name)
             for name, found in result["peers"].items()
@@ -54,10 +56,6 @@ def has_errors(results):
     return any(found.get("is_error") for one in results for found in one["peers"].values())
 
 
-def _pairs(results):
-    return [(Configuration(**result["configuration"]), result["peers"]) for result in results]
-
-
 def _milliseconds(cell):
     """Returns the median in milliseconds with the spread in brackets."""
     return "%.3g (%.0f%%)" % (cell.seconds * 1000, 100 * cell.spread) if cell else "-"
@@ -76,10 +74,7 @@ def times_table(rows):
         here = name in row.ratios
         return "%.2f (%.3g)" % (row.ratios[name], 1000 * row.cells[name].seconds) if here else "-"
 
-    for name, peer in CPU_PEERS.items():
-        if any(name in row.ratios for row in rows):
-            columns.append((peer.title, lambda row, name=name: ratio(row, name)))
-    return markdown_table(columns, rows)
+    return markdown_table(columns + peer_columns(rows, ratio), rows)
 
 
 def mean_ratio(rows, kind, name):
@@ -95,11 +90,8 @@ def mean_ratio(rows, kind, name):
 
 def means_table(rows):
     """Returns the table of geometric means of the peers' times over ours, or None if empty."""
-    columns = [("geometric mean", lambda kind: kind)]
-    for name, peer in CPU_PEERS.items():
-        if any(mean_ratio(rows, kind, name) is not None for kind in KINDS):
-            columns.append((peer.title, lambda kind, name=name: show(mean_ratio(rows, kind, name))))
-    return markdown_table(columns, KINDS) if len(columns) > 1 else None
+    columns = peer_columns(KINDS, lambda kind, name: show(mean_ratio(rows, kind, name)))
+    return markdown_table([("geometric mean", str)] + columns, KINDS) if columns else None
 
 
 def comparisons(rows):
@@ -145,10 +137,10 @@ def roofline_table(rows):
 def _equal_results(results):
     """Returns a list of each peer's largest difference, or None if no results were compared."""
     differences = {}
-    for configuration, peers in _pairs(results):
-        for name, found in peers.items():
+    for result in results:
+        for name, found in result["peers"].items():
             if name != OURS and "difference" in found:
-                pair = (found["difference"], configuration.key)
+                pair = (found["difference"], result["configuration"].key)
                 differences.setdefault(name, []).append(pair)
     if not differences:
         return None
@@ -161,7 +153,7 @@ def _equal_results(results):
 
 
 def _reasons(results):
-    return could_not_run(_pairs(results), lambda configuration: configuration.name)
+    return could_not_run(results, attrgetter("name"))
 
 
 def describe_check(results):
@@ -204,3 +196,20 @@ def describe(results, is_dry_run=False):
     for title, text in titled:
         parts += [title, text] if text else []
     return "\n\n".join(parts) + "\n"
+
+
+def draw(results, circumstances, path):
+    """Writes a PNG of the peers' times over ours."""
+    rows = [row for row in make_rows(results) if row.ours is not None]
+    cpu = circumstances["machine"].get("cpu", "unknown processor")
+    draw_ratios(
+        [row.configuration.key for row in rows],
+        [
+            (peer.title, [row.ratios.get(name) for row in rows])
+            for name, peer in CPU_PEERS.items()
+            if name != OURS
+        ],
+        "%s, %d threads, %s" % (cpu, circumstances["threads"], circumstances["date"]),
+        "peer's time / our time   (right of 1: ours is faster)",
+        path,
+    )

@@ -9,8 +9,14 @@ import os
 import sys
 
 import torch
-from problem import Refused, backprops, input_names, joined_params, output_names
-from torch_network import DTYPES, start, time_on_gpu, to_tensor  # noqa: F401  (start: worker.py)
+from problem import Refused
+from torch_network import (  # noqa: F401  (worker.py uses start and time_on_gpu)
+    DTYPES,
+    make_bytes,
+    make_tensors,
+    start,
+    time_on_gpu,
+)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))
@@ -21,11 +27,8 @@ import core_library  # noqa: E402
 class Network:
     """A model of the core library; `variant` is the algorithm that the library chose."""
 
-    def __init__(self, configuration, arrays, options):
-        self._configuration = configuration
+    def __init__(self, configuration, problem, options):
         on_gpu = options["device"] == "cuda"
-        if on_gpu:
-            self.time_steps = time_on_gpu
         self._library = core_library.CoreLibrary()
         try:
             if on_gpu:
@@ -39,8 +42,7 @@ class Network:
                 DTYPES[configuration.dtype],
                 direction=configuration.direction,
             )
-            device = torch.device(options["device"])
-            self._model = core_library.Model(self._library, description, device)
+            self._model = core_library.Model(self._library, description, options["device"])
             self._call = self._model.make_call(
                 configuration.steps,
                 configuration.batch,
@@ -51,34 +53,35 @@ class Network:
         except core_library.CoreError as error:
             raise Refused(str(error))
         self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
-        values = {name: arrays[name] for name in input_names(configuration)}
-        values["params"] = joined_params(configuration, arrays)
-        names = output_names(configuration)
-        values.update(zip(names, backprops(configuration, arrays)))
-        tensors = {name: to_tensor(value, configuration, options) for name, value in values.items()}
-        for name in list(tensors):
-            tensors[name + "_backprop"] = tensors[name].clone()
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
-        for name, size in [
-            ("reserve_space", sizes.reserve_space_bytes),
-            ("workspace", workspace_bytes),
-        ]:
-            tensors[name] = torch.zeros(max(1, size), dtype=torch.uint8, device=device)
-        self._tensors = tensors
-        self._buffers = core_library.ForwardBuffers(), core_library.BackwardBuffers()
-        for buffers in self._buffers:
-            for name, _ in buffers._fields_:
-                if name in tensors:
-                    setattr(buffers, name, tensors[name].data_ptr())
-            buffers.reserve_space_bytes = sizes.reserve_space_bytes
-            buffers.workspace_bytes = workspace_bytes
-        self.step = self._make_step()
+        self._tensors = make_tensors(configuration, problem, options)
+        self._tensors["reserve_space"] = make_bytes(sizes.reserve_space_bytes, options)
+        self._tensors["workspace"] = make_bytes(workspace_bytes, options)
+        self.step = self._make_step(
+            configuration.is_training,
+            reserve_space_bytes=sizes.reserve_space_bytes,
+            workspace_bytes=workspace_bytes,
+        )
 
-    def _make_step(self):
+    def _make_step(self, is_training, **sizes):
         """Returns a function without arguments that runs one step."""
+        pointers = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
+        forward, backward = [
+            kind(
+                **{
+                    name: value
+                    for name, value in {**pointers, **sizes}.items()
+                    if hasattr(kind, name)
+                }
+            )
+            for kind in (core_library.ForwardBuffers, core_library.BackwardBuffers)
+        ]
         library, handle, call = self._library, self._model._handle, ctypes.byref(self._call)
-        forward, backward = [ctypes.byref(buffers) for buffers in self._buffers]
-        functions, is_training = library.functions, self._configuration.is_training
+        functions, forward, backward = (
+            library.functions,
+            ctypes.byref(forward),
+            ctypes.byref(backward),
+        )
 
         def step():
             library.check(functions.cudnn_rnn_forward(handle, call, forward))

@@ -5,7 +5,7 @@ import onnx
 import onnxruntime
 from gates import reordered
 from onnx import TensorProto, helper, numpy_helper
-from problem import Refused, output_names
+from problem import Refused
 
 # The operator, and the index of the cuDNN gate for each of its gates.
 _OPERATORS = {
@@ -54,10 +54,10 @@ class Network:
     layer are inputs and outputs of the model.
     """
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         if configuration.is_training:
             raise Refused("it does not support training")
-        self._configuration, self._arrays = configuration, arrays
+        self._configuration, self._problem = configuration, problem
         steps = 1 if configuration.is_decode else configuration.steps
         shape = [steps, configuration.batch]
         self._inputs = [_tensor("x", shape + [configuration.input_size])]
@@ -77,7 +77,7 @@ class Network:
         self._output_names = [one.name for one in outputs]
         # The state input that corresponds to each state output.
         self._state_inputs = [name.replace("final", "initial") for name in self._output_names[1:]]
-        x = arrays["input"]
+        x = problem.inputs[0]
         parts = np.split(x, len(x)) if configuration.is_decode else [x]
         self._x = [_make_value(np.ascontiguousarray(part)) for part in parts]
 
@@ -106,7 +106,7 @@ class Network:
         w, r, bw, br = [
             np.stack(
                 [
-                    reordered(self._arrays["%s_%d_%d" % (kind, layer, direction)], order)
+                    reordered(self._problem.weights["%s_%d_%d" % (kind, layer, direction)], order)
                     for direction in range(directions)
                 ]
             )
@@ -121,11 +121,11 @@ class Network:
         ]
         results = ["y%d" % layer]
         shape = [directions, configuration.batch, configuration.num_units]
-        for state in configuration.states:
+        for state, value in zip(configuration.states, self._problem.inputs[1:]):
             name = "%s%d" % (state, layer)
             self._inputs.append(_tensor("initial_" + name, shape))
             self._outputs.append(_tensor("final_" + name, shape))
-            rows = self._arrays["input_" + state][layer * directions : (layer + 1) * directions]
+            rows = value[layer * directions : (layer + 1) * directions]
             self._values["initial_" + name] = _make_value(np.ascontiguousarray(rows))
             arguments.append("initial_" + name)
             results.append("final_" + name)
@@ -158,9 +158,8 @@ class Network:
         return states
 
     def results(self):
-        """Returns the results by name."""
-        outputs, layers = [], len(self._configuration.states)
+        """Returns the results."""
+        outputs, count = [], len(self._configuration.states)
         states = [state.numpy() for state in self.step(outputs.append)]
-        values = [np.concatenate([output.numpy() for output in outputs])]
-        values += [np.concatenate(states[first::layers]) for first in range(layers)]
-        return dict(zip(output_names(self._configuration), values))
+        output = np.concatenate([output.numpy() for output in outputs])
+        return [output] + [np.concatenate(states[first::count]) for first in range(count)]

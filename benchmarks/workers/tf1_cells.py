@@ -39,13 +39,13 @@ def _turned(sequences, lengths, direction):
 class Network(GraphNetwork):
     """`self.cells` has a cell for each layer and direction."""
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         self._is_fused = options.get("fused", False)
         if self._is_fused and configuration.rnn_mode != "lstm":
             raise Refused("it supports only LSTM")
         if configuration.rnn_mode == "rnn_relu":
             raise Refused("it has no cell of this mode")
-        super().__init__(configuration, arrays, options)
+        super().__init__(configuration, problem, options)
 
     def connect(self, x, states, lengths):
         configuration, initial, last = self.configuration, self._cell_states(states), []
