@@ -17,23 +17,14 @@ PRODUCT_SIZE = 2048
 _CPU_SUMMARY = "Compares our CPU kernels with other libraries and with the processor's peak."
 _CPU_HELP = """\
 peers:
-  ours         the op of this package in a session of TensorFlow 2.21
-  torch        torch.nn, with packed sequences for variable lengths
-  onnxruntime  the operators LSTM, GRU and RNN of ONNX Runtime; inference only
-  keras        the layers of Keras 3 in a tf.function; no variable lengths
-  tf1-cell     TensorFlow 1.15: cuDNN-compatible cells in dynamic_rnn
-  tf1-fused    TensorFlow 1.15: LSTMBlockFusedCell; LSTM only
+  %s
 
 configurations:
   %s
   or patterns of names. --list prints the names; -half marks variable-length sequences.
 
-docs/benchmarks/README.md describes the method.
-
-output folder:
-  results.json, table.md  every sample, and the tables; written after each configuration
-  ratios.png              a plot; written at the end
-  worker-*.log            output of the peers
+docs/benchmarks/README.md describes the peers and the method. The output folder gets results.json
+and table.md after each configuration, ratios.png at the end, and the peers' worker-*.log.
 
 examples:
   make bench                                        everything; takes up to an hour
@@ -43,7 +34,10 @@ examples:
   make bench ARGS="--peers ours onnxruntime --kinds inference"
   make bench ARGS="--memory"                        memory of a training step, against torch
   make bench ARGS="--record"                        also writes the results to docs/benchmarks
-""" % "\n  ".join("%-9s %s" % group for group in GROUPS.items())
+""" % (
+    "\n  ".join("%-12s %s" % (name, peer.title) for name, peer in CPU_PEERS.items()),
+    "\n  ".join("%-9s %s" % group for group in GROUPS.items()),
+)
 
 _GPU_SUMMARY = "Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own."
 _GPU_HELP = """\

@@ -1,7 +1,7 @@
 """The arrays that all peers get, and the comparison of their results. Needs only NumPy.
 
-T is the number of steps, B the batch size, L the number of layers, D of directions, H of units, G of
-gates, in cuDNN's order (lstm: i, f, g, o; gru: r, u, n), and I(l) the input width of layer l.
+T is the number of steps, B the batch size, L the number of layers, D of directions, H of units, G
+of gates, in cuDNN's order (lstm: i, f, g, o; gru: r, u, n), and I(l) the input width of layer l.
 """
 
 from collections import namedtuple

@@ -10,13 +10,17 @@ FOLDER = os.path.join(ROOT, "benchmarks")
 sys.path[:0] = [FOLDER, os.path.join(FOLDER, "workers")]
 
 
-def run_arguments(*arguments):
-    """Runs arguments.py without installed packages; returns the exit status and the output."""
-    command = [sys.executable, "-S", os.path.join(FOLDER, "arguments.py")]
-    process = subprocess.Popen(
-        command + list(arguments),
+def run_program(command):
+    """Runs a program in this Python; returns the exit status and the output."""
+    process = subprocess.run(
+        [sys.executable] + command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
     )
-    return process.wait(), process.stdout.read()
+    return process.returncode, process.stdout
+
+
+def run_arguments(*arguments):
+    """Runs arguments.py without installed packages; returns the exit status and the output."""
+    return run_program(["-S", os.path.join(FOLDER, "arguments.py")] + list(arguments))
