@@ -113,16 +113,19 @@ def parse_arguments(arguments=None):
     _add_cpu_options(parsers["cpu"].add_argument)
     parsers["cpu"].set_defaults(device="cpu", time_budget=None)
     _add_gpu_options(parsers["gpu"].add_argument)
-    parsers["gpu"].set_defaults(threads=None, check=False, seconds=None)
+    absent = dict.fromkeys(("threads", "check", "memory", "record", "seconds"))
+    parsers["gpu"].set_defaults(**absent)
     chosen = everything.parse_args(arguments)
     target, *_, rounds, seconds = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
+    is_gpu = chosen.processor == "gpu"
+    chosen.is_dry_run = chosen.device == "cpu" if is_gpu else chosen.quick
     chosen.rounds = chosen.rounds or (3 if chosen.quick else rounds)
     chosen.sample_seconds = chosen.sample_seconds or (0.002 if chosen.quick else seconds)
-    if chosen.processor == "cpu":
-        _check_cpu_arguments(chosen, parsers["cpu"].error)
-    else:
+    if is_gpu:
         chosen.todo = gpu_configurations(chosen.quick, chosen.rnn_modes)
+    else:
+        _check_cpu_arguments(chosen, parsers["cpu"].error)
     return chosen
 
 

@@ -21,7 +21,7 @@ _ALLOCATION = {
 }
 
 
-def measure(benchmark, configuration):
+def measure(benchmark, configuration, _=None):
     """Returns the result of one configuration; a peer's entry has "bytes" or a reason."""
     found = {}
     for name in benchmark.chosen.peers:
@@ -50,21 +50,20 @@ def _measure_peer(benchmark, name, configuration):
         peer.close()
 
 
-def _mebibytes(result, name):
-    found = result["peers"].get(name, {}).get("bytes")
-    return found and found / 2**20
+def _bytes_of(result, name):
+    return result["peers"].get(name, {}).get("bytes")
 
 
 def _of_torch(result):
-    ours, torch = _mebibytes(result, OURS), _mebibytes(result, "torch")
+    ours, torch = _bytes_of(result, OURS), _bytes_of(result, "torch")
     return ours / torch if ours is not None and torch else None
 
 
-def describe(results):
+def describe(results, *_):
     """Returns the table, and how often ours needs no more memory than torch, as Markdown."""
     columns = [("configuration", lambda result: result["configuration"].key)]
     columns += peer_columns(
-        results, lambda result, name: show(_mebibytes(result, name), "%.1f"), "%s, MiB"
+        results, lambda result, name: show(_bytes_of(result, name), "%.1f", 2**-20), "%s, MiB"
     )
     columns.append(("ours / torch", lambda result: show(_of_torch(result))))
     parts = [

@@ -12,7 +12,6 @@ import shutil
 import sys
 
 from arguments import ROOT
-from configurations import Configuration
 from peers import CPU_PEERS
 from tables import markdown_table
 
@@ -25,22 +24,13 @@ def write_whole(path, text):
     os.replace(path + ".new", path)
 
 
-def _rounded(value):
-    """Returns the value with all floats rounded to six digits, the most that clocks resolve."""
-    if isinstance(value, float):
-        return float("%.6g" % value)
-    if isinstance(value, Configuration):
-        return value._asdict()
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(one) for one in value]
-    return value
-
-
 def write_json(path, everything):
-    """Writes a dict, one line for each key."""
-    items = _rounded(everything).items()
+    """Writes a dict, one line for each key, with floats of six digits, the most clocks resolve."""
+
+    def rounded(text):
+        return float("%.6g" % float(text))
+
+    items = json.loads(json.dumps(everything), parse_float=rounded).items()
     lines = ["%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in items]
     write_whole(path, "{\n%s\n}\n" % ",\n".join(lines))
 

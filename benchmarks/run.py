@@ -172,83 +172,68 @@ def find_circumstances(chosen):
     return found
 
 
-def describe(chosen, results, left_out):
-    """Returns the tables as Markdown."""
-    if chosen.processor == "gpu":
-        return gpu_summary.describe(results, left_out, chosen.device == "cpu")
-    if chosen.memory:
-        return memory.describe(results)
-    if chosen.check:
-        return summary.describe_check(results)
-    return summary.describe(results, chosen.quick)
-
-
-def measure_everything(benchmark, circumstances):
+def measure_everything(benchmark, circumstances, describe):
     """Measures, writes the results after each configuration, and prints; returns the results."""
     results, left_out, chosen = [], [], benchmark.chosen
     deadline = time.perf_counter() + chosen.time_budget if chosen.time_budget else None
+    measure = functools.partial(memory.measure, benchmark) if chosen.memory else benchmark.measure
     for configuration in benchmark.bar:
         benchmark.bar.set_description(configuration.key, refresh=False)
         if deadline is not None and time.perf_counter() > deadline:
             left_out.append(configuration.key)
-        elif chosen.memory:
-            results.append(memory.measure(benchmark, configuration))
         else:
-            results.append(benchmark.measure(configuration, deadline))
+            results.append(measure(configuration, deadline))
         everything = dict(
             circumstances,
             versions={name: peer.versions for name, peer in benchmark.peers.items()},
             matrix_product_gigaflops=benchmark.product_rates,
-            results=results,
+            results=[dict(one, configuration=one["configuration"]._asdict()) for one in results],
             left_out=left_out,
         )
         files = ("memory.json", "memory.md") if chosen.memory else ("results.json", "table.md")
         write_json(os.path.join(chosen.output, files[0]), everything)
-        text = describe(chosen, results, left_out)
+        text = describe(results, left_out, chosen.is_dry_run)
         write_whole(os.path.join(chosen.output, files[1]), text)
     print("\n" + text)
     return results
 
 
-def run_on_gpu(benchmark, circumstances):
-    """Measures, writes and prints; returns the exit status. Peers that fail are in the table."""
-    chosen, gpu = benchmark.chosen, "CPU (dry run)"
-    if chosen.device == "cuda":
-        benchmark.start()
-        gpus = [peer.versions["gpu"] for peer in benchmark.peers.values() if "gpu" in peer.versions]
-        if not gpus:
+def run(benchmark):
+    """Measures, writes and prints; returns the exit status.
+
+    On CPUs it is 1 if a peer failed. On a GPU, peers that fail are only in the table.
+    """
+    chosen, circumstances = benchmark.chosen, find_circumstances(benchmark.chosen)
+    if chosen.memory or chosen.check:
+        describe = memory.describe if chosen.memory else summary.describe_check
+        results = measure_everything(benchmark, circumstances, describe)
+        return int(summary.has_errors(results))
+    benchmark.start()
+    processor = circumstances.get("machine", {}).get("cpu", "unknown processor")
+    title = "%s, %s threads, %s" % (processor, chosen.threads, circumstances["date"])
+    if benchmark.is_gpu:
+        versions = [peer.versions for peer in benchmark.peers.values()]
+        dry_runs = ["CPU (dry run)"] * chosen.is_dry_run
+        gpu = next(iter(dry_runs + [one["gpu"] for one in versions if "gpu" in one]), None)
+        if gpu is None:
             print("No peer finds a GPU. Use --device cpu --quick for a dry run without a GPU.")
             return 1
-        gpu = gpus[0]
-    results = measure_everything(benchmark, circumstances)
-    title = "%s, %s" % (gpu, circumstances["date"])
-    gpu_summary.draw(results, title, os.path.join(chosen.output, "ratios.png"))
-    return 0
-
-
-def run_on_cpu(benchmark, circumstances):
-    """Measures, writes and prints; returns the exit status, 1 if a peer failed."""
-    chosen = benchmark.chosen
-    measures_times = not (chosen.memory or chosen.check)
-    if measures_times:
-        benchmark.start()
-    results = measure_everything(benchmark, circumstances)
-    if measures_times:
-        summary.draw(results, circumstances, os.path.join(chosen.output, "ratios.png"))
-        if chosen.record:
-            print("recorded in " + keep(chosen.output, os.path.join(ROOT, "docs", "benchmarks")))
-    return 1 if summary.has_errors(results) else 0
+        title = "%s, %s" % (gpu, circumstances["date"])
+    tables = gpu_summary if benchmark.is_gpu else summary
+    results = measure_everything(benchmark, circumstances, tables.describe)
+    tables.draw(results, title, os.path.join(chosen.output, "ratios.png"))
+    if chosen.record:
+        print("recorded in " + keep(chosen.output, os.path.join(ROOT, "docs", "benchmarks")))
+    return 0 if benchmark.is_gpu else int(summary.has_errors(results))
 
 
 def main(arguments=None):
     """Runs the benchmark; returns the exit status."""
     chosen = parse_arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the finally block runs
-    circumstances = find_circumstances(chosen)
     benchmark = Benchmark(chosen)
     try:
-        run = run_on_gpu if benchmark.is_gpu else run_on_cpu
-        status = run(benchmark, circumstances)
+        status = run(benchmark)
     finally:
         benchmark.close()
     print("written to " + chosen.output)

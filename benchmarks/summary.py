@@ -67,7 +67,7 @@ def times_table(rows):
         ("configuration", lambda row: row.configuration.name),
         ("step", lambda row: row.configuration.kind),
         ("ours, ms", lambda row: _milliseconds(row.ours)),
-        ("share of the peak", lambda row: show(row.share and 100 * row.share, "%.0f%%")),
+        ("share of the peak", lambda row: show(row.share, "%.0f%%", 100)),
     ]
 
     def ratio(row, name):
@@ -118,17 +118,13 @@ def comparisons(rows):
 
 def roofline_table(rows):
     """Returns the table of floors, measured times, and their ratios."""
-
-    def milliseconds(seconds):
-        return show(seconds and seconds * 1000, "%.3g")
-
     columns = [
         ("configuration", lambda row: row.configuration.key),
         ("GFLOP", lambda row: "%.3g" % (row.configuration.operations * 1e-9)),
         ("peak, GFLOP/s", lambda row: "%.0f" % (row.peak * 1e-9)),
-        ("floor by arithmetic, ms", lambda row: milliseconds(row.floor.by_arithmetic)),
-        ("floor by bytes, ms", lambda row: milliseconds(row.floor.by_bytes)),
-        ("measured, ms", lambda row: milliseconds(row.ours.seconds)),
+        ("floor by arithmetic, ms", lambda row: show(row.floor.by_arithmetic, "%.3g", 1000)),
+        ("floor by bytes, ms", lambda row: show(row.floor.by_bytes, "%.3g", 1000)),
+        ("measured, ms", lambda row: show(row.ours.seconds, "%.3g", 1000)),
         ("measured / higher floor", lambda row: show(row.ours.seconds / row.floor.seconds)),
     ]
     return markdown_table(columns, [row for row in rows if row.floor and row.ours])
@@ -156,7 +152,7 @@ def _reasons(results):
     return could_not_run(results, attrgetter("name"))
 
 
-def describe_check(results):
+def describe_check(results, *_):
     """Returns Markdown that says whether all peers compute the same results."""
     parts = ["Nothing was measured.", _equal_results(results), _reasons(results)]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -177,7 +173,7 @@ _FLOORS = (
 )
 
 
-def describe(results, is_dry_run=False):
+def describe(results, _=(), is_dry_run=False):
     """Returns Markdown with all tables and the peers that could not run."""
     rows = make_rows(results)
     products = sorted({result["peak_of"] for result in results if result.get("peak_of")})
@@ -198,10 +194,9 @@ def describe(results, is_dry_run=False):
     return "\n\n".join(parts) + "\n"
 
 
-def draw(results, circumstances, path):
+def draw(results, title, path):
     """Writes a PNG of the peers' times over ours."""
     rows = [row for row in make_rows(results) if row.ours is not None]
-    cpu = circumstances["machine"].get("cpu", "unknown processor")
     draw_ratios(
         [row.configuration.key for row in rows],
         [
@@ -209,7 +204,7 @@ def draw(results, circumstances, path):
             for name, peer in CPU_PEERS.items()
             if name != OURS
         ],
-        "%s, %d threads, %s" % (cpu, circumstances["threads"], circumstances["date"]),
+        title,
         "peer's time / our time   (right of 1: ours is faster)",
         path,
     )

@@ -26,18 +26,13 @@ def geometric_mean(values):
     return float(np.exp(np.mean(np.log(values)))) if values else None
 
 
-def show(value, form="%.2f"):
-    """Returns the formatted number, or "-" for None."""
-    return "-" if value is None else form % value
+def show(value, form="%.2f", factor=1):
+    """Returns the formatted number times a factor, or "-" for None."""
+    return "-" if value is None else form % (value * factor)
 
 
 def markdown_table(columns, rows):
-    """Returns a Markdown table.
-
-    Args:
-      columns: a list of (heading, function); the function returns the cell's text for a row.
-      rows: any objects.
-    """
+    """Returns a Markdown table; a column is a heading and a function from a row to a text."""
     cells = [[text_of(row) for _, text_of in columns] for row in rows]
     headings = [heading for heading, _ in columns]
     return tabulate(cells, headings, tablefmt="github", disable_numparse=True)

@@ -1,6 +1,7 @@
 """Table, plot, turn-taking and records of the GPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import ROOT, run_program  # noqa: I001  (first: it extends sys.path)
+from helpers.benchmark_modules import ROOT  # noqa: I001  (first: it extends sys.path)
+from helpers.processes import status_and_text
 
 import json
 import os
@@ -156,7 +157,7 @@ def write_run(folder):
 
 def record_run(*arguments):
     script = os.path.join(ROOT, "scripts", "record_gpu_run.py")
-    return run_program([script] + [str(argument) for argument in arguments])
+    return status_and_text(script, *arguments)
 
 
 def test_record_of_a_run(tmp_path):
