@@ -43,7 +43,7 @@ def _measure_peer(benchmark, name, configuration):
         for one in (tiny, configuration):
             peer.prepare(one)
             answer = peer.ask("memory", num_steps=_STEPS)
-        return {"bytes": answer["peak"] - answer["before"]}
+        return answer
     except PeerFailure as failure:
         return failure.result()
     finally:

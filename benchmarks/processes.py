@@ -4,7 +4,6 @@ Separate processes make it possible to measure in turn libraries that cannot sha
 Python environment.
 """
 
-import atexit
 import json
 import os
 import signal
@@ -61,7 +60,7 @@ class PeerProcess:
         self._environment = dict(worker_environment(peer, chosen.threads), **environment)
         self._cpus, self._is_suspended, self._process = cpus, chosen.device == "cpu", None
         self._options = dict(peer.options, threads=chosen.threads, device=chosen.device)
-        self._log_path = os.path.join(chosen.output, "worker-%s.log" % name.replace(" ", "-"))
+        self._log = os.path.join(chosen.output, "worker-%s.log" % name.replace(" ", "-"))
 
     def start(self):
         """Starts the process unless it runs; raises `PeerFailure` if that is not possible."""
@@ -77,13 +76,12 @@ class PeerProcess:
         command = [python, worker, self.peer.module, json.dumps(self._options)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "universal_newlines": True}
         try:
-            with open(self._log_path, "w") as log:
+            with open(self._log, "w") as log:
                 self._process = subprocess.Popen(
                     command, env=self._environment, stderr=log, **pipes
                 )
         except OSError as error:
             raise PeerFailure(self.name, "the process cannot be started: %s" % error)
-        atexit.register(self._process.kill)
         if self._cpus:
             os.sched_setaffinity(self._process.pid, self._cpus)
         answer = self.ask("start")
@@ -105,9 +103,8 @@ class PeerProcess:
         except OSError:
             line = ""
         if not line:
-            status = self._process.wait()
+            text = "the process ended with status %s (see %s)" % (self._process.wait(), self._log)
             self.close()
-            text = "the process ended with status %s (see %s)" % (status, self._log_path)
             raise PeerFailure(self.name, text)
         if self._is_suspended:
             self._process.send_signal(signal.SIGSTOP)
@@ -144,9 +141,6 @@ class PeerProcess:
     def close(self):
         """Kills the process and waits for its end."""
         if self._process is not None:
-            atexit.unregister(self._process.kill)
-            self._process.kill()
-            self._process.wait()
-            self._process.stdin.close()
-            self._process.stdout.close()
+            with self._process:
+                self._process.kill()
         self._process = None

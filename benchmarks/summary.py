@@ -13,12 +13,13 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
 from collections import namedtuple
 from operator import attrgetter
 
+import numpy as np
 from arguments import PRODUCT_SIZE
 from configurations import KINDS
 from peers import CPU_PEERS, OURS
 from pictures import draw_ratios
 from roofline import floor_of
-from tables import could_not_run, geometric_mean, make_cell, markdown_table, peer_columns, show
+from tables import could_not_run, make_cell, markdown_table, peer_columns, show
 
 # The groups whose ratios have a mean: those with full lengths and many steps per call.
 MEAN_GROUPS = ("table", "original")
@@ -38,15 +39,14 @@ def make_rows(results):
             for name, found in result["peers"].items()
             if found.get("seconds")
         }
-        ours, ratios = cells.get(OURS), {}
-        if ours is not None:
-            ratios = {name: cell.seconds / ours.seconds for name, cell in cells.items()}
-            del ratios[OURS]
+        ours = cells.get(OURS)
+        others = [name for name in cells if ours and name != OURS]
+        ratios = {name: cells[name].seconds / ours.seconds for name in others}
         peak = share = floor = None
-        if result.get("peak_seconds"):
+        if result["peak_seconds"]:
             peak = 2 * PRODUCT_SIZE**3 / make_cell(result["peak_seconds"]).seconds
-            floor = floor_of(configuration, peak, result.get("bytes_per_second"))
-            share = configuration.operations / ours.seconds / peak if ours is not None else None
+            floor = floor_of(configuration, peak, result["bytes_per_second"])
+            share = configuration.operations / ours.seconds / peak if ours else None
         rows.append(Row(configuration, ours, cells, ratios, peak, share, floor))
     return rows
 
@@ -79,13 +79,14 @@ def times_table(rows):
 
 def mean_ratio(rows, kind, name):
     """Returns the geometric mean of the peer's time over ours in MEAN_GROUPS, or None."""
-    return geometric_mean(
+    counted = [
         row.ratios[name]
         for row in rows
         if row.configuration.kind == kind
         and row.configuration.group in MEAN_GROUPS
         and name in row.ratios
-    )
+    ]
+    return float(np.exp(np.mean(np.log(counted)))) if counted else None
 
 
 def means_table(rows):
@@ -188,9 +189,9 @@ def describe(results, _=(), is_dry_run=False):
         columns = [("our times", lambda pair: pair[0]), ("ratio", lambda pair: show(pair[1]))]
         parts += ["## Lengths and growth", markdown_table(columns, compared)]
     parts += ["## Rooflines", _FLOORS, roofline_table(rows)]
-    titled = [("## Equal results", _equal_results(results)), ("## Not measured", _reasons(results))]
-    for title, text in titled:
-        parts += [title, text] if text else []
+    equal, reasons = _equal_results(results), _reasons(results)
+    parts += ["## Equal results", equal] if equal else []
+    parts += ["## Not measured", reasons] if reasons else []
     return "\n\n".join(parts) + "\n"
 
 

@@ -20,12 +20,6 @@ def make_cell(values, variant=""):
     return Cell(median, variant, (third - first) / median)
 
 
-def geometric_mean(values):
-    """Returns the geometric mean of positive numbers, or None if there are none."""
-    values = list(values)
-    return float(np.exp(np.mean(np.log(values)))) if values else None
-
-
 def show(value, form="%.2f", factor=1):
     """Returns the formatted number times a factor, or "-" for None."""
     return "-" if value is None else form % (value * factor)

@@ -96,7 +96,7 @@ class Worker:
         return {"seconds": seconds, "device_seconds": device_seconds}
 
     def _memory(self, request):
-        """Returns the resident memory before some steps, and its peak during them, in bytes."""
+        """Returns by how many bytes some steps raise the peak of the resident memory."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as file:
@@ -104,7 +104,7 @@ class Worker:
         before = _status_bytes("VmRSS")
         for _ in range(request["num_steps"]):
             self._network.step()
-        return {"before": before, "peak": _status_bytes("VmHWM")}
+        return {"bytes": _status_bytes("VmHWM") - before}
 
 
 def _status_bytes(name):
