@@ -14,8 +14,9 @@ from peers import CPU_PEERS, GPU_PEERS, OURS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PRODUCT_SIZE = 2048
 
-_CPU_SUMMARY = "Compares our CPU kernels with other libraries and with the processor's peak."
 _CPU_HELP = """\
+Compares our CPU kernels with other libraries and with the processor's peak.
+
 peers:
   %s
 
@@ -39,8 +40,9 @@ examples:
     "\n  ".join("%-9s %s" % group for group in GROUPS.items()),
 )
 
-_GPU_SUMMARY = "Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own."
 _GPU_HELP = """\
+Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own.
+
 peers:
   core        ours without TensorFlow: one C call per forward or backward pass
   cudnn       only the calls of cuDNN, with each of its algorithms; the fastest one counts
@@ -60,10 +62,10 @@ examples:
 """
 
 
-# Both benchmarks' Make target, summary, help, peers, and default --rounds and --sample-seconds.
+# Both benchmarks' Make target, help, peers, and default --rounds and --sample-seconds.
 _COMMANDS = {
-    "cpu": ("bench", _CPU_SUMMARY, _CPU_HELP, CPU_PEERS, 15, 0.05),
-    "gpu": ("bench-gpu", _GPU_SUMMARY, _GPU_HELP, GPU_PEERS, 25, 0.02),
+    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05),
+    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02),
 }
 
 
@@ -95,12 +97,11 @@ def parse_arguments(arguments=None):
     everything = argparse.ArgumentParser()
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
     parsers = {}
-    for processor, (target, summary, epilog, peers, rounds, seconds) in _COMMANDS.items():
+    for processor, (target, text, peers, rounds, seconds) in _COMMANDS.items():
         parsers[processor] = parser = commands.add_parser(
             processor,
             prog=target,
-            description=summary,
-            epilog=epilog,
+            epilog=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         add, names, output = parser.add_argument, list(peers), os.path.join(ROOT, ".build", target)

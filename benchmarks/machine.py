@@ -11,10 +11,8 @@ _FLAGS = re.compile(r"^(avx\w*|fma|f16c|amx\w*)$")
 
 def _lscpu(*options):
     """Returns the lines that lscpu prints."""
-    environment = dict(os.environ, LC_ALL="C")
-    return subprocess.check_output(
-        ("lscpu",) + options, env=environment, universal_newlines=True
-    ).splitlines()
+    command = ("env", "LC_ALL=C", "lscpu") + options
+    return subprocess.check_output(command, universal_newlines=True).splitlines()
 
 
 def describe_machine():

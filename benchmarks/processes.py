@@ -126,6 +126,7 @@ class PeerProcess:
 
     def run(self, num_steps, product_size=None):
         """Returns a `Sample` of steps or, with a size, of a matrix product."""
+        self.start()  # the process whose matrix product is the peak may have died in a step
         answer = self.ask("run", num_steps=num_steps, product_size=product_size)
         seconds = (answer["seconds"], answer["device_seconds"])
         return Sample(*[one and one / num_steps for one in seconds])

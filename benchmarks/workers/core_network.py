@@ -65,23 +65,16 @@ class Network:
 
     def _make_step(self, is_training, **sizes):
         """Returns a function without arguments that runs one step."""
-        pointers = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
+        values = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
+        values.update(sizes)
         forward, backward = [
-            kind(
-                **{
-                    name: value
-                    for name, value in {**pointers, **sizes}.items()
-                    if hasattr(kind, name)
-                }
+            ctypes.byref(
+                kind(**{name: values[name] for name, _ in kind._fields_ if name in values})
             )
             for kind in (core_library.ForwardBuffers, core_library.BackwardBuffers)
         ]
         library, handle, call = self._library, self._model._handle, ctypes.byref(self._call)
-        functions, forward, backward = (
-            library.functions,
-            ctypes.byref(forward),
-            ctypes.byref(backward),
-        )
+        functions = library.functions
 
         def step():
             library.check(functions.cudnn_rnn_forward(handle, call, forward))

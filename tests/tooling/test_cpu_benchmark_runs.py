@@ -68,10 +68,9 @@ def test_peers_in_tensorflow_match_the_reference():
     assert refused <= {("tf1-fused", "gru"), ("tf1-fused", "rnn_tanh")}
 
 
-# Peer modules for worker.py: honest, wrong (results), mortal (exits in a step), and two whose steps
-# need memory.
-PRETENDED = {
-    "honest": """
+# A peer module for worker.py. Its options make it wrong, let it exit in a step, or need memory.
+PRETENDED = """
+import os
 import numpy as np
 from problem import Refused, joined, result_names
 
@@ -86,60 +85,35 @@ class Network:
     def __init__(self, configuration, problem, options):
         if configuration.rnn_mode == "gru":
             raise Refused("no gates")
-        self.count = len(result_names(configuration))
+        self.options, self.count = options, len(result_names(configuration))
         self.total = sum(value.sum() for value in problem.inputs) + joined(problem.weights).sum()
 
     def step(self):
-        pass
+        np.ones(self.options.get("megabytes", 0) * 2**20, np.uint8)
+        if self.options.get("is_mortal"):
+            os._exit(3)
 
     def results(self):
-        return [np.full(3, self.total)] * self.count
-""",
-    "wrong": """
-from honest import Network as Honest, start
-
-class Network(Honest):
-    def results(self):
-        return [value * 1.01 for value in super().results()]
-""",
-    "mortal": """
-import os
-from honest import Network as Honest, start
-
-class Network(Honest):
-    def step(self):
-        os._exit(3)
-""",
-}
-for name, megabytes in [("small", 20), ("large", 60)]:
-    PRETENDED[name] = (
-        """
-import numpy as np
-from honest import Network as Honest, start
-
-class Network(Honest):
-    def step(self):
-        np.ones(%d * 2**20, np.uint8)
+        return [np.full(3, self.total * self.options.get("factor", 1))] * self.count
 """
-        % megabytes
-    )
 
 
-def replace_peers(monkeypatch, **modules):
-    """Replaces the benchmark's peers by modules of PRETENDED."""
+def replace_peers(monkeypatch, **options):
+    """Replaces the benchmark's peers by pretended ones with these options."""
     for name in list(peers.CPU_PEERS):
         monkeypatch.delitem(peers.CPU_PEERS, name)
-    for name, module in modules.items():
+    for name, one in options.items():
         name = name.replace("_", "-")
-        monkeypatch.setitem(peers.CPU_PEERS, name, peers.Peer(name, "torch", module))
+        peer = peers.Peer(name, "torch", "pretended", options=one)
+        monkeypatch.setitem(peers.CPU_PEERS, name, peer)
 
 
 @pytest.fixture
 def pretended_peers(tmp_path, monkeypatch):
     """Replaces the benchmark's peers by processes of this Python that compute nothing."""
-    for name, text in PRETENDED.items():
-        (tmp_path / (name + ".py")).write_text(text)
-    replace_peers(monkeypatch, ours="honest", torch="honest", keras="wrong", tf1_cell="mortal")
+    (tmp_path / "pretended.py").write_text(PRETENDED)
+    wrong, mortal = {"factor": 1.01}, {"is_mortal": True}
+    replace_peers(monkeypatch, ours={}, torch={}, keras=wrong, tf1_cell=mortal)
     monkeypatch.setenv("TORCH_PYTHON", sys.executable)
     monkeypatch.delenv("CUDNN_RNN_READ_BANDWIDTH", raising=False)
     make_process = run.Benchmark.make_process
@@ -215,7 +189,7 @@ def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peer
 
 
 def test_memory(pretended_peers, monkeypatch, capfd):
-    replace_peers(monkeypatch, ours="small", torch="large")
+    replace_peers(monkeypatch, ours={"megabytes": 20}, torch={"megabytes": 60})
     options = "--memory --configurations rnn_tanh-*"
     status, everything, _ = run_benchmark(pretended_peers, options, "memory.json")
     assert status == 0 and len(everything["results"]) == 2
