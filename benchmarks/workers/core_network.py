@@ -9,15 +9,10 @@ import os
 import sys
 
 import torch
+import torch_network
 from problem import Refused
-from torch_network import (  # noqa: F401  (worker.py uses start and time_on_gpu)
-    DTYPES,
-    make_bytes,
-    make_tensors,
-    start,
-    time_on_gpu,
-)
 
+start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))
 
@@ -39,7 +34,7 @@ class Network:
                 configuration.num_layers,
                 configuration.num_units,
                 configuration.input_size,
-                DTYPES[configuration.dtype],
+                torch_network.DTYPES[configuration.dtype],
                 direction=configuration.direction,
             )
             self._model = core_library.Model(self._library, description, options["device"])
@@ -54,9 +49,11 @@ class Network:
             raise Refused(str(error))
         self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
-        self._tensors = make_tensors(configuration, problem, options)
-        self._tensors["reserve_space"] = make_bytes(sizes.reserve_space_bytes, options)
-        self._tensors["workspace"] = make_bytes(workspace_bytes, options)
+        self._tensors = torch_network.make_tensors(configuration, problem, options)
+        self._tensors["reserve_space"] = torch_network.make_bytes(
+            sizes.reserve_space_bytes, options
+        )
+        self._tensors["workspace"] = torch_network.make_bytes(workspace_bytes, options)
         self.step = self._make_step(
             configuration.is_training,
             reserve_space_bytes=sizes.reserve_space_bytes,

@@ -9,14 +9,10 @@ import ctypes
 import os
 
 import torch
+import torch_network
 from problem import Refused
-from torch_network import (  # noqa: F401  (worker.py uses start and time_on_gpu)
-    make_bytes,
-    make_tensors,
-    start,
-    time_on_gpu,
-)
 
+start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
 LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
 
 # Values of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
@@ -65,7 +61,7 @@ class Network:
             self._describe_data(configuration.input_size),
             self._describe_data(configuration.num_units * configuration.num_directions),
         ]
-        self.tensors = make_tensors(configuration, problem, options)
+        self.tensors = torch_network.make_tensors(configuration, problem, options)
         self.step = self._make_step(options)
         self.step()
         if self._on_gpu:
@@ -141,14 +137,13 @@ class Network:
         self._call("GetRNNTempSpaceSizes", *rnn, is_training, self._data[0], *sizes)
         self._call("GetRNNWeightSpaceSize", *rnn, ctypes.byref(weights))
         for name in ("params", "params_backprop"):
-            space = make_bytes(weights.value, options).view(tensors[name].dtype)
+            space = torch_network.make_bytes(weights.value, options).view(tensors[name].dtype)
             space[: tensors[name].numel()] = tensors[name]
             tensors[name] = space
-        tensors["workspace"] = make_bytes(workspace.value, options)
-        tensors["reserve"] = make_bytes(reserve.value, options)
+        tensors["workspace"] = torch_network.make_bytes(workspace.value, options)
+        tensors["reserve"] = torch_network.make_bytes(reserve.value, options)
         spaces = [workspace, self._pointer("workspace"), reserve, self._pointer("reserve")]
-        names = ("params", "params_backprop")
-        return [[weights, self._pointer(name)] + spaces for name in names]
+        return [[weights, self._pointer(name)] + spaces for name in ("params", "params_backprop")]
 
     def _pointer(self, name):
         """Returns the address of a tensor; null for the second state of a GRU or simple RNN."""
@@ -156,27 +151,25 @@ class Network:
 
     def _make_step(self, options):
         """Returns a function without arguments that runs one step."""
-        call, configuration, pointer = self._call, self._configuration, self._pointer
+        call, configuration, at = self._call, self._configuration, self._pointer
         weights, d_weights = self._make_weights_and_spaces(options)
         lengths = torch.full([configuration.batch], configuration.steps, dtype=torch.int32)
         self.tensors["lengths"] = lengths.to(options["device"])
         rnn, (x, y), states = [self._handle, self._rnn], self._data, self._describe_states()
-        x, hx, cx = (
-            [x, pointer("input")],
-            [states, pointer("input_h")],
-            [states, pointer("input_c")],
-        )
-        y, hy, cy = [y, pointer("output")], pointer("output_h"), pointer("output_c")
-        dx, dhx, dcx = [pointer("input%s_backprop" % name) for name in ("", "_h", "_c")]
-        dy, dhy, dcy = [pointer("output%s_backprop" % name) for name in ("", "_h", "_c")]
 
-        forward = rnn + [int(configuration.is_training), pointer("lengths")] + x + y
-        forward += hx + [hy] + cx + [cy] + weights
+        forward = rnn + [int(configuration.is_training), at("lengths")]
+        forward += [x, at("input"), y, at("output"), states, at("input_h"), at("output_h")]
+        forward += [states, at("input_c"), at("output_c")] + weights
         if not configuration.is_training:
             return lambda: call("RNNForward", *forward)
-        data = rnn + [pointer("lengths")] + y + [dy] + x[:1] + [dx]
-        data += hx + [dhy, dhx] + cx + [dcy, dcx] + weights
-        gradient = rnn + [_ADD_GRADIENT, pointer("lengths")] + x + hx + y + d_weights
+        data = rnn + [at("lengths"), y, at("output"), at("output_backprop")]
+        data += [x, at("input_backprop")]
+        for state in ("h", "c"):
+            data += [states, at("input_" + state)]
+            data += [at("output_%s_backprop" % state), at("input_%s_backprop" % state)]
+        data += weights
+        gradient = rnn + [_ADD_GRADIENT, at("lengths"), x, at("input"), states, at("input_h")]
+        gradient += [y, at("output")] + d_weights
         accumulator = self.tensors["params_backprop"]
 
         def step():

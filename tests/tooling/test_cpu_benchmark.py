@@ -1,6 +1,6 @@
 """Configurations, comparison and tables of the CPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import run_arguments  # noqa: I001  (first: it extends sys.path)
+from helpers.benchmark_modules import cells_of, run_arguments  # noqa: I001  (first: it extends sys.path)
 
 import machine
 import numpy as np
@@ -159,24 +159,17 @@ def test_tables():
     results[1]["peers"]["keras"] = {"reason": "other results: d_w_0_0", "is_error": True}
     assert has_errors(results)
     text = describe(results)
-    lines = [line for line in text.splitlines() if line.startswith("| gru-2x650-b20-t35 ")]
-    cells = [cell.strip() for cell in lines[0].strip("|").split("|")]
-    assert cells[1:3] == ["inference", "50 (10%)"]
-    assert cells[4:] == ["1.50 (75)", "0.80 (40)"]
-    cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
-    assert cells[4:] == ["1.20 (180)", "-"]
+    inference, training = cells_of(text, "gru-2x650-b20-t35")
+    assert inference[1:3] == ["inference", "50 (10%)"]
+    assert inference[4:] == ["1.50 (75)", "0.80 (40)"] and training[4:] == ["1.20 (180)", "-"]
     assert "- tf1-fused: an LSTM alone (gru-2x650-b20-t35)" in text
     assert "- keras: ERROR: other results: d_w_0_0 (gru-2x650-b20-t35, training)" in text
     assert "product of torch.nn, measured" in text
     # Column 3 is the floor by arithmetic in milliseconds.
-    roof = next(line for line in text.splitlines() if "gru-2x650-b20-t35, training" in line)
+    (roof,) = cells_of(text, "gru-2x650-b20-t35, training")
     operations = 2 * 3 * 650 * 2 * (650 + 650) * 20 * 35 * 3
-    cells = [cell.strip() for cell in roof.strip("|").split("|")]
-    assert cells[3] == "%.3g" % (operations / 100e9 * 1000)
+    assert roof[3] == "%.3g" % (operations / 100e9 * 1000)
     assert "meaningless" in describe(results, is_dry_run=True) and "meaningless" not in text
-
-
-def test_no_results_make_a_table():
     assert "Rooflines" in describe([])
 
 

@@ -1,6 +1,6 @@
 """Table, plot, turn-taking and records of the GPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import ROOT  # noqa: I001  (first: it extends sys.path)
+from helpers.benchmark_modules import ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
 from helpers.processes import status_and_text
 
 import json
@@ -70,9 +70,8 @@ def test_unknown_values_give_no_number():
 
 def test_table():
     text = describe([make_result(core=1.1)])
-    line = next(line for line in text.splitlines() if line.startswith("| lstm"))
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:3] == ["lstm-2x650-b20-t35", "float", "training"]
+    (cells,) = cells_of(text, "lstm-2x650-b20-t35")
+    assert cells[1:3] == ["float", "training"]
     assert cells[3:6] == ["1.100 (persist_static)", "1.000 (persist_static)", "1.100"]
     assert cells[9:] == ["2.000", "2.500 (built-in CudnnRNN)", "0.800"]
     assert "Widest spread" in text and "meaningless" not in text
