@@ -98,14 +98,12 @@ class Network:
 """
 
 
-def replace_peers(monkeypatch, **options):
+def replace_peers(**options):
     """Replaces the benchmark's peers by pretended ones with these options."""
-    for name in list(peers.CPU_PEERS):
-        monkeypatch.delitem(peers.CPU_PEERS, name)
+    peers.CPU_PEERS.clear()
     for name, one in options.items():
         name = name.replace("_", "-")
-        peer = peers.Peer(name, "torch", "pretended", options=one)
-        monkeypatch.setitem(peers.CPU_PEERS, name, peer)
+        peers.CPU_PEERS[name] = peers.Peer(name, "torch", "pretended", options=one)
 
 
 @pytest.fixture
@@ -113,7 +111,8 @@ def pretended_peers(tmp_path, monkeypatch):
     """Replaces the benchmark's peers by processes of this Python that compute nothing."""
     (tmp_path / "pretended.py").write_text(PRETENDED)
     wrong, mortal = {"factor": 1.01}, {"is_mortal": True}
-    replace_peers(monkeypatch, ours={}, torch={}, keras=wrong, tf1_cell=mortal)
+    original = dict(peers.CPU_PEERS)
+    replace_peers(ours={}, torch={}, keras=wrong, tf1_cell=mortal)
     monkeypatch.setenv("TORCH_PYTHON", sys.executable)
     monkeypatch.delenv("CUDNN_RNN_READ_BANDWIDTH", raising=False)
     make_process = run.Benchmark.make_process
@@ -121,7 +120,9 @@ def pretended_peers(tmp_path, monkeypatch):
     monkeypatch.setattr(
         run.Benchmark, "make_process", functools.partialmethod(make_process, **path)
     )
-    return tmp_path
+    yield tmp_path
+    peers.CPU_PEERS.clear()
+    peers.CPU_PEERS.update(original)  # in the order of the tables
 
 
 def run_benchmark(folder, options, file_name="results.json"):
@@ -171,7 +172,7 @@ def test_check_option_measures_no_time(pretended_peers):
 
 def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peers, monkeypatch):
     torch = peers.CPU_PEERS["torch"]
-    monkeypatch.setitem(peers.CPU_PEERS, "torch", torch._replace(environment="keras"))
+    peers.CPU_PEERS["torch"] = torch._replace(environment="keras")
     monkeypatch.setitem(peers.ENVIRONMENT_VARIABLES, "keras", "NO_SUCH_PYTHON")
     for failing, is_error, reason in [
         ("keras", True, "wrong results"),
@@ -188,8 +189,8 @@ def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peer
             assert "seconds" not in found
 
 
-def test_memory(pretended_peers, monkeypatch, capfd):
-    replace_peers(monkeypatch, ours={"megabytes": 20}, torch={"megabytes": 60})
+def test_memory(pretended_peers, capfd):
+    replace_peers(ours={"megabytes": 20}, torch={"megabytes": 60})
     options = "--memory --configurations rnn_tanh-*"
     status, everything, _ = run_benchmark(pretended_peers, options, "memory.json")
     assert status == 0 and len(everything["results"]) == 2
