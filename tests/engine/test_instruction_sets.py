@@ -10,6 +10,8 @@ from helpers.cases import CASES
 from helpers.networks import arrays_and_results, run_network
 from helpers.op_harness import TOLERANCES, assert_close
 
+pytestmark = pytest.mark.once
+
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 # These cases include every mode, size and dtype of the table.
 SOME_CASES = CASES[::2]

@@ -20,6 +20,8 @@ from helpers.networks import (
 )
 from helpers.op_harness import TOLERANCES, Network, assert_close, assert_same_bits, run_reference
 
+pytestmark = pytest.mark.once
+
 BATCH, STEPS = 3, 4
 fixed_pattern = pytest.mark.usefixtures("fixed_dropout_pattern")
 

@@ -21,6 +21,8 @@ from helpers.op_harness import (
     run_reference,
 )
 
+pytestmark = pytest.mark.once
+
 
 @every_dtype
 @pytest.mark.parametrize("dropout", [0.0, 0.5])

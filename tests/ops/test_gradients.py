@@ -15,6 +15,8 @@ from helpers.op_harness import (
     size_arguments,
 )
 
+pytestmark = pytest.mark.once
+
 LARGEST_ERROR = 5e-6
 SMALL = model("lstm", "bidirectional", num_units=3)
 

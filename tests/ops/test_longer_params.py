@@ -14,6 +14,8 @@ from helpers.networks import every_mode, model, run_network, seeded_arrays
 from helpers.op_harness import Network, assert_same_bits
 from helpers.sequence_cases import LSTM, PROJECTED
 
+pytestmark = pytest.mark.once
+
 BATCH, STEPS, SPARE = 3, 4, 7
 
 

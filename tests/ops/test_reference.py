@@ -7,6 +7,8 @@ import pytest
 from helpers import cases, reference
 from helpers.networks import model
 
+pytestmark = pytest.mark.once
+
 
 def test_a_hand_written_layout():
     """The offsets of two bidirectional GRU layers equal those computed by hand."""

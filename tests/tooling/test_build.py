@@ -15,6 +15,8 @@ import pytest
 from helpers.paths import ROOT
 from helpers.processes import run_setup
 
+pytestmark = pytest.mark.once
+
 COMPILER = """#!/bin/sh
 case "$*" in --version) echo "stand-in ${COMPILER_VERSION:-1.2.3}"; exit ;; esac
 echo "$*" >> "$COMPILER_LOG"

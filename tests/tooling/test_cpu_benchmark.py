@@ -11,6 +11,8 @@ from problem import Mismatch, compare, make_problem, result_names
 from roofline import floor_of
 from summary import comparisons, describe, has_errors, make_rows, mean_ratio
 
+pytestmark = pytest.mark.once
+
 
 def find(name, kind="inference"):
     (found,) = configurations(patterns=[name], kinds=[kind])

@@ -12,6 +12,8 @@ from gpu_summary import SERIES, best, describe, draw, ratio
 from measuring import Sample, measure_all
 from tables import make_cell
 
+pytestmark = pytest.mark.once
+
 
 def make_result(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), batch=20):
     """Returns the result of one configuration for these times in milliseconds."""

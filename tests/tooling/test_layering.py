@@ -9,6 +9,8 @@ import pytest
 from helpers.paths import ROOT
 from helpers.source_lists import SOURCE_FOLDER, source_lists
 
+pytestmark = pytest.mark.once
+
 FRAMEWORK_FREE = ["core", "cpu", "cudnn"]  # they build and are tested without TensorFlow
 
 FOREIGN_INCLUDE = re.compile(

@@ -19,6 +19,8 @@ from helpers.paths import ROOT
 from helpers.processes import run_setup
 from helpers.source_lists import source_lists
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def metadata_folder():

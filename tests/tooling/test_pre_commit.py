@@ -3,7 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from helpers.paths import ROOT
+
+pytestmark = pytest.mark.once
 
 
 def read(name):

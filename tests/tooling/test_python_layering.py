@@ -10,6 +10,8 @@ import pytest
 
 from helpers.paths import ROOT, TESTS
 
+pytestmark = pytest.mark.once
+
 PACKAGE = os.path.join(ROOT, "cudnn_rnn")
 
 # For each folder or module, the modules of the package that it may import.
