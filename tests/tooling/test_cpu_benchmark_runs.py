@@ -30,19 +30,18 @@ def reference_results(configuration, problem):
         configuration.num_units,
         configuration.input_size,
     )
-    lengths = configuration.lengths
-    *results, tape = reference.forward(
-        described,
-        *(problem.inputs + [None])[:3],
-        params=joined(problem.weights),
-        lengths=None if lengths is None else np.array(lengths),
-    )
+    arrays = dict(zip(reference.INPUTS, problem.inputs), params=joined(problem.weights))
     if configuration.is_training:
-        *gradients, d_params = reference.backward(tape, *(problem.backprops + [None])[:3])
+        names = [name + "_backprop" for name in reference.FORWARD]
+        arrays.update(zip(names, problem.backprops))
+    found = reference.run_reference(described, arrays, lengths=configuration.lengths)
+    results = list(found.values())
+    if configuration.is_training:
+        d_params = results.pop()
         ends = np.cumsum([value.size for value in problem.weights.values()])
         weights = zip(np.split(d_params, ends[:-1]), problem.weights.values())
-        results += gradients + [part.reshape(value.shape) for part, value in weights]
-    return [one for one in results if one is not None]
+        results += [part.reshape(value.shape) for part, value in weights]
+    return results
 
 
 def peers_in_this_tensorflow():
