@@ -14,31 +14,18 @@ from peers import CPU_PEERS, GPU_PEERS, OURS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PRODUCT_SIZE = 2048
 
-_CPU_SUMMARY = "Compares our CPU kernels with other libraries and with the processor's peak."
 _CPU_HELP = """\
+Compares our CPU kernels with other libraries and with the processor's peak.
+
 peers:
-  ours         the op of this package in a session of TensorFlow 2.21
-  torch        torch.nn, with packed sequences for variable lengths
-  onnxruntime  the operators LSTM, GRU and RNN of ONNX Runtime; inference only
-  keras        the layers of Keras 3 in a tf.function; no variable lengths
-  tf1-cell     TensorFlow 1.15: cuDNN-compatible cells in dynamic_rnn
-  tf1-fused    TensorFlow 1.15: LSTMBlockFusedCell; LSTM only
+  %s
 
 configurations:
-  {groups}
+  %s
   or patterns of names. --list prints the names; -half marks variable-length sequences.
 
-method:
-  Each peer runs in its own process and environment, with --threads threads on as many cores.
-  Only one process works at a time. All peers get the same weights and inputs; a peer whose
-  results or gradients differ from ours is reported and not measured. The peers are measured in
-  turn, in a different order each round, together with a {size} x {size} x {size} float matrix
-  product of the fastest library, which defines the peak. The table contains medians.
-
-output folder:
-  results.json, table.md  every sample, and the tables; written after each configuration
-  ratios.png              a plot; written at the end
-  worker-*.log            output of the peers
+docs/benchmarks/README.md describes the peers and the method. The output folder gets results.json
+and table.md after each configuration, ratios.png at the end, and the peers' worker-*.log.
 
 examples:
   make bench                                        everything; takes up to an hour
@@ -48,10 +35,14 @@ examples:
   make bench ARGS="--peers ours onnxruntime --kinds inference"
   make bench ARGS="--memory"                        memory of a training step, against torch
   make bench ARGS="--record"                        also writes the results to docs/benchmarks
-"""
+""" % (
+    "\n  ".join("%-12s %s" % (name, peer.title) for name, peer in CPU_PEERS.items()),
+    "\n  ".join("%-9s %s" % group for group in GROUPS.items()),
+)
 
-_GPU_SUMMARY = "Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own."
 _GPU_HELP = """\
+Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own.
+
 peers:
   core        ours without TensorFlow: one C call per forward or backward pass
   cudnn       only the calls of cuDNN, with each of its algorithms; the fastest one counts
@@ -71,32 +62,14 @@ examples:
 """
 
 
-def _add_command(commands, name, program, texts, peers, rounds, sample_seconds, **defaults):
-    """Adds the parser of one benchmark, with the options that both have; returns the parser."""
-    parser = commands.add_parser(
-        name,
-        prog=program,
-        description=texts[0],
-        epilog=texts[1],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(parser=parser, command="make " + program, **defaults)
-    parser.set_defaults(default_rounds=rounds, default_seconds=sample_seconds)
-    add, names, output = parser.add_argument, list(peers), os.path.join(ROOT, ".build", program)
-    add("--quick", action="store_true", help="use tiny models and few samples")
-    add("--peers", nargs="+", choices=names, default=names, help="default: all")
-    add("--rounds", type=int, help="samples per peer (default: %d, quick: 3)" % rounds)
-    text = "length of a sample (default: %g, quick: 0.002)" % sample_seconds
-    add("--sample-seconds", type=float, help=text)
-    add("--output", default=output, help="output folder")
-    return parser
+# Both benchmarks' Make target, help, peers, and default --rounds and --sample-seconds.
+_COMMANDS = {
+    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05),
+    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02),
+}
 
 
-def _add_cpu_command(commands):
-    groups = "\n  ".join("%-9s %s" % group for group in GROUPS.items())
-    texts = _CPU_SUMMARY, _CPU_HELP.format(groups=groups, size=PRODUCT_SIZE)
-    parser = _add_command(commands, "cpu", "bench", texts, CPU_PEERS, 15, 0.05, time_budget=None)
-    add = parser.add_argument
+def _add_cpu_options(add):
     add("--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)")
     add("--kinds", nargs="+", choices=KINDS, default=KINDS, help="default: both")
     add("--threads", type=int, default=2, help="threads per peer (default: 2)")
@@ -112,12 +85,9 @@ def _add_cpu_command(commands):
         add(name, action="store_true", help=text)
 
 
-def _add_gpu_command(commands):
-    texts, defaults = (_GPU_SUMMARY, _GPU_HELP), {"check": False, "seconds": None}
-    parser = _add_command(commands, "gpu", "bench-gpu", texts, GPU_PEERS, 25, 0.02, **defaults)
-    add, modes = parser.add_argument, list(GATES)
+def _add_gpu_options(add):
     add("--device", choices=["cuda", "cpu"], default="cuda")
-    add("--rnn-modes", nargs="+", choices=modes, default=["lstm"], help="default: lstm")
+    add("--rnn-modes", nargs="+", choices=list(GATES), default=["lstm"], help="default: lstm")
     text = "seconds after which no further configuration is started; skipped ones are listed"
     add("--time-budget", type=float, help=text)
 
@@ -126,31 +96,56 @@ def parse_arguments(arguments=None):
     """Parses the command line, "cpu" or "gpu" and its options; exits if it is wrong."""
     everything = argparse.ArgumentParser()
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
-    _add_cpu_command(commands)
-    _add_gpu_command(commands)
+    parsers = {}
+    for processor, (target, text, peers, rounds, seconds) in _COMMANDS.items():
+        parsers[processor] = parser = commands.add_parser(
+            processor,
+            prog=target,
+            epilog=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add, names, output = parser.add_argument, list(peers), os.path.join(ROOT, ".build", target)
+        add("--quick", action="store_true", help="use tiny models and few samples")
+        add("--peers", nargs="+", choices=names, default=names, help="default: all")
+        add("--rounds", type=int, help="samples per peer (default: %d, quick: 3)" % rounds)
+        text = "length of a sample (default: %g, quick: 0.002)" % seconds
+        add("--sample-seconds", type=float, help=text)
+        add("--output", default=output, help="output folder")
+    _add_cpu_options(parsers["cpu"].add_argument)
+    parsers["cpu"].set_defaults(device="cpu", time_budget=None)
+    _add_gpu_options(parsers["gpu"].add_argument)
+    absent = dict.fromkeys(("threads", "check", "memory", "record", "seconds"))
+    parsers["gpu"].set_defaults(**absent)
     chosen = everything.parse_args(arguments)
-    parser = chosen.parser
-    chosen.rounds = chosen.rounds or (3 if chosen.quick else chosen.default_rounds)
-    default_seconds = 0.002 if chosen.quick else chosen.default_seconds
-    chosen.sample_seconds = chosen.sample_seconds or default_seconds
-    if chosen.processor == "gpu":
+    target, *_, rounds, seconds = _COMMANDS[chosen.processor]
+    chosen.command = "make " + target
+    is_gpu = chosen.processor == "gpu"
+    chosen.is_dry_run = chosen.device == "cpu" if is_gpu else chosen.quick
+    chosen.rounds = chosen.rounds or (3 if chosen.quick else rounds)
+    chosen.sample_seconds = chosen.sample_seconds or (0.002 if chosen.quick else seconds)
+    if is_gpu:
         chosen.todo = gpu_configurations(chosen.quick, chosen.rnn_modes)
-        return chosen
+    else:
+        _check_cpu_arguments(chosen, parsers["cpu"].error)
+    return chosen
+
+
+def _check_cpu_arguments(chosen, error):
+    """Chooses the configurations; calls `error` with a text if the arguments are wrong."""
     if chosen.threads < 1:
-        parser.error("--threads must be at least 1, but is %d" % chosen.threads)
+        error("--threads must be at least 1, but is %d" % chosen.threads)
     if chosen.check and (chosen.memory or chosen.record):
-        parser.error("--check measures nothing and cannot be combined with --memory or --record")
+        error("--check measures nothing and cannot be combined with --memory or --record")
     if chosen.memory:
         chosen.kinds = ["training"]
         if chosen.peers == list(CPU_PEERS):
             chosen.peers = [OURS, "torch"]
     try:
         chosen.todo = configurations(chosen.quick, chosen.configurations, chosen.kinds)
-    except ValueError as error:
-        parser.error("--configurations: %s" % error)
+    except ValueError as wrong:
+        error("--configurations: %s" % wrong)
     if not chosen.todo:
-        parser.error("no configuration is left, because the group decode has only inference")
-    return chosen
+        error("no configuration is left, because the group decode has only inference")
 
 
 def main():

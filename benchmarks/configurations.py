@@ -9,9 +9,6 @@ from collections import namedtuple
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 KINDS = ("inference", "training")
 
-# Backward computes the gradients of both factors of every product, twice the work of forward.
-TRAINING_FACTOR = 3
-
 
 class Configuration(
     namedtuple(
@@ -31,21 +28,16 @@ class Configuration(
 
     @property
     def kind(self):
-        """The kind of run, "inference" or "training"."""
         return KINDS[self.is_training]
 
     @property
     def name(self):
         """The name of the model and the shape, such as lstm-2x650-b20-t35."""
-        parts = [
-            "%s-%dx%d" % (self.rnn_mode, self.num_layers, self.num_units),
-            "-i%d" % self.input_size if self.input_size != self.num_units else "",
-            "-bi" if self.num_directions == 2 else "",
-            "-b%d-t%d" % (self.batch, self.steps),
-            "-half" if self.has_lengths else "",
-            "-decode" if self.is_decode else "",
-        ]
-        return "".join(parts)
+        name = "%s-%dx%d" % (self.rnn_mode, self.num_layers, self.num_units)
+        if self.input_size != self.num_units:
+            name += "-i%d" % self.input_size
+        name += "-bi" * (self.num_directions - 1) + "-b%d-t%d" % (self.batch, self.steps)
+        return name + "-half" * self.has_lengths + "-decode" * self.is_decode
 
     @property
     def key(self):
@@ -55,17 +47,14 @@ class Configuration(
 
     @property
     def is_decode(self):
-        """Whether each step is a separate call."""
         return self.group == "decode"
 
     @property
     def num_directions(self):
-        """1 or 2."""
         return 2 if self.direction == "bidirectional" else 1
 
     @property
     def states(self):
-        """The names of the states."""
         return ["h", "c"] if self.rnn_mode == "lstm" else ["h"]
 
     @property
@@ -74,7 +63,6 @@ class Configuration(
         return list(itertools.product(range(self.num_layers), range(self.num_directions)))
 
     def layer_input_size(self, layer):
-        """Returns the width of the layer's input."""
         return self.input_size if layer == 0 else self.num_directions * self.num_units
 
     @property
@@ -98,7 +86,8 @@ class Configuration(
         width = GATES[self.rnn_mode] * self.num_units
         depths = [self.layer_input_size(layer) + self.num_units for layer, _ in self.stacks]
         forward = 2 * width * sum(depths) * self.num_rows
-        return forward * (TRAINING_FACTOR if self.is_training else 1)
+        # Backward computes the gradients of both factors of every product.
+        return forward * 3 if self.is_training else forward
 
 
 _NAME = re.compile(r"(\w+)-(\d+)x(\d+)(?:-i(\d+))?(-bi)?-b(\d+)-t(\d+)(-half)?(-decode)?")
@@ -151,31 +140,25 @@ _QUICK_GPU_NAMES = "lstm-2x32-b4-t10 lstm-1x64-bi-b1-t20"
 
 
 def configurations(quick=False, patterns=None, kinds=KINDS):
-    """Returns the chosen configurations of the CPU benchmark.
+    """Returns the chosen configurations of the CPU benchmark, tiny ones if `quick`.
 
-    Args:
-      quick: selects from the tiny configurations of the smoke test.
-      patterns: names of groups, or patterns of configuration names such as "gru-*"; None for all.
-      kinds: the kinds of runs, "inference" and "training".
-
-    Raises:
-      ValueError: a pattern matches no configuration.
+    `patterns` are names of groups, or patterns of names such as "gru-*"; None for all. Raises
+    `ValueError` if a pattern matches no configuration.
     """
     names = _QUICK_NAMES if quick else _NAMES
     chosen = [_parse(group, name) for group in names for name in names[group].split()]
-    if patterns is not None:
-        for pattern in patterns:
-            if not any(_matches(one, pattern) for one in chosen):
-                raise ValueError(
-                    "%r is neither a group (%s) nor a pattern that matches a name (%s)"
-                    % (pattern, ", ".join(GROUPS), ", ".join(one.name for one in chosen))
-                )
-        chosen = [one for one in chosen if any(_matches(one, pattern) for pattern in patterns)]
+    for pattern in patterns or []:
+        if not any(_matches(one, pattern) for one in chosen):
+            raise ValueError(
+                "%r is neither a group (%s) nor a pattern that matches a name (%s)"
+                % (pattern, ", ".join(GROUPS), ", ".join(one.name for one in chosen))
+            )
     return [
         one._replace(is_training=kind == "training")
         for one in chosen
         for kind in kinds
-        if kind == "inference" or not one.is_decode
+        if (kind == "inference" or not one.is_decode)
+        and (patterns is None or any(_matches(one, pattern) for pattern in patterns))
     ]
 
 
@@ -184,15 +167,11 @@ def _matches(configuration, pattern):
 
 
 def gpu_configurations(quick=False, rnn_modes=("lstm",)):
-    """Returns every size, mode and dtype of the GPU benchmark, for training and inference.
-
-    The cheapest sizes come first.
-    """
+    """Returns every size, mode, dtype and kind of the GPU benchmark, the cheapest sizes first."""
     names = (_QUICK_GPU_NAMES if quick else _GPU_NAMES).split()
     sizes = sorted([_parse("gpu", name) for name in names], key=lambda one: one.operations)
+    choices = itertools.product(sizes, rnn_modes, ("float", "half"), (True, False))
     return [
         size._replace(rnn_mode=mode, dtype=dtype, is_training=is_training)
-        for size, mode, dtype, is_training in itertools.product(
-            sizes, rnn_modes, ("float", "half"), (True, False)
-        )
+        for size, mode, dtype, is_training in choices
     ]

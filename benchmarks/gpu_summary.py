@@ -1,33 +1,28 @@
 """Turns the samples of the GPU benchmark into a table and a plot.
 
 A result, as run.py writes it to results.json, is a dict for one configuration:
-  configuration: the fields of `Configuration`.
+  configuration: the `Configuration`.
   peers: a dict by name of {"seconds": wall-clock samples, "device_seconds": samples on the device
     (may be empty), "variant": the algorithm or kernel}, or of {"reason": text, "is_error": bool}.
 """
 
-from configurations import Configuration
+from collections import namedtuple
+
 from pictures import draw_ratios
 from tables import could_not_run, make_cell, markdown_table, show
 
 # Half width of the band around the time of bare cuDNN that counts as equal.
 CUDNN_MARGIN = 0.02
 
-# The field of the samples, and the starts of the names of ours and of the peer.
+Series = namedtuple("Series", "field ours peer our_title title where")
+"""The field of the samples, the starts of the names of ours and of the peer, and texts."""
+
 SERIES = [
-    ("device_seconds", "core", "cuDNN "),
-    ("seconds", "core", "torch.nn"),
-    ("seconds", "TensorFlow ours", "TensorFlow built-in"),
-]
-_HEADINGS = [
-    ("ours, device", "bare cuDNN, device"),
-    ("ours, wall clock", "torch.nn, wall clock"),
-    ("ours in TF, wall clock", "TF's own, wall clock"),
-]
-_TITLES = [
-    "bare cuDNN, best algorithm (device)",
-    "torch.nn (wall clock)",
-    "TensorFlow's own kernels (wall clock)",
+    Series("device_seconds", "core", "cuDNN ", "ours", "bare cuDNN", "device"),
+    Series("seconds", "core", "torch.nn", "ours", "torch.nn", "wall clock"),
+    Series(
+        "seconds", "TensorFlow ours", "TensorFlow built-in", "ours in TF", "TF's own", "wall clock"
+    ),
 ]
 
 
@@ -41,9 +36,9 @@ def best(result, field, peer):
     return min(cells, default=None, key=lambda cell: cell.seconds)
 
 
-def ratio(result, field, ours, peer):
+def ratio(result, series):
     """Returns our time over the peer's, or None if one of them is not known."""
-    cells = [best(result, field, name) for name in (ours, peer)]
+    cells = [best(result, series.field, name) for name in (series.ours, series.peer)]
     return cells[0].seconds / cells[1].seconds if all(cells) else None
 
 
@@ -56,35 +51,30 @@ def _time(cell):
 
 def _columns():
     columns = [
-        ("configuration", lambda result: Configuration(**result["configuration"]).name),
-        ("dtype", lambda result: result["configuration"]["dtype"]),
-        ("step", lambda result: Configuration(**result["configuration"]).kind),
+        ("configuration", lambda result: result["configuration"].name),
+        ("dtype", lambda result: result["configuration"].dtype),
+        ("step", lambda result: result["configuration"].kind),
     ]
 
-    def time_column(heading, *which):
-        return heading, lambda result: _time(best(result, *which))
+    def time_column(one, name, title):
+        return "%s, %s" % (title, one.where), lambda result: _time(best(result, one.field, name))
 
-    def ratio_column(*which):
-        return "ratio", lambda result: show(ratio(result, *which), "%.3f")
-
-    for (field, ours, peer), (our_heading, heading) in zip(SERIES, _HEADINGS):
-        columns += [time_column(our_heading, field, ours), time_column(heading, field, peer)]
-        columns.append(ratio_column(field, ours, peer))
+    for one in SERIES:
+        columns.append(time_column(one, one.ours, one.our_title))
+        columns.append(time_column(one, one.peer, one.title))
+        columns.append(("ratio", lambda result, one=one: show(ratio(result, one), "%.3f")))
     return columns
 
 
-def _reasons(results):
-    """Returns why peers could not run; a refused variant counts only if all variants are."""
-    pairs = []
-    for result in results:
-        ran = {name.split()[0] for name, found in result["peers"].items() if "seconds" in found}
-        peers = {
-            name: found
-            for name, found in result["peers"].items()
-            if found.get("is_error") or name.split()[0] not in ran
-        }
-        pairs.append((Configuration(**result["configuration"]), peers))
-    return could_not_run(pairs, lambda configuration: configuration.key)
+def _without_refused_variants(result):
+    """Returns the result without the variants that were refused, unless all of a peer's were."""
+    ran = {name.split()[0] for name, found in result["peers"].items() if "seconds" in found}
+    peers = {
+        name: found
+        for name, found in result["peers"].items()
+        if found.get("is_error") or name.split()[0] not in ran
+    }
+    return dict(result, peers=peers)
 
 
 def describe(results, left_out=(), is_dry_run=False):
@@ -97,7 +87,7 @@ def describe(results, left_out=(), is_dry_run=False):
         markdown_table(_columns(), results),
     ]
     spreads = [
-        (make_cell(found[field]).spread, Configuration(**result["configuration"]).key)
+        (100 * make_cell(found[field]).spread, result["configuration"].key)
         for result in results
         for found in result["peers"].values()
         for field in ("seconds", "device_seconds")
@@ -105,8 +95,8 @@ def describe(results, left_out=(), is_dry_run=False):
     ]
     if spreads:
         text = "Widest spread (interquartile range over the median): %.1f%%, %s."
-        parts.append(text % (100 * max(spreads)[0], max(spreads)[1]))
-    parts.append(_reasons(results))
+        parts.append(text % max(spreads))
+    parts.append(could_not_run(map(_without_refused_variants, results)))
     if left_out:
         parts.append("Not measured within the time budget:")
         parts.append("\n".join("- " + key for key in left_out))
@@ -116,8 +106,11 @@ def describe(results, left_out=(), is_dry_run=False):
 def draw(results, title, path):
     """Writes a PNG with one line for each configuration and one mark for each peer's ratio."""
     draw_ratios(
-        [Configuration(**result["configuration"]).key for result in results],
-        [(text, [ratio(result, *one) for result in results]) for text, one in zip(_TITLES, SERIES)],
+        [result["configuration"].key for result in results],
+        [
+            ("%s (%s)" % (one.title, one.where), [ratio(result, one) for result in results])
+            for one in SERIES
+        ],
         title,
         "our time / peer's time   (left of 1: ours is faster)",
         path,

@@ -23,14 +23,12 @@ def measure_all(runs, rounds, sample_seconds, deadline=None, clock=time.perf_cou
       runs: a dict from name to a function from a number of steps to a `Sample`.
       rounds: the number of samples of each run.
       sample_seconds: the intended duration of a sample.
-      deadline: the time on `clock` after which no round begins, except for the first three; None
-        for no deadline.
-      clock: returns the current time in seconds; tests replace it.
+      deadline: the time on `clock`, if any, after which no round but the first three begins.
+      clock: returns the current time in seconds.
       warm_steps: the number of steps in each of the two warm-up runs.
 
     Returns:
-      A dict from name to a list of `Sample`. All lists have the same length: `rounds`, or fewer
-      (but at least 3) if the deadline passes.
+      A dict from name to a list of `Sample`, all of the same length.
     """
     steps = {}
     for name, run in runs.items():

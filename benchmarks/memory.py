@@ -6,13 +6,10 @@ by how much a few training steps raise the peak resident memory: activations, wo
 and gradients. Freed blocks return to the system at once, so that no step reuses leftover memory.
 """
 
-import os
-
-from configurations import Configuration, configurations
+from configurations import configurations
 from peers import CPU_PEERS, OURS
 from processes import PeerFailure
-from record import write_json, write_whole
-from tables import could_not_run, markdown_table, show
+from tables import could_not_run, markdown_table, peer_columns, show
 
 _STEPS = 3
 # The glibc settings return freed blocks of at least 64 KiB to the system. TensorFlow's allocator
@@ -24,74 +21,58 @@ _ALLOCATION = {
 }
 
 
-def measure_memory(benchmark, circumstances):
-    """Measures, writes memory.json and memory.md, prints the table; returns the results."""
-    results, chosen = [], benchmark.chosen
-    for configuration in benchmark.configurations():
-        found = {}
-        for name in chosen.peers:
-            if "training" in CPU_PEERS[name].kinds:
-                benchmark.say(name)
-                found[name] = _measure(benchmark, name, configuration)
-        results.append({"configuration": configuration._asdict(), "peers": found})
-        text = describe_memory(results)
-        everything = dict(circumstances, results=results)
-        write_json(os.path.join(chosen.output, "memory.json"), everything)
-        write_whole(os.path.join(chosen.output, "memory.md"), text)
-    print("\n" + text)
-    return results
+def measure(benchmark, configuration, _=None):
+    """Returns the result of one configuration; a peer's entry has "bytes" or a reason."""
+    found = {}
+    for name in benchmark.chosen.peers:
+        if "training" in CPU_PEERS[name].kinds:
+            benchmark.say(name)
+            found[name] = _measure_peer(benchmark, name, configuration)
+    return {"configuration": configuration, "peers": found}
 
 
-def _measure(benchmark, name, configuration):
+def _measure_peer(benchmark, name, configuration):
     """Returns {"bytes": rise of the peak}, or {"reason": text, "is_error": bool} on failure."""
-    peer = benchmark.make_cpu_process(name, **_ALLOCATION)
+    peer = benchmark.make_process(name, CPU_PEERS[name], **_ALLOCATION)
     tiny = next(
         one
         for one in configurations(quick=True, kinds=["training"])
         if one.rnn_mode == configuration.rnn_mode and not one.has_lengths
     )
     try:
-        benchmark.prepare(peer, tiny, with_results=True)
-        peer.ask("memory", num_steps=_STEPS)
-        benchmark.prepare(peer, configuration, with_results=False)
-        answer = peer.ask("memory", num_steps=_STEPS)
-        return {"bytes": answer["peak"] - answer["before"]}
+        for one in (tiny, configuration):
+            peer.prepare(one)
+            answer = peer.ask("memory", num_steps=_STEPS)
+        return answer
     except PeerFailure as failure:
         return failure.result()
     finally:
         peer.close()
 
 
-def describe_memory(results):
+def _bytes_of(result, name):
+    return result["peers"].get(name, {}).get("bytes")
+
+
+def _of_torch(result):
+    ours, torch = _bytes_of(result, OURS), _bytes_of(result, "torch")
+    return ours / torch if ours is not None and torch else None
+
+
+def describe(results, *_):
     """Returns the table, and how often ours needs no more memory than torch, as Markdown."""
-
-    def mebibytes(result, name):
-        found = result["peers"].get(name, {}).get("bytes")
-        return found and found / 2**20
-
-    def text_of(result, name):
-        return show(mebibytes(result, name), "%.1f")
-
-    def of_torch(result):
-        ours, torch = mebibytes(result, OURS), mebibytes(result, "torch")
-        return ours / torch if ours is not None and torch else None
-
-    columns = [("configuration", lambda one: Configuration(**one["configuration"]).key)]
-    for name, peer in CPU_PEERS.items():
-        if any(name in one["peers"] for one in results):
-            columns.append((peer.title + ", MiB", lambda one, name=name: text_of(one, name)))
-    columns.append(("ours / torch", lambda one: show(of_torch(one))))
+    columns = [("configuration", lambda result: result["configuration"].key)]
+    columns += peer_columns(
+        results, lambda result, name: show(_bytes_of(result, name), "%.1f", 2**-20), "%s, MiB"
+    )
+    columns.append(("ours / torch", lambda result: show(_of_torch(result))))
     parts = [
         "The increase of the peak resident memory by training steps. Weights, inputs and output"
         " gradients are allocated before and do not count.",
         markdown_table(columns, results),
     ]
-    ratios = [ratio for ratio in map(of_torch, results) if ratio is not None]
+    ratios = [ratio for ratio in map(_of_torch, results) if ratio is not None]
     if ratios:
         fewer = sum(ratio <= 1 for ratio in ratios)
         parts.append("Ours needs at most as much as PyTorch in %d of %d." % (fewer, len(ratios)))
-    entries = [(Configuration(**one["configuration"]), one["peers"]) for one in results]
-    reasons = could_not_run(entries, lambda configuration: configuration.key)
-    if reasons:
-        parts.append(reasons)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts + [could_not_run(results)])) + "\n"

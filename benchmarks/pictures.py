@@ -3,10 +3,10 @@
 import math
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FixedLocator, NullLocator  # noqa: E402
 
 STYLES = ["#1b6ca8 o", "#d1495b s", "#66a182 D", "#edae49 ^", "#8d6a9f v", "#5c5c5c P"]
 
@@ -14,13 +14,8 @@ STYLES = ["#1b6ca8 o", "#d1495b s", "#66a182 D", "#edae49 ^", "#8d6a9f v", "#5c5
 def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
     """Writes a PNG with one line for each label and one mark on it for each series.
 
-    Args:
-      labels: the labels of the lines, from top to bottom.
-      series: a list of (name, ratios); `ratios` has a number or None for each label.
-      title: the title of the plot.
-      axis_label: the label of the ratio axis.
-      path: the file to write.
-      margin: the half width of the band around 1 that counts as equal.
+    `labels` are of the lines, from top to bottom; `series` is a list of (name, ratios), with None
+    for unknown ratios; `margin` is the half width of the band around 1 that counts as equal.
     """
     figure, axes = plt.subplots(figsize=(11, 1.8 + 0.32 * len(labels)))
     axes.axvline(1.0, color="black", linewidth=1)
@@ -28,17 +23,25 @@ def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
         axes.axvspan(1 - margin, 1 + margin, color="black", alpha=0.08, linewidth=0)
     largest = 1.0
     for index, ((name, ratios), style) in enumerate(zip(series, STYLES)):
-        found = [(line, ratio) for line, ratio in enumerate(ratios) if ratio is not None]
-        if not found:
+        values = np.array(ratios, float)  # None becomes NaN, which is not drawn
+        if np.isnan(values).all():
             continue
         # A vertical offset for each series keeps equal ratios visible.
-        offset = (index - (len(series) - 1) / 2) * 0.5 / len(series)
-        lines, values = zip(*found)
+        heights = np.arange(len(labels)) + (index - (len(series) - 1) / 2) * 0.5 / len(series)
         colour, marker = style.split()
-        heights = [line + offset for line in lines]
         axes.scatter(values, heights, c=colour, marker=marker, s=30, label=name, zorder=3)
-        largest = max(largest, max(values), 1 / min(values))
-    _set_ratio_axis(axes, largest * 1.15)
+        largest = max(largest, np.nanmax(values), 1 / np.nanmin(values))
+    largest *= 1.15
+    axes.set_xscale("log", base=2)
+    # Fine ticks if all ratios are close to 1, otherwise powers of two.
+    ticks = [0.5, 0.6, 0.7, 0.85, 1, 1.2, 1.4, 1.7, 2]
+    if largest > 2.5:
+        every = max(1, round(math.log2(largest) / 4))
+        ticks = [2.0**power for power in range(-40 * every, 40 * every + 1, every)]
+    axes.set_xticks(ticks)
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter(lambda tick, _: "%.3g" % tick)
+    axes.set_xlim(1 / largest, largest)
     axes.set_yticks(range(len(labels)))
     axes.set_yticklabels(labels, fontsize=8)
     axes.set_ylim(max(1, len(labels)) - 0.5, -0.5)
@@ -50,17 +53,3 @@ def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
         axes.legend(loc="upper center", bbox_to_anchor=below, ncol=3, fontsize=8, frameon=False)
     figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
-
-
-def _set_ratio_axis(axes, largest):
-    """Makes the x axis logarithmic, from 1 / largest to largest."""
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(1 / largest, largest)
-    # Fine ticks if all ratios are close to 1, otherwise powers of two.
-    ticks = [0.5, 0.6, 0.7, 0.85, 1, 1.2, 1.4, 1.7, 2]
-    if largest > 2.5:
-        every = max(1, round(math.log2(largest) / 4))
-        ticks = [2.0**power for power in range(-40 * every, 40 * every + 1, every)]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_major_formatter(lambda tick, _: "%.3g" % tick)
-    axes.xaxis.set_minor_locator(NullLocator())

@@ -1,14 +1,10 @@
 """The arrays that all peers get, and the comparison of their results. Needs only NumPy.
 
-A problem is a dict of float32 arrays, with the gates in cuDNN's order (lstm: i, f, g, o; gru: r, u,
-n). T is the number of steps, B the batch size, L the number of layers, D of directions, H of units,
-G of gates, and I(l) the input width of layer l:
-  input [T, B, I(0)]; input_h and, for an LSTM, input_c [L * D, B, H], index layer * D + direction;
-  for each layer l and direction d: w_l_d [G * H, I(l)], r_l_d [G * H, H], bw_l_d, br_l_d [G * H];
-  the output gradients output_backprop [T, B, D * H], output_h_backprop, output_c_backprop.
-Results are output, output_h, output_c, and in training the gradients d_input, d_input_h, d_input_c,
-d_w_l_d and so on. A peer with a single bias omits d_br_l_d.
+T is the number of steps, B the batch size, L the number of layers, D of directions, H of units, G
+of gates, in cuDNN's order (lstm: i, f, g, o; gru: r, u, n), and I(l) the input width of layer l.
 """
+
+from collections import namedtuple
 
 import numpy as np
 from configurations import GATES
@@ -17,6 +13,16 @@ from configurations import GATES
 # differences are several times smaller, even after 10,000 steps. A wrong layout or gate order makes
 # differences that are orders of magnitude larger.
 TOLERANCE = 5e-5
+
+Problem = namedtuple("Problem", "inputs backprops weights")
+"""float32 arrays.
+
+inputs: a list of the input [T, B, I(0)] and the initial states [L * D, B, H], index layer * D +
+  direction; the states are h and, for an LSTM, c.
+backprops: a list of the gradients of the output [T, B, D * H] and the final states.
+weights: a dict in the order of cuDNN's parameter buffer, for each layer l and direction d: w_l_d
+  [G * H, I(l)], r_l_d [G * H, H], bw_l_d and br_l_d [G * H].
+"""
 
 
 class Mismatch(Exception):
@@ -28,20 +34,20 @@ class Refused(Exception):
 
 
 def regions(configuration):
-    """Yields the name and shape of each part of cuDNN's parameter buffer, in order."""
-    units = configuration.num_units
+    """Returns the shape of each part of cuDNN's parameter buffer by name, in order."""
+    units, found = configuration.num_units, {}
     width = GATES[configuration.rnn_mode] * units
     for stack in configuration.stacks:
-        yield "w_%d_%d" % stack, (width, configuration.layer_input_size(stack[0]))
-        yield "r_%d_%d" % stack, (width, units)
+        found["w_%d_%d" % stack] = width, configuration.layer_input_size(stack[0])
+        found["r_%d_%d" % stack] = width, units
     for stack in configuration.stacks:
-        yield "bw_%d_%d" % stack, (width,)
-        yield "br_%d_%d" % stack, (width,)
+        found["bw_%d_%d" % stack] = found["br_%d_%d" % stack] = (width,)
+    return found
 
 
-def joined_params(configuration, arrays):
-    """Returns the parameter buffer, a vector."""
-    return np.concatenate([arrays[name].ravel() for name, _ in regions(configuration)])
+def joined(weights):
+    """Returns the parameter buffer, a vector, of the weights by name."""
+    return np.concatenate([value.ravel() for value in weights.values()])
 
 
 def input_names(configuration):
@@ -54,36 +60,29 @@ def output_names(configuration):
     return ["output"] + ["output_" + state for state in configuration.states]
 
 
-def backprops(configuration, arrays):
-    """Returns the gradients of the output and the final states."""
-    return [arrays[name + "_backprop"] for name in output_names(configuration)]
+def result_names(configuration):
+    """Returns the names of the arrays that every peer computes, in order."""
+    leaves = input_names(configuration) + list(regions(configuration))
+    gradients = ["d_" + name for name in leaves] if configuration.is_training else []
+    return output_names(configuration) + gradients
 
 
-def make_arrays(configuration, seed=1):
-    """Returns the arrays of a configuration by name; the same in every process."""
-    random = np.random.RandomState(seed)
+def make_problem(configuration):
+    """Returns the `Problem` of a configuration; the same in every process."""
+    random = np.random.RandomState(1)
     units, batch, steps = configuration.num_units, configuration.batch, configuration.steps
-    states = (len(configuration.stacks), batch, units)
-    shapes = {
-        "input": (steps, batch, configuration.input_size),
-        "output_backprop": (steps, batch, configuration.num_directions * units),
+    states = [(len(configuration.stacks), batch, units)] * len(configuration.states)
+    inputs = [(steps, batch, configuration.input_size)] + states
+    outputs = [(steps, batch, configuration.num_directions * units)] + states
+    normal = [
+        [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+        for shapes in (inputs, outputs)
+    ]
+    weights = {
+        name: (random.uniform(-1, 1, shape) / np.sqrt(units)).astype(np.float32)
+        for name, shape in regions(configuration).items()
     }
-    for state in configuration.states:
-        shapes["input_" + state] = shapes["output_%s_backprop" % state] = states
-    arrays = {name: random.standard_normal(shape) for name, shape in shapes.items()}
-    for name, shape in regions(configuration):
-        arrays[name] = random.uniform(-1, 1, shape) / np.sqrt(units)
-    return {name: value.astype(np.float32) for name, value in arrays.items()}
-
-
-def expected_results(configuration):
-    """Returns the names of the results that every peer must have."""
-    names = output_names(configuration)
-    if configuration.is_training:
-        names += ["d_" + name for name in input_names(configuration)]
-        weights = [name for name, _ in regions(configuration) if not name.startswith("br")]
-        names += ["d_" + name for name in weights]
-    return names
+    return Problem(*normal, weights)
 
 
 def compare(configuration, found, expected):
@@ -91,17 +90,17 @@ def compare(configuration, found, expected):
 
     Args:
       configuration: the configuration that the results belong to.
-      found: the peer's results by name.
-      expected: our results by name.
+      found: the peer's results, in the order of `result_names`.
+      expected: our results.
 
     Raises:
       Mismatch: an array is missing, has the wrong shape, or differs by more than TOLERANCE.
     """
-    largest = 0.0
-    for name in sorted(set(expected_results(configuration)) | set(found)):
-        if name not in found or name not in expected:
-            raise Mismatch(name + " is missing")
-        one, other = np.asarray(found[name]), np.asarray(expected[name])
+    largest, names = 0.0, result_names(configuration)
+    if not len(found) == len(expected) == len(names):
+        text = "%d results, ours %d; expected %d"
+        raise Mismatch(text % (len(found), len(expected), len(names)))
+    for name, one, other in zip(names, found, expected):
         if one.shape != other.shape:
             raise Mismatch("%s has shape %s; expected %s" % (name, one.shape, other.shape))
         difference = float(np.max(np.abs(one - other)) / max(np.max(np.abs(other)), 1e-30))

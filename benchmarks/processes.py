@@ -4,7 +4,6 @@ Separate processes make it possible to measure in turn libraries that cannot sha
 Python environment.
 """
 
-import atexit
 import json
 import os
 import signal
@@ -27,25 +26,20 @@ class PeerFailure(Exception):
         return {"reason": str(self), "is_error": self.is_error}
 
 
-def cpu_environment(threads):
-    """Returns the environment variables of a worker that computes on CPUs with some threads."""
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
-    # PYTHONPATH belongs to the Python that runs the benchmark.
-    environment.pop("PYTHONPATH", None)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        environment[name] = str(threads)
-    environment["CUDA_VISIBLE_DEVICES"] = ""
-    return environment
+def worker_environment(peer, threads):
+    """Returns the environment variables of a worker; `threads` is None in the GPU benchmark.
 
-
-def gpu_environment(peer):
-    """Returns the environment variables of a worker of the GPU benchmark.
-
-    For TensorFlow, $TENSORFLOW_PYTHONPATH and $TENSORFLOW_LD_LIBRARY_PATH override the variables of
-    this process.
+    There, $TENSORFLOW_PYTHONPATH and $TENSORFLOW_LD_LIBRARY_PATH override the variables of this
+    process for TensorFlow.
     """
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
-    if peer.environment == "tensorflow":
+    if threads:
+        # PYTHONPATH belongs to the Python that runs the benchmark.
+        environment.pop("PYTHONPATH", None)
+        environment.update(PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="")
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            environment[name] = str(threads)
+    elif peer.environment == "tensorflow":
         environment["CUDNN_RNN_GPU_KERNELS"] = peer.options["kernels"]
         for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
             if "TENSORFLOW_" + name in os.environ:
@@ -56,18 +50,17 @@ def gpu_environment(peer):
 class PeerProcess:
     """A peer's process. It lives until the benchmark ends, and is restarted if it dies."""
 
-    def __init__(self, name, peer, environment, log_folder, threads=None, device="cpu", cpus=None):
-        """Stores the name in results, the `Peer`, and how to run it.
+    def __init__(self, name, peer, chosen, cpus=None, **environment):
+        """Stores the name in results, the `Peer`, the arguments of the benchmark, and further ones.
 
-        `environment` has all environment variables of the process. With `threads` None, the library
-        chooses the number of threads. `device` is "cpu" or "cuda". `cpus` are the CPUs that the
-        process may use, or None for all.
+        `cpus` are the CPUs that the process may use, or None for all; `environment` has environment
+        variables besides those of `worker_environment`.
         """
         self.name, self.peer, self.versions, self.has_product = name, peer, {}, False
-        self._environment, self._cpus, self._is_suspended = environment, cpus, device == "cpu"
-        self._options = dict(peer.options, threads=threads, device=device)
-        self._log_path = os.path.join(log_folder, "worker-%s.log" % name.replace(" ", "-"))
-        self._process = None
+        self._environment = dict(worker_environment(peer, chosen.threads), **environment)
+        self._cpus, self._is_suspended, self._process = cpus, chosen.device == "cpu", None
+        self._options = dict(peer.options, threads=chosen.threads, device=chosen.device)
+        self._log = os.path.join(chosen.output, "worker-%s.log" % name.replace(" ", "-"))
 
     def start(self):
         """Starts the process unless it runs; raises `PeerFailure` if that is not possible."""
@@ -83,13 +76,12 @@ class PeerProcess:
         command = [python, worker, self.peer.module, json.dumps(self._options)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "universal_newlines": True}
         try:
-            with open(self._log_path, "w") as log:
+            with open(self._log, "w") as log:
                 self._process = subprocess.Popen(
                     command, env=self._environment, stderr=log, **pipes
                 )
         except OSError as error:
             raise PeerFailure(self.name, "the process cannot be started: %s" % error)
-        atexit.register(self._process.kill)
         if self._cpus:
             os.sched_setaffinity(self._process.pid, self._cpus)
         answer = self.ask("start")
@@ -111,9 +103,8 @@ class PeerProcess:
         except OSError:
             line = ""
         if not line:
-            status = self._process.wait()
+            text = "the process ended with status %s (see %s)" % (self._process.wait(), self._log)
             self.close()
-            text = "the process ended with status %s (see %s)" % (status, self._log_path)
             raise PeerFailure(self.name, text)
         if self._is_suspended:
             self._process.send_signal(signal.SIGSTOP)
@@ -122,21 +113,21 @@ class PeerProcess:
             raise PeerFailure(self.name, answer["error"])
         return answer
 
-    def prepare(self, configuration, arrays_path, results_path=None):
+    def prepare(self, configuration, results_path=None):
         """Creates the network, and writes its results to `results_path` unless that is None.
 
-        Returns the worker's answer, which names the variant of the peer.
+        Returns the name of the peer's variant.
         """
         self.start()
-        fields = {"arrays": arrays_path, "results": results_path}
-        answer = self.ask("prepare", configuration=configuration._asdict(), **fields)
+        answer = self.ask("prepare", configuration=configuration._asdict(), results=results_path)
         if "refused" in answer:
             raise PeerFailure(self.name, answer["refused"], is_error=False)
-        return answer
+        return answer["variant"]
 
-    def run(self, num_steps, what="step", **more):
-        """Returns a `Sample`; `what` is "step" or, with `size`, "matrix_product"."""
-        answer = self.ask("run", what=what, num_steps=num_steps, **more)
+    def run(self, num_steps, product_size=None):
+        """Returns a `Sample` of steps or, with a size, of a matrix product."""
+        self.start()  # the process whose matrix product is the peak may have died in a step
+        answer = self.ask("run", num_steps=num_steps, product_size=product_size)
         seconds = (answer["seconds"], answer["device_seconds"])
         return Sample(*[one and one / num_steps for one in seconds])
 
@@ -151,9 +142,6 @@ class PeerProcess:
     def close(self):
         """Kills the process and waits for its end."""
         if self._process is not None:
-            atexit.unregister(self._process.kill)
-            self._process.kill()
-            self._process.wait()
-            self._process.stdin.close()
-            self._process.stdout.close()
+            with self._process:
+                self._process.kill()
         self._process = None

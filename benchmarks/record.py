@@ -7,14 +7,13 @@ records the results in the first folder as a page in the second.
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import sys
 
 from arguments import ROOT
-from peers import CPU_PEERS, OURS
-from pictures import draw_ratios
-from summary import make_rows
+from peers import CPU_PEERS
 from tables import markdown_table
 
 
@@ -26,39 +25,15 @@ def write_whole(path, text):
     os.replace(path + ".new", path)
 
 
-def _rounded(value):
-    """Returns the value with all floats rounded to six digits, the most that clocks resolve."""
-    if isinstance(value, float):
-        return float("%.6g" % value)
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(one) for one in value]
-    return value
-
-
 def write_json(path, everything):
-    """Writes a dict, one line for each key."""
-    items = _rounded(everything).items()
+    """Writes a dict, one line for each key, with floats of six digits, the most clocks resolve."""
+
+    def rounded(text):
+        return float("%.6g" % float(text))
+
+    items = json.loads(json.dumps(everything), parse_float=rounded).items()
     lines = ["%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in items]
     write_whole(path, "{\n%s\n}\n" % ",\n".join(lines))
-
-
-def draw(results, circumstances, path):
-    """Writes a PNG of the peers' times over ours."""
-    rows = [row for row in make_rows(results) if row.ours is not None]
-    cpu = circumstances["machine"].get("cpu", "unknown processor")
-    draw_ratios(
-        [row.configuration.key for row in rows],
-        [
-            (peer.title, [row.ratios.get(name) for row in rows])
-            for name, peer in CPU_PEERS.items()
-            if name != OURS
-        ],
-        "%s, %d threads, %s" % (cpu, circumstances["threads"], circumstances["date"]),
-        "peer's time / our time   (right of 1: ours is faster)",
-        path,
-    )
 
 
 def _facts(everything):
@@ -77,8 +52,8 @@ def _facts(everything):
 
 def keep(results_folder, target):
     """Writes the page, with its plot and samples next to it; returns the page's path."""
-    with open(os.path.join(results_folder, "results.json"), encoding="utf-8") as file:
-        everything = json.load(file)
+    results, target = pathlib.Path(results_folder), pathlib.Path(target)
+    everything = json.loads((results / "results.json").read_text(encoding="utf-8"))
     cpu = everything["machine"].get("cpu", "unknown")
     slug = re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
     name = "%s-%s-%d-threads" % (everything["date"], slug, everything["threads"])
@@ -87,27 +62,20 @@ def keep(results_folder, target):
         "# %s, %d threads, %s" % (cpu, everything["threads"], everything["date"]),
         markdown_table(columns, _facts(everything)),
     ]
-    picture = os.path.join(results_folder, "ratios.png")
-    os.makedirs(target, exist_ok=True)
-    if os.path.exists(picture):
-        shutil.copy(picture, os.path.join(target, name + ".png"))
+    target.mkdir(parents=True, exist_ok=True)
+    if (results / "ratios.png").exists():
+        shutil.copy(str(results / "ratios.png"), str(target / (name + ".png")))
         parts.append("![the peers' times divided by ours](%s.png)" % name)
     for file_name, title in [("table.md", "## Times"), ("memory.md", "## Memory")]:
-        path = os.path.join(results_folder, file_name)
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                parts += [title, file.read().strip()]
+        if (results / file_name).exists():
+            parts += [title, (results / file_name).read_text(encoding="utf-8").strip()]
     parts.append("[%s.json](%s.json) contains every sample." % (name, name))
-    shutil.copy(os.path.join(results_folder, "results.json"), os.path.join(target, name + ".json"))
-    path = os.path.join(target, name + ".md")
+    shutil.copy(str(results / "results.json"), str(target / (name + ".json")))
+    path = str(target / (name + ".md"))
     write_whole(path, "\n\n".join(parts) + "\n")
     return path
 
 
-def main():
+if __name__ == "__main__":
     defaults = [os.path.join(ROOT, ".build", "bench"), os.path.join(ROOT, "docs", "benchmarks")]
     print(keep(*(sys.argv[1:] + defaults[len(sys.argv) - 1 :])[:2]))
-
-
-if __name__ == "__main__":
-    main()

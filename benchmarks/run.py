@@ -6,6 +6,7 @@ See --help (arguments.py). Needs numpy, tabulate, tqdm and matplotlib. The peers
 Python environments; `make bench` and `make bench-gpu` create them.
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -14,16 +15,16 @@ import tempfile
 import time
 
 import gpu_summary
+import memory
 import numpy as np
 import summary
 from arguments import PRODUCT_SIZE, ROOT, parse_arguments
 from machine import choose_cpus, describe_machine
 from measuring import measure_all
-from memory import measure_memory
 from peers import CPU_PEERS, GPU_PEERS, takes_part
-from problem import Mismatch, compare, make_arrays
-from processes import PeerFailure, PeerProcess, cpu_environment, gpu_environment
-from record import draw, keep, write_json, write_whole
+from problem import Mismatch, compare
+from processes import PeerFailure, PeerProcess
+from record import keep, write_json, write_whole
 from roofline import working_set
 from tqdm import tqdm
 
@@ -38,40 +39,23 @@ class Benchmark:
         self.chosen, self.is_gpu = chosen, chosen.processor == "gpu"
         self.bar = tqdm(chosen.todo, unit="configuration", dynamic_ncols=True)
         os.makedirs(chosen.output, exist_ok=True)
-        self._folder = tempfile.TemporaryDirectory(prefix="bench-")
-        self._problem = None  # the configuration whose arrays are in the folder
         self.cpus = None if self.is_gpu else choose_cpus(chosen.threads)
         self.product_rates, self._product_of = {}, None
+        by_name = {name: peer for name, peer in CPU_PEERS.items() if name in chosen.peers}
         if self.is_gpu:
-            peers = [peer for name in GPU_PEERS if name in chosen.peers for peer in GPU_PEERS[name]]
-            self.peers = {
-                peer.title: PeerProcess(
-                    peer.title, peer, gpu_environment(peer), chosen.output, device=chosen.device
-                )
-                for peer in peers
-            }
-        else:
-            names = [name for name in CPU_PEERS if name in chosen.peers]
-            self.peers = {name: self.make_cpu_process(name) for name in names}
+            groups = [peers for name, peers in GPU_PEERS.items() if name in chosen.peers]
+            by_name = {peer.title: peer for peers in groups for peer in peers}
+        self.peers = {name: self.make_process(name, peer) for name, peer in by_name.items()}
 
-    def make_cpu_process(self, name, **environment):
+    def make_process(self, name, peer, **environment):
         """Returns the process of a peer, with further environment variables."""
-        environment = dict(cpu_environment(self.chosen.threads), **environment)
-        output, threads = self.chosen.output, self.chosen.threads
-        return PeerProcess(name, CPU_PEERS[name], environment, output, threads, cpus=self.cpus)
+        return PeerProcess(name, peer, self.chosen, self.cpus, **environment)
 
     def close(self):
         """Ends all processes."""
         for peer in self.peers.values():
             peer.close()
-        self._folder.cleanup()
         self.bar.close()
-
-    def configurations(self):
-        """Yields the configurations; shows the progress."""
-        for configuration in self.bar:
-            self.bar.set_description(configuration.key, refresh=False)
-            yield configuration
 
     def say(self, what):
         """Shows the current activity, on a terminal at once."""
@@ -89,7 +73,7 @@ class Benchmark:
                 if self.is_gpu or not peer.has_product:
                     continue
                 samples = [
-                    peer.run(1, "matrix_product", size=PRODUCT_SIZE).seconds
+                    peer.run(1, product_size=PRODUCT_SIZE).seconds
                     for _ in range(3 if self.chosen.quick else 9)
                 ]
                 self.product_rates[name] = float(2e-9 * PRODUCT_SIZE**3 / np.median(samples))
@@ -101,7 +85,7 @@ class Benchmark:
         """Returns the result of one configuration, as described in summary.py, gpu_summary.py."""
         found = self._prepare_all(configuration)
         samples = {} if self.chosen.check else self._measure_all(found, deadline)
-        result = {"configuration": configuration._asdict(), "peers": found}
+        result = {"configuration": configuration, "peers": found}
         if not self.is_gpu:
             product = samples.pop(_PRODUCT, [])
             result["peak_seconds"] = [one.seconds for one in product]
@@ -125,10 +109,10 @@ class Benchmark:
                 continue
             self.say("preparing " + name)
             try:
-                answer, results = self.prepare(peer, configuration, not self.is_gpu)
                 if self.is_gpu:
-                    found[name] = {"variant": answer["variant"]}
+                    found[name] = {"variant": peer.prepare(configuration)}
                 else:
+                    results = self._results(peer, configuration)
                     expected = results if expected is None else expected
                     found[name] = {"difference": compare(configuration, results, expected)}
             except PeerFailure as failure:
@@ -137,39 +121,22 @@ class Benchmark:
                 found[name] = PeerFailure(name, "wrong results: %s" % mismatch).result()
         return found
 
-    def prepare(self, peer, configuration, with_results):
-        """Creates a peer's network; returns the answer, and the results or None."""
-        arrays_path = os.path.join(self._folder.name, "arrays.npz")
-        results_path = os.path.join(self._folder.name, "results.npz")
-        problem = configuration._replace(is_training=False, group="", dtype="")
-        if self._problem != problem:
-            np.savez(arrays_path, **make_arrays(configuration))
-            self._problem = problem
-        answer = peer.prepare(configuration, arrays_path, results_path if with_results else None)
-        if not with_results:
-            return answer, None
-        with np.load(results_path) as file:
-            return answer, {name: file[name] for name in file.files}
+    @staticmethod
+    def _results(peer, configuration):
+        """Creates a peer's network; returns its results."""
+        with tempfile.NamedTemporaryFile(suffix=".npz") as written:
+            peer.prepare(configuration, written.name)
+            with np.load(written.name) as file:
+                return [file[name] for name in file.files]
 
     def _measure_all(self, found, deadline):
         """Returns samples by name; if a peer fails, removes it and measures all others again."""
-
-        def announced(name, peer, **request):
-            def run(num_steps):
-                self.say(name)
-                return peer.run(num_steps, **request)
-
-            return run
-
-        runs = {
-            name: announced(name, self.peers[name])
-            for name, entry in found.items()
-            if "reason" not in entry
-        }
+        runs = {name: self.peers[name].run for name in found if "reason" not in found[name]}
         if self._product_of is not None:
-            request = {"what": "matrix_product", "size": PRODUCT_SIZE}
-            runs[_PRODUCT] = announced(_PRODUCT, self.peers[self._product_of], **request)
+            run = self.peers[self._product_of].run
+            runs[_PRODUCT] = functools.partial(run, product_size=PRODUCT_SIZE)
         chosen, warm_steps = self.chosen, 2 if self.is_gpu else 1
+        self.say("measuring")
         while runs:
             if chosen.seconds:
                 deadline = time.perf_counter() + chosen.seconds
@@ -205,79 +172,68 @@ def find_circumstances(chosen):
     return found
 
 
-def describe(chosen, results, left_out):
-    """Returns the tables as Markdown."""
-    if chosen.processor == "gpu":
-        return gpu_summary.describe(results, left_out, chosen.device == "cpu")
-    if chosen.check:
-        return summary.describe_check(results)
-    return summary.describe(results, chosen.quick)
-
-
-def measure_times(benchmark, circumstances):
-    """Measures everything, writes the results after each configuration; returns the results."""
+def measure_everything(benchmark, circumstances, describe):
+    """Measures, writes the results after each configuration, and prints; returns the results."""
     results, left_out, chosen = [], [], benchmark.chosen
     deadline = time.perf_counter() + chosen.time_budget if chosen.time_budget else None
-    for configuration in benchmark.configurations():
+    measure = functools.partial(memory.measure, benchmark) if chosen.memory else benchmark.measure
+    for configuration in benchmark.bar:
+        benchmark.bar.set_description(configuration.key, refresh=False)
         if deadline is not None and time.perf_counter() > deadline:
             left_out.append(configuration.key)
         else:
-            results.append(benchmark.measure(configuration, deadline))
+            results.append(measure(configuration, deadline))
         everything = dict(
             circumstances,
             versions={name: peer.versions for name, peer in benchmark.peers.items()},
             matrix_product_gigaflops=benchmark.product_rates,
-            results=results,
+            results=[dict(one, configuration=one["configuration"]._asdict()) for one in results],
             left_out=left_out,
         )
-        write_json(os.path.join(chosen.output, "results.json"), everything)
-        text = describe(chosen, results, left_out)
-        write_whole(os.path.join(chosen.output, "table.md"), text)
+        files = ("memory.json", "memory.md") if chosen.memory else ("results.json", "table.md")
+        write_json(os.path.join(chosen.output, files[0]), everything)
+        text = describe(results, left_out, chosen.is_dry_run)
+        write_whole(os.path.join(chosen.output, files[1]), text)
     print("\n" + text)
     return results
 
 
-def run_on_gpu(benchmark, circumstances):
-    """Measures, writes and prints; returns the exit status. Peers that fail are in the table."""
-    chosen, gpu = benchmark.chosen, "CPU (dry run)"
-    if chosen.device == "cuda":
-        benchmark.start()
-        gpus = [peer.versions["gpu"] for peer in benchmark.peers.values() if "gpu" in peer.versions]
-        if not gpus:
+def run(benchmark):
+    """Measures, writes and prints; returns the exit status.
+
+    On CPUs it is 1 if a peer failed. On a GPU, peers that fail are only in the table.
+    """
+    chosen, circumstances = benchmark.chosen, find_circumstances(benchmark.chosen)
+    if chosen.memory or chosen.check:
+        describe = memory.describe if chosen.memory else summary.describe_check
+        results = measure_everything(benchmark, circumstances, describe)
+        return int(summary.has_errors(results))
+    benchmark.start()
+    processor = circumstances.get("machine", {}).get("cpu", "unknown processor")
+    title = "%s, %s threads, %s" % (processor, chosen.threads, circumstances["date"])
+    if benchmark.is_gpu:
+        versions = [peer.versions for peer in benchmark.peers.values()]
+        dry_runs = ["CPU (dry run)"] * chosen.is_dry_run
+        gpu = next(iter(dry_runs + [one["gpu"] for one in versions if "gpu" in one]), None)
+        if gpu is None:
             print("No peer finds a GPU. Use --device cpu --quick for a dry run without a GPU.")
             return 1
-        gpu = gpus[0]
-    results = measure_times(benchmark, circumstances)
-    title = "%s, %s" % (gpu, circumstances["date"])
-    gpu_summary.draw(results, title, os.path.join(chosen.output, "ratios.png"))
-    return 0
-
-
-def run_on_cpu(benchmark, circumstances):
-    """Measures, writes and prints; returns the exit status, 1 if a peer failed."""
-    chosen = benchmark.chosen
-    if chosen.memory:
-        results = measure_memory(benchmark, circumstances)
-    elif chosen.check:
-        results = measure_times(benchmark, circumstances)
-    else:
-        benchmark.start()
-        results = measure_times(benchmark, circumstances)
-        draw(results, circumstances, os.path.join(chosen.output, "ratios.png"))
-        if chosen.record:
-            print("recorded in " + keep(chosen.output, os.path.join(ROOT, "docs", "benchmarks")))
-    return 1 if summary.has_errors(results) else 0
+        title = "%s, %s" % (gpu, circumstances["date"])
+    tables = gpu_summary if benchmark.is_gpu else summary
+    results = measure_everything(benchmark, circumstances, tables.describe)
+    tables.draw(results, title, os.path.join(chosen.output, "ratios.png"))
+    if chosen.record:
+        print("recorded in " + keep(chosen.output, os.path.join(ROOT, "docs", "benchmarks")))
+    return 0 if benchmark.is_gpu else int(summary.has_errors(results))
 
 
 def main(arguments=None):
     """Runs the benchmark; returns the exit status."""
     chosen = parse_arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the finally block runs
-    circumstances = find_circumstances(chosen)
     benchmark = Benchmark(chosen)
     try:
-        run = run_on_gpu if benchmark.is_gpu else run_on_cpu
-        status = run(benchmark, circumstances)
+        status = run(benchmark)
     finally:
         benchmark.close()
     print("written to " + chosen.output)

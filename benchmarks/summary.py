@@ -1,7 +1,7 @@
 """Turns the samples of the CPU benchmark into tables.
 
 A result, as run.py writes it to results.json, is a dict for one configuration:
-  configuration: the fields of `Configuration`.
+  configuration: the `Configuration`.
   peak_seconds: samples of a matrix product of `PRODUCT_SIZE`, measured in turn with the peers.
   peak_of: the peer whose matrix product that is, the fastest of those measured, or None.
   bytes_per_second: the rate at which the threads repeatedly read a block as large as
@@ -11,12 +11,15 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
 """
 
 from collections import namedtuple
+from operator import attrgetter
 
+import numpy as np
 from arguments import PRODUCT_SIZE
-from configurations import KINDS, Configuration
+from configurations import KINDS
 from peers import CPU_PEERS, OURS
+from pictures import draw_ratios
 from roofline import floor_of
-from tables import could_not_run, geometric_mean, make_cell, markdown_table, show
+from tables import could_not_run, make_cell, markdown_table, peer_columns, show
 
 # The groups whose ratios have a mean: those with full lengths and many steps per call.
 MEAN_GROUPS = ("table", "original")
@@ -30,21 +33,20 @@ def make_rows(results):
     """Returns a `Row` for each result."""
     rows = []
     for result in results:
-        configuration = Configuration(**result["configuration"])
+        configuration = result["configuration"]
         cells = {
             name: make_cell(found["seconds"], name)
             for name, found in result["peers"].items()
             if found.get("seconds")
         }
-        ours, ratios = cells.get(OURS), {}
-        if ours is not None:
-            ratios = {name: cell.seconds / ours.seconds for name, cell in cells.items()}
-            del ratios[OURS]
+        ours = cells.get(OURS)
+        others = [name for name in cells if ours and name != OURS]
+        ratios = {name: cells[name].seconds / ours.seconds for name in others}
         peak = share = floor = None
-        if result.get("peak_seconds"):
+        if result["peak_seconds"]:
             peak = 2 * PRODUCT_SIZE**3 / make_cell(result["peak_seconds"]).seconds
-            floor = floor_of(configuration, peak, result.get("bytes_per_second"))
-            share = configuration.operations / ours.seconds / peak if ours is not None else None
+            floor = floor_of(configuration, peak, result["bytes_per_second"])
+            share = configuration.operations / ours.seconds / peak if ours else None
         rows.append(Row(configuration, ours, cells, ratios, peak, share, floor))
     return rows
 
@@ -52,10 +54,6 @@ def make_rows(results):
 def has_errors(results):
     """Returns whether a peer failed, or computed different results."""
     return any(found.get("is_error") for one in results for found in one["peers"].values())
-
-
-def _pairs(results):
-    return [(Configuration(**result["configuration"]), result["peers"]) for result in results]
 
 
 def _milliseconds(cell):
@@ -69,37 +67,32 @@ def times_table(rows):
         ("configuration", lambda row: row.configuration.name),
         ("step", lambda row: row.configuration.kind),
         ("ours, ms", lambda row: _milliseconds(row.ours)),
-        ("share of the peak", lambda row: show(row.share and 100 * row.share, "%.0f%%")),
+        ("share of the peak", lambda row: show(row.share, "%.0f%%", 100)),
     ]
 
     def ratio(row, name):
         here = name in row.ratios
         return "%.2f (%.3g)" % (row.ratios[name], 1000 * row.cells[name].seconds) if here else "-"
 
-    for name, peer in CPU_PEERS.items():
-        if any(name in row.ratios for row in rows):
-            columns.append((peer.title, lambda row, name=name: ratio(row, name)))
-    return markdown_table(columns, rows)
+    return markdown_table(columns + peer_columns(rows, ratio), rows)
 
 
 def mean_ratio(rows, kind, name):
     """Returns the geometric mean of the peer's time over ours in MEAN_GROUPS, or None."""
-    return geometric_mean(
+    counted = [
         row.ratios[name]
         for row in rows
         if row.configuration.kind == kind
         and row.configuration.group in MEAN_GROUPS
         and name in row.ratios
-    )
+    ]
+    return float(np.exp(np.mean(np.log(counted)))) if counted else None
 
 
 def means_table(rows):
     """Returns the table of geometric means of the peers' times over ours, or None if empty."""
-    columns = [("geometric mean", lambda kind: kind)]
-    for name, peer in CPU_PEERS.items():
-        if any(mean_ratio(rows, kind, name) is not None for kind in KINDS):
-            columns.append((peer.title, lambda kind, name=name: show(mean_ratio(rows, kind, name))))
-    return markdown_table(columns, KINDS) if len(columns) > 1 else None
+    columns = peer_columns(KINDS, lambda kind, name: show(mean_ratio(rows, kind, name)))
+    return markdown_table([("geometric mean", str)] + columns, KINDS) if columns else None
 
 
 def comparisons(rows):
@@ -126,17 +119,13 @@ def comparisons(rows):
 
 def roofline_table(rows):
     """Returns the table of floors, measured times, and their ratios."""
-
-    def milliseconds(seconds):
-        return show(seconds and seconds * 1000, "%.3g")
-
     columns = [
         ("configuration", lambda row: row.configuration.key),
         ("GFLOP", lambda row: "%.3g" % (row.configuration.operations * 1e-9)),
         ("peak, GFLOP/s", lambda row: "%.0f" % (row.peak * 1e-9)),
-        ("floor by arithmetic, ms", lambda row: milliseconds(row.floor.by_arithmetic)),
-        ("floor by bytes, ms", lambda row: milliseconds(row.floor.by_bytes)),
-        ("measured, ms", lambda row: milliseconds(row.ours.seconds)),
+        ("floor by arithmetic, ms", lambda row: show(row.floor.by_arithmetic, "%.3g", 1000)),
+        ("floor by bytes, ms", lambda row: show(row.floor.by_bytes, "%.3g", 1000)),
+        ("measured, ms", lambda row: show(row.ours.seconds, "%.3g", 1000)),
         ("measured / higher floor", lambda row: show(row.ours.seconds / row.floor.seconds)),
     ]
     return markdown_table(columns, [row for row in rows if row.floor and row.ours])
@@ -145,10 +134,10 @@ def roofline_table(rows):
 def _equal_results(results):
     """Returns a list of each peer's largest difference, or None if no results were compared."""
     differences = {}
-    for configuration, peers in _pairs(results):
-        for name, found in peers.items():
+    for result in results:
+        for name, found in result["peers"].items():
             if name != OURS and "difference" in found:
-                pair = (found["difference"], configuration.key)
+                pair = (found["difference"], result["configuration"].key)
                 differences.setdefault(name, []).append(pair)
     if not differences:
         return None
@@ -161,10 +150,10 @@ def _equal_results(results):
 
 
 def _reasons(results):
-    return could_not_run(_pairs(results), lambda configuration: configuration.name)
+    return could_not_run(results, attrgetter("name"))
 
 
-def describe_check(results):
+def describe_check(results, *_):
     """Returns Markdown that says whether all peers compute the same results."""
     parts = ["Nothing was measured.", _equal_results(results), _reasons(results)]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -185,7 +174,7 @@ _FLOORS = (
 )
 
 
-def describe(results, is_dry_run=False):
+def describe(results, _=(), is_dry_run=False):
     """Returns Markdown with all tables and the peers that could not run."""
     rows = make_rows(results)
     products = sorted({result["peak_of"] for result in results if result.get("peak_of")})
@@ -200,7 +189,23 @@ def describe(results, is_dry_run=False):
         columns = [("our times", lambda pair: pair[0]), ("ratio", lambda pair: show(pair[1]))]
         parts += ["## Lengths and growth", markdown_table(columns, compared)]
     parts += ["## Rooflines", _FLOORS, roofline_table(rows)]
-    titled = [("## Equal results", _equal_results(results)), ("## Not measured", _reasons(results))]
-    for title, text in titled:
-        parts += [title, text] if text else []
+    equal, reasons = _equal_results(results), _reasons(results)
+    parts += ["## Equal results", equal] if equal else []
+    parts += ["## Not measured", reasons] if reasons else []
     return "\n\n".join(parts) + "\n"
+
+
+def draw(results, title, path):
+    """Writes a PNG of the peers' times over ours."""
+    rows = [row for row in make_rows(results) if row.ours is not None]
+    draw_ratios(
+        [row.configuration.key for row in rows],
+        [
+            (peer.title, [row.ratios.get(name) for row in rows])
+            for name, peer in CPU_PEERS.items()
+            if name != OURS
+        ],
+        title,
+        "peer's time / our time   (right of 1: ours is faster)",
+        path,
+    )

@@ -1,8 +1,11 @@
 """Formats Markdown tables and computes statistics of samples."""
 
+import functools
 from collections import namedtuple
+from operator import attrgetter
 
 import numpy as np
+from peers import CPU_PEERS
 from tabulate import tabulate
 
 Cell = namedtuple("Cell", "seconds variant spread")
@@ -17,49 +20,43 @@ def make_cell(values, variant=""):
     return Cell(median, variant, (third - first) / median)
 
 
-def geometric_mean(values):
-    """Returns the geometric mean of positive numbers, or None if there are none."""
-    values = list(values)
-    return float(np.exp(np.mean(np.log(values)))) if values else None
-
-
-def show(value, form="%.2f"):
-    """Returns the formatted number, or "-" for None."""
-    return "-" if value is None else form % value
+def show(value, form="%.2f", factor=1):
+    """Returns the formatted number times a factor, or "-" for None."""
+    return "-" if value is None else form % (value * factor)
 
 
 def markdown_table(columns, rows):
-    """Returns a Markdown table.
-
-    Args:
-      columns: a list of (heading, function); the function returns the cell's text for a row.
-      rows: any objects.
-    """
+    """Returns a Markdown table; a column is a heading and a function from a row to a text."""
     cells = [[text_of(row) for _, text_of in columns] for row in rows]
     headings = [heading for heading, _ in columns]
     return tabulate(cells, headings, tablefmt="github", disable_numparse=True)
 
 
-def could_not_run(results, name_of):
+def peer_columns(rows, text_of, heading="%s"):
+    """Returns a column for each peer of the CPU benchmark that has a value in some row.
+
+    `text_of(row, name=name)` returns a peer's text, or "-" if it has no value.
+    """
+    columns = {
+        heading % peer.title: functools.partial(text_of, name=name)
+        for name, peer in CPU_PEERS.items()
+    }
+    return [pair for pair in columns.items() if any(pair[1](row) != "-" for row in rows)]
+
+
+def could_not_run(results, name_of=attrgetter("key")):
     """Returns a Markdown list of the reasons why peers could not run, or None if all ran.
 
-    Each reason is listed once, with the configurations that it affects.
-
-    Args:
-      results: pairs of a configuration and its dict of peers' entries.
-      name_of: returns the text of a configuration for reasons that are not errors.
+    Each reason is listed once, with the configurations that it affects; `name_of` returns their
+    text for reasons that are not errors.
     """
-    reasons = {}
-    for configuration, peers in results:
-        for name, found in peers.items():
+    reasons = {}  # dicts whose keys are the texts, in order
+    for result in results:
+        for name, found in result["peers"].items():
             if "reason" not in found:
                 continue
-            if found["is_error"]:
-                line, text = "%s: ERROR: %s" % (name, found["reason"]), configuration.key
-            else:
-                line, text = "%s: %s" % (name, found["reason"]), name_of(configuration)
-            texts = reasons.setdefault(line, [])
-            if text not in texts:
-                texts.append(text)
+            error, text_of = ("ERROR: ", attrgetter("key")) if found["is_error"] else ("", name_of)
+            line = "%s: %s%s" % (name, error, found["reason"])
+            reasons.setdefault(line, {})[text_of(result["configuration"])] = None
     lines = ["- %s (%s)" % (line, "; ".join(texts)) for line, texts in reasons.items()]
     return "\n".join(["Could not run:", ""] + lines) if lines else None

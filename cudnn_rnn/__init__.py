@@ -10,19 +10,6 @@ from cudnn_rnn.cli.launch import is_command_starting
 
 __all__ = [
     "BasicRNNCell",
-    "CUDNN_GRU",
-    "CUDNN_GRU_PARAMS_PER_LAYER",
-    "CUDNN_INPUT_AUTO_MODE",
-    "CUDNN_INPUT_LINEAR_MODE",
-    "CUDNN_INPUT_SKIP_MODE",
-    "CUDNN_LSTM",
-    "CUDNN_LSTM_PARAMS_PER_LAYER",
-    "CUDNN_RNN_BIDIRECTION",
-    "CUDNN_RNN_RELU",
-    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
-    "CUDNN_RNN_TANH",
-    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
-    "CUDNN_RNN_UNIDIRECTION",
     "CudnnCompatibleGRUCell",
     "CudnnCompatibleLSTMCell",
     "CudnnGRU",
@@ -49,28 +36,15 @@ if not is_command_starting():
     load_library()
 
     from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers, saveables
+    from cudnn_rnn._core import config as _config
     from cudnn_rnn._core import second_order  # noqa: F401  (registers gradients of gradients)
-    from cudnn_rnn._core.config import (
-        CUDNN_GRU,
-        CUDNN_GRU_PARAMS_PER_LAYER,
-        CUDNN_INPUT_AUTO_MODE,
-        CUDNN_INPUT_LINEAR_MODE,
-        CUDNN_INPUT_SKIP_MODE,
-        CUDNN_LSTM,
-        CUDNN_LSTM_PARAMS_PER_LAYER,
-        CUDNN_RNN_BIDIRECTION,
-        CUDNN_RNN_RELU,
-        CUDNN_RNN_RELU_PARAMS_PER_LAYER,
-        CUDNN_RNN_TANH,
-        CUDNN_RNN_TANH_PARAMS_PER_LAYER,
-        CUDNN_RNN_UNIDIRECTION,
-    )
+    from cudnn_rnn._core.config import *  # noqa: F403
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
     from cudnn_rnn.op_level import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
     from cudnn_rnn.saveables import *  # noqa: F403
 
-    __all__ += saveables.__all__
+    __all__ += _config.__all__ + saveables.__all__
     _patches.install()
 
 # Imported on first use, because importing the cells may import Keras.

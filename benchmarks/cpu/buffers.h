@@ -37,10 +37,10 @@ class Buffer {
         memory_(static_cast<int64_t>(values.size()) * SizeOf(data_type)) {
     for (size_t i = 0; i < size_; ++i) Set(i, values[i]);
   }
-  // Filled with a number that no computation yields.
-  Buffer(int64_t size, DataType data_type)
-      : Buffer(std::vector<double>(static_cast<size_t>(size), 99.0), data_type) {}
 
+  void Fill(double value) {
+    for (size_t i = 0; i < size_; ++i) Set(i, value);
+  }
   // Null if empty.
   void* data() { return size_ == 0 ? nullptr : memory_.data(); }
   std::vector<double> Values() {

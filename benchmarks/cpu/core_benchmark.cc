@@ -12,16 +12,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <map>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "benchmarks/cpu/buffers.h"
+#include "benchmarks/cpu/problem.h"
 #include "benchmarks/cpu/thread_pool.h"
-#include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
@@ -51,13 +49,12 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
 )";
 
 struct Arguments {
-  RnnConfig config;
-  SequenceShape shape;
+  Problem problem;
   bool has_mean_half_lengths = false;
   bool is_training = false;
   bool explains = false;
-  int threads = 2;
-  int rounds = 20;
+  int64_t threads = 2;
+  int64_t rounds = 20;
   double peak = 0;
   std::string instruction_set;
 };
@@ -98,64 +95,6 @@ size_t ParseChoice(const std::string& name, const std::string& text,
   Fail(name + " must be one of " + list + ", but is '" + text + "'.");
 }
 
-void SetOption(const std::string& name, const char* text, Arguments* arguments) {
-  RnnConfig& config = arguments->config;
-  if (name == "--input") {
-    config.input_size = ParseCount(name, text);
-  } else if (name == "--batch") {
-    arguments->shape.batch_size = ParseCount(name, text);
-  } else if (name == "--steps") {
-    arguments->shape.num_steps = ParseCount(name, text);
-  } else if (name == "--direction") {
-    config.direction = ParseChoice(name, text, {"uni", "bi"}) == 0 ? Direction::kUnidirectional
-                                                                   : Direction::kBidirectional;
-  } else if (name == "--projection") {
-    config.num_proj = ParseCount(name, text);
-  } else if (name == "--dtype") {
-    const DataType types[] = {DataType::kFloat, DataType::kDouble, DataType::kHalf,
-                              DataType::kBfloat16};
-    config.data_type = types[ParseChoice(name, text, {"float", "double", "half", "bfloat16"})];
-  } else if (name == "--lengths") {
-    arguments->has_mean_half_lengths = ParseChoice(name, text, {"full", "mean-half"}) == 1;
-  } else if (name == "--threads") {
-    arguments->threads = static_cast<int>(ParseCount(name, text));
-  } else if (name == "--rounds") {
-    arguments->rounds = static_cast<int>(ParseCount(name, text));
-  } else if (name == "--peak") {
-    arguments->peak = ParseNumber(name, text);
-  } else if (name == "--instruction-set") {
-    arguments->instruction_set = text;
-  } else {
-    Fail("unknown option " + name + ".");
-  }
-}
-
-Arguments ParseArguments(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--help") == 0) {
-      std::fputs(kUsage, stdout);
-      std::exit(0);
-    }
-  }
-  if (argc < 4) Fail("MODE, LAYERS and UNITS are needed.");
-  Arguments arguments;
-  Check(ParseRnnMode(argv[1], &arguments.config.mode));
-  arguments.config.num_layers = ParseCount("LAYERS", argv[2]);
-  arguments.config.num_units = ParseCount("UNITS", argv[3]);
-  arguments.config.input_size = arguments.config.num_units;
-  arguments.shape = {35, 20};
-  for (int i = 4; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--training" || name == "--explain") {
-      (name == "--training" ? arguments.is_training : arguments.explains) = true;
-      continue;
-    }
-    if (i + 1 == argc) Fail(name + " needs a value.");
-    SetOption(name, argv[++i], &arguments);
-  }
-  return arguments;
-}
-
 // Returns lengths whose mean is half the steps, shuffled with a fixed seed.
 std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
   std::vector<int32_t> lengths;
@@ -169,8 +108,62 @@ std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
   return lengths;
 }
 
-// Returns the operations of one forward pass over `rows` steps of all sequences together.
-double FloatingPointOperations(const RnnConfig& config, int64_t rows) {
+Arguments ParseArguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--help") == 0) {
+      std::fputs(kUsage, stdout);
+      std::exit(0);
+    }
+  }
+  if (argc < 4) Fail("MODE, LAYERS and UNITS are needed.");
+  Arguments arguments;
+  RnnConfig& config = arguments.problem.config;
+  SequenceShape& shape = arguments.problem.shape;
+  Check(ParseRnnMode(argv[1], &config.mode));
+  config.num_layers = ParseCount("LAYERS", argv[2]);
+  config.num_units = ParseCount("UNITS", argv[3]);
+  config.input_size = config.num_units;
+  shape = {35, 20};
+  const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
+                                                 {"--explain", &arguments.explains}};
+  const std::map<std::string, int64_t*> counts = {
+      {"--input", &config.input_size},   {"--batch", &shape.batch_size},
+      {"--steps", &shape.num_steps},     {"--projection", &config.num_proj},
+      {"--threads", &arguments.threads}, {"--rounds", &arguments.rounds}};
+  for (int i = 4; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (switches.count(name) > 0) {
+      *switches.at(name) = true;
+      continue;
+    }
+    if (i + 1 == argc) Fail(name + " needs a value.");
+    const char* text = argv[++i];
+    if (counts.count(name) > 0) {
+      *counts.at(name) = ParseCount(name, text);
+    } else if (name == "--direction") {
+      const Direction directions[] = {Direction::kUnidirectional, Direction::kBidirectional};
+      config.direction = directions[ParseChoice(name, text, {"uni", "bi"})];
+    } else if (name == "--dtype") {
+      const DataType types[] = {DataType::kFloat, DataType::kDouble, DataType::kHalf,
+                                DataType::kBfloat16};
+      config.data_type = types[ParseChoice(name, text, {"float", "double", "half", "bfloat16"})];
+    } else if (name == "--lengths") {
+      arguments.has_mean_half_lengths = ParseChoice(name, text, {"full", "mean-half"}) == 1;
+    } else if (name == "--peak") {
+      arguments.peak = ParseNumber(name, text);
+    } else if (name == "--instruction-set") {
+      arguments.instruction_set = text;
+    } else {
+      Fail("unknown option " + name + ".");
+    }
+  }
+  if (arguments.has_mean_half_lengths) arguments.problem.lengths = MeanHalfLengths(shape);
+  return arguments;
+}
+
+// Returns the operations of one forward pass.
+double FloatingPointOperations(const Problem& problem) {
+  const RnnConfig& config = problem.config;
   double per_row = 0;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const int64_t depth = config.LayerInputSize(layer) + config.output_size();
@@ -180,99 +173,10 @@ double FloatingPointOperations(const RnnConfig& config, int64_t rows) {
     }
     per_row += 2 * products * static_cast<double>(config.num_directions());
   }
+  int64_t rows = 0;  // steps of all sequences together, without padding
+  for (int64_t b = 0; b < problem.shape.batch_size; ++b) rows += problem.Length(b);
   return per_row * static_cast<double>(rows);
 }
-
-// A plan and all its buffers.
-class Network {
- public:
-  explicit Network(const Arguments& arguments) : arguments_(arguments) {
-    const RnnConfig& config = arguments.config;
-    const SequenceShape& shape = arguments.shape;
-    Check(CreateCpuPlan(config, shape, arguments.instruction_set, &plan_));
-    ParamLayout layout;
-    Check(ParamLayout::Create(config, &layout));
-    rows_ = shape.num_steps * shape.batch_size;
-    if (arguments.has_mean_half_lengths) {
-      std::vector<int32_t>& lengths = options_.sequence_lengths;
-      lengths = MeanHalfLengths(shape);
-      rows_ = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-    }
-    options_.is_training = arguments.is_training;
-    Allocate(layout.size());
-  }
-
-  void Forward(ParallelRunner* runner) { Check(plan_->Forward(forward_, options_, {runner})); }
-  void Backward(ParallelRunner* runner) { Check(plan_->Backward(backward_, options_, {runner})); }
-
-  double operations() const { return FloatingPointOperations(arguments_.config, rows_); }
-  int64_t reserve_space_bytes() const { return reserve_space_->bytes(); }
-  int64_t workspace_bytes() const { return workspace_->bytes(); }
-
- private:
-  void Allocate(int64_t num_params) {
-    const RnnConfig& config = arguments_.config;
-    const SequenceShape& shape = arguments_.shape;
-    const int64_t padded_rows = shape.num_steps * shape.batch_size;
-    const int64_t state_rows = config.num_layers * config.num_directions() * shape.batch_size;
-    const int64_t inputs = padded_rows * config.input_size;
-    const int64_t outputs = padded_rows * config.num_directions() * config.output_size();
-    const int64_t hidden = state_rows * config.output_size();
-    const int64_t cells = config.has_cell_state() ? state_rows * config.num_units : 0;
-    const double scale = 1 / std::sqrt(static_cast<double>(config.num_units));
-    forward_.input = New(inputs, 1);
-    forward_.input_h = New(hidden, 1);
-    forward_.input_c = New(cells, 1);
-    forward_.params = New(num_params, scale);
-    forward_.output = New(outputs, 1);
-    forward_.output_h = New(hidden, 1);
-    forward_.output_c = New(cells, 1);
-    int64_t workspace_bytes = plan_->ForwardWorkspaceBytes(options_);
-    reserve_space_.reset(new Memory(arguments_.is_training ? plan_->ReserveSpaceBytes() : 0));
-    if (arguments_.is_training) {
-      forward_.reserve_space = reserve_space_->data();
-      workspace_bytes = std::max(workspace_bytes, plan_->BackwardWorkspaceBytes(options_));
-      backward_.input = forward_.input;
-      backward_.input_h = forward_.input_h;
-      backward_.input_c = forward_.input_c;
-      backward_.params = forward_.params;
-      backward_.output = forward_.output;
-      backward_.output_h = forward_.output_h;
-      backward_.output_backprop = New(outputs, 1);
-      backward_.output_h_backprop = New(hidden, 1);
-      backward_.output_c_backprop = New(cells, 1);
-      backward_.reserve_space = reserve_space_->data();
-      backward_.reserve_space_bytes = reserve_space_->bytes();
-      backward_.input_backprop = New(inputs, 1);
-      backward_.input_h_backprop = New(hidden, 1);
-      backward_.input_c_backprop = New(cells, 1);
-      backward_.params_backprop = New(num_params, 1);
-    }
-    workspace_.reset(new Memory(workspace_bytes));
-    forward_.workspace = workspace_->data();
-    backward_.workspace = workspace_->data();
-  }
-
-  // Returns an array of numbers uniform in [-scale, scale].
-  void* New(int64_t count, double scale) {
-    std::uniform_real_distribution<double> uniform(-scale, scale);
-    std::vector<double> values(static_cast<size_t>(count));
-    for (double& value : values) value = uniform(generator_);
-    buffers_.emplace_back(new Buffer(values, arguments_.config.data_type));
-    return buffers_.back()->data();
-  }
-
-  const Arguments& arguments_;
-  std::mt19937 generator_{17};
-  std::unique_ptr<RnnPlan> plan_;
-  int64_t rows_;  // steps of all sequences together, without padding
-  CallOptions options_;
-  std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::unique_ptr<Memory> reserve_space_;
-  std::unique_ptr<Memory> workspace_;
-  ForwardBuffers forward_;
-  BackwardBuffers backward_;
-};
 
 double Now() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -300,19 +204,29 @@ void Report(const char* name, const std::vector<double>& seconds, double operati
 void Explain(const Arguments& arguments) {
   ThreadPool pool(arguments.threads);
   std::string text;
-  Check(ExplainCpuPlan(arguments.config, arguments.shape, arguments.instruction_set,
+  Check(ExplainCpuPlan(arguments.problem.config, arguments.problem.shape, arguments.instruction_set,
                        arguments.is_training, pool, &text));
   std::fputs(text.c_str(), stdout);
 }
 
 void Measure(const Arguments& arguments) {
   ThreadPool pool(arguments.threads);
-  Network network(arguments);
+  const Problem& problem = arguments.problem;
+  const bool is_training = arguments.is_training;
+  std::unique_ptr<RnnPlan> plan;
+  Check(CreateCpuPlan(problem.config, problem.shape, arguments.instruction_set, &plan));
+  const CallOptions options = problem.Options(is_training);
+  const double params_scale = 1 / std::sqrt(static_cast<double>(problem.config.num_units));
+  PlanBuffers buffers(MakeTensors(problem, params_scale), problem.config.data_type,
+                      is_training ? plan->ReserveSpaceBytes() : 0);
+  Memory workspace(std::max(plan->ForwardWorkspaceBytes(options),
+                            is_training ? plan->BackwardWorkspaceBytes(options) : 0));
+  buffers.forward.workspace = buffers.backward.workspace = workspace.data();
   const auto pass = [&](double* forward_seconds, double* backward_seconds) {
     const double begin = Now();
-    network.Forward(&pool);
+    Check(plan->Forward(buffers.forward, options, {&pool}));
     const double middle = Now();
-    if (arguments.is_training) network.Backward(&pool);
+    if (is_training) Check(plan->Backward(buffers.backward, options, {&pool}));
     *forward_seconds += middle - begin;
     *backward_seconds += Now() - middle;
   };
@@ -330,21 +244,20 @@ void Measure(const Arguments& arguments) {
     backwards.push_back(backward / passes);
     totals.push_back((forward + backward) / passes);
   }
-  std::printf("%s, batch %lld, %lld steps%s, %d threads, %d samples of %d passes\n",
-              Describe(arguments.config).c_str(),
-              static_cast<long long>(arguments.shape.batch_size),
-              static_cast<long long>(arguments.shape.num_steps),
-              arguments.has_mean_half_lengths ? " (half of them on average)" : "",
-              arguments.threads, arguments.rounds, passes);
-  const double operations = network.operations();
+  const std::string title = Concatenate(
+      Describe(problem.config), ", batch ", problem.shape.batch_size, ", ", problem.shape.num_steps,
+      " steps", arguments.has_mean_half_lengths ? " (half of them on average)" : "", ", ",
+      arguments.threads, " threads, ", arguments.rounds, " samples of ", passes, " passes");
+  std::puts(title.c_str());
+  const double operations = FloatingPointOperations(problem);
   Report("forward", forwards, operations, arguments.peak);
-  if (arguments.is_training) {
+  if (is_training) {
     Report("backward", backwards, 2 * operations, arguments.peak);
     Report("training", totals, 3 * operations, arguments.peak);
   }
   std::printf("reserve space %.3f MiB, workspace %.3f MiB\n",
-              static_cast<double>(network.reserve_space_bytes()) / 1048576,
-              static_cast<double>(network.workspace_bytes()) / 1048576);
+              static_cast<double>(buffers.backward.reserve_space_bytes) / 1048576,
+              static_cast<double>(workspace.bytes()) / 1048576);
 }
 
 }  // namespace

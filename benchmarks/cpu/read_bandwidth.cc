@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/cpu/buffers.h"
+
 namespace {
 
 typedef int64_t Block __attribute__((vector_size(64), aligned(64), may_alias));
@@ -53,10 +55,8 @@ double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
   for (int t = 0; t < num_threads; ++t) {
     threads.emplace_back([&, t] {
       const size_t count = std::max<size_t>(1, slice_bytes / sizeof(Block));
-      std::vector<char> memory((count + 1) * sizeof(Block), 1);
-      const uintptr_t address = reinterpret_cast<uintptr_t>(memory.data());
-      const Block* blocks = reinterpret_cast<const Block*>(
-          memory.data() + (sizeof(Block) - address % sizeof(Block)) % sizeof(Block));
+      cudnn_rnn::Memory memory(static_cast<int64_t>(count * sizeof(Block)));
+      const Block* blocks = reinterpret_cast<const Block*>(memory.data());
       int64_t sum = ReadAll(blocks, count);
       ++ready;
       while (ready.load() < num_threads) std::this_thread::yield();

@@ -23,9 +23,9 @@ namespace cudnn_rnn {
 // entries.
 class ThreadPool : public ParallelRunner {
  public:
-  explicit ThreadPool(int num_threads, size_t queue_size = 1024)
+  explicit ThreadPool(int64_t num_threads, size_t queue_size = 1024)
       : num_threads_(num_threads), queue_size_(queue_size) {
-    for (int i = 1; i < num_threads_; ++i) threads_.emplace_back([this] { Serve(); });
+    for (int64_t i = 1; i < num_threads_; ++i) threads_.emplace_back([this] { Serve(); });
   }
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -69,7 +69,7 @@ class ThreadPool : public ParallelRunner {
     }
   }
 
-  const int num_threads_;
+  const int64_t num_threads_;
   const size_t queue_size_;
   const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
   std::mutex mutex_;

@@ -9,9 +9,10 @@ import os
 import sys
 
 import torch
-from problem import Refused, backprops, input_names, joined_params, output_names
-from torch_network import DTYPES, start, time_on_gpu, to_tensor  # noqa: F401  (start: worker.py)
+import torch_network
+from problem import Refused
 
+start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))
 
@@ -21,11 +22,8 @@ import core_library  # noqa: E402
 class Network:
     """A model of the core library; `variant` is the algorithm that the library chose."""
 
-    def __init__(self, configuration, arrays, options):
-        self._configuration = configuration
+    def __init__(self, configuration, problem, options):
         on_gpu = options["device"] == "cuda"
-        if on_gpu:
-            self.time_steps = time_on_gpu
         self._library = core_library.CoreLibrary()
         try:
             if on_gpu:
@@ -36,11 +34,10 @@ class Network:
                 configuration.num_layers,
                 configuration.num_units,
                 configuration.input_size,
-                DTYPES[configuration.dtype],
+                torch_network.DTYPES[configuration.dtype],
                 direction=configuration.direction,
             )
-            device = torch.device(options["device"])
-            self._model = core_library.Model(self._library, description, device)
+            self._model = core_library.Model(self._library, description, options["device"])
             self._call = self._model.make_call(
                 configuration.steps,
                 configuration.batch,
@@ -51,34 +48,30 @@ class Network:
         except core_library.CoreError as error:
             raise Refused(str(error))
         self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
-        values = {name: arrays[name] for name in input_names(configuration)}
-        values["params"] = joined_params(configuration, arrays)
-        names = output_names(configuration)
-        values.update(zip(names, backprops(configuration, arrays)))
-        tensors = {name: to_tensor(value, configuration, options) for name, value in values.items()}
-        for name in list(tensors):
-            tensors[name + "_backprop"] = tensors[name].clone()
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
-        for name, size in [
-            ("reserve_space", sizes.reserve_space_bytes),
-            ("workspace", workspace_bytes),
-        ]:
-            tensors[name] = torch.zeros(max(1, size), dtype=torch.uint8, device=device)
-        self._tensors = tensors
-        self._buffers = core_library.ForwardBuffers(), core_library.BackwardBuffers()
-        for buffers in self._buffers:
-            for name, _ in buffers._fields_:
-                if name in tensors:
-                    setattr(buffers, name, tensors[name].data_ptr())
-            buffers.reserve_space_bytes = sizes.reserve_space_bytes
-            buffers.workspace_bytes = workspace_bytes
-        self.step = self._make_step()
+        self._tensors = torch_network.make_tensors(configuration, problem, options)
+        self._tensors["reserve_space"] = torch_network.make_bytes(
+            sizes.reserve_space_bytes, options
+        )
+        self._tensors["workspace"] = torch_network.make_bytes(workspace_bytes, options)
+        self.step = self._make_step(
+            configuration.is_training,
+            reserve_space_bytes=sizes.reserve_space_bytes,
+            workspace_bytes=workspace_bytes,
+        )
 
-    def _make_step(self):
+    def _make_step(self, is_training, **sizes):
         """Returns a function without arguments that runs one step."""
+        values = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
+        values.update(sizes)
+        forward, backward = [
+            ctypes.byref(
+                kind(**{name: values[name] for name, _ in kind._fields_ if name in values})
+            )
+            for kind in (core_library.ForwardBuffers, core_library.BackwardBuffers)
+        ]
         library, handle, call = self._library, self._model._handle, ctypes.byref(self._call)
-        forward, backward = [ctypes.byref(buffers) for buffers in self._buffers]
-        functions, is_training = library.functions, self._configuration.is_training
+        functions = library.functions
 
         def step():
             library.check(functions.cudnn_rnn_forward(handle, call, forward))

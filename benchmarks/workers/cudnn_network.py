@@ -9,15 +9,16 @@ import ctypes
 import os
 
 import torch
-from problem import Refused, backprops, input_names, joined_params, output_names
-from torch_network import start, time_on_gpu, to_tensor  # noqa: F401  (start: used by worker.py)
+import torch_network
+from problem import Refused
 
+start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
 LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
 
 # Values of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
 ALGORITHMS = ["standard", "persist_static", "persist_dynamic", "persist_static_small_h"]
 _MODES = ["rnn_relu", "rnn_tanh", "lstm", "gru"]
-_FLOAT, _HALF = 0, 2
+_DATA_TYPES = {"float": 0, "half": 2}
 _TENSOR_OP_MATH, _FMA_MATH = 1, 3
 _DOUBLE_BIAS = 2
 _LINEAR_INPUT = 0
@@ -25,78 +26,69 @@ _TIME_MAJOR_PACKED = 1
 _ADD_GRADIENT = 0
 
 
-class _Cudnn:
-    """The cuDNN library; every call's status is checked."""
-
-    def __init__(self):
-        path = os.environ.get(LIBRARY_VARIABLE)
-        if not path:
-            torch.backends.cudnn.version()  # loads PyTorch's cuDNN
-        problems = []
-        for name in [path] if path else ["libcudnn.so.9", "libcudnn.so.8"]:
-            try:
-                self._library = ctypes.CDLL(name)
-                break
-            except OSError as error:
-                problems.append(str(error))
-        else:
-            raise Refused("no cuDNN: " + "; ".join(problems))
-        self._library.cudnnGetErrorString.restype = ctypes.c_char_p
-
-    def call(self, name, *arguments):
-        """Calls cudnn<name>; raises `Refused` with the call and cuDNN's message if it fails."""
-        status = getattr(self._library, "cudnn" + name)(*arguments)
-        if status != 0:
-            text = self._library.cudnnGetErrorString(status).decode()
-            raise Refused("cudnn%s: %s" % (name, text))
-
-    def create(self, kind):
-        """Returns a new object from cudnnCreate<kind>, as a c_void_p."""
-        created = ctypes.c_void_p()
-        self.call("Create" + kind, ctypes.byref(created))
-        return created
+def _load_cudnn():
+    """Returns the library."""
+    path = os.environ.get(LIBRARY_VARIABLE)
+    if not path:
+        torch.backends.cudnn.version()  # loads PyTorch's cuDNN
+    problems = []
+    for name in [path] if path else ["libcudnn.so.9", "libcudnn.so.8"]:
+        try:
+            library = ctypes.CDLL(name)
+            library.cudnnGetErrorString.restype = ctypes.c_char_p
+            return library
+        except OSError as error:
+            problems.append(str(error))
+    raise Refused("no cuDNN: " + "; ".join(problems))
 
 
 class Network:
     """Descriptors, memory and calls of one configuration with one algorithm."""
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         self._on_gpu = options["device"] == "cuda"
-        if self._on_gpu:
-            self.time_steps = time_on_gpu
-        elif LIBRARY_VARIABLE not in os.environ:
+        if not self._on_gpu and LIBRARY_VARIABLE not in os.environ:
             raise Refused("cuDNN does not run on a CPU")
         self.variant = options["algorithm"]
-        self._cudnn, self._configuration = _Cudnn(), configuration
+        self._cudnn, self._configuration = _load_cudnn(), configuration
         self._created = []  # pairs of kind and object, in order of creation
-        self._data_type = {"float": _FLOAT, "half": _HALF}[configuration.dtype]
+        self._data_type = _DATA_TYPES[configuration.dtype]
         self._handle = self._create("")
         stream = torch.cuda.current_stream().cuda_stream if self._on_gpu else None
-        self._cudnn.call("SetStream", self._handle, ctypes.c_void_p(stream))
+        self._call("SetStream", self._handle, ctypes.c_void_p(stream))
         self._describe_model(ALGORITHMS.index(self.variant))
         self._data = [
             self._describe_data(configuration.input_size),
             self._describe_data(configuration.num_units * configuration.num_directions),
         ]
-        self._states = self._describe_states()
-        self._allocate(arrays, options)
-        self.step = self._make_step()
+        self.tensors = torch_network.make_tensors(configuration, problem, options)
+        self.step = self._make_step(options)
         self.step()
         if self._on_gpu:
             torch.cuda.synchronize()
 
+    def _call(self, name, *arguments):
+        """Calls cudnn<name>; raises `Refused` with the call and cuDNN's message if it fails."""
+        status = getattr(self._cudnn, "cudnn" + name)(*arguments)
+        if status != 0:
+            text = self._cudnn.cudnnGetErrorString(status).decode()
+            raise Refused("cudnn%s: %s" % (name, text))
+
     def _create(self, kind):
-        self._created.append((kind, self._cudnn.create(kind)))
-        return self._created[-1][1]
+        """Returns a new object from cudnnCreate<kind>, as a c_void_p."""
+        created = ctypes.c_void_p()
+        self._call("Create" + kind, ctypes.byref(created))
+        self._created.append((kind, created))
+        return created
 
     def _describe_model(self, algorithm):
-        configuration, cudnn = self._configuration, self._cudnn
+        configuration = self._configuration
         dropout = self._create("DropoutDescriptor")
         no_states = (None, ctypes.c_size_t(0), ctypes.c_ulonglong(0))
         no_dropout = ctypes.c_float(0.0)
-        cudnn.call("SetDropoutDescriptor", dropout, self._handle, no_dropout, *no_states)
+        self._call("SetDropoutDescriptor", dropout, self._handle, no_dropout, *no_states)
         self._rnn = self._create("RNNDescriptor")
-        cudnn.call(
+        self._call(
             "SetRNNDescriptor_v8",
             self._rnn,
             algorithm,
@@ -105,8 +97,8 @@ class Network:
             configuration.num_directions - 1,
             _LINEAR_INPUT,
             self._data_type,
-            _FLOAT,  # math precision
-            _FMA_MATH if self._data_type == _FLOAT else _TENSOR_OP_MATH,
+            _DATA_TYPES["float"],  # math precision
+            _FMA_MATH if configuration.dtype == "float" else _TENSOR_OP_MATH,
             configuration.input_size,
             configuration.num_units,
             configuration.num_units,  # projection size: no projection
@@ -115,7 +107,7 @@ class Network:
             0,
         )
         if self.variant == "persist_dynamic":
-            cudnn.call("BuildRNNDynamic", self._handle, self._rnn, configuration.batch)
+            self._call("BuildRNNDynamic", self._handle, self._rnn, configuration.batch)
 
     def _describe_data(self, width):
         """Returns the descriptor of sequences `[T, B, width]`."""
@@ -123,7 +115,7 @@ class Network:
         lengths = (ctypes.c_int * batch)(*[steps] * batch)
         data = self._create("RNNDataDescriptor")
         shape = (_TIME_MAJOR_PACKED, steps, batch, width)
-        self._cudnn.call("SetRNNDataDescriptor", data, self._data_type, *shape, lengths, None)
+        self._call("SetRNNDataDescriptor", data, self._data_type, *shape, lengths, None)
         return data
 
     def _describe_states(self):
@@ -133,58 +125,52 @@ class Network:
         shape = three(len(configuration.stacks), batch, units)
         strides = three(batch * units, units, 1)
         states = self._create("TensorDescriptor")
-        self._cudnn.call("SetTensorNdDescriptor", states, self._data_type, 3, shape, strides)
+        self._call("SetTensorNdDescriptor", states, self._data_type, 3, shape, strides)
         return states
 
-    def _allocate(self, arrays, options):
-        configuration, rnn = self._configuration, (self._handle, self._rnn)
+    def _make_weights_and_spaces(self, options):
+        """Returns the arguments for the weights, their gradient, and the workspace and reserve."""
+        rnn, tensors = (self._handle, self._rnn), self.tensors
         workspace, reserve, weights = [ctypes.c_size_t() for _ in range(3)]
+        is_training = int(self._configuration.is_training)
         sizes = (ctypes.byref(workspace), ctypes.byref(reserve))
-        is_training = int(configuration.is_training)
-        self._cudnn.call("GetRNNTempSpaceSizes", *rnn, is_training, self._data[0], *sizes)
-        self._cudnn.call("GetRNNWeightSpaceSize", *rnn, ctypes.byref(weights))
-        params = to_tensor(joined_params(configuration, arrays), configuration, options)
-        space = torch.zeros(weights.value // params.element_size(), dtype=params.dtype)
-        space = space.to(params.device)
-        space[: params.numel()] = params
-        names = {"input": "x", "output": "y", "input_h": "hx", "input_c": "cx"}
-        names.update({"output_h": "hy", "output_c": "cy"})
-        values = dict(zip(output_names(configuration), backprops(configuration, arrays)))
-        values.update({name: arrays[name] for name in input_names(configuration)})
-        tensors = {
-            names[name]: to_tensor(value, configuration, options) for name, value in values.items()
-        }
-        tensors["weights"] = space
-        for name in ("cx", "cy"):  # GRU and simple RNN ignore these
-            tensors.setdefault(name, torch.zeros_like(tensors["hx"]))
-        tensors.update({"d_" + name: value.clone() for name, value in tensors.items()})
-        for name, size in [("workspace", workspace), ("reserve", reserve)]:
-            tensors[name] = torch.zeros(max(1, size.value), dtype=torch.uint8, device=space.device)
-        lengths = torch.full([configuration.batch], configuration.steps, dtype=torch.int32)
-        tensors["lengths"] = lengths.to(space.device)
-        self.tensors = tensors
-        self._spaces = [(workspace, "workspace"), (reserve, "reserve")]
-        self._weight_bytes = weights
+        self._call("GetRNNTempSpaceSizes", *rnn, is_training, self._data[0], *sizes)
+        self._call("GetRNNWeightSpaceSize", *rnn, ctypes.byref(weights))
+        for name in ("params", "params_backprop"):
+            space = torch_network.make_bytes(weights.value, options).view(tensors[name].dtype)
+            space[: tensors[name].numel()] = tensors[name]
+            tensors[name] = space
+        tensors["workspace"] = torch_network.make_bytes(workspace.value, options)
+        tensors["reserve"] = torch_network.make_bytes(reserve.value, options)
+        spaces = [workspace, self._pointer("workspace"), reserve, self._pointer("reserve")]
+        return [[weights, self._pointer(name)] + spaces for name in ("params", "params_backprop")]
 
-    def _make_step(self):
+    def _pointer(self, name):
+        """Returns the address of a tensor; null for the second state of a GRU or simple RNN."""
+        return ctypes.c_void_p(self.tensors[name].data_ptr() if name in self.tensors else None)
+
+    def _make_step(self, options):
         """Returns a function without arguments that runs one step."""
-        call, is_training = self._cudnn.call, self._configuration.is_training
-        a = {name: ctypes.c_void_p(tensor.data_ptr()) for name, tensor in self.tensors.items()}
-        rnn, (x, y), states = [self._handle, self._rnn], self._data, self._states
-        spaces = [argument for size, name in self._spaces for argument in (size, a[name])]
-        weights = [self._weight_bytes, a["weights"]] + spaces
-        d_weights = [self._weight_bytes, a["d_weights"]] + spaces
+        call, configuration, at = self._call, self._configuration, self._pointer
+        weights, d_weights = self._make_weights_and_spaces(options)
+        lengths = torch.full([configuration.batch], configuration.steps, dtype=torch.int32)
+        self.tensors["lengths"] = lengths.to(options["device"])
+        rnn, (x, y), states = [self._handle, self._rnn], self._data, self._describe_states()
 
-        forward = rnn + [int(is_training), a["lengths"], x, a["x"], y, a["y"]]
-        forward += [states, a["hx"], a["hy"], states, a["cx"], a["cy"]] + weights
-        if not is_training:
+        forward = rnn + [int(configuration.is_training), at("lengths")]
+        forward += [x, at("input"), y, at("output"), states, at("input_h"), at("output_h")]
+        forward += [states, at("input_c"), at("output_c")] + weights
+        if not configuration.is_training:
             return lambda: call("RNNForward", *forward)
-        data = rnn + [a["lengths"], y, a["y"], a["d_y"], x, a["d_x"]]
-        data += [states, a["hx"], a["d_hy"], a["d_hx"]]
-        data += [states, a["cx"], a["d_cy"], a["d_cx"]] + weights
-        gradient = rnn + [_ADD_GRADIENT, a["lengths"], x, a["x"], states, a["hx"], y, a["y"]]
-        gradient += d_weights
-        accumulator = self.tensors["d_weights"]
+        data = rnn + [at("lengths"), y, at("output"), at("output_backprop")]
+        data += [x, at("input_backprop")]
+        for state in ("h", "c"):
+            data += [states, at("input_" + state)]
+            data += [at("output_%s_backprop" % state), at("input_%s_backprop" % state)]
+        data += weights
+        gradient = rnn + [_ADD_GRADIENT, at("lengths"), x, at("input"), states, at("input_h")]
+        gradient += [y, at("output")] + d_weights
+        accumulator = self.tensors["params_backprop"]
 
         def step():
             call("RNNForward", *forward)
@@ -199,5 +185,5 @@ class Network:
         if self._on_gpu:
             torch.cuda.synchronize()
         for kind, created in reversed(self._created):
-            self._cudnn.call("Destroy" + kind, created)
+            self._call("Destroy" + kind, created)
         self.tensors.clear()

@@ -14,29 +14,25 @@ def joint_kernel(arrays, order):
     return np.concatenate([reordered(arrays[name], order).T for name in ("w", "r")])
 
 
-def weights_of(stack, arrays):
+def weights_of(stack, weights):
     """Returns w, r, bw and br of a (layer, direction) by these names."""
-    return {kind: arrays["%s_%d_%d" % ((kind,) + stack)] for kind in ("w", "r", "bw", "br")}
+    return {kind: weights["%s_%d_%d" % ((kind,) + stack)] for kind in ("w", "r", "bw", "br")}
 
 
 def pull_back(convert, weights, gradients):
-    """Returns the gradients of the weights by name, from those of `convert(weights)`, a list.
+    """Returns a list of the gradients of the weights, from those of `convert(weights)`, a list.
 
     `convert` moves elements, and may add those of br to those of bw. Here it converts the numbers
-    of the elements, so that no peer needs the inverse conversion.
+    of the elements, imaginary for br, so that no peer needs the inverse conversion.
     """
-    found = {}
-    for is_br in (False, True):
-        numbers, count = {}, 1
-        for name, value in weights.items():
-            numbers[name] = np.zeros(value.shape, np.int64)
-            if name.startswith("br") == is_br:
-                numbers[name] += np.arange(count, count + value.size).reshape(value.shape)
-                count += value.size
-        flat = np.zeros(count, np.float32)
-        for number, gradient in zip(convert(numbers), gradients):
-            flat[number[number > 0]] = gradient[number > 0]
-        for name in weights:
-            if name.startswith("br") == is_br:
-                found[name] = flat[numbers[name]]
-    return found
+    ends = np.cumsum([value.size for value in weights.values()])
+    numbers = {
+        name: np.arange(end - value.size + 1, end + 1).reshape(value.shape)
+        * (1j if name.startswith("br") else 1)
+        for (name, value), end in zip(weights.items(), ends)
+    }
+    flat = np.zeros(ends[-1] + 1, np.float32)  # element 0 stands for "not here"
+    for number, gradient in zip(convert(numbers), gradients):
+        flat[number.real.astype(int)] = flat[number.imag.astype(int)] = gradient
+    parts = np.split(flat[1:], ends[:-1])
+    return [part.reshape(value.shape) for part, value in zip(parts, weights.values())]

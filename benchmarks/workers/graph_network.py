@@ -10,7 +10,6 @@ where an optimizer would use them. A decode loop is a loop in the graph, as in g
 import numpy as np
 import tensorflow as tensorflow
 from gates import pull_back
-from problem import backprops, input_names, output_names, regions
 
 tf = tensorflow.compat.v1
 
@@ -38,9 +37,8 @@ def matrix_product(size, options):
     with tf.Graph().as_default() as graph:
         a, b = tf.Variable(tf.ones([size, size])), tf.Variable(tf.ones([size, size]))
         product = tf.matmul(a, b).op
-        initializer = tf.global_variables_initializer()
-    session = _session(graph, options)
-    session.run(initializer)
+        session = _session(graph, options)
+        session.run(tf.global_variables_initializer())
     return session.make_callable(product)
 
 
@@ -55,61 +53,51 @@ class GraphNetwork:
     and may override connect_step, which is connect for one decoding step.
     """
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         self.configuration, self.options = configuration, options
         self.dtype = {"float": tf.float32, "half": tf.float16}[configuration.dtype]
-        self._weights = {name: arrays[name] for name, _ in regions(configuration)}
-        self._feeds, self._initializers, self._gradients = {}, [], []
+        self._weights, self._values, self._gradients = problem.weights, [], []
         on_gpu = options["device"] == "cuda"
         graph = tf.Graph()
         with graph.as_default(), tf.device("/gpu:0" if on_gpu else None):
             connect = self._connect_decoding if configuration.is_decode else self._connect_all
-            for variable, value in connect(arrays):
-                if variable.shape.as_list() != list(value.shape):
-                    raise ValueError("%s must have shape %s" % (variable, value.shape))
-                self._initializers.append(variable.assign(self._feed(value)).op)
+            self._values += connect(problem)
         self._session = _session(graph, options)
-        self._session.run(self._initializers, self._feeds)
+        # Feeds the initial values, because a graph cannot hold large constants.
+        initializers = [variable.initializer for variable, _ in self._values]
+        feeds = {variable.initializer.inputs[1]: value for variable, value in self._values}
+        self._session.run(initializers, feeds)
         fetches = self._results
         if configuration.is_training or on_gpu:
             # Fetches each op: TensorFlow prunes ops that are only control inputs of a no_op.
             fetches = [tensor.op for tensor in self._results + self._gradients]
         self.step = self._session.make_callable(fetches)
 
-    def _feed(self, value):
-        """Returns a placeholder, fed while the variables are initialized."""
-        dtype = self.dtype if value.dtype == np.float32 else tf.as_dtype(value.dtype)
-        placeholder = tf.placeholder(dtype, value.shape)
-        self._feeds[placeholder] = value
-        return placeholder
-
-    def variable(self, value):
-        """Returns a variable with a NumPy array as its initial value."""
-        made = tf.Variable(self._feed(value), trainable=False)
-        self._initializers.append(made.initializer)
+    def _variable(self, value, dtype=None):
+        """Returns a variable that will get a NumPy array as its initial value."""
+        made = tf.Variable(tf.zeros(value.shape, dtype or self.dtype), trainable=False)
+        self._values.append((made, value))
         return made
 
-    def _connect_all(self, arrays):
+    def _connect_all(self, problem):
         """Connects the network and, in training, its gradients; returns the parameters."""
-        configuration = self.configuration
-        x, *states = inputs = [self.variable(arrays[name]) for name in input_names(configuration)]
-        lengths = None
+        configuration, lengths = self.configuration, None
+        x, *states = inputs = [self._variable(array) for array in problem.inputs]
         if configuration.has_lengths:
-            lengths = self.variable(np.array(configuration.lengths, np.int32))
+            lengths = self._variable(np.array(configuration.lengths), tf.int32)
         output, final_states = self.connect(x, states, lengths)
         self._results = [output] + final_states
         parameters = self.parameters(self._weights)
         if configuration.is_training:
-            gradients = [self.variable(array) for array in backprops(configuration, arrays)]
+            gradients = [self._variable(array) for array in problem.backprops]
             leaves = inputs + [variable for variable, _ in parameters]
             self._gradients = tf.gradients(self._results, leaves, gradients)
         return parameters
 
-    def _connect_decoding(self, arrays):
+    def _connect_decoding(self, problem):
         """Connects a loop that carries the state from step to step; returns the parameters."""
         steps = self.configuration.steps
-        names = input_names(self.configuration)
-        x, *initial = [self.variable(arrays[name]).read_value() for name in names]
+        x, *initial = [self._variable(array).read_value() for array in problem.inputs]
 
         def body(time, outputs, *states):
             output, final_states = self.connect_step(x[time : time + 1], list(states))
@@ -131,21 +119,17 @@ class GraphNetwork:
         return self.connect(x, states, None)
 
     def results(self):
-        """Returns the results by name."""
-        found, gradients = self._session.run([self._results, self._gradients])
-        results = dict(zip(output_names(self.configuration), found))
-        if gradients:
-            inputs = input_names(self.configuration)
-            gradients_by_name = dict(zip(inputs, gradients))
-            gradients_by_name.update(
-                pull_back(
-                    lambda weights: [value for _, value in self.parameters(weights)],
-                    self._weights,
-                    gradients[len(inputs) :],
-                )
-            )
-            results.update(("d_" + name, value) for name, value in gradients_by_name.items())
-        return results
+        """Returns the results."""
+        results, gradients = self._session.run([self._results, self._gradients])
+        if not gradients:
+            return results
+
+        def convert(weights):
+            return [value for _, value in self.parameters(weights)]
+
+        inputs = len(results)  # as many as outputs
+        d_weights = pull_back(convert, self._weights, gradients[inputs:])
+        return results + gradients[:inputs] + d_weights
 
     def close(self):
         """Ends the session, which frees its memory."""

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from gates import pull_back, reordered, weights_of
-from problem import Refused, backprops, input_names, output_names, regions
+from problem import Refused
 
 _LAYERS = {
     "lstm": (keras.layers.LSTM, [0, 1, 2, 3]),
@@ -29,11 +29,11 @@ def _swapped(value):
 class Network:
     """One Keras layer for each layer and direction."""
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         if configuration.has_lengths:
             raise Refused("its masks give different outputs")
         self._configuration = configuration
-        self._weights = {name: arrays[name] for name, _ in regions(configuration)}
+        self._weights = problem.weights
         kind, self._order = _LAYERS[configuration.rnn_mode]
         modes = {"return_sequences": True, "return_state": True}
         if kind is keras.layers.SimpleRNN:
@@ -44,10 +44,10 @@ class Network:
             made.build((None, None, configuration.layer_input_size(layer)))
             made.set_weights(values[3 * index : 3 * index + 3])
             self._layers[layer, direction] = made
-        names = input_names(configuration)
-        self._x = tf.constant(_swapped(arrays[names[0]]))
-        self._states = [[tf.constant(row) for row in arrays[name]] for name in names[1:]]
-        output, *states = backprops(configuration, arrays)
+        x, *states = problem.inputs
+        self._x = tf.constant(_swapped(x))
+        self._states = [[tf.constant(row) for row in state] for state in states]
+        output, *states = problem.backprops
         self._backprops = [tf.constant(value) for value in [_swapped(output)] + states]
         kinds = {"inference": self._forward, "training": self._gradients}
         step = tf.function(self._decode if configuration.is_decode else kinds[configuration.kind])
@@ -111,14 +111,10 @@ class Network:
         return tf.transpose(outputs.stack(), [1, 0, 2]), last
 
     def results(self):
-        """Returns the results by name."""
+        """Returns the results."""
         output, states, *gradients = self._results()
-        values = [_swapped(output)] + [np.array(state) for state in states]
-        found = dict(zip(output_names(self._configuration), values))
+        found = [_swapped(output)] + [np.array(state) for state in states]
         for d_input, d_states, d_variables in gradients:
-            d_variables = [np.array(value) for value in d_variables]
-            d_inputs = [_swapped(d_input)] + [np.array(state) for state in d_states]
-            by_name = dict(zip(input_names(self._configuration), d_inputs))
-            by_name.update(pull_back(self._convert, self._weights, d_variables))
-            found.update(("d_" + name, value) for name, value in by_name.items())
+            found += [_swapped(d_input)] + [np.array(state) for state in d_states]
+            found += pull_back(self._convert, self._weights, [np.array(one) for one in d_variables])
         return found

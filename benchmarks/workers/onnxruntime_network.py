@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 import onnxruntime
-from gates import reordered
+from gates import reordered, weights_of
 from onnx import TensorProto, helper, numpy_helper
-from problem import Refused, output_names
+from problem import Refused
 
 # The operator, and the index of the cuDNN gate for each of its gates.
 _OPERATORS = {
@@ -54,10 +54,10 @@ class Network:
     layer are inputs and outputs of the model.
     """
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         if configuration.is_training:
             raise Refused("it does not support training")
-        self._configuration, self._arrays = configuration, arrays
+        self._configuration, self._problem = configuration, problem
         steps = 1 if configuration.is_decode else configuration.steps
         shape = [steps, configuration.batch]
         self._inputs = [_tensor("x", shape + [configuration.input_size])]
@@ -66,18 +66,18 @@ class Network:
         if configuration.has_lengths:
             self._inputs.append(_tensor("lengths", shape[1:], TensorProto.INT32))
             self._values["lengths"] = _make_value(np.array(configuration.lengths, np.int32))
-        joined = "x"
+        joined, joined_shape = "x", shape + [configuration.num_directions * configuration.num_units]
+        self._joined_shape = self._constant("joined_shape", np.array(joined_shape))
         for layer in range(configuration.num_layers):
             joined = self._join(layer, self._add_layer(layer, joined))
-        output = _tensor(joined, shape + [configuration.num_directions * configuration.num_units])
-        outputs = [output] + self._outputs
+        outputs = [_tensor(joined, joined_shape)] + self._outputs
         self._session = _make_session(
             self._nodes, self._inputs, outputs, self._initializers, options
         )
         self._output_names = [one.name for one in outputs]
         # The state input that corresponds to each state output.
         self._state_inputs = [name.replace("final", "initial") for name in self._output_names[1:]]
-        x = arrays["input"]
+        x = problem.inputs[0]
         parts = np.split(x, len(x)) if configuration.is_decode else [x]
         self._x = [_make_value(np.ascontiguousarray(part)) for part in parts]
 
@@ -85,31 +85,14 @@ class Network:
         self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def _attributes(self, operator):
-        directions = self._configuration.num_directions
-        attributes = {
-            "hidden_size": self._configuration.num_units,
-            "direction": "bidirectional" if directions == 2 else "forward",
-        }
-        if operator == "GRU":
-            attributes["linear_before_reset"] = 1
-        if operator == "RNN":
-            activation = self._configuration.rnn_mode[len("rnn_") :].capitalize()
-            attributes["activations"] = [activation] * directions
-        return attributes
-
     def _add_layer(self, layer, layer_input):
         """Adds the layer's node; returns the name of its output `[T, D, B, H]`."""
         configuration, directions = self._configuration, self._configuration.num_directions
         operator, order = _OPERATORS[configuration.rnn_mode]
         # The arrays of all directions `[D, ...]`, with gates in the operator's order.
+        stacks = [weights_of((layer, one), self._problem.weights) for one in range(directions)]
         w, r, bw, br = [
-            np.stack(
-                [
-                    reordered(self._arrays["%s_%d_%d" % (kind, layer, direction)], order)
-                    for direction in range(directions)
-                ]
-            )
+            np.stack([reordered(weights[kind], order) for weights in stacks])
             for kind in ("w", "r", "bw", "br")
         ]
         arguments = [
@@ -121,30 +104,34 @@ class Network:
         ]
         results = ["y%d" % layer]
         shape = [directions, configuration.batch, configuration.num_units]
-        for state in configuration.states:
+        for state, value in zip(configuration.states, self._problem.inputs[1:]):
             name = "%s%d" % (state, layer)
             self._inputs.append(_tensor("initial_" + name, shape))
             self._outputs.append(_tensor("final_" + name, shape))
-            rows = self._arrays["input_" + state][layer * directions : (layer + 1) * directions]
+            rows = value[layer * directions : (layer + 1) * directions]
             self._values["initial_" + name] = _make_value(np.ascontiguousarray(rows))
             arguments.append("initial_" + name)
             results.append("final_" + name)
-        attributes = self._attributes(operator)
+        attributes = {
+            "hidden_size": configuration.num_units,
+            "direction": "bidirectional" if directions == 2 else "forward",
+        }
+        if operator == "GRU":
+            attributes["linear_before_reset"] = 1
+        if operator == "RNN":
+            activation = configuration.rnn_mode[len("rnn_") :].capitalize()
+            attributes["activations"] = [activation] * directions
         self._nodes.append(helper.make_node(operator, arguments, results, **attributes))
         return results[0]
 
     def _join(self, layer, output):
         """Adds nodes that make the output `[T, B, D * H]`; returns its new name."""
         joined, swapped = "joined%d" % layer, "swapped%d" % layer
-        if self._configuration.num_directions == 1:
-            axes = self._constant("axes%d" % layer, np.array([1]))
-            self._nodes.append(helper.make_node("Squeeze", [output, axes], [joined]))
-            return joined
-        shape = self._constant("shape%d" % layer, np.array([0, 0, -1]))  # 0: the same size
-        self._nodes += [
-            helper.make_node("Transpose", [output], [swapped], perm=[0, 2, 1, 3]),
-            helper.make_node("Reshape", [swapped, shape], [joined]),
-        ]
+        if self._configuration.num_directions == 2:
+            node = helper.make_node("Transpose", [output], [swapped], perm=[0, 2, 1, 3])
+            self._nodes.append(node)
+            output = swapped
+        self._nodes.append(helper.make_node("Reshape", [output, self._joined_shape], [joined]))
         return joined
 
     def step(self, keep=lambda output: None):
@@ -158,9 +145,8 @@ class Network:
         return states
 
     def results(self):
-        """Returns the results by name."""
-        outputs, layers = [], len(self._configuration.states)
+        """Returns the results."""
+        outputs, count = [], len(self._configuration.states)
         states = [state.numpy() for state in self.step(outputs.append)]
-        values = [np.concatenate([output.numpy() for output in outputs])]
-        values += [np.concatenate(states[first::layers]) for first in range(layers)]
-        return dict(zip(output_names(self._configuration), values))
+        output = np.concatenate([output.numpy() for output in outputs])
+        return [output] + [np.concatenate(states[first::count]) for first in range(count)]

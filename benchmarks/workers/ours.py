@@ -2,7 +2,7 @@
 
 import graph_network
 from graph_network import matrix_product, tf  # noqa: F401  (used by worker.py)
-from problem import joined_params, regions
+from problem import joined
 
 import cudnn_rnn
 
@@ -23,10 +23,9 @@ class Network(graph_network.GraphNetwork):
     """One op for all layers."""
 
     def connect(self, x, states, lengths):
-        size = sum(tf.TensorShape(shape).num_elements() for _, shape in regions(self.configuration))
         # Creates the variable outside the decode loop.
         with tf.init_scope():
-            self._params = tf.Variable(tf.zeros([size], self.dtype))
+            self._params = tf.Variable(tf.zeros(joined(self._weights).shape, self.dtype))
         output, *final_states = self.call(x, states, self._params, lengths)
         return output, final_states
 
@@ -48,4 +47,4 @@ class Network(graph_network.GraphNetwork):
         )
 
     def parameters(self, weights):
-        return [(self._params, joined_params(self.configuration, weights))]
+        return [(self._params, joined(weights))]

@@ -25,11 +25,11 @@ def start(options):
 class Network(ours.Network):
     """One op for all layers; all data is in variables on the device."""
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         self.variant, wanted = options["variant"], options["kernels"]
         if options["device"] == "cpu" and wanted == "tensorflow":
             raise Refused("TensorFlow has no CPU kernels of its own")
-        super().__init__(configuration, arrays, options)
+        super().__init__(configuration, problem, options)
         self.step()  # loads the kernels
         kernels = _kernels_in_charge()
         if options["device"] == "cuda" and not kernels.startswith(wanted + ":"):

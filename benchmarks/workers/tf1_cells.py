@@ -27,25 +27,16 @@ def _make_cell(configuration, is_fused):
     return kinds[configuration.rnn_mode](configuration.num_units)
 
 
-def _turned(sequences, lengths, direction):
-    """Returns the sequences in the order in which the direction reads them."""
-    if direction == 0:
-        return sequences
-    if lengths is None:
-        return tf.reverse(sequences, [0])
-    return tf.reverse_sequence(sequences, lengths, seq_axis=0, batch_axis=1)
-
-
 class Network(GraphNetwork):
     """`self.cells` has a cell for each layer and direction."""
 
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         self._is_fused = options.get("fused", False)
         if self._is_fused and configuration.rnn_mode != "lstm":
             raise Refused("it supports only LSTM")
         if configuration.rnn_mode == "rnn_relu":
             raise Refused("it has no cell of this mode")
-        super().__init__(configuration, arrays, options)
+        super().__init__(configuration, problem, options)
 
     def connect(self, x, states, lengths):
         configuration, initial, last = self.configuration, self._cell_states(states), []
@@ -79,13 +70,11 @@ class Network(GraphNetwork):
     def _connect_fused(cells, x, lengths, initial):
         outputs, last = [], []
         for direction, cell in enumerate(cells):
+            run = tensorflow.contrib.rnn.TimeReversedFusedRNN(cell) if direction else cell
+            states = tuple(initial[direction])
             with tf.variable_scope("direction_%d" % direction):
-                output, (c, h) = cell(
-                    _turned(x, lengths, direction),
-                    initial_state=tuple(initial[direction]),
-                    sequence_length=lengths,
-                )
-            outputs.append(_turned(output, lengths, direction))
+                output, (c, h) = run(x, initial_state=states, sequence_length=lengths)
+            outputs.append(output)
             last.append(tensorflow.nn.rnn_cell.LSTMStateTuple(c, h))
         return outputs, last
 

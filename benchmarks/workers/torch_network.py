@@ -4,9 +4,10 @@ import time
 
 import numpy as np
 import torch
-from problem import backprops, input_names, output_names
+from problem import input_names, joined, output_names
 
 DTYPES = {"float": torch.float32, "half": torch.float16}
+_PARAMETERS = {"w": "weight_ih", "r": "weight_hh", "bw": "bias_ih", "br": "bias_hh"}
 
 
 def start(options):
@@ -49,14 +50,25 @@ def to_tensor(array, configuration, options):
     return torch.from_numpy(array).to(options["device"], DTYPES[configuration.dtype])
 
 
+def make_tensors(configuration, problem, options):
+    """Returns inputs, outputs, params and, under the name with "_backprop", a gradient of each."""
+    names = input_names(configuration) + output_names(configuration) + ["params"]
+    values = problem.inputs + problem.backprops + [joined(problem.weights)]
+    tensors = {name: to_tensor(one, configuration, options) for name, one in zip(names, values)}
+    tensors.update({name + "_backprop": value.clone() for name, value in tensors.items()})
+    return tensors
+
+
+def make_bytes(size, options):
+    """Returns a buffer on the device, which is not empty."""
+    return torch.zeros(max(1, size), dtype=torch.uint8, device=options["device"])
+
+
 class Network:
     """A module with the problem's weights and inputs."""
 
-    def __init__(self, configuration, arrays, options):
-        self._configuration = configuration
-        if options["device"] == "cuda":
-            self.time_steps = time_on_gpu
-        mode = configuration.rnn_mode
+    def __init__(self, configuration, problem, options):
+        self._steps, mode = configuration.steps, configuration.rnn_mode
         kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode, torch.nn.RNN)
         modes = {"bidirectional": configuration.num_directions == 2}
         if kind is torch.nn.RNN:
@@ -64,32 +76,24 @@ class Network:
         sizes = (configuration.input_size, configuration.num_units, configuration.num_layers)
         self._module = kind(*sizes, **modes).to(options["device"], DTYPES[configuration.dtype])
         self._module.train(configuration.is_training)
-
-        def tensor(name):
-            return to_tensor(arrays[name], configuration, options)
-
-        # PyTorch uses cuDNN's gate order.
-        names = {"w": "weight_ih", "r": "weight_hh", "bw": "bias_ih", "br": "bias_hh"}
-        self._parameters = {}
-        for layer, direction in configuration.stacks:
-            for ours, theirs in names.items():
-                theirs += "_l%d%s" % (layer, "_reverse" if direction else "")
-                ours += "_%d_%d" % (layer, direction)
-                self._parameters[ours] = getattr(self._module, theirs)
-                self._parameters[ours].data.copy_(tensor(ours))
-        self._x, *self._states = inputs = [tensor(name) for name in input_names(configuration)]
-        self._backprops = [
-            to_tensor(array, configuration, options) for array in backprops(configuration, arrays)
+        parameters = []  # PyTorch uses cuDNN's gate order.
+        for name, value in problem.weights.items():
+            part, layer, direction = name.split("_")
+            theirs = "%s_l%s%s" % (_PARAMETERS[part], layer, "_reverse" * int(direction))
+            parameters.append(getattr(self._module, theirs))
+            parameters[-1].data.copy_(to_tensor(value, configuration, options))
+        x, *self._states = inputs = [
+            to_tensor(array, configuration, options) for array in problem.inputs
         ]
+        self._backprops = [to_tensor(array, configuration, options) for array in problem.backprops]
         lengths = configuration.lengths
         self._lengths = None if lengths is None else torch.tensor(lengths)
         if configuration.is_training:
             for leaf in inputs:
                 leaf.requires_grad_()
-        self._leaves = inputs + list(self._parameters.values())
-        self._inputs = self._x.split(1) if configuration.is_decode else None
-        kinds = {"inference": self._infer, "training": self._train}
-        self.step = self._decode if configuration.is_decode else kinds[configuration.kind]
+        self._leaves = inputs + parameters
+        self._inputs = x.split(1) if configuration.is_decode else [x]
+        self.step = self._train if configuration.is_training else self._infer
 
     def _forward(self, x, states):
         """Returns the output and the final states."""
@@ -97,35 +101,24 @@ class Network:
             x = torch.nn.utils.rnn.pack_padded_sequence(x, self._lengths, enforce_sorted=False)
         output, last = self._module(x, tuple(states) if len(states) == 2 else states[0])
         if self._lengths is not None:
-            output, _ = torch.nn.utils.rnn.pad_packed_sequence(
-                output, total_length=self._configuration.steps
-            )
+            output, _ = torch.nn.utils.rnn.pad_packed_sequence(output, total_length=self._steps)
         return [output] + list(last if isinstance(last, tuple) else (last,))
 
-    def _infer(self):
-        with torch.inference_mode():
-            return self._forward(self._x, self._states)
-
     def _train(self):
-        results = self._forward(self._x, self._states)
+        results = self._forward(self._inputs[0], self._states)
         return results + list(torch.autograd.grad(results, self._leaves, self._backprops))
 
-    def _decode(self, keep=lambda output: None):
-        states = self._states
+    def _infer(self):
+        """Runs once or, in a decode loop, for each step; returns the output and final states."""
+        states, outputs = self._states, []
         with torch.inference_mode():
             for x in self._inputs:
                 output, *states = self._forward(x, states)
-                keep(output)
-        return states
+                outputs.append(output)
+        return [outputs] + states
 
     def results(self):
-        """Returns the results by name."""
-        configuration, outputs = self._configuration, []
-        if configuration.is_decode:
-            states = self._decode(outputs.append)
-            found = [torch.cat(outputs)] + states
-        else:
-            found = self.step()
-        leaves = input_names(configuration) + list(self._parameters)
-        names = output_names(configuration) + ["d_" + name for name in leaves]
-        return {name: np.array(value.detach().cpu()) for name, value in zip(names, found)}
+        """Returns the results."""
+        output, *others = self.step()
+        output = torch.cat(output) if isinstance(output, list) else output
+        return [np.array(value.detach().cpu()) for value in [output] + others]

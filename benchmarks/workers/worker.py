@@ -7,13 +7,15 @@ JSON object: "threads" (None for the library's default), "device" ("cpu" or "cud
 the peer. MODULE is a module of this folder, with
   start(options)
       is called once; sets the number of threads, and returns the versions as a dict
-  Network(configuration, arrays, options)
-      has step(), which runs once and, on a CPU, waits for the end, and results(), which returns the
-      results by name as described in ../problem.py; raises `Refused` if the peer does not support
-      the configuration
-      Optional: close(); variant, a name for tables; time_steps(step, num_steps), as below
+  Network(configuration, problem, options)
+      has step(), which runs once and, on a CPU, waits for the end, and results(), which returns a
+      list of arrays, the `result_names` of ../problem.py; raises `Refused` if the peer does not
+      support the configuration
+      Optional: close(); variant, a name for tables
   matrix_product(size, options)  (optional)
       returns a function that multiplies two [size, size] matrices
+  time_on_gpu(step, num_steps)  (optional)
+      is like time_steps below, and measures the time on the device
 This file and its modules for TensorFlow 1 must also run on Python 3.7.
 """
 
@@ -56,18 +58,17 @@ class Worker:
         """Creates a network; writes its results if the request has a path for them."""
         import numpy as np
         from configurations import Configuration
-        from problem import Refused
+        from problem import Refused, make_problem
 
         self._release({})
         configuration = Configuration(**request["configuration"])
-        with np.load(request["arrays"]) as file:
-            arrays = {name: file[name] for name in file.files}
+        problem = make_problem(configuration)
         try:
-            self._network = self._peer.Network(configuration, arrays, self._options)
+            self._network = self._peer.Network(configuration, problem, self._options)
         except Refused as refusal:
             return {"refused": str(refusal)}
-        if request.get("results"):
-            np.savez(request["results"], **self._network.results())
+        if request["results"]:
+            np.savez(request["results"], *self._network.results())
         return {"variant": getattr(self._network, "variant", "")}
 
     def _release(self, _):
@@ -82,20 +83,20 @@ class Worker:
 
     def _run(self, request):
         """Measures steps. An unmeasured step precedes several, to wake threads and fill caches."""
-        if request["what"] == "matrix_product":
-            if self._product is None:
-                self._product = self._peer.matrix_product(request["size"], self._options)
-                self._product()
-            step, timer = self._product, time_steps
-        else:
-            step, timer = self._network.step, getattr(self._network, "time_steps", time_steps)
+        size, timer = request["product_size"], time_steps
+        if size and self._product is None:
+            self._product = self._peer.matrix_product(size, self._options)
+            self._product()
+        step = self._product if size else self._network.step
+        if self._options["device"] == "cuda":
+            timer = getattr(self._peer, "time_on_gpu", time_steps)
         if request["num_steps"] > 1:
             step()
         seconds, device_seconds = timer(step, request["num_steps"])
         return {"seconds": seconds, "device_seconds": device_seconds}
 
     def _memory(self, request):
-        """Returns the resident memory before some steps, and its peak during them, in bytes."""
+        """Returns by how many bytes some steps raise the peak of the resident memory."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as file:
@@ -103,7 +104,7 @@ class Worker:
         before = _status_bytes("VmRSS")
         for _ in range(request["num_steps"]):
             self._network.step()
-        return {"before": before, "peak": _status_bytes("VmHWM")}
+        return {"bytes": _status_bytes("VmHWM") - before}
 
 
 def _status_bytes(name):

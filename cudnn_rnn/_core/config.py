@@ -25,6 +25,23 @@ from typing import List, NamedTuple, Optional, Tuple
 from cudnn_rnn._compat import allowed_dtypes, has_projection, tf
 from cudnn_rnn._core.static_sizes import static_size
 
+# The public names, those of TensorFlow 1.4 to 1.15.
+__all__ = [
+    "CUDNN_GRU",
+    "CUDNN_GRU_PARAMS_PER_LAYER",
+    "CUDNN_INPUT_AUTO_MODE",
+    "CUDNN_INPUT_LINEAR_MODE",
+    "CUDNN_INPUT_SKIP_MODE",
+    "CUDNN_LSTM",
+    "CUDNN_LSTM_PARAMS_PER_LAYER",
+    "CUDNN_RNN_BIDIRECTION",
+    "CUDNN_RNN_RELU",
+    "CUDNN_RNN_RELU_PARAMS_PER_LAYER",
+    "CUDNN_RNN_TANH",
+    "CUDNN_RNN_TANH_PARAMS_PER_LAYER",
+    "CUDNN_RNN_UNIDIRECTION",
+]
+
 CUDNN_LSTM = "lstm"
 CUDNN_GRU = "gru"
 CUDNN_RNN_RELU = "rnn_relu"

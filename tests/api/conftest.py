@@ -1,10 +1,13 @@
 """Fixtures of the tests of the Python interface: what a test runs for each of, and eager mode."""
 
 import pytest
+import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 from helpers.cell_formulas import CELLS
 from helpers.rnn_models import CLASSES, DIRECTIONS
+
+tf.logging.set_verbosity(tf.logging.ERROR)
 
 
 @pytest.fixture(params=CELLS)

@@ -11,11 +11,9 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, MultiRNNCell
 from cudnn_rnn.cells import base
-from helpers import cell_formulas as formulas
-from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell
+from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, variable_shapes
 from helpers.rnn_models import initialize
 
-tf.logging.set_verbosity(tf.logging.ERROR)
 pytestmark = pytest.mark.usefixtures("session")
 
 # The library's own base class follows TensorFlow's documentation; the base class of TensorFlow 1.15
@@ -27,10 +25,6 @@ own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="this TensorFlow has its 
 @pytest.fixture
 def cell(session, cell_class):
     return cell_class(NUM_UNITS)
-
-
-def variable_shapes(cell_class):
-    return formulas.variable_shapes(cell_class, INPUT_SIZE, NUM_UNITS)
 
 
 PUBLIC = """
@@ -180,18 +174,6 @@ def test_a_copy_keeps_settings(session, cell_class):
     initialize(session)
     if settings:
         assert (session.run(copied.variables[0]) == 0.5).all()
-
-
-@own_base
-def test_records_do_not_enter_object_based_checkpoints(session, tmp_path):
-    cell = CudnnCompatibleLSTMCell(NUM_UNITS)
-    call_cell(cell)
-    cell.add_loss(tf.constant(1.0))
-    initialize(session)
-    path = tf.train.Checkpoint(cell=cell).save(str(tmp_path / "checkpoint"), session)
-    keys = [name for name, _ in tf.train.list_variables(path)]
-    kept = [key.split("/.ATTR")[0] for key in keys if key.startswith("cell")]
-    assert kept == ["cell/bias", "cell/kernel"]
 
 
 @own_base

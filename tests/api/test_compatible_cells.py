@@ -8,14 +8,13 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnCompatibleLSTMCell, LSTMStateTuple, MultiRNNCell
 from helpers import cell_formulas as formulas
-from helpers import paths, reference
-from helpers.cell_formulas import BATCH, CELLS, INPUT_SIZE, NUM_UNITS, SCOPE, STEPS, random_inputs
-from helpers.golden import read_case
+from helpers import reference
+from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, STEPS, random_inputs
+from helpers.golden import GoldenCheckpoint
+from helpers.layer_models import run_cells
+from helpers.op_harness import numeric_gradient
 from helpers.rnn_models import CLASSES
 
-tf.logging.set_verbosity(tf.logging.ERROR)
-
-CELL_OF_MODE = dict(zip(("lstm", "gru"), CELLS))
 GOLDEN_CASES = [
     os.path.join("tf1.3.0", "%s_%s_un" % (mode, sizes))
     for mode in ("lstm", "gru")
@@ -30,7 +29,7 @@ def assert_close(found, expected, dtype="float32"):
 def shapes_within(scope, cell_class, input_size=INPUT_SIZE):
     return [
         (scope + "/" + name, shape)
-        for name, shape in formulas.variable_shapes(cell_class, input_size, NUM_UNITS)
+        for name, shape in formulas.variable_shapes(cell_class, input_size)
     ]
 
 
@@ -143,18 +142,10 @@ def test_gradients_are_numeric_gradients(session, cell_class, control_flow):
         outputs, last = formulas.numpy_run(cell_class, weights, inputs)
         return np.sum(outputs * outputs) + np.sum(last)
 
-    names = [name for name, _ in formulas.variable_shapes(cell_class, INPUT_SIZE, NUM_UNITS)]
-    random = np.random.RandomState(7)
+    names = [name for name, _ in formulas.variable_shapes(cell_class)]
     for array, gradient in zip([inputs] + [weights[name] for name in names], found):
-        assert gradient.shape == array.shape
-        for _ in range(5):
-            where = tuple(random.randint(size) for size in array.shape)
-            value, losses = array[where], []
-            for shift in (-1e-5, 1e-5):
-                array[where] = value + shift
-                losses.append(loss_by_formula())
-            array[where] = value
-            assert abs((losses[1] - losses[0]) / 2e-5 - gradient[where]) < 1e-6
+        expected = numeric_gradient(loss_by_formula, array)
+        np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.sampled(2)
@@ -174,34 +165,31 @@ def test_training_lowers_the_loss_under_every_kind_of_loop(session, cell_class, 
 @pytest.mark.parametrize("with_states", [False, True])
 @pytest.mark.parametrize("case_name", GOLDEN_CASES)
 def test_golden_checkpoints_of_1_3_in_cells_and_in_cudnn_classes(session, case_name, with_states):
-    case, arrays = read_case(case_name)
-    rnn_mode, layers, units = case["rnn_mode"], case["num_layers"], case["num_units"]
-    is_lstm, width = rnn_mode == "lstm", case["input_size"]
+    golden = GoldenCheckpoint(case_name)
+    case, (layers, units, width) = golden.case, golden.sizes
+    rnn_mode, is_lstm = case["rnn_mode"], case["rnn_mode"] == "lstm"
     random = np.random.RandomState(6)
     inputs = random.uniform(-1, 1, [STEPS, BATCH, width]).astype("float32")
     h, c = with_states * random.uniform(-1, 1, [2, layers, BATCH, units]).astype("float32")
     configuration = reference.Configuration(
         rnn_mode, case["input_mode"], case["direction"], layers, units, width
     )
-    expected = reference.forward(configuration, inputs, h, c, arrays["opaque"])
+    expected = reference.forward(configuration, inputs, h, c, golden.opaque)
     model = CLASSES[rnn_mode](layers, units, width, input_mode=case["input_mode"])
-    opaque = tf.constant(arrays["opaque"].astype("float32"))
+    opaque = tf.constant(golden.opaque.astype("float32"))
     fused = model(inputs, *([h, c] if is_lstm else [h]), opaque, is_training=False)
 
-    cell = MultiRNNCell([CELL_OF_MODE[rnn_mode](units) for _ in range(layers)])
     state = tuple(LSTMStateTuple(*pair) if is_lstm else pair[1] for pair in zip(c, h))
-    first = dict(initial_state=state) if with_states else dict(dtype=tf.float32)
     assert case["scope"].endswith("/rnn")  # added by dynamic_rnn
     with tf.variable_scope(case["scope"][: -len("/rnn")]):
-        outputs, last = tf.nn.dynamic_rnn(cell, tf.constant(inputs), time_major=True, **first)
+        stack = (rnn_mode, layers, units, False, tf.constant(inputs))
+        outputs, last = run_cells(*stack, initial_state=state if with_states else None)
     # Every key except the raw buffer and cuDNN's separate biases has a variable.
     keys = {k: s for k, s in case["keys"].items() if "/cudnn_compatible_" in k}
     keys = {k: s for k, s in keys.items() if "/bias_cudnn" not in k}
     assert dict(formulas.names_and_shapes(tf.global_variables())) == keys
-    tf.train.Saver().restore(session, os.path.join(paths.GOLDEN, case_name, "model.ckpt"))
-    found, (outputs, last) = session.run([fused, (outputs, last)])
-    of_cells = [outputs, [layer.h if is_lstm else layer for layer in last]]
-    of_cells += [[layer.c for layer in last]] if is_lstm else []
+    tf.train.Saver().restore(session, golden.path)
+    found, of_cells = session.run([fused, [outputs] + last])
     for fused_result, cell_result, wanted in zip(found, of_cells, expected):
         np.testing.assert_allclose(cell_result, wanted, rtol=0, atol=1e-5)
         np.testing.assert_allclose(fused_result, cell_result, rtol=0, atol=1e-5)

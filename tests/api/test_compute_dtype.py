@@ -9,6 +9,7 @@ import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn._core.config import DTYPES
 from helpers.arrays import assert_equal
+from helpers.checkpoints import assert_round_trip
 from helpers.layer_models import (
     BATCH,
     LAYER_COUNT,
@@ -17,6 +18,7 @@ from helpers.layer_models import (
     WIDTH,
     expected_results,
     make_inputs,
+    make_states,
     set_params,
 )
 from helpers.versions import needs_tensorflow_2
@@ -57,11 +59,8 @@ def test_tensors_of_either_dtype_are_taken(session, dtype, batch_major):
     """float32 inputs and states are cast, as in Keras layers under a mixed-precision policy."""
     layer = make_layer(compute_dtype=dtype)
     inputs = make_inputs(batch_major=batch_major)
-    random = np.random.RandomState(2)
-    states = [random.uniform(-1, 1, shape).astype(np.float32) for shape in layer.state_shape(BATCH)]
-    if batch_major:
-        states = [state.swapaxes(0, 1) for state in states]
-    calls = [layer(inputs, tuple(states), time_major=not batch_major)]
+    states = make_states(layer, batch_major)
+    calls = [layer(inputs, states, time_major=not batch_major)]
     for dtypes in (dtype, dtype, dtype), ("float32",) * 3, (dtype, "float32", dtype):
         x, h, c = (tf.cast(value, each) for value, each in zip((inputs, *states), dtypes))
         calls.append(layer(x, (h, c), time_major=not batch_major))
@@ -131,13 +130,9 @@ def test_checkpoints_are_float32(session, tmp_path, dtype):
     layer = make_layer(compute_dtype=dtype, name="rnn")
     layer(make_inputs())
     values = set_params(session, layer)
-    saver = tf.train.Saver()
-    path = saver.save(session, str(tmp_path / "model"))
+    path = assert_round_trip(session, tf.train.Saver(), [layer.kernel], tmp_path)
     reader = tf.train.load_checkpoint(path)
     assert set(reader.get_variable_to_dtype_map().values()) == {tf.float32}
-    session.run(layer.kernel.assign(tf.zeros_like(layer.kernel)))
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(layer.kernel), values)
     with tf.Graph().as_default(), tf.Session() as other:  # by a layer that computes in float32
         wide = make_layer(name="rnn")
         wide(make_inputs())

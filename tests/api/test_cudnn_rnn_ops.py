@@ -16,7 +16,7 @@ from helpers.op_harness import (
     TOLERANCES,
     assert_close,
     assert_same_bits,
-    run_reference_by_sequence,
+    run_reference,
     swap_major,
 )
 from helpers.rnn_models import CLASSES, FUNCTIONS, NUM_GATES, initialize, make_params, params_size
@@ -86,7 +86,7 @@ def test_functions_against_the_reference(rnn_mode, num_proj, lengths):
     batch_major = FUNCTIONS[rnn_mode](*positional(swap_major(arrays)), time_major=False, **named)
     assert all(tensor.shape.is_fully_defined() for tensor in batch_major)
     found, other = map(results, run([tensors, batch_major]))
-    expected = run_reference_by_sequence(configuration, arrays, lengths or [STEPS] * BATCH)
+    expected = run_reference(configuration, arrays, lengths=lengths)
     assert_close(found, expected, TOLERANCES["float64"], rnn_mode)
     assert_same_bits(swap_major(other), found)
     width = num_proj or NUM_UNITS

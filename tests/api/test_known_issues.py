@@ -1,31 +1,30 @@
 """Regression tests for problems that users of the original had when building and running models.
 
 Each docstring describes the original problem. The test names give the issue numbers, those of
-TensorFlow unless another repository is named. Training and checkpoints have files of their own,
-`test_known_issues_training.py` and `test_known_issues_saving.py`.
+TensorFlow unless another repository is named. Training, checkpoints and frozen graphs have files of
+their own: `test_known_issues_training.py`, `test_known_issues_saving.py`, `test_foreign_graphs.py`.
 """
+
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
 from helpers.arrays import assert_equal
-from helpers.layer_models import LAYERS, expected_results, run_cells, set_params
-from helpers.op_harness import TOLERANCES, assert_close
+from helpers.layer_models import (
+    BATCH,
+    LAYERS,
+    STEPS,
+    UNITS,
+    WIDTH,
+    assert_like_reference,
+    built_layer,
+    make_inputs,
+    set_params,
+)
 from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values
-
-UNITS, WIDTH, BATCH, STEPS = 4, 3, 3, 5
-
-
-def random_inputs(dtype=np.float32, steps=STEPS, batch=BATCH, width=WIDTH, seed=1):
-    return np.random.RandomState(seed).uniform(-1, 1, [steps, batch, width]).astype(dtype)
-
-
-def check(found, expected, what, dtype="float32"):
-    found, expected = dict(enumerate(found)), dict(enumerate(expected))
-    assert_close(found, expected, TOLERANCES[dtype], what)
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
@@ -51,7 +50,7 @@ def test_6466_dropout_of_a_single_layer_is_warned_about_once(session, classes, r
             if classes is CLASSES:
                 model(**call_arguments(model))
             else:
-                model(random_inputs())
+                model(make_inputs())
     texts = [str(warning.message) for warning in recwarn if "dropout" in str(warning.message)]
     assert len(texts) == 1, texts
     assert "dropout=0.5 has no effect in a CudnnGRU of one layer" in texts[0]
@@ -71,11 +70,10 @@ def test_6633_23269_41630_lengths_that_change_with_every_batch(session, rnn_mode
     gradient = tf.gradients(loss, inputs)[0]
     params = set_params(session, layer)
     for seed, batch_lengths in enumerate(LENGTHS_OF_CALLS):
-        values = random_inputs(seed=seed)
+        values = make_inputs(seed=seed)
         feeds = {inputs: values, lengths: batch_lengths}
         found, found_gradient = session.run([(outputs,) + states, gradient], feeds)
-        expected = expected_results(layer, params, values, lengths=batch_lengths)
-        check(found, expected, batch_lengths)
+        assert_like_reference(found, layer, params, values, lengths=batch_lengths)
         for row, length in enumerate(batch_lengths):
             assert not found[0][length:, row].any()
             assert not found_gradient[length:, row].any()
@@ -87,28 +85,18 @@ def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(
     eager, rnn_mode, num_layers, direction
 ):
     """In eager mode, a batch with another size or shorter sequences than the first one failed."""
-    layer = LAYERS[rnn_mode](num_layers, UNITS, direction=direction)
-    layer.build([None, None, WIDTH])
+    layer = built_layer(rnn_mode, num_layers, direction=direction)
     size = layer.kernel.shape.num_elements()  # With the first values, all ReLUs may be 0.
     layer.kernel.assign(np.random.RandomState(3).uniform(-1, 1, size))
-    batches = [
-        (5, None),
-        (5, [5, 3]),
-        (7, [2, 7, 0, 1]),
-        (2, [0]),
-        (5, [1, 5]),
-        (1, [1, 1]),
-        (5, [0, 0]),
-    ]
-    for steps, lengths in batches:
-        inputs = random_inputs(steps=steps, batch=len(lengths or [5, 5]))
+    batches = [(5, None), (5, [5, 3]), (7, [2, 7, 0, 1]), (2, [0]), (5, [1, 5])]
+    for steps, lengths in batches + [(1, [1, 1]), (5, [0, 0])]:
+        inputs = make_inputs(steps=steps, batch=len(lengths or [5, 5]))
         with tf.GradientTape() as tape:
             outputs, states = layer(inputs, sequence_lengths=lengths)
             loss = tf.reduce_sum(outputs)
         assert isinstance(states, tuple)
         found = [value.numpy() for value in (outputs, *states)]
-        expected = expected_results(layer, layer.kernel.numpy(), inputs, lengths=lengths)
-        check(found, expected, lengths)
+        assert_like_reference(found, layer, layer.kernel.numpy(), inputs, lengths=lengths)
         gradient = tape.gradient(loss, layer.kernel).numpy()
         assert np.isfinite(gradient).all() and gradient.any() == any(lengths or [5])
 
@@ -118,18 +106,17 @@ def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
     gru = CLASSES["gru"](1, UNITS, WIDTH)
     params = tf.Variable(np.random.RandomState(5).uniform(-1, 1, gru.config.params_size()))
     params = tf.cast(params, tf.float32)
-    inputs = random_inputs()
+    inputs = make_inputs()
     outputs, _ = gru(inputs, tf.zeros([1, BATCH, UNITS]), params, is_training=False)
-    with tf.variable_scope("cells"):
-        cell_outputs, _ = run_cells("gru", 1, UNITS, False, tf.constant(inputs))
-    converter = cudnn_rnn.checkpoints.converters.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
-    values = sum(converter.opaque_to_tf_canonical(params), [])
-    names = cudnn_rnn.checkpoints.cell_saveables.CudnnGRUSaveable._cell_variables
-    variables = {variable.op.name: variable for variable in tf.global_variables()}
-    prefix = "cells/rnn/multi_rnn_cell/cell_0/cudnn_compatible_gru_cell/"
+    cell = cudnn_rnn.CudnnCompatibleGRUCell(UNITS)
+    cell_outputs, _ = tf.nn.dynamic_rnn(
+        cell, tf.constant(inputs), dtype=tf.float32, time_major=True
+    )
+    converter = cudnn_rnn.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
+    kernels_and_biases = zip(*converter.opaque_to_tf_canonical(params))
     initialize(session)
-    for name, value in zip(names[0] + names[1], values):
-        session.run(variables[prefix + name].assign(value))
+    for variable, value in zip(cell.variables, itertools.chain(*kernels_and_biases)):
+        session.run(variable.assign(value))
     found, of_cell, by_gate = session.run([outputs, cell_outputs, gru.params_to_canonical(params)])
     np.testing.assert_allclose(found, of_cell, rtol=1e-5, atol=1e-6)
 
@@ -156,15 +143,14 @@ def gru_by_formula(inputs, weights, biases, after):
 def test_18669_other_dtypes(session, rnn_mode, dtype):
     """float16 layers failed."""
     layer = LAYERS[rnn_mode](2, UNITS, dtype=tf.as_dtype(dtype))
-    inputs = random_inputs(dtype)
+    inputs = make_inputs(dtype)
     outputs, states = layer(tf.constant(inputs), training=True)
     assert {tensor.dtype for tensor in (outputs, *states)} == {tf.as_dtype(dtype)}
     assert layer.kernel.dtype.base_dtype == layer.dtype == dtype
     gradient = tf.gradients(tf.reduce_sum(outputs), layer.kernel)[0]
     params = set_params(session, layer)
-    expected = expected_results(layer, params.astype(np.float64), inputs.astype(np.float64))
     found, gradient = session.run([(outputs, *states), gradient])
-    check(found, expected, rnn_mode, dtype)
+    assert_like_reference(found, layer, params, inputs, dtype)
     assert gradient.dtype == dtype and np.isfinite(gradient).all() and gradient.any()
 
 
@@ -173,7 +159,7 @@ def test_13860_training_as_a_placeholder_of_a_layer(session, rnn_mode, lengths):
     """`training` had to be a Python bool; one graph must both train with dropout and evaluate."""
     layer = LAYERS[rnn_mode](2, UNITS, dropout=1.0)  # drops everything
     training = tf.placeholder(tf.bool, [])
-    inputs = random_inputs()
+    inputs = make_inputs()
     outputs, states = layer(inputs, sequence_lengths=lengths, training=training)
     assert outputs.shape.as_list() == [STEPS, BATCH, UNITS]
     both = {value: layer(inputs, None, lengths, True, value) for value in (True, False)}
@@ -193,44 +179,11 @@ def test_15752_models_of_different_sizes_in_eager_mode(eager):
     for num_units, width, batch in ((2, 4, 3), (5, 3, 1), (2, 4, 4), (3, 3, 3)):
         model = CLASSES["gru"](1, num_units, width)
         params = tf.constant(opaque_values(int(model.params_size())))
-        inputs = random_inputs(width=width, batch=batch)
-        output, _ = model(inputs, tf.zeros([1, batch, num_units]), params)
-        layer = LAYERS["gru"](1, num_units)
-        layer.build([None, None, width])
+        inputs = make_inputs(width=width, batch=batch)
+        of_model = model(inputs, tf.zeros([1, batch, num_units]), params)
+        layer = built_layer("gru", 1, num_units, width)
         layer.kernel.assign(params)
-        expected = expected_results(layer, params.numpy(), inputs)[0]
-        check([output.numpy(), layer(inputs)[0].numpy()], [expected] * 2, (num_units, width))
-
-
-def graph_of_a_gpu_program(rnn_mode, params, device):
-    """Returns a frozen graph with the raw op, as old programs exported it."""
-    with tf.Graph().as_default() as graph, tf.device(device):
-        inputs = tf.placeholder(tf.float32, [None, None, WIDTH], name="inputs")
-        states = tf.zeros([2, tf.shape(inputs)[1], UNITS])
-        outputs = gen_cudnn_rnn_ops.cudnn_rnn(
-            input=inputs,
-            input_h=states,
-            input_c=states if rnn_mode == "lstm" else tf.constant([], tf.float32),
-            params=tf.constant(params.astype(np.float32)),
-            rnn_mode=rnn_mode,
-            is_training=False,
-        )[0]
-        tf.identity(outputs, name="outputs")
-    return graph.as_graph_def()
-
-
-@pytest.mark.parametrize("pinned", [True, False])
-def test_19016_20273_a_frozen_graph_from_a_gpu_runs_on_a_cpu(rnn_mode, pinned):
-    """A machine without a GPU reported: No OpKernel was registered to support Op 'CudnnRNN'."""
-    model = LAYERS[rnn_mode](2, UNITS)
-    size = CLASSES[rnn_mode](2, UNITS, WIDTH).config.params_size()
-    params = np.random.RandomState(4).uniform(-1, 1, size)
-    device = "/device:GPU:0" if pinned else ""
-    graph_def = graph_of_a_gpu_program(rnn_mode, params, device)
-    inputs = random_inputs()
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
-        config = tf.ConfigProto(allow_soft_placement=pinned, device_count={"GPU": 0})
-        with tf.Session(graph=graph, config=config) as runner:
-            found = runner.run("outputs:0", {"inputs:0": inputs})
-    check([found], expected_results(model, params, inputs)[:1], rnn_mode)
+        outputs, (state,) = layer(inputs)
+        for found in of_model, (outputs, state):
+            found = [tensor.numpy() for tensor in found]
+            assert_like_reference(found, layer, params.numpy(), inputs)

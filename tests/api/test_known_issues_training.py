@@ -1,7 +1,7 @@
 """Regression tests for problems that users of the original had when training models.
 
 Each docstring describes the original problem. See `test_known_issues.py`. Second-order gradients
-(tensorflow#37091) have a file of their own, `test_second_order.py`.
+(tensorflow#37091) also have a file of their own, `test_second_order.py`.
 """
 
 import json
@@ -11,30 +11,24 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from helpers.layer_models import LAYERS
+from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, built_layer, make_inputs
 from helpers.processes import output_of
 from helpers.rnn_models import CLASSES, initialize, make_params
 from helpers.versions import IS_TENSORFLOW_1
 from programs import mirrored_training
-
-UNITS, WIDTH, BATCH, STEPS = 4, 3, 4, 5
-
-
-def random_inputs(batch=BATCH, seed=1):
-    return np.random.RandomState(seed).uniform(-1, 1, [STEPS, batch, WIDTH]).astype(np.float32)
 
 
 def loss_of(kind, rnn_mode="lstm"):
     """Returns (loss, variable of the parameters) of a model built as in the issue reports."""
     if kind == "layer":
         layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
-        outputs, params = layer(random_inputs())[0], layer.kernel
+        outputs, params = layer(make_inputs())[0], layer.kernel
     else:
         model = CLASSES[rnn_mode](2, UNITS, WIDTH)
         initial = tf.random_uniform([model.params_size()], -0.5, 0.5, seed=1)
         params = tf.get_variable("params", initializer=initial, use_resource=kind == "resource")
         states = [tf.zeros([2, BATCH, UNITS])] * (2 if rnn_mode == "lstm" else 1)
-        outputs = model(random_inputs(), *states, params)[0]
+        outputs = model(make_inputs(), *states, params)[0]
     return tf.reduce_mean(tf.square(outputs - 0.3)), params
 
 
@@ -85,8 +79,7 @@ def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode, classes):
         model = CLASSES[rnn_mode](2, UNITS, WIDTH, direction="bidirectional")
         params, to_canonical = make_params(model), model.params_to_canonical
     else:
-        layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
-        layer.build([None, None, WIDTH])
+        layer = built_layer(rnn_mode, 2, direction="bidirectional")
         params, to_canonical = layer.kernel, layer.saveable.format_converter._opaque_to_cu_canonical
     weights, biases = to_canonical(params)
     penalty = tf.add_n([tf.nn.l2_loss(matrix) for matrix in weights])
@@ -103,9 +96,26 @@ def test_deeppavlov_539_l2_of_the_matrices_only(session, rnn_mode, classes):
     np.testing.assert_array_equal(after[-num_biases:], before[-num_biases:])
 
 
+def test_37091_second_order_gradients(session):
+    """A gradient penalty failed with a LookupError about an op unknown to the user."""
+    start, along = (tf.constant(make_inputs(np.float64, seed=seed)) for seed in (1, 2))
+    layer = LAYERS["lstm"](2, UNITS, dtype=tf.float64)
+
+    def gradient_at(inputs):
+        return tf.gradients(layer(inputs)[0], inputs)[0]
+
+    second = tf.gradients(gradient_at(start) * along, start)[0]
+    ends = [gradient_at(start + sign * 1e-5 * along) for sign in (1, -1)]
+    initialize(session)
+    found, (after, before) = session.run([second, ends])
+    expected = (after - before) / 2e-5
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
 def classifier_loss():
     """Returns the loss of a small classifier around a layer."""
-    inputs = random_inputs(16)
+    inputs = make_inputs(batch=16)
     layer = LAYERS["lstm"](2, UNITS, direction="bidirectional", dropout=0.2)
     outputs, _ = layer(tf.constant(inputs), training=True)
     logits = tf.tensordot(outputs[-1], tf.get_variable("kernel", [2 * UNITS]), 1)

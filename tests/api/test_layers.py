@@ -14,27 +14,17 @@ from helpers.layer_models import (
     STEPS,
     UNITS,
     WIDTH,
-    expected_results,
+    assert_like_reference,
+    built_layer,
     make_inputs,
+    make_states,
     set_params,
 )
-from helpers.op_harness import TOLERANCES, assert_close
 from helpers.rnn_models import DIRECTIONS, initialize, keys, params_size
-
-
-def make_states(layer):
-    random = np.random.RandomState(2)
-    shapes = layer.state_shape(BATCH)
-    return tuple(random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
 
 
 def make_layer(rnn_mode="lstm", direction="unidirectional", **named):
     return LAYERS[rnn_mode](LAYER_COUNT, UNITS, direction=direction, **named)
-
-
-def check(found, expected):
-    found, expected = (dict(zip(["outputs", "h", "c"], each)) for each in (found, expected))
-    assert_close(found, expected, TOLERANCES["float32"], "layer")
 
 
 @pytest.mark.parametrize("with_states", [False, True])
@@ -44,9 +34,9 @@ def test_outputs_match_the_reference(session, rnn_mode, direction, with_states):
     states = make_states(layer) if with_states else None
     outputs, new_states = layer(tf.constant(inputs), initial_state=states, training=False)
     assert isinstance(new_states, tuple) and len(new_states) == (2 if rnn_mode == "lstm" else 1)
-    expected = expected_results(layer, set_params(session, layer), inputs, states)
+    params = set_params(session, layer)
     found = session.run([outputs, *new_states])
-    check(found, expected)
+    assert_like_reference(found, layer, params, inputs, states=states)
     assert outputs.shape.as_list() == list(found[0].shape)
     assert [state.shape.as_list() for state in new_states] == list(layer.state_shape(BATCH))
 
@@ -61,9 +51,9 @@ def test_batch_major_and_lengths(session, rnn_mode, lengths):
     )
     by_time, states_by_time = layer(tf.constant(inputs), sequence_lengths=lengths)
     assert by_batch.shape.as_list() == [BATCH, STEPS, 2 * UNITS]
-    expected = expected_results(layer, set_params(session, layer), inputs, lengths=lengths)
+    params = set_params(session, layer)
     found = session.run([by_time, *states_by_time])
-    check(found, expected)
+    assert_like_reference(found, layer, params, inputs, lengths=lengths)
     for left, right in zip(session.run([by_batch, *states_by_batch]), found):
         np.testing.assert_array_equal(left.swapaxes(0, 1), right)
 
@@ -72,8 +62,7 @@ def test_batch_major_and_lengths(session, rnn_mode, lengths):
 @pytest.mark.parametrize("width", [None, WIDTH])
 def test_unknown_dimensions(session, time_major, width):
     """A built layer knows the last dimension."""
-    layer = make_layer("lstm")
-    layer.build([None, None, WIDTH])
+    layer = built_layer("lstm", LAYER_COUNT)
     placeholder = tf.placeholder(tf.float32, [None, None, width])
     results = layer(placeholder, time_major=time_major)
     initialize(session)
@@ -168,8 +157,8 @@ def test_skip_input(session, rnn_mode):
     outputs, states = layer(tf.constant(inputs))
     assert layer.canonical_weight_shapes[0] == (WIDTH, 0)
     params = set_params(session, layer)
-    expected = expected_results(layer, params, inputs, input_mode="skip_input")
-    check(session.run([outputs, *states]), expected)
+    found = session.run([outputs, *states])
+    assert_like_reference(found, layer, params, inputs, input_mode="skip_input")
 
 
 def test_default_scopes_have_numbers(session):
@@ -188,8 +177,7 @@ def test_scope_of_the_keys(session):
     """
     suffix = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel"
     with tf.variable_scope("outer"):
-        built = make_layer("lstm", name="a")
-        built.build([None, None, WIDTH])
+        built = built_layer("lstm", LAYER_COUNT, name="a")
         called = make_layer("lstm", name="b")
         called(tf.constant(make_inputs()))
     assert built.saveable.specs[0].name == "outer/" + suffix
@@ -220,7 +208,7 @@ def test_reuse_makes_one_saveable(session, reuse):
 
 def test_reuse_of_another_size_is_refused(session):
     with tf.variable_scope("main"):
-        make_layer("lstm", name="rnn").build([None, None, WIDTH])
+        built_layer("lstm", LAYER_COUNT, name="rnn")
     with tf.variable_scope("main", reuse=True):
         layer = layers.CudnnLSTM(1, 9, name="rnn")
         with pytest.raises(ValueError, match=r"main/rnn/opaque_kernel:0.* must have 504 elements"):
@@ -235,8 +223,7 @@ def test_partitioner_and_custom_getter(session):
         return original(name, *arguments, **named)
 
     with tf.variable_scope("main", partitioner=tf.fixed_size_partitioner(3), custom_getter=getter):
-        layer = make_layer("gru", name="rnn")
-        layer.build([None, None, WIDTH])
+        layer = built_layer("gru", name="rnn")
     assert seen == ["main/rnn/opaque_kernel"] and layer.kernel.op.name == seen[0]
 
 
@@ -276,9 +263,9 @@ def test_forward_of_an_unbuilt_layer(session):
     early = layer._forward(tf.constant(inputs), h, c, params, training=False)
     late = layer._forward(tf.constant(inputs), h, c, params, None, True, False)
     positional = layer._forward(tf.constant(inputs), h, c, params, False)
-    expected = expected_results(layer, params, inputs, (h, c))
     for outputs, states in (early, late, positional):
-        check(session.run([outputs, *states]), expected)
+        found = session.run([outputs, *states])
+        assert_like_reference(found, layer, params, inputs, states=(h, c))
     gru = make_layer("gru")
     params = np.zeros(params_size("gru", LAYER_COUNT, UNITS, WIDTH), np.float32)
     outputs, _ = gru._forward(tf.constant(inputs), h, [], params, training=True)
@@ -314,72 +301,38 @@ def test_replaced_saveable_class(session):
     assert keys(layer.saveable) == expected
 
 
-CONSTRUCTOR_ERRORS = [
-    (dict(num_layers=0), ValueError, "num_layers must be between 1 and"),
-    (dict(num_units=2.5), TypeError, "num_units must be a positive integer, but is 2.5"),
-    (dict(input_mode="skip"), ValueError, "input_mode must be one of .* but is 'skip'"),
-    (dict(direction="both"), ValueError, "direction must be one of .* but is 'both'"),
-    (dict(dropout=1.5), ValueError, "dropout must be between 0 and 1"),
-    (dict(dtype=tf.int32), ValueError, "dtype must be float16, float32.* but is tf.int32"),
-    (dict(seed="1"), TypeError, "seed must be an integer or None, but is '1'"),
-]
+def test_build_refuses(session):
+    with pytest.raises(ValueError, match="must have three dimensions"):
+        make_layer().build([None, 3])
+    with pytest.raises(ValueError, match="input_size is 3 and num_units is 4"):
+        layers.CudnnGRU(1, 4, input_mode="skip_input").build([None, None, 3])
+    with pytest.raises(ValueError, match="layer must be between 0 and 1, but"):
+        make_layer()._canonical_bias_shape(2)
+    with pytest.raises(ValueError, match="input_size of CudnnLSTM is unknown"):
+        make_layer().input_size  # noqa: B018
+    with pytest.raises(RuntimeError, match="unknown before the layer is"):
+        make_layer().canonical_weight_shapes  # noqa: B018
 
 
-@pytest.mark.parametrize("named, error, message", CONSTRUCTOR_ERRORS)
-def test_constructor_refuses(session, named, error, message):
-    with pytest.raises(error, match=message):
-        layers.CudnnLSTM(**dict(dict(num_layers=2, num_units=4), **named))
+def test_call_refuses(session):
+    inputs, state = tf.zeros([4, 2, 3]), tf.zeros([2, 2, 4])
 
+    def refused(error, message, *arguments, **named):
+        with pytest.raises(error, match=message):
+            make_layer()(*arguments, **named)
 
-X = [4, 2, 3]
-CALL_ERRORS = [
-    (lambda layer: layer(tf.zeros([4, 3])), ValueError, r"inputs.* \[4, 3\]"),
-    (
-        lambda layer: layer(tf.placeholder(tf.float32, [None, None, None])),
-        ValueError,
-        r"must have three dimensions, the last of which is known .*\[\?, \?, \?\]",
-    ),
-    (lambda layer: layer.build([None, 3]), ValueError, "must have three dimensions"),
-    (lambda layer: layer(tf.zeros(X), [1]), TypeError, "initial_state must be a tuple"),
-    (
-        lambda layer: layer(tf.zeros(X), (tf.zeros([2, 2, 4]),)),
-        ValueError,
-        "initial_state must be a tuple of 2 tensors, but has 1",
-    ),
-    (
-        lambda layer: layer(tf.zeros(X), (tf.zeros([1, 2, 4]), tf.zeros([2, 2, 4]))),
-        ValueError,
-        r"input_h must have shape \[2, 2, 4\]",
-    ),
-    (lambda layer: layer(tf.zeros(X, tf.float64)), TypeError, "inputs must be of dtype float32"),
-    (
-        lambda layer: layer(tf.zeros(X), sequence_lengths=[1, 2, 3]),
-        ValueError,
-        "sequence_lengths must have shape",
-    ),
-    (lambda layer: layer(tf.zeros(X), training="no"), TypeError, r"\btraining must be a bool"),
-    (lambda layer: layer(tf.zeros(X), None, True, training=False), TypeError, r"\bGot training"),
-    (
-        lambda layer: layer._canonical_bias_shape(2),
-        ValueError,
-        "layer must be between 0 and 1, but",
-    ),
-    (lambda layer: layer.input_size, ValueError, "input_size of CudnnLSTM is unknown"),
-    (lambda layer: layer.canonical_weight_shapes, RuntimeError, "unknown before the layer is"),
-    (
-        lambda layer: (layer(tf.zeros(X)), layer(tf.zeros([4, 2, 9]))),
-        ValueError,
-        r"inputs must have shape \[\?, \?, 3\].* \[4, 2, 9\]",
-    ),
-    (
-        lambda _: layers.CudnnGRU(1, 4, input_mode="skip_input").build([None, None, 3]),
-        ValueError,
-        "input_size is 3 and num_units is 4",
-    ),
-]
-
-
-@pytest.mark.parametrize("call, error, message", CALL_ERRORS)
-def test_call_refuses(session, call, error, message):
-    with pytest.raises(error, match=message):
-        call(make_layer("lstm"))
+    refused(ValueError, r"inputs.* \[4, 3\]", tf.zeros([4, 3]))
+    message = r"must have three dimensions, the last of which is known .*\[\?, \?, \?\]"
+    refused(ValueError, message, tf.placeholder(tf.float32, [None, None, None]))
+    refused(TypeError, "inputs must be of dtype float32", tf.cast(inputs, tf.float64))
+    refused(TypeError, "initial_state must be a tuple", inputs, [1])
+    refused(ValueError, "initial_state must be a tuple of 2 tensors, but has 1", inputs, (state,))
+    wrong = (tf.zeros([1, 2, 4]), state)
+    refused(ValueError, r"input_h must have shape \[2, 2, 4\]", inputs, wrong)
+    message = "sequence_lengths must have shape"
+    refused(ValueError, message, inputs, sequence_lengths=[1, 2, 3])
+    refused(TypeError, r"\btraining must be a bool", inputs, training="no")
+    refused(TypeError, r"\bGot training", inputs, None, True, training=False)
+    layer = built_layer("lstm")
+    with pytest.raises(ValueError, match=r"inputs must have shape \[\?, \?, 3\].* \[4, 2, 9\]"):
+        layer(tf.zeros([4, 2, 9]))

@@ -13,8 +13,15 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from helpers.golden import golden_cases, read_case
-from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, expected_results, make_inputs
-from helpers.op_harness import TOLERANCES, assert_close
+from helpers.layer_models import (
+    BATCH,
+    LAYERS,
+    UNITS,
+    WIDTH,
+    assert_like_reference,
+    built_layer,
+    make_inputs,
+)
 from helpers.paths import GOLDEN
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
@@ -33,19 +40,6 @@ def run(request):
         yield lambda values: tf.nest.map_structure(lambda value: value.numpy(), values)
 
 
-def check(layer, outputs, states, what, **named):
-    """Compares results in eager mode with the reference."""
-    expected = expected_results(layer, layer.kernel.numpy(), make_inputs(), **named)
-    found = [tensor.numpy() for tensor in (outputs, *states)]
-    assert_close(dict(enumerate(found)), dict(enumerate(expected)), TOLERANCES["float32"], what)
-
-
-def assign(layer, run, values):
-    operation = layer.kernel.assign(values)
-    if not tf.executing_eagerly():
-        run(operation)
-
-
 def save(checkpoint, run, path):
     if not tf.executing_eagerly():
         run(checkpoint.save_counter.initializer)
@@ -57,7 +51,7 @@ def filled(layer, run):
     size = layer.kernel.shape.num_elements()
     values = np.random.RandomState(3).uniform(-1, 1, size).astype(np.float32)
     values[size - len(layer.canonical_bias_shapes) * UNITS :] = 0.25
-    assign(layer, run, values)
+    run(layer.kernel.assign(values))
     return values
 
 
@@ -91,8 +85,7 @@ def test_golden_restored_and_written_back(run, tmp_path, name, order):
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
     """`Checkpoint(fw=MultiRNNCell, bw=MultiRNNCell)` reads and writes a bidirectional layer."""
-    layer = LAYERS["lstm"](num_layers, UNITS, direction=direction)
-    layer.build([None, None, WIDTH])
+    layer = built_layer("lstm", num_layers, direction=direction)
     values = filled(layer, run)
     checkpoint = tf.train.Checkpoint(encoder=layer)
     path = save(checkpoint, run, tmp_path / "layer")
@@ -120,7 +113,7 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
         np.testing.assert_array_equal(own_bias, bias)
 
     path = root.save(str(tmp_path / "cells"))
-    assign(layer, run, np.zeros_like(values))
+    run(layer.kernel.assign(np.zeros_like(values)))
     # In a TensorFlow 1 graph, a Checkpoint that has saved cannot restore from other names.
     again = tf.train.Checkpoint(encoder=layer)  # keep it alive: TensorFlow 1.14's status does not
     status = again.restore(path)
@@ -132,8 +125,7 @@ def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
 @pytest.mark.parametrize("rnn_mode", ["gru", "rnn_relu", "rnn_tanh"])
 def test_other_modes(run, tmp_path, rnn_mode):
     """Other modes are saved too, except in TensorFlow 1, where the original refuses them."""
-    layer = LAYERS[rnn_mode](2, UNITS, direction="bidirectional")
-    layer.build([None, None, WIDTH])
+    layer = built_layer(rnn_mode, 2, direction="bidirectional")
     values = filled(layer, run)
     checkpoint = tf.train.Checkpoint(encoder=layer)
     if IS_TENSORFLOW_1:
@@ -141,7 +133,7 @@ def test_other_modes(run, tmp_path, rnn_mode):
             checkpoint.save(str(tmp_path / "model"))
         return
     path = save(checkpoint, run, tmp_path / "model")
-    assign(layer, run, np.zeros_like(values))
+    run(layer.kernel.assign(np.zeros_like(values)))
     status = checkpoint.restore(path)
     status.assert_consumed()
     status.initialize_or_restore()
@@ -155,7 +147,7 @@ def test_eager_names_and_saver(eager, tmp_path):
     assert layer.kernel.name == "eager_scope/cudnn_gru/opaque_kernel:0"
     assert layer.saveable not in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
     saver = tf.train.Saver([layer.saveable])
-    values = filled(layer, None)
+    values = filled(layer, lambda assigned: assigned)
     path = saver.save(None, str(tmp_path / "model"))  # saves the current values
     layer.kernel.assign(np.zeros_like(values))
     saver.restore(None, path)
@@ -171,8 +163,9 @@ def test_built_in_a_function(eager):
         return layer(inputs, sequence_lengths=lengths, training=False)
 
     for lengths in ([5, 5, 1], [2, 0, 3]):
-        results = call(make_inputs(), tf.constant(lengths))
-        check(layer, *results, lengths, lengths=lengths)
+        outputs, states = call(make_inputs(), tf.constant(lengths))
+        found = [tensor.numpy() for tensor in (outputs, *states)]
+        assert_like_reference(found, layer, layer.kernel.numpy(), make_inputs(), lengths=lengths)
 
 
 @needs_tensorflow_2
@@ -183,8 +176,7 @@ def test_saved_model(eager, tmp_path):
     class Model(tensorflow.Module):
         def __init__(self):
             super().__init__()
-            self.rnn = LAYERS["gru"](1, UNITS)
-            self.rnn.build([None, None, WIDTH])
+            self.rnn = built_layer("gru")
 
         @tensorflow.function(input_signature=[tensorflow.TensorSpec([None, None, WIDTH])])
         def __call__(self, inputs):
@@ -200,9 +192,7 @@ def test_saved_model(eager, tmp_path):
 
 def test_deferred_restoration_of_several_layers(run, tmp_path):
     """Two layers in one checkpoint restore even if built after `restore`."""
-    layers = {name: LAYERS["lstm"](2, UNITS, name=name) for name in ("encoder", "decoder")}
-    for layer in layers.values():
-        layer.build([None, None, WIDTH])
+    layers = {name: built_layer("lstm", 2, name=name) for name in ("encoder", "decoder")}
     values = {name: filled(layer, run) for name, layer in layers.items()}
     path = save(tf.train.Checkpoint(**layers), run, tmp_path / "model")
     others = {name: LAYERS["lstm"](2, UNITS, name=name + "_2") for name in layers}

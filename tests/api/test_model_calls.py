@@ -15,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("session")
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64])
 def test_call(session, rnn_mode, direction, dtype):
-    num_directions = 2 if direction == "bidirectional" else 1
     model = CLASSES[rnn_mode](2, 5, 3, direction=direction, dtype=dtype)
+    num_directions = model.config.num_directions
     arguments = call_arguments(model, dtype=dtype)
     by_position = model(*arguments.values())
     by_keyword = model(is_training=False, **arguments)
@@ -146,29 +146,14 @@ def test_states_of_different_batch_sizes_are_refused():
 def test_bad_dtypes():
     model = cudnn_rnn.CudnnLSTM(1, 4, 3)
     arguments = call_arguments(model)
-    for name, value, error, message in [
-        (
-            "params",
-            tf.zeros([144], tf.float64),
-            TypeError,
-            "input_data is float32 and params is float64.*tf.cast",
-        ),
-        (
-            "input_data",
-            tf.zeros([4, 2, 3], tf.int32),
-            TypeError,
-            "input_data must be of dtype float16, .* but is int32",
-        ),
-        ("input_h", "zeros", TypeError, "input_h cannot be converted to a tensor of dtype float32"),
-        (
-            "input_data",
-            [tf.zeros([2, 3]), tf.zeros([3, 3])],
-            ValueError,
-            "input_data cannot be converted to a tensor",
-        ),
-    ]:
-        with pytest.raises(error, match=message):
-            model(**dict(arguments, **{name: value}))
+    with pytest.raises(TypeError, match="input_data is float32 and params is float64.*tf.cast"):
+        model(**dict(arguments, params=tf.zeros([144], tf.float64)))
+    with pytest.raises(TypeError, match="input_data must be of dtype float16, .* but is int32"):
+        model(**dict(arguments, input_data=tf.zeros([4, 2, 3], tf.int32)))
+    with pytest.raises(TypeError, match="input_h cannot be converted to a tensor of dtype float32"):
+        model(**dict(arguments, input_h="zeros"))
+    with pytest.raises(ValueError, match="input_data cannot be converted to a tensor"):
+        model(**dict(arguments, input_data=[tf.zeros([2, 3]), tf.zeros([3, 3])]))
     with pytest.raises(TypeError, match="input_data must be of dtype float64, the dtype= of"):
         cudnn_rnn.CudnnLSTM(1, 4, 3, dtype=tf.float64)(**arguments)
 

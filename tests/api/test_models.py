@@ -1,5 +1,6 @@
 """The op-level classes: arguments, properties, sizes, conversions."""
 
+import functools
 import inspect
 
 import numpy as np
@@ -8,7 +9,10 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
+from cudnn_rnn import layers
 from cudnn_rnn._core import config
+from helpers.cases import PUBLISHED_SIZES
+from helpers.cell_formulas import CELLS
 from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values, params_size
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -113,7 +117,17 @@ def test_two_seeds_of_tensorflow_1_0_and_no_seed():
         assert (model.config.seed, model.config.seed2) == (7, 9)
 
 
-@pytest.mark.parametrize("name", ["num_layers", "num_units", "input_size"])
+SIZES = dict(num_layers=1, num_units=2, input_size=3)
+# (a class with all but one of its arguments, the name of this argument)
+SIZED = [(functools.partial(cudnn_rnn.CudnnLSTM, **SIZES), name) for name in SIZES]
+SIZED += [
+    (functools.partial(layers.CudnnLSTM, num_layers=1, num_units=2), name)
+    for name in ("num_layers", "num_units")
+]
+SIZED += [(cell_class, "num_units") for cell_class in CELLS]
+
+
+@pytest.mark.parametrize("make, name", SIZED)
 @pytest.mark.parametrize(
     "value, error, message",
     [
@@ -126,17 +140,15 @@ def test_two_seeds_of_tensorflow_1_0_and_no_seed():
         (None, TypeError, "must be a positive integer, but is None"),
     ],
 )
-def test_bad_sizes(name, value, error, message):
-    sizes = dict(num_layers=1, num_units=2, input_size=3)
+def test_bad_sizes(make, name, value, error, message):
     with pytest.raises(error, match="%s %s" % (name, message)):
-        cudnn_rnn.CudnnLSTM(**dict(sizes, **{name: value}))
+        make(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["num_layers", "num_units", "input_size"])
 def test_sizes_as_tensors(name):
-    sizes = dict(num_layers=2, num_units=5, input_size=3)
-    model = cudnn_rnn.CudnnLSTM(**dict(sizes, **{name: tf.constant(sizes[name])}))
-    assert tf.get_static_value(model.params_size()) == 440
+    model = cudnn_rnn.CudnnLSTM(**dict(SIZES, **{name: tf.constant(SIZES[name])}))
+    assert model.config.params_size() == 56
     for value, error, message in [
         (tf.constant([4]), ValueError, ".*Shape must be rank 0 but is rank 1"),
         (tf.placeholder(tf.int32, []), TypeError, "a positive integer that is known"),
@@ -144,7 +156,7 @@ def test_sizes_as_tensors(name):
         (tf.constant(0), ValueError, "between 1 and"),
     ]:
         with pytest.raises(error, match="%s must be %s" % (name, message)):
-            cudnn_rnn.CudnnLSTM(**dict(sizes, **{name: value}))
+            cudnn_rnn.CudnnLSTM(**dict(SIZES, **{name: value}))
 
 
 BAD_ARGUMENTS = [
@@ -152,8 +164,6 @@ BAD_ARGUMENTS = [
     ({"input_mode": 3}, ValueError, "input_mode must be one of .*, but is 3"),
     ({"direction": "unidirection"}, ValueError, "direction must be .* but is 'unidirection'"),
     ({"dtype": tf.int32}, ValueError, "dtype must be float16, float32.* but is tf.int32"),
-    ({"dtype": "no dtype"}, ValueError, "dtype must be float16, .* but is 'no dtype'"),
-    ({"dtype": 0.5}, ValueError, "dtype must be float16, .* but is 0.5"),
     ({"dropout": 1.5}, ValueError, "dropout must be between 0 and 1, .* but is 1.5"),
     ({"dropout": -0.1}, ValueError, "dropout must be between 0 and 1, .* but is -0.1"),
     ({"dropout": float("nan")}, ValueError, "dropout must be between 0 and 1, .* but is nan"),
@@ -162,15 +172,28 @@ BAD_ARGUMENTS = [
     ({"dropout": tf.float32}, TypeError, "dropout must be a number"),
     ({"seed": 0.5}, TypeError, "seed must be an integer or None, but is 0.5 of type float"),
     ({"seed": True}, TypeError, "seed must be an integer or None, but is True of type bool"),
-    ({"input_mode": "skip_input"}, ValueError, "input_size is 3 and num_units is 5"),
     ({"keep_prob": 0.5}, TypeError, "unexpected keyword argument 'keep_prob'"),
     ({"num_proj": 4}, TypeError, "unexpected keyword argument 'num_proj'"),
 ]
 
 
+@pytest.mark.parametrize("classes, sizes", [(cudnn_rnn, (2, 5, 3)), (layers, (2, 5))])
 @pytest.mark.parametrize("named, error, message", BAD_ARGUMENTS)
-def test_bad_arguments(named, error, message):
+def test_bad_arguments(classes, sizes, named, error, message):
     with pytest.raises(error, match=message):
+        classes.CudnnGRU(*sizes, **named)
+
+
+BAD_ARGUMENTS_OF_MODELS = [
+    ({"dtype": "no dtype"}, "dtype must be float16, .* but is 'no dtype'"),
+    ({"dtype": 0.5}, "dtype must be float16, .* but is 0.5"),
+    ({"input_mode": "skip_input"}, "input_size is 3 and num_units is 5"),
+]
+
+
+@pytest.mark.parametrize("named, message", BAD_ARGUMENTS_OF_MODELS)
+def test_bad_arguments_of_models(named, message):
+    with pytest.raises(ValueError, match=message):
         cudnn_rnn.CudnnGRU(2, 5, 3, **named)
 
 
@@ -191,26 +214,19 @@ def test_bad_trailing_arguments(trailing, named, message):
         cudnn_rnn.CudnnGRU(2, 5, 3, "linear_input", "unidirectional", *trailing, **named)
 
 
-@pytest.mark.parametrize(
-    "rnn_mode, sizes, direction, expected",
-    [
-        ("lstm", (1, 100, 20), "unidirectional", 48800),
-        ("lstm", (1, 100, 20), "bidirectional", 97600),
-        ("lstm", (3, 143, 143), "bidirectional", 1315600),
-        ("gru", (1, 76, 300), "unidirectional", 86184),
-    ],
-)
-def test_published_sizes_without_a_gpu(session, rnn_mode, sizes, direction, expected):
+@pytest.mark.parametrize("configuration, expected", PUBLISHED_SIZES)
+def test_published_sizes_without_a_gpu(session, configuration, expected):
     """tensorflow#20571: params_size() was an op that only a GPU could run."""
-    model = CLASSES[rnn_mode](*sizes, direction=direction)
+    rnn_mode, input_mode, direction, *sizes = configuration
+    model = CLASSES[rnn_mode](*sizes, input_mode, direction)
     assert session.run(model.params_size()) == expected
 
 
 @pytest.mark.parametrize("input_mode", ["linear_input", "skip_input", "auto_select"])
 def test_size_is_the_number_of_parameters(session, rnn_mode, input_mode, direction):
-    num_directions = 2 if direction == "bidirectional" else 1
     model = CLASSES[rnn_mode](3, 5, 5, input_mode, direction)
-    expected = params_size(rnn_mode, 3, 5, 5, num_directions, input_mode != "linear_input")
+    sizes = (3, 5, 5, model.config.num_directions)
+    expected = params_size(rnn_mode, *sizes, skip_input=input_mode != "linear_input")
     node = gen_cudnn_rnn_ops.cudnn_rnn_params_size(
         3, 5, 5, tf.float32, tf.int32, rnn_mode=rnn_mode, input_mode=input_mode, direction=direction
     )
@@ -246,8 +262,9 @@ def test_sizes_that_overflow(sizes):
 
 
 def test_canonical_tensors_are_complete_and_in_order(session, rnn_mode, direction):
+    """tensorflow#9370: the tensors of one direction were missing, so half of a model was lost."""
     model = CLASSES[rnn_mode](2, 5, 3, direction=direction)
-    num_directions = 2 if direction == "bidirectional" else 1
+    num_directions = model.config.num_directions
     size = params_size(rnn_mode, 2, 5, 3, num_directions)
     weights, biases = model.params_to_canonical(opaque_values(size))
     per_layer = type(model)._NUM_PARAMS_PER_LAYER
@@ -277,38 +294,22 @@ def test_canonical_tensors_initialize_a_variable(session):
 def test_bad_canonical_tensors():
     model = cudnn_rnn.CudnnGRU(1, 4, 3, direction="bidirectional", dtype=tf.float32)
     weights, biases = model.params_to_canonical(tf.zeros([params_size("gru", 1, 4, 3, 2)]))
-    recurrent = weights[:9] + [tf.zeros([4, 3])] + weights[10:]
-    for wrong_weights, wrong_biases, error, message in [
-        (weights[:11], biases, ValueError, r"weights must be a list of 12 tensors .*, but has 11"),
-        (weights, biases + biases[:1], ValueError, "biases must be a list of 12 .*, but has 13"),
-        (
-            weights,
-            tf.zeros([12, 4]),
-            TypeError,
-            "biases must be a list of 12 tensors, but is a (Tensor|Symbolic)",
-        ),
-        (
-            recurrent,
-            biases,
-            ValueError,
-            r"weights\[9\] \(layer 0, backward, reset gate, recurrent weights\) must have 16 "
-            r"elements \(shape \[4, 4\]\), but has 12 \(shape \[4, 3\]\)",
-        ),
-        (
-            weights,
-            biases[:1] + [tf.zeros([5])] + biases[2:],
-            ValueError,
-            r"biases\[1\] \(layer 0, forward, update gate, input bias\)",
-        ),
-        (
-            weights,
-            [tf.zeros([4], tf.float64)] + biases[1:],
-            TypeError,
-            r"weights\[0\].* is float32 and biases\[0\].* is float64",
-        ),
-    ]:
+
+    def refused(error, message, weights=weights, biases=biases):
         with pytest.raises(error, match=message):
-            model.canonical_to_params(wrong_weights, wrong_biases)
+            model.canonical_to_params(weights, biases)
+
+    refused(ValueError, r"weights must be a list of 12 tensors .*, but has 11", weights[:11])
+    refused(ValueError, r"biases must be a list of 12 .*, but has 13", biases=biases + biases[:1])
+    message = "biases must be a list of 12 tensors, but is a (Tensor|Symbolic)"
+    refused(TypeError, message, biases=tf.zeros([12, 4]))
+    message = r"weights\[9\] \(layer 0, backward, reset gate, recurrent weights\) must have 16 "
+    message += r"elements \(shape \[4, 4\]\), but has 12 \(shape \[4, 3\]\)"
+    refused(ValueError, message, weights[:9] + [tf.zeros([4, 3])] + weights[10:])
+    message = r"biases\[1\] \(layer 0, forward, update gate, input bias\)"
+    refused(ValueError, message, biases=biases[:1] + [tf.zeros([5])] + biases[2:])
+    message = r"weights\[0\].* is float32 and biases\[0\].* is float64"
+    refused(TypeError, message, biases=[tf.zeros([4], tf.float64)] + biases[1:])
 
 
 def test_bad_params_for_params_to_canonical():

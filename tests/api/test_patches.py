@@ -9,11 +9,10 @@ import tensorflow.compat.v1 as tf
 from cudnn_rnn import _patches
 from cudnn_rnn._patches import hooks, meta_graphs, restores
 from cudnn_rnn.checkpoints import restore_ops
-from helpers.layer_models import LAYERS, SAVEABLES
+from helpers.checkpoints import zeroed_and_restored
+from helpers.layer_models import SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.processes import output_of
 from helpers.rnn_models import initialize, opaque_values, params_size
-
-UNITS, WIDTH = 4, 3
 
 # Imports the package with each value of the variable. Compares every function and class attribute
 # of the modules with those before the import; prints JSON: an error, or the numbers of those
@@ -122,17 +121,13 @@ def test_a_defect_does_not_break_the_call(session, monkeypatch, tmp_path, module
         saver = tf.train.Saver([saveable])
         initialize(session)
         saver.save(session, path)
-        session.run(variable.assign(tf.zeros_like(variable)))
-        saver.restore(session, path)
-        assert np.any(session.run(variable))
+        assert np.any(zeroed_and_restored(session, saver, path, [variable]))
         tf.train.import_meta_graph(path + ".meta", import_scope="again")
 
 
 @pytest.mark.parametrize("step", ["_check_names", "_expected_by_parts", "_check_parts"])
 def test_a_defect_does_not_break_object_based_restoring(eager, monkeypatch, tmp_path, step):
-    first, second = LAYERS["lstm"](1, UNITS), LAYERS["lstm"](1, UNITS)
-    for layer in first, second:
-        layer.build([None, None, WIDTH])
+    first, second = built_layer("lstm"), built_layer("lstm")
     path = tf.train.Checkpoint(rnn=first).write(str(tmp_path / "model"))
     monkeypatch.setattr(restores, step, broken)
     with pytest.warns(RuntimeWarning, match="cudnn_rnn skipped its internal step"):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn import BasicRNNCell, CudnnCompatibleGRUCell, MultiRNNCell
+from cudnn_rnn import BasicRNNCell, CudnnCompatibleGRUCell
 from cudnn_rnn import stack_bidirectional_dynamic_rnn as stack
 from helpers.arrays import assert_equal
 from helpers.cell_formulas import (
@@ -18,7 +18,6 @@ from helpers.cell_formulas import (
 )
 from helpers.rnn_models import initialize
 
-tf.logging.set_verbosity(tf.logging.ERROR)
 pytestmark = pytest.mark.usefixtures("session")
 
 
@@ -69,29 +68,6 @@ def test_basic_cell_is_a_cell():
 def test_wrong_basic_cell(arguments, error, message):
     with pytest.raises(error, match=message):
         BasicRNNCell(*arguments)
-
-
-def test_basic_cells_are_a_canonical_simple_rnn(session):
-    """`BasicRNNCell`s equal a canonical simple RNN whose two biases are summed for each layer."""
-    rnn = cudnn_rnn.CudnnRNNTanh(2, NUM_UNITS, INPUT_SIZE)
-    params = np.random.RandomState(2).randn(rnn.config.params_size()).astype(np.float32)
-    inputs = random_inputs()
-    zeros = tf.zeros([2, BATCH, NUM_UNITS])
-    expected, _ = rnn(tf.constant(inputs.swapaxes(0, 1)), zeros, tf.constant(params), False)
-    cell = MultiRNNCell([BasicRNNCell(NUM_UNITS) for _ in range(2)])
-    outputs, _ = tf.nn.dynamic_rnn(cell, tf.constant(inputs), dtype=tf.float32)
-    variables = {v.op.name: v for v in tf.global_variables()}
-    weights, biases = rnn.params_to_canonical(tf.constant(params))
-    assigned = []
-    for layer in range(2):
-        scope = "rnn/multi_rnn_cell/cell_%d/basic_rnn_cell/" % layer
-        kernel = tf.transpose(tf.concat(weights[2 * layer : 2 * layer + 2], 1))
-        bias = tf.add_n(biases[2 * layer : 2 * layer + 2])
-        assigned.append(tf.assign(variables[scope + "kernel"], kernel))
-        assigned.append(tf.assign(variables[scope + "bias"], bias))
-    session.run(assigned)
-    found, wanted = session.run([outputs, expected])
-    np.testing.assert_allclose(found.swapaxes(0, 1), wanted, atol=1e-5)
 
 
 def cells(cell_class=CudnnCompatibleGRUCell, num_layers=2):

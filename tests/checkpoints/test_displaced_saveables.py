@@ -73,12 +73,6 @@ def test_both_saveables_keep_their_keys_in_separate_savers(session):
     tf.train.Saver([first]), tf.train.Saver([second])
 
 
-def test_a_list_of_both_is_refused(session):
-    saveables = make_saveables(collect=False)
-    with pytest.raises(ValueError, match="'cudnn_rnn_saveable' and 'cudnn_rnn_saveable_1'"):
-        tf.train.Saver(saveables)
-
-
 def test_a_second_one_for_the_same_variable_displaces_the_first(session, tmp_path):
     variable = make_two_of_one_variable()
     saver = tf.train.Saver()
@@ -97,15 +91,6 @@ def test_a_list_without_the_variable_is_refused(session):
     with pytest.raises(ValueError, match="'cudnn_rnn_saveable' .* variable opaque: .* to var_list"):
         tf.train.Saver(saveables)
     tf.train.Saver(saveables + tf.global_variables())
-
-
-def test_a_saveable_of_another_name_is_not_displaced(session):
-    for name in ("one", "other"):
-        variable = tf.Variable(opaque_values(params_size("lstm", 1, UNITS, WIDTH)))
-        saveable = SAVEABLES["lstm"](variable, 1, UNITS, WIDTH, name=name)
-        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
-    with pytest.raises(ValueError, match="'one' and 'other' in one Saver would both write the key"):
-        tf.train.Saver()
 
 
 @pytest.mark.parametrize("sharded", [False, True])

@@ -5,15 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._core.config import RnnConfig
-from cudnn_rnn.checkpoints.cell_layout import (
-    CellFormat,
-    GRUFormat,
-    LSTMFormat,
-    gates_from_kernel,
-    gates_to_kernel,
-    join_gates,
-    split_gates,
-)
+from cudnn_rnn.checkpoints.cell_layout import CellFormat, GRUFormat, LSTMFormat
 from helpers.checkpoints import assert_all_equal
 
 NUM_UNITS, WIDTH = 5, 3
@@ -76,32 +68,13 @@ def test_layer_there_and_back(session, layer_format, num_gates):
     assert_all_equal(returned, weights + biases)
 
 
-def test_split_undoes_join(session):
-    weights, _ = matrices(2)
-    kernel = gates_to_kernel(join_gates(constants(weights[:2]), constants(weights[2:])))
-    input_weights, recurrent_weights = session.run(
-        split_gates(gates_from_kernel(kernel, 2), NUM_UNITS)
-    )
-    assert_all_equal(input_weights + recurrent_weights, weights)
-
-
-def config(rnn_mode, direction="unidirectional", input_size=NUM_UNITS, input_mode="skip_input"):
-    return RnnConfig.checked(
-        rnn_mode, 2, NUM_UNITS, input_size, input_mode, direction, tf.float32, 0.0, 0
-    )
-
-
-def test_only_unidirectional_lstm_and_gru_are_cells():
-    with tf.Graph().as_default():
-        assert CellFormat.supports(config("lstm")) and CellFormat.supports(config("gru"))
-        assert not CellFormat.supports(config("rnn_tanh"))
-        assert not CellFormat.supports(config("lstm", "bidirectional"))
-
-
 @pytest.mark.parametrize("rnn_mode, num_gates", [("lstm", 4), ("gru", 3)])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_skipped_input_weights_are_identities_in_the_cell(session, rnn_mode, num_gates, dtype):
-    cell_format = CellFormat(config(rnn_mode))
+    sizes = 2, NUM_UNITS, NUM_UNITS
+    cell_format = CellFormat(
+        RnnConfig.checked(rnn_mode, *sizes, "skip_input", "unidirectional", tf.float32, 0.0, 0)
+    )
     shapes = [[NUM_UNITS, 0]] * num_gates + [[NUM_UNITS, NUM_UNITS]] * 3 * num_gates
     weights = [np.random.RandomState(1).randn(*shape).astype(dtype) for shape in shapes]
     cell_weights = cell_format.weights_to_cells(constants(weights))
@@ -112,14 +85,3 @@ def test_skipped_input_weights_are_identities_in_the_cell(session, rnn_mode, num
     returned = session.run(cell_format.weights_from_cells(cell_weights))
     assert_all_equal(returned, weights)
     assert [array.shape for array in returned] == [array.shape for array in weights]
-
-
-@pytest.mark.parametrize("rnn_mode, num_gates", [("lstm", 4), ("gru", 3)])
-def test_input_weights_that_would_be_lost_are_refused(session, rnn_mode, num_gates):
-    """A checkpoint of a linear_input RNN has the same keys and, at equal sizes, the same shapes."""
-    weights = [tf.ones([NUM_UNITS, NUM_UNITS])] * 4 * num_gates
-    cell_weights = CellFormat(config(rnn_mode, input_mode="linear_input")).weights_to_cells(weights)
-    restored = [tf.placeholder(tf.float32, weight.shape) for weight in cell_weights]
-    returned = CellFormat(config(rnn_mode)).weights_from_cells(restored)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="input_mode skip_input cannot take"):
-        session.run(returned, dict(zip(restored, session.run(cell_weights))))

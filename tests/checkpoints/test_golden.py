@@ -54,10 +54,6 @@ class Golden(GoldenCheckpoint):
         if self.case["saver"] == "all":
             tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, self.saveable)
 
-    @property
-    def saver_holds_the_variable(self):
-        return self.case.get("saver", "all") == "all"
-
     def saver(self):
         """Returns a Saver of the objects that the case names."""
         if self.saver_holds_the_variable:
@@ -90,9 +86,17 @@ def test_the_original_restored_halved_or_exact_biases():
     for name in CASES[len(EXACT_CASES) :]:
         golden = GoldenCheckpoint(name)
         allowed = [canonical(golden).tobytes()]
-        if golden.case.get("saver", "all") == "all":
+        if golden.saver_holds_the_variable:
             allowed.append(golden.opaque.tobytes())
         assert golden.expected["restored_by_original"].tobytes() in allowed, name
+
+
+def assert_restored(session, golden, saver, is_exact):
+    for _ in range(2):
+        initialize(session)
+        saver.restore(session, golden.path)
+        restored = session.run(golden.variable)
+        assert restored.tobytes() == canonical(golden, is_exact).tobytes()
 
 
 @pytest.mark.sampled(4)
@@ -100,12 +104,7 @@ def test_the_original_restored_halved_or_exact_biases():
 def test_restored_and_written_back_the_same(session, tmp_path, name, use_resource):
     golden = Golden(name, use_resource)
     saver = golden.saver()
-    is_exact = golden.is_exact or golden.saver_holds_the_variable
-    for _ in range(2):
-        initialize(session)
-        saver.restore(session, golden.path)
-        restored = session.run(golden.variable)
-        assert restored.tobytes() == canonical(golden, is_exact).tobytes()
+    assert_restored(session, golden, saver, golden.is_exact or golden.saver_holds_the_variable)
     path = saver.save(session, str(tmp_path / "model"))
     original, written = read_checkpoint(golden.path), read_checkpoint(path)
     assert set(original) == set(golden.case["keys"])
@@ -120,12 +119,7 @@ def test_restored_and_written_back_the_same(session, tmp_path, name, use_resourc
 @pytest.mark.parametrize("name", CASES)
 def test_restored_from_canonical_tensors_alone(session, name):
     golden = Golden(name)
-    saver = tf.train.Saver([golden.saveable])
-    for _ in range(2):
-        initialize(session)
-        saver.restore(session, golden.path)
-        restored = session.run(golden.variable)
-        assert restored.tobytes() == canonical(golden, golden.is_exact).tobytes()
+    assert_restored(session, golden, tf.train.Saver([golden.saveable]), golden.is_exact)
 
 
 def test_a_checkpoint_of_another_dtype_is_refused(session):

@@ -1,12 +1,9 @@
 """MetaGraphDefs and SavedModels of graphs whose Savers hold saveables, ours or the original's."""
 
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
-from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.eager import context
 
 import cudnn_rnn
@@ -38,11 +35,7 @@ def written(request, session, tmp_path):
     initialize(session)
     path = tf.train.Saver().save(session, str(tmp_path / "model"))
     folder = str(tmp_path / "saved_model")
-    signature = tf.saved_model.predict_signature_def({"inputs": inputs}, {"outputs": outputs})
-    builder = tf.saved_model.Builder(folder)
-    signatures = {"serving_default": signature}
-    builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
-    builder.save()
+    tf.saved_model.simple_save(session, folder, {"inputs": inputs}, {"outputs": outputs})
     return path, folder, session.run(outputs, {inputs: INPUTS})
 
 
@@ -89,40 +82,6 @@ def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
         loaded = tensorflow.saved_model.load(folder)
         found = loaded.signatures["serving_default"](inputs=tf.constant(INPUTS))["outputs"]
         np.testing.assert_array_equal(found.numpy(), expected)
-
-
-def as_the_original_wrote_it(folder):
-    """Gives the saveables in a SavedModel names that no node has, as the original did."""
-    path = pathlib.Path(folder, "saved_model.pb")
-    saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    key = tf.GraphKeys.SAVEABLE_OBJECTS
-    names = saved_model.meta_graphs[0].collection_def[key].node_list.value
-    assert names
-    names[:] = [name + "_of_the_original" for name in names]
-    path.write_bytes(saved_model.SerializeToString())
-
-
-def test_saved_model_of_the_original(written):
-    _, folder, expected = written
-    as_the_original_wrote_it(folder)
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.saved_model.load(session, ["serve"], folder, import_scope="in_here")
-        assert_outputs(session, expected, "in_here/")
-
-
-def test_saveables_of_other_libraries_are_kept(session):
-    """TensorFlow's own saveables (tables), which are named after their nodes, are kept."""
-    build("layers")
-    meta_graph = tf.train.export_meta_graph()
-    names = meta_graph.collection_def[tf.GraphKeys.SAVEABLE_OBJECTS].node_list.value
-    assert len(names) == 2
-    meta_graph.graph_def.node.add(name="table", op="NoOp")
-    names.append("table")
-    with tf.Graph().as_default():
-        with pytest.raises(TypeError):  # TensorFlow then builds a Saver from the kept names.
-            cudnn_rnn.import_meta_graph(meta_graph)
-        kept = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-        assert [operation.name for operation in kept] == ["table"]
 
 
 @pytest.mark.parametrize("name", ["params:0_saveable", "_private", "with space", "folder/"])

@@ -13,26 +13,11 @@ import cudnn_rnn
 from cudnn_rnn.checkpoints import optimizer_slots
 from helpers import damaged_checkpoints
 from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
-from helpers.rnn_models import CLASSES, GENERATIONS, initialize
+from helpers.restoring import make
+from helpers.rnn_models import initialize
 
 RESTORES = 40  # repeated because a race may hide a wrong order
-KINDS = ("layer", "opaque", "a", "b")
-
-
-def make(kind, use_resource, device="", saveable_device=""):
-    """Creates a saveable and its variable in the default graph; returns both."""
-    with tf.device(device):
-        if kind == "layer":
-            with tf.variable_scope("scope", use_resource=use_resource):
-                layer = built_layer("lstm", LAYER_COUNT)
-            return layer.saveable, layer.kernel
-        model = CLASSES["lstm"](LAYER_COUNT, UNITS, WIDTH)
-        values = np.random.RandomState(0).randn(model.config.params_size()).astype(np.float32)
-        variable = tf.get_variable("opaque", initializer=values, use_resource=use_resource)
-    with tf.device(saveable_device):
-        if kind == "opaque":
-            return SAVEABLES["lstm"](variable, LAYER_COUNT, UNITS, WIDTH), variable
-        return GENERATIONS[kind](model, variable), variable
+KINDS = ("layer", "opaque_lstm", "a", "b")
 
 
 def two_values(variable):
@@ -130,7 +115,8 @@ def test_parameter_server(cluster, tmp_path, kind, use_resource):
     specification, target = cluster
     with tf.Graph().as_default(), tf.Session(target) as session:
         with tf.device(tf.train.replica_device_setter(cluster=specification)):
-            saveable, variable = make(kind, use_resource)
+            # The servers keep variables by name, also for the next test.
+            saveable, variable = make(kind, use_resource, scope=kind)
         assert "ps" in variable.device
         saver = tf.train.Saver([variable, saveable], sharded=True)
         check(session, saver, variable, variable.op.name, tmp_path)
@@ -138,7 +124,7 @@ def test_parameter_server(cluster, tmp_path, kind, use_resource):
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_imported_meta_graph(session, tmp_path, use_resource, sharded):
-    saveable, variable = make("opaque", use_resource, "/cpu:1", "/cpu:0")
+    saveable, variable = make("opaque_lstm", use_resource, "/cpu:1", "/cpu:0")
     saver = tf.train.Saver({"old_name": variable, "saveable": saveable}, sharded=sharded)
     path, own = check(session, saver, variable, "old_name", tmp_path)
     with tf.Graph().as_default():
@@ -149,7 +135,7 @@ def test_imported_meta_graph(session, tmp_path, use_resource, sharded):
 
 
 def test_deferred_build(session, tmp_path, use_resource):
-    saveable, variable = make("opaque", use_resource, "/cpu:1", "/cpu:0")
+    saveable, variable = make("opaque_lstm", use_resource, "/cpu:1", "/cpu:0")
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     saver = tf.train.Saver(defer_build=True, sharded=True)
     saver.build()
@@ -163,19 +149,17 @@ def test_reshaping_saver(session, tmp_path, use_resource):
 
 
 def test_slots(session, tmp_path, use_resource):
-    """A slot saved under its own key wins over its converted form."""
-    saveable, variable = make("opaque", use_resource)
+    """A slot saved under its own key wins over its converted form, in a dict and in a list."""
+    saveable, variable = make("opaque_lstm", use_resource)
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
     optimizer.minimize(tf.reduce_sum(variable**2))
     slot = optimizer.get_slot(variable, "momentum")
-    (converted,) = [
-        saved
-        for saved in cudnn_rnn.saved_as_cells(optimizer)
-        if isinstance(saved, optimizer_slots.CudnnSlotSaveable)
-    ]
-    saver = tf.train.Saver({"old_name": slot, "slot": converted})
-    check(session, saver, slot, "old_name", tmp_path)
+    saved = cudnn_rnn.saved_as_cells(optimizer)
+    (converted,) = [one for one in saved if isinstance(one, optimizer_slots.CudnnSlotSaveable)]
+    in_dict, in_list = {"old_name": slot, "slot": converted}, saved + [variable, slot]
+    for objects, key in (in_dict, "old_name"), (in_list, slot.op.name):
+        check(session, tf.train.Saver(objects), slot, key, tmp_path)
 
 
 def test_exact_biases_are_preferred_to_sums(session, tmp_path, use_resource):
@@ -203,7 +187,7 @@ class Twice(saveable_object.SaveableObject):
 
 
 def test_values_of_unknown_origin_and_two_own_values_are_refused(session, use_resource):
-    saveable, variable = make("opaque", use_resource)
+    saveable, variable = make("opaque_lstm", use_resource)
     with pytest.raises(ValueError, match=r"opaque .*Assign.*two Savers"):
         tf.train.Saver([Twice(variable, "foreign", lambda value: 2.0 * value), saveable])
     with pytest.raises(ValueError, match="opaque"):
@@ -223,18 +207,23 @@ class SequentialBuilder(saver_module.BaseSaverBuilder):
 
 
 def test_a_builder_with_another_order_is_refused(session, use_resource):
-    saveable, variable = make("opaque", use_resource)
+    saveable, variable = make("opaque_lstm", use_resource)
     with pytest.raises(ValueError, match="opaque.*before.*builder"):
         tf.train.Saver([variable, saveable], builder=SequentialBuilder())
 
 
-def test_shared_keys_on_two_devices_are_refused(session):
+@pytest.mark.parametrize("devices", [("", ""), ("/cpu:0", "/cpu:1")])
+@pytest.mark.parametrize("kind", ["opaque_lstm", "b"])
+def test_two_saveables_with_the_same_keys_are_refused(session, kind, devices):
     saveables = []
-    for number, device in enumerate(["/cpu:0", "/cpu:1"]):
-        with tf.device(device), tf.variable_scope("scope_%d" % number):
-            saveables.append(make("opaque", True, device, device)[0])
-    with pytest.raises(ValueError, match="would both write the key"):
-        tf.train.Saver(saveables, sharded=True)
+    for number, device in enumerate(devices):
+        with tf.variable_scope("scope_%d" % number):
+            saveables.append(make(kind, True, device, device)[0])
+    message = "saveables '%s' and '%s' in one Saver would both write the key 'scope/"
+    message %= tuple(saveable.name for saveable in saveables)
+    for saved in (saveables, saveables[::-1]):
+        with pytest.raises(ValueError, match=message):
+            tf.train.Saver(saved, sharded=any(devices))
 
 
 def test_unrelated_savers_get_no_control_edges(session):

@@ -15,13 +15,9 @@ import cudnn_rnn
 from cudnn_rnn import contrib, layers, op_level
 from cudnn_rnn.cells import compatible
 from helpers.arrays import assert_equal
-from helpers.processes import importable, output_of
+from helpers.checkpoints import zeroed_and_restored
 from helpers.rnn_models import initialize
-from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
-
-needs_the_original = pytest.mark.skipif(
-    not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has the original"
-)
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_1, needs_tensorflow_2
 
 CONTRIB = "tensorflow.contrib"
 PACKAGE = "tensorflow.contrib.cudnn_rnn"
@@ -76,26 +72,25 @@ def test_names_and_generation_of_the_classes(minor):
     classes = dict(inspect.getmembers(namespace, inspect.isclass))
     assert set(classes) == expected_names(minor)
     assert len(set(classes.values())) == len(classes)
+    for name in CELLS & expected_names(minor):
+        assert getattr(namespace, name) is getattr(compatible, name)
 
 
-def execute(names, *statements):
-    for statement in statements:
-        exec(statement, names)
-    return names
+FORMS_OF_IMPORT = """
+import tensorflow.contrib.cudnn_rnn
+from tensorflow.contrib import cudnn_rnn as first
+import tensorflow.contrib.cudnn_rnn as second
+from tensorflow.contrib.cudnn_rnn import CudnnLSTM
+from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+from tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops import CudnnGRU
+import tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops as third
+"""
 
 
 def test_forms_of_import(minor):
-    names = execute({}, "import tensorflow.contrib.cudnn_rnn")
+    names = {}
+    exec(FORMS_OF_IMPORT, names)
     assert names["tensorflow"].contrib.cudnn_rnn is sys.modules[PACKAGE]
-    execute(
-        names,
-        "from tensorflow.contrib import cudnn_rnn as first",
-        "import tensorflow.contrib.cudnn_rnn as second",
-        "from tensorflow.contrib.cudnn_rnn import CudnnLSTM",
-        "from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops",
-        "from tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops import CudnnGRU",
-        "import tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops as third",
-    )
     assert names["first"] is names["second"] is sys.modules[PACKAGE]
     assert names["cudnn_rnn_ops"] is names["third"] is sys.modules[OPS]
     assert names["CudnnLSTM"] is names["first"].CudnnLSTM
@@ -105,13 +100,13 @@ def test_forms_of_import(minor):
         "from tensorflow.contrib.cudnn_rnn import NoSuchClass",
     ):
         with pytest.raises(ImportError):
-            execute(names, statement)
+            exec(statement, names)
     import_layers = "from tensorflow.contrib.cudnn_rnn.python.layers import cudnn_rnn"
     if minor < 4:
         with pytest.raises(ImportError):
-            execute(names, import_layers)
+            exec(import_layers, names)
         return
-    execute(names, import_layers)
+    exec(import_layers, names)
     assert names["cudnn_rnn"] is sys.modules[LAYERS]
     assert all(getattr(names["cudnn_rnn"], name) is getattr(layers, name) for name in RNNS)
     assert names["cudnn_rnn"].CUDNN_LSTM_PARAMS_PER_LAYER == 8
@@ -160,9 +155,8 @@ def test_buffers_with_room_for_input_weights(session, minor, name, tmp_path):
     before, after = session.run([params, restored])
     np.testing.assert_array_equal(after[:used], before[:used])
     path = saver.save(session, str(tmp_path / "model"))
-    session.run(params.assign(tf.zeros_like(params)))
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(params)[:used], before[:used])
+    (after,) = zeroed_and_restored(session, saver, path, [params])
+    np.testing.assert_array_equal(after[:used], before[:used])
     for shape in ([used], [size + 1]):
         with pytest.raises(ValueError, match=r"params must have shape \[%d\]" % size):
             old(tf.ones([5, 3, 4]), *states, tf.zeros(shape))
@@ -214,14 +208,6 @@ def test_functions_of_1_4_by_position(session):
     np.testing.assert_array_equal(*session.run([output, expected]))
     with pytest.raises(TypeError, match="sequence_lengths"):
         ops.cudnn_gru(x, h, params, False, sequence_lengths=[1, 1, 1])
-
-
-def test_seeds_of_1_0():
-    contrib.install("1.0")
-    rnn = tensorflow.contrib.cudnn_rnn.CudnnLSTM(
-        2, 3, 3, "auto_select", "unidirectional", 0.5, 7, 9
-    )
-    assert (rnn.dropout, rnn.config.seed, rnn.config.seed2) == (0.5, 7, 9)
 
 
 @pytest.mark.parametrize("minor", [13, 14, 15], indirect=True)
@@ -293,12 +279,6 @@ def test_one_program_of_each_generation(session, minor, tmp_path):
     np.testing.assert_allclose(session.run(outputs), expected, atol=1e-6)
 
 
-def test_cells_are_those_of_the_library():
-    contrib.install("1.15")
-    for name in CELLS:
-        assert getattr(tensorflow.contrib.cudnn_rnn, name) is getattr(compatible, name)
-
-
 @pytest.mark.parametrize("version", ["1.4.1", "1.15.0", "1.15.5", "1.4.0-rc1", "1.4.0rc0"])
 def test_versions_with_a_third_number(version):
     contrib.install(version)
@@ -320,11 +300,11 @@ def test_other_parts_of_contrib(statement, error):
     contrib.install()
     names = {"tensorflow": tensorflow}
     with pytest.raises(error, match="seq2seq.*has no tf.contrib. .* only its parts cudnn_rnn"):
-        execute(names, statement)
+        exec(statement, names)
     contrib.uninstall()
     if error is ModuleNotFoundError:
         with pytest.raises(error, match="No module named 'tensorflow.contrib'"):
-            execute(names, statement)
+            exec(statement, names)
 
 
 @pytest.mark.parametrize("version", ["1.16", "2.0", "0.12", "1", "1.x", "", 1.15, None])
@@ -398,7 +378,7 @@ def defined_names(module):
     }
 
 
-@needs_the_original
+@needs_tensorflow_1
 def test_all_names_of_the_original_of_1_15_exist():
     originals = {name: importlib.import_module(name) for name in (PACKAGE, OPS, LAYERS)}
     contrib.install("1.15")
@@ -411,24 +391,9 @@ def test_all_names_of_the_original_of_1_15_exist():
                 assert value == getattr(original, attribute)
 
 
-@needs_the_original
+@needs_tensorflow_1
 def test_other_packages_of_contrib_are_kept():
     rnn = importlib.import_module("tensorflow.contrib.rnn")
     contrib.install()
     assert tensorflow.contrib.rnn is rnn
     assert tensorflow.contrib.rnn.stack_bidirectional_dynamic_rnn
-
-
-def test_installed_before_anything_else_is_imported():
-    """Runs in a separate process, because this one has imported everything."""
-    program = """
-from cudnn_rnn import contrib
-contrib.install("1.2")
-import tensorflow as tf
-from tensorflow.contrib.cudnn_rnn import CudnnLSTM
-from tensorflow.contrib import cudnn_rnn
-import tensorflow.compat.v1 as v1
-assert tf.contrib.cudnn_rnn is cudnn_rnn and CudnnLSTM(1, 2, 2).input_mode == "auto_select"
-assert "cudnn_rnn.op_level" in [base.__module__ for base in CudnnLSTM.__mro__[1:]]
-"""
-    output_of("-W", "ignore", "-c", program, PYTHONPATH=importable())

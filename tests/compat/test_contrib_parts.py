@@ -10,12 +10,9 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import _compat, contrib
 from cudnn_rnn.contrib import other_packages
-from helpers.processes import importable, output_of
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.versions import needs_tensorflow_2
 
-pytestmark = pytest.mark.skipif(
-    IS_TENSORFLOW_1, reason="requires TensorFlow 2, which has no tf.contrib"
-)
+pytestmark = needs_tensorflow_2  # TensorFlow 1 has tf.contrib
 
 HERE = set(
     "BasicRNNCell LSTMStateTuple MultiRNNCell RNNCell stack_bidirectional_dynamic_rnn "
@@ -58,20 +55,22 @@ def packages(monkeypatch, tmp_path):
         del sys.modules[name]
 
 
-def names_after(*statements):
+def names_after(statements):
     names = {}
-    for statement in statements:
-        exec(statement, names)
+    exec(statements, names)
     return names
 
 
+IMPORTS_OF_RNN = """
+import tensorflow.contrib.rnn
+import tensorflow.contrib.rnn as first
+from tensorflow.contrib import rnn as second
+from tensorflow.contrib.rnn import MultiRNNCell, static_rnn
+"""
+
+
 def test_forms_of_import_of_rnn():
-    names = names_after(
-        "import tensorflow.contrib.rnn",
-        "import tensorflow.contrib.rnn as first",
-        "from tensorflow.contrib import rnn as second",
-        "from tensorflow.contrib.rnn import MultiRNNCell, static_rnn",
-    )
+    names = names_after(IMPORTS_OF_RNN)
     rnn = tensorflow.contrib.rnn
     assert names["first"] is names["second"] is rnn is tf.contrib.rnn
     assert names["tensorflow"].contrib.rnn is rnn
@@ -143,21 +142,22 @@ SLIM = {
     "tf_slim.nets": "",
     "tf_slim.nets.resnet": "WHERE = 'resnet'\n",
 }
+IMPORTS_OF_SLIM = """
+import tensorflow.contrib.layers as layers
+import tensorflow.contrib.slim as slim
+from tensorflow.contrib import layers as second, slim as third
+from tensorflow.contrib.layers import fully_connected
+from tensorflow.contrib.slim import nets
+from tensorflow.contrib.slim.nets import resnet
+import tensorflow.contrib.slim.nets.resnet as fourth
+import tf_slim, tf_slim.nets.resnet
+"""
 
 
 def test_layers_and_slim_are_tf_slim(packages):
     packages(SLIM)
     assert "tf_slim" not in sys.modules
-    names = names_after(
-        "import tensorflow.contrib.layers as layers",
-        "import tensorflow.contrib.slim as slim",
-        "from tensorflow.contrib import layers as second, slim as third",
-        "from tensorflow.contrib.layers import fully_connected",
-        "from tensorflow.contrib.slim import nets",
-        "from tensorflow.contrib.slim.nets import resnet",
-        "import tensorflow.contrib.slim.nets.resnet as fourth",
-        "import tf_slim, tf_slim.nets.resnet",
-    )
+    names = names_after(IMPORTS_OF_SLIM)
     assert names["layers"] is names["second"] is tf.contrib.layers is names["tf_slim"].layers
     assert names["slim"] is names["third"] is tf.contrib.slim is names["tf_slim"]
     assert names["nets"] is names["tf_slim"].nets
@@ -192,7 +192,7 @@ def test_a_tf_slim_that_cannot_be_imported(packages, part, text, reason):
 def test_uninstall_removes_all_parts(packages):
     packages(SLIM)
     path = list(sys.meta_path)
-    names_after("from tensorflow.contrib.slim.nets import resnet", "import tensorflow.contrib.rnn")
+    names_after("from tensorflow.contrib.slim.nets import resnet; import tensorflow.contrib.rnn")
     contrib.uninstall()
     assert len(sys.meta_path) == len(path) - 1
     assert not [name for name in sys.modules if name.startswith("tensorflow.contrib")]
@@ -200,20 +200,3 @@ def test_uninstall_removes_all_parts(packages):
     assert importlib.import_module("tf_slim.nets.resnet").WHERE == "resnet"
     with pytest.raises(ImportError, match="No module named 'tensorflow.contrib'"):
         importlib.import_module("tensorflow.contrib.rnn")
-
-
-@pytest.mark.release
-def test_a_program_of_tensorflow_1(tmp_path):
-    (tmp_path / "program.py").write_text(
-        "import tensorflow as tf\n"
-        "import tensorflow.contrib.rnn\n"
-        "from tensorflow.contrib import rnn\n"
-        "from tensorflow.contrib.rnn import MultiRNNCell, LSTMStateTuple\n"
-        "assert tensorflow.contrib.rnn is rnn is tf.contrib.rnn\n"
-        "cell = MultiRNNCell([tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell(3)])\n"
-        "output, state = tf.nn.dynamic_rnn(cell, tf.ones([2, 3, 4]), dtype=tf.float32)\n"
-        "assert isinstance(state[0], LSTMStateTuple)\n"
-        "print('it ran')\n"
-    )
-    arguments = "-W ignore -m cudnn_rnn run --tf1 program.py".split()
-    assert "it ran" in output_of(*arguments, folder=tmp_path, PYTHONPATH=importable())

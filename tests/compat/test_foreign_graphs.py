@@ -13,17 +13,16 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
+from helpers.cases import output_shapes
 from helpers.golden import read_case
 from helpers.op_harness import (
     TOLERANCES,
     assert_close,
     run_reference,
-    run_reference_by_sequence,
     swap_major,
 )
 from helpers.paths import GOLDEN
 from helpers.reference import Configuration
-from helpers.rnn_models import NUM_GATES
 from helpers.versions import needs_projection, needs_tensorflow_2
 
 # The nodes have the attribute num_proj.
@@ -38,6 +37,9 @@ class GoldenGraph:
     def __init__(self, name):
         self.folder = os.path.join(GRAPHS, name)
         self.case, arrays = read_case(self.folder)
+        names = ("num_layers", "num_units", "input_size", "num_proj")
+        modes = (self.case["rnn_mode"], "linear_input", self.case["direction"])
+        self.configuration = Configuration(*modes, *(self.case[name] for name in names))
         self.inputs, self.params = arrays.pop("inputs"), arrays.pop("params")
         self.results = [arrays["result_%d" % index] for index in range(len(arrays))]
 
@@ -46,8 +48,8 @@ class GoldenGraph:
 
     def with_sums_of_biases(self, params):
         """Returns the buffer's matrices and the sum of the two biases of each gate."""
-        parts = self.case["num_layers"] * (2 if self.case["direction"] == "bidirectional" else 1)
-        num_biases = parts * 2 * NUM_GATES[self.case["rnn_mode"]] * self.case["num_units"]
+        parts = self.configuration.num_layers * self.configuration.directions
+        num_biases = parts * 2 * self.configuration.gates * self.configuration.num_units
         sums = params[-num_biases:].reshape(parts, 2, -1).sum(axis=1)
         return np.concatenate([params[:-num_biases], sums.ravel()])
 
@@ -91,45 +93,41 @@ def test_every_version_of_every_op_is_there():
 @graphs()
 def test_recorded_results_are_right(graph):
     """The recorded results, which this package's kernels computed, match the reference."""
-    case = graph.case
-    sizes = [case[key] for key in ("num_layers", "num_units", "input_size", "num_proj")]
-    configuration = Configuration(case["rnn_mode"], "linear_input", case["direction"], *sizes)
+    case, configuration = graph.case, graph.configuration
     names = ["output", "output_h"] + ["output_c"] * (case["rnn_mode"] == "lstm")
     found = dict(zip(names + ["d_input", "d_params"], graph.results))
     assert len(found) == len(graph.results)
     arrays = {"input": graph.inputs, "params": graph.params}
     if not case["time_major"]:
         found, arrays = swap_major(found), swap_major(arrays)
-    states = case["num_layers"] * (2 if case["direction"] == "bidirectional" else 1)
-    shape = [states, arrays["input"].shape[1]]
-    width = case["num_proj"] or case["num_units"]
-    arrays["input_h"] = np.full(shape + [width], case["initial_h"])
+    steps, batch, _ = arrays["input"].shape
+    shapes = output_shapes(configuration, batch, steps)
+    arrays["input_h"] = np.full(shapes["output_h"], case["initial_h"])
     if case["rnn_mode"] == "lstm":
-        arrays["input_c"] = np.full(shape + [case["num_units"]], case["initial_c"])
+        arrays["input_c"] = np.full(shapes["output_c"], case["initial_c"])
     if case["training"]:
         # The gradients are of the sum of the squares of the output.
         arrays["output_backprop"] = 2 * found["output"]
         for name in names[1:]:
             arrays[name + "_backprop"] = np.zeros_like(found[name])
     arrays = {name: array.astype(np.float64) for name, array in arrays.items()}
-    if case["lengths"] is None:
-        expected = run_reference(configuration, arrays)
-    else:
-        expected = run_reference_by_sequence(configuration, arrays, case["lengths"])
+    expected = run_reference(configuration, arrays, lengths=case["lengths"])
     expected = {name: expected[name] for name in found}
     assert_close(found, expected, TOLERANCES["float32"], graph.folder)
 
 
-def parsed(message, path):
-    with open(path, "rb") as file:
-        message.ParseFromString(file.read())
-    return message
-
-
+@pytest.mark.parametrize("device", ["", "/device:GPU:0"])
 @graphs("frozen")
-def test_frozen(soft_session, graph):
-    tf.import_graph_def(parsed(tf.GraphDef(), graph.path("frozen.pb")), name="imported")
-    graph.check(soft_session, "imported/")
+def test_frozen(graph, device):
+    """tensorflow#19016, #20273: a machine without a GPU had no OpKernel for the op CudnnRNN."""
+    with open(graph.path("frozen.pb"), "rb") as file:
+        graph_def = tf.GraphDef.FromString(file.read())
+    for node in graph_def.node:
+        node.device = device
+    config = tf.ConfigProto(allow_soft_placement=bool(device), device_count={"GPU": 0})
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+        tf.import_graph_def(graph_def, name="imported")
+        graph.check(session, "imported/")
 
 
 IMPORTERS = {"cudnn_rnn": cudnn_rnn.import_meta_graph, "tensorflow": tf.train.import_meta_graph}
@@ -166,7 +164,8 @@ def test_meta_graph_without_devices(session, graph):
 
 
 def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
-    meta_graph = parsed(tf.MetaGraphDef(), GoldenGraph("layer_relu").path("model.meta"))
+    path = GoldenGraph("layer_relu").path("model.meta")
+    meta_graph = meta_graph_module.read_meta_graph_file(path)
     before = meta_graph.SerializeToString(deterministic=True)
     tf.train.import_meta_graph(meta_graph)
     assert meta_graph.SerializeToString(deterministic=True) == before

@@ -6,6 +6,7 @@ lengths, custom converters, Estimators.
 """
 
 import functools
+import itertools
 import re
 
 import numpy as np
@@ -15,8 +16,9 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import contrib
+from helpers.checkpoints import assert_round_trip
 from helpers.rnn_models import initialize
-from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+from helpers.versions import needs_tensorflow_1, needs_tensorflow_2
 
 RANDOM = np.random.RandomState(3)
 
@@ -315,6 +317,42 @@ def test_speech_model(session, namespace, tmp_path):
 
 
 @of_release("1.15")
+def test_cells_with_another_gate_order(session, namespace, tmp_path):
+    """A framework's converter, for cells with the gates o, g, f, i, in a bidirectional layer."""
+
+    class Converter(namespace.CudnnParamsFormatConverterLSTM):
+        def _cudnn_to_tf_gate_params(self, *gates):
+            return gates[::-1]
+
+        _tf_to_cudnn_gate_params = _cudnn_to_tf_gate_params
+
+    class Saveable(namespace.CudnnLSTMSaveable):
+        _format_converter_cls = Converter
+
+    numbers = itertools.cycle(range(4))  # the same for the two biases of a gate
+    layer = namespace.CudnnLSTM(
+        1,
+        4,
+        direction="bidirectional",
+        bias_initializer=lambda shape, dtype: tf.fill(shape, tf.cast(next(numbers), dtype)),
+    )
+    layer._saveable_cls = Saveable
+    layer.build([None, None, 3])
+    initialize(session)
+    path = assert_round_trip(session, tf.train.Saver([layer.saveable]), [layer.kernel], tmp_path)
+    canonical = layer.saveable.format_converter._opaque_to_cu_canonical(layer.kernel)
+    weights, _ = session.run(canonical)
+    for direction, gates in (("fw", weights[:4]), ("bw", weights[8:12])):
+        cell = "stack_bidirectional_rnn/cell_0/bidirectional_rnn/%s/cudnn_compatible_lstm_cell/"
+        kernel, bias = (
+            tf.train.load_variable(path, cell % direction + name) for name in ("kernel", "bias")
+        )
+        expected = np.concatenate([gate.T for gate in gates[::-1]], axis=1)
+        np.testing.assert_array_equal(kernel[:3], expected)
+        np.testing.assert_array_equal(bias, np.repeat([6, 4, 2, 0], 4))
+
+
+@of_release("1.15")
 def test_weights_as_arrays(session, namespace):
     """Reads the layer's arrays, changes a bias in the cells' format, and writes them back."""
     units, size = 4, 3
@@ -390,7 +428,7 @@ def test_saver_of_a_dict_of_saveables(session, namespace, tmp_path):
     np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
 
 
-@pytest.mark.skipif(not IS_TENSORFLOW_1, reason="only TensorFlow 1.15 has tf.estimator")
+@needs_tensorflow_1
 @pytest.mark.release
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")

@@ -1,13 +1,12 @@
-// Compares the engine with bfloat16 products, forward and backward, with an engine in double whose
-// products round their factors in the same way.
+// Compares plans with bfloat16 products, forward and backward, with plans in double whose products
+// round their factors in the same way.
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "cudnn_rnn/cc/cpu/float16.h"
-#include "tests/core/engine_runner.h"
-#include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problems.h"
 #include "tests/core/testing.h"
@@ -72,14 +71,13 @@ Kernels<double> RoundingKernels() {
   return kernels;
 }
 
-double LargestDifference(const Vector& found, const Vector& expected) {
-  double difference = 0, largest = 1e-30;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT(std::isfinite(found[i]));
-    difference = std::max(difference, std::abs(found[i] - expected[i]));
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return difference / largest;
+template <typename T>
+void RunWithKernels(Problem problem, const Kernels<T>& kernels, Tensors* tensors) {
+  problem.config.data_type = sizeof(T) == sizeof(float) ? DataType::kFloat : DataType::kDouble;
+  std::unique_ptr<RnnPlan> plan;
+  EXPECT(CreateCpuPlan(problem.config, problem.shape, kernels, &plan).ok());
+  SerialRunner runner;
+  RunPlan(*plan, problem, {&runner}, /*is_training=*/true, tensors);
 }
 
 // Nearly all results differ only by float's error. However, if that error moves a factor across the
@@ -93,10 +91,8 @@ void CompareWithRoundedFactors(const Kernels<float>& kernels,
     Tensors found = MakeTensors(problem);
     Tensors expected = found;
     problem.lengths = AllLengths(problem.shape)[index++ % 5];
-    RunEngine(
-        problem, kernels, [] {}, &found);
-    RunEngine(
-        problem, rounding_kernels, [] {}, &expected);
+    RunWithKernels(problem, kernels, &found);
+    RunWithKernels(problem, rounding_kernels, &expected);
     for (const Result& result : Results()) {
       const double difference = LargestDifference(found.*result.values, expected.*result.values);
       EXPECT(difference < 1e-2, difference, " in ", result.name, " of ", problem.Text(), ", ",

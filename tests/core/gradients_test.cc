@@ -1,9 +1,10 @@
 // Compares gradients of the CPU plan: double with finite differences, other types with double.
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
 
-#include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problems.h"
 #include "tests/core/testing.h"
@@ -40,62 +41,60 @@ constexpr Argument kArguments[] = {
 constexpr double kDelta = 1e-6;
 constexpr double kTolerance = 5e-6;
 
-// Compares the gradients of some elements of each tensor with central differences of the plan
-// itself, so that dropout, whose pattern repeats, can be on.
-void CheckElements(const Problem& problem) {
+// Compares the derivative of the weighted sum in a direction of an argument with a central
+// difference of the plan itself, so that dropout, whose pattern repeats, can be on. `tensors` are
+// those of a training call.
+void CheckDerivative(const Problem& problem, const Tensors& tensors, const Argument& argument,
+                     const Vector& direction, const std::string& what) {
+  SerialRunner runner;
+  const Vector& values = tensors.*argument.values;
+  double expected = 0, sums[2];
+  for (size_t i = 0; i < values.size(); ++i) {
+    expected += direction[i] * (tensors.*argument.gradient)[i];
+  }
+  for (int side : {0, 1}) {
+    Tensors moved = tensors;
+    const double delta = side == 0 ? kDelta : -kDelta;
+    for (size_t i = 0; i < values.size(); ++i) {
+      (moved.*argument.values)[i] = values[i] + delta * direction[i];
+    }
+    RunCpuPlan(problem, &runner, /*is_training=*/true, &moved);
+    sums[side] = WeightedSum(moved);
+  }
+  const double numeric = (sums[0] - sums[1]) / (2 * kDelta);
+  EXPECT(std::abs(numeric - expected) < kTolerance * std::max(1.0, std::abs(numeric)), "d ",
+         argument.name, what, " is ", expected, ", not ", numeric, " in ", problem.Text());
+}
+
+Tensors Train(const Problem& problem) {
   SerialRunner runner;
   Tensors tensors = MakeTensors(problem);
-  RunCpuPlan(problem, &runner, true, &tensors);
-  const Tensors analytic = tensors;
+  RunCpuPlan(problem, &runner, /*is_training=*/true, &tensors);
+  return tensors;
+}
+
+// Compares the gradients of some elements of each tensor.
+void CheckElements(const Problem& problem) {
+  const Tensors tensors = Train(problem);
   for (const Argument& argument : kArguments) {
-    Vector& values = tensors.*argument.values;
-    const size_t stride = std::max<size_t>(1, values.size() / 23);
-    for (size_t i = 0; i < values.size(); i += stride) {
-      const double original = values[i];
-      double sums[2];
-      for (int side : {0, 1}) {
-        values[i] = original + (side == 0 ? kDelta : -kDelta);
-        RunCpuPlan(problem, &runner, true, &tensors);
-        sums[side] = WeightedSum(tensors);
-      }
-      values[i] = original;
-      const double numeric = (sums[0] - sums[1]) / (2 * kDelta);
-      const double found = (analytic.*argument.gradient)[i];
-      EXPECT(std::abs(numeric - found) < kTolerance * std::max(1.0, std::abs(numeric)), "d ",
-             argument.name, "[", i, "] is ", found, ", not ", numeric, " in ", problem.Text());
+    const size_t size = (tensors.*argument.values).size();
+    for (size_t i = 0; i < size; i += std::max<size_t>(1, size / 23)) {
+      Vector direction(size, 0.0);
+      direction[i] = 1;
+      CheckDerivative(problem, tensors, argument, direction, Concatenate("[", i, "]"));
     }
   }
 }
 
 // Compares the derivative of each tensor in one random direction, which involves all elements.
 void CheckDirections(const Problem& problem) {
-  SerialRunner runner;
-  Tensors tensors = MakeTensors(problem);
-  RunCpuPlan(problem, &runner, true, &tensors);
-  const Tensors analytic = tensors;
+  const Tensors tensors = Train(problem);
   std::mt19937 generator(3);
   std::uniform_real_distribution<double> uniform(-1, 1);
   for (const Argument& argument : kArguments) {
-    Vector& values = tensors.*argument.values;
-    const Vector original = values;
-    Vector direction(values.size());
-    double expected = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      direction[i] = uniform(generator);
-      expected += direction[i] * (analytic.*argument.gradient)[i];
-    }
-    double sums[2];
-    for (int side : {0, 1}) {
-      const double delta = side == 0 ? kDelta : -kDelta;
-      for (size_t i = 0; i < values.size(); ++i) values[i] = original[i] + delta * direction[i];
-      RunCpuPlan(problem, &runner, /*is_training=*/true, &tensors);
-      sums[side] = WeightedSum(tensors);
-    }
-    values = original;
-    const double numeric = (sums[0] - sums[1]) / (2 * kDelta);
-    EXPECT(std::abs(numeric - expected) < kTolerance * std::max(1.0, std::abs(numeric)), "d ",
-           argument.name, " in a direction is ", expected, ", not ", numeric, " in ",
-           problem.Text());
+    Vector direction((tensors.*argument.values).size());
+    for (double& value : direction) value = uniform(generator);
+    CheckDerivative(problem, tensors, argument, direction, " in a direction");
   }
 }
 

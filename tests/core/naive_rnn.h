@@ -6,69 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "benchmarks/cpu/problem.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
-#include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
 
 namespace cudnn_rnn {
-
-using Vector = std::vector<double>;
-
-// A model and the shape of its data.
-struct Problem {
-  RnnConfig config;
-  SequenceShape shape;
-  std::vector<int32_t> lengths;  // [B]; empty: no lengths given, all full
-
-  int64_t Length(int64_t b) const {
-    return lengths.empty() ? shape.num_steps : lengths[static_cast<size_t>(b)];
-  }
-  int64_t pseudo_layers() const { return config.num_layers * config.num_directions(); }
-  int64_t output_width() const { return config.num_directions() * config.output_size(); }
-  int64_t rows() const { return shape.num_steps * shape.batch_size; }
-  // Numbers of elements of the buffers; cell_states() is 0 without a cell state.
-  int64_t inputs() const { return rows() * config.input_size; }
-  int64_t outputs() const { return rows() * output_width(); }
-  int64_t hidden_states() const {
-    return pseudo_layers() * shape.batch_size * config.output_size();
-  }
-  int64_t cell_states() const {
-    return config.has_cell_state() ? pseudo_layers() * shape.batch_size * config.num_units : 0;
-  }
-  int64_t params() const {
-    ParamLayout layout;
-    return ParamLayout::Create(config, &layout).ok() ? layout.size() : 0;
-  }
-  // Indices of rows in the buffers of steps and of states.
-  int64_t StepRow(int64_t time, int64_t b) const {
-    return shape.time_major ? time * shape.batch_size + b : b * shape.num_steps + time;
-  }
-  int64_t StateRow(int64_t pseudo_layer, int64_t b) const {
-    return shape.time_major ? pseudo_layer * shape.batch_size + b
-                            : b * pseudo_layers() + pseudo_layer;
-  }
-
-  std::string Text() const {
-    std::string text = Concatenate(
-        "{", Describe(config), ", input mode ", static_cast<int>(config.input_mode), ", steps ",
-        shape.num_steps, ", batch ", shape.batch_size, shape.time_major ? "" : ", batch-major");
-    if (!lengths.empty()) text += ", lengths";
-    for (int32_t length : lengths) text += Concatenate(" ", length);
-    return text + "}";
-  }
-};
-
-// The buffers of a problem, in the shapes of rnn_plan.h, as double for every data type.
-struct Tensors {
-  Vector input, input_h, input_c, params;
-  Vector output, output_h, output_c;
-  Vector output_backprop, output_h_backprop, output_c_backprop;
-  Vector input_backprop, input_h_backprop, input_c_backprop, params_backprop;
-};
 
 namespace naive {
 

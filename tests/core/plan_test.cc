@@ -100,9 +100,24 @@ TEST(SixteenBitTypesRoundWhatFloatComputes) {
       problem.config.data_type = DataType::kFloat;
       RunCpuPlan(problem, &runner, true, &expected, instruction_set);
       for (Vector Tensors::*values : {&Tensors::output, &Tensors::output_h, &Tensors::output_c}) {
-        EXPECT(SameBits(found.*values, Rounded(expected.*values, data_type)), problem.Text());
+        EXPECT(SameBits(found.*values, Buffer(expected.*values, data_type).Values()),
+               problem.Text());
       }
     }
+  }
+}
+
+// Runs the problem alone and with each number of threads.
+void ExpectSameBitsOnThreads(const Problem& problem, bool is_training, int64_t min_cycles_to_wait,
+                             const std::vector<int>& thread_counts) {
+  SerialRunner serial;
+  Tensors expected = MakeTensors(problem);
+  RunCpuPlan(problem, &serial, is_training, &expected);
+  for (int num_threads : thread_counts) {
+    ThreadRunner threads(num_threads, min_cycles_to_wait);
+    Tensors found = MakeTensors(problem);
+    RunCpuPlan(problem, &threads, is_training, &found);
+    ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
   }
 }
 
@@ -124,25 +139,12 @@ TEST(ThreadsDoNotChangeABit) {
                         {RnnMode::kTanh, 0, DataType::kHalf, true, 2}};
   for (const Case& test : cases) {
     Problem problem;
-    problem.config.mode = test.mode;
-    problem.config.direction = Direction::kBidirectional;
-    problem.config.data_type = test.data_type;
-    problem.config.num_layers = 2;
-    problem.config.num_units = 133;
-    problem.config.num_proj = test.num_proj;
-    problem.config.input_size = 70;
-    problem.config.dropout = 0.3f;
+    problem.config = {test.mode,         InputMode::kLinear, Direction::kBidirectional,
+                      test.data_type,    /*num_layers=*/2,   /*num_units=*/133,
+                      /*input_size=*/70, test.num_proj,      /*dropout=*/0.3f};
     problem.shape = {7, 37, test.time_major};
     problem.lengths = AllLengths(problem.shape)[test.lengths];
-    SerialRunner serial;
-    Tensors expected = MakeTensors(problem);
-    RunCpuPlan(problem, &serial, true, &expected);
-    for (int num_threads : {2, 3, 4, 7}) {
-      ThreadRunner threads(num_threads);
-      Tensors found = MakeTensors(problem);
-      RunCpuPlan(problem, &threads, true, &found);
-      ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
-    }
+    ExpectSameBitsOnThreads(problem, /*is_training=*/true, /*min_cycles_to_wait=*/0, {2, 3, 4, 7});
   }
 }
 
@@ -166,24 +168,14 @@ TEST(LayersSideBySideDoNotChangeABit) {
   for (const Case& test : cases) {
     for (const bool is_training : {false, true}) {
       Problem problem;
-      problem.config.mode = test.mode;
-      problem.config.input_mode = test.input_mode;
-      problem.config.num_layers = 3;
-      problem.config.num_units = 12;
-      problem.config.num_proj = test.num_proj;
-      problem.config.input_size = test.input_mode == InputMode::kSkip ? 12 : 5;
-      problem.config.dropout = test.dropout;
+      const int64_t units = 12, input_size = test.input_mode == InputMode::kSkip ? units : 5;
+      problem.config = {test.mode,        test.input_mode, Direction::kUnidirectional,
+                        DataType::kFloat,
+                        /*num_layers=*/3, units,           input_size,
+                        test.num_proj,    test.dropout};
       problem.shape = {37, 5, /*time_major=*/true};
       problem.lengths = AllLengths(problem.shape)[test.lengths];
-      SerialRunner serial;
-      Tensors expected = MakeTensors(problem);
-      RunCpuPlan(problem, &serial, is_training, &expected);
-      for (int num_threads : {2, 3, 5}) {
-        ThreadRunner threads(num_threads, kMinCyclesToWait);
-        Tensors found = MakeTensors(problem);
-        RunCpuPlan(problem, &threads, is_training, &found);
-        ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
-      }
+      ExpectSameBitsOnThreads(problem, is_training, kMinCyclesToWait, {2, 3, 5});
     }
   }
 }
@@ -300,7 +292,7 @@ TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
         const Status created = CreateCpuPlan(problem.config, problem.shape, "", &plan);
         EXPECT(created.ok(), created.message());
         if (!created.ok()) continue;
-        const CallOptions options = OptionsOf(problem, /*is_training=*/true);
+        const CallOptions options = problem.Options(/*is_training=*/true);
         EXPECT(plan->ForwardWorkspaceBytes(options) < kMaxBytes, problem.Text());
         EXPECT(plan->BackwardWorkspaceBytes(options) < kMaxBytes, problem.Text());
         EXPECT(plan->ReserveSpaceBytes() < kMaxBytes, problem.Text());

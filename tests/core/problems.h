@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/core/naive_rnn.h"
+#include "benchmarks/cpu/problem.h"
 
 namespace cudnn_rnn {
 
@@ -33,16 +33,11 @@ inline std::vector<Problem> Problems() {
       for (InputMode input_mode : {InputMode::kLinear, InputMode::kSkip, InputMode::kAuto}) {
         for (const Shape& shape : shapes) {
           if (cell.has_projection && shape.units == 1) continue;
-          Problem problem;
-          problem.config.mode = cell.mode;
-          problem.config.direction = direction;
-          problem.config.input_mode = input_mode;
-          problem.config.num_layers = shape.layers;
-          problem.config.num_units = shape.units;
-          problem.config.input_size = input_mode == InputMode::kSkip ? shape.units : shape.input;
-          if (cell.has_projection) problem.config.num_proj = shape.units * 2 / 3;
-          problem.shape = {shape.steps, shape.batch};
-          problems.push_back(problem);
+          const int64_t input = input_mode == InputMode::kSkip ? shape.units : shape.input;
+          const int64_t num_proj = cell.has_projection ? shape.units * 2 / 3 : 0;
+          const RnnConfig config = {cell.mode,    input_mode,  direction, DataType::kFloat,
+                                    shape.layers, shape.units, input,     num_proj};
+          problems.push_back({config, {shape.steps, shape.batch}, {}});
         }
       }
     }

@@ -16,12 +16,8 @@ constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {
-  RnnConfig config;
-  config.mode = mode;
-  config.num_layers = num_layers;
-  config.num_units = config.input_size = num_units;
-  config.direction = direction;
-  return config;
+  return {mode,      InputMode::kLinear,      direction, DataType::kFloat, num_layers,
+          num_units, /*input_size=*/num_units};
 }
 
 TEST(ScheduleOfEachKindOfModel) {

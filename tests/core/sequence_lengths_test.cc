@@ -1,14 +1,12 @@
 // Tests packing of sequences of different lengths, and that neither padding nor neighbors matter.
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <vector>
 
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
-#include "tests/core/engine_runner.h"
-#include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problems.h"
 #include "tests/core/testing.h"
@@ -73,69 +71,35 @@ TEST(LengthsAreCopiedBeforeTheyAreChecked) {
   EXPECT(CopySequenceLengths(nullptr, {3, 3}, &copy).ok() && copy.empty());
 }
 
-// A small training forward call that keeps its reserve space.
-class Trained {
- public:
-  explicit Trained(const std::vector<int32_t>& lengths) : lengths_(lengths) {
-    EXPECT(CreateCpuPlan(RnnConfig(), {2, 3}, "", &plan_).ok());
-    reserve_space_.reset(new Memory(plan_->ReserveSpaceBytes()));
-    CallOptions options = Options(lengths_);
-    options.is_training = true;
-    Memory workspace(plan_->ForwardWorkspaceBytes(options));
-    ForwardBuffers buffers;
-    buffers.input = buffers.input_h = buffers.input_c = buffers.params = values_;
-    buffers.output = output_;
-    buffers.output_h = output_h_;
-    buffers.output_c = output_c_;
-    buffers.reserve_space = reserve_space_->data();
-    buffers.workspace = workspace.data();
-    EXPECT(plan_->Forward(buffers, options, {&runner_}).ok());
+// Refused even if no value differs: with these states and parameters, all outputs are 0.
+void ExpectLengths(const std::vector<int32_t>& forward,
+                   const std::vector<std::vector<int32_t>>& accepted,
+                   const std::vector<std::vector<int32_t>>& refused) {
+  SerialRunner runner;
+  const Problem problem = {RnnConfig(), {2, 3}, forward};
+  Tensors tensors = MakeTensors(problem);
+  for (Vector Tensors::*values : {&Tensors::input_h, &Tensors::input_c, &Tensors::params}) {
+    std::fill((tensors.*values).begin(), (tensors.*values).end(), 0.0);
   }
-
-  Status Backward(const std::vector<int32_t>& lengths) {
-    const CallOptions options = Options(lengths);
-    Memory workspace(plan_->BackwardWorkspaceBytes(options));
-    BackwardBuffers buffers;
-    buffers.input = buffers.input_h = buffers.input_c = buffers.params = values_;
-    buffers.output = output_;
-    buffers.output_h = output_h_;
-    buffers.output_backprop = buffers.output_h_backprop = buffers.output_c_backprop = values_;
-    buffers.reserve_space = reserve_space_->data();
-    buffers.reserve_space_bytes = plan_->ReserveSpaceBytes();
-    buffers.input_backprop = gradients_[0];
-    buffers.input_h_backprop = gradients_[1];
-    buffers.input_c_backprop = gradients_[2];
-    buffers.params_backprop = gradients_[3];
-    buffers.workspace = workspace.data();
-    return plan_->Backward(buffers, options, {&runner_});
-  }
-
- private:
-  static CallOptions Options(const std::vector<int32_t>& lengths) {
-    CallOptions options;
+  std::unique_ptr<RnnPlan> plan;
+  EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+  PlanBuffers buffers(tensors, DataType::kFloat, plan->ReserveSpaceBytes());
+  CallOptions options = problem.Options(/*is_training=*/true);
+  EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok());
+  for (const std::vector<int32_t>& lengths : accepted) {
     options.sequence_lengths = lengths;
-    return options;
+    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok());
   }
+  for (const std::vector<int32_t>& lengths : refused) {
+    options.sequence_lengths = lengths;
+    EXPECT_ERROR(CallBackward(*plan, options, {&runner}, &buffers), "reserve_space",
+                 "other sequence_lengths");
+  }
+}
 
-  const std::vector<int32_t> lengths_;
-  SerialRunner runner_;
-  std::unique_ptr<RnnPlan> plan_;
-  std::unique_ptr<Memory> reserve_space_;
-  const float values_[16] = {};
-  float output_[6], output_h_[3], output_c_[3], gradients_[4][16];
-};
-
-// Refused even if no value differs: here all outputs are the same for all lengths.
 TEST(ReserveSpacesOfOtherLengthsAreRefused) {
-  Trained mixed({1, 2, 0});
-  EXPECT(mixed.Backward({1, 2, 0}).ok());
-  EXPECT_ERROR(mixed.Backward({2, 1, 0}), "reserve_space", "other sequence_lengths");
-  EXPECT_ERROR(mixed.Backward({}), "other sequence_lengths");
-  EXPECT_ERROR(mixed.Backward({2, 2, 2}), "other sequence_lengths");
-  Trained full({});
-  EXPECT(full.Backward({}).ok());
-  EXPECT(full.Backward({2, 2, 2}).ok());
-  EXPECT_ERROR(full.Backward({2, 2, 1}), "other sequence_lengths");
+  ExpectLengths({1, 2, 0}, {{1, 2, 0}}, {{2, 1, 0}, {}, {2, 2, 2}});
+  ExpectLengths({}, {{}, {2, 2, 2}}, {{2, 2, 1}});
 }
 
 // NaN in the padding of inputs reaches no result, and the padding of results is exactly 0.
@@ -185,18 +149,36 @@ TEST(FullLengthsAreAsNone) {
   }
 }
 
-// Moves the rows of a buffer of steps (or states) from one problem's major axis to the other's.
-Vector Transposed(const Problem& from, const Problem& to, bool is_state, const Vector& values) {
-  const int64_t outer = is_state ? from.pseudo_layers() : from.shape.num_steps;
-  const int64_t rows = outer * from.shape.batch_size;
-  const int64_t width = rows == 0 ? 0 : static_cast<int64_t>(values.size()) / rows;
-  Vector result(values.size());
+// Copies the rows of the sequences of `to` from a buffer of steps (or states) of `from`, in which
+// they are sequences `first` and following.
+Vector CopySequences(const Problem& from, int64_t first, const Problem& to, bool is_state,
+                     const Vector& values) {
+  const int64_t from_rows = is_state ? from.pseudo_layers() * from.shape.batch_size : from.rows();
+  const int64_t width = from_rows == 0 ? 0 : static_cast<int64_t>(values.size()) / from_rows;
+  const int64_t outer = is_state ? to.pseudo_layers() : to.shape.num_steps;
+  Vector result(static_cast<size_t>(outer * to.shape.batch_size * width));
   for (int64_t i = 0; i < outer; ++i) {
-    for (int64_t b = 0; b < from.shape.batch_size; ++b) {
-      const int64_t source = is_state ? from.StateRow(i, b) : from.StepRow(i, b);
+    for (int64_t b = 0; b < to.shape.batch_size; ++b) {
+      const int64_t source = is_state ? from.StateRow(i, first + b) : from.StepRow(i, first + b);
       const int64_t target = is_state ? to.StateRow(i, b) : to.StepRow(i, b);
       std::copy_n(values.begin() + source * width, width, result.begin() + target * width);
     }
+  }
+  return result;
+}
+
+Tensors CopySequences(const Problem& from, int64_t first, const Problem& to,
+                      const Tensors& tensors) {
+  Tensors result = tensors;  // params and their gradient stay unchanged
+  for (Vector Tensors::*values :
+       {&Tensors::input, &Tensors::output, &Tensors::output_backprop, &Tensors::input_backprop}) {
+    result.*values = CopySequences(from, first, to, /*is_state=*/false, tensors.*values);
+  }
+  for (Vector Tensors::*values :
+       {&Tensors::input_h, &Tensors::input_c, &Tensors::output_h, &Tensors::output_c,
+        &Tensors::output_h_backprop, &Tensors::output_c_backprop, &Tensors::input_h_backprop,
+        &Tensors::input_c_backprop}) {
+    result.*values = CopySequences(from, first, to, /*is_state=*/true, tensors.*values);
   }
   return result;
 }
@@ -210,25 +192,11 @@ TEST(TheMajorAxisDoesNotChangeABit) {
     problem.lengths = AllLengths(problem.shape)[index++ % 4];
     Problem batch_major = problem;
     batch_major.shape.time_major = false;
-    const auto transpose = [&](const Tensors& tensors) {
-      Tensors result = tensors;  // params and their gradient stay unchanged
-      for (Vector Tensors::*values : {&Tensors::input, &Tensors::output, &Tensors::output_backprop,
-                                      &Tensors::input_backprop}) {
-        result.*values = Transposed(problem, batch_major, false, tensors.*values);
-      }
-      for (Vector Tensors::*values :
-           {&Tensors::input_h, &Tensors::input_c, &Tensors::output_h, &Tensors::output_c,
-            &Tensors::output_h_backprop, &Tensors::output_c_backprop, &Tensors::input_h_backprop,
-            &Tensors::input_c_backprop}) {
-        result.*values = Transposed(problem, batch_major, true, tensors.*values);
-      }
-      return result;
-    };
     Tensors expected = MakeTensors(problem);
-    Tensors found = transpose(expected);
+    Tensors found = CopySequences(problem, 0, batch_major, expected);
     RunCpuPlan(problem, &runner, true, &expected);
     RunCpuPlan(batch_major, &runner, true, &found);
-    ExpectSameBits(found, transpose(expected), batch_major.Text());
+    ExpectSameBits(found, CopySequences(problem, 0, batch_major, expected), batch_major.Text());
   }
 }
 
@@ -242,37 +210,8 @@ TEST(SequencesDoNotInfluenceOneAnother) {
     RunCpuPlan(problem, &runner, true, &together);
     for (int64_t b = 0; b < problem.shape.batch_size; b += 4) {
       if (problem.Length(b) == 1 && problem.shape.num_steps > 1) continue;
-      Problem alone = problem;
-      alone.lengths.clear();
-      alone.shape = {problem.Length(b), 1};
-      const auto pick = [&](const Tensors& tensors) {
-        Tensors result = tensors;
-        for (Vector Tensors::*values : {&Tensors::input, &Tensors::output,
-                                        &Tensors::output_backprop, &Tensors::input_backprop}) {
-          const Vector& all = tensors.*values;
-          const int64_t width = static_cast<int64_t>(all.size()) / problem.rows();
-          (result.*values).clear();
-          for (int64_t time = 0; time < problem.Length(b); ++time) {
-            const auto row = all.begin() + problem.StepRow(time, b) * width;
-            (result.*values).insert((result.*values).end(), row, row + width);
-          }
-        }
-        for (Vector Tensors::*values :
-             {&Tensors::input_h, &Tensors::input_c, &Tensors::output_h, &Tensors::output_c,
-              &Tensors::output_h_backprop, &Tensors::output_c_backprop, &Tensors::input_h_backprop,
-              &Tensors::input_c_backprop}) {
-          const Vector& all = tensors.*values;
-          const int64_t rows = problem.pseudo_layers() * problem.shape.batch_size;
-          const int64_t width = static_cast<int64_t>(all.size()) / rows;
-          (result.*values).clear();
-          for (int64_t pseudo_layer = 0; pseudo_layer < problem.pseudo_layers(); ++pseudo_layer) {
-            const auto row = all.begin() + problem.StateRow(pseudo_layer, b) * width;
-            (result.*values).insert((result.*values).end(), row, row + width);
-          }
-        }
-        return result;
-      };
-      const Tensors expected = pick(together);
+      const Problem alone = {problem.config, {problem.Length(b), 1}, {}};
+      const Tensors expected = CopySequences(problem, b, alone, together);
       Tensors found = expected;
       RunCpuPlan(alone, &runner, true, &found);
       found.params_backprop = expected.params_backprop;  // a sum over all sequences
@@ -314,14 +253,17 @@ TEST(PaddingCostsNoArithmetic) {
   few[6] = 0;
   for (const std::vector<int32_t>& lengths : {few, std::vector<int32_t>(32, 40)}) {
     problem.lengths = lengths;
-    Tensors tensors = MakeTensors(problem);
     const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
-    const auto check_forward = [&] {
-      EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps");
-      multiply_adds = 0;
-    };
+    std::unique_ptr<RnnPlan> plan;
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, kernels, &plan).ok());
+    PlanBuffers buffers(MakeTensors(problem), DataType::kFloat, plan->ReserveSpaceBytes());
+    const CallOptions options = problem.Options(/*is_training=*/true);
+    SerialRunner runner;
     multiply_adds = 0;
-    RunEngine(problem, kernels, check_forward, &tensors);
+    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok());
+    EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps");
+    multiply_adds = 0;
+    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok());
     EXPECT(multiply_adds == 2 * sum * num_weights, multiply_adds, " backward for ", sum);
   }
 }

@@ -11,12 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/cpu/thread_pool.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
-#include "tests/core/unusual_runners.h"
 
 namespace cudnn_rnn {
 namespace {
+
+using Task = FunctionRunner::Task;
 
 constexpr int64_t kWorthATeam = int64_t(1) << 40;
 
@@ -70,18 +72,27 @@ TEST(TeamNeedsNobodyBesideTheCaller) {
 }
 
 TEST(TeamNeedsNoTaskToRun) {
-  DroppingRunner runner(4);
+  FunctionRunner runner(4, [](const Task&) {});
   EXPECT(RunPhases(&runner, 50, 20));
 }
 
 // A pool runs tasks inside Schedule if its queue is full.
 TEST(TeamDoesNotWaitForItselfWhereTasksRunInsideSchedule) {
-  InlineRunner runner(3);
+  FunctionRunner runner(3, [](const Task& task) { task(); });
   EXPECT(RunPhases(&runner, 50, 200));
 }
 
 TEST(TeamDoesNotWaitForItselfWhereTasksRunTwiceAndDeepInsideSchedule) {
-  RepeatingRunner runner(3);
+  // Calls each task four times, two calls of Schedule further down the stack.
+  int depth = 0;
+  std::function<void(const Task&)> repeat = [&](const Task& task) {
+    if (depth == 2) return task();
+    ++depth;
+    repeat(task);
+    repeat(task);
+    --depth;
+  };
+  FunctionRunner runner(3, repeat);
   EXPECT(RunPhases(&runner, 50, 200));
 }
 
@@ -111,7 +122,9 @@ TEST(TeamsOfManyCallersShareAPoolWithAShortQueue) {
     for (int caller = 0; caller < 5; ++caller) {
       callers.emplace_back([&pool, &wrong, caller] {
         for (int round = 0; round < 100; ++round) {
-          PoolRunner runner(&pool, 2 + caller % 3);
+          FunctionRunner runner(
+              2 + caller % 3, [&pool](Task task) { pool.Schedule(std::move(task)); },
+              pool.recruiter());
           if (!RunPhases(&runner, 1 + 10 * caller, caller == 0 ? 300 : 10)) ++wrong;
         }
       });

@@ -16,32 +16,85 @@
 
 namespace cudnn_rnn {
 
+// Passes each task to a function.
+class FunctionRunner : public ParallelRunner {
+ public:
+  using Task = std::function<void()>;
+
+  FunctionRunner(int64_t num_threads, std::function<void(Task)> schedule,
+                 std::shared_ptr<TeamRecruiter> recruiter = std::make_shared<TeamRecruiter>())
+      : num_threads_(num_threads),
+        schedule_(std::move(schedule)),
+        recruiter_(std::move(recruiter)) {}
+
+  int64_t num_threads() const override { return num_threads_; }
+  void Schedule(Task task) override { schedule_(std::move(task)); }
+  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
+  int64_t serial_patience_ns() const override {
+    return patience < 0 ? ParallelRunner::serial_patience_ns() : patience;
+  }
+  int64_t shared_patience_ns() const override {
+    return patience < 0 ? ParallelRunner::shared_patience_ns() : patience;
+  }
+
+  int64_t patience = -1;  // of helpers in all phases; negative: the defaults
+
+ private:
+  const int64_t num_threads_;
+  const std::function<void(Task)> schedule_;
+  const std::shared_ptr<TeamRecruiter> recruiter_;
+};
+
 // Starts a thread for each task; the destructor joins all threads.
-class ThreadRunner : public ParallelRunner {
+class ThreadRunner : public FunctionRunner {
  public:
   // By default, shares all work, however little, and gives helpers little patience (nanoseconds),
   // so that many of them leave and come back.
   explicit ThreadRunner(int64_t num_threads, int64_t min_cycles_to_wait = 0,
-                        int64_t patience = 100 * 1000)
-      : num_threads_(num_threads), min_cycles_to_wait_(min_cycles_to_wait), patience_(patience) {}
+                        int64_t patience_ns = 100 * 1000)
+      : FunctionRunner(num_threads, [this](Task task) { threads_.emplace_back(std::move(task)); }),
+        min_cycles_to_wait_(min_cycles_to_wait) {
+    patience = patience_ns;
+  }
   ~ThreadRunner() override {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  int64_t num_threads() const override { return num_threads_; }
-  void Schedule(std::function<void()> task) override { threads_.emplace_back(std::move(task)); }
-  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
   int64_t min_cycles_to_wake() const override { return 0; }
   int64_t min_cycles_to_wait() const override { return min_cycles_to_wait_; }
-  int64_t serial_patience_ns() const override { return patience_; }
-  int64_t shared_patience_ns() const override { return patience_; }
 
  private:
-  const int64_t num_threads_;
   const int64_t min_cycles_to_wait_;
-  const int64_t patience_;
-  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
   std::vector<std::thread> threads_;
+};
+
+// Keeps tasks until told to run them. For one calling thread.
+class KeepingRunner : public FunctionRunner {
+ public:
+  explicit KeepingRunner(int64_t num_threads)
+      : FunctionRunner(num_threads, [this](Task task) {
+          tasks_.push_back(std::move(task));
+          if (before_schedule) before_schedule();
+        }) {}
+
+  size_t num_tasks() const { return tasks_.size(); }
+  void RunTasks() {
+    for (const Task& task : TakeTasks()) task();
+  }
+  void RunTasksOnThreads(std::vector<std::thread>* threads) {
+    for (Task& task : TakeTasks()) threads->emplace_back(std::move(task));
+  }
+
+  std::function<void()> before_schedule;  // on the calling thread
+
+ private:
+  std::vector<Task> TakeTasks() {
+    std::vector<Task> tasks;
+    tasks.swap(tasks_);
+    return tasks;
+  }
+
+  std::vector<Task> tasks_;
 };
 
 // Returns the instruction sets that this processor supports, oldest first.

@@ -137,14 +137,36 @@ TEST(ARequestedAlgorithmRunsWithoutATrial) {
 }
 
 TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
-  MockGpu gpu;
-  GpuModel model(gpu.runtime());
-  model.options.algorithm = Algorithm::kPersistStatic;
-  Problem problem = SmallProblem();
-  problem.lengths = {4, 3, 4};
-  CudnnPlanCache::Found found;
-  EXPECT_ERROR(model.Find(problem, problem.Options(true), &found), "cudnnSetRNNDescriptor_v8",
-               "persist_static was requested", "request auto", "lstm");
+  Problem padded = SmallProblem(), projected = SmallProblem(), in_double = SmallProblem();
+  padded.lengths = {4, 3, 4};
+  projected.config.num_proj = 3;
+  in_double.config.data_type = DataType::kDouble;
+  Problem with_385_units = SmallProblem(), with_1025_units = SmallProblem();
+  with_385_units.config.num_units = 385;
+  with_1025_units.config.num_units = 1025;
+  const struct {
+    Algorithm algorithm;
+    Problem problem;
+    bool is_supported;
+  } cases[] = {{Algorithm::kPersistStatic, padded, false},
+               {Algorithm::kPersistStaticSmallH, padded, false},
+               {Algorithm::kPersistDynamic, padded, false},
+               {Algorithm::kPersistStatic, projected, false},
+               {Algorithm::kPersistStatic, in_double, false},
+               {Algorithm::kPersistStatic, with_385_units, true},
+               {Algorithm::kPersistStaticSmallH, with_385_units, false},
+               {Algorithm::kPersistStatic, with_1025_units, false}};
+  for (const auto& test : cases) {
+    MockGpu gpu;
+    GpuModel model(gpu.runtime());
+    model.options.algorithm = test.algorithm;
+    CudnnPlanCache::Found found;
+    const Status status = model.Find(test.problem, test.problem.Options(true), &found);
+    EXPECT(status.ok() == test.is_supported, test.problem.Text(), status.message());
+    if (test.is_supported) continue;
+    const std::string requested = Concatenate(Name(test.algorithm), " was requested");
+    EXPECT_ERROR(status, "cudnnSetRNNDescriptor_v8", requested.c_str(), "request auto", "lstm");
+  }
 }
 
 TEST(DeterministicUsesStandardWithoutATrial) {

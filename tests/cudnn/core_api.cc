@@ -6,7 +6,6 @@
 #include "cudnn_rnn/cc/core/exceptions.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
 #include "tests/cudnn/driver_memory.h"
 
@@ -103,34 +102,6 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
   return Status();
 }
 
-struct NamedBuffer {
-  const char* name;
-  const void* data;
-};
-
-// Checks that the buffers are on the GPU of the stream. Work on any other memory would make the GPU
-// unusable for the process.
-Status CheckDevice(const cudnn_rnn_model& model, void* stream,
-                   std::initializer_list<NamedBuffer> buffers) {
-  if (model.gpu_plans == nullptr) return Status();
-  GpuQueue queue(ProcessGpu(), stream, "checking the locations of buffers");
-  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
-  int expected = -1;
-  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(queue, cuCtxGetDevice, &expected));
-  for (const NamedBuffer& buffer : buffers) {
-    if (buffer.data == nullptr) continue;
-    int device = -1;
-    const int status = queue.libraries().cuPointerGetAttribute(
-        &device, kCudaPointerAttributeDeviceOrdinal, AddressOf(buffer.data));
-    if (status == kCudaSuccess && device == expected) continue;
-    const std::string found =
-        status == kCudaSuccess ? Concatenate("on GPU ", device) : "not in the memory of a GPU";
-    return InvalidArgument(buffer.name, " must be in the memory of GPU ", expected, ", but is ",
-                           found, ".");
-  }
-  return Status();
-}
-
 Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_sizes* sizes) {
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
@@ -154,16 +125,6 @@ Status CheckBytes(const char* name, int64_t given, int64_t required) {
 
 Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                const cudnn_rnn_forward_buffers& buffers) {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckDevice(*model, source.stream,
-                                        {{"input", buffers.input},
-                                         {"input_h", buffers.input_h},
-                                         {"input_c", buffers.input_c},
-                                         {"params", buffers.params},
-                                         {"output", buffers.output},
-                                         {"output_h", buffers.output_h},
-                                         {"output_c", buffers.output_c},
-                                         {"reserve_space", buffers.reserve_space},
-                                         {"workspace", buffers.workspace}}));
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   const RnnPlan& plan = *call.found.plan;
@@ -178,12 +139,6 @@ Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
 
 Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                 const cudnn_rnn_backward_buffers& buffers) {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckDevice(*model, source.stream,
-                                        {{"params", buffers.params},
-                                         {"reserve_space", buffers.reserve_space},
-                                         {"output_backprop", buffers.output_backprop},
-                                         {"params_backprop", buffers.params_backprop},
-                                         {"workspace", buffers.workspace}}));
   Call call;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   const RnnPlan& plan = *call.found.plan;

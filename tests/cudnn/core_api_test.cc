@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -19,8 +18,8 @@
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
-#include "cudnn_rnn/cc/cudnn/cudnn_types.h"
 #include "tests/core/testing.h"
+#include "tests/cudnn/plan_harness.h"
 
 namespace {
 
@@ -80,29 +79,6 @@ bool LastErrorNames(const char* part) {
   return std::strstr(cudnn_rnn_last_error(), part) != nullptr;
 }
 
-// Aligned memory, registered with the mock as device memory if `on_gpu`.
-class Buffer {
- public:
-  Buffer(int64_t bytes, bool on_gpu) : on_gpu_(on_gpu) {
-    void* memory = nullptr;
-    if (posix_memalign(&memory, 256, static_cast<size_t>(bytes + 1)) != 0) std::abort();
-    data_ = static_cast<float*>(memory);
-    for (int64_t i = 0; i < bytes / 4; ++i) data_[i] = 0.1f * std::sin(static_cast<float>(i));
-    if (on_gpu_) Control<void (*)(const void*, int64_t)>("mock_register_memory")(data_, bytes);
-  }
-  ~Buffer() {
-    if (on_gpu_) Control<void (*)(const void*)>("mock_unregister_memory")(data_);
-    std::free(data_);
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  float* data() { return data_; }
-
- private:
-  const bool on_gpu_;
-  float* data_;
-};
-
 // An LSTM with two layers, and a training call with all its buffers.
 class Training {
  public:
@@ -117,7 +93,7 @@ class Training {
     call.time_major = 1;
     call.is_training = 1;
     call.keeps_reserve_space = 1;
-    call.stream = reinterpret_cast<void*>(uintptr_t{0x77});
+    call.stream = kStream;
   }
 
   cudnn_rnn_model_config config = {};
@@ -126,40 +102,26 @@ class Training {
   cudnn_rnn_forward_buffers forward = {};
   cudnn_rnn_backward_buffers backward = {};
 
-  int64_t output_elements() const {
-    return call.num_steps * call.batch_size * (1 + config.direction) * config.num_units;
-  }
-
   // Allocates the buffers that the call needs.
   void Prepare() {
     cudnn_rnn_model* model = nullptr;
     EXPECT(cudnn_rnn_model_create(&config, on_gpu_, &model) == 0, cudnn_rnn_last_error());
     EXPECT(cudnn_rnn_prepare(model, &call, &sizes) == 0, cudnn_rnn_last_error());
     cudnn_rnn_model_destroy(model);
-    const int64_t input_bytes = call.num_steps * call.batch_size * config.input_size * 4;
-    const int64_t output_bytes = output_elements() * 4;
-    const int64_t state_bytes =
-        config.num_layers * (1 + config.direction) * call.batch_size * config.num_units * 4;
-    const int64_t params_bytes = sizes.params_elements * 4;
-    forward.input = backward.input = New(input_bytes);
-    forward.input_h = backward.input_h = New(state_bytes);
-    forward.input_c = backward.input_c = New(state_bytes);
-    forward.params = backward.params = New(params_bytes);
-    backward.output = forward.output = New(output_bytes);
-    backward.output_h = forward.output_h = New(state_bytes);
-    forward.output_c = New(state_bytes);
-    forward.reserve_space = backward.reserve_space = New(sizes.reserve_space_bytes);
-    forward.reserve_space_bytes = backward.reserve_space_bytes = sizes.reserve_space_bytes;
-    forward.workspace = New(sizes.forward_workspace_bytes);
+    problem_.config.data_type = static_cast<DataType>(config.data_type);
+    problem_.config.direction = static_cast<Direction>(config.direction);
+    problem_.config.num_layers = config.num_layers;
+    problem_.config.num_units = config.num_units;
+    problem_.config.input_size = config.input_size;
+    problem_.shape = {call.num_steps, call.batch_size, call.time_major != 0};
+    buffers_.reset(new CallBuffers(problem_, 1));
+    const DeviceBuffer& reserve_space = *buffers_->New(sizes.reserve_space_bytes, 1);
+    static_cast<ForwardBuffers&>(forward) =
+        buffers_->Forward(reserve_space, *buffers_->New(sizes.forward_workspace_bytes, 1));
+    forward.reserve_space_bytes = sizes.reserve_space_bytes;
     forward.workspace_bytes = sizes.forward_workspace_bytes;
-    backward.output_backprop = New(output_bytes);
-    backward.output_h_backprop = New(state_bytes);
-    backward.output_c_backprop = New(state_bytes);
-    backward.input_backprop = New(input_bytes);
-    backward.input_h_backprop = New(state_bytes);
-    backward.input_c_backprop = New(state_bytes);
-    backward.params_backprop = New(params_bytes);
-    backward.workspace = New(sizes.backward_workspace_bytes);
+    static_cast<BackwardBuffers&>(backward) =
+        buffers_->Backward(reserve_space, *buffers_->New(sizes.backward_workspace_bytes, 1));
     backward.workspace_bytes = sizes.backward_workspace_bytes;
   }
 
@@ -173,60 +135,28 @@ class Training {
     return code;
   }
 
+  Results results() const { return ReadResults(problem_, true, *buffers_); }
+
  private:
-  float* New(int64_t bytes) {
-    buffers_.emplace_back(new Buffer(bytes, on_gpu_));
-    return buffers_.back()->data();
-  }
-
   const bool on_gpu_;
-  std::vector<std::unique_ptr<Buffer>> buffers_;
+  Problem problem_;
+  std::unique_ptr<CallBuffers> buffers_;
 };
-
-// Returns the output and the gradient of the parameters.
-std::vector<float> Train(Training* training) {
-  training->Prepare();
-  EXPECT(training->Run() == 0, cudnn_rnn_last_error());
-  const float* const output = static_cast<const float*>(training->forward.output);
-  const float* const gradient = static_cast<const float*>(training->backward.params_backprop);
-  std::vector<float> results(output, output + training->output_elements());
-  results.insert(results.end(), gradient, gradient + training->sizes.params_elements);
-  return results;
-}
 
 TEST(CoreApiGivesTheSameOnBothDevices) {
   OpenMock();
   Control<void (*)(int)>("mock_set_thread_device")(0);
+  Control<void (*)(int)>("mock_set_any_memory")(1);
   Training on_cpu(3, 2), on_gpu(3, 2, true);
-  const std::vector<float> cpu = Train(&on_cpu), gpu = Train(&on_gpu);
-  EXPECT(on_cpu.sizes.algorithm == 0 && on_gpu.sizes.algorithm == 1);
-  EXPECT(cpu.size() == gpu.size() && !cpu.empty());
-  for (size_t i = 0; i < cpu.size(); ++i) {
-    EXPECT(std::abs(cpu[i] - gpu[i]) < 1e-6f, i, ": ", cpu[i], " and ", gpu[i]);
+  for (Training* training : {&on_cpu, &on_gpu}) {
+    training->Prepare();
+    EXPECT(training->Run() == 0, cudnn_rnn_last_error());
   }
+  EXPECT(on_cpu.sizes.algorithm == 0 && on_gpu.sizes.algorithm == 1);
+  const double difference = LargestDifference(on_cpu.results(), on_gpu.results());
+  EXPECT(difference < 1e-6, difference);
   const auto violations = Control<int64_t (*)()>("mock_violations");
   EXPECT(violations() == 0, Control<const char* (*)()>("mock_violation_text")());
-}
-
-TEST(CoreApiRefusesMemoryThatIsNotOnTheGpu) {
-  OpenMock();
-  Control<void (*)(int)>("mock_set_thread_device")(0);
-  Training training(3, 2, true);
-  training.Prepare();
-  Buffer host(training.sizes.params_elements * 4, false);
-  training.forward.params = host.data();
-  EXPECT(training.Run() == kInvalidArgument);
-  EXPECT(LastErrorNames("params must be in the memory of GPU 0"), cudnn_rnn_last_error());
-
-  DeviceAddress other = 0;
-  Control<void (*)(int)>("mock_set_num_devices")(2);
-  Control<void (*)(int)>("mock_set_thread_device")(1);
-  EXPECT(Control<int (*)(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&other, 4096) == 0);
-  training.forward.params = reinterpret_cast<void*>(static_cast<uintptr_t>(other));
-  EXPECT(training.Run() == kInvalidArgument);
-  EXPECT(LastErrorNames("of GPU 0, but is on GPU 1"), cudnn_rnn_last_error());
-  EXPECT(Control<int (*)(DeviceAddress)>("cuMemFree_v2")(other) == 0);
-  Control<void (*)(int)>("mock_set_thread_device")(0);
 }
 
 TEST(CoreApiReportsWhatIsOpen) {

@@ -68,7 +68,6 @@ static_assert(std::is_same<DeviceAddress, CUdeviceptr>::value, "DeviceAddress");
 CHECK_VALUE(kCudaSuccess, CUDA_SUCCESS);
 CHECK_VALUE(kCudaErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
 CHECK_VALUE(kCudaMemoryTypeDevice, CU_MEMORYTYPE_DEVICE);
-CHECK_VALUE(kCudaPointerAttributeDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 
 CHECK_VALUE(kCudnnSuccess, CUDNN_STATUS_SUCCESS);
 CHECK_VALUE(kCudnnDataFloat, CUDNN_DATA_FLOAT);

@@ -58,7 +58,7 @@ std::vector<std::string> FallibleCalls() {
   std::vector<std::string> names;
   std::istringstream lines(mock_log());
   for (std::string line; std::getline(lines, line);) {
-    const std::string name = line.substr(0, line.find('('));
+    const std::string name = line.substr(0, line.find(' '));
     const bool can_fail =
         name != "cuGetErrorString" && name != "cudnnGetErrorString" && name != "cudnnGetVersion";
     if (can_fail) names.push_back(name);

@@ -210,6 +210,7 @@ void MockGpu::Reopen() {
   libraries->cudnnGetVersion = ::cudnn_rnn::cudnnGetVersion;
   libraries->cudnnGetErrorString = ::cudnn_rnn::cudnnGetErrorString;
   libraries->cudnn_version = ::cudnn_rnn::cudnnGetVersion();
+  libraries_ = libraries.get();
   runtime_.reset(new GpuRuntime(std::move(libraries)));
 }
 

@@ -75,12 +75,15 @@ class MockGpu {
   ~MockGpu();
 
   GpuRuntime* runtime() { return runtime_.get(); }
+  // The runtime's table of functions, which tests may change.
+  GpuLibraries* libraries() { return libraries_; }
   // Replaces the runtime by one with cuDNN's current version.
   void Reopen();
   // Allows one leaked object: if a context cannot be entered, its object cannot be released.
   void AllowOneObjectLeft() { allowed_objects_ = 1; }
 
  private:
+  GpuLibraries* libraries_ = nullptr;
   std::unique_ptr<GpuRuntime> runtime_;
   int64_t allowed_objects_ = 0;
 };

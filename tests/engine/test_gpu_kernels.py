@@ -24,6 +24,8 @@ from helpers.op_harness import (
 )
 from helpers.sequence_cases import BATCH, DTYPES, GRU, LENGTHS, LSTM, PROJECTED, STEPS, arrays_for
 
+pytestmark = pytest.mark.once
+
 LABEL = mock_kernels.LABEL
 OUT_OF_MEMORY, EXECUTION_FAILED = 1, 3
 OP_ERRORS = (
@@ -51,6 +53,16 @@ def labelled(*arguments, **named):
     return Network(*arguments, kernel_label=LABEL, **named)
 
 
+def arrays_without_lengths(configuration=LSTM):
+    return random_arrays(configuration, BATCH, STEPS, "float64", np.random.RandomState(0))
+
+
+def assert_parity(arrays, *arguments, **named):
+    """Asserts that both kernels compute the same; the arguments are those of `Network`."""
+    with Network(*arguments, **named) as cpu, labelled(*arguments, **named) as gpu:
+        assert_close(gpu.run(arrays), cpu.run(arrays), TOLERANCES[arguments[1]], str(arguments))
+
+
 # --- parity ---
 
 
@@ -59,11 +71,8 @@ def labelled(*arguments, **named):
 @pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
 def test_parity(mock, rnn_mode, direction, version):
     configuration = LSTM._replace(rnn_mode=rnn_mode, direction=direction)
-    arrays = random_arrays(configuration, BATCH, STEPS, "float64", np.random.RandomState(0))
-    with Network(configuration, "float64", version=version) as cpu:
-        expected = cpu.run(arrays)
-    with labelled(configuration, "float64", version=version) as gpu:
-        assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], "")
+    arrays = arrays_without_lengths(configuration)
+    assert_parity(arrays, configuration, "float64", version=version)
     assert mock.mock_calls(b"cudnnRNNForward") > 0
     assert mock.mock_calls(b"cudnnRNNBackwardWeights_v8") > 0
 
@@ -74,10 +83,7 @@ def test_parity(mock, rnn_mode, direction, version):
 def test_lengths(mock, configuration, lengths, time_major):
     arrays = arrays_for(configuration, lengths)
     arrays = arrays if time_major else swap_major(arrays)
-    with Network(configuration, "float64", version=3, time_major=time_major) as cpu:
-        expected = cpu.run(arrays)
-    with labelled(configuration, "float64", version=3, time_major=time_major) as gpu:
-        assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], str(lengths))
+    assert_parity(arrays, configuration, "float64", version=3, time_major=time_major)
 
 
 @pytest.mark.parametrize("padded_weights", [0, 1])
@@ -85,10 +91,7 @@ def test_lengths(mock, configuration, lengths, time_major):
 def test_dtypes_and_padded_weights(mock, dtype, padded_weights):
     mock.mock_set_padded_weights(padded_weights)
     arrays = arrays_for(PROJECTED, LENGTHS["with zeros"], dtype)
-    with Network(PROJECTED, dtype, version=3) as cpu:
-        expected = cpu.run(arrays)
-    with labelled(PROJECTED, dtype, version=3) as gpu:
-        assert_close(gpu.run(arrays), expected, TOLERANCES[dtype], dtype)
+    assert_parity(arrays, PROJECTED, dtype, version=3)
 
 
 def test_other_lengths_in_every_call(mock):
@@ -110,15 +113,12 @@ def test_empty_batches_and_no_steps(mock, configuration):
 
 def test_inference(mock):
     arrays = arrays_for(LSTM, LENGTHS["mixed"])
-    with Network(LSTM, "float64", version=3, is_training=False) as cpu:
-        expected = cpu.run(arrays)
-    with labelled(LSTM, "float64", version=3, is_training=False) as gpu:
-        assert_close(gpu.run(arrays), expected, TOLERANCES["float64"], "")
+    assert_parity(arrays, LSTM, "float64", version=3, is_training=False)
 
 
 def test_dropout(mock, monkeypatch):
     """Patterns change per call, or repeat with the switch; gradients use the call's pattern."""
-    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    arrays = arrays_without_lengths()
     with labelled(LSTM, "float64", dropout=0.5, seed=3) as gpu:
         first, second = gpu.run(arrays), gpu.run(arrays)
     assert np.abs(first["output"] - second["output"]).max() > 1e-3
@@ -195,7 +195,7 @@ def test_params_ops(mock, configuration):
 
 def copies_of_the_reserve_space(mock, num_gradients):
     """Runs a forward op with `num_gradients` gradient ops; returns gradients and copy count."""
-    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    arrays = arrays_without_lengths()
     with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
         inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
         outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **model_attributes(LSTM))
@@ -222,7 +222,7 @@ def test_two_gradients_of_one_forward_call_agree(mock):
 
 
 def test_a_fetched_reserve_space_is_not_overwritten(mock):
-    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    arrays = arrays_without_lengths()
     with labelled(LSTM, "float64") as gpu:
         feeds = {gpu.placeholders[name]: arrays[name] for name in gpu.placeholders}
         alone = gpu.session.run(gpu.raw_outputs.reserve_space, feeds)
@@ -233,7 +233,7 @@ def test_a_fetched_reserve_space_is_not_overwritten(mock):
 
 
 def test_a_reserve_space_that_a_variable_holds_is_not_overwritten(mock):
-    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    arrays = arrays_without_lengths()
     with tf.Graph().as_default(), kernel_labels(LABEL), tf.Session() as session:
         inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
         outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **model_attributes(LSTM))
@@ -279,7 +279,7 @@ def test_reserves_of_another_call_are_refused(mock):
 def test_each_failing_call_raises_and_the_session_stays_usable(mock, version, failure):
     arrays = arrays_for(LSTM, LENGTHS["with zeros"])
     if version == 1:
-        arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+        arrays = arrays_without_lengths()
     with Network(LSTM, "float64", version=version) as cpu:
         expected = cpu.run(arrays)
     mock.mock_reset()
@@ -315,7 +315,7 @@ def test_calls_with_cached_plans_do_not_wait_for_the_device(mock):
 
 @pytest.mark.parametrize("name", ["CUDNN_RNN_ALGO", "TF_DETERMINISTIC_OPS"])
 def test_a_bad_value_of_a_variable_is_an_error(mock, monkeypatch, name):
-    arrays = random_arrays(LSTM, BATCH, STEPS, "float64", np.random.RandomState(0))
+    arrays = arrays_without_lengths()
     monkeypatch.setenv(name, "fastest")
     with labelled(LSTM, "float64", is_training=False) as gpu:
         with pytest.raises(tf.errors.OpError, match=name + ".*fastest"):

@@ -10,6 +10,8 @@ from helpers.cases import CASES
 from helpers.networks import arrays_and_results, run_network
 from helpers.op_harness import TOLERANCES, assert_close
 
+pytestmark = pytest.mark.once
+
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 # These cases include every mode, size and dtype of the table.
 SOME_CASES = CASES[::2]
@@ -38,7 +40,7 @@ def test_instruction_set(instruction_set, monkeypatch):
     for case in SOME_CASES:
         arrays, expected = arrays_and_results(case)
         found = run_network(case.configuration, case.dtype, arrays)
-        context = f"{VARIABLE}={instruction_set} {case.literal()}"
+        context = f"{VARIABLE}={instruction_set} {case}"
         assert_close(found, expected, TOLERANCES[case.dtype], context)
 
 

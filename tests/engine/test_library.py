@@ -3,14 +3,13 @@
 Every case runs in its own process on a modified copy of the installed package.
 """
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -19,12 +18,21 @@ import cudnn_rnn
 from cudnn_rnn._native import library
 from helpers import processes
 
+INFO, LIBRARY = library.BUILD_INFO_NAME, library.LIBRARY_NAME
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps "
+
+# Starts both programs.
+FORGET = """
+import sys
+def forget_the_package():
+    for name in [name for name in sys.modules if name.split(".")[0] == "cudnn_rnn"]:
+        del sys.modules[name]
+"""
 
 # Imports the package from each given folder in one process: a failing import loads nothing, so it
 # does not affect the next one. Other copies of the package are hidden.
 IMPORT_ALL = """
-import json, os, sys
+import json, os
 import tensorflow
 sys.path[:] = [entry for entry in sys.path if not os.path.isdir(os.path.join(entry, "cudnn_rnn"))]
 outcomes = {}
@@ -36,16 +44,16 @@ for folder in sys.argv[1:]:
     except Exception as error:
         outcomes[folder] = [type(error).__name__, str(error)]
     sys.path.remove(folder)
-    for name in [name for name in sys.modules if name.split(".")[0] == "cudnn_rnn"]:
-        del sys.modules[name]
-print("OUTCOMES" + json.dumps(outcomes))
+    forget_the_package()
+print(json.dumps(outcomes))
 """
 
 # Loads the library in several ways and prints how many kernels are registered after each, and the
 # paths of the libraries that checkouts use. Arguments: a package that loads nothing by itself, a
 # complete package, and pairs of a checkout and an installed package.
 LOAD_REPEATEDLY = """
-import importlib, json, sys, threading
+import importlib, json, threading
+from concurrent.futures import ThreadPoolExecutor
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import kernels
 from tensorflow.python.ops import gen_cudnn_rnn_ops
@@ -65,21 +73,12 @@ def run_an_op():
         assert session.run(size).tolist() == [48800]
 
 def load_in_threads(library):
-    barrier, problems = threading.Barrier(8), []
-    def load():
+    barrier = threading.Barrier(8)
+    def load(_):
         barrier.wait()
-        try:
-            library.load_library()
-        except BaseException as error:
-            problems.append(error)
-    threads = [threading.Thread(target=load) for _ in range(8)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert not problems, problems
-
-def forget_the_package():
-    for name in [name for name in sys.modules if name.split(".")[0] == "cudnn_rnn"]:
-        del sys.modules[name]
+        library.load_library()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(load, range(8)))
 
 counts, (bare, complete, *checkouts) = {}, sys.argv[1:]
 sys.path.insert(0, bare)
@@ -109,15 +108,19 @@ for folders in zip(checkouts[::2], checkouts[1::2]):
     from cudnn_rnn._native import library
     paths.append(library.library_path())
     del sys.path[:2]
-print("LOADED" + json.dumps([counts, paths]))
+print(json.dumps([counts, paths]))
 """
 
 
-def run_python(code, *arguments):
-    """Runs a program outside the checkout; returns (exit status, output)."""
-    folder = os.path.dirname(sys.executable)
-    process = processes.run_python("-W", "ignore", "-c", code, *arguments, folder=folder)
-    return process.returncode, process.stdout + process.stderr
+# Programs run outside the checkout.
+run_python = functools.partial(processes.run_python, folder=os.path.dirname(sys.executable))
+
+
+def printed_by(program, *arguments):
+    """Returns the JSON in the last line that the program prints."""
+    process = run_python("-W", "ignore", "-c", FORGET + program, *arguments)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def copy_package(folder, **changes):
@@ -135,100 +138,79 @@ def copy_package(folder, **changes):
 
 def write_build_info(package, **changes):
     info = dict(library.build_info(), **changes)
-    (package / library.BUILD_INFO_NAME).write_text(json.dumps(info))
+    (package / INFO).write_text(json.dumps(info))
 
 
 def replace_library(package, content):
     """Replaces the library by `content` and updates the checksum in the build info."""
-    (package / library.LIBRARY_NAME).write_bytes(content)
+    (package / LIBRARY).write_bytes(content)
     write_build_info(package, library_sha256=hashlib.sha256(content).hexdigest())
 
 
-def library_with_undefined_symbol(folder):
-    source, output = folder / "undefined.cc", folder / "undefined.so"
+def make_a_symbol_undefined(package):
+    source, output = package / "undefined.cc", package / "undefined.so"
     source.write_text('extern "C" int no_such_function();\nint value = no_such_function();\n')
     compiler = os.environ.get("CXX", "c++").split()
     subprocess.check_call(compiler + ["-shared", "-fPIC", str(source), "-o", str(output)])
-    return output.read_bytes()
+    replace_library(package, output.read_bytes())
 
 
-# Packages that must fail to load: changes in the build info, or a function of the package's folder.
-CHANGED_INFO = {
-    "other_version": {"tensorflow": "2.99.1"},
-    "other_commit": {"tensorflow_git_version": "v2.99.1-1-gabcdef"},
-    "other_abi": {"cxx11_abi": 1 - tf.sysconfig.CXX11_ABI_FLAG},
-    "other_package": {"cudnn_rnn": "77.0"},
-    "no_checksum": {"library_sha256": None},
-}
-DAMAGES = {
-    "no_build_info": lambda package: (package / library.BUILD_INFO_NAME).unlink(),
-    "empty_build_info": lambda package: (package / library.BUILD_INFO_NAME).write_bytes(b""),
-    "build_info_is_a_list": lambda package: (package / library.BUILD_INFO_NAME).write_bytes(b"[1]"),
-    "build_info_is_binary": lambda package: (package / library.BUILD_INFO_NAME).write_bytes(
-        b"\xff\x00\x80"
+def damaged_info(content):
+    return lambda package: (package / INFO).write_bytes(content)
+
+
+# Packages that must fail to load: what is done to the package's folder, and what the error names,
+# such as the TensorFlow that the library was built for and the running one.
+CASES = {
+    "other_version": (
+        functools.partial(write_build_info, tensorflow="2.99.1"),
+        ["built for TensorFlow 2.99.1", "runs TensorFlow " + tf.version.VERSION],
     ),
-    "cut_library": lambda package: os.truncate(str(package / library.LIBRARY_NAME), 100000),
-    "empty_library": lambda package: replace_library(package, b""),
-    "text_library": lambda package: replace_library(package, b"not a library"),
-    "undefined_symbol": lambda package: replace_library(
-        package, library_with_undefined_symbol(package)
+    "other_commit": (
+        functools.partial(write_build_info, tensorflow_git_version="v2.99.1-1-gabcdef"),
+        ["v2.99.1-1-gabcdef", str(tf.version.GIT_VERSION)],
     ),
-    "no_library": lambda package: (package / library.LIBRARY_NAME).unlink(),
+    "other_abi": (
+        functools.partial(write_build_info, cxx11_abi=1 - tf.sysconfig.CXX11_ABI_FLAG),
+        ["C++ ABI"],
+    ),
+    "other_package": (
+        functools.partial(write_build_info, cudnn_rnn="77.0"),
+        ["cudnn_rnn 77.0", "cudnn_rnn " + cudnn_rnn.__version__],
+    ),
+    "no_checksum": (functools.partial(write_build_info, library_sha256=None), []),
+    "no_build_info": (lambda package: (package / INFO).unlink(), [INFO]),
+    "empty_build_info": (damaged_info(b""), [INFO]),
+    "build_info_is_a_list": (damaged_info(b"[1]"), [INFO]),
+    "build_info_is_binary": (damaged_info(b"\xff\x00\x80"), [INFO]),
+    "cut_library": (lambda package: os.truncate(str(package / LIBRARY), 100000), [LIBRARY]),
+    "empty_library": (lambda package: replace_library(package, b""), [LIBRARY]),
+    "text_library": (lambda package: replace_library(package, b"not a library"), [LIBRARY]),
+    "undefined_symbol": (make_a_symbol_undefined, ["no_such_function"]),
+    # The error lists the folders that were searched.
+    "no_library": (
+        lambda package: (package / LIBRARY).unlink(),
+        ["missing", LIBRARY, os.path.join("no_library0", "cudnn_rnn")],
+    ),
 }
-CASES = list(CHANGED_INFO) + list(DAMAGES)
 
 
 @pytest.fixture(scope="module")
 def import_errors(tmp_path_factory):
-    """Returns a dict from each case to the ImportError message of importing its package."""
-    folders = {}
-    for case in CASES:
-        folders[case] = str(tmp_path_factory.mktemp(case))
-        package = copy_package(Path(folders[case]), **CHANGED_INFO.get(case, {}))
-        if case in DAMAGES:
-            DAMAGES[case](package)
-    status, printed = run_python(IMPORT_ALL, *folders.values())
-    assert status == 0, printed
-    outcomes = json.loads(printed.split("OUTCOMES")[1].splitlines()[0])
-    for case, folder in folders.items():
-        assert outcomes[folder][0] == "ImportError", (case, outcomes[folder])
-    return {case: outcomes[folder][1] for case, folder in folders.items()}
+    """Returns a dict from each case to [error type, message] of importing its package."""
+    folders = {case: tmp_path_factory.mktemp(case) for case in CASES}
+    for case, (damage, _) in CASES.items():
+        damage(copy_package(folders[case]))
+    outcomes = printed_by(IMPORT_ALL, *folders.values())
+    return {case: outcomes[str(folder)] for case, folder in folders.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_import_error_says_how_to_rebuild(import_errors, case):
-    message = import_errors[case]
-    assert REBUILD in message
-    assert sys.executable in message
-
-
-def test_the_error_names_the_built_and_the_running_tensorflow(import_errors):
-    message = import_errors["other_version"]
-    assert "built for TensorFlow 2.99.1" in message
-    assert "runs TensorFlow " + tf.version.VERSION in message
-
-
-def test_the_error_names_the_built_and_the_running_commit_abi_and_package(import_errors):
-    assert "v2.99.1-1-gabcdef" in import_errors["other_commit"]
-    assert str(tf.version.GIT_VERSION) in import_errors["other_commit"]
-    assert "C++ ABI" in import_errors["other_abi"]
-    assert "cudnn_rnn 77.0" in import_errors["other_package"]
-    assert "cudnn_rnn " + cudnn_rnn.__version__ in import_errors["other_package"]
-
-
-def test_damaged_files_are_named(import_errors):
-    for case in CASES:
-        if "build_info" in case:
-            assert library.BUILD_INFO_NAME in import_errors[case]
-        elif case.endswith("library"):
-            assert library.LIBRARY_NAME in import_errors[case]
-    assert "no_such_function" in import_errors["undefined_symbol"]
-
-
-def test_the_error_of_a_missing_library_lists_the_searched_folders(import_errors):
-    message = import_errors["no_library"]
-    assert "missing" in message
-    assert os.path.join("no_library0", "cudnn_rnn") in message
+def test_import_errors_say_what_is_wrong_and_how_to_rebuild(import_errors, case):
+    error, message = import_errors[case]
+    assert error == "ImportError", message
+    for part in [REBUILD, sys.executable] + CASES[case][1]:
+        assert part in message
 
 
 @pytest.fixture(scope="module")
@@ -245,12 +227,10 @@ def loaded(tmp_path_factory):
         (package / "cc").mkdir()
         (package / "cc" / "sources.bzl").write_text("")
         if not has_library_of_another_tensorflow:
-            (package / library.LIBRARY_NAME).unlink()
-        expected_paths.append(str(copy_package(installed) / library.LIBRARY_NAME))
+            (package / LIBRARY).unlink()
+        expected_paths.append(str(copy_package(installed) / LIBRARY))
         checkouts += [checkout, installed]
-    status, printed = run_python(LOAD_REPEATEDLY, bare, complete, *checkouts)
-    assert status == 0, printed
-    counts, paths = json.loads(printed.split("LOADED")[1].splitlines()[0])
+    counts, paths = printed_by(LOAD_REPEATEDLY, bare, complete, *checkouts)
     return counts, expected_paths, paths
 
 
@@ -267,14 +247,15 @@ def test_kernels_are_registered_once(loaded):
 
 
 def import_with_mock_of_tensorflow(folder, content, code="import cudnn_rnn"):
-    """Imports the package where the mock of TensorFlow is first on the path; returns the output."""
+    """Imports the package where the mock of TensorFlow is first on the path; returns the error."""
     copy_package(folder)
     (folder / "tensorflow").mkdir()
     if content is not None:
         (folder / "tensorflow" / "__init__.py").write_text(content)
-    status, printed = run_python("import sys; sys.path.insert(0, sys.argv[1])\n" + code, folder)
-    assert status == 1
-    return printed
+    code = "import sys; sys.path.insert(0, sys.argv[1])\n" + code
+    process = run_python("-W", "ignore", "-c", code, folder)
+    assert process.returncode == 1
+    return process.stderr
 
 
 @pytest.mark.parametrize(
@@ -312,9 +293,3 @@ def test_build_info_is_for_this_tensorflow():
     assert info["tensorflow"] == tf.version.VERSION
     assert info["cudnn_rnn"] == cudnn_rnn.__version__
     assert info["cxx11_abi"] == tf.sysconfig.CXX11_ABI_FLAG
-
-
-def test_load_library_again_from_threads_of_this_process():
-    with ThreadPoolExecutor(4) as pool:
-        for future in [pool.submit(library.load_library) for _ in range(4)]:
-            future.result()

@@ -2,8 +2,12 @@
 
 import os
 
+import pytest
+
 from helpers.paths import PROGRAMS
 from helpers.processes import output_of
+
+pytestmark = pytest.mark.once
 
 
 def test_decode_loops_finish_beside_training_and_products():

@@ -85,31 +85,27 @@ def make_data(case):
     return inputs, backprops, lengths
 
 
-def run_core(library, case, device, data, forward_options=None, **description_options):
+def train(model, case, device, data):
     """Returns results and gradients of a training step, time-major in float64 on the host."""
     inputs, backprops, lengths = data
+    options = dict(lengths=lengths, time_major=case.time_major)
+    done = model.forward(place(inputs, device, case.time_major), **options)
+    gradients = model.backward(done, place(backprops, device, case.time_major))
+    return fetch(dict(done.results, **gradients), case.time_major)
+
+
+def run_core(library, case, device, data, **description_options):
+    """Returns the results of `train` for a new model."""
     with Model(library, describe(case, **description_options), device) as model:
-        done = model.forward(
-            place(inputs, device, case.time_major),
-            lengths=lengths,
-            time_major=case.time_major,
-            **(forward_options or {}),
-        )
-        gradients = model.backward(done, place(backprops, device, case.time_major))
-        found = fetch(dict(done.results, **gradients), case.time_major)
-    return found
+        return train(model, case, device, data)
 
 
 def run_inference(library, case, device, data, **description_options):
     """Returns the results of inference, time-major in float64 on the host."""
     inputs, _, lengths = data
+    options = dict(lengths=lengths, time_major=case.time_major, is_training=False)
     with Model(library, describe(case, **description_options), device) as model:
-        done = model.forward(
-            place(inputs, device, case.time_major),
-            lengths=lengths,
-            time_major=case.time_major,
-            is_training=False,
-        )
+        done = model.forward(place(inputs, device, case.time_major), **options)
         return fetch(done.results, case.time_major)
 
 

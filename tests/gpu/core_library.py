@@ -384,6 +384,8 @@ class Model:
 
     def _point(self, buffers, tensors):
         for name, tensor in tensors.items():
+            # Access to memory of another device would make the GPU unusable for the process.
+            assert tensor.device.type == self.device.type, name
             assert tensor.is_contiguous(), name
             setattr(buffers, name, tensor.data_ptr() if tensor.numel() else None)
 

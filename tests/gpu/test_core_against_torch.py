@@ -16,7 +16,6 @@ from core_harness import (
     describe,
     fetch,
     make_data,
-    place,
     relative_error,
     run_core,
 )
@@ -78,44 +77,6 @@ def test_the_number_of_params_matches_the_layout(core, device, case):
     assert sizes.reserve_space_bytes > 0
 
 
-def torch_nn_module(case, params, device):
-    """Returns all layers in one torch.nn module on the device, in the case's dtype."""
-    network = case.network
-    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(case.rnn_mode, torch.nn.RNN)
-    options = {"bidirectional": network.directions == 2, "num_layers": case.num_layers}
-    if kind is torch.nn.RNN:
-        options["nonlinearity"] = case.rnn_mode[len("rnn_") :]
-    module = kind(case.input_size, case.num_units, **options).to(device, DTYPES[case.dtype])
-    for (layer, direction, name), view in network.split(params).items():
-        suffix = f"_l{layer}" + ("_reverse" if direction else "")
-        getattr(module, name + suffix).data.copy_(view)
-    module.flatten_parameters()
-    return module
-
-
-def torch_nn_step(case, inputs, backprops, device):
-    """Returns results and gradients of torch.nn in the case's dtype on the device."""
-    inputs = {name: tensor.clone() for name, tensor in place(inputs, device).items()}
-    module = torch_nn_module(case, inputs["params"], device)
-    names = [name for name in inputs if name != "params"]
-    for name in names:
-        inputs[name].requires_grad_()
-    states = [inputs[name] for name in names[1:]]
-    output, last = module(inputs["input"], tuple(states) if len(states) > 1 else states[0])
-    last = last if isinstance(last, tuple) else (last,)
-    results = dict(zip(["output", "output_h", "output_c"], (output,) + last))
-    gradients = [backprops[name + "_backprop"].to(device) for name in results]
-    torch.autograd.backward(list(results.values()), gradients)
-    found = {name: tensor.detach() for name, tensor in results.items()}
-    found.update((name + "_backprop", inputs[name].grad) for name in names)
-    whole = []
-    for layer, direction, name, _ in case.network.tensors():
-        suffix = f"_l{layer}" + ("_reverse" if direction else "")
-        whole.append(getattr(module, name + suffix).grad.reshape(-1))
-    found["params_backprop"] = torch.cat(whole)
-    return fetch(found)
-
-
 SAME_DTYPE_CASES = [
     case
     for case in realistic_cases()
@@ -145,10 +106,11 @@ def test_no_less_accurate_than_torch_nn_on_the_same_device(core, device, case):
     inputs, backprops, _ = data
     expected = torch_oracle.run(case.network, inputs, backprops)
     found = run_core(core, case, device, data)
-    peer = torch_nn_step(case, inputs, backprops, device)
+    dtype = DTYPES[case.dtype]
+    peer = fetch(torch_oracle.run(case.network, inputs, backprops, dtype=dtype, device=device))
     assert sorted(peer) == sorted(found) == sorted(expected)
     # One rounding of the result; smaller differences mean nothing.
-    rounding = torch.finfo(DTYPES[case.dtype]).eps
+    rounding = torch.finfo(dtype).eps
     for name, tensor in expected.items():
         ours, theirs = (relative_error(part[name], tensor) for part in (found, peer))
         assert ours <= 4 * theirs + 4 * rounding, (name, ours, theirs, str(case))

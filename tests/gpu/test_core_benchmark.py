@@ -39,14 +39,14 @@ def benchmark_modules(core, device, monkeypatch):
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
     configurations, cudnn_network, peers, problem = benchmark_modules
-    names = {"x": "input", "hx": "input_h", "cx": "input_c", "weights": "params"}
-    result_names = {"y": "output", "hy": "output_h", "cy": "output_c"}
     network = Network(rnn_mode, direction, 2, 64, 64, "linear_input", 0)
     for is_training in (True, False):
         configuration = configurations.Configuration(
             "gpu", rnn_mode, 2, 64, 64, direction, 4, 6, False, is_training, dtype
         )
-        arrays, accepted = problem.make_arrays(configuration), []
+        arrays, accepted = problem.make_problem(configuration), []
+        inputs = problem.input_names(configuration) + ["params"]
+        outputs = problem.output_names(configuration)
         for peer in peers.GPU_PEERS["cudnn"]:
             algorithm = peer.options["algorithm"]
             options = {"device": device.type, "threads": None, "algorithm": algorithm}
@@ -58,22 +58,15 @@ def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
             run.step()
             tensors = fetch(run.tensors)
             # A weight space without gaps between its regions equals the parameter buffer.
-            assert tensors["weights"].numel() == network.params_size()
-            used = [name for name in names if rnn_mode == "lstm" or name != "cx"]
-            inputs = {names[name]: tensors[name] for name in used}
-            backprops = {
-                result_names[name] + "_backprop": tensors["d_" + name]
-                for name in result_names
-                if rnn_mode == "lstm" or name != "cy"
-            }
-            expected = torch_oracle.run(network, inputs, backprops if is_training else None)
-            found = {
-                result_names[name]: tensors[name]
-                for name in result_names
-                if result_names[name] in expected
-            }
-            if is_training:
-                found.update((names[name] + "_backprop", tensors["d_" + name]) for name in used)
+            assert tensors["params"].numel() == network.params_size()
+            backprops = {name + "_backprop": tensors[name + "_backprop"] for name in outputs}
+            expected = torch_oracle.run(
+                network,
+                {name: tensors[name] for name in inputs},
+                backprops if is_training else None,
+            )
+            computed = outputs + [name + "_backprop" for name in inputs] * is_training
+            found = {name: tensors[name] for name in computed}
             dtypes = {"float": torch.float32, "half": torch.float16}
             assert_close(found, expected, TOLERANCES[dtypes[dtype]], f"{algorithm} {configuration}")
             run.close()

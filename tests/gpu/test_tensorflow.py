@@ -330,17 +330,7 @@ OTHER_KERNELS_PROGRAM = (
     START
     + """
 print("RESULT PROVIDER", gpu_kernels.kernels_in_charge().provider)
-results = {}
-for index, case in enumerate(OTHER_KERNELS_CASES):
-    with make_network(case.configuration, case.dtype, device) as network:
-        for name, value in network.run(make_arrays(case)).items():
-            results["%d/%s" % (index, name)] = value
-lengths = LENGTHS["mixed"]
-arrays = dict(other_kernels_arrays(), sequence_lengths=lengths)
-with make_network(LSTM, "float32", device, version=3) as network:
-    for name, value in network.run(arrays).items():
-        results["V3/" + name] = value
-np.savez(sys.argv[3], **results)
+np.savez(sys.argv[3], **other_kernels_results(device))
 """
 )
 
@@ -351,9 +341,19 @@ OTHER_KERNELS_CASES = [
 ]
 
 
-def other_kernels_arrays():
-    """Returns arrays whose padding is finite, as other kernels may read it."""
-    return random_arrays(LSTM, BATCH, STEPS, np.float32, np.random.RandomState(4))
+def other_kernels_results(device):
+    """Returns the results of OTHER_KERNELS_CASES, and of the third version of the op, by name."""
+    results = {}
+    for index, case in enumerate(OTHER_KERNELS_CASES):
+        with make_network(case.configuration, case.dtype, device) as network:
+            for name, value in network.run(make_arrays(case)).items():
+                results[f"{index}/{name}"] = value
+    # The padding is finite, as other kernels may read it.
+    arrays = random_arrays(LSTM, BATCH, STEPS, np.float32, np.random.RandomState(4))
+    with make_network(LSTM, "float32", device, version=3) as network:
+        found = network.run(dict(arrays, sequence_lengths=LENGTHS["mixed"]))
+    results.update(("V3/" + name, value) for name, value in found.items())
+    return results
 
 
 def run_program(program, *arguments, **environment):
@@ -386,13 +386,5 @@ def test_tensorflows_own_kernels_agree(op_device, tmp_path):
     assert "PROVIDER tensorflow" in printed, printed
     with np.load(path) as theirs:
         theirs = {name: theirs[name] for name in theirs.files}
-    ours = {}
-    for index, case in enumerate(OTHER_KERNELS_CASES):
-        with make_network(case.configuration, case.dtype, op_device) as network:
-            for name, value in network.run(make_arrays(case)).items():
-                ours["%d/%s" % (index, name)] = value
-    arrays = dict(other_kernels_arrays(), sequence_lengths=LENGTHS["mixed"])
-    with make_network(LSTM, "float32", op_device, version=3) as network:
-        for name, value in network.run(arrays).items():
-            ours["V3/" + name] = value
+    ours = other_kernels_results(op_device)
     assert_close(ours, theirs, 2 * TOLERANCES["float32"], "CUDNN_RNN_GPU_KERNELS=tensorflow")

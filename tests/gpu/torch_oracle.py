@@ -1,4 +1,4 @@
-"""Computes a model with `torch.nn`, layer by layer in float64 on the host, and makes data for it.
+"""Computes a model with `torch.nn`, layer by layer, and makes data for it.
 
 The parameter buffer is that of cudnn_rnn/cc/core/param_layout.h. PyTorch stacks the gates of a
 matrix in the same order, so the buffer is the concatenation of PyTorch's tensors: weight_ih,
@@ -143,13 +143,16 @@ def _layer_module(network, views, layer):
         options["nonlinearity"] = network.rnn_mode[len("rnn_") :]
     if network.num_proj:
         options["proj_size"] = network.num_proj
-    module = kind(network.layer_input_size(layer), network.num_units, **options).double()
-    identity = torch.eye(network.num_units, dtype=torch.float64)
+    params = views[layer, 0, "weight_hh"]
+    module = kind(network.layer_input_size(layer), network.num_units, **options)
+    module.to(params.device, params.dtype)
+    identity = torch.eye(network.num_units).to(params)
     for name, parameter in module.named_parameters():
         direction = int(name.endswith("_reverse"))
         view = views.get((layer, direction, name.split("_l0")[0]))
         # A skipped input is the identity in every gate.
         parameter.data = identity.repeat(GATES[network.rnn_mode], 1) if view is None else view
+    module.flatten_parameters()
     return module
 
 
@@ -175,8 +178,16 @@ def _run_layer(module, x, states, lengths):
     return output.index_copy(1, some, padded), finals
 
 
-def run(network, inputs, backprops=None, lengths=None, masks=None):
-    """Returns results and, with `backprops`, gradients; all time-major, in float64 on the host.
+def run(
+    network,
+    inputs,
+    backprops=None,
+    lengths=None,
+    masks=None,
+    dtype=torch.float64,
+    device="cpu",
+):
+    """Returns results and, with `backprops`, gradients; all time-major.
 
     Args:
       network: Network.
@@ -184,14 +195,17 @@ def run(network, inputs, backprops=None, lengths=None, masks=None):
       backprops: None, or as from `random_backprops`.
       lengths: None, or a list of ints.
       masks: None, or a dict from layers to the factors of their inputs.
+      dtype: the type to compute in.
+      device: where to compute.
 
     Returns:
       A dict: output, output_h, output_c (LSTM), and with `backprops` input_backprop,
       input_h_backprop, input_c_backprop (LSTM), params_backprop.
     """
-    leaves = {name: tensor.detach().double().clone() for name, tensor in inputs.items()}
+    leaves = {name: tensor.detach().to(device, dtype, copy=True) for name, tensor in inputs.items()}
+    zero = leaves["params"].new_zeros([])
     counts = _counting_steps(leaves["input"], lengths)
-    leaves["input"] = torch.where(counts, leaves["input"], torch.zeros([], dtype=torch.float64))
+    leaves["input"] = torch.where(counts, leaves["input"], zero)
     for tensor in leaves.values():
         tensor.requires_grad_(backprops is not None)
     views = network.split(leaves["params"].detach())
@@ -211,9 +225,9 @@ def run(network, inputs, backprops=None, lengths=None, masks=None):
     if backprops is not None:
         loss = 0.0
         for name, tensor in results.items():
-            gradient = backprops[name + "_backprop"].double()
+            gradient = backprops[name + "_backprop"].to(zero)
             if name == "output":
-                gradient = torch.where(counts, gradient, torch.zeros([], dtype=torch.float64))
+                gradient = torch.where(counts, gradient, zero)
             loss = loss + (tensor * gradient).sum()
         loss.backward()
         for name in ["input"] + state_names:
@@ -221,20 +235,20 @@ def run(network, inputs, backprops=None, lengths=None, masks=None):
             found[name + "_backprop"] = (
                 torch.zeros_like(leaves[name]) if gradient is None else gradient
             )
-        found["params_backprop"] = _params_gradient(network, modules)
+        found["params_backprop"] = _params_gradient(network, modules, zero)
     return found
 
 
 def _counting_steps(x, lengths):
     """Returns a [T, B, 1] bool tensor: whether a step is within its sequence."""
     if lengths is None:
-        return torch.ones(x.shape[0], x.shape[1], 1, dtype=torch.bool)
+        return torch.ones(x.shape[0], x.shape[1], 1, dtype=torch.bool, device=x.device)
     steps = torch.arange(x.shape[0])[:, None, None]
     return steps < torch.as_tensor(lengths)[None, :, None]
 
 
-def _params_gradient(network, modules):
-    gradient = torch.full([network.params_size()], float("nan"), dtype=torch.float64)
+def _params_gradient(network, modules, zero):
+    gradient = zero.new_full([network.params_size()], float("nan"))
     for (layer, direction, name), view in network.split(gradient).items():
         parameter = getattr(modules[layer], name + "_l0" + ("_reverse" if direction else ""))
         view.copy_(torch.zeros_like(view) if parameter.grad is None else parameter.grad)

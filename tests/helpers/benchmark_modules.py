@@ -1,10 +1,10 @@
 """Makes the modules of benchmarks/ importable."""
 
 import os
-import subprocess
 import sys
 
 from helpers.paths import ROOT
+from helpers.processes import status_and_text
 
 FOLDER = os.path.join(ROOT, "benchmarks")
 sys.path[:0] = [FOLDER, os.path.join(FOLDER, "workers")]
@@ -12,11 +12,10 @@ sys.path[:0] = [FOLDER, os.path.join(FOLDER, "workers")]
 
 def run_arguments(*arguments):
     """Runs arguments.py without installed packages; returns the exit status and the output."""
-    command = [sys.executable, "-S", os.path.join(FOLDER, "arguments.py")]
-    process = subprocess.Popen(
-        command + list(arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    return process.wait(), process.stdout.read()
+    return status_and_text("-S", os.path.join(FOLDER, "arguments.py"), *arguments)
+
+
+def cells_of(text, first):
+    """Returns the rows of Markdown tables, as lists of cells, whose first cell is `first`."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return [row for row in rows if row[:1] == [first]]

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn.cells.compatible import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell
+from helpers.reference import sigmoid
 
 CELLS = [CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell]
 BATCH, STEPS, INPUT_SIZE, NUM_UNITS = 3, 5, 4, 6
@@ -12,10 +13,6 @@ TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
 
 
 # The cells' formulas. `weights` maps a variable's name within the cell's scope to its array.
-
-
-def sigmoid(x):
-    return 1.0 / (1.0 + np.exp(-x))
 
 
 def numpy_lstm(weights, x, state):
@@ -44,7 +41,7 @@ SCOPE = {
 }
 
 
-def variable_shapes(cell_class, input_size, num_units):
+def variable_shapes(cell_class, input_size=INPUT_SIZE, num_units=NUM_UNITS):
     """Returns variable names within the cell's scope and shapes, in creation order."""
     if cell_class is CudnnCompatibleLSTMCell:
         return [("kernel", [input_size + num_units, 4 * num_units]), ("bias", [4 * num_units])]

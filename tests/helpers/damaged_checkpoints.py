@@ -2,6 +2,7 @@
 
 import glob
 import os
+from functools import partial
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -70,14 +71,9 @@ def remove_data(path, key):
         os.remove(name)
 
 
-def cut_index(path, key):
-    """Cuts off the last third of the index."""
-    os.truncate(path + ".index", os.path.getsize(path + ".index") * 2 // 3)
-
-
-def empty_index(path, key):
-    """Truncates the index to zero bytes."""
-    os.truncate(path + ".index", 0)
+def cut_index(path, key, kept=2 / 3):
+    """Keeps only this fraction of the index."""
+    os.truncate(path + ".index", int(kept * os.path.getsize(path + ".index")))
 
 
 def other_shape(path, key):
@@ -85,19 +81,14 @@ def other_shape(path, key):
     with_value(path, key, lambda value: value[len(value) // 2 :])
 
 
-def other_dtype(path, key):
-    """Converts the value of a key to float64."""
-    with_value(path, key, lambda value: value.astype(np.float64))
-
-
 # Name -> (function that does the damage, TensorFlow error that restoring must raise).
 DAMAGES = {
     "missing_key": (without, tf.errors.NotFoundError),
     "other_shape": (other_shape, tf.errors.InvalidArgumentError),
-    "other_dtype": (other_dtype, tf.errors.InvalidArgumentError),
+    "other_dtype": (partial(with_value, change=np.float64), tf.errors.InvalidArgumentError),
     "flipped_bit": (flip_a_bit, tf.errors.DataLossError),
     "cut_data": (cut_data, tf.errors.DataLossError),
     "no_data": (remove_data, tf.errors.DataLossError),
     "cut_index": (cut_index, tf.errors.DataLossError),
-    "empty_index": (empty_index, tf.errors.DataLossError),
+    "empty_index": (partial(cut_index, kept=0), tf.errors.DataLossError),
 }

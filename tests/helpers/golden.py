@@ -37,7 +37,5 @@ class GoldenCheckpoint:
         self.path = os.path.join(GOLDEN, name, "model.ckpt")
         self.opaque = self.expected["opaque"]
         self.num_directions = 2 if self.case["direction"] == "bidirectional" else 1
-
-    @property
-    def sizes(self):
-        return [self.case[name] for name in ("num_layers", "num_units", "input_size")]
+        self.sizes = [self.case[name] for name in ("num_layers", "num_units", "input_size")]
+        self.saver_holds_the_variable = self.case.get("saver", "all") == "all"

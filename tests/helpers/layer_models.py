@@ -7,20 +7,14 @@ import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn.checkpoints import cell_saveables, converters
 from helpers import reference
+from helpers.op_harness import TOLERANCES, assert_close
+from helpers.rnn_models import CLASSES
 
-LAYERS = {
-    "lstm": layers.CudnnLSTM,
-    "gru": layers.CudnnGRU,
-    "rnn_relu": layers.CudnnRNNRelu,
-    "rnn_tanh": layers.CudnnRNNTanh,
-}
+# The layers have the names of the op-level classes.
+LAYERS = {mode: getattr(layers, model.__name__) for mode, model in CLASSES.items()}
 SAVEABLES = {
-    "lstm": cell_saveables.CudnnLSTMSaveable,
-    "gru": cell_saveables.CudnnGRUSaveable,
-    "rnn_relu": cell_saveables.CudnnRNNReluSaveable,
-    "rnn_tanh": cell_saveables.CudnnRNNTanhSaveable,
+    mode: getattr(cell_saveables, model.__name__ + "Saveable") for mode, model in CLASSES.items()
 }
-
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 3, 5
 
@@ -32,10 +26,18 @@ def built_layer(rnn_mode, num_layers=1, num_units=UNITS, width=WIDTH, **named):
     return layer
 
 
-def make_inputs(dtype=np.float32, batch_major=False):
-    """Returns inputs [STEPS, BATCH, WIDTH] or, by batch, [BATCH, STEPS, WIDTH]."""
-    inputs = np.random.RandomState(1).uniform(-1, 1, [STEPS, BATCH, WIDTH]).astype(dtype)
+def make_inputs(dtype=np.float32, batch_major=False, steps=STEPS, batch=BATCH, width=WIDTH, seed=1):
+    """Returns inputs [steps, batch, width] or, by batch, [batch, steps, width]."""
+    inputs = np.random.RandomState(seed).uniform(-1, 1, [steps, batch, width]).astype(dtype)
     return inputs.swapaxes(0, 1) if batch_major else inputs
+
+
+def make_states(layer, batch_major=False):
+    """Returns random initial states of a layer for BATCH sequences, a tuple of arrays."""
+    random = np.random.RandomState(2)
+    shapes = layer.state_shape(BATCH)
+    states = tuple(random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
+    return tuple(state.swapaxes(0, 1) for state in states) if batch_major else states
 
 
 def cell(rnn_mode, num_units):
@@ -48,8 +50,10 @@ def cell(rnn_mode, num_units):
     )
 
 
-def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
+def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs, initial_state=None):
     """Builds the cells on time-major inputs, in the variable scopes of the checkpoints.
+
+    `initial_state`, only for one direction: a tuple of the layers' states, zeros by default.
 
     Returns:
       `(outputs, states)`: the states are a list of tensors `[layers * directions, batch,
@@ -57,7 +61,8 @@ def run_cells(rnn_mode, num_layers, num_units, bidirectional, inputs):
     """
     if not bidirectional:
         stack = cudnn_rnn.MultiRNNCell([cell(rnn_mode, num_units) for _ in range(num_layers)])
-        outputs, states = tf.nn.dynamic_rnn(stack, inputs, dtype=inputs.dtype, time_major=True)
+        named = dict(initial_state=initial_state, dtype=inputs.dtype, time_major=True)
+        outputs, states = tf.nn.dynamic_rnn(stack, inputs, **named)
     else:
         stacks = [[cell(rnn_mode, num_units) for _ in range(num_layers)] for _ in range(2)]
         outputs, forward, backward = cudnn_rnn.stack_bidirectional_dynamic_rnn(
@@ -89,9 +94,15 @@ def expected_results(layer, params, inputs, states=None, lengths=None, input_mod
     )
     if states is None:
         states = [np.zeros(shape, inputs.dtype) for shape in layer.state_shape(inputs.shape[1])]
-    c = states[1] if len(states) == 2 else None
-    results = reference.forward(configuration, inputs, states[0], c, params, lengths=lengths)
-    return [result for result in results[:3] if result is not None]
+    arrays = dict(zip(("input_h", "input_c"), states), input=inputs, params=params)
+    return list(reference.run_reference(configuration, arrays, lengths=lengths).values())
+
+
+def assert_like_reference(found, layer, params, inputs, dtype="float32", **named):
+    """Compares output and states with `expected_results`, which takes the other arguments."""
+    expected = expected_results(layer, params.astype("float64"), inputs.astype("float64"), **named)
+    found, expected = dict(enumerate(found)), dict(enumerate(expected))
+    assert_close(found, expected, TOLERANCES[dtype], named)
 
 
 class ForgetBiasOneHooks:

@@ -20,6 +20,10 @@ from helpers.op_harness import (
 every_mode = pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
 every_direction = pytest.mark.parametrize("direction", COLUMNS["direction"])
 every_dtype = pytest.mark.parametrize("dtype", COLUMNS["dtype"])
+unknown_modes = pytest.mark.parametrize(
+    "name, value",
+    [("rnn_mode", "lstn"), ("input_mode", "linear"), ("direction", "both"), ("rnn_mode", "")],
+)
 
 
 def every_mode_and_direction(test):

@@ -9,7 +9,6 @@ Shapes:
     input_c    [layers * directions, batch, num_units] (LSTM only; None for other modes)
     output     [steps, batch, directions * output_size]
     params     [number of parameters]
-    lengths    [batch], each 0..steps, or None (all are `steps`)
 output_size is num_proj for an LSTM with a projection, and num_units otherwise.
 
 The parameter buffer is one vector. It starts with all matrices, for each layer and each direction
@@ -24,9 +23,6 @@ Gates, with W on the layer's input x and R on the previous output h':
     gru       r, u, n:     n = tanh(W_n x + bW_n + r (R_n h' + bR_n));  h = (1 - u) n + u h'
     rnn_relu  h = relu(W x + bW + R h' + bR)       rnn_tanh  the same with tanh
 With a projection, h is P times the h of these formulas.
-
-With lengths, the steps of a sequence from its length on do not exist: their input is not read,
-outputs and gradients there are 0, and states do not change.
 """
 
 import collections
@@ -120,26 +116,19 @@ def params_size(configuration):
     return input_matrices + state_matrices + projections + cells * 2 * gates * units
 
 
+def view(params, region):
+    """Returns the region of the buffer `params` as a view."""
+    size = int(np.prod(region.shape, dtype=np.int64))
+    return params[region.offset : region.offset + size].reshape(region.shape)
+
+
 def params_to_canonical(configuration, params):
     """Returns the list of matrices and the list of biases in the buffer `params`, as views."""
     weights, biases = [], []
     for region in regions(configuration):
-        size = int(np.prod(region.shape, dtype=np.int64))
-        tensor = params[region.offset : region.offset + size].reshape(region.shape)
+        tensor = view(params, region)
         (weights if region.kind in ("W", "R", "P") else biases).append(tensor)
     return weights, biases
-
-
-def canonical_to_params(configuration, weights, biases):
-    """Returns the buffer of these tensors; each may have any shape of the right size."""
-    every_region = regions(configuration)
-    tensors = list(weights) + list(biases)
-    if len(tensors) != len(every_region):
-        raise ValueError(f"expected {len(every_region)} tensors, not {len(tensors)}")
-    for region, tensor in zip(every_region, tensors):
-        if np.size(tensor) != int(np.prod(region.shape, dtype=np.int64)):
-            raise ValueError(f"{region} does not hold {np.size(tensor)} elements")
-    return np.concatenate([np.ravel(tensor) for tensor in tensors])
 
 
 def cell_parameters(configuration, params, layer, direction):
@@ -147,10 +136,8 @@ def cell_parameters(configuration, params, layer, direction):
     found = {"W": [], "R": [], "P": [], "bW": [], "bR": []}
     for region in regions(configuration):
         if (region.layer, region.direction) == (layer, direction):
-            size = int(np.prod(region.shape, dtype=np.int64))
-            view = params[region.offset : region.offset + size].reshape(region.shape)
             skipped = region.kind == "W" and layer == 0 and configuration.skips_input
-            found[region.kind].append(None if skipped else view)
+            found[region.kind].append(None if skipped else view(params, region))
     return CellParameters(**found)
 
 
@@ -247,8 +234,8 @@ CELLS = {
 LayerRecord = collections.namedtuple("LayerRecord", "h_before c_before saved unprojected")
 
 # Values of a forward pass for `backward`. layer_inputs[layer] is [steps, batch, width], after
-# dropout; exists [steps, batch, 1] tells whether a sequence has a step.
-Tape = collections.namedtuple("Tape", "configuration params masks exists layer_inputs records")
+# dropout.
+Tape = collections.namedtuple("Tape", "configuration params masks layer_inputs records")
 
 Gradients = collections.namedtuple("Gradients", "input input_h input_c params")
 
@@ -258,13 +245,7 @@ def time_order(direction, steps):
     return range(steps) if direction == 0 else range(steps - 1, -1, -1)
 
 
-def existing_steps(lengths, steps, batch):
-    """Returns whether each sequence has each step, [steps, batch, 1]."""
-    lengths = np.full(batch, steps) if lengths is None else np.asarray(lengths)
-    return (np.arange(steps)[:, None] < lengths[None, :])[:, :, None]
-
-
-def run_layer(configuration, cell, direction, x, exists, h, c):
+def run_layer(configuration, cell, direction, x, h, c):
     """Runs a layer in one direction over x; returns outputs, last h, last c and LayerRecord."""
     step_forward = CELLS[configuration.rnn_mode][0]
     steps, batch = x.shape[:2]
@@ -272,35 +253,32 @@ def run_layer(configuration, cell, direction, x, exists, h, c):
     record = LayerRecord(*([None] * steps for _ in LayerRecord._fields))
     for t in time_order(direction, steps):
         record.h_before[t], record.c_before[t] = h, c
-        new_h, new_c, record.saved[t] = step_forward(cell, x[t], h, c)
-        record.unprojected[t] = new_h
+        h, c, record.saved[t] = step_forward(cell, x[t], h, c)
+        record.unprojected[t] = h
         if cell.P:
-            new_h = np.dot(new_h, cell.P[0].T)
-        h = np.where(exists[t], new_h, h)
-        c = None if new_c is None else np.where(exists[t], new_c, c)
-        outputs[t] = np.where(exists[t], h, 0.0)
+            h = np.dot(h, cell.P[0].T)
+        outputs[t] = h
     return outputs, h, c, record
 
 
-def forward(configuration, input, input_h, input_c, params, masks=None, lengths=None):
+def forward(configuration, input, input_h, input_c, params, masks=None):
     """Runs the network.
 
     Args:
         configuration: Configuration.
-        input, input_h, input_c, params, lengths: arrays, see the module's docstring.
+        input, input_h, input_c, params: arrays, see the module's docstring.
         masks: None, or a list with one entry per layer: None, or the factors of the layer's input,
             [steps, batch, width] (0 or 1 / (1 - dropout)).
 
     Returns:
         output, output_h, output_c (None unless LSTM), tape for `backward`.
     """
-    exists = existing_steps(lengths, *np.shape(input)[:2])
-    x = np.where(exists, np.asarray(input, np.float64), 0.0)
+    x = np.asarray(input, np.float64)
     input_h, params = np.asarray(input_h, np.float64), np.asarray(params, np.float64)
     is_lstm = configuration.rnn_mode == "lstm"
     input_c = np.asarray(input_c, np.float64) if is_lstm else None
     masks = masks or [None] * configuration.num_layers
-    tape = Tape(configuration, params, masks, exists, [], {})
+    tape = Tape(configuration, params, masks, [], {})
     output_h, output_c = np.zeros_like(input_h), np.zeros_like(input_c) if is_lstm else None
     for layer in range(configuration.num_layers):
         if masks[layer] is not None:
@@ -315,7 +293,6 @@ def forward(configuration, input, input_h, input_c, params, masks=None, lengths=
                 cell,
                 direction,
                 x,
-                exists,
                 input_h[index],
                 input_c[index] if is_lstm else None,
             )
@@ -346,11 +323,8 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
     record = tape.records[layer, direction]
     d_x = np.zeros_like(x)
     for t in reversed(list(time_order(direction, len(x)))):
-        h_before, exists = record.h_before[t], tape.exists[t]
-        # Gradients pass unchanged through a step that does not exist.
-        later_dh, later_dc = dh, dc
-        dh = np.where(exists, dh + d_outputs[t], 0.0)
-        dc = None if dc is None else np.where(exists, dc, 0.0)
+        h_before = record.h_before[t]
+        dh = dh + d_outputs[t]
         if cell.P:
             d_cell.P[0][...] += np.dot(dh.T, record.unprojected[t])
             dh = np.dot(dh, cell.P[0])
@@ -367,8 +341,6 @@ def run_layer_backward(tape, layer, direction, d_outputs, dh, dc, d_params):
             dh = dh + np.dot(d_state_side[gate], cell.R[gate])
             d_cell.R[gate][...] += np.dot(d_state_side[gate].T, h_before)
             d_cell.bR[gate][...] += d_state_side[gate].sum(axis=0)
-        dh = np.where(exists, dh, later_dh)
-        dc = None if dc is None else np.where(exists, dc, later_dc)
     return d_x, dh, dc
 
 
@@ -418,12 +390,36 @@ FORWARD = ("output", "output_h", "output_c")
 def run_reference(configuration, arrays, masks=None, lengths=None):
     """Returns all results by name for arrays by name; see op_harness.py for the names.
 
-    The results include gradients if `arrays` has output_backprop.
+    The results include gradients if `arrays` has output_backprop. With `lengths` [batch], runs each
+    sequence alone, for as many steps: beyond them nothing is read, and output and d_input are 0.
     """
+    if lengths is not None:
+        return _run_by_sequence(configuration, arrays, masks, lengths)
     inputs = [arrays.get(name) for name in INPUTS]
-    results = forward(configuration, *inputs, masks=masks, lengths=lengths)
+    results = forward(configuration, *inputs, masks=masks)
     found = dict(zip(FORWARD, results))
     if "output_backprop" in arrays:
         gradients = backward(results[3], *[arrays.get(name + "_backprop") for name in FORWARD])
         found.update(("d_" + name, value) for name, value in gradients._asdict().items())
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _run_by_sequence(configuration, arrays, masks, lengths):
+    results = collections.defaultdict(list)
+    for b, length in enumerate(lengths):
+        alone = {
+            name: array if name == "params" else array[:, b : b + 1]
+            for name, array in arrays.items()
+        }
+        for name in {"input", "output_backprop"} & set(alone):
+            alone[name] = alone[name][:length]
+        own_masks = masks and [mask if mask is None else mask[:length, b : b + 1] for mask in masks]
+        for name, value in run_reference(configuration, alone, own_masks).items():
+            if name in ("output", "d_input"):
+                missing = len(arrays["input"]) - length
+                value = np.pad(value, [(0, missing), (0, 0), (0, 0)], "constant")
+            results[name].append(value)
+    return {
+        name: sum(values) if name == "d_params" else np.concatenate(values, axis=1)
+        for name, values in results.items()
+    }

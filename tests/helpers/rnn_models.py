@@ -5,6 +5,8 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
+from helpers import reference
+from helpers.reference import GATES as NUM_GATES  # noqa: F401
 
 CLASSES = {
     "lstm": cudnn_rnn.CudnnLSTM,
@@ -18,17 +20,15 @@ FUNCTIONS = {
     "rnn_relu": cudnn_rnn_ops.cudnn_rnn_relu,
     "rnn_tanh": cudnn_rnn_ops.cudnn_rnn_tanh,
 }
-NUM_GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
 DIRECTIONS = ("unidirectional", "bidirectional")
 
 
 def params_size(rnn_mode, num_layers, num_units, input_size, num_directions=1, skip_input=False):
-    """Counts the parameters, gate by gate."""
-    size = 0
-    for layer in range(num_layers):
-        width = num_directions * num_units if layer else (0 if skip_input else input_size)
-        size += NUM_GATES[rnn_mode] * num_units * (width + num_units + 2)
-    return num_directions * size
+    input_mode = "skip_input" if skip_input else "linear_input"
+    direction = DIRECTIONS[num_directions - 1]
+    return reference.params_size(
+        reference.Configuration(rnn_mode, input_mode, direction, num_layers, num_units, input_size)
+    )
 
 
 def opaque_values(size, dtype=np.float32):

@@ -4,11 +4,10 @@ import itertools
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import op_def_registry
 
+from cudnn_rnn._core import config
 from helpers import reference
 from helpers.cases import COLUMNS, push_away_from_relu_kink, random_arrays
-from helpers.op_harness import run_reference_by_sequence
 
 BATCH, STEPS = 5, 6
 LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", 2, 5, 4)
@@ -27,20 +26,13 @@ LENGTHS = {
     "one step": [1, 1, 1, 1, 1],
     "all zero": [0, 0, 0, 0, 0],
     "one of them": [0, 0, 3, 0, 0],
+    "alone": [4],
 }
 
 
-def takes_bfloat16():
-    """Returns whether the ops of this TensorFlow accept bfloat16."""
-    if hasattr(op_def_registry, "get"):
-        definition = op_def_registry.get("CudnnRNN")
-    else:
-        definition = op_def_registry.get_registered_ops()["CudnnRNN"]
-    types = next(attr for attr in definition.attr if attr.name == "T").allowed_values.list.type
-    return tf.bfloat16.as_datatype_enum in types
-
-
-DTYPES = ["float64", "float32", "float16"] + ["bfloat16"] * takes_bfloat16()
+# Whether the ops of this TensorFlow accept bfloat16.
+HAS_BFLOAT16 = tf.bfloat16 in config.DTYPES
+DTYPES = ["float64", "float32", "float16"] + ["bfloat16"] * HAS_BFLOAT16
 
 
 def configurations():
@@ -78,4 +70,4 @@ def expected_for(configuration, arrays):
         for name, array in arrays.items()
     }
     lengths = arrays.pop("sequence_lengths")
-    return run_reference_by_sequence(configuration, arrays, lengths)
+    return reference.run_reference(configuration, arrays, lengths=lengths)

@@ -12,22 +12,21 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
-from cudnn_rnn._core import config
 from helpers.damaged_checkpoints import flip_a_bit
 from helpers.layer_models import LAYERS, SAVEABLES, run_cells
 from helpers.networks import every_mode, every_mode_and_direction
 from helpers.op_harness import TOLERANCES, relative_error
 from helpers.rnn_models import CLASSES, GENERATIONS, initialize
+from helpers.sequence_cases import HAS_BFLOAT16
 
 LAYER_COUNT, UNITS, WIDTH, BATCH, STEPS = 2, 4, 3, 2, 5
 
-has_bfloat16 = tf.bfloat16 in config.DTYPES
 every_input_mode = pytest.mark.parametrize("input_mode", ["linear_input", "skip_input"])
 
 
 @pytest.fixture(autouse=True)
 def skip_without_bfloat16(request):
-    if has_bfloat16 == (request.function is test_without_bfloat16):
+    if HAS_BFLOAT16 == (request.function is test_without_bfloat16):
         pytest.skip("with or without bfloat16 in this TensorFlow's ops")
 
 

@@ -21,6 +21,8 @@ from helpers.op_harness import (
     session_config,
 )
 
+pytestmark = pytest.mark.once
+
 # Configuration, batch, steps: small ones, and ones large enough to be split across threads.
 SIZES = [
     (("lstm", "linear_input", "unidirectional", 2, 256, 100), 33, 20),

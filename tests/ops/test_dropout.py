@@ -18,7 +18,9 @@ from helpers.networks import (
     run_network,
     seeded_arrays,
 )
-from helpers.op_harness import Network, assert_close, assert_same_bits, run_reference
+from helpers.op_harness import TOLERANCES, Network, assert_close, assert_same_bits, run_reference
+
+pytestmark = pytest.mark.once
 
 BATCH, STEPS = 3, 4
 fixed_pattern = pytest.mark.usefixtures("fixed_dropout_pattern")
@@ -46,8 +48,7 @@ def passing_on_params(configuration, layer, half):
     params = np.zeros(reference.params_size(configuration))
     candidate_gate = {"lstm": 2, "gru": 2}.get(configuration.rnn_mode, 0)
     for region in reference.regions(configuration):
-        size = int(np.prod(region.shape))
-        tensor = params[region.offset : region.offset + size].reshape(region.shape)
+        tensor = reference.view(params, region)
         is_candidate = region.gate == candidate_gate
         if region.kind == "W" and region.layer == layer and is_candidate:
             tensor[:, half * units : (half + 1) * units] = np.eye(units)
@@ -239,8 +240,7 @@ def test_dropping_everything(rnn_mode, direction, dtype):
     zeros = [None] + [np.zeros((STEPS, BATCH, configuration.width(1)))] * 2
     expected = run_reference(configuration, arrays, zeros)
     found = run_network(configuration, dtype, arrays, dropout=1.0, seed=1)
-    tolerance = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3}[dtype]
-    assert_close(found, expected, tolerance, (rnn_mode, direction, dtype))
+    assert_close(found, expected, TOLERANCES[dtype], (rnn_mode, direction, dtype))
 
 
 @fixed_pattern

@@ -21,6 +21,8 @@ from helpers.op_harness import (
     run_reference,
 )
 
+pytestmark = pytest.mark.once
+
 
 @every_dtype
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -102,29 +104,8 @@ def test_a_gradient_of_inference_is_refused_with_advice(rnn_mode, version):
 
 
 @every_mode
-def test_all_sizes_one_match_the_formulas(rnn_mode):
-    """One layer, unit, input element, row and step match formulas written out by hand."""
+def test_all_sizes_one(rnn_mode):
     configuration = model(rnn_mode, num_layers=1, num_units=1, input_size=1)
-    x, h, c = 0.5, -0.25, 0.75
-    gates = configuration.gates
-    w, r = 0.3 + 0.1 * np.arange(gates), -0.2 + 0.2 * np.arange(gates)
-    b_w, b_r = 0.05 * np.arange(gates), 0.1 - 0.03 * np.arange(gates)
-    arrays = {"params": np.concatenate([w, r, b_w, b_r])}
-    for name, value in (("input", x), ("input_h", h), ("input_c", c)):
-        arrays[name] = np.full((1, 1, 1), value)
-    before = w * x + b_w + r * h + b_r
-    sigmoid = 1.0 / (1.0 + np.exp(-before))
-    if rnn_mode == "lstm":
-        expected_c = sigmoid[1] * c + sigmoid[0] * np.tanh(before[2])
-        expected = sigmoid[3] * np.tanh(expected_c)
-    elif rnn_mode == "gru":
-        new = np.tanh(w[2] * x + b_w[2] + sigmoid[0] * (r[2] * h + b_r[2]))
-        expected = (1.0 - sigmoid[1]) * new + sigmoid[1] * h
-    else:
-        expected = {"rnn_relu": max(before[0], 0.0), "rnn_tanh": np.tanh(before[0])}[rnn_mode]
-    with Network(configuration, "float64") as network:
-        found = network.forward(arrays)
-    assert found["output"].ravel() == pytest.approx([expected], rel=1e-14)
-    assert found["output_h"].ravel() == pytest.approx([expected], rel=1e-14)
-    if rnn_mode == "lstm":
-        assert found["output_c"].ravel() == pytest.approx([expected_c], rel=1e-14)
+    arrays = seeded_arrays(configuration, 1, 1)
+    found = run_network(configuration, "float64", arrays)
+    assert_close(found, run_reference(configuration, arrays), 1e-14, rnn_mode)

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from helpers import networks, reference
-from helpers.op_harness import FORWARD, HUGE, assert_refused, call, model_attributes, refusal
+from helpers.op_harness import FORWARD, HUGE, assert_refused, call, model_attributes
 from helpers.sequence_cases import GRU, LSTM, SKIP
 
 DTYPE = "float32"
@@ -43,10 +43,12 @@ def test_valid_arguments_are_accepted():
         assert all(np.isfinite(result).all() for result in results)
 
 
-def assert_network_refuses(parts, configuration, changes, **attributes):
+def assert_network_refuses(parts, configuration, changes, version=1, **attributes):
     """Checks that forward and backward both refuse valid inputs with these changes."""
     inputs, own = forward_inputs(configuration), model_attributes(configuration)
-    networks.assert_network_refuses(parts, inputs, own, changes=changes, **attributes)
+    if version == 3:
+        inputs["sequence_lengths"] = np.arange(BATCH, dtype=np.int32)
+    networks.assert_network_refuses(parts, inputs, own, version, changes, **attributes)
 
 
 # The shape of the states in error messages.
@@ -75,12 +77,14 @@ def test_shapes(name, shape, part):
 
 @pytest.mark.parametrize("configuration", [LSTM, GRU], ids=lambda value: value.rnn_mode)
 @pytest.mark.parametrize("change", [-1, -100, "none"])
-def test_too_few_params(configuration, change):
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_too_few_params(configuration, version, change):
     """Too few params are an error; too many are not (see test_longer_params.py)."""
     good = reference.params_size(configuration)
     length = 0 if change == "none" else good + change
     changes = {"params": np.ones(length, DTYPE)}
-    assert_network_refuses(["params", str(length), str(good)], configuration, changes)
+    parts = ["params must have at least %d elements" % good, "has shape [%d]" % length]
+    assert_network_refuses(parts, configuration, changes, version)
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 0), (4, 3, 6), (2, 3, 5), (6, 3, 5)])
@@ -90,8 +94,8 @@ def test_layers_and_units_of_input_h_must_fit_the_rest(shape):
     # A GRU with fewer layers has enough params, and no other input has the number of layers.
     for configuration in (LSTM,) if shape == (2, 3, 5) else (GRU, LSTM):
         inputs = dict(forward_inputs(configuration), **changes)
-        text = refusal("cudnn_rnn", inputs, **model_attributes(configuration))
-        assert any(name in text for name in ("params must", "input_h must", "input_c must")), text
+        parts = [("params must", "input_h must", "input_c must")]
+        assert_refused(parts, "cudnn_rnn", inputs, **model_attributes(configuration))
     assert_network_refuses([], LSTM, changes)
 
 
@@ -214,10 +218,7 @@ def test_damaged_reserve_space_does_not_crash(seed):
 # --- errors of TensorFlow itself ---
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [("rnn_mode", "lstn"), ("input_mode", "linear"), ("direction", "both"), ("rnn_mode", "")],
-)
+@networks.unknown_modes
 def test_unknown_modes(name, value):
     attributes = dict(model_attributes(LSTM), **{name: value})
     with pytest.raises(ValueError, match=name):

@@ -3,8 +3,12 @@
 import os
 import re
 
+import pytest
+
 from helpers.paths import PROGRAMS
 from helpers.processes import run_python
+
+pytestmark = pytest.mark.once
 
 ROUNDS = 150
 

@@ -15,6 +15,8 @@ from helpers.op_harness import (
     size_arguments,
 )
 
+pytestmark = pytest.mark.once
+
 LARGEST_ERROR = 5e-6
 SMALL = model("lstm", "bidirectional", num_units=3)
 
@@ -45,7 +47,14 @@ def test_network(rnn_mode, direction, dropout):
 
 @pytest.mark.usefixtures("fixed_dropout_pattern")
 @pytest.mark.parametrize(
-    "configuration", [SMALL, SMALL._replace(num_proj=2), SMALL._replace(rnn_mode="gru")], ids=str
+    "configuration",
+    [
+        SMALL,
+        SMALL._replace(num_proj=2),
+        SMALL._replace(rnn_mode="gru"),
+        SMALL._replace(input_mode="skip_input", input_size=3),
+    ],
+    ids=str,
 )
 def test_lengths_and_dropout(configuration):
     """The reference lacks the op's dropout pattern; differences do not need it."""
@@ -56,54 +65,17 @@ def test_lengths_and_dropout(configuration):
         check_gradients(network, arrays)
 
 
-CONVERSIONS = [
-    reference.Configuration("lstm", "linear_input", "unidirectional", 2, 3, 4),
-    reference.Configuration("gru", "linear_input", "bidirectional", 2, 3, 4),
-    reference.Configuration("rnn_tanh", "skip_input", "bidirectional", 2, 3, 3),
-    reference.Configuration("rnn_relu", "auto_select", "unidirectional", 1, 5, 5),
-]
-
-
-def op_arguments(configuration):
-    return dict(model_attributes(configuration), **size_arguments(configuration))
-
-
-@pytest.mark.parametrize("configuration", CONVERSIONS, ids=str)
-def test_params_to_canonical(cpu_session, configuration):
-    """Each tensor's gradient goes to the tensor's place in the gradient of params.
-
-    A regularizer of the matrices alone leaves the biases' gradient zero, not missing.
-    """
-    size = reference.params_size(configuration)
-    params, factors = np.random.RandomState(3).standard_normal((2, size))
-    weight_factors, bias_factors = reference.params_to_canonical(configuration, factors)
-    variable = tf.placeholder(tf.float64)
-    weights, biases = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
-        params=variable, num_params=len(weight_factors), **op_arguments(configuration)
-    )
-    pairs = zip(weights + biases, weight_factors + bias_factors)
-    loss = sum(tf.reduce_sum(tensor * tensor * factor) for tensor, factor in pairs)
-    of_matrices = sum(tf.nn.l2_loss(weight) for weight in weights)
-    gradients = [tf.gradients(either, variable)[0] for either in (loss, of_matrices)]
-    found, found_of_matrices = cpu_session.run(gradients, {variable: params})
-    run_loss = cpu_session.make_callable(loss, [variable])
-    expected = numeric_gradient(lambda: run_loss(params), params)
-    np.testing.assert_allclose(found, 2.0 * params * factors, rtol=1e-12)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=LARGEST_ERROR)
-    expected = params.copy()
-    for bias in reference.params_to_canonical(configuration, expected)[1]:
-        bias[...] = 0.0
-    np.testing.assert_allclose(found_of_matrices, expected, rtol=1e-12)
-
-
 def test_through_conversion_and_network(cpu_session):
     """Gradients reach canonical tensors through canonical_to_params and the network."""
-    configuration = CONVERSIONS[1]
+    configuration = model("gru", "bidirectional", num_units=3)
     arrays = seeded_arrays(configuration, 2, 3, seed=6)
     tensors = reference.params_to_canonical(configuration, arrays["params"])
     constants = [[tf.constant(tensor) for tensor in group] for group in tensors]
     params = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
-        weights=constants[0], biases=constants[1], **op_arguments(configuration)
+        weights=constants[0],
+        biases=constants[1],
+        **model_attributes(configuration),
+        **size_arguments(configuration),
     )
     outputs = gen_cudnn_rnn_ops.cudnn_rnn(
         arrays["input"],

@@ -9,6 +9,8 @@ from helpers.op_harness import Network
 from helpers.processes import importable, output_of
 from programs import changing_lengths
 
+pytestmark = pytest.mark.once
+
 
 def test_fed_lengths_may_change_during_a_call():
     """Forward and gradient return results or refuse the lengths; the process survives."""

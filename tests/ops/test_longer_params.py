@@ -14,6 +14,8 @@ from helpers.networks import every_mode, model, run_network, seeded_arrays
 from helpers.op_harness import Network, assert_same_bits
 from helpers.sequence_cases import LSTM, PROJECTED
 
+pytestmark = pytest.mark.once
+
 BATCH, STEPS, SPARE = 3, 4, 7
 
 
@@ -71,21 +73,6 @@ def test_inference():
     arrays = arrays_of(LSTM, 1)
     with Network(LSTM, "float64", is_training=False) as network:
         assert_same_bits(network.run(with_spare(arrays)), network.run(arrays))
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_too_few_params_are_refused(version):
-    arrays = arrays_of(LSTM, version)
-    params, size = arrays["params"], arrays["params"].size
-    too_few = r"params must have at least %d elements .* has shape \[%d\]"
-    with Network(LSTM, "float64", version=version) as network:
-        for wrong, message in (
-            (params[:-1], too_few % (size, size - 1)),
-            (params[:0], too_few % (size, 0)),
-            (params[None], r"params must .* \[1, %d\]" % size),
-        ):
-            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-                network.run(dict(arrays, params=wrong))
 
 
 def test_a_layer_in_a_loop_over_inputs_of_several_widths(session):

@@ -14,6 +14,8 @@ from helpers.networks import (
 )
 from helpers.op_harness import TOLERANCES, Network
 
+pytestmark = pytest.mark.once
+
 ROW = 2
 
 

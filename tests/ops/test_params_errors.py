@@ -14,7 +14,6 @@ from helpers.op_harness import (
     assert_refused,
     call,
     model_attributes,
-    refusal,
     size_arguments,
 )
 from helpers.sequence_cases import GRU, LSTM, SKIP
@@ -119,7 +118,7 @@ def test_a_size_beyond_32_bits_needs_int64():
     assert found.tolist() == [size]
     # params_to_canonical refuses params that do not have this size.
     inputs, attributes = params_op_inputs(TO_CANONICAL, sizes=sizes)
-    refusal(TO_CANONICAL, inputs, **attributes)
+    assert_refused([], TO_CANONICAL, inputs, **attributes)
 
 
 @pytest.mark.parametrize("shape", [0, PARAMS_SIZE + 1, PARAMS_SIZE - 1, (), (1, PARAMS_SIZE)])
@@ -161,10 +160,7 @@ def test_canonical_to_params_checks_that_a_skipped_matrix_is_empty(count):
 
 
 @params_ops
-@pytest.mark.parametrize(
-    "name, value",
-    [("rnn_mode", "lstn"), ("input_mode", "linear"), ("direction", "both"), ("rnn_mode", "")],
-)
+@networks.unknown_modes
 def test_unknown_modes(op, name, value):
     inputs, attributes = params_op_inputs(op)
     with pytest.raises(ValueError, match=name):

@@ -1,9 +1,4 @@
-"""Every op compared with the reference, for the cases in cases.py.
-
-A failure prints its case; to run that case alone:
-
-    PYTHONPATH=tests:tests/ops python -c "from test_parity import *; check_case(Case('gru', ...))"
-"""
+"""Every op compared with the reference, for the cases in cases.py."""
 
 import numpy as np
 import pytest
@@ -25,28 +20,34 @@ from helpers.op_harness import (
 )
 
 
-def reproduction(check, case):
-    """Returns the shell command that repeats the check."""
-    program = f"from test_parity import *; {check}({case.literal()})"
-    return f'PYTHONPATH=tests:tests/ops python -c "{program}"'
-
-
-def check_case(case):
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_and_gradients(case):
     """Checks results and all gradients in training, and results in inference."""
-    context = reproduction("check_case", case)
     arrays, expected = arrays_and_results(case)
-    assert all(np.abs(expected[name]).max() > 0.0 for name in ("output", "d_params")), context
+    assert all(np.abs(expected[name]).max() > 0.0 for name in ("output", "d_params"))
     found = run_network(case.configuration, case.dtype, arrays)
-    assert {value.dtype for value in found.values()} == {np.dtype(case.dtype)}, context
-    assert_close(found, expected, TOLERANCES[case.dtype], context)
+    assert {value.dtype for value in found.values()} == {np.dtype(case.dtype)}
+    assert_close(found, expected, TOLERANCES[case.dtype], "training")
     found = run_network(case.configuration, case.dtype, arrays, dropout=0.5, is_training=False)
     forward = {name: value for name, value in expected.items() if name in FORWARD}
-    assert_close(found, forward, TOLERANCES[case.dtype], "inference: " + context)
+    assert_close(found, forward, TOLERANCES[case.dtype], "inference")
 
 
-def check_params_ops(case):
+def swap_dimensions(array):
+    """Returns the elements in the same order as [width, units], the shape in old releases."""
+    return array.reshape(array.shape[::-1])
+
+
+def assert_same_tensors(found, expected):
+    """Asserts that two lists of arrays have equal dtypes, shapes and values."""
+    assert_same_bits(dict(enumerate(found)), dict(enumerate(expected)))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_params_ops(case):
     """Checks the size, the canonical form and the conversion back, exactly."""
-    configuration, context = case.configuration, reproduction("check_params_ops", case)
+    configuration = case.configuration
     size = reference.params_size(configuration)
     # float16 cannot count far, so use random values: they repeat, but not in the same order.
     params = np.random.RandomState(size).standard_normal(size).astype(case.dtype)
@@ -69,31 +70,10 @@ def check_params_ops(case):
             for reshape in (np.asarray, np.ravel, swap_dimensions)
         ]
         sizes, found_weights, found_biases, buffers = session.run([sizes, *canonical, buffers])
-    assert_same_tensors(sizes, [np.array([size], dtype) for dtype in (np.int32, np.int64)], context)
-    assert_same_tensors(found_weights, weights, context)
-    assert_same_tensors(found_biases, biases, context)
-    assert_same_tensors(buffers, [params] * 3, context)
-
-
-def swap_dimensions(array):
-    """Returns the elements in the same order as [width, units], the shape in old releases."""
-    return array.reshape(array.shape[::-1])
-
-
-def assert_same_tensors(found, expected, context):
-    """Asserts that two lists of arrays have equal dtypes, shapes and values."""
-    assert_same_bits(dict(enumerate(found)), dict(enumerate(expected)), context)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_forward_and_gradients(case):
-    check_case(case)
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_params_ops(case):
-    check_params_ops(case)
+    assert_same_tensors(sizes, [np.array([size], dtype) for dtype in (np.int32, np.int64)])
+    assert_same_tensors(found_weights, weights)
+    assert_same_tensors(found_biases, biases)
+    assert_same_tensors(buffers, [params] * 3)
 
 
 def test_the_comparison_detects_errors():

@@ -43,6 +43,7 @@ def test_sum_of_outputs_if_all_values_are_one(row, dtype, dropout):
 @every_dtype
 def test_size_of_the_parameter_buffer(configuration, expected, dtype):
     configuration = reference.Configuration(*configuration)
+    assert reference.params_size(configuration) == expected
     sizes = {name: np.int32(value) for name, value in size_arguments(configuration).items()}
     attributes = dict(model_attributes(configuration), T=tf.as_dtype(dtype), S=tf.int32)
     assert call("cudnn_rnn_params_size", sizes, **attributes).tolist() == [expected]

@@ -15,6 +15,8 @@ import pytest
 from helpers.paths import ROOT
 from helpers.processes import run_setup
 
+pytestmark = pytest.mark.once
+
 COMPILER = """#!/bin/sh
 case "$*" in --version) echo "stand-in ${COMPILER_VERSION:-1.2.3}"; exit ;; esac
 echo "$*" >> "$COMPILER_LOG"
@@ -57,6 +59,8 @@ class Project:
         self.support = sys.modules["build_support"]
         self.cache = sys.modules["build_cache"]
         self._choose_sources()
+        self.all_sources = set(self.support.library_sources())
+        self.tensorflow_sources = set(self.support.library_sources(["TF_SOURCES"]))
         self._set_up_compiler()
 
     def _choose_sources(self):
@@ -99,17 +103,6 @@ class Project:
         self.support.build_library(str(folder / "out" / "ops.so"), str(folder / "objects"))
         assert {path.name for path in (folder / "out").iterdir()} == {"ops.so", "_build_info.json"}
         return set(re.findall(r"-c (\S+)", self._log.read_text()))
-
-    def sources(self, *names):
-        return set(self.support.library_sources(names))
-
-    @property
-    def tensorflow_sources(self):
-        return self.sources("TF_SOURCES")
-
-    @property
-    def all_sources(self):
-        return self.sources("CORE_SOURCES", "CPU_SOURCES", "CUDNN_SOURCES", "TF_SOURCES")
 
     def change(self, path):
         path = self.folder / "cudnn_rnn" / "cc" / path
@@ -210,11 +203,20 @@ def test_another_compiler_or_flag_compiles_everything_once(project, monkeypatch,
     assert project.build() == project.tensorflow_sources
 
 
+UNPORTABLE_FLAGS = "-march=native", "-include /some/file", "-fprofile-use", "@file", "-Wp,-MD,file"
+
+
 @pytest.mark.parametrize(
-    "flag", ["-march=native", "-include /some/file", "-fprofile-use", "@file", "-Wp,-MD,file"]
+    "name, value",
+    [("CXXFLAGS", flags) for flags in UNPORTABLE_FLAGS]
+    + [("CUDNN_RNN_BUILD_CACHE", folder) for folder in ("off", "file/cache", "link/cache")],
 )
-def test_machine_dependent_flags_disable_the_cache(project, monkeypatch, flag):
-    monkeypatch.setenv("CXXFLAGS", flag)
+def test_the_cache_is_not_used(project, monkeypatch, tmp_path, name, value):
+    """Flags that depend on the machine, and folders that cannot be made, disable the cache."""
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "link").symlink_to(str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
     for _ in range(2):
         assert project.build() == project.all_sources
     assert not project.cache_folder.exists()
@@ -248,16 +250,6 @@ def test_damaged_objects_are_compiled_again(project, content):
         path.write_bytes(content)
     assert project.build() == project.all_sources
     assert project.build() == project.tensorflow_sources
-
-
-def test_without_a_usable_folder_everything_is_compiled(project, monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    (tmp_path / "link").symlink_to(str(tmp_path / "nowhere"))
-    for folder in ("off", str(tmp_path / "file" / "cache"), str(tmp_path / "link" / "cache")):
-        monkeypatch.setenv(project.cache.FOLDER_VARIABLE, folder)
-        for _ in range(2):
-            assert project.build() == project.all_sources
-    assert not project.cache_folder.exists()
 
 
 def test_environment_variable_moves_the_cache(project, monkeypatch, tmp_path):
@@ -320,20 +312,12 @@ def test_other_platforms_are_refused(project, monkeypatch):
         project.build()
 
 
-def test_a_source_that_does_not_compile_ends_the_build(project, monkeypatch):
+@pytest.mark.parametrize(
+    "message, advice", [("", ""), ("c++: fatal error: Killed signal", "memory ran out. Set MAX_")]
+)
+def test_a_source_that_does_not_compile_ends_the_build(project, monkeypatch, message, advice):
     monkeypatch.setenv("MAX_JOBS", "1")
-    failing = COMPILER.replace("while", 'case "$*" in *rnn_model*) exit 1 ;; esac\nwhile')
-    project.write_compiler(failing)
-    with pytest.raises(SystemExit, match="compiling cudnn_rnn/cc/tf/rnn_model.cc failed"):
-        project.build()
-
-
-def test_a_killed_compiler_gives_advice(project, monkeypatch):
-    killed = (
-        'case "$*" in *rnn_model*) echo "c++: fatal error: Killed signal"; exit 1 ;; esac\nwhile'
-    )
-    project.write_compiler(COMPILER.replace("while", killed))
-    with pytest.raises(
-        SystemExit, match="(?s)rnn_model.cc failed.* memory ran out. Set MAX_JOBS=1"
-    ):
+    fails = 'case "$*" in *rnn_model*) echo "%s"; exit 1 ;; esac\n' % message
+    project.write_compiler(COMPILER.replace("while", fails + "while"))
+    with pytest.raises(SystemExit, match="(?s)compiling .*/rnn_model.cc failed.*" + advice):
         project.build()

@@ -1,15 +1,17 @@
 """Configurations, comparison and tables of the CPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import run_arguments  # noqa: I001  (first: it extends sys.path)
+from helpers.benchmark_modules import cells_of, run_arguments  # noqa: I001  (first: it extends sys.path)
 
 import machine
 import numpy as np
 import pytest
 from configurations import Configuration, configurations
 from gates import joint_kernel, pull_back, reordered
-from problem import Mismatch, compare, expected_results, make_arrays
+from problem import Mismatch, compare, make_problem, result_names
 from roofline import floor_of
 from summary import comparisons, describe, has_errors, make_rows, mean_ratio
+
+pytestmark = pytest.mark.once
 
 
 def find(name, kind="inference"):
@@ -20,7 +22,7 @@ def find(name, kind="inference"):
 def make_result(name, kind="inference", **milliseconds):
     """Returns one configuration's result; the peak is 100 GFLOP/s, the memory has 50 GB/s."""
     return {
-        "configuration": dict(find(name, kind)._asdict()),
+        "configuration": find(name, kind),
         "peak_seconds": [2 * 2048**3 / 100e9] * 3,
         "peak_of": "torch",
         "bytes_per_second": 50e9,
@@ -159,47 +161,49 @@ def test_tables():
     results[1]["peers"]["keras"] = {"reason": "other results: d_w_0_0", "is_error": True}
     assert has_errors(results)
     text = describe(results)
-    lines = [line for line in text.splitlines() if line.startswith("| gru-2x650-b20-t35 ")]
-    cells = [cell.strip() for cell in lines[0].strip("|").split("|")]
-    assert cells[1:3] == ["inference", "50 (10%)"]
-    assert cells[4:] == ["1.50 (75)", "0.80 (40)"]
-    cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
-    assert cells[4:] == ["1.20 (180)", "-"]
+    inference, training = cells_of(text, "gru-2x650-b20-t35")
+    assert inference[1:3] == ["inference", "50 (10%)"]
+    assert inference[4:] == ["1.50 (75)", "0.80 (40)"] and training[4:] == ["1.20 (180)", "-"]
     assert "- tf1-fused: an LSTM alone (gru-2x650-b20-t35)" in text
     assert "- keras: ERROR: other results: d_w_0_0 (gru-2x650-b20-t35, training)" in text
     assert "product of torch.nn, measured" in text
     # Column 3 is the floor by arithmetic in milliseconds.
-    roof = next(line for line in text.splitlines() if "gru-2x650-b20-t35, training" in line)
+    (roof,) = cells_of(text, "gru-2x650-b20-t35, training")
     operations = 2 * 3 * 650 * 2 * (650 + 650) * 20 * 35 * 3
-    cells = [cell.strip() for cell in roof.strip("|").split("|")]
-    assert cells[3] == "%.3g" % (operations / 100e9 * 1000)
+    assert roof[3] == "%.3g" % (operations / 100e9 * 1000)
     assert "meaningless" in describe(results, is_dry_run=True) and "meaningless" not in text
-
-
-def test_no_results_make_a_table():
     assert "Rooflines" in describe([])
 
 
 def test_problem_and_comparison():
     one = configurations(quick=True, kinds=["training"])[0]
-    arrays = make_arrays(one)
-    again = make_arrays(one)
-    assert all((arrays[name] == again[name]).all() for name in arrays)
-    assert all(value.dtype == np.float32 for value in arrays.values())
-    assert arrays["w_1_0"].shape == (4 * one.num_units, one.layer_input_size(1))
-    results = {name: np.arange(1.0, 7.0).reshape(2, 3) for name in expected_results(one)}
-    assert {"output_c", "d_input_h", "d_bw_1_0"} <= set(results) and "d_br_0_0" not in results
+    problem, again = [
+        inputs + backprops + list(weights.values())
+        for inputs, backprops, weights in (make_problem(one), make_problem(one))
+    ]
+    assert all((array == other).all() for array, other in zip(problem, again))
+    assert all(value.dtype == np.float32 for value in problem)
+    w_1_0 = make_problem(one).weights["w_1_0"]
+    assert w_1_0.shape == (4 * one.num_units, one.layer_input_size(1))
+    names = result_names(one)
+    assert {"output_c", "d_input_h", "d_bw_1_0", "d_br_1_0"} <= set(names)
+    array = np.arange(1.0, 7.0).reshape(2, 3)
+    results = [array] * len(names)
     assert compare(one, results, results) == 0
-    near = dict(results, d_input=results["d_input"] * (1 + 1e-5))
-    assert 0 < compare(one, near, results) < 1e-4
-    for wrong, text in [
-        (dict(results, d_r_1_0=results["d_r_1_0"] + 0.01), "d_r_1_0 differs by 0.0017"),
-        (dict(results, output=results["output"] * np.nan), "output differs by nan"),
-        (dict(results, output=results["output"].T), r"output has shape \(3, 2\)"),
-        ({name: results[name] for name in results if name != "d_input"}, "d_input is missing"),
+
+    def compare_with(name, wrong):
+        index = names.index(name)
+        return compare(one, results[:index] + wrong + results[index + 1 :], results)
+
+    assert 0 < compare_with("d_input", [array * (1 + 1e-5)]) < 1e-4
+    for name, wrong, text in [
+        ("d_r_1_0", [array + 0.01], "d_r_1_0 differs by 0.0017"),
+        ("output", [array * np.nan], "output differs by nan"),
+        ("output", [array.T], r"output has shape \(3, 2\)"),
+        ("d_input", [], "%d results, ours %d" % (len(names) - 1, len(names))),
     ]:
         with pytest.raises(Mismatch, match=text):
-            compare(one, wrong, results)
+            compare_with(name, wrong)
 
 
 def test_gradients_of_converted_weights():
@@ -216,25 +220,31 @@ def test_gradients_of_converted_weights():
     assert kernel.shape == (5, 8)
     found = pull_back(convert, weights, [kernel, reordered(weights["bw"], order)])
     expected = dict(weights, br=weights["bw"])
-    assert found.keys() == expected.keys()
-    assert all((found[name] == expected[name]).all() for name in expected)
+    assert all((one == expected[name]).all() for one, name in zip(found, weights))
 
 
 def test_the_help_needs_no_environment():
-    status, text = run_arguments("cpu", "--help")
-    for part in ["--configurations", "--memory", "examples:", "onnxruntime", "scaling"]:
-        assert part in text
-    assert status == 0 and run_arguments("cpu", "--quick") == (0, "")
+    for processor, parts in [
+        ("cpu", ["--configurations", "--memory", "examples:", "onnxruntime", "scaling"]),
+        ("gpu", ["--rnn-modes", "examples:"]),
+    ]:
+        status, text = run_arguments(processor, "--help")
+        assert status == 0 and all(part in text for part in parts)
+        assert run_arguments(processor, "--quick") == (0, "")
     options = ["--list-environments", "--peers", "ours", "keras", "torch"]
     assert run_arguments("cpu", *options)[1].split() == ["tensorflow", "torch"]
+
+
+def test_wrong_arguments_are_named():
     for wrong, named in [
-        (["--peers", "nobody"], "nobody"),
-        (["--configurations", "gnu-*"], "gnu-*"),
-        (["--check", "--record"], "--check measures nothing and cannot be combined"),
-        (["--threads", "0"], "--threads must be at least 1"),
-        (["--configurations", "decode", "--kinds", "training"], "no configuration is left"),
+        ("gpu --peers nobody", "nobody"),
+        ("cpu --peers nobody", "nobody"),
+        ("cpu --configurations gnu-*", "gnu-*"),
+        ("cpu --check --record", "--check measures nothing and cannot be combined"),
+        ("cpu --threads 0", "--threads must be at least 1"),
+        ("cpu --configurations decode --kinds training", "no configuration is left"),
     ]:
-        status, text = run_arguments("cpu", *wrong)
+        status, text = run_arguments(*wrong.split())
         assert named in text and status != 0
 
 

@@ -2,6 +2,7 @@
 
 import helpers.benchmark_modules  # noqa: F401, I001  (first: it extends sys.path)
 
+import functools
 import importlib
 import json
 import math
@@ -10,27 +11,17 @@ import sys
 
 import numpy as np
 import peers
-import processes
 import pytest
 import record
 from helpers import reference
 from helpers.versions import IS_TENSORFLOW_1
 import run
 from configurations import configurations
-from problem import (
-    Refused,
-    backprops,
-    compare,
-    input_names,
-    joined_params,
-    make_arrays,
-    output_names,
-    regions,
-)
+from problem import Refused, compare, joined, make_problem
 
 
-def reference_results(configuration, arrays):
-    """Returns the results of the tests' NumPy reference under the names that peers use."""
+def reference_results(configuration, problem):
+    """Returns the results of the tests' NumPy reference, as a peer does."""
     described = reference.Configuration(
         configuration.rnn_mode,
         "linear_input",
@@ -39,25 +30,18 @@ def reference_results(configuration, arrays):
         configuration.num_units,
         configuration.input_size,
     )
-    lengths = configuration.lengths
-    output, h, c, tape = reference.forward(
-        described,
-        arrays["input"],
-        arrays["input_h"],
-        arrays.get("input_c"),
-        params=joined_params(configuration, arrays),
-        lengths=None if lengths is None else np.array(lengths),
-    )
-    found = dict(zip(output_names(configuration), [output, h, c]))
+    arrays = dict(zip(reference.INPUTS, problem.inputs), params=joined(problem.weights))
     if configuration.is_training:
-        gradients = backprops(configuration, arrays) + [None]
-        d_input, d_h, d_c, d_params = reference.backward(tape, *gradients[:3])
-        names = ["d_" + name for name in input_names(configuration)]
-        found.update(zip(names, [d_input, d_h, d_c]))
-        for name, shape in regions(configuration):
-            size = int(np.prod(shape))
-            found["d_" + name], d_params = d_params[:size].reshape(shape), d_params[size:]
-    return found
+        names = [name + "_backprop" for name in reference.FORWARD]
+        arrays.update(zip(names, problem.backprops))
+    found = reference.run_reference(described, arrays, lengths=configuration.lengths)
+    results = list(found.values())
+    if configuration.is_training:
+        d_params = results.pop()
+        ends = np.cumsum([value.size for value in problem.weights.values()])
+        weights = zip(np.split(d_params, ends[:-1]), problem.weights.values())
+        results += [part.reshape(value.shape) for part, value in weights]
+    return results
 
 
 def peers_in_this_tensorflow():
@@ -72,23 +56,22 @@ def test_peers_in_tensorflow_match_the_reference():
         module = importlib.import_module(peer.module)
         options = dict(peer.options, threads=1, device="cpu")
         for configuration in configurations(quick=True):
-            arrays = make_arrays(configuration)
+            problem = make_problem(configuration)
             try:
-                found = module.Network(configuration, arrays, options).results()
+                found = module.Network(configuration, problem, options).results()
             except Refused:
                 refused.add((name, configuration.rnn_mode))
                 continue
-            expected = reference_results(configuration, arrays)
+            expected = reference_results(configuration, problem)
             assert compare(configuration, found, expected) < 1e-5, (name, configuration.key)
     assert refused <= {("tf1-fused", "gru"), ("tf1-fused", "rnn_tanh")}
 
 
-# Peer modules for worker.py: honest, wrong (results), mortal (exits in a step), and two whose steps
-# need memory.
-PRETENDED = {
-    "honest": """
+# A peer module for worker.py. Its options make it wrong, let it exit in a step, or need memory.
+PRETENDED = """
+import os
 import numpy as np
-from problem import Refused, expected_results
+from problem import Refused, joined, result_names
 
 def start(options):
     print("this is not an answer")
@@ -98,72 +81,47 @@ def matrix_product(size, options):
     return lambda: None
 
 class Network:
-    def __init__(self, configuration, arrays, options):
+    def __init__(self, configuration, problem, options):
         if configuration.rnn_mode == "gru":
             raise Refused("no gates")
-        self.names = expected_results(configuration)
-        self.total = sum(value.sum() for value in arrays.values())
+        self.options, self.count = options, len(result_names(configuration))
+        self.total = sum(value.sum() for value in problem.inputs) + joined(problem.weights).sum()
 
     def step(self):
-        pass
+        np.ones(self.options.get("megabytes", 0) * 2**20, np.uint8)
+        if self.options.get("is_mortal"):
+            os._exit(3)
 
     def results(self):
-        return {name: np.full(3, self.total) for name in self.names}
-""",
-    "wrong": """
-from honest import Network as Honest, start
-
-class Network(Honest):
-    def results(self):
-        return {name: value * 1.01 for name, value in super().results().items()}
-""",
-    "mortal": """
-import os
-from honest import Network as Honest, start
-
-class Network(Honest):
-    def step(self):
-        os._exit(3)
-""",
-}
-for name, megabytes in [("small", 20), ("large", 60)]:
-    PRETENDED[name] = (
-        """
-import numpy as np
-from honest import Network as Honest, start
-
-class Network(Honest):
-    def step(self):
-        np.ones(%d * 2**20, np.uint8)
+        return [np.full(3, self.total * self.options.get("factor", 1))] * self.count
 """
-        % megabytes
-    )
 
 
-def replace_peers(monkeypatch, **modules):
-    """Replaces the benchmark's peers by modules of PRETENDED."""
-    for name in list(peers.CPU_PEERS):
-        monkeypatch.delitem(peers.CPU_PEERS, name)
-    for name, module in modules.items():
+def replace_peers(**options):
+    """Replaces the benchmark's peers by pretended ones with these options."""
+    peers.CPU_PEERS.clear()
+    for name, one in options.items():
         name = name.replace("_", "-")
-        monkeypatch.setitem(peers.CPU_PEERS, name, peers.Peer(name, "torch", module))
+        peers.CPU_PEERS[name] = peers.Peer(name, "torch", "pretended", options=one)
 
 
 @pytest.fixture
 def pretended_peers(tmp_path, monkeypatch):
     """Replaces the benchmark's peers by processes of this Python that compute nothing."""
-    for name, text in PRETENDED.items():
-        (tmp_path / (name + ".py")).write_text(text)
-    replace_peers(monkeypatch, ours="honest", torch="honest", keras="wrong", tf1_cell="mortal")
+    (tmp_path / "pretended.py").write_text(PRETENDED)
+    wrong, mortal = {"factor": 1.01}, {"is_mortal": True}
+    original = dict(peers.CPU_PEERS)
+    replace_peers(ours={}, torch={}, keras=wrong, tf1_cell=mortal)
     monkeypatch.setenv("TORCH_PYTHON", sys.executable)
     monkeypatch.delenv("CUDNN_RNN_READ_BANDWIDTH", raising=False)
-    cpu_environment = processes.cpu_environment
+    make_process = run.Benchmark.make_process
+    path = {"PYTHONPATH": str(tmp_path)}
     monkeypatch.setattr(
-        run,
-        "cpu_environment",
-        lambda threads: dict(cpu_environment(threads), PYTHONPATH=str(tmp_path)),
+        run.Benchmark, "make_process", functools.partialmethod(make_process, **path)
     )
-    return tmp_path
+    yield tmp_path
+    peers.CPU_PEERS.clear()
+    peers.CPU_PEERS.update(original)  # in the order of the tables
 
 
 def run_benchmark(folder, options, file_name="results.json"):
@@ -197,18 +155,6 @@ def test_a_run_writes_results_and_tables(pretended_peers):
     assert "this is not an answer" in (output / "worker-torch.log").read_text()
 
 
-def test_peers_with_wrong_results_have_no_time(pretended_peers):
-    status, everything, _ = run_benchmark(
-        pretended_peers, "--peers ours keras --configurations lstm-*"
-    )
-    assert status == 1
-    for result in everything["results"]:
-        assert "seconds" in result["peers"]["ours"]
-        found = result["peers"]["keras"]
-        assert found["is_error"] and "seconds" not in found
-        assert "wrong results" in found["reason"]
-
-
 def test_check_option_measures_no_time(pretended_peers):
     status, everything, output = run_benchmark(
         pretended_peers, "--check --peers ours torch tf1-cell --configurations rnn_tanh-*"
@@ -223,32 +169,27 @@ def test_check_option_measures_no_time(pretended_peers):
     assert line.endswith("; of 4 configurations)")
 
 
-def test_a_crashed_peer_is_reported_and_the_others_are_measured(pretended_peers):
-    status, everything, _ = run_benchmark(
-        pretended_peers, "--peers ours tf1-cell --configurations rnn_tanh-*"
-    )
-    assert status == 1
-    for result in everything["results"]:
-        assert len(result["peers"]["ours"]["seconds"]) == 3
-        assert "ended with status 3" in result["peers"]["tf1-cell"]["reason"]
-
-
-def test_a_peer_without_a_python_is_reported(pretended_peers, monkeypatch):
+def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peers, monkeypatch):
     torch = peers.CPU_PEERS["torch"]
-    monkeypatch.setitem(peers.CPU_PEERS, "torch", torch._replace(environment="keras"))
+    peers.CPU_PEERS["torch"] = torch._replace(environment="keras")
     monkeypatch.setitem(peers.ENVIRONMENT_VARIABLES, "keras", "NO_SUCH_PYTHON")
-    status, everything, _ = run_benchmark(
-        pretended_peers, "--peers ours torch --configurations rnn_tanh-1x16-*"
-    )
-    assert status == 0
-    for result in everything["results"]:
-        assert "seconds" in result["peers"]["ours"]
-        found = result["peers"]["torch"]
-        assert "$NO_SUCH_PYTHON is not set" in found["reason"] and not found["is_error"]
+    for failing, is_error, reason in [
+        ("keras", True, "wrong results"),
+        ("tf1-cell", True, "ended with status 3"),
+        ("torch", False, "$NO_SUCH_PYTHON is not set"),
+    ]:
+        options = "--peers ours %s --configurations rnn_tanh-1x16-*" % failing
+        status, everything, _ = run_benchmark(pretended_peers, options)
+        assert status == is_error
+        for result in everything["results"]:
+            assert len(result["peers"]["ours"]["seconds"]) == 3
+            found = result["peers"][failing]
+            assert reason in found["reason"] and found["is_error"] == is_error
+            assert "seconds" not in found
 
 
-def test_memory(pretended_peers, monkeypatch, capfd):
-    replace_peers(monkeypatch, ours="small", torch="large")
+def test_memory(pretended_peers, capfd):
+    replace_peers(ours={"megabytes": 20}, torch={"megabytes": 60})
     options = "--memory --configurations rnn_tanh-*"
     status, everything, _ = run_benchmark(pretended_peers, options, "memory.json")
     assert status == 0 and len(everything["results"]) == 2

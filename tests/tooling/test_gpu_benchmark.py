@@ -1,17 +1,18 @@
 """Table, plot, turn-taking and records of the GPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import ROOT, run_arguments  # noqa: I001  (first: it extends sys.path)
+from helpers.benchmark_modules import ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
+from helpers.processes import status_and_text
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from configurations import Configuration, gpu_configurations
 from gpu_summary import SERIES, best, describe, draw, ratio
 from measuring import Sample, measure_all
 from tables import make_cell
+
+pytestmark = pytest.mark.once
 
 
 def make_result(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), batch=20):
@@ -33,7 +34,7 @@ def make_result(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), ba
     }
     for variant, milliseconds in zip(("standard", "persist_static"), cudnn):
         peers["cuDNN " + variant] = entry(variant, milliseconds)
-    return {"configuration": dict(configuration._asdict()), "peers": peers}
+    return {"configuration": configuration, "peers": peers}
 
 
 def test_quartiles():
@@ -53,7 +54,7 @@ def test_cells_are_medians_of_the_best_variant():
     builtin = best(result, "seconds", "TensorFlow built-in")
     assert builtin.seconds == pytest.approx(0.0025) and builtin.variant == "built-in CudnnRNN"
     assert best(result, "seconds", "TensorFlow ours").variant == "ours"
-    assert [round(ratio(result, *one), 3) for one in SERIES] == [1.0, 0.667, 0.8]
+    assert [round(ratio(result, one), 3) for one in SERIES] == [1.0, 0.667, 0.8]
 
 
 def test_unknown_values_give_no_number():
@@ -62,7 +63,7 @@ def test_unknown_values_give_no_number():
     peers["cuDNN standard"] = {"reason": "no such library", "is_error": False}
     peers["torch.nn packed"] = {"reason": "a variant of what ran", "is_error": False}
     result = dict(result, peers=peers)
-    assert ratio(result, *SERIES[0]) is None and ratio(result, *SERIES[2]) is None
+    assert ratio(result, SERIES[0]) is None and ratio(result, SERIES[2]) is None
     text = describe([result], left_out=["another"])
     assert "- cuDNN standard: no such library (lstm-2x650-b20-t35, training)" in text
     assert "a variant of what ran" not in text
@@ -71,9 +72,8 @@ def test_unknown_values_give_no_number():
 
 def test_table():
     text = describe([make_result(core=1.1)])
-    line = next(line for line in text.splitlines() if line.startswith("| lstm"))
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:3] == ["lstm-2x650-b20-t35", "float", "training"]
+    (cells,) = cells_of(text, "lstm-2x650-b20-t35")
+    assert cells[1:3] == ["float", "training"]
     assert cells[3:6] == ["1.100 (persist_static)", "1.000 (persist_static)", "1.100"]
     assert cells[9:] == ["2.000", "2.500 (built-in CudnnRNN)", "0.800"]
     assert "Widest spread" in text and "meaningless" not in text
@@ -138,14 +138,6 @@ def test_picture(tmp_path):
     assert (tmp_path / "empty.png").exists()
 
 
-def test_the_help_needs_no_environment():
-    status, text = run_arguments("gpu", "--help")
-    assert status == 0 and "--rnn-modes" in text and "examples:" in text
-    assert run_arguments("gpu", "--quick") == (0, "")
-    status, text = run_arguments("gpu", "--peers", "nobody")
-    assert "nobody" in text and status != 0
-
-
 def write_run(folder):
     """Writes results of stages 1 and 3 with one failed test."""
     for stage in ("stage_1_core", "stage_3_benchmarks"):
@@ -166,13 +158,7 @@ def write_run(folder):
 
 def record_run(*arguments):
     script = os.path.join(ROOT, "scripts", "record_gpu_run.py")
-    process = subprocess.run(
-        [sys.executable, script] + [str(argument) for argument in arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    return process.returncode, process.stdout
+    return status_and_text(script, *arguments)
 
 
 def test_record_of_a_run(tmp_path):

@@ -2,11 +2,14 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
 from helpers.paths import ROOT
 from helpers.source_lists import SOURCE_FOLDER, source_lists
+
+pytestmark = pytest.mark.once
 
 FRAMEWORK_FREE = ["core", "cpu", "cudnn"]  # they build and are tested without TensorFlow
 
@@ -22,17 +25,14 @@ ENDS_THE_PROCESS = re.compile(
 
 
 def source_files(folder=SOURCE_FOLDER):
-    """Yields the path of every C++ file below `folder`."""
-    for parent, _, names in os.walk(folder):
-        for name in sorted(names):
-            if name.endswith((".cc", ".h", ".inc", ".cpp", ".hpp", ".cxx")):
-                yield os.path.join(parent, name)
+    """Returns the path of every C++ file below `folder`."""
+    endings = (".cc", ".h", ".inc", ".cpp", ".hpp", ".cxx")
+    return [path for path in sorted(Path(folder).rglob("*")) if path.suffix in endings]
 
 
 def code_lines(path):
     """Returns (line number, line) without comments and the contents of string literals."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = Path(path).read_text(encoding="utf-8")
     pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
     def blank(match):
@@ -58,7 +58,7 @@ def findings(paths, is_wrong):
 @pytest.mark.parametrize("folder", FRAMEWORK_FREE)
 def test_no_framework_header_outside_cc_tf(folder):
     """Including a header of cc/tf would bring TensorFlow in by the back door."""
-    paths = list(source_files(os.path.join(SOURCE_FOLDER, folder)))
+    paths = source_files(os.path.join(SOURCE_FOLDER, folder))
     assert paths, "no sources in cc/" + folder
     assert findings(paths, FOREIGN_INCLUDE.search) == []
     assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/').search) == []
@@ -102,8 +102,7 @@ def test_source_lists_hold_the_files_of_their_folder(name, folder):
 
 @pytest.mark.parametrize("name", ["BUILD", "build_support.py"])
 def test_both_builds_use_the_same_lists(name):
-    with open(os.path.join(ROOT, name)) as file:
-        text = file.read()
+    text = Path(ROOT, name).read_text(encoding="utf-8")
     assert "sources.bzl" in text
     for variable in ("CORE_SOURCES", "CPU_SOURCES", "TF_SOURCES", "COMPILE_FLAGS"):
         assert variable in text

@@ -1,14 +1,17 @@
 """`.pre-commit-config.yaml` runs the tools of `make lint`, in the versions of `scripts/lint.sh`."""
 
-import os
 import re
+from pathlib import Path
+
+import pytest
 
 from helpers.paths import ROOT
 
+pytestmark = pytest.mark.once
+
 
 def read(name):
-    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
-        return file.read()
+    return Path(ROOT, name).read_text(encoding="utf-8")
 
 
 def test_hooks_run_all_tools_of_lint_and_have_no_versions_of_their_own():

@@ -4,10 +4,13 @@ import ast
 import glob
 import os
 import re
+from pathlib import Path
 
 import pytest
 
 from helpers.paths import ROOT, TESTS
+
+pytestmark = pytest.mark.once
 
 PACKAGE = os.path.join(ROOT, "cudnn_rnn")
 
@@ -66,8 +69,7 @@ def imports(text):
 
 
 def read(name):
-    with open(MODULES[name], encoding="utf-8") as file:
-        return file.read()
+    return Path(MODULES[name]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - {"__init__"}))
@@ -83,6 +85,7 @@ def test_folders_have_no_import_cycles():
     for folder, others in MAY_IMPORT.items():
         assert {other.split(".")[0] for other in others} <= set(done), folder
         done.append(folder)
+    assert "_core" in {used.split(".")[0] for used in imports(read("layers"))}
 
 
 def test_only_compat_tests_the_version_of_tensorflow():
@@ -95,18 +98,8 @@ def test_test_modules_import_none_of_each_other():
     paths = glob.glob(os.path.join(TESTS, "*", "test_*.py"))
     assert len(paths) > 60
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            nodes = list(ast.walk(ast.parse(file.read())))
+        nodes = list(ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))))
         names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         for node in nodes:
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         assert not [name for name in names if name.startswith("test_")], path
-
-
-def test_imports_are_found():
-    text = (
-        "import os, cudnn_rnn.layers\nfrom cudnn_rnn import _compat as c, contrib\n"
-        "if True:\n    from cudnn_rnn._core.config import (\n        NAME,\n    )\n"
-        "def function():\n    from cudnn_rnn import cli\n"
-    )
-    assert imports(text) == {"layers", "_compat", "contrib", "_core.config.NAME"}

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,7 @@ from helpers.processes import SECONDS_FOR_A_PROCESS, output_of
 
 
 def read(page):
-    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
-        return file.read()
+    return Path(ROOT, page).read_text(encoding="utf-8")
 
 
 def examples(page="README.md"):

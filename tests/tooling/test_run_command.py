@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from helpers.processes import run_python
+from helpers.processes import output_of, run_python
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 PROGRAM = """
@@ -45,23 +45,27 @@ def write(path, text):
         file.write(textwrap.dedent(text))
 
 
+# Python runs without the checkout on its path.
+ENVIRONMENT = {"PYTHONPATH": None, "CUDA_VISIBLE_DEVICES": ""}
+RUN = "-m", "cudnn_rnn", "run"
+
+
 def run(*arguments):
-    """Runs Python without the checkout on its path; returns (status, output, errors)."""
-    variables = {"PYTHONPATH": None, "CUDA_VISIBLE_DEVICES": ""}
-    process = run_python("-W", "ignore", *arguments, **variables)
+    """Runs Python; returns (status, output, errors)."""
+    process = run_python("-W", "ignore", *arguments, **ENVIRONMENT)
     return process.returncode, process.stdout, process.stderr
 
 
 def run_program(*arguments):
-    return run("-m", "cudnn_rnn", "run", *arguments)
+    """Runs a program that must succeed with the command; returns its output."""
+    return output_of("-W", "ignore", *RUN, *arguments, **ENVIRONMENT)
 
 
 def test_a_program_of_tensorflow_1_2(folder):
     path = os.path.join(folder, "program.py")
     write(path, PROGRAM)
     arguments = [path, "--epochs", "3", "-m", "--tf1"]
-    status, output, errors = run_program("--tf-contrib-version", "1.2", *arguments)
-    assert status == 0, errors
+    output = run_program("--tf-contrib-version", "1.2", *arguments)
     assert "mode auto_select" in output
     assert "argv %r" % arguments in output
 
@@ -70,8 +74,7 @@ def test_a_program_of_tensorflow_1_2(folder):
 @pytest.mark.parametrize("arguments", [["--"], ["--", "--b"], ["a", "--", "b"], ["--help", "-m"]])
 def test_arguments_are_passed_to_the_program(arguments):
     write("program.py", "import sys; print(sys.argv)")
-    status, output, errors = run_program("program.py", *arguments)
-    assert status == 0, errors
+    output = run_program("program.py", *arguments)
     assert output.splitlines()[-1] == repr(["program.py"] + arguments)
 
 
@@ -93,7 +96,7 @@ FLAGS = """
 
 def test_flags_of_tensorflow_and_of_python():
     write("program.py", FLAGS)
-    status, output, errors = run_program("program.py", "--epochs=5")
+    status, output, errors = run(*RUN, "program.py", "--epochs=5")
     assert status == 3, errors
     assert "flags 5 5" in output
 
@@ -116,7 +119,7 @@ def test_tracebacks_are_those_of_plain_python(kind, program):
     write("neighbour.py", "def fail():\n    raise OSError('from here')\n")
     write("program.py", FAILING[kind])
     expected_status, _, expected = run(*program)
-    status, _, errors = run_program(*program)
+    status, _, errors = run(*RUN, *program)
     assert status == expected_status
     assert last_traceback(errors) == last_traceback(expected)
     assert "cudnn_rnn" not in last_traceback(errors)
@@ -153,7 +156,7 @@ HOOKED = "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)
 )
 def test_exit_status_and_excepthook_are_those_of_the_program(text, expected, in_output, in_errors):
     write("program.py", text)
-    status, output, errors = run_program("--tf-contrib-version", "1.3", "program.py")
+    status, output, errors = run(*RUN, "--tf-contrib-version", "1.3", "program.py")
     assert status == expected
     for part, printed in [(p, output) for p in in_output] + [(p, errors) for p in in_errors]:
         assert part in printed
@@ -162,10 +165,8 @@ def test_exit_status_and_excepthook_are_those_of_the_program(text, expected, in_
 def test_paths_and_main_are_those_of_plain_python():
     program = os.path.join("folder", "program.py"), "a", "--b"
     write(program[0], SURROUNDINGS)
-    expected = run(*program)
-    assert expected[0] == 0, expected[2]
-    found = run_program("--tf-contrib-version=1.3", *program)
-    assert found[:2] == expected[:2], found[2]
+    expected = output_of("-W", "ignore", *program, **ENVIRONMENT)
+    assert run_program("--tf-contrib-version=1.3", *program) == expected
 
 
 MODULE = """
@@ -182,8 +183,7 @@ def test_a_module(folder):
     write("package/helper.py", "VALUE = 7\n")
     write("package/program.py", MODULE)
     module = "-m", "package.program", "-x", "1"
-    status, output, errors = run_program("--tf-contrib-version", "1.3", *module)
-    assert status == 0, errors
+    output = run_program("--tf-contrib-version", "1.3", *module)
     expected = ["7 __main__ package ['-x', '1'] program.py", os.path.realpath(folder)]
     assert output.splitlines()[-2:] == expected
 
@@ -204,25 +204,35 @@ def test_a_folder_an_archive_or_a_compiled_file(path):
         zipapp.create_archive("application", path, interpreter="/usr/bin/env python3")
     elif path.endswith(".pyc"):
         py_compile.compile(source, cfile=path, doraise=True)
-    status, output, errors = run_program("--tf-contrib-version", "1.3", path, "x")
-    assert status == 0, errors
+    output = run_program("--tf-contrib-version", "1.3", path, "x")
     assert "7 __main__ %r" % [path, "x"] in output
 
 
 TENSORFLOW_1_PROGRAM = """
     import tensorflow as tf
     from tensorflow.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+    from tensorflow.contrib.rnn import MultiRNNCell
     from tensorflow.python.framework import ops
 
     rnn = tf.contrib.cudnn_rnn.CudnnGRU(1, 2, 3)
-    x = tf.placeholder(tf.float32, [4, 5, 3])
+    x = tf.placeholder(tf.float32, [None, None, 3])
     params = tf.get_variable("params", initializer=tf.random_uniform([rnn.params_size()]))
     outputs, _ = rnn(x, tf.zeros([1, 5, 2]), params, True)
-    train = tf.train.AdamOptimizer().minimize(tf.reduce_sum(outputs))
+    cells = [cudnn_rnn_ops.CudnnCompatibleLSTMCell(4), cudnn_rnn_ops.CudnnCompatibleGRUCell(2)]
+    assert tf.contrib.rnn.MultiRNNCell is MultiRNNCell
+    of_cells, _ = tf.nn.dynamic_rnn(
+        MultiRNNCell(cells), x, sequence_length=[4, 2, 4, 1, 4], dtype=tf.float32, time_major=True)
+    loss = tf.reduce_sum(outputs + of_cells)
+    train = tf.train.AdamOptimizer(0.01).minimize(loss)
     assert ops.get_default_graph() is tf.get_default_graph()
+    # 1 + 2 + 6 variables with two Adam slots each, and Adam's two powers of beta.
+    assert len(tf.global_variables()) == 29
+    feed = {x: [[[1.0] * 3] * 5] * 4}
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        session.run(train, {x: [[[1.0] * 3] * 5] * 4})
+        before = session.run(loss, feed)
+        session.run(train, feed)
+        assert session.run(loss, feed) < before
     flags = tf.app.flags
     print("trained", tf.nn.softmax is not None, tf.layers is not None)
 """
@@ -232,11 +242,10 @@ TENSORFLOW_1_PROGRAM = """
 def test_a_program_that_imports_tensorflow(options):
     write("program.py", TENSORFLOW_1_PROGRAM)
     arguments = options + ("--tf-contrib-version", "1.3", "program.py")
-    status, output, errors = run_program(*arguments)
     if options or IS_TENSORFLOW_1:
-        assert status == 0, errors
-        assert "trained" in output
+        assert "trained" in run_program(*arguments)
     else:
+        status, _, errors = run(*RUN, *arguments)
         assert status == 1
         assert "module 'tensorflow' has no attribute 'placeholder'" in errors
         assert "python -m cudnn_rnn run --tf1" in errors.splitlines()[-1]  # after the traceback
@@ -254,6 +263,4 @@ KERAS_PROGRAM = """
 @needs_tensorflow_2
 def test_keras_works_beside_tensorflow_1():
     write("program.py", KERAS_PROGRAM)
-    status, output, errors = run_program("--tf1", "--tf-contrib-version", "1.3", "program.py")
-    assert status == 0, errors
-    assert "both" in output
+    assert "both" in run_program("--tf1", "--tf-contrib-version", "1.3", "program.py")

@@ -12,6 +12,8 @@ import pytest
 import cudnn_rnn._version
 from helpers.paths import ROOT
 
+pytestmark = pytest.mark.once
+
 PATH = os.path.join(ROOT, "scripts", "try_tensorflow_versions")
 
 

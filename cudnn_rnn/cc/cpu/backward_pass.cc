@@ -52,8 +52,8 @@ class BackwardPass {
   void Run() {
     // The steps turn these in place from the final states' gradients to the initial states'.
     member_->Single([&] {
-      model_.CopyHiddenStates(tensors_.output_h_backprop, tensors_.input_h_backprop);
-      model_.CopyCellStates(tensors_.output_c_backprop, tensors_.input_c_backprop);
+      model_.CopyStates(tensors_.output_h_backprop, tensors_.output_c_backprop,
+                        tensors_.input_h_backprop, tensors_.input_c_backprop);
     });
     if (sequences_.num_rows() == 0) {
       member_->Single([&] { std::fill_n(tensors_.params_backprop, model_.layout.size(), T(0)); });
@@ -157,16 +157,14 @@ class BackwardPass {
       const StepPhase states = {model_.output_size, kernels.lanes, kernels.tile_vectors,
                                 model_.gate_width,  step,
                                 /*with_next=*/true};
-      ForTiles(
-          sequences_, states, directions, [&](const StepTile& tile) { RunTile(layer, tile); },
-          worker);
+      ForTiles(sequences_, states, directions, worker,
+               [&](const StepTile& tile) { RunTile(layer, tile); });
       if (!model_.config.has_projection()) return;
       const StepPhase projections = {model_.units,       kernels.lanes, kernels.tile_vectors,
                                      model_.output_size, step,
                                      /*with_next=*/false};
-      ForTiles(
-          sequences_, projections, directions,
-          [&](const StepTile& tile) { RunProjectionTile(layer, tile); }, worker);
+      ForTiles(sequences_, projections, directions, worker,
+               [&](const StepTile& tile) { RunProjectionTile(layer, tile); });
     };
     const StepRange extended = {steps.first == 0 ? -1 : steps.first, steps.end};
     RunSteps(extended, /*is_reversed=*/true, model_.directions, schedule_.division.value,

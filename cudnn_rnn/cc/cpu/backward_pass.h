@@ -1,4 +1,4 @@
-// The backward pass of the engine.
+// What the parts of the backward pass share (backward_pass.cc, parameter_gradients.cc).
 #ifndef CUDNN_RNN_CC_CPU_BACKWARD_PASS_H_
 #define CUDNN_RNN_CC_CPU_BACKWARD_PASS_H_
 
@@ -42,13 +42,7 @@ struct BackwardLayer {
   DropoutPattern dropout;
 };
 
-// Called by every member of a team. Each layer, from the last to the first, computes: the steps in
-// reverse; the gradients of weights and biases; the input's gradient.
-template <typename T>
-void RunBackward(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
-                 const PackedSequences& sequences, int64_t dropout_call_index, TeamMember* member);
-
-// Computes the gradients of a layer's parameters, after its steps (parameter_gradients.cc).
+// Computes the gradients of a layer's parameters, after its steps.
 template <typename T>
 void ComputeParameterGradients(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
                                const PackedSequences& sequences, const BackwardLayer<T>& layer,

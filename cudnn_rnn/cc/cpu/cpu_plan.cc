@@ -4,9 +4,9 @@
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/team.h"
 #include "cudnn_rnn/cc/cpu/buffer_exchange.h"
-#include "cudnn_rnn/cc/cpu/cycles.h"
-#include "cudnn_rnn/cc/cpu/engine.h"
+#include "cudnn_rnn/cc/cpu/engine_model.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
+#include "cudnn_rnn/cc/cpu/workspace.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -24,34 +24,35 @@ int64_t ForwardCost(int64_t num_rows, int64_t num_params) {
 template <typename Storage, typename Real>
 class CpuPlan : public RnnPlan {
  public:
-  static Status Create(const RnnConfig& config, const SequenceShape& shape,
-                       const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
-    ParamLayout layout;
-    CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
-    const Kernels<Real>* kernels;
-    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
-    std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, *kernels));
+  static Status Create(const RnnConfig& config, const ParamLayout& layout,
+                       const SequenceShape& shape, const Kernels<Real>& kernels,
+                       std::unique_ptr<RnnPlan>* plan) {
+    std::unique_ptr<CpuPlan> created(new CpuPlan(config, layout, shape, kernels));
     CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
     *plan = std::move(created);
     return Status();
   }
 
-  int64_t ReserveSpaceBytes() const override {
-    return (engine_.ReserveSpaceBytes() + kReserveHeaderBytes).value();
-  }
+  int64_t ReserveSpaceBytes() const override { return ReserveSpaceSize().value(); }
   int64_t ForwardWorkspaceBytes(const CallOptions& options) const override {
-    return ForwardWorkspaceSize(options).value();
+    // output_h and output_c count as states.
+    return (EngineForwardBytes(options.is_training) +
+            ExchangeSize(HasPadding(options),
+                         {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1}))
+        .value();
   }
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override {
-    return BackwardWorkspaceSize(options).value();
+    return (EngineBackwardBytes(options.keeps_reserve_space) +
+            ExchangeSize(HasPadding(options),
+                         {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2}))
+        .value();
   }
 
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
                  const Execution& execution) const override {
     CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
     const bool is_training = options.is_training;
-    Arena arena(static_cast<char*>(buffers.workspace) +
-                engine_.ForwardWorkspaceBytes(is_training).value());
+    Arena arena(static_cast<char*>(buffers.workspace) + EngineForwardBytes(is_training).value());
     const PackedSequences sequences = PackSequences(options, &arena);
     const BufferShapes shapes = ShapesOf(sequences);
     const auto run = [&](TeamMember* member) {
@@ -68,7 +69,7 @@ class CpuPlan : public RnnPlan {
       tensors.reserve_space =
           is_training ? static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes : nullptr;
       tensors.workspace = buffers.workspace;
-      engine_.Forward(tensors, sequences, is_training, options.dropout_call_index, member);
+      RunForward(model_, tensors, sequences, is_training, options.dropout_call_index, member);
       exchange.Store(tensors.output, shapes.output, buffers.output);
       exchange.Store(tensors.output_h, shapes.hidden, buffers.output_h);
       exchange.Store(tensors.output_c, shapes.cell, buffers.output_c);
@@ -89,7 +90,7 @@ class CpuPlan : public RnnPlan {
                                                 ReserveSpaceBytes(), buffers.reserve_space,
                                                 buffers.reserve_space_bytes, &dropout_call_index));
     Arena arena(static_cast<char*>(buffers.workspace) +
-                engine_.BackwardWorkspaceBytes(options.keeps_reserve_space).value());
+                EngineBackwardBytes(options.keeps_reserve_space).value());
     const PackedSequences sequences = PackSequences(options, &arena);
     const BufferShapes shapes = ShapesOf(sequences);
     const auto run = [&](TeamMember* member) {
@@ -111,7 +112,7 @@ class CpuPlan : public RnnPlan {
       tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, shapes.cell);
       tensors.params_backprop = exchange.OutputMemory(buffers.params_backprop, shapes.params);
       tensors.workspace = buffers.workspace;
-      engine_.Backward(tensors, sequences, dropout_call_index, member);
+      RunBackward(model_, tensors, sequences, dropout_call_index, member);
       exchange.Store(tensors.input_backprop, shapes.input, buffers.input_backprop);
       exchange.Store(tensors.input_h_backprop, shapes.hidden, buffers.input_h_backprop);
       exchange.Store(tensors.input_c_backprop, shapes.cell, buffers.input_c_backprop);
@@ -131,7 +132,7 @@ class CpuPlan : public RnnPlan {
       : config_(config),
         shape_(shape),
         num_params_(layout.size()),
-        engine_(config, layout, shape, kernels) {}
+        model_(config, layout, shape, kernels) {}
 
   struct BufferShapes {
     BufferShape input;
@@ -168,26 +169,23 @@ class CpuPlan : public RnnPlan {
     return arena.used();
   }
 
-  CheckedSize ForwardWorkspaceSize(const CallOptions& options) const {
-    // output_h and output_c count as states.
-    return engine_.ForwardWorkspaceBytes(options.is_training) +
-           ExchangeSize(HasPadding(options),
-                        {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1});
+  CheckedSize ReserveSpaceSize() const {
+    return cudnn_rnn::ReserveSpaceBytes(model_) + kReserveHeaderBytes;
   }
-
-  CheckedSize BackwardWorkspaceSize(const CallOptions& options) const {
-    return engine_.BackwardWorkspaceBytes(options.keeps_reserve_space) +
-           ExchangeSize(HasPadding(options),
-                        {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2});
+  // Return the bytes of the engine's workspaces.
+  CheckedSize EngineForwardBytes(bool is_training) const {
+    return WorkspaceBytes<ForwardWorkspace<Real>>(model_,
+                                                  is_training ? Pass::kTraining : Pass::kInference);
+  }
+  CheckedSize EngineBackwardBytes(bool keeps_reserve_space) const {
+    return WorkspaceBytes<BackwardWorkspace<Real>>(
+        model_, keeps_reserve_space ? Pass::kBackward : Pass::kBackwardInPlace);
   }
 
   Status CheckSizes() const {
-    CheckedSize total = engine_.ReserveSpaceBytes() + kReserveHeaderBytes;
-    total = total + ExchangeSize(/*has_padding=*/true, {2, 2, 3, 2}) +
-            engine_.BackwardWorkspaceBytes(true);
-    for (const bool is_training : {false, true}) {
-      total = total + engine_.ForwardWorkspaceBytes(is_training);
-    }
+    CheckedSize total = ReserveSpaceSize() + ExchangeSize(/*has_padding=*/true, {2, 2, 3, 2}) +
+                        EngineBackwardBytes(true) + EngineForwardBytes(false) +
+                        EngineForwardBytes(true);
     // The caller's own buffers, which the workspaces need not hold copies of.
     const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
     const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
@@ -242,27 +240,18 @@ class CpuPlan : public RnnPlan {
   const RnnConfig config_;
   const SequenceShape shape_;
   const int64_t num_params_;
-  const Engine<Real> engine_;
+  const EngineModel<Real> model_;
 };
 
-}  // namespace
-
-Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
-                     const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
-  switch (config.data_type) {
-    case DataType::kHalf:
-      return CpuPlan<Half, float>::Create(config, shape, instruction_set, plan);
-    case DataType::kBfloat16:
-      return CpuPlan<Bfloat16, float>::Create(config, shape, instruction_set, plan);
-    case DataType::kFloat:
-      return CpuPlan<float, float>::Create(config, shape, instruction_set, plan);
-    case DataType::kDouble:
-      break;
-  }
-  return CpuPlan<double, double>::Create(config, shape, instruction_set, plan);
+template <typename Storage, typename Real>
+Status Create(const RnnConfig& config, const SequenceShape& shape,
+              const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
+  ParamLayout layout;
+  CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
+  const Kernels<Real>* kernels;
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
+  return CpuPlan<Storage, Real>::Create(config, layout, shape, *kernels, plan);
 }
-
-namespace {
 
 template <typename Real>
 Status Explain(const RnnConfig& config, const SequenceShape& shape,
@@ -279,6 +268,33 @@ Status Explain(const RnnConfig& config, const SequenceShape& shape,
 }
 
 }  // namespace
+
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
+                     const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
+  switch (config.data_type) {
+    case DataType::kHalf:
+      return Create<Half, float>(config, shape, instruction_set, plan);
+    case DataType::kBfloat16:
+      return Create<Bfloat16, float>(config, shape, instruction_set, plan);
+    case DataType::kFloat:
+      return Create<float, float>(config, shape, instruction_set, plan);
+    case DataType::kDouble:
+      break;
+  }
+  return Create<double, double>(config, shape, instruction_set, plan);
+}
+
+template <typename T>
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape, const Kernels<T>& kernels,
+                     std::unique_ptr<RnnPlan>* plan) {
+  ParamLayout layout;
+  CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
+  return CpuPlan<T, T>::Create(config, layout, shape, kernels, plan);
+}
+template Status CreateCpuPlan(const RnnConfig&, const SequenceShape&, const Kernels<float>&,
+                              std::unique_ptr<RnnPlan>*);
+template Status CreateCpuPlan(const RnnConfig&, const SequenceShape&, const Kernels<double>&,
+                              std::unique_ptr<RnnPlan>*);
 
 Status ExplainCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                       const std::string& instruction_set, bool is_training,

@@ -1,4 +1,4 @@
-// RnnPlan on a CPU; cpu/engine.h describes the computation.
+// RnnPlan on a CPU; cpu/engine_model.h describes the computation.
 #ifndef CUDNN_RNN_CC_CPU_CPU_PLAN_H_
 #define CUDNN_RNN_CC_CPU_CPU_PLAN_H_
 
@@ -10,6 +10,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
 
 namespace cudnn_rnn {
 
@@ -20,6 +21,10 @@ namespace cudnn_rnn {
 // gradients pass through unchanged and the gradient of the parameters is 0.
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan);
+// With given kernels. The elements of buffers are T, whatever the config's data type.
+template <typename T>
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape, const Kernels<T>& kernels,
+                     std::unique_ptr<RnnPlan>* plan);
 
 // Returns how such a plan computes sequences of full length on the runner's threads, one line per
 // decision, in `text`; see schedule.h.

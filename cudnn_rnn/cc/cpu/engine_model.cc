@@ -74,15 +74,10 @@ void EngineModel<T>::PackStepWeights(int64_t layer, bool for_gradients, const T*
 }
 
 template <typename T>
-void EngineModel<T>::CopyHiddenStates(const T* source, T* target) const {
-  std::copy_n(source, FirstState(config.num_layers, 0) * output_size, target);
-}
-
-template <typename T>
-void EngineModel<T>::CopyCellStates(const T* source, T* target) const {
-  if (config.has_cell_state()) {
-    std::copy_n(source, FirstState(config.num_layers, 0) * units, target);
-  }
+void EngineModel<T>::CopyStates(const T* h, const T* c, T* target_h, T* target_c) const {
+  const int64_t rows = FirstState(config.num_layers, 0);
+  std::copy_n(h, rows * output_size, target_h);
+  if (config.has_cell_state()) std::copy_n(c, rows * units, target_c);
 }
 
 template struct EngineModel<float>;

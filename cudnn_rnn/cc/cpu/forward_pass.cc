@@ -1,9 +1,8 @@
-#include "cudnn_rnn/cc/cpu/forward_pass.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "cudnn_rnn/cc/cpu/dropout.h"
+#include "cudnn_rnn/cc/cpu/engine_model.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 #include "cudnn_rnn/cc/cpu/steps.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
@@ -31,8 +30,7 @@ class ForwardPass {
   void Run() {
     if (sequences_.num_rows() == 0) {  // No steps: the states pass through unchanged.
       member_->Single([&] {
-        model_.CopyHiddenStates(tensors_.input_h, tensors_.output_h);
-        model_.CopyCellStates(tensors_.input_c, tensors_.output_c);
+        model_.CopyStates(tensors_.input_h, tensors_.input_c, tensors_.output_h, tensors_.output_c);
       });
       return;
     }
@@ -217,15 +215,13 @@ class ForwardPass {
     const auto run_step = [&](int64_t step, const DirectionRange& directions, TeamMember* worker) {
       const StepPhase cells = {model_.units, kernels.lanes, model_.cell.forward_vectors,
                                depth,        step,          false};
-      ForTiles(
-          sequences_, cells, directions, [&](const StepTile& tile) { RunTile(layer, tile); },
-          worker);
+      ForTiles(sequences_, cells, directions, worker,
+               [&](const StepTile& tile) { RunTile(layer, tile); });
       if (!model_.config.has_projection()) return;
       const StepPhase projections = {model_.output_size, kernels.lanes, kernels.tile_vectors,
                                      model_.units,       step,          false};
-      ForTiles(
-          sequences_, projections, directions,
-          [&](const StepTile& tile) { RunProjectionTile(layer, tile); }, worker);
+      ForTiles(sequences_, projections, directions, worker,
+               [&](const StepTile& tile) { RunProjectionTile(layer, tile); });
     };
     RunSteps(steps, /*is_reversed=*/false, model_.directions, schedule_.division.value,
              model_.StepCost(depth), run_step, member);
@@ -324,9 +320,8 @@ class ForwardPass {
     for (int64_t d = 0; d < model_.directions; ++d) AddRecurrentProducts(layer, d);
     const StepPhase cells = {units,       model_.kernels.lanes, model_.cell.forward_vectors,
                              /*depth=*/0, /*step=*/0,           /*with_next=*/false};
-    ForTiles(
-        sequences_, cells, {0, model_.directions},
-        [&](const StepTile& tile) { RunTile(layer, tile); }, member_);
+    ForTiles(sequences_, cells, {0, model_.directions}, member_,
+             [&](const StepTile& tile) { RunTile(layer, tile); });
     if (!model_.config.has_projection()) return;
     for (int64_t d = 0; d < model_.directions; ++d) {
       const T* weights = tensors_.params + model_.layout.ProjectionWeights(layer.index, d);

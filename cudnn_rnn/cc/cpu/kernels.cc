@@ -15,23 +15,17 @@ namespace {
 // Used only when requested by name, even on processors that support it.
 constexpr char kAmx[] = "amx_bf16";
 
-bool ProcessorHasAvx2() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  return false;
-#endif
-}
-
+bool ProcessorHasAvx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool ProcessorHasAvx512() {
-#if defined(__x86_64__)
   return ProcessorHasAvx2() && __builtin_cpu_supports("avx512f") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
 }
+#else
+bool ProcessorHasAvx2() { return false; }
+bool ProcessorHasAvx512() { return false; }
+#endif
 
 bool ProcessorHasAvx512Bf16() {
 #if defined(CUDNN_RNN_EMULATES_AVX512_BF16)  // tests/core/emulated

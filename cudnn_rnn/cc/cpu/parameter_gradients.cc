@@ -11,27 +11,23 @@ namespace {
 constexpr int64_t kGatheredRows = 64;
 
 template <typename T>
-class ParameterGradients {
- public:
-  ParameterGradients(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
-                     const PackedSequences& sequences, const BackwardLayer<T>& layer,
-                     const BackwardWorkspace<T>& workspace, TeamMember* member)
-      : model_(model),
-        tensors_(tensors),
-        sequences_(sequences),
-        layer_(layer),
-        workspace_(workspace),
-        member_(member) {}
+struct ParameterGradients {
+  const EngineModel<T>& model;
+  const BackwardTensors<T>& tensors;
+  const PackedSequences& sequences;
+  const BackwardLayer<T>& layer;
+  const BackwardWorkspace<T>& workspace;
+  TeamMember* const member;
 
   // Computes dW [G * H, I] = dgates^T x; dR [H, P] of each gate = dgate^T h'; and for a projection
   // [P, H] dh^T (o * tanh(c)).
   void ComputeWeightGradients(int64_t direction, const T* input) const {
-    const int64_t num_rows = sequences_.num_rows();
-    T* gradients = tensors_.params_backprop;
+    const int64_t num_rows = sequences.num_rows();
+    T* gradients = tensors.params_backprop;
     // Both factors have N rows.
     MatrixProduct<T> product;
     product.depth = num_rows;
-    product.b = workspace_.operand;
+    product.b = workspace.operand;
     product.has_long_sums = true;
     const auto multiply = [&](const StridedMatrix<T>& left, int64_t rows, int64_t columns,
                               T* target) {
@@ -40,73 +36,70 @@ class ParameterGradients {
       product.columns = columns;
       product.c = target;
       product.c_row_stride = columns;
-      Multiply(model_.kernels, product, member_);
+      Multiply(model.kernels, product, member);
     };
-    const int64_t columns = model_.layout.InputWeightColumns(layer_.index);
+    const int64_t columns = model.layout.InputWeightColumns(layer.index);
     if (columns > 0) {
-      PackPanels<T>(model_.kernels, {input, columns, 1}, num_rows, columns, workspace_.operand,
-                    member_);
-      multiply({layer_.gate_gradients[direction], model_.gate_width, 1}, model_.gate_width, columns,
-               gradients + model_.layout.InputWeights(layer_.index, direction));
+      PackPanels<T>(model.kernels, {input, columns, 1}, num_rows, columns, workspace.operand,
+                    member);
+      multiply({layer.gate_gradients[direction], model.gate_width, 1}, model.gate_width, columns,
+               gradients + model.layout.InputWeights(layer.index, direction));
     }
     PackPreviousOutputs(direction);
-    T* target = gradients + model_.layout.RecurrentWeights(layer_.index, direction);
-    for (int64_t first = 0, end = model_.shared_gates(); first < model_.gates;
-         first = end, end = model_.gates) {
-      multiply(layer_.RecurrentGateGradients(model_, direction, first),
-               (end - first) * model_.units, model_.output_size,
-               target + first * model_.units * model_.output_size);
+    T* target = gradients + model.layout.RecurrentWeights(layer.index, direction);
+    for (int64_t first = 0, end = model.shared_gates(); first < model.gates;
+         first = end, end = model.gates) {
+      multiply(layer.RecurrentGateGradients(model, direction, first), (end - first) * model.units,
+               model.output_size, target + first * model.units * model.output_size);
     }
-    if (!model_.config.has_projection()) return;
-    PackPanels<T>(model_.kernels, {layer_.reserve.unprojected[direction], model_.units, 1},
-                  num_rows, model_.units, workspace_.operand, member_);
-    multiply({layer_.projected_gradients[direction], model_.output_size, 1}, model_.output_size,
-             model_.units, gradients + model_.layout.ProjectionWeights(layer_.index, direction));
+    if (!model.config.has_projection()) return;
+    PackPanels<T>(model.kernels, {layer.reserve.unprojected[direction], model.units, 1}, num_rows,
+                  model.units, workspace.operand, member);
+    multiply({layer.projected_gradients[direction], model.output_size, 1}, model.output_size,
+             model.units, gradients + model.layout.ProjectionWeights(layer.index, direction));
   }
 
   // Sums the gates' gradients over all N rows, in double.
   void ComputeBiasGradients(int64_t direction) const {
-    T* input_bias = tensors_.params_backprop + model_.layout.InputBiases(layer_.index, direction);
+    T* input_bias = tensors.params_backprop + model.layout.InputBiases(layer.index, direction);
     T* recurrent_bias =
-        tensors_.params_backprop + model_.layout.RecurrentBiases(layer_.index, direction);
-    const int64_t num_rows = sequences_.num_rows();
+        tensors.params_backprop + model.layout.RecurrentBiases(layer.index, direction);
+    const int64_t num_rows = sequences.num_rows();
     constexpr int64_t kItemColumns = 32;
     const auto sum_rows = [&](const StridedMatrix<T>& matrix, int64_t columns, T* sums) {
       const int64_t num_items = (columns + kItemColumns - 1) / kItemColumns;
-      member_->ForEach(num_items, num_rows * kItemColumns / 4 + 1, [&](int64_t begin, int64_t end) {
+      member->ForEach(num_items, num_rows * kItemColumns / 4 + 1, [&](int64_t begin, int64_t end) {
         const int64_t column = begin * kItemColumns;
         const int64_t end_column = std::min(end * kItemColumns, columns);
-        model_.kernels.sum_rows(matrix.data + column, matrix.row_stride, num_rows,
-                                end_column - column, sums + column);
+        model.kernels.sum_rows(matrix.data + column, matrix.row_stride, num_rows,
+                               end_column - column, sums + column);
       });
     };
-    sum_rows({layer_.gate_gradients[direction], model_.gate_width, 1}, model_.gate_width,
-             input_bias);
-    const int64_t shared = model_.shared_gates() * model_.units;
-    if (shared < model_.gate_width) {
-      sum_rows(layer_.RecurrentGateGradients(model_, direction, model_.shared_gates()),
-               model_.gate_width - shared, recurrent_bias + shared);
+    sum_rows({layer.gate_gradients[direction], model.gate_width, 1}, model.gate_width, input_bias);
+    const int64_t shared = model.shared_gates() * model.units;
+    if (shared < model.gate_width) {
+      sum_rows(layer.RecurrentGateGradients(model, direction, model.shared_gates()),
+               model.gate_width - shared, recurrent_bias + shared);
     }
-    member_->Single([&] { std::copy_n(input_bias, shared, recurrent_bias); });
+    member->Single([&] { std::copy_n(input_bias, shared, recurrent_bias); });
   }
 
- private:
   // Packs each panel step by step in the order of time. Rows are gathered first, because the two
   // rows of a bfloat16 pair may come from different buffers.
   void PackPreviousOutputs(int64_t direction) const {
-    const int64_t lanes = model_.kernels.lanes;
+    const int64_t lanes = model.kernels.lanes;
     const T* states =
-        tensors_.input_h + model_.FirstState(layer_.index, direction) * model_.output_size;
-    const T* outputs = layer_.output + direction * model_.output_size;
+        tensors.input_h + model.FirstState(layer.index, direction) * model.output_size;
+    const T* outputs = layer.output + direction * model.output_size;
     const auto pack_panel = [&](int64_t panel) {
       alignas(64) T gathered[kGatheredRows * kMaxLanes];
       const int64_t column = panel * lanes;
-      const int64_t columns = std::min(lanes, model_.output_size - column);
-      T* target = workspace_.operand + panel * PanelSize(model_.kernels, sequences_.num_rows());
+      const int64_t columns = std::min(lanes, model.output_size - column);
+      T* target = workspace.operand + panel * PanelSize(model.kernels, sequences.num_rows());
       int64_t num_rows = 0;
       const auto flush = [&] {
-        model_.kernels.pack_panel({gathered, lanes, 1}, num_rows, columns, target);
-        target += PanelSize(model_.kernels, num_rows);
+        model.kernels.pack_panel({gathered, lanes, 1}, num_rows, columns, target);
+        target += PanelSize(model.kernels, num_rows);
         num_rows = 0;
       };
       const auto add = [&](const T* data, int64_t row_stride, int64_t rows) {
@@ -115,29 +108,22 @@ class ParameterGradients {
           if (++num_rows == kGatheredRows) flush();
         }
       };
-      const int64_t num_steps = sequences_.num_steps();
+      const int64_t num_steps = sequences.num_steps();
       for (int64_t time = 0; time < num_steps; ++time) {
         const DirectionStep step =
-            DirectionStepOf(sequences_, direction, direction == 0 ? time : num_steps - 1 - time);
-        add(outputs + step.previous_first * model_.output_width + column, model_.output_width,
+            DirectionStepOf(sequences, direction, direction == 0 ? time : num_steps - 1 - time);
+        add(outputs + step.previous_first * model.output_width + column, model.output_width,
             step.previous_rows);
-        add(states + step.previous_rows * model_.output_size + column, model_.output_size,
+        add(states + step.previous_rows * model.output_size + column, model.output_size,
             step.rows - step.previous_rows);
       }
       flush();
     };
-    member_->ForEach(NumPanels(model_.kernels, model_.output_size),
-                     sequences_.num_rows() * lanes / 4 + 1, [&](int64_t begin, int64_t end) {
-                       for (int64_t panel = begin; panel < end; ++panel) pack_panel(panel);
-                     });
+    member->ForEach(NumPanels(model.kernels, model.output_size),
+                    sequences.num_rows() * lanes / 4 + 1, [&](int64_t begin, int64_t end) {
+                      for (int64_t panel = begin; panel < end; ++panel) pack_panel(panel);
+                    });
   }
-
-  const EngineModel<T>& model_;
-  const BackwardTensors<T>& tensors_;
-  const PackedSequences& sequences_;
-  const BackwardLayer<T>& layer_;
-  const BackwardWorkspace<T>& workspace_;
-  TeamMember* const member_;
 };
 
 }  // namespace
@@ -152,7 +138,7 @@ void ComputeParameterGradients(const EngineModel<T>& model, const BackwardTensor
                        model.output_width, input, workspace.dropped, member);
     input = workspace.dropped;
   }
-  const ParameterGradients<T> gradients(model, tensors, sequences, layer, workspace, member);
+  const ParameterGradients<T> gradients = {model, tensors, sequences, layer, workspace, member};
   for (int64_t d = 0; d < model.directions; ++d) {
     gradients.ComputeWeightGradients(d, input);
     gradients.ComputeBiasGradients(d);

@@ -4,7 +4,6 @@
 
 #include "cudnn_rnn/cc/core/checked_math.h"
 #include "cudnn_rnn/cc/core/status.h"
-#include "cudnn_rnn/cc/cpu/cycles.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 
 namespace cudnn_rnn {
@@ -24,16 +23,11 @@ constexpr int64_t kStepWorthSharing = 4000;
 constexpr int64_t kBlocksPerLayer = 8;
 constexpr int64_t kStepsPerBlock = 8;
 
-int64_t ForwardStepCycles(const RnnConfig& config, int64_t batch_size,
-                          const KernelTraits& kernels) {
-  return StepCycles(kernels.lanes, batch_size, config.num_units,
-                    config.num_gates() * config.output_size());
-}
-
-int64_t BackwardStepCycles(const RnnConfig& config, int64_t batch_size,
-                           const KernelTraits& kernels) {
-  return StepCycles(kernels.lanes, batch_size, config.num_units,
-                    config.num_gates() * config.num_units);
+// Returns the cost of a step in one direction.
+int64_t StepCyclesOf(bool is_forward, const RnnConfig& config, int64_t batch_size,
+                     const KernelTraits& kernels) {
+  const int64_t width = is_forward ? config.output_size() : config.num_units;
+  return StepCycles(kernels.lanes, batch_size, config.num_units, config.num_gates() * width);
 }
 
 Decision<Packing> RecurrentWeightPacking(const SequenceShape& shape, const KernelTraits& kernels) {
@@ -57,7 +51,7 @@ Decision<int64_t> ConcurrentLayers(const RnnConfig& config, const SequenceShape&
     return {1, "a bidirectional layer needs the whole output of the layer below"};
   }
   if (shape.num_steps < 2 * kStepsPerBlock) return {1, "fewer than 16 steps make no wavefront"};
-  if (ForwardStepCycles(config, shape.batch_size, kernels) >= kStepWorthSharing) {
+  if (StepCyclesOf(/*is_forward=*/true, config, shape.batch_size, kernels) >= kStepWorthSharing) {
     return {1, "a step is worth sharing among threads"};
   }
   return {config.num_layers, "a step is too small to share among threads"};
@@ -79,10 +73,9 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
                                 int64_t batch_size, const KernelTraits& kernels, Pass pass,
                                 int64_t num_blocks, const PassThreads& threads) {
   if (threads.count == 1) return {Division::kDirections, "there is one thread"};
-  const int64_t forward_cycles = ForwardStepCycles(config, batch_size, kernels);
+  const int64_t forward_cycles = StepCyclesOf(/*is_forward=*/true, config, batch_size, kernels);
   const bool is_forward = pass == Pass::kInference || pass == Pass::kTraining;
-  const int64_t cycles =
-      is_forward ? forward_cycles : BackwardStepCycles(config, batch_size, kernels);
+  const int64_t cycles = StepCyclesOf(is_forward, config, batch_size, kernels);
   if (schedule.concurrent_layers.value > 1 && num_blocks > 1 &&
       forward_cycles < threads.min_cycles_to_wait) {
     return {Division::kLayers,
@@ -168,7 +161,7 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
   add_pass("forward", is_training ? Pass::kTraining : Pass::kInference, "gates");
   if (is_training) add_pass("backward", Pass::kBackward, "gradients of gates");
   return text + Concatenate("a forward step costs ",
-                            ForwardStepCycles(config, shape.batch_size, kernels),
+                            StepCyclesOf(/*is_forward=*/true, config, shape.batch_size, kernels),
                             " cycles per direction, a barrier is worth ",
                             threads.min_cycles_to_wait, "; ", threads.count, " threads\n");
 }

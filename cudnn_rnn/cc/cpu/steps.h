@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "cudnn_rnn/cc/core/team.h"
-#include "cudnn_rnn/cc/cpu/cycles.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "cudnn_rnn/cc/cpu/schedule.h"
 
@@ -23,7 +22,24 @@ struct DirectionStep {
   int64_t previous_first;
   int64_t next_first;
 };
-DirectionStep DirectionStepOf(const PackedSequences& sequences, int64_t direction, int64_t step);
+
+// The backward direction starts at the last step of the longest sequence; shorter sequences join at
+// their own last step.
+inline DirectionStep DirectionStepOf(const PackedSequences& sequences, int64_t direction,
+                                     int64_t step) {
+  const int64_t time = direction == 0 ? step : sequences.num_steps() - 1 - step;
+  const int64_t previous_time = direction == 0 ? time - 1 : time + 1;
+  const int64_t next_time = direction == 0 ? time + 1 : time - 1;
+  DirectionStep result = DirectionStep();
+  result.rows = sequences.RowsAt(time);
+  result.first = sequences.FirstRow(time);
+  result.next_rows = sequences.RowsAt(next_time);
+  result.next_first = sequences.FirstRow(next_time);
+  if (step <= 0) return result;
+  result.previous_rows = std::min(result.rows, sequences.RowsAt(previous_time));
+  result.previous_first = sequences.FirstRow(previous_time);
+  return result;
+}
 
 // Steps [first, end) of a layer, numbered in a direction's own order.
 struct StepRange {
@@ -132,7 +148,7 @@ inline int SplitIntoRuns(const PhaseItems& items, int64_t begin, int64_t end, Ve
 // `member`. Odd steps go from the last tile to the first: the last vectors are still in the cache.
 template <typename Compute>
 void ForTiles(const PackedSequences& sequences, const StepPhase& phase,
-              const DirectionRange& directions, const Compute& compute, TeamMember* member) {
+              const DirectionRange& directions, TeamMember* member, const Compute& compute) {
   DirectionStep steps[2];
   int64_t rows[2], most_rows = 0;
   for (int64_t d = directions.first; d < directions.end; ++d) {

@@ -16,7 +16,6 @@ using DeviceAddress = unsigned long long;  // NOLINT: CUdeviceptr
 constexpr int kCudaSuccess = 0;
 constexpr int kCudaErrorOutOfMemory = 2;
 constexpr int kCudaMemoryTypeDevice = 2;
-constexpr int kCudaPointerAttributeDeviceOrdinal = 9;
 
 // CUDA_MEMCPY2D.
 struct DriverCopy2d {
@@ -47,7 +46,6 @@ struct DriverCopy2d {
   X(cuCtxPushCurrent_v2, (void* context))                                                         \
   X(cuCtxPopCurrent_v2, (void** context))                                                         \
   X(cuCtxGetDevice, (int* device))                                                                \
-  X(cuPointerGetAttribute, (void* value, int attribute, DeviceAddress pointer))                   \
   X(cuMemAlloc_v2, (DeviceAddress * pointer, size_t bytes))                                       \
   X(cuMemFree_v2, (DeviceAddress pointer))                                                        \
   X(cuMemsetD8Async, (DeviceAddress target, unsigned char value, size_t bytes, void* stream))     \

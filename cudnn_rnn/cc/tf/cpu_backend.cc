@@ -1,4 +1,5 @@
-#include "cudnn_rnn/cc/tf/cpu_backend.h"
+// The backend of CPU kernels: plans of cc/cpu on threads of TensorFlow's pool. Registers the CPU
+// kernels when the library is loaded: TensorFlow has none of its own.
 
 #include <cstring>
 #include <string>
@@ -6,6 +7,8 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
+#include "cudnn_rnn/cc/tf/device_backend.h"
+#include "cudnn_rnn/cc/tf/registration.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -66,11 +69,16 @@ class CpuBackend : public DeviceBackend {
   const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
 };
 
-}  // namespace
-
 Status CreateCpuBackend(std::unique_ptr<DeviceBackend>* backend) {
   backend->reset(new CpuBackend());
   return Status();
 }
 
+[[maybe_unused]] const bool kRegistered = [] {
+  RegisterKernels({"CPU", "", 0}, CreateCpuBackend);
+  RegisterKernels({"CPU", kKernelLabel, 0}, CreateCpuBackend);
+  return true;
+}();
+
+}  // namespace
 }  // namespace cudnn_rnn

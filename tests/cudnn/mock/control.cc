@@ -87,11 +87,6 @@ int64_t mock_host_waits(void) {
   return GetState().record.host_waits;
 }
 
-int64_t mock_dropout_initializations(void) {
-  Lock lock(GetState().mutex);
-  return GetState().record.dropout_initializations;
-}
-
 int64_t mock_violations(void) {
   Lock lock(GetState().mutex);
   return static_cast<int64_t>(GetState().record.violations.size());

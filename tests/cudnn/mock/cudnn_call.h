@@ -10,13 +10,13 @@ namespace cudnn_rnn {
 namespace mock {
 
 template <typename Body>
-int RunCudnn(const char* name, const std::string& arguments, const Body& body) {
-  return Run(Library::kCudnn, name, arguments, body);
+int RunCudnn(const char* name, const Body& body) {
+  return Run(Library::kCudnn, name, body);
 }
 
 template <typename Body>
-int RunCudnnRelease(const char* name, const std::string& arguments, const Body& body) {
-  return RunRelease(Library::kCudnn, name, arguments, body);
+int RunCudnnRelease(const char* name, const Body& body) {
+  return RunRelease(Library::kCudnn, name, body);
 }
 
 // Requires a live object that was set.
@@ -29,7 +29,7 @@ int NeedSet(Call* call, Objects<T>* objects, const void* address, const char* wh
 
 template <typename T>
 int CreateObject(const char* name, Objects<T> State::*objects, void** address) {
-  return RunCudnn(name, "", [&](Call* call) {
+  return RunCudnn(name, [&](Call* call) {
     if (address == nullptr) return call->Violation("the descriptor's address is null");
     *address = (call->state().*objects).Add(T());
     return 0;
@@ -38,7 +38,7 @@ int CreateObject(const char* name, Objects<T> State::*objects, void** address) {
 
 template <typename T>
 int DestroyObject(const char* name, Objects<T> State::*objects, void* address) {
-  return RunCudnnRelease(name, "", [&](Call* call) {
+  return RunCudnnRelease(name, [&](Call* call) {
     T* object;
     const int status = call->Need(&(call->state().*objects), address, "descriptor", &object);
     if (status == 0) (call->state().*objects).Remove(address);

@@ -194,7 +194,7 @@ const char* cudnnGetErrorString(int status) {
 }
 
 int cudnnCreate(void** handle) {
-  return RunCudnn("cudnnCreate", "", [&](Call* call) {
+  return RunCudnn("cudnnCreate", [&](Call* call) {
     Handle created;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (handle == nullptr) return call->Violation("handle is null");
@@ -205,7 +205,7 @@ int cudnnCreate(void** handle) {
 }
 
 int cudnnDestroy(void* handle) {
-  return RunCudnnRelease("cudnnDestroy", "", [&](Call* call) {
+  return RunCudnnRelease("cudnnDestroy", [&](Call* call) {
     Handle* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     ++call->state().record.host_waits;
@@ -215,7 +215,7 @@ int cudnnDestroy(void* handle) {
 }
 
 int cudnnSetStream(void* handle, void* stream) {
-  return RunCudnn("cudnnSetStream", Arguments("stream", stream), [&](Call* call) {
+  return RunCudnn("cudnnSetStream", [&](Call* call) {
     Handle* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
@@ -235,56 +235,52 @@ int cudnnDestroyTensorDescriptor(void* descriptor) {
 
 int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensions,
                                const int* dimensions, const int* strides) {
-  return RunCudnn("cudnnSetTensorNdDescriptor",
-                  Arguments("data_type", data_type, "num_dimensions", num_dimensions),
-                  [&](Call* call) {
-                    TensorDescriptor* found;
-                    MOCK_RETURN_IF_FAILED(call->Need(&call->state().tensor_descriptors, descriptor,
-                                                     "tensor descriptor", &found));
-                    if (!IsDataType(data_type)) {
-                      return call->Violation("data_type is ", data_type);
-                    }
-                    if (num_dimensions < 3 || num_dimensions > kMaxDimensions) {
-                      return call->Violation("num_dimensions is ", num_dimensions);
-                    }
-                    if (dimensions == nullptr || strides == nullptr) {
-                      return call->Violation("dimensions or strides are null");
-                    }
-                    for (int i = 0; i < num_dimensions; ++i) {
-                      if (dimensions[i] < 1 || strides[i] < 1) {
-                        return call->Violation("dimension ", i, " is ", dimensions[i],
-                                               " with stride ", strides[i]);
-                      }
-                    }
-                    found->is_set = true;
-                    found->data_type = data_type;
-                    found->dimensions.assign(dimensions, dimensions + num_dimensions);
-                    found->strides.assign(strides, strides + num_dimensions);
-                    return 0;
-                  });
+  return RunCudnn("cudnnSetTensorNdDescriptor", [&](Call* call) {
+    TensorDescriptor* found;
+    MOCK_RETURN_IF_FAILED(
+        call->Need(&call->state().tensor_descriptors, descriptor, "tensor descriptor", &found));
+    if (!IsDataType(data_type)) {
+      return call->Violation("data_type is ", data_type);
+    }
+    if (num_dimensions < 3 || num_dimensions > kMaxDimensions) {
+      return call->Violation("num_dimensions is ", num_dimensions);
+    }
+    if (dimensions == nullptr || strides == nullptr) {
+      return call->Violation("dimensions or strides are null");
+    }
+    for (int i = 0; i < num_dimensions; ++i) {
+      if (dimensions[i] < 1 || strides[i] < 1) {
+        return call->Violation("dimension ", i, " is ", dimensions[i], " with stride ", strides[i]);
+      }
+    }
+    found->is_set = true;
+    found->data_type = data_type;
+    found->dimensions.assign(dimensions, dimensions + num_dimensions);
+    found->strides.assign(strides, strides + num_dimensions);
+    return 0;
+  });
 }
 
 int cudnnGetTensorNdDescriptor(void* descriptor, int max_dimensions, int* data_type,
                                int* num_dimensions, int* dimensions, int* strides) {
-  return RunCudnn("cudnnGetTensorNdDescriptor", Arguments("max_dimensions", max_dimensions),
-                  [&](Call* call) {
-                    TensorDescriptor* found;
-                    MOCK_RETURN_IF_FAILED(NeedSet(call, &call->state().tensor_descriptors,
-                                                  descriptor, "tensor descriptor", &found));
-                    if (max_dimensions < 0 || max_dimensions > kMaxDimensions) {
-                      return call->Violation("max_dimensions is ", max_dimensions);
-                    }
-                    if (data_type == nullptr || num_dimensions == nullptr ||
-                        dimensions == nullptr || strides == nullptr) {
-                      return call->Violation("an output is null");
-                    }
-                    *data_type = found->data_type;
-                    *num_dimensions = static_cast<int>(found->dimensions.size());
-                    const int count = std::min(max_dimensions, *num_dimensions);
-                    std::copy_n(found->dimensions.begin(), count, dimensions);
-                    std::copy_n(found->strides.begin(), count, strides);
-                    return 0;
-                  });
+  return RunCudnn("cudnnGetTensorNdDescriptor", [&](Call* call) {
+    TensorDescriptor* found;
+    MOCK_RETURN_IF_FAILED(
+        NeedSet(call, &call->state().tensor_descriptors, descriptor, "tensor descriptor", &found));
+    if (max_dimensions < 0 || max_dimensions > kMaxDimensions) {
+      return call->Violation("max_dimensions is ", max_dimensions);
+    }
+    if (data_type == nullptr || num_dimensions == nullptr || dimensions == nullptr ||
+        strides == nullptr) {
+      return call->Violation("an output is null");
+    }
+    *data_type = found->data_type;
+    *num_dimensions = static_cast<int>(found->dimensions.size());
+    const int count = std::min(max_dimensions, *num_dimensions);
+    std::copy_n(found->dimensions.begin(), count, dimensions);
+    std::copy_n(found->strides.begin(), count, strides);
+    return 0;
+  });
 }
 
 int cudnnCreateRNNDescriptor(void** descriptor) {
@@ -304,14 +300,9 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
                                   input_mode,     data_type,   math_precision,  math_type,
                                   input_size,     hidden_size, projection_size, num_layers,
                                   auxiliary_flags};
-  const std::string text =
-      Arguments("algorithm", algorithm, "cell_mode", cell_mode, "direction_mode", direction_mode,
-                "input_mode", input_mode, "data_type", data_type, "math_precision", math_precision,
-                "math_type", math_type, "input_size", input_size, "hidden_size", hidden_size,
-                "projection_size", projection_size, "num_layers", num_layers, "auxiliary_flags",
-                auxiliary_flags);
-  return RunCudnn("cudnnSetRNNDescriptor_v8", text, [&](Call* call) {
+  return RunCudnn("cudnnSetRNNDescriptor_v8", [&](Call* call) {
     State& state = call->state();
+    state.record.log.back() += Concatenate(" math_type=", math_type);
     RnnDescriptor* found;
     DropoutDescriptor* dropout;
     MOCK_RETURN_IF_FAILED(call->Need(&state.rnn_descriptors, descriptor, "RNN descriptor", &found));
@@ -333,7 +324,7 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
 }
 
 int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
-  return RunCudnn("cudnnBuildRNNDynamic", Arguments("batch_size", batch_size), [&](Call* call) {
+  return RunCudnn("cudnnBuildRNNDynamic", [&](Call* call) {
     Handle* found_handle;
     RnnDescriptor* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found_handle));
@@ -360,10 +351,7 @@ int cudnnDestroyRNNDataDescriptor(void* descriptor) {
 int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int max_length,
                               int batch_size, int vector_size, const int* lengths,
                               void* padding_fill) {
-  const std::string text =
-      Arguments("data_type", data_type, "layout", layout, "max_length", max_length, "batch_size",
-                batch_size, "vector_size", vector_size);
-  return RunCudnn("cudnnSetRNNDataDescriptor", text, [&](Call* call) {
+  return RunCudnn("cudnnSetRNNDataDescriptor", [&](Call* call) {
     RnnDataDescriptor* found;
     MOCK_RETURN_IF_FAILED(
         call->Need(&call->state().rnn_data_descriptors, descriptor, "RNN data descriptor", &found));

@@ -19,13 +19,13 @@ constexpr size_t kMaxPitch = 2147483647;
 constexpr int kDriverVersion = 12080;
 
 template <typename Body>
-int Run(const char* name, const std::string& arguments, const Body& body) {
-  return Run(Library::kDriver, name, arguments, body);
+int Run(const char* name, const Body& body) {
+  return Run(Library::kDriver, name, body);
 }
 
 template <typename Body>
-int RunRelease(const char* name, const std::string& arguments, const Body& body) {
-  return RunRelease(Library::kDriver, name, arguments, body);
+int RunRelease(const char* name, const Body& body) {
+  return RunRelease(Library::kDriver, name, body);
 }
 
 int NeedInitialized(Call* call) {
@@ -86,7 +86,7 @@ int NeedEvent(Call* call, void* address, Event** event) {
 extern "C" {
 
 int cuInit(unsigned int flags) {
-  return Run("cuInit", Arguments("flags", flags), [&](Call* call) {
+  return Run("cuInit", [&](Call* call) {
     if (flags != 0) return call->Violation("flags must be 0, but are ", flags);
     if (call->state().record.options.num_devices == 0) return kDriverNoDevice;
     call->state().is_initialized = true;
@@ -95,7 +95,7 @@ int cuInit(unsigned int flags) {
 }
 
 int cuDriverGetVersion(int* version) {
-  return Run("cuDriverGetVersion", "", [&](Call* call) {
+  return Run("cuDriverGetVersion", [&](Call* call) {
     if (version == nullptr) return call->Violation("version is null");
     *version = kDriverVersion;
     return 0;
@@ -103,7 +103,7 @@ int cuDriverGetVersion(int* version) {
 }
 
 int cuGetErrorString(int error, const char** text) {
-  return Run("cuGetErrorString", Arguments("error", error), [&](Call* call) {
+  return Run("cuGetErrorString", [&](Call* call) {
     if (text == nullptr) return call->Violation("text is null");
     static const std::map<int, const char*> texts = {
         {0, "no error"},
@@ -126,7 +126,7 @@ int cuGetErrorString(int error, const char** text) {
 }
 
 int cuStreamGetCtx(void* stream, void** context) {
-  return Run("cuStreamGetCtx", Arguments("stream", stream), [&](Call* call) {
+  return Run("cuStreamGetCtx", [&](Call* call) {
     MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     if (context == nullptr) return call->Violation("context is null");
     const int device = call->state().StreamDevice(stream);
@@ -137,7 +137,7 @@ int cuStreamGetCtx(void* stream, void** context) {
 }
 
 int cuCtxPushCurrent_v2(void* context) {
-  return Run("cuCtxPushCurrent_v2", Arguments("context", context), [&](Call* call) {
+  return Run("cuCtxPushCurrent_v2", [&](Call* call) {
     MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     for (int device = 0; device < call->state().record.options.num_devices; ++device) {
       if (context != ContextOf(device)) continue;
@@ -149,7 +149,7 @@ int cuCtxPushCurrent_v2(void* context) {
 }
 
 int cuCtxPopCurrent_v2(void** context) {
-  return RunRelease("cuCtxPopCurrent_v2", "", [&](Call* call) {
+  return RunRelease("cuCtxPopCurrent_v2", [&](Call* call) {
     MOCK_RETURN_IF_FAILED(NeedInitialized(call));
     std::vector<int>& pushed = call->state().contexts[std::this_thread::get_id()].pushed;
     if (pushed.empty()) {
@@ -162,7 +162,7 @@ int cuCtxPopCurrent_v2(void** context) {
 }
 
 int cuCtxGetDevice(int* device) {
-  return Run("cuCtxGetDevice", "", [&](Call* call) {
+  return Run("cuCtxGetDevice", [&](Call* call) {
     int current;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&current));
     if (device == nullptr) return call->Violation("device is null");
@@ -171,33 +171,8 @@ int cuCtxGetDevice(int* device) {
   });
 }
 
-int cuPointerGetAttribute(void* value, int attribute, DeviceAddress pointer) {
-  return Run("cuPointerGetAttribute", Arguments("attribute", attribute), [&](Call* call) {
-    MOCK_RETURN_IF_FAILED(NeedInitialized(call));
-    if (value == nullptr) return call->Violation("value is null");
-    if (attribute != kCudaPointerAttributeDeviceOrdinal) {
-      return call->Violation("attribute ", attribute, " is not known here");
-    }
-    State& state = call->state();
-    const uintptr_t address = static_cast<uintptr_t>(pointer);
-    for (const auto& allocation : state.allocations) {
-      if (address - allocation.first < allocation.second.bytes) {
-        std::memcpy(value, &allocation.second.device, sizeof(int));
-        return 0;
-      }
-    }
-    bool is_known = state.record.options.any_memory;
-    for (const auto& range : state.registered_memory) {
-      is_known = is_known || address - range.first < range.second;
-    }
-    if (!is_known) return kDriverInvalidValue;  // as for all host memory
-    std::memset(value, 0, sizeof(int));
-    return 0;
-  });
-}
-
 int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
-  return Run("cuMemAlloc_v2", Arguments("bytes", bytes), [&](Call* call) {
+  return Run("cuMemAlloc_v2", [&](Call* call) {
     int device;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&device));
     if (pointer == nullptr) return call->Violation("pointer is null");
@@ -219,7 +194,7 @@ int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
 }
 
 int cuMemFree_v2(DeviceAddress pointer) {
-  return RunRelease("cuMemFree_v2", "", [&](Call* call) {
+  return RunRelease("cuMemFree_v2", [&](Call* call) {
     int device;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&device));
     State& state = call->state();
@@ -240,19 +215,17 @@ int cuMemFree_v2(DeviceAddress pointer) {
 }
 
 int cuMemsetD8Async(DeviceAddress target, unsigned char value, size_t bytes, void* stream) {
-  return Run("cuMemsetD8Async",
-             Arguments("value", static_cast<int>(value), "bytes", bytes, "stream", stream),
-             [&](Call* call) {
-               MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
-               MOCK_RETURN_IF_FAILED(
-                   call->NeedMemory("target", Bytes(target), static_cast<int64_t>(bytes), 1));
-               if (bytes > 0) std::memset(Bytes(target), value, bytes);
-               return 0;
-             });
+  return Run("cuMemsetD8Async", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(
+        call->NeedMemory("target", Bytes(target), static_cast<int64_t>(bytes), 1));
+    if (bytes > 0) std::memset(Bytes(target), value, bytes);
+    return 0;
+  });
 }
 
 int cuMemcpyDtoDAsync_v2(DeviceAddress target, DeviceAddress source, size_t bytes, void* stream) {
-  return Run("cuMemcpyDtoDAsync_v2", Arguments("bytes", bytes, "stream", stream), [&](Call* call) {
+  return Run("cuMemcpyDtoDAsync_v2", [&](Call* call) {
     const int64_t size = static_cast<int64_t>(bytes);
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     MOCK_RETURN_IF_FAILED(call->NeedMemory("target", Bytes(target), size, 1));
@@ -266,7 +239,7 @@ int cuMemcpyDtoDAsync_v2(DeviceAddress target, DeviceAddress source, size_t byte
 }
 
 int cuMemcpyHtoDAsync_v2(DeviceAddress target, const void* source, size_t bytes, void* stream) {
-  return Run("cuMemcpyHtoDAsync_v2", Arguments("bytes", bytes, "stream", stream), [&](Call* call) {
+  return Run("cuMemcpyHtoDAsync_v2", [&](Call* call) {
     const int64_t size = static_cast<int64_t>(bytes);
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     MOCK_RETURN_IF_FAILED(call->NeedMemory("target", Bytes(target), size, 1));
@@ -284,7 +257,7 @@ int cuMemcpyHtoDAsync_v2(DeviceAddress target, const void* source, size_t bytes,
 }
 
 int cuMemcpy2DAsync_v2(const DriverCopy2d* copy, void* stream) {
-  return Run("cuMemcpy2DAsync_v2", Arguments("stream", stream), [&](Call* call) {
+  return Run("cuMemcpy2DAsync_v2", [&](Call* call) {
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     if (copy == nullptr) return call->Violation("copy is null");
     const size_t width = copy->width_bytes, height = copy->height;
@@ -313,7 +286,7 @@ int cuMemcpy2DAsync_v2(const DriverCopy2d* copy, void* stream) {
 }
 
 int cuEventCreate(void** event, unsigned int flags) {
-  return Run("cuEventCreate", Arguments("flags", flags), [&](Call* call) {
+  return Run("cuEventCreate", [&](Call* call) {
     Event created;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (event == nullptr) return call->Violation("event is null");
@@ -325,7 +298,7 @@ int cuEventCreate(void** event, unsigned int flags) {
 }
 
 int cuEventDestroy_v2(void* event) {
-  return RunRelease("cuEventDestroy_v2", "", [&](Call* call) {
+  return RunRelease("cuEventDestroy_v2", [&](Call* call) {
     Event* found;
     MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     call->state().events.Remove(event);
@@ -334,7 +307,7 @@ int cuEventDestroy_v2(void* event) {
 }
 
 int cuEventRecord(void* event, void* stream) {
-  return Run("cuEventRecord", Arguments("stream", stream), [&](Call* call) {
+  return Run("cuEventRecord", [&](Call* call) {
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     Event* found;
     MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
@@ -350,7 +323,7 @@ int cuEventRecord(void* event, void* stream) {
 }
 
 int cuEventSynchronize(void* event) {
-  return Run("cuEventSynchronize", "", [&](Call* call) {
+  return Run("cuEventSynchronize", [&](Call* call) {
     Event* found;
     MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     if (!found->is_recorded) return call->Violation("the event was not recorded");
@@ -368,7 +341,7 @@ int cuEventSynchronize(void* event) {
 }
 
 int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
-  return Run("cuEventElapsedTime", "", [&](Call* call) {
+  return Run("cuEventElapsedTime", [&](Call* call) {
     Event* first;
     Event* second;
     MOCK_RETURN_IF_FAILED(NeedEvent(call, start, &first));

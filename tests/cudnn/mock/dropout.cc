@@ -58,7 +58,7 @@ int cudnnDestroyDropoutDescriptor(void* descriptor) {
 }
 
 int cudnnDropoutGetStatesSize(void* handle, size_t* bytes) {
-  return RunCudnn("cudnnDropoutGetStatesSize", "", [&](Call* call) {
+  return RunCudnn("cudnnDropoutGetStatesSize", [&](Call* call) {
     Handle* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
     if (bytes == nullptr) return call->Violation("bytes is null");
@@ -69,39 +69,35 @@ int cudnnDropoutGetStatesSize(void* handle, size_t* bytes) {
 
 int cudnnSetDropoutDescriptor(void* descriptor, void* handle, float dropout, void* states,
                               size_t states_bytes, unsigned long long seed) {
-  return RunCudnn("cudnnSetDropoutDescriptor",
-                  Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
-                    DropoutDescriptor* found;
-                    MOCK_RETURN_IF_FAILED(CheckArguments(call, descriptor, handle, dropout, states,
-                                                         states_bytes, &found));
-                    *found = {true, dropout, states};
-                    if (states == nullptr) return 0;
-                    ++call->state().record.host_waits;
-                    ++call->state().record.dropout_initializations;
-                    const DropoutStates initial = {kDropoutStatesMagic, seed, 0};
-                    std::memset(states, 0x5a, states_bytes);
-                    std::memcpy(states, &initial, sizeof(initial));
-                    return 0;
-                  });
+  return RunCudnn("cudnnSetDropoutDescriptor", [&](Call* call) {
+    DropoutDescriptor* found;
+    MOCK_RETURN_IF_FAILED(
+        CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
+    *found = {true, dropout, states};
+    if (states == nullptr) return 0;
+    ++call->state().record.host_waits;
+    const DropoutStates initial = {kDropoutStatesMagic, seed, 0};
+    std::memset(states, 0x5a, states_bytes);
+    std::memcpy(states, &initial, sizeof(initial));
+    return 0;
+  });
 }
 
 int cudnnRestoreDropoutDescriptor(void* descriptor, void* handle, float dropout, void* states,
                                   size_t states_bytes, unsigned long long seed) {
-  return RunCudnn(
-      "cudnnRestoreDropoutDescriptor",
-      Arguments("dropout", dropout, "states", states, "seed", seed), [&](Call* call) {
-        DropoutDescriptor* found;
-        MOCK_RETURN_IF_FAILED(
-            CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
-        if (states == nullptr) return call->Violation("states is null");
-        DropoutStates read;
-        MOCK_RETURN_IF_FAILED(NeedDropoutStates(call, states, &read));
-        if (read.seed != seed) {
-          return call->Violation("seed is ", seed, ", but the states were made with ", read.seed);
-        }
-        *found = {true, dropout, states};
-        return 0;
-      });
+  return RunCudnn("cudnnRestoreDropoutDescriptor", [&](Call* call) {
+    DropoutDescriptor* found;
+    MOCK_RETURN_IF_FAILED(
+        CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
+    if (states == nullptr) return call->Violation("states is null");
+    DropoutStates read;
+    MOCK_RETURN_IF_FAILED(NeedDropoutStates(call, states, &read));
+    if (read.seed != seed) {
+      return call->Violation("seed is ", seed, ", but the states were made with ", read.seed);
+    }
+    *found = {true, dropout, states};
+    return 0;
+  });
 }
 
 }  // extern "C"

@@ -11,6 +11,7 @@
  * Requirements stricter than the real library's documentation:
  *   - device memory comes from cuMemAlloc_v2 or is registered by the test; it is aligned to 16
  *     bytes for tensors, and to 64 for weights, workspace, reserve space and dropout states;
+ *   - no state of the model may be null;
  *   - a call's outputs overlap none of its other operands;
  *   - every call that works on a device needs the current context of that device;
  *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
@@ -41,16 +42,13 @@ MOCK_EXPORT void mock_restart(void);
 
 /* Returns the number of calls of a function since the reset. NULL: of all functions. */
 MOCK_EXPORT int64_t mock_calls(const char* function_name);
-/* Returns one line for each call, in order: "name(argument=value, ...)". Valid until the thread's
- * next call of this function. */
+/* Returns one line for each call, in order: the function's name, and for cudnnSetRNNDescriptor_v8
+ * " math_type=<number>". Valid until the thread's next call of this function. */
 MOCK_EXPORT const char* mock_log(void);
 /* Returns the number of calls since the reset that make the host wait for the device:
  * cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
  * cudnnBuildRNNDynamic and cudnnSetDropoutDescriptor with states. */
 MOCK_EXPORT int64_t mock_host_waits(void);
-/* Returns the number of dropout states initialized since the reset, by cudnnSetDropoutDescriptor
- * with states. */
-MOCK_EXPORT int64_t mock_dropout_initializations(void);
 
 MOCK_EXPORT int64_t mock_violations(void);
 /* Returns one line for each violation. Valid until the thread's next call of this function. */

@@ -23,10 +23,8 @@ bool SameBytes(const void* a, const void* b, int64_t bytes) {
   return bytes == 0 || std::memcmp(a, b, static_cast<size_t>(bytes)) == 0;
 }
 
-// Compares states; a null state means zeros.
-bool SameState(const void* given, const char* stored, int64_t bytes) {
-  if (given != nullptr) return SameBytes(given, stored, bytes);
-  return std::all_of(stored, stored + bytes, [](char byte) { return byte == 0; });
+bool IsZero(const char* data, int64_t bytes) {
+  return std::all_of(data, data + bytes, [](char byte) { return byte == 0; });
 }
 
 // Compares outputs [T, B, width]. In a sequence of length 1, which may represent an empty one, y
@@ -38,7 +36,7 @@ bool SameOutput(const RnnCall& rnn_call, const char* given, const char* stored) 
       const int64_t length = rnn_call.y.lengths[static_cast<size_t>(b)];
       const int64_t offset = (t * rnn_call.y.batch_size + b) * row_bytes;
       if (t >= length || SameBytes(given + offset, stored + offset, row_bytes)) continue;
-      const bool is_zero = SameState(nullptr, given + offset, row_bytes);
+      const bool is_zero = IsZero(given + offset, row_bytes);
       if (!is_zero || length != 1) return false;
     }
   }
@@ -50,21 +48,17 @@ int CheckDataTensors(Call* call, const RnnCall& rnn_call, const BackwardDataTens
   const int64_t h_bytes = rnn_call.h_bytes;
   const int64_t c_bytes = rnn_call.c_bytes;
   return CheckOperands(
-      call,
-      {{"y", tensors.y, rnn_call.y_memory(), false, false, kTensorAlignment},
-       {"dy", tensors.dy, rnn_call.y_memory(), false, false, kTensorAlignment},
-       {"hx", tensors.hx, h_bytes, false, true, kTensorAlignment},
-       {"dhy", tensors.dhy, h_bytes, false, true, kTensorAlignment},
-       {"cx", tensors.cx, c_bytes, false, true, kTensorAlignment},
-       {"dcy", tensors.dcy, c_bytes, false, true, kTensorAlignment},
-       {"weight_space", tensors.weights, rnn_call.weights.bytes(), false, false, kBufferAlignment},
-       {"dx", tensors.dx, rnn_call.x_memory(), true, false, kTensorAlignment},
-       {"dhx", tensors.dhx, h_bytes, true, true, kTensorAlignment},
-       {"dcx", tensors.dcx, c_bytes, true, true, kTensorAlignment},
-       {"workspace", buffers.workspace, static_cast<int64_t>(buffers.workspace_bytes), true, false,
-        kBufferAlignment},
-       {"reserve_space", buffers.reserve_space, static_cast<int64_t>(buffers.reserve_space_bytes),
-        true, false, kBufferAlignment}});
+      call, buffers,
+      {{"y", tensors.y, rnn_call.y_memory(), false, kTensorAlignment},
+       {"dy", tensors.dy, rnn_call.y_memory(), false, kTensorAlignment},
+       {"hx", tensors.hx, h_bytes, false, kTensorAlignment},
+       {"dhy", tensors.dhy, h_bytes, false, kTensorAlignment},
+       {"cx", tensors.cx, c_bytes, false, kTensorAlignment},
+       {"dcy", tensors.dcy, c_bytes, false, kTensorAlignment},
+       {"weight_space", tensors.weights, rnn_call.weights.bytes(), false, kBufferAlignment},
+       {"dx", tensors.dx, rnn_call.x_memory(), true, kTensorAlignment},
+       {"dhx", tensors.dhx, h_bytes, true, kTensorAlignment},
+       {"dcx", tensors.dcx, c_bytes, true, kTensorAlignment}});
 }
 
 // Returns the first argument that differs from the forward call's, or "".
@@ -73,16 +67,11 @@ std::string Difference(const RnnCall& rnn_call, const BackwardDataTensors& tenso
                        const char* weights) {
   const ReserveLayout& layout = rnn_call.reserve;
   if (!SameOutput(rnn_call, y, reserve + layout.y)) return "y";
-  if (!SameState(tensors.hx, reserve + layout.hx, rnn_call.h_bytes)) return "hx";
-  if (!SameState(tensors.cx, reserve + layout.cx, rnn_call.c_bytes)) return "cx";
+  if (!SameBytes(tensors.hx, reserve + layout.hx, rnn_call.h_bytes)) return "hx";
+  if (!SameBytes(tensors.cx, reserve + layout.cx, rnn_call.c_bytes)) return "cx";
   const std::string bytes(weights, static_cast<size_t>(rnn_call.weights.dense_bytes()));
   if (FingerprintOf(bytes) != header.weights) return "weights";
   return "";
-}
-
-void CopyIfGiven(const void* source, int64_t bytes, void* target) {
-  if (source == nullptr || target == nullptr || bytes == 0) return;
-  std::memcpy(target, source, static_cast<size_t>(bytes));
 }
 
 // Runs without the state's lock.
@@ -94,8 +83,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   Buffer dx(rnn_call.x_bytes), dhx(rnn_call.h_bytes), dcx(rnn_call.c_bytes);
   Unpack(rnn_call.y, element_size, tensors.y, y.data());
   Unpack(rnn_call.y, element_size, tensors.dy, dy.data());
-  CopyIfGiven(tensors.dhy, rnn_call.h_bytes, dhy.data());
-  CopyIfGiven(tensors.dcy, rnn_call.c_bytes, dcy.data());
+  Copy(tensors.dhy, rnn_call.h_bytes, dhy.data());
+  Copy(tensors.dcy, rnn_call.c_bytes, dcy.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
   char* const reserve = static_cast<char*>(buffers.reserve_space);
   const ReserveLayout& layout = rnn_call.reserve;
@@ -132,8 +121,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Backward(backward, options, execution));
 
   Pack(rnn_call.x, element_size, dx.data(), Padding::kZero, tensors.dx);
-  CopyIfGiven(dhx.data(), rnn_call.h_bytes, tensors.dhx);
-  CopyIfGiven(dcx.data(), rnn_call.c_bytes, tensors.dcx);
+  Copy(dhx.data(), rnn_call.h_bytes, tensors.dhx);
+  Copy(dcx.data(), rnn_call.c_bytes, tensors.dcx);
   ReserveHeader used = header;
   used.stage = kAfterBackwardData;
   std::memcpy(reserve, &used, sizeof(used));
@@ -151,7 +140,7 @@ Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, 
   const ReserveLayout& layout = rnn_call.reserve;
   const char* different = "";
   if (!SameBytes(x_copy.data(), reserve + layout.x, rnn_call.x_bytes)) different = "x";
-  if (!SameState(hx, reserve + layout.hx, rnn_call.h_bytes)) different = "hx";
+  if (!SameBytes(hx, reserve + layout.hx, rnn_call.h_bytes)) different = "hx";
   if (!SameOutput(rnn_call, y_copy.data(), reserve + layout.y)) different = "y";
   if (*different == '\0') return Status();
   return InvalidArgument(different, " is not that of the forward call");
@@ -179,20 +168,13 @@ int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* d
                             void* dcx, size_t weight_space_bytes, const void* weight_space,
                             size_t workspace_bytes, void* workspace, size_t reserve_space_bytes,
                             void* reserve_space) {
-  const std::string text =
-      Arguments("has_device_lengths", device_lengths != nullptr, "workspace_bytes", workspace_bytes,
-                "reserve_space_bytes", reserve_space_bytes);
-  return RunCudnn("cudnnRNNBackwardData_v8", text, [&](Call* call) {
+  return RunCudnn("cudnnRNNBackwardData_v8", [&](Call* call) {
     const RnnDescriptors descriptors = {handle,       rnn_descriptor, device_lengths, x_descriptor,
-                                        y_descriptor, h_descriptor,   c_descriptor};
+                                        y_descriptor, h_descriptor,   &c_descriptor};
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
     MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
-    const bool has_cells = cx != nullptr || dcy != nullptr || dcx != nullptr;
-    if (rnn_call.has_cell_state() && c_descriptor == nullptr && has_cells) {
-      return call->Violation("there is a cell state without a descriptor of c");
-    }
     const BackwardDataTensors tensors = {y, dy, hx, dhy, cx, dcy, weight_space, dx, dhx, dcx};
     MOCK_RETURN_IF_FAILED(CheckDataTensors(call, rnn_call, tensors, buffers));
     ReserveHeader header;
@@ -211,10 +193,7 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
                                const void* y, size_t weight_space_bytes,
                                void* weight_space_gradient, size_t workspace_bytes, void* workspace,
                                size_t reserve_space_bytes, void* reserve_space) {
-  const std::string text =
-      Arguments("has_device_lengths", device_lengths != nullptr, "workspace_bytes", workspace_bytes,
-                "reserve_space_bytes", reserve_space_bytes);
-  return RunCudnn("cudnnRNNBackwardWeights_v8", text, [&](Call* call) {
+  return RunCudnn("cudnnRNNBackwardWeights_v8", [&](Call* call) {
     if (gradient_mode != kCudnnWeightGradientAdd) {
       return call->Violation("gradient_mode is ", gradient_mode, ": only adding is known");
     }
@@ -226,19 +205,15 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
     MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
     const int64_t weight_bytes = rnn_call.weights.bytes();
     MOCK_RETURN_IF_FAILED(CheckOperands(
-        call, {{"x", x, rnn_call.x_memory(), false, false, kTensorAlignment},
-               {"hx", hx, rnn_call.h_bytes, false, true, kTensorAlignment},
-               {"y", y, rnn_call.y_memory(), false, false, kTensorAlignment},
-               {"weight_space_gradient", weight_space_gradient, weight_bytes, true, false,
-                kBufferAlignment},
-               {"workspace", workspace, static_cast<int64_t>(workspace_bytes), true, false,
-                kBufferAlignment},
-               {"reserve_space", reserve_space, static_cast<int64_t>(reserve_space_bytes), true,
-                false, kBufferAlignment}}));
+        call, buffers,
+        {{"x", x, rnn_call.x_memory(), false, kTensorAlignment},
+         {"hx", hx, rnn_call.h_bytes, false, kTensorAlignment},
+         {"y", y, rnn_call.y_memory(), false, kTensorAlignment},
+         {"weight_space_gradient", weight_space_gradient, weight_bytes, true, kBufferAlignment}}));
     ReserveHeader header;
     MOCK_RETURN_IF_FAILED(
         CheckReserveSpace(call, rnn_call, reserve_space, kAfterBackwardData, &header));
-    if (!SameState(nullptr, static_cast<char*>(weight_space_gradient), weight_bytes)) {
+    if (!IsZero(static_cast<char*>(weight_space_gradient), weight_bytes)) {
       return call->Violation("weight_space_gradient was not cleared");
     }
     MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));

@@ -116,6 +116,10 @@ int64_t Align(CheckedSize* end, int64_t bytes) {
 
 }  // namespace
 
+void Copy(const void* source, int64_t bytes, void* target) {
+  if (bytes > 0) std::memcpy(target, source, static_cast<size_t>(bytes));
+}
+
 uint64_t RnnCall::ModelFingerprint() const {
   std::string text = Concatenate(Describe(config), ", ", x.num_steps, " steps, lengths");
   for (const int32_t length : x.lengths) text += Concatenate(" ", length);
@@ -187,7 +191,7 @@ int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers&
   MOCK_RETURN_IF_FAILED(CheckStateDescriptor(call, descriptors.h, "the descriptor of h", *rnn_call,
                                              config.output_size()));
   if (rnn_call->has_cell_state() && descriptors.c != nullptr) {
-    MOCK_RETURN_IF_FAILED(CheckStateDescriptor(call, descriptors.c, "the descriptor of c",
+    MOCK_RETURN_IF_FAILED(CheckStateDescriptor(call, *descriptors.c, "the descriptor of c",
                                                *rnn_call, config.num_units));
   }
   MOCK_RETURN_IF_FAILED(CheckDeviceLengths(call, *rnn_call, descriptors.device_lengths));
@@ -214,9 +218,12 @@ int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers&
   return 0;
 }
 
-int CheckOperands(Call* call, const std::vector<Operand>& operands) {
+int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> operands) {
+  operands.push_back({"workspace", buffers.workspace, static_cast<int64_t>(buffers.workspace_bytes),
+                      true, kBufferAlignment});
+  operands.push_back({"reserve_space", buffers.reserve_space,
+                      static_cast<int64_t>(buffers.reserve_space_bytes), true, kBufferAlignment});
   for (const Operand& operand : operands) {
-    if (operand.data == nullptr && operand.may_be_null) continue;
     MOCK_RETURN_IF_FAILED(
         call->NeedMemory(operand.name, operand.data, operand.bytes, operand.alignment));
   }

@@ -54,9 +54,11 @@ struct Operand {
   const void* data;
   int64_t bytes;
   bool is_written;
-  bool may_be_null;
   size_t alignment;
 };
+
+// Copies `bytes` bytes; the pointers may be null if that is 0.
+void Copy(const void* source, int64_t bytes, void* target);
 
 // Copies of the arguments of one call, so that the arithmetic needs no lock.
 struct RnnCall {
@@ -82,7 +84,7 @@ struct RnnCall {
   uint64_t ModelFingerprint() const;
 };
 
-// The descriptors as the caller passes them; `c` is null for functions without that parameter.
+// The descriptors as the caller passes them; `c` is null for a function without that parameter.
 struct RnnDescriptors {
   void* handle;
   void* rnn;
@@ -90,7 +92,7 @@ struct RnnDescriptors {
   void* x;
   void* y;
   void* h;
-  void* c;
+  void* const* c;
 };
 
 // The caller's buffers other than the tensors.
@@ -107,7 +109,8 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
 // Checks all descriptors and buffer sizes, and fills in `rnn_call`.
 int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers& buffers,
                 bool is_training, RnnCall* rnn_call);
-int CheckOperands(Call* call, const std::vector<Operand>& operands);
+// Checks the operands, the workspace and the reserve space.
+int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> operands);
 // Requires the reserve space of a forward call with this model, shape and lengths, at this stage.
 int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_space,
                       uint64_t stage, ReserveHeader* header);

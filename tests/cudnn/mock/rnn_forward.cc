@@ -17,22 +17,17 @@ struct ForwardTensors {
 };
 
 int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tensors,
-                 const RnnBuffers& buffers, bool is_training) {
+                 const RnnBuffers& buffers) {
   const int64_t c_bytes = rnn_call.c_bytes;  // 0 without a cell state
   return CheckOperands(
-      call,
-      {{"x", tensors.x, rnn_call.x_memory(), false, false, kTensorAlignment},
-       {"hx", tensors.hx, rnn_call.h_bytes, false, true, kTensorAlignment},
-       {"cx", tensors.cx, c_bytes, false, true, kTensorAlignment},
-       {"weight_space", tensors.weights, rnn_call.weights.bytes(), false, false, kBufferAlignment},
-       {"y", tensors.y, rnn_call.y_memory(), true, false, kTensorAlignment},
-       {"hy", tensors.hy, rnn_call.h_bytes, true, true, kTensorAlignment},
-       {"cy", tensors.cy, c_bytes, true, true, kTensorAlignment},
-       {"workspace", buffers.workspace, static_cast<int64_t>(buffers.workspace_bytes), true, false,
-        kBufferAlignment},
-       {"reserve_space", buffers.reserve_space,
-        is_training ? static_cast<int64_t>(buffers.reserve_space_bytes) : 0, true, false,
-        kBufferAlignment}});
+      call, buffers,
+      {{"x", tensors.x, rnn_call.x_memory(), false, kTensorAlignment},
+       {"hx", tensors.hx, rnn_call.h_bytes, false, kTensorAlignment},
+       {"cx", tensors.cx, c_bytes, false, kTensorAlignment},
+       {"weight_space", tensors.weights, rnn_call.weights.bytes(), false, kBufferAlignment},
+       {"y", tensors.y, rnn_call.y_memory(), true, kTensorAlignment},
+       {"hy", tensors.hy, rnn_call.h_bytes, true, kTensorAlignment},
+       {"cy", tensors.cy, c_bytes, true, kTensorAlignment}});
 }
 
 // Returns the number of this call's dropout pattern, and increments the counter in the states.
@@ -44,15 +39,6 @@ int64_t NextDropoutCall(RnnCall* rnn_call, bool is_training) {
   return number;
 }
 
-void CopyOrZero(const void* source, int64_t bytes, char* target) {
-  if (bytes == 0) return;
-  if (source == nullptr) {
-    std::memset(target, 0, static_cast<size_t>(bytes));
-  } else {
-    std::memcpy(target, source, static_cast<size_t>(bytes));
-  }
-}
-
 // Runs without the state's lock.
 Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const RnnBuffers& buffers,
                const ReserveHeader& header, const CallOptions& options) {
@@ -61,8 +47,8 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   Buffer y(rnn_call.y_bytes), hy(rnn_call.h_bytes), cy(rnn_call.c_bytes);
   const int64_t element_size = rnn_call.element_size();
   Unpack(rnn_call.x, element_size, tensors.x, x.data());
-  CopyOrZero(tensors.hx, rnn_call.h_bytes, hx.data());
-  CopyOrZero(tensors.cx, rnn_call.c_bytes, cx.data());
+  Copy(tensors.hx, rnn_call.h_bytes, hx.data());
+  Copy(tensors.cx, rnn_call.c_bytes, cx.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
 
   char* const reserve = static_cast<char*>(buffers.reserve_space);
@@ -85,20 +71,18 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Forward(forward, options, execution));
 
   Pack(rnn_call.y, element_size, y.data(), Padding::kAsDescribed, tensors.y);
-  if (tensors.hy != nullptr)
-    CopyOrZero(hy.data(), rnn_call.h_bytes, static_cast<char*>(tensors.hy));
-  if (tensors.cy != nullptr)
-    CopyOrZero(cy.data(), rnn_call.c_bytes, static_cast<char*>(tensors.cy));
+  Copy(hy.data(), rnn_call.h_bytes, tensors.hy);
+  Copy(cy.data(), rnn_call.c_bytes, tensors.cy);
   if (options.is_training) {
     ReserveHeader filled = header;
     filled.weights = FingerprintOf(
         std::string(weights.data(), static_cast<size_t>(rnn_call.weights.dense_bytes())));
     std::memcpy(reserve, &filled, sizeof(filled));
-    CopyOrZero(x.data(), rnn_call.x_bytes, reserve + layout.x);
-    CopyOrZero(y.data(), rnn_call.y_bytes, reserve + layout.y);
-    CopyOrZero(hx.data(), rnn_call.h_bytes, reserve + layout.hx);
-    CopyOrZero(cx.data(), rnn_call.c_bytes, reserve + layout.cx);
-    CopyOrZero(hy.data(), rnn_call.h_bytes, reserve + layout.hy);
+    Copy(x.data(), rnn_call.x_bytes, reserve + layout.x);
+    Copy(y.data(), rnn_call.y_bytes, reserve + layout.y);
+    Copy(hx.data(), rnn_call.h_bytes, reserve + layout.hx);
+    Copy(cx.data(), rnn_call.c_bytes, reserve + layout.cx);
+    Copy(hy.data(), rnn_call.h_bytes, reserve + layout.hy);
   }
   std::memset(buffers.workspace, 0xff, buffers.workspace_bytes);
   return Status();
@@ -111,22 +95,21 @@ extern "C" {
 int cudnnGetRNNTempSpaceSizes(void* handle, void* rnn_descriptor, int forward_mode,
                               void* x_descriptor, size_t* workspace_bytes,
                               size_t* reserve_space_bytes) {
-  return RunCudnn(
-      "cudnnGetRNNTempSpaceSizes", Arguments("forward_mode", forward_mode), [&](Call* call) {
-        const bool is_training = forward_mode == kCudnnForwardTraining;
-        if (!is_training && forward_mode != kCudnnForwardInference) {
-          return call->Violation("forward_mode is ", forward_mode);
-        }
-        if (workspace_bytes == nullptr || reserve_space_bytes == nullptr) {
-          return call->Violation("an output is null");
-        }
-        RnnCall rnn_call;
-        MOCK_RETURN_IF_FAILED(
-            PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
-        *workspace_bytes = static_cast<size_t>(rnn_call.workspace_bytes);
-        *reserve_space_bytes = is_training ? static_cast<size_t>(rnn_call.reserve.total) : 0;
-        return 0;
-      });
+  return RunCudnn("cudnnGetRNNTempSpaceSizes", [&](Call* call) {
+    const bool is_training = forward_mode == kCudnnForwardTraining;
+    if (!is_training && forward_mode != kCudnnForwardInference) {
+      return call->Violation("forward_mode is ", forward_mode);
+    }
+    if (workspace_bytes == nullptr || reserve_space_bytes == nullptr) {
+      return call->Violation("an output is null");
+    }
+    RnnCall rnn_call;
+    MOCK_RETURN_IF_FAILED(
+        PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
+    *workspace_bytes = static_cast<size_t>(rnn_call.workspace_bytes);
+    *reserve_space_bytes = is_training ? static_cast<size_t>(rnn_call.reserve.total) : 0;
+    return 0;
+  });
 }
 
 int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
@@ -135,25 +118,19 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
                     void* c_descriptor, const void* cx, void* cy, size_t weight_space_bytes,
                     const void* weight_space, size_t workspace_bytes, void* workspace,
                     size_t reserve_space_bytes, void* reserve_space) {
-  const std::string text =
-      Arguments("forward_mode", forward_mode, "has_device_lengths", device_lengths != nullptr,
-                "workspace_bytes", workspace_bytes, "reserve_space_bytes", reserve_space_bytes);
-  return RunCudnn("cudnnRNNForward", text, [&](Call* call) {
+  return RunCudnn("cudnnRNNForward", [&](Call* call) {
     const bool is_training = forward_mode == kCudnnForwardTraining;
     if (!is_training && forward_mode != kCudnnForwardInference) {
       return call->Violation("forward_mode is ", forward_mode);
     }
     const RnnDescriptors descriptors = {handle,       rnn_descriptor, device_lengths, x_descriptor,
-                                        y_descriptor, h_descriptor,   c_descriptor};
+                                        y_descriptor, h_descriptor,   &c_descriptor};
     const RnnBuffers buffers = {weight_space_bytes, workspace_bytes, workspace, reserve_space_bytes,
                                 reserve_space};
     RnnCall rnn_call;
     MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, is_training, &rnn_call));
-    if (rnn_call.has_cell_state() && c_descriptor == nullptr && (cx != nullptr || cy != nullptr)) {
-      return call->Violation("there is a cell state without a descriptor of c");
-    }
     const ForwardTensors tensors = {x, hx, cx, weight_space, y, hy, cy};
-    MOCK_RETURN_IF_FAILED(CheckTensors(call, rnn_call, tensors, buffers, is_training));
+    MOCK_RETURN_IF_FAILED(CheckTensors(call, rnn_call, tensors, buffers));
     if (!rnn_call.weights.GapsAreZero(weight_space)) {
       return call->Violation("weight_space is not 0 between its regions");
     }

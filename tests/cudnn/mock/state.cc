@@ -57,10 +57,10 @@ int State::StreamDevice(const void* stream) {
   return found == record.options.stream_devices.end() ? 0 : found->second;
 }
 
-Call::Call(Library library, const char* name, const std::string& arguments)
+Call::Call(Library library, const char* name)
     : state_(GetState()), lock_(state_.mutex), library_(library), name_(name) {
   Record& record = state_.record;
-  record.log.push_back(Concatenate(name, "(", arguments, ")"));
+  record.log.push_back(name);
   ++record.calls[name];
   injected_ = InjectedStatus();
 }

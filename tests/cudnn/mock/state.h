@@ -91,11 +91,17 @@ struct Event {
   double time_ms = 0;
 };
 
+void* NewAddress();
+
 // Objects by address. Addresses are never reused and cannot be dereferenced.
 template <typename T>
 class Objects {
  public:
-  void* Add(const T& object);
+  void* Add(const T& object) {
+    void* const address = NewAddress();
+    objects_[address] = object;
+    return address;
+  }
   T* Find(const void* address) {
     const auto found = objects_.find(address);
     return found == objects_.end() ? nullptr : &found->second;
@@ -143,7 +149,6 @@ struct Record {
   std::map<std::string, int64_t> calls;
   std::vector<std::string> violations;
   int64_t host_waits = 0;
-  int64_t dropout_initializations = 0;
   int64_t fallible_calls = 0;
   int64_t failing_call = 0;  // an index that fallible_calls reaches, 0 for none
   bool all_later_calls_fail = false;
@@ -177,21 +182,12 @@ struct State {
 // Returns the state of this process.
 State& GetState();
 
-void* NewAddress();
-
-template <typename T>
-void* Objects<T>::Add(const T& object) {
-  void* const address = NewAddress();
-  objects_[address] = object;
-  return address;
-}
-
 enum class Library { kDriver, kCudnn };
 
 // A call in progress: logs itself, holds the state's lock, and knows whether it must fail.
 class Call {
  public:
-  Call(Library library, const char* name, const std::string& arguments);
+  Call(Library library, const char* name);
   ~Call();
 
   State& state() { return state_; }
@@ -254,8 +250,8 @@ class Call {
 
 // Runs body(Call*), which returns the status, unless the call must fail.
 template <typename Body>
-int Run(Library library, const char* name, const std::string& arguments, const Body& body) {
-  Call call(library, name, arguments);
+int Run(Library library, const char* name, const Body& body) {
+  Call call(library, name);
   if (call.injected() != 0) return call.injected();
   try {
     return body(&call);
@@ -266,23 +262,10 @@ int Run(Library library, const char* name, const std::string& arguments, const B
 
 // Runs a function that releases something; it does so even if it must fail.
 template <typename Body>
-int RunRelease(Library library, const char* name, const std::string& arguments, const Body& body) {
-  Call call(library, name, arguments);
+int RunRelease(Library library, const char* name, const Body& body) {
+  Call call(library, name);
   const int status = body(&call);
   return call.injected() != 0 ? call.injected() : status;
-}
-
-inline std::string Arguments() { return ""; }
-
-template <typename Value>
-std::string Arguments(const char* name, const Value& value) {
-  return Concatenate(name, "=", value);
-}
-
-// Returns "name=value, name=value, ...".
-template <typename Value, typename... Rest>
-std::string Arguments(const char* name, const Value& value, const Rest&... rest) {
-  return Concatenate(name, "=", value, ", ", Arguments(rest...));
 }
 
 // Returns whether [data, data + bytes) and the other range overlap.

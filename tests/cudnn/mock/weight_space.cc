@@ -131,7 +131,7 @@ int NeedWeights(Call* call, void* handle, void* rnn_descriptor, RnnDescriptor** 
 extern "C" {
 
 int cudnnGetRNNWeightSpaceSize(void* handle, void* rnn_descriptor, size_t* bytes) {
-  return RunCudnn("cudnnGetRNNWeightSpaceSize", "", [&](Call* call) {
+  return RunCudnn("cudnnGetRNNWeightSpaceSize", [&](Call* call) {
     RnnDescriptor* rnn;
     WeightSpace weights;
     MOCK_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
@@ -145,42 +145,40 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
                             size_t weight_space_bytes, const void* weight_space,
                             int32_t linear_layer, void* matrix_descriptor, void** matrix_address,
                             void* bias_descriptor, void** bias_address) {
-  return RunCudnn(
-      "cudnnGetRNNWeightParams",
-      Arguments("pseudo_layer", pseudo_layer, "linear_layer", linear_layer), [&](Call* call) {
-        State& state = call->state();
-        RnnDescriptor* rnn;
-        WeightSpace weights;
-        TensorDescriptor* matrix;
-        TensorDescriptor* bias;
-        MOCK_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
-        MOCK_RETURN_IF_FAILED(
-            call->Need(&state.tensor_descriptors, matrix_descriptor, "tensor descriptor", &matrix));
-        MOCK_RETURN_IF_FAILED(
-            call->Need(&state.tensor_descriptors, bias_descriptor, "tensor descriptor", &bias));
-        if (matrix == bias) return call->Violation("both descriptors are the same");
-        if (matrix_address == nullptr || bias_address == nullptr) {
-          return call->Violation("an output is null");
-        }
-        const RnnConfig& config = rnn->config;
-        if (pseudo_layer < 0 || pseudo_layer >= config.num_layers * config.num_directions()) {
-          return call->Violation("pseudo_layer is ", pseudo_layer);
-        }
-        const bool may_project = config.mode == RnnMode::kLstm && linear_layer == 8;
-        if (linear_layer < 0 || (linear_layer >= 2 * config.num_gates() && !may_project)) {
-          return call->Violation("linear_layer is ", linear_layer);
-        }
-        if (weight_space_bytes < static_cast<size_t>(weights.bytes())) {
-          return call->Violation("weight_space_bytes must be at least ", weights.bytes(),
-                                 ", but is ", weight_space_bytes);
-        }
-        if (weight_space == nullptr) return call->Violation("weight_space is null");
-        DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), rnn->data_type,
-                       weight_space, matrix, matrix_address);
-        DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), rnn->data_type,
-                       weight_space, bias, bias_address);
-        return 0;
-      });
+  return RunCudnn("cudnnGetRNNWeightParams", [&](Call* call) {
+    State& state = call->state();
+    RnnDescriptor* rnn;
+    WeightSpace weights;
+    TensorDescriptor* matrix;
+    TensorDescriptor* bias;
+    MOCK_RETURN_IF_FAILED(NeedWeights(call, handle, rnn_descriptor, &rnn, &weights));
+    MOCK_RETURN_IF_FAILED(
+        call->Need(&state.tensor_descriptors, matrix_descriptor, "tensor descriptor", &matrix));
+    MOCK_RETURN_IF_FAILED(
+        call->Need(&state.tensor_descriptors, bias_descriptor, "tensor descriptor", &bias));
+    if (matrix == bias) return call->Violation("both descriptors are the same");
+    if (matrix_address == nullptr || bias_address == nullptr) {
+      return call->Violation("an output is null");
+    }
+    const RnnConfig& config = rnn->config;
+    if (pseudo_layer < 0 || pseudo_layer >= config.num_layers * config.num_directions()) {
+      return call->Violation("pseudo_layer is ", pseudo_layer);
+    }
+    const bool may_project = config.mode == RnnMode::kLstm && linear_layer == 8;
+    if (linear_layer < 0 || (linear_layer >= 2 * config.num_gates() && !may_project)) {
+      return call->Violation("linear_layer is ", linear_layer);
+    }
+    if (weight_space_bytes < static_cast<size_t>(weights.bytes())) {
+      return call->Violation("weight_space_bytes must be at least ", weights.bytes(), ", but is ",
+                             weight_space_bytes);
+    }
+    if (weight_space == nullptr) return call->Violation("weight_space is null");
+    DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), rnn->data_type,
+                   weight_space, matrix, matrix_address);
+    DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), rnn->data_type,
+                   weight_space, bias, bias_address);
+    return 0;
+  });
 }
 
 }  // extern "C"
