@@ -1,11 +1,12 @@
 """Keras layers on the fused ops: `LSTM`, `GRU` and `SimpleRNN` in place of Keras's own.
 
 They are for the Keras that `tf.keras` is: Keras 3, or Keras 2 up to TensorFlow 2.15 and with
-TF_USE_LEGACY_KERAS=1 and tf_keras.
+TF_USE_LEGACY_KERAS=1 and tf_keras. docs/keras.md explains them.
 """
 
 import tensorflow
 
+from cudnn_rnn.keras._files import load_model
 from cudnn_rnn.keras._stack import RNNStack
 
 if hasattr(tensorflow.keras.layers.RNN, "inner_loop"):
@@ -13,4 +14,4 @@ if hasattr(tensorflow.keras.layers.RNN, "inner_loop"):
 else:
     from cudnn_rnn.keras._keras2 import GRU, LSTM, SimpleRNN
 
-__all__ = ["GRU", "LSTM", "RNNStack", "SimpleRNN"]
+__all__ = ["GRU", "LSTM", "RNNStack", "SimpleRNN", "load_model"]

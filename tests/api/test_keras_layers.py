@@ -1,0 +1,266 @@
+"""`cudnn_rnn.keras` compared with Keras's own layers: results, gradients, models and files."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import cudnn_rnn.keras as ours
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+
+keras = tf.keras
+IS_KERAS_3 = hasattr(keras.layers.RNN, "inner_loop")
+needs_keras_3 = pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
+KINDS = ("LSTM", "GRU", "SimpleRNN")
+BATCH, STEPS, WIDTH, UNITS = 3, 6, 4, 5
+# TensorFlow 1's own GRU and LSTM have other defaults than the op can compute.
+ARGUMENTS = {"GRU": {"reset_after": True}} if IS_TENSORFLOW_1 else {}
+if IS_TENSORFLOW_1:
+    for kind in ("GRU", "LSTM"):
+        ARGUMENTS.setdefault(kind, {})["recurrent_activation"] = "sigmoid"
+
+
+@pytest.fixture(autouse=True)
+def eagerly():
+    from tensorflow.python.eager import context
+
+    with context.eager_mode():
+        yield
+
+
+def make(module, kind, *arguments, **named):
+    return getattr(module, kind)(*arguments, **dict(ARGUMENTS.get(kind, {}), **named))
+
+
+def make_inputs(seed=0, shape=(BATCH, STEPS, WIDTH)):
+    return np.random.RandomState(seed).standard_normal(shape).astype(np.float32)
+
+
+def pair(kind, shape=(BATCH, STEPS, WIDTH), **named):
+    """Returns Keras's layer and ours, built, with the same random weights."""
+    layers = [make(module, kind, UNITS, **named) for module in (keras.layers, ours)]
+    for layer in layers:
+        layer.build(tf.TensorShape(shape) if IS_TENSORFLOW_1 else shape)
+    random = np.random.RandomState(1)
+    values = [random.uniform(-0.6, 0.6, weight.shape) for weight in layers[0].get_weights()]
+    for layer in layers:
+        layer.set_weights(values)
+    return layers
+
+
+def as_list(results):
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def results_and_gradients(layer, inputs, **named):
+    """Returns the outputs, and the gradients of a weighted sum of them."""
+    inputs = tf.constant(inputs)
+    variables = [getattr(weight, "value", weight) for weight in layer.trainable_weights]
+    variables = layer.trainable_weights if not IS_KERAS_3 else variables
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = as_list(layer(inputs, **named))
+        random = np.random.RandomState(2)
+        weights = [random.standard_normal(output.shape).astype(np.float32) for output in outputs]
+        loss = sum(tf.reduce_sum(o * w) for o, w in zip(outputs, weights))
+    return [value.numpy() for value in outputs + tape.gradient(loss, [inputs] + list(variables))]
+
+
+def assert_like_keras(layers, *arguments, **named):
+    expected, found = [results_and_gradients(layer, *arguments, **named) for layer in layers]
+    for left, right in zip(expected, found):
+        assert left.shape == right.shape
+        assert np.abs(left - right).max() <= 1e-5 * max(1.0, np.abs(left).max())
+
+
+def random_mask(random, kind, batch, steps):
+    if kind == "right-padded":
+        return np.arange(steps) < random.randint(0, steps + 1, (batch, 1))
+    return random.uniform(size=(batch, steps)) < 0.6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_configurations(seed):
+    """200 random layers, in 20 tests."""
+    random = np.random.RandomState(seed)
+    for _ in range(10):
+        kind = KINDS[random.randint(3)]
+        batch, steps, width = random.randint(1, 7, 3)
+        names = ("return_sequences", "return_state", "go_backwards", "use_bias")
+        named = {name: bool(random.randint(2)) for name in names}
+        if kind == "SimpleRNN":
+            named["activation"] = ("tanh", "relu")[random.randint(2)]
+        layers = pair(kind, (batch, steps, width), **named)
+        call = {}
+        masks = [None, "right-padded", "any"][random.randint(3)]
+        if masks:
+            call["mask"] = tf.constant(random_mask(random, masks, batch, steps))
+            for layer in layers:
+                layer.zero_output_for_mask = bool(seed % 2)
+        if random.randint(2):
+            call["initial_state"] = [
+                tf.constant(make_inputs(seed + state, (batch, UNITS)))
+                for state in range(2 if kind == "LSTM" else 1)
+            ]
+        assert_like_keras(layers, make_inputs(seed, (batch, steps, width)), **call)
+
+
+@pytest.mark.parametrize(
+    "kind, arguments, text",
+    [
+        ("LSTM", {"recurrent_dropout": 0.5}, "recurrent_dropout=0.5"),
+        ("LSTM", {"activation": "relu"}, "activation='relu'"),
+        ("LSTM", {"unroll": True}, "unroll=True"),
+        ("GRU", {"reset_after": False}, "reset_after=False"),
+        ("GRU", {"recurrent_activation": "hard_sigmoid"}, "recurrent_activation='hard_sigmoid'"),
+        ("SimpleRNN", {"activation": "sigmoid"}, "activation='sigmoid'"),
+    ],
+)
+def test_what_the_op_cannot_do_is_computed_by_keras(recwarn, kind, arguments, text):
+    layers = pair(kind, **arguments)
+    assert_like_keras(layers, make_inputs())
+    layers[1](tf.constant(make_inputs()))
+    messages = [str(warning.message) for warning in recwarn if "fused op" in str(warning.message)]
+    assert len(messages) == 1 and text in messages[0], messages
+
+
+def make_model(module, kind="LSTM", **named):
+    """Returns a functional model with a mask, a bidirectional and a stateless layer."""
+    words = keras.Input((STEPS,), dtype="int32")
+    outputs = keras.layers.Embedding(11, WIDTH, mask_zero=True)(words)
+    inner = make(module, kind, UNITS, return_sequences=True, **named)
+    outputs = keras.layers.Bidirectional(inner)(outputs)
+    outputs = make(module, kind, UNITS, **named)(outputs)
+    model = keras.Model(words, keras.layers.Dense(1)(outputs))
+    model.compile("sgd", "mse")
+    return model
+
+
+def make_words(seed=0):
+    words = np.random.RandomState(seed).randint(1, 11, (8, STEPS))
+    return np.where(np.arange(STEPS) < 1 + np.arange(8)[:, None] % STEPS, words, 0)
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_a_model(kind):
+    """The same steps of training as with Keras's layers."""
+    models = [make_model(module, kind) for module in (keras.layers, ours)]
+    models[1].set_weights(models[0].get_weights())
+    targets = make_inputs(3, (8, 1))
+    losses = [model.fit(make_words(), targets, epochs=3, verbose=0).history for model in models]
+    np.testing.assert_allclose(losses[0]["loss"], losses[1]["loss"], rtol=1e-5)
+    expected, found = [model.predict(make_words(1), verbose=0) for model in models]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@needs_tensorflow_2
+def test_dropout_drops_in_training_only():
+    inputs = tf.constant(make_inputs())
+    layer = ours.LSTM(UNITS, dropout=0.5)
+    expected = layer(inputs).numpy()
+    np.testing.assert_array_equal(layer(inputs).numpy(), expected)
+    assert (layer(inputs, training=True).numpy() != expected).any()
+
+
+@needs_tensorflow_2
+def test_stateful():
+    layers = pair("GRU", stateful=True, return_sequences=True)
+    for step in range(2):
+        expected, found = [layer(tf.constant(make_inputs(step))).numpy() for layer in layers]
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for layer in layers:
+        layer.reset_states()
+    expected, found = [layer(tf.constant(make_inputs())).numpy() for layer in layers]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@needs_keras_3
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision(policy):
+    layer = ours.LSTM(UNITS, dtype=policy, return_sequences=True)
+    outputs = layer(tf.constant(make_inputs()))
+    assert outputs.dtype == policy[len("mixed_") :]
+    assert {weight.dtype for weight in layer.weights} == {"float32"}
+    expected = ours.LSTM(UNITS, return_sequences=True)
+    expected.build((BATCH, STEPS, WIDTH))
+    expected.set_weights(layer.get_weights())
+    difference = tf.cast(outputs, tf.float32) - expected(tf.constant(make_inputs()))
+    assert np.abs(difference).max() < 0.03
+
+
+@needs_keras_3
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_go_both_ways(tmp_path, kind):
+    """A `.keras` file and weights of either layer load with the other."""
+    words, stock, fused = make_words(), make_model(keras.layers, kind), make_model(ours, kind)
+    expected = stock.predict(words, verbose=0)
+    stock.save_weights(str(tmp_path / "stock.weights.h5"))
+    fused.load_weights(str(tmp_path / "stock.weights.h5"))
+    np.testing.assert_allclose(fused.predict(words, verbose=0), expected, atol=1e-6)
+    stock.save(str(tmp_path / "stock.keras"))
+    loaded = ours.load_model(str(tmp_path / "stock.keras"))
+    assert any(type(layer) is getattr(ours, kind) for layer in loaded.layers)
+    np.testing.assert_allclose(loaded.predict(words, verbose=0), expected, atol=1e-6)
+    loaded.save(str(tmp_path / "fused.keras"))
+    again = keras.models.load_model(str(tmp_path / "fused.keras"))
+    assert any(type(layer) is getattr(ours, kind) for layer in again.layers)
+    objects = {"cudnn_rnn>" + kind: getattr(keras.layers, kind)}
+    back = keras.models.load_model(str(tmp_path / "fused.keras"), custom_objects=objects)
+    assert not any(type(layer) is getattr(ours, kind) for layer in back.layers)
+    np.testing.assert_allclose(back.predict(words, verbose=0), expected, atol=1e-6)
+
+
+@needs_keras_3
+def test_saved_model_and_clone(tmp_path):
+    model = make_model(ours)
+    expected = model.predict(make_words(), verbose=0)
+    model.export(str(tmp_path / "exported"), verbose=False)
+    serve = tf.saved_model.load(str(tmp_path / "exported")).serve
+    np.testing.assert_allclose(serve(make_words().astype(np.int32)), expected, atol=1e-6)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    np.testing.assert_array_equal(clone.predict(make_words(), verbose=0), expected)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell, kind", zip(("lstm", "gru", "tanh"), KINDS))
+@needs_tensorflow_2
+def test_stack(cell, kind, bidirectional):
+    """A stack computes what stacked layers of Keras do, and has their weights."""
+    inputs, mask = make_inputs(), random_mask(np.random.RandomState(0), "any", BATCH, STEPS)
+    stack = ours.RNNStack(cell, 2, UNITS, bidirectional, return_sequences=True)
+    stack.build(inputs.shape)
+    random = np.random.RandomState(3)
+    weights = [random.uniform(-0.6, 0.6, weight.shape) for weight in stack.get_weights()]
+    stack.set_weights(weights)
+    expected = tf.constant(inputs)
+    for layer in range(2):
+        keras_layer = getattr(keras.layers, kind)(UNITS, return_sequences=True)
+        if bidirectional:
+            keras_layer = keras.layers.Bidirectional(keras_layer)
+        keras_layer.build(expected.shape)
+        count = len(weights) // 2
+        keras_layer.set_weights(weights[layer * count : (layer + 1) * count])
+        expected = keras_layer(expected, mask=tf.constant(mask))
+    found = stack(tf.constant(inputs), mask=tf.constant(mask))
+    np.testing.assert_allclose(found.numpy(), expected.numpy() * mask[:, :, None], atol=1e-6)
+
+
+@needs_keras_3
+def test_a_stack_in_a_model(tmp_path):
+    model = keras.Sequential(
+        [
+            keras.Input((None, WIDTH)),
+            keras.layers.Masking(),
+            ours.RNNStack("gru", 2, UNITS, True, dropout=0.4),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile("adam", "mse")
+    model.fit(make_inputs(), make_inputs(1, (BATCH, 1)), verbose=0)
+    model.save(str(tmp_path / "model.keras"))
+    loaded = keras.models.load_model(str(tmp_path / "model.keras"))
+    expected = model.predict(make_inputs(), verbose=0)
+    np.testing.assert_array_equal(loaded.predict(make_inputs(), verbose=0), expected)
+    with pytest.raises(ValueError, match="cell must be one of .*'LSTM'"):
+        ours.RNNStack("LSTM", 1, 2)
