@@ -1,7 +1,7 @@
 // A model with its data, and the buffers of a plan's calls, for measuring and testing plans without
 // TensorFlow.
-#ifndef CUDNN_RNN_BENCHMARKS_CPU_PROBLEM_H_
-#define CUDNN_RNN_BENCHMARKS_CPU_PROBLEM_H_
+#ifndef CUDNN_RNN_TESTS_CORE_PROBLEM_H_
+#define CUDNN_RNN_TESTS_CORE_PROBLEM_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpu/buffers.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "tests/core/buffers.h"
 
 namespace cudnn_rnn {
 
@@ -172,4 +172,4 @@ class PlanBuffers {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_BENCHMARKS_CPU_PROBLEM_H_
+#endif  // CUDNN_RNN_TESTS_CORE_PROBLEM_H_
