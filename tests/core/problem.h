@@ -19,6 +19,8 @@
 
 namespace cudnn_rnn {
 
+constexpr double kNoResult = 99.0;  // in buffers of results; no computation yields it
+
 using Vector = std::vector<double>;
 
 // A model and the shape of its data.
@@ -161,8 +163,6 @@ class PlanBuffers {
     results_.emplace_back(result, buffers_.back().get());
     return data;
   }
-
-  static constexpr double kNoResult = 99.0;  // no computation yields it
 
   const DataType data_type_;
   Memory reserve_space_;
