@@ -18,11 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/cpu/problem.h"
-#include "benchmarks/cpu/thread_pool.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "tests/core/problem.h"
+#include "tests/core/thread_pool.h"
 
 namespace cudnn_rnn {
 namespace {

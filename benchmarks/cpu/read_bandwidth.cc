@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "benchmarks/cpu/buffers.h"
+#include "tests/core/buffers.h"
 
 namespace {
 

@@ -58,7 +58,7 @@ def labels_nodes():
     return _labels_nodes
 
 
-def register_kernels(library_path, tensorflow):
+def register_kernels(library_path):
     """Registers this package's GPU kernels, if they are requested and can work here.
 
     Must be called after the library is loaded; repeated calls are harmless.
@@ -66,28 +66,29 @@ def register_kernels(library_path, tensorflow):
     Args:
       library_path: the library that this process should have loaded, None if the file no longer
         exists.
-      tensorflow: the module.
 
     Raises:
       ImportError: the environment variable CUDNN_RNN_GPU_KERNELS has an invalid value.
     """
     global _in_charge, _labels_nodes
-    is_tensorflow_1 = tensorflow.version.VERSION.startswith("1.")
-    wanted = os.environ.get(KERNELS_VARIABLE) or ("tensorflow" if is_tensorflow_1 else "cudnn_rnn")
+    # Not at the top: a TensorFlow that does not fit is refused before `_compat` is imported.
+    from cudnn_rnn._compat import IS_TENSORFLOW_1
+
+    wanted = os.environ.get(KERNELS_VARIABLE) or ("tensorflow" if IS_TENSORFLOW_1 else "cudnn_rnn")
     if wanted not in ("cudnn_rnn", "tensorflow"):
         raise ImportError(
             "The environment variable %s must be cudnn_rnn or tensorflow, or unset, but is %r."
             % (KERNELS_VARIABLE, wanted)
         )
-    _labels_nodes = is_tensorflow_1 and wanted == "cudnn_rnn"
+    _labels_nodes = IS_TENSORFLOW_1 and wanted == "cudnn_rnn"
     if wanted == "tensorflow":
         reason = "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
         if os.environ.get(KERNELS_VARIABLE):
             reason = "%s=tensorflow."
         _in_charge = KernelsInCharge(_provider_without_us(), reason % KERNELS_VARIABLE)
         return
-    succeeded, reason = _register(library_path, 0 if is_tensorflow_1 else _PRIORITY)
-    without_us = "none" if is_tensorflow_1 else _provider_without_us()
+    succeeded, reason = _register(library_path, 0 if IS_TENSORFLOW_1 else _PRIORITY)
+    without_us = "none" if IS_TENSORFLOW_1 else _provider_without_us()
     _in_charge = KernelsInCharge("cudnn_rnn" if succeeded else without_us, reason)
 
 

@@ -51,7 +51,7 @@ def load_library() -> None:
             except (tensorflow.errors.OpError, OSError, RuntimeError) as error:
                 text = "TensorFlow %s cannot load %s: %s" % (tensorflow.__version__, path, error)
                 raise ImportError(text + _rebuild_advice()) from error
-        gpu_kernels.register_kernels(path, tensorflow)
+        gpu_kernels.register_kernels(path)
 
 
 def library_path() -> str:

@@ -145,7 +145,7 @@ def use_tensorflow_1_api():
     """
     import tensorflow
 
-    if tensorflow.version.VERSION.startswith("1."):
+    if hasattr(tensorflow, "Session"):  # this is the API of TensorFlow 1
         return
     try:
         # Keras loads lazily and needs TensorFlow 2's `tensorflow`, so it is imported before the

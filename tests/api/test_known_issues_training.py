@@ -173,6 +173,7 @@ def mirrored(request, tmp_path_factory):
     return request.param, json.loads(printed.splitlines()[-1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["layer", "op_level"])
 def test_29730_mirrored_strategy(session, mirrored, kind):
     """Training on two devices failed: the variable was read before it was initialized."""

@@ -55,6 +55,7 @@ def filled(layer, run):
     return values
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", ["restore_then_build", "build_then_restore"])
 @pytest.mark.parametrize("name", CASES)
 def test_golden_restored_and_written_back(run, tmp_path, name, order):
@@ -82,6 +83,7 @@ def test_golden_restored_and_written_back(run, tmp_path, name, order):
             np.testing.assert_array_equal(written, original)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_read_by_cells_and_back(run, tmp_path, num_layers, direction):
     """`Checkpoint(fw=MultiRNNCell, bw=MultiRNNCell)` reads and writes a bidirectional layer."""

@@ -45,6 +45,7 @@ def test_saver(session, tmp_path, kind, sharded, damage):
     restoring_fails(models, session, path, kind_of_error, key, shape, "dtype float32")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_another_shape_of_the_same_size(session, tmp_path, kind):
     """Only a and b take other shapes: TensorFlow 1.0-1.3 wrote vectors or transposed matrices."""
@@ -91,6 +92,7 @@ def test_the_variable_under_its_own_name(session, tmp_path):
     restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("importer", [cudnn_rnn, tf.train], ids=["cudnn_rnn", "tensorflow"])
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_imported_meta_graph(session, tmp_path, importer, damage):
@@ -108,6 +110,7 @@ def test_imported_meta_graph(session, tmp_path, importer, damage):
         assert_all_equal(other.run(variables), before)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_without_the_python_of_the_saver(session, tmp_path, kind):
     """The graph's own ops check the shapes, for programs that run it without the Saver."""
@@ -160,6 +163,7 @@ def test_a_missing_checkpoint(session, tmp_path):
 # Other variables in the same Saver, and errors that are not about the checkpoint
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "damage, found",
     [("other_shape", "has shape [2], dtype float32; expected"), ("flipped_bit", "cannot be read")],
@@ -330,6 +334,7 @@ def spoil_object(path, damage):
     return kind_of_error
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", sorted(OBJECT_DAMAGES))
 def test_checkpoint(run, tmp_path, damage):
     objects = Objects()
@@ -337,6 +342,7 @@ def test_checkpoint(run, tmp_path, damage):
     objects.restoring_fails(run, path, spoil_object(path, damage), *KERNEL_PARTS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", sorted(OBJECT_DAMAGES))
 def test_checkpoint_of_layers_built_later(run, tmp_path, damage):
     path = Objects().save(run, tmp_path / "model")

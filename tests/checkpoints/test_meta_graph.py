@@ -44,6 +44,7 @@ def assert_outputs(session, expected, scope=""):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("module", [tf.train, cudnn_rnn], ids=["tensorflow", "cudnn_rnn"])
 def test_import(written, module):
     """tensorflow#23898: a saveable in the collection had a name that no node has."""

@@ -101,7 +101,7 @@ def check_next_step(before, of_cells, of_layer, rnn_mode):
         )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.release
 @pytest.mark.parametrize(
     "rnn_mode, direction, optimizer",
     [
@@ -320,6 +320,7 @@ def _keys_of_slots(*optimizers):
     return sorted(key for one in saved if isinstance(one, CudnnSlotSaveable) for key in keys(one))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
 def test_an_optimizer_that_wraps_another(session, wrapper):
     """A wrapper's slots are those of the wrapped optimizer; each is saved once."""

@@ -73,7 +73,7 @@ def of_collections(saveable, variable):
     return None, variable.op.name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "saved",
@@ -87,7 +87,7 @@ def test_saver(session, tmp_path, kind, use_resource, saved):
     check(session, tf.train.Saver(objects), variable, key, tmp_path)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("devices", [("", ""), ("/cpu:1", "/cpu:0"), ("/cpu:0", "/cpu:1")])
 def test_sharded(session, tmp_path, kind, use_resource, devices):
@@ -110,6 +110,7 @@ def cluster():
     yield cluster, servers[1].target
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameter_server(cluster, tmp_path, kind, use_resource):
     specification, target = cluster
@@ -148,6 +149,7 @@ def test_reshaping_saver(session, tmp_path, use_resource):
     check(session, saver, variable, "old_name", tmp_path)
 
 
+@pytest.mark.sampled(2)
 def test_slots(session, tmp_path, use_resource):
     """A slot saved under its own key wins over its converted form, in a dict and in a list."""
     saveable, variable = make("opaque_lstm", use_resource)

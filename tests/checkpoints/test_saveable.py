@@ -36,7 +36,7 @@ def lstm_and_params(value=None):
 # Round trips
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("input_mode", INPUT_MODES)

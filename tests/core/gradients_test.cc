@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tests/core/plan_runner.h"
-#include "tests/core/problems.h"
+#include "tests/core/problem_cases.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
 

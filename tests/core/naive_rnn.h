@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "benchmarks/cpu/problem.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/cpu/float16.h"
+#include "tests/core/problem.h"
 
 namespace cudnn_rnn {
 

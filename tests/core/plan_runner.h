@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/cpu/problem.h"
 #include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "tests/core/problem.h"
 #include "tests/core/testing.h"
 
 namespace cudnn_rnn {

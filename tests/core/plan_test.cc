@@ -10,7 +10,7 @@
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
-#include "tests/core/problems.h"
+#include "tests/core/problem_cases.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
 

@@ -8,7 +8,7 @@
 
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "tests/core/plan_runner.h"
-#include "tests/core/problems.h"
+#include "tests/core/problem_cases.h"
 #include "tests/core/testing.h"
 
 namespace cudnn_rnn {

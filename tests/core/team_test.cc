@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpu/thread_pool.h"
 #include "tests/core/testing.h"
+#include "tests/core/thread_pool.h"
 #include "tests/core/threads.h"
 
 namespace cudnn_rnn {

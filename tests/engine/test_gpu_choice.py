@@ -109,6 +109,7 @@ def test_a_graph_with_labels_runs_without_the_variable(tmp_path):
     assert "the same" in process.stdout, process.stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", ["gpu", "Cudnn_rnn", "1"])
 def test_a_bad_value_is_an_import_error(value):
     process = run(CHOICE, CUDNN_RNN_GPU_KERNELS=value)

@@ -66,6 +66,7 @@ def assert_parity(arrays, *arguments, **named):
 # --- parity ---
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("direction", COLUMNS["direction"])
 @pytest.mark.parametrize("rnn_mode", COLUMNS["rnn_mode"])
@@ -274,6 +275,7 @@ def test_reserves_of_another_call_are_refused(mock):
 # --- failures ---
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("failure", [OUT_OF_MEMORY, EXECUTION_FAILED])
 @pytest.mark.parametrize("version", [1, 3])
 def test_each_failing_call_raises_and_the_session_stays_usable(mock, version, failure):

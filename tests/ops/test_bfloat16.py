@@ -27,7 +27,7 @@ every_input_mode = pytest.mark.parametrize("input_mode", ["linear_input", "skip_
 @pytest.fixture(autouse=True)
 def skip_without_bfloat16(request):
     if HAS_BFLOAT16 == (request.function is test_without_bfloat16):
-        pytest.skip("with or without bfloat16 in this TensorFlow's ops")
+        pytest.skip("this TensorFlow's ops have %sbfloat16" % ("" if HAS_BFLOAT16 else "no "))
 
 
 def rounded(*shape, seed=0):

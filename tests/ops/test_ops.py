@@ -30,6 +30,7 @@ def distinct_like(tensors):
     ]
 
 
+@pytest.mark.sampled(3)
 @every_dtype
 @pytest.mark.parametrize("input_mode", ["linear_input", "skip_input", "auto_select"])
 @every_mode_and_direction

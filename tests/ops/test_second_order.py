@@ -114,7 +114,7 @@ def test_skip_input(rnn_mode):
     check_by_differences(Penalty(rnn_mode, input_mode="skip_input", input_size=UNITS))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rnn_mode, num_proj", [("lstm", 1), ("gru", 0)])
 @pytest.mark.parametrize("lengths", [[3, 1], [0, 2]])
 def test_lengths_batch_major_and_projections(rnn_mode, num_proj, lengths):

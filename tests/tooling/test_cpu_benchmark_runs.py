@@ -49,6 +49,7 @@ def peers_in_this_tensorflow():
     return ["ours", "tf1-cell", "tf1-fused"] if IS_TENSORFLOW_1 else ["ours"]
 
 
+@pytest.mark.release
 def test_peers_in_tensorflow_match_the_reference():
     refused = set()
     for name in peers_in_this_tensorflow():

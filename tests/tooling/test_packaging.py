@@ -122,6 +122,7 @@ def test_build_without_tensorflow_says_what_to_install(tmp_path):
     assert_build_fails(missing, *parts, PYTHONPATH=str(tmp_path))
 
 
+@pytest.mark.release
 def test_build_without_compiler_says_what_to_install(tmp_path):
     parts = "CXX is 'no-such-compiler -x'", "apt-get install g++"
     assert_build_fails(*parts, CXX="no-such-compiler -x")

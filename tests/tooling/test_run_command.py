@@ -238,6 +238,7 @@ TENSORFLOW_1_PROGRAM = """
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [(), ("--tf1",)])
 def test_a_program_that_imports_tensorflow(options):
     write("program.py", TENSORFLOW_1_PROGRAM)

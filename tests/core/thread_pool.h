@@ -1,7 +1,7 @@
 // A pool of persistent threads, like TensorFlow's intra-op pool, for measuring and testing plans
 // without TensorFlow.
-#ifndef CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
-#define CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
+#ifndef CUDNN_RNN_TESTS_CORE_THREAD_POOL_H_
+#define CUDNN_RNN_TESTS_CORE_THREAD_POOL_H_
 
 #include <condition_variable>
 #include <cstdint>
@@ -81,4 +81,4 @@ class ThreadPool : public ParallelRunner {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_BENCHMARKS_CPU_THREAD_POOL_H_
+#endif  // CUDNN_RNN_TESTS_CORE_THREAD_POOL_H_

@@ -1,6 +1,6 @@
 // Buffers for measuring and testing plans without TensorFlow.
-#ifndef CUDNN_RNN_BENCHMARKS_CPU_BUFFERS_H_
-#define CUDNN_RNN_BENCHMARKS_CPU_BUFFERS_H_
+#ifndef CUDNN_RNN_TESTS_CORE_BUFFERS_H_
+#define CUDNN_RNN_TESTS_CORE_BUFFERS_H_
 
 #include <cstdint>
 #include <vector>
@@ -91,4 +91,4 @@ class Buffer {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_BENCHMARKS_CPU_BUFFERS_H_
+#endif  // CUDNN_RNN_TESTS_CORE_BUFFERS_H_

@@ -1,11 +1,11 @@
 // Test cases for plans.
-#ifndef CUDNN_RNN_TESTS_CORE_PROBLEMS_H_
-#define CUDNN_RNN_TESTS_CORE_PROBLEMS_H_
+#ifndef CUDNN_RNN_TESTS_CORE_PROBLEM_CASES_H_
+#define CUDNN_RNN_TESTS_CORE_PROBLEM_CASES_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "benchmarks/cpu/problem.h"
+#include "tests/core/problem.h"
 
 namespace cudnn_rnn {
 
@@ -62,4 +62,4 @@ inline std::vector<std::vector<int32_t>> AllLengths(const SequenceShape& shape) 
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CORE_PROBLEMS_H_
+#endif  // CUDNN_RNN_TESTS_CORE_PROBLEM_CASES_H_

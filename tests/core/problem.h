@@ -1,7 +1,7 @@
 // A model with its data, and the buffers of a plan's calls, for measuring and testing plans without
 // TensorFlow.
-#ifndef CUDNN_RNN_BENCHMARKS_CPU_PROBLEM_H_
-#define CUDNN_RNN_BENCHMARKS_CPU_PROBLEM_H_
+#ifndef CUDNN_RNN_TESTS_CORE_PROBLEM_H_
+#define CUDNN_RNN_TESTS_CORE_PROBLEM_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -12,12 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpu/buffers.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "tests/core/buffers.h"
 
 namespace cudnn_rnn {
+
+constexpr double kNoResult = 99.0;  // in buffers of results; no computation yields it
 
 using Vector = std::vector<double>;
 
@@ -162,8 +164,6 @@ class PlanBuffers {
     return data;
   }
 
-  static constexpr double kNoResult = 99.0;  // no computation yields it
-
   const DataType data_type_;
   Memory reserve_space_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
@@ -172,4 +172,4 @@ class PlanBuffers {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_BENCHMARKS_CPU_PROBLEM_H_
+#endif  // CUDNN_RNN_TESTS_CORE_PROBLEM_H_
