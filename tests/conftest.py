@@ -43,11 +43,16 @@ def runs_all(pytestconfig):
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         _keep_samples(config, items)
-        tensorflow = sys.modules.get("tensorflow")  # some tests run without it
-        is_tensorflow_1 = tensorflow is not None and tensorflow.__version__.startswith("1.")
+        compat = _compat()
+        is_tensorflow_1 = compat is not None and compat.IS_TENSORFLOW_1
         for marker in ["release"] + ["once"] * is_tensorflow_1:
             _deselect(config, items, {item for item in items if item.get_closest_marker(marker)})
     _skip_projections(items)
+
+
+def _compat():
+    """Returns the module if a test has imported it, otherwise None: some run without TensorFlow."""
+    return sys.modules.get("cudnn_rnn._compat")
 
 
 def _keep_samples(config, items):
@@ -79,8 +84,7 @@ def _rank(item):
 
 def _skip_projections(items):
     """Skips the tests of projections in TensorFlow 1.14, whose ops do not support them."""
-    module = sys.modules.get("cudnn_rnn._compat")  # some tests run without TensorFlow
-    if module is None or module.has_projection():
+    if _compat() is None or _compat().has_projection():
         return
     for item in items:
         parameters = getattr(item, "callspec", None) and item.callspec.params

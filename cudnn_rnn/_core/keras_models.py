@@ -48,8 +48,8 @@ def refuse(layer, reason):
         "%s is not a Keras layer and cannot be part of a Keras model (%s): Keras would neither "
         "train nor save its variables. Call it outside of Keras, train its trainable_variables "
         "with tf.GradientTape or an optimizer in a graph, and save it with tf.train.Checkpoint or "
-        "tf.compat.v1.train.Saver. In a Keras model, use keras.layers.LSTM or keras.layers.GRU; or "
-        "create the parameters as a weight of a Keras layer, self.add_weight(shape=[size]), and "
+        "tf.compat.v1.train.Saver. In a Keras model, use cudnn_rnn.keras.LSTM, GRU or SimpleRNN, "
+        "or create the parameters as a weight of a Keras layer, self.add_weight(shape=[size]), and "
         "pass this weight to an op-level object such as cudnn_rnn.CudnnLSTM."
         % (type(layer).__name__, reason)
     )

@@ -1,34 +1,75 @@
-"""One layer of a Keras model on the fused ops: Keras's weights and masks in, Keras's results out.
+"""Keras's weights and masks on the fused ops, with Keras's results.
 
-Sequences are batch-major, `[batch, time, input_size]`, and states are `[batch, units]`. Keras's
-weights are `kernel`, `[input_size, gates * units]`, `recurrent_kernel`, `[units, gates * units]`,
-and `bias`: `[gates * units]`, for a GRU `[2, gates * units]` (input and recurrent bias), or None.
+Sequences are batch-major, `[batch, time, input_size]`, and so are states, `[batch, layers *
+directions, units]`. Keras's weights are `kernel`, `[input_size, gates * units]`,
+`recurrent_kernel`, `[units, gates * units]`, and `bias`: `[gates * units]`, for a GRU `[2, gates *
+units]` (input and recurrent bias), or None.
 """
-
-from collections import namedtuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, GATES
+from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, GATES, RnnConfig
 
-# The attributes that `nodes.rnn` reads.
-_Attributes = namedtuple("_Attributes", "rnn_mode input_mode direction dropout seed seed2 num_proj")
 # The op's gates by their positions in Keras's weights. A GRU of Keras has the update gate first,
 # the op the reset gate.
 _KERAS_GATES = {CUDNN_GRU: (1, 0, 2)}
 
 
-def opaque_params(rnn_mode, *layers):
-    """Returns the opaque buffer, `[params_size]`, from Keras's weights.
-
-    Differentiable. An LSTM or simple RNN of Keras has one bias for each gate; it becomes the op's
-    input bias, and the recurrent bias is 0.
+def run(
+    config, sequences, states, weights, mask=None, go_backwards=False, zero_output_for_mask=False
+):
+    """Runs the layers of a model on all sequences.
 
     Args:
-      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
-      *layers: for every layer and direction, `(kernel, recurrent_kernel, bias)`.
+      config: from `describe`.
+      sequences: `[batch, time, input_size]`.
+      states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
+      weights: for every layer and direction, `(kernel, recurrent_kernel, bias)`.
+      mask: bool `[batch, time]`, or None. A masked step leaves the states as they are, and its
+        output is that of the step before, or 0 if there is none.
+      go_backwards: whether to run from the last step to the first. The output is in the order of
+        the computation.
+      zero_output_for_mask: whether the outputs of masked steps are 0.
+
+    Returns:
+      `(outputs, states, has_last_output)`: `[batch, time, directions * units]`; a list like
+      `states`; and bool `[batch]`, whether the last output is not 0 because of the mask, None if
+      there is no mask.
     """
-    parts = [_parts_of_layer(rnn_mode, *layer) for layer in layers]
+    params = _opaque_params(config.rnn_mode, weights)
+    if go_backwards:
+        sequences = tf.reverse(sequences, [1])
+        mask = None if mask is None else tf.reverse(mask, [1])
+    if mask is None:
+        outputs, states = _call(config, sequences, states, params, None)
+        return outputs, states, None
+    mask = tf.cast(mask, tf.bool)
+    lengths, sequences = _without_masked_steps(sequences, mask)
+    outputs, states = _call(config, sequences, states, params, lengths)
+    # For each step, the position of the last unmasked step so far; -1 if there is none.
+    last_unmasked = tf.cumsum(tf.cast(mask, tf.int32), axis=1) - 1
+    has_output = mask if zero_output_for_mask else last_unmasked >= 0
+    outputs = tf.gather(outputs, tf.maximum(last_unmasked, 0), batch_dims=1)
+    outputs *= tf.cast(has_output, outputs.dtype)[:, :, None]
+    return outputs, states, has_output[:, -1]
+
+
+def describe(rnn_mode, sequences, units, num_layers=1, bidirectional=False, dropout=0.0):
+    """Returns the `RnnConfig` of a model for `sequences`; dropout is between the layers."""
+    direction = "bidirectional" if bidirectional else "unidirectional"
+    sizes = (num_layers, units, sequences.shape[-1])
+    return RnnConfig.checked(
+        rnn_mode, *sizes, "linear_input", direction, sequences.dtype, dropout, seed=0, seed2=0
+    )
+
+
+def _opaque_params(rnn_mode, weights):
+    """Returns the opaque buffer, `[params_size]`, whose layout `_core/config.py` describes.
+
+    An LSTM or simple RNN of Keras has one bias for each gate; it becomes the op's input bias, and
+    the recurrent bias is 0.
+    """
+    parts = [_parts_of_layer(rnn_mode, *of_layer) for of_layer in weights]
     ordered = [matrix for matrices, _ in parts for matrix in matrices]
     ordered += [bias for _, biases in parts for bias in biases]
     return tf.concat([tf.reshape(part, [-1]) for part in ordered], axis=0)
@@ -52,77 +93,26 @@ def _parts_of_layer(rnn_mode, kernel, recurrent_kernel, bias):
     return matrices, biases
 
 
-def run(rnn_mode, sequences, states, params, mask=None, go_backwards=False, zero_masked=False):
-    """Runs one layer on all sequences.
+def _without_masked_steps(sequences, mask):
+    """Moves the unmasked steps to the front; returns lengths `[batch]`, int32, and sequences.
 
-    Args:
-      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
-      sequences: `[batch, time, input_size]`.
-      states: a list of h and, for an LSTM, c: `[batch, units]`.
-      params: `[params_size]`, from `opaque_params`.
-      mask: bool `[batch, time]`, or None. A masked step leaves the states as they are, and its
-        output is that of the step before, or 0 if there is none.
-      go_backwards: whether to run from the last step to the first. The output is in the order of
-        the computation.
-      zero_masked: whether the outputs of masked steps are 0.
-
-    Returns:
-      `(last_output, outputs, states)`: `[batch, units]`, `[batch, time, units]`, and a list like
-      `states`.
+    What follows the unmasked steps is arbitrary. Right-padded sequences stay as they are.
     """
-    if mask is None:
-        if go_backwards:
-            sequences = tf.reverse(sequences, [1])
-        outputs, states = _call(rnn_mode, sequences, states, params, None)
-        return states[0], outputs, states
-    lengths, sequences, last_valid = _without_masked_steps(sequences, mask, go_backwards)
-    outputs, states = _call(rnn_mode, sequences, states, params, lengths)
-    if zero_masked:
-        order_mask = tf.reverse(mask, [1]) if go_backwards else mask
-        has_output = order_mask
-    else:
-        has_output = last_valid >= 0
-    outputs = tf.gather(outputs, tf.maximum(last_valid, 0), batch_dims=1)
-    outputs *= tf.cast(has_output, outputs.dtype)[:, :, None]
-    return outputs[:, -1], outputs, states
-
-
-def _without_masked_steps(sequences, mask, go_backwards):
-    """Moves the unmasked steps to the front, in the order of the computation.
-
-    Returns:
-      lengths: `[batch]`, int32, the number of unmasked steps.
-      sequences: like `sequences`; what follows the unmasked steps is arbitrary.
-      last_valid: `[batch, time]`, int32. For each step in the order of the computation, the
-        position in the returned sequences of the last unmasked step so far; -1 if there is none.
-    """
-    mask = tf.cast(mask, tf.bool)
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
-    if go_backwards:
-        mask, sequences = tf.reverse(mask, [1]), tf.reverse(sequences, [1])
-    last_valid = tf.cumsum(tf.cast(mask, tf.int32), axis=1) - 1
     is_right_padded = tf.reduce_all(tf.equal(mask, tf.sequence_mask(lengths, tf.shape(mask)[1])))
-    order = tf.argsort(tf.cast(mask, tf.int32), axis=1, direction="DESCENDING", stable=True)
-    sequences = tf.cond(
-        is_right_padded,
-        lambda: tf.identity(sequences),
-        lambda: tf.gather(sequences, order, batch_dims=1),
-    )
-    return lengths, sequences, last_valid
+
+    def moved():
+        order = tf.argsort(tf.cast(mask, tf.int32), axis=1, direction="DESCENDING", stable=True)
+        return tf.gather(sequences, order, batch_dims=1)
+
+    return lengths, tf.cond(is_right_padded, lambda: tf.identity(sequences), moved)
 
 
-def _call(rnn_mode, sequences, states, params, lengths):
-    """Builds the node of one layer; returns `(outputs, states)`, batch-major."""
-    states = [state[:, None] for state in states]
-    outputs, states = _node(rnn_mode, sequences, states, params, lengths)
-    return outputs, [state[:, 0] for state in states]
-
-
-def _node(rnn_mode, sequences, states, params, lengths, bidirectional=False, dropout=0.0):
-    direction = "bidirectional" if bidirectional else "unidirectional"
-    is_lstm = rnn_mode == CUDNN_LSTM
+def _call(config, sequences, states, params, lengths):
+    """Builds the node; returns the outputs and a list of the states."""
+    is_lstm = config.rnn_mode == CUDNN_LSTM
     outputs, h, c = nodes.rnn(
-        _Attributes(rnn_mode, "linear_input", direction, dropout, 0, 0, 0),
+        config,
         sequences,
         states[0],
         states[1] if is_lstm else tf.constant([], params.dtype),
@@ -133,25 +123,3 @@ def _node(rnn_mode, sequences, states, params, lengths, bidirectional=False, dro
         time_major=False,
     )
     return outputs, [h, c] if is_lstm else [h]
-
-
-def run_stack(rnn_mode, sequences, states, params, mask, bidirectional, dropout):
-    """Runs a stack of layers; dropout is between the layers.
-
-    Args:
-      rnn_mode, sequences, mask: as in `run`.
-      states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
-      params: `[params_size]`.
-      bidirectional: bool.
-      dropout: float; 0 in inference.
-
-    Returns:
-      `(outputs, states)`: `[batch, time, directions * units]`, 0 where masked, and a list like
-      `states`.
-    """
-    if mask is None:
-        return _node(rnn_mode, sequences, states, params, None, bidirectional, dropout)
-    lengths, sequences, last_valid = _without_masked_steps(sequences, mask, go_backwards=False)
-    outputs, states = _node(rnn_mode, sequences, states, params, lengths, bidirectional, dropout)
-    outputs = tf.gather(outputs, tf.maximum(last_valid, 0), batch_dims=1)
-    return outputs * tf.cast(mask, outputs.dtype)[:, :, None], states

@@ -13,11 +13,8 @@ class _Layer(FusedLayer):
 
     def call(self, inputs, mask=None, training=None, initial_state=None):
         """Computes with the op, or as Keras does where the op cannot."""
-        reason = self._unsupported()
-        if reason is None and isinstance(inputs, tf.RaggedTensor):
-            reason = "a RaggedTensor"
-        if reason is not None:
-            self._warn(reason)
+        ragged = "a RaggedTensor" if isinstance(inputs, tf.RaggedTensor) else None
+        if not self._computes_with_op(ragged):
             return super().call(inputs, mask=mask, training=training, initial_state=initial_state)
         inputs, states, _ = self._process_inputs(inputs, initial_state, None)
         if isinstance(mask, (list, tuple)):

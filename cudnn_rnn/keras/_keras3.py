@@ -26,10 +26,7 @@ class _Layer(FusedLayer):
         return getattr(self, "use_cudnn", "auto") is not False
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
-        reason = self._unsupported() if self._is_wanted() else None
-        if not self._is_wanted() or reason is not None:
-            if reason is not None:
-                self._warn(reason)
+        if not (self._is_wanted() and self._computes_with_op()):
             return super().inner_loop(sequences, initial_state, mask=mask, training=training)
         if isinstance(mask, (list, tuple)):
             mask = mask[0]

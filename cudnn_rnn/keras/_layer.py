@@ -24,6 +24,7 @@ class FusedLayer:
     """
 
     _activations = None
+    _has_warned = False
 
     def _rnn_mode(self):
         """Returns the op's mode for the layer's activations, or None if it has none."""
@@ -58,31 +59,47 @@ class FusedLayer:
             getattr(tf, name, None),
         )
 
-    def _warn(self, reason):
-        """Warns once for each layer that it computes as Keras does."""
-        if getattr(self, "_has_warned", False):
-            return
-        self._has_warned = True
-        warnings.warn(
-            "%s: the fused op does not support %s, so this layer computes as Keras's own does, "
-            "which is slower. The weights are the same." % (self.name, reason),
-            stacklevel=2,
-        )
+    def _computes_with_op(self, reason=None):
+        """Returns whether the op computes this layer; if not, warns once of the reason.
+
+        Args:
+          reason: what the op cannot do in this call, as text, or None.
+        """
+        reason = self._unsupported() or reason
+        if reason is not None and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "%s: the fused op does not support %s, so this layer computes as Keras's own does, "
+                "which is slower. The weights are the same." % (self.name, reason),
+                stacklevel=3,
+            )
+        return reason is None
 
     def _run(self, sequences, states, weights, mask):
-        """Runs the op; returns `(last_output, outputs, states)`."""
-        rnn_mode = self._rnn_mode()
+        """Runs the op; returns `(last_output, outputs, states)`.
+
+        Args:
+          sequences: `[batch, time, input_size]`.
+          states: a list of h and, for an LSTM, c: `[batch, units]`.
+          weights: kernel, recurrent kernel and bias; the bias may be None.
+          mask: bool `[batch, time]`, or None.
+        """
         dtype = self._compute_dtype_name()
-        weights = [weight if weight is None else tf.cast(weight, dtype) for weight in weights]
-        return _fused.run(
-            rnn_mode,
-            tf.cast(sequences, dtype),
-            [tf.cast(state, dtype) for state in states],
-            _fused.opaque_params(rnn_mode, weights),
+        sequences = tf.cast(sequences, dtype)
+        outputs, states, has_last_output = _fused.run(
+            _fused.describe(self._rnn_mode(), sequences, self.units),
+            sequences,
+            [tf.cast(state, dtype)[:, None] for state in states],
+            [[weight if weight is None else tf.cast(weight, dtype) for weight in weights]],
             mask,
             self.go_backwards,
             bool(getattr(self, "zero_output_for_mask", False)),
         )
+        states = [state[:, 0] for state in states]
+        last_output = states[0]
+        if has_last_output is not None:
+            last_output *= tf.cast(has_last_output, dtype)[:, None]
+        return last_output, outputs, states
 
 
 class LstmMode:

@@ -76,12 +76,20 @@ class RNNStack(keras.layers.Layer):
         self.supports_jit = False  # XLA cannot compile the op
 
     @property
+    def _rnn_mode(self):
+        return _MODES[self.cell]
+
+    @property
+    def _num_states(self):
+        return 2 if self.cell == "lstm" else 1
+
+    @property
     def _directions(self):
         return ["forward", "backward"] if self.bidirectional else ["forward"]
 
     def build(self, input_shape):
         """Creates the weights for inputs `[batch, time, input_size]`."""
-        gates = len(GATES[_MODES[self.cell]]) * self.units
+        gates = len(GATES[self._rnn_mode]) * self.units
         width = input_shape[-1]
         self._weights_by_layer = []
         for layer in range(self.num_layers):
@@ -121,24 +129,24 @@ class RNNStack(keras.layers.Layer):
           mask: bool `[batch, time]`, or None.
           training: whether to drop outputs between the layers.
         """
-        rnn_mode = _MODES[self.cell]
         dtype = self.compute_dtype
         inputs = tf.cast(inputs, dtype)
         if initial_state is None:
             shape = [tf.shape(inputs)[0], self.num_layers * len(self._directions), self.units]
-            initial_state = [tf.zeros(shape, dtype)] * (2 if self.cell == "lstm" else 1)
-        layers = [
-            [tf.cast(tf.convert_to_tensor(weight), dtype) for weight in weights]
-            for weights in self._weights_by_layer
-        ]
-        outputs, states = _fused.run_stack(
-            rnn_mode,
+            initial_state = [tf.zeros(shape, dtype)] * self._num_states
+        dropout = self.dropout if training else 0.0
+        outputs, states, _ = _fused.run(
+            _fused.describe(
+                self._rnn_mode, inputs, self.units, self.num_layers, self.bidirectional, dropout
+            ),
             inputs,
             [tf.cast(state, dtype) for state in initial_state],
-            _fused.opaque_params(rnn_mode, *layers),
+            [
+                [tf.cast(tf.convert_to_tensor(weight), dtype) for weight in weights]
+                for weights in self._weights_by_layer
+            ],
             mask,
-            self.bidirectional,
-            self.dropout if training else 0.0,
+            zero_output_for_mask=True,
         )
         if not self.return_sequences:
             last = states[0][:, -len(self._directions) :]
@@ -150,7 +158,7 @@ class RNNStack(keras.layers.Layer):
         output_mask = mask if self.return_sequences else None
         if not self.return_state:
             return output_mask
-        return [output_mask] + [None] * (2 if self.cell == "lstm" else 1)
+        return [output_mask] + [None] * self._num_states
 
     def get_config(self):
         """Returns the arguments of the constructor."""

@@ -5,12 +5,11 @@ Each program runs in a separate process, because the choice is made at import.
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+from helpers.processes import run_python
 from helpers.versions import IS_TENSORFLOW_1
 
 TRAIN = """
@@ -67,14 +66,7 @@ CHOICE = "import cudnn_rnn; print(cudnn_rnn.kernels_in_charge())"
 
 def run(program, *arguments, **environment):
     """Runs the program in another process, with these environment variables."""
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", **environment)
-    return subprocess.run(
-        [sys.executable, "-c", program] + list(arguments),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
+    return run_python("-c", program, *arguments, **environment)
 
 
 def labels_of(process):

@@ -1,11 +1,9 @@
 """Which TensorFlow the tests run in."""
 
 import pytest
-import tensorflow
 
-from cudnn_rnn._compat import has_projection
+from cudnn_rnn._compat import IS_TENSORFLOW_1, has_projection
 
-IS_TENSORFLOW_1 = tensorflow.__version__.startswith("1.")
 needs_tensorflow_1 = pytest.mark.skipif(not IS_TENSORFLOW_1, reason="requires TensorFlow 1")
 needs_tensorflow_2 = pytest.mark.skipif(IS_TENSORFLOW_1, reason="requires TensorFlow 2")
 needs_projection = pytest.mark.skipif(

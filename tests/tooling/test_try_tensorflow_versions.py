@@ -4,13 +4,13 @@ import importlib.machinery
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 import cudnn_rnn._version
 from helpers.paths import ROOT
+from helpers.processes import output_of
 
 pytestmark = pytest.mark.once
 
@@ -60,7 +60,7 @@ def test_help_and_list_need_nothing():
         ("--help", "usage: "),
         ("--list", "2.10.1  Python 3.10  tensorflow=="),
     ):
-        printed = subprocess.check_output([sys.executable, PATH, option], universal_newlines=True)
+        printed = output_of(PATH, option)
         assert expected in printed
 
 

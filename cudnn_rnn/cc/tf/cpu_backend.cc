@@ -22,14 +22,9 @@ class CpuCall : public DeviceCall {
 
   Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions&,
                   std::shared_ptr<const RnnPlan>* plan) override {
-    const Kernels<float>* kernels;
-    const Status supported = ChooseKernels<float>(instruction_set_, config.data_type, &kernels);
-    if (!supported.ok()) {
-      return InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
-                             instruction_set_, "'. ", supported.message());
-    }
     std::unique_ptr<RnnPlan> created;
-    CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(config, shape, instruction_set_, &created));
+    const Status status = CreateCpuPlan(config, shape, instruction_set_, &created);
+    if (!status.ok()) return Explained(status, config.data_type);
     *plan = std::move(created);
     return Status();
   }
@@ -55,6 +50,15 @@ class CpuCall : public DeviceCall {
   }
 
  private:
+  // If the instruction set is to blame, names the environment variable that it comes from.
+  Status Explained(const Status& error, DataType data_type) const {
+    const Kernels<float>* kernels;
+    const Status supported = ChooseKernels<float>(instruction_set_, data_type, &kernels);
+    if (supported.ok()) return error;
+    return InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
+                           instruction_set_, "'. ", supported.message());
+  }
+
   IntraOpRunner runner_;
   const std::string& instruction_set_;
 };
