@@ -13,7 +13,10 @@ program="$build_folder/$name"
     # shellcheck disable=SC2046
     case "$name" in
         core_benchmark) compile $(list_sources CORE_SOURCES CPU_SOURCES) benchmarks/cpu/core_benchmark.cc ;;
-        read_bandwidth) compile benchmarks/cpu/read_bandwidth.cc ;;
+        read_bandwidth)
+            flags+=(-O3 -march=native) # with the widest vectors
+            compile benchmarks/cpu/read_bandwidth.cc
+            ;;
         *)
             echo "build_cpu_benchmarks.sh: the program is '$name'; expected core_benchmark or read_bandwidth"
             exit 1

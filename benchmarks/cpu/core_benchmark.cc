@@ -2,9 +2,9 @@
 //
 //   core_benchmark lstm 2 650 --input 650 --batch 20 --steps 35 --threads 2 --training
 //
-// Prints one line for each pass: median, quartiles and minimum in milliseconds, GFLOP/s, and with
-// --peak the share of the peak. Only the operations of the matrix products count: in forward
-// 2 * G * H * (I + H) for each step, sequence, layer and direction, in training three times that.
+// Prints one line for each pass: median, quartiles and minimum in milliseconds, and GFLOP/s. Only
+// the operations of the matrix products count: in forward 2 * G * H * (I + H) for each step,
+// sequence, layer and direction, in training three times that.
 
 #include <algorithm>
 #include <chrono>
@@ -42,7 +42,6 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --training          forward keeps what backward needs, and backward follows
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
-  --peak GFLOPS       of a matrix product on these threads: prints the share of it
   --explain           prints how the plan computes, and why, instead of measuring
   --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the best of the first
                       four that this processor has)
@@ -55,7 +54,6 @@ struct Arguments {
   bool explains = false;
   int64_t threads = 2;
   int64_t rounds = 20;
-  double peak = 0;
   std::string instruction_set;
 };
 
@@ -68,21 +66,13 @@ void Check(const Status& status) {
   if (!status.ok()) Fail(status.message());
 }
 
-double ParseNumber(const std::string& name, const char* text) {
+int64_t ParseCount(const std::string& name, const char* text) {
   char* end;
-  const double value = std::strtod(text, &end);
-  if (end == text || *end != '\0' || !(value > 0)) {
-    Fail(name + " must be a number above 0, but is '" + text + "'.");
+  const int64_t value = std::strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || value < 1 || value > 1000000000) {
+    Fail(name + " must be a whole number from 1 to 1000000000, but is '" + text + "'.");
   }
   return value;
-}
-
-int64_t ParseCount(const std::string& name, const char* text) {
-  const double value = ParseNumber(name, text);
-  if (value != std::floor(value) || value > 1e9) {
-    Fail(name + " must be a whole number, but is '" + text + "'.");
-  }
-  return static_cast<int64_t>(value);
 }
 
 // Returns the index of `text` in `choices`.
@@ -149,8 +139,6 @@ Arguments ParseArguments(int argc, char** argv) {
       config.data_type = types[ParseChoice(name, text, {"float", "double", "half", "bfloat16"})];
     } else if (name == "--lengths") {
       arguments.has_mean_half_lengths = ParseChoice(name, text, {"full", "mean-half"}) == 1;
-    } else if (name == "--peak") {
-      arguments.peak = ParseNumber(name, text);
     } else if (name == "--instruction-set") {
       arguments.instruction_set = text;
     } else {
@@ -191,14 +179,11 @@ double Quantile(std::vector<double> values, double share) {
   return values[below] + (values[above] - values[below]) * (position - static_cast<double>(below));
 }
 
-void Report(const char* name, const std::vector<double>& seconds, double operations, double peak) {
+void Report(const char* name, const std::vector<double>& seconds, double operations) {
   const double median = Quantile(seconds, 0.5);
-  const double rate = operations / median * 1e-9;
-  std::printf("%-9s median %9.4f ms  quartiles %9.4f %9.4f  least %9.4f  %7.1f GFLOP/s", name,
+  std::printf("%-9s median %9.4f ms  quartiles %9.4f %9.4f  least %9.4f  %7.1f GFLOP/s\n", name,
               median * 1e3, Quantile(seconds, 0.25) * 1e3, Quantile(seconds, 0.75) * 1e3,
-              Quantile(seconds, 0) * 1e3, rate);
-  if (peak > 0) std::printf("  %5.1f%% of the peak", 100 * rate / peak);
-  std::printf("\n");
+              Quantile(seconds, 0) * 1e3, operations / median * 1e-9);
 }
 
 void Explain(const Arguments& arguments) {
@@ -250,10 +235,10 @@ void Measure(const Arguments& arguments) {
       arguments.threads, " threads, ", arguments.rounds, " samples of ", passes, " passes");
   std::puts(title.c_str());
   const double operations = FloatingPointOperations(problem);
-  Report("forward", forwards, operations, arguments.peak);
+  Report("forward", forwards, operations);
   if (is_training) {
-    Report("backward", backwards, 2 * operations, arguments.peak);
-    Report("training", totals, 3 * operations, arguments.peak);
+    Report("backward", backwards, 2 * operations);
+    Report("training", totals, 3 * operations);
   }
   std::printf("reserve space %.3f MiB, workspace %.3f MiB\n",
               static_cast<double>(buffers.backward.reserve_space_bytes) / 1048576,

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -18,27 +19,14 @@
 
 namespace {
 
-typedef int64_t Block __attribute__((vector_size(64), aligned(64), may_alias));
+// A cache line.
+typedef int64_t Line __attribute__((vector_size(64), aligned(64), may_alias));
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define ON_EVERY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define ON_EVERY_PROCESSOR
-#endif
-
-// Sums the blocks, so that the compiler cannot skip the reads.
-ON_EVERY_PROCESSOR int64_t ReadAll(const Block* blocks, size_t count) {
-  Block sums[8] = {};
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (size_t j = 0; j < 8; ++j) sums[j] += blocks[i + j];
-  }
-  for (; i < count; ++i) sums[0] += blocks[i];
-  int64_t total = 0;
-  for (const Block& sum : sums) {
-    for (int j = 0; j < 8; ++j) total += sum[j];
-  }
-  return total;
+// Sums the lines, so that the compiler cannot skip the reads.
+int64_t ReadAll(const Line* lines, size_t count) {
+  Line sum = {};
+  for (size_t i = 0; i < count; ++i) sum += lines[i];
+  return std::accumulate(&sum[0], &sum[0] + 8, int64_t{0});
 }
 
 double Now() {
@@ -54,17 +42,17 @@ double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
   std::vector<std::thread> threads;
   for (int t = 0; t < num_threads; ++t) {
     threads.emplace_back([&, t] {
-      const size_t count = std::max<size_t>(1, slice_bytes / sizeof(Block));
-      cudnn_rnn::Memory memory(static_cast<int64_t>(count * sizeof(Block)));
-      const Block* blocks = reinterpret_cast<const Block*>(memory.data());
-      int64_t sum = ReadAll(blocks, count);
+      const size_t count = std::max<size_t>(1, slice_bytes / sizeof(Line));
+      cudnn_rnn::Memory memory(static_cast<int64_t>(count * sizeof(Line)));
+      const Line* lines = reinterpret_cast<const Line*>(memory.data());
+      int64_t sum = ReadAll(lines, count);
       ++ready;
       while (ready.load() < num_threads) std::this_thread::yield();
       const double begin = Now();
       for (int64_t pass = 0; pass < passes; ++pass) {
-        sum += ReadAll(blocks, count);
+        sum += ReadAll(lines, count);
         // Makes the compiler assume that the memory may have changed.
-        __asm__ volatile("" : : "r"(blocks) : "memory");
+        __asm__ volatile("" : : "r"(lines) : "memory");
       }
       seconds[static_cast<size_t>(t)] = Now() - begin;
       sink += sum;

@@ -72,6 +72,7 @@ def random_mask(random, kind, batch, steps):
     return random.uniform(size=(batch, steps)) < 0.6
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_configurations(seed):
     """200 random layers, in 20 tests."""
@@ -135,6 +136,7 @@ def make_words(seed=0):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_a_model(kind):
     """The same steps of training as with Keras's layers."""
@@ -194,6 +196,7 @@ np.save(predicted, model.predict(np.load(words), verbose=0))
 
 
 @needs_keras_3
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_go_both_ways(tmp_path, kind):
     """A `.keras` file and weights of either layer load with the other."""
