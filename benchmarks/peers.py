@@ -19,6 +19,9 @@ CPU_PEERS = {
     "torch": Peer("torch.nn", "torch", "torch_network"),
     "onnxruntime": Peer("ONNX Runtime", "onnxruntime", "onnxruntime_network", ("inference",)),
     "keras": Peer("Keras", "tensorflow", "keras_network"),
+    "keras-ours": Peer(
+        "cudnn_rnn.keras", "tensorflow", "keras_network", options={"layers": "cudnn_rnn.keras"}
+    ),
     "tf1-cell": Peer("TF 1.15 dynamic_rnn", "tensorflow1", "tf1_cells"),
     "tf1-fused": Peer(
         "TF 1.15 LSTMBlockFusedCell", "tensorflow1", "tf1_cells", options={"fused": True}

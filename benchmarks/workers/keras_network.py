@@ -1,4 +1,9 @@
-"""Keras on TensorFlow 2: the layers LSTM, GRU and SimpleRNN in a `tf.function`."""
+"""Keras on TensorFlow 2: the layers LSTM, GRU and SimpleRNN in a `tf.function`.
+
+The option "layers" names a module with other layers of these names.
+"""
+
+import importlib
 
 import keras
 import numpy as np
@@ -7,10 +12,10 @@ from gates import pull_back, reordered, weights_of
 from problem import Refused
 
 _LAYERS = {
-    "lstm": (keras.layers.LSTM, [0, 1, 2, 3]),
-    "gru": (keras.layers.GRU, [1, 0, 2]),
-    "rnn_tanh": (keras.layers.SimpleRNN, [0]),
-    "rnn_relu": (keras.layers.SimpleRNN, [0]),
+    "lstm": ("LSTM", [0, 1, 2, 3]),
+    "gru": ("GRU", [1, 0, 2]),
+    "rnn_tanh": ("SimpleRNN", [0]),
+    "rnn_relu": ("SimpleRNN", [0]),
 }
 
 
@@ -34,9 +39,10 @@ class Network:
             raise Refused("its masks give different outputs")
         self._configuration = configuration
         self._weights = problem.weights
-        kind, self._order = _LAYERS[configuration.rnn_mode]
+        name, self._order = _LAYERS[configuration.rnn_mode]
+        kind = getattr(importlib.import_module(options.get("layers", "keras.layers")), name)
         modes = {"return_sequences": True, "return_state": True}
-        if kind is keras.layers.SimpleRNN:
+        if name == "SimpleRNN":
             modes["activation"] = configuration.rnn_mode[len("rnn_") :]
         self._layers, values = {}, self._convert(self._weights)
         for index, (layer, direction) in enumerate(configuration.stacks):

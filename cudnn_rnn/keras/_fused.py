@@ -6,6 +6,8 @@ directions, units]`. Keras's weights are `kernel`, `[input_size, gates * units]`
 units]` (input and recurrent bias), or None.
 """
 
+import functools
+
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, GATES, RnnConfig
@@ -16,7 +18,14 @@ _KERAS_GATES = {CUDNN_GRU: (1, 0, 2)}
 
 
 def run(
-    config, sequences, states, weights, mask=None, go_backwards=False, zero_output_for_mask=False
+    config,
+    sequences,
+    states,
+    weights,
+    mask=None,
+    go_backwards=False,
+    zero_output_for_mask=False,
+    training=None,
 ):
     """Runs the layers of a model on all sequences.
 
@@ -30,22 +39,24 @@ def run(
       go_backwards: whether to run from the last step to the first. The output is in the order of
         the computation.
       zero_output_for_mask: whether the outputs of masked steps are 0.
+      training: False if gradients are unlikely to be needed. They are right, but slower.
 
     Returns:
       `(outputs, states, has_last_output)`: `[batch, time, directions * units]`; a list like
       `states`; and bool `[batch]`, whether the last output is not 0 because of the mask, None if
       there is no mask.
     """
+    call = _infer if training is False else functools.partial(_call, True)
     params = _opaque_params(config.rnn_mode, weights)
     if go_backwards:
         sequences = tf.reverse(sequences, [1])
         mask = None if mask is None else tf.reverse(mask, [1])
     if mask is None:
-        outputs, states = _call(config, sequences, states, params, None)
+        outputs, *states = call(config, None, sequences, params, *states)
         return outputs, states, None
     mask = tf.cast(mask, tf.bool)
     lengths, sequences = _without_masked_steps(sequences, mask)
-    outputs, states = _call(config, sequences, states, params, lengths)
+    outputs, *states = call(config, lengths, sequences, params, *states)
     # For each step, the position of the last unmasked step so far; -1 if there is none.
     last_unmasked = tf.cumsum(tf.cast(mask, tf.int32), axis=1) - 1
     has_output = mask if zero_output_for_mask else last_unmasked >= 0
@@ -108,8 +119,8 @@ def _without_masked_steps(sequences, mask):
     return lengths, tf.cond(is_right_padded, lambda: tf.identity(sequences), moved)
 
 
-def _call(config, sequences, states, params, lengths):
-    """Builds the node; returns the outputs and a list of the states."""
+def _call(is_training, config, lengths, sequences, params, *states):
+    """Builds the node; returns a list of the outputs and the states."""
     is_lstm = config.rnn_mode == CUDNN_LSTM
     outputs, h, c = nodes.rnn(
         config,
@@ -117,9 +128,24 @@ def _call(config, sequences, states, params, lengths):
         states[0],
         states[1] if is_lstm else tf.constant([], params.dtype),
         params,
-        # Without dropout, training gives the results of inference, and has a gradient.
-        is_training=True,
+        is_training,
         sequence_lengths=lengths,
         time_major=False,
     )
-    return outputs, [h, c] if is_lstm else [h]
+    return [outputs, h, c] if is_lstm else [outputs, h]
+
+
+def _infer(config, lengths, *inputs):
+    """Like `_call` without training, but has a gradient, which runs the node again for training."""
+
+    @tf.custom_gradient
+    def infer(*inputs):
+        def gradient(*upstream):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                results = _call(True, config, lengths, *inputs)
+            return tape.gradient(results, inputs, upstream)
+
+        return _call(False, config, lengths, *inputs), gradient
+
+    return infer(*inputs)

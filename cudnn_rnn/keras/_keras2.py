@@ -28,6 +28,7 @@ class _Layer(FusedLayer):
             states,
             [cell.kernel, cell.recurrent_kernel, self._bias()],
             mask,
+            training,
         )
         if self.stateful:
             self.add_update(

@@ -37,7 +37,7 @@ class _Layer(FusedLayer):
         weights = [weight if weight is None else tf.convert_to_tensor(weight) for weight in weights]
         if not isinstance(initial_state, (list, tuple)):
             initial_state = [initial_state]
-        return self._run(sequences, initial_state, weights, mask)
+        return self._run(sequences, initial_state, weights, mask, training)
 
 
 @register

@@ -75,7 +75,7 @@ class FusedLayer:
             )
         return reason is None
 
-    def _run(self, sequences, states, weights, mask):
+    def _run(self, sequences, states, weights, mask, training):
         """Runs the op; returns `(last_output, outputs, states)`.
 
         Args:
@@ -83,6 +83,7 @@ class FusedLayer:
           states: a list of h and, for an LSTM, c: `[batch, units]`.
           weights: kernel, recurrent kernel and bias; the bias may be None.
           mask: bool `[batch, time]`, or None.
+          training: as in Keras.
         """
         dtype = self._compute_dtype_name()
         sequences = tf.cast(sequences, dtype)
@@ -94,6 +95,7 @@ class FusedLayer:
             mask,
             self.go_backwards,
             bool(getattr(self, "zero_output_for_mask", False)),
+            training,
         )
         states = [state[:, 0] for state in states]
         last_output = states[0]

@@ -147,6 +147,7 @@ class RNNStack(keras.layers.Layer):
             ],
             mask,
             zero_output_for_mask=True,
+            training=training,
         )
         if not self.return_sequences:
             last = states[0][:, -len(self._directions) :]

@@ -85,7 +85,7 @@ def test_random_configurations(seed):
         if kind == "SimpleRNN":
             named["activation"] = ("tanh", "relu")[random.randint(2)]
         layers = pair(kind, (batch, steps, width), **named)
-        call = {}
+        call = {"training": (None, False, True)[random.randint(3)]}
         masks = [None, "right-padded", "any"][random.randint(3)]
         if masks:
             call["mask"] = tf.constant(random_mask(random, masks, batch, steps))
@@ -224,7 +224,13 @@ def test_saved_model_and_clone(tmp_path):
     expected = model.predict(make_words(), verbose=0)
     model.export(str(tmp_path / "exported"), verbose=False)
     loaded = tf.saved_model.load(str(tmp_path / "exported"))
-    np.testing.assert_allclose(loaded.serve(make_words().astype(np.int32)), expected, atol=1e-6)
+    words = make_words().astype(np.int32)
+    with tf.GradientTape(persistent=True) as tape:
+        found, again = loaded.serve(words), model(words, training=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    gradients = tape.gradient(found, loaded.trainable_variables)
+    for one, other in zip(gradients, tape.gradient(again, model.trainable_variables)):
+        np.testing.assert_allclose(tf.convert_to_tensor(one), tf.convert_to_tensor(other), 1e-4, 1e-6)
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
     np.testing.assert_array_equal(clone.predict(make_words(), verbose=0), expected)
