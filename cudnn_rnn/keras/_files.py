@@ -1,9 +1,12 @@
 """`load_model`: a `.keras` file of Keras's own layers, loaded with this package's."""
 
+from __future__ import annotations
+
 import json
 import os
 import tempfile
 import zipfile
+from typing import Any, Union
 
 import tensorflow
 
@@ -11,7 +14,7 @@ _CONFIG = "config.json"
 _NAMES = ("LSTM", "GRU", "SimpleRNN")
 
 
-def load_model(path, **named):
+def load_model(path: Union[str, os.PathLike], **named: Any) -> Any:
     """Loads a model, with this package's layers in place of Keras's LSTM, GRU and SimpleRNN.
 
     The file stays as it is. The optimizer's state is loaded too.
@@ -38,7 +41,8 @@ def load_model(path, **named):
             for name in source.namelist():
                 content = source.read(name)
                 if name == _CONFIG:
-                    content = json.dumps(_with_our_layers(json.loads(content.decode())))
+                    config = _with_our_layers(json.loads(content.decode()))
+                    content = json.dumps(config).encode()
                 target.writestr(name, content)
         return tensorflow.keras.models.load_model(changed, **named)
 

@@ -1,8 +1,13 @@
 """The layers for Keras 2: tf_keras, and tf.keras up to TensorFlow 2.15."""
 
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Union
+
 import tensorflow
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core.types import BoolLike, TensorLike
 from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 keras = tensorflow.keras
@@ -11,7 +16,13 @@ keras = tensorflow.keras
 class _Layer(FusedLayer):
     _activations = keras.activations
 
-    def call(self, inputs, mask=None, training=None, initial_state=None):
+    def call(
+        self,
+        inputs: TensorLike,
+        mask: Optional[TensorLike] = None,
+        training: Optional[BoolLike] = None,
+        initial_state: Optional[Sequence[TensorLike]] = None,
+    ) -> Union[tf.Tensor, List[tf.Tensor]]:
         """Computes with the op, or as Keras does where the op cannot."""
         ragged = "a RaggedTensor" if isinstance(inputs, tf.RaggedTensor) else None
         if not self._computes_with_op(ragged):
@@ -48,8 +59,8 @@ class _Layer(FusedLayer):
         One pattern for all steps of a sequence, as in Keras's cells.
         """
         self.cell.reset_dropout_mask()
-        patterns = self.cell.get_dropout_mask_for_cell(inputs[:, 0], training, count=1)
-        return inputs if patterns is None else inputs * patterns[0][:, None]
+        pattern = self.cell.get_dropout_mask_for_cell(inputs[:, 0], training, count=1)
+        return inputs if pattern is None else inputs * pattern[:, None]
 
 
 @register

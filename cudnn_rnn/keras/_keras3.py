@@ -1,9 +1,14 @@
 """The layers for Keras 3. Each replaces only the loop over time steps of Keras's layer."""
 
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
 import keras
 from keras import layers as keras_layers
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 if keras.backend.backend() != "tensorflow":
@@ -17,7 +22,7 @@ if keras.backend.backend() != "tensorflow":
 class _Layer(FusedLayer):
     _activations = keras.activations
 
-    def __init__(self, *arguments, **named):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         if self._is_wanted() and self._unsupported() is None:
             self.supports_jit = False  # XLA cannot compile the op
@@ -25,7 +30,14 @@ class _Layer(FusedLayer):
     def _is_wanted(self):
         return getattr(self, "use_cudnn", "auto") is not False
 
-    def inner_loop(self, sequences, initial_state, mask, training=False):
+    def inner_loop(
+        self,
+        sequences: tf.Tensor,
+        initial_state: Union[TensorLike, Sequence[TensorLike]],
+        mask: Optional[TensorLike],
+        training: Optional[bool] = False,
+    ) -> Tuple[tf.Tensor, tf.Tensor, List[tf.Tensor]]:
+        """Computes with the op, or as Keras does where the op cannot."""
         if not (self._is_wanted() and self._computes_with_op()):
             return super().inner_loop(sequences, initial_state, mask=mask, training=training)
         if isinstance(mask, (list, tuple)):

@@ -1,9 +1,14 @@
 """`RNNStack`: several recurrent layers in one op, as a layer of Keras 2 or 3."""
 
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Union
+
 import tensorflow
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
+from cudnn_rnn._core.types import Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused
 from cudnn_rnn.keras._layer import register
 
@@ -25,19 +30,19 @@ class RNNStack(keras.layers.Layer):
 
     def __init__(
         self,
-        cell="lstm",
-        num_layers=1,
-        units=None,
-        bidirectional=False,
-        dropout=0.0,
-        return_sequences=False,
-        return_state=False,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        unit_forget_bias=True,
-        **kwargs,
-    ):
+        cell: str = "lstm",
+        num_layers: SizeLike = 1,
+        units: Optional[SizeLike] = None,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        kernel_initializer: Union[str, Initializer] = "glorot_uniform",
+        recurrent_initializer: Union[str, Initializer] = "orthogonal",
+        bias_initializer: Union[str, Initializer] = "zeros",
+        unit_forget_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         """Creates the layer.
 
         Args:
@@ -87,7 +92,7 @@ class RNNStack(keras.layers.Layer):
     def _directions(self):
         return ["forward", "backward"] if self.bidirectional else ["forward"]
 
-    def build(self, input_shape):
+    def build(self, input_shape: ShapeLike) -> None:
         """Creates the weights for inputs `[batch, time, input_size]`."""
         gates = len(GATES[self._rnn_mode]) * self.units
         width = input_shape[-1]
@@ -119,7 +124,13 @@ class RNNStack(keras.layers.Layer):
         parts = tf.split(tf.convert_to_tensor(bias), 4)
         return tf.concat([parts[0], tf.ones_like(parts[1]), parts[2], parts[3]], axis=0)
 
-    def call(self, inputs, initial_state=None, mask=None, training=None):
+    def call(
+        self,
+        inputs: TensorLike,
+        initial_state: Optional[Sequence[TensorLike]] = None,
+        mask: Optional[TensorLike] = None,
+        training: Optional[bool] = None,
+    ) -> Union[tf.Tensor, List[tf.Tensor]]:
         """Runs the stack.
 
         Args:
@@ -154,14 +165,16 @@ class RNNStack(keras.layers.Layer):
             outputs = tf.reshape(last, [-1, len(self._directions) * self.units])
         return [outputs] + states if self.return_state else outputs
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(
+        self, inputs: TensorLike, mask: Optional[TensorLike] = None
+    ) -> Union[None, tf.Tensor, List[Optional[tf.Tensor]]]:
         """Returns the mask of the outputs; states have none."""
         output_mask = mask if self.return_sequences else None
         if not self.return_state:
             return output_mask
         return [output_mask] + [None] * self._num_states
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         """Returns the arguments of the constructor."""
         names = "cell num_layers units bidirectional dropout return_sequences return_state"
         config = {name: getattr(self, name) for name in names.split()}

@@ -149,13 +149,37 @@ def test_training_a_model(kind):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@needs_tensorflow_2
-def test_dropout_drops_in_training_only():
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_drops_in_training_only(kind):
     inputs = tf.constant(make_inputs())
-    layer = ours.LSTM(UNITS, dropout=0.5)
-    expected = layer(inputs).numpy()
-    np.testing.assert_array_equal(layer(inputs).numpy(), expected)
+    layer = make(ours, kind, UNITS, dropout=0.5)
+    expected = layer(inputs, training=False).numpy()
+    np.testing.assert_array_equal(layer(inputs, training=False).numpy(), expected)
     assert (layer(inputs, training=True).numpy() != expected).any()
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".weights.h5"])
+@needs_tensorflow_2
+def test_hdf5_and_time_distributed(tmp_path, suffix):
+    """Whole models and weights in HDF5, here of a layer that a wrapper runs for each row."""
+
+    def model_of(module):
+        rows = keras.Input((3, STEPS, WIDTH))
+        outputs = keras.layers.TimeDistributed(make(module, "GRU", UNITS, name="inner"))(rows)
+        return keras.Model(rows, outputs)
+
+    path, rows = str(tmp_path / ("model" + suffix)), make_inputs(0, (2, 3, STEPS, WIDTH))
+    stock, fused = model_of(keras.layers), model_of(ours)
+    if suffix == ".h5":
+        fused.save(path)
+        loaded = keras.models.load_model(path)
+        stock.set_weights(fused.get_weights())
+    else:
+        fused.save_weights(path)
+        stock.load_weights(path)
+        loaded = fused
+    expected = stock.predict(rows, verbose=0)
+    np.testing.assert_allclose(loaded.predict(rows, verbose=0), expected, atol=1e-6)
 
 
 @needs_tensorflow_2
@@ -230,7 +254,9 @@ def test_saved_model_and_clone(tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
     gradients = tape.gradient(found, loaded.trainable_variables)
     for one, other in zip(gradients, tape.gradient(again, model.trainable_variables)):
-        np.testing.assert_allclose(tf.convert_to_tensor(one), tf.convert_to_tensor(other), 1e-4, 1e-6)
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(one), tf.convert_to_tensor(other), 1e-4, 1e-6
+        )
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
     np.testing.assert_array_equal(clone.predict(make_words(), verbose=0), expected)

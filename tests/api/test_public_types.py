@@ -8,6 +8,7 @@ import typing
 import pytest
 
 import cudnn_rnn
+import cudnn_rnn.keras
 from cudnn_rnn._native import gpu_kernels, library
 
 # Public, but not in `cudnn_rnn.__all__`.
@@ -35,7 +36,9 @@ def functions_of(value):
 
 PUBLIC_FUNCTIONS = {
     "%s.%s" % (function.__module__, function.__qualname__): function
-    for value in [getattr(cudnn_rnn, name) for name in cudnn_rnn.__all__] + OTHERS
+    for value in [getattr(cudnn_rnn, name) for name in cudnn_rnn.__all__]
+    + [cudnn_rnn.keras]
+    + OTHERS
     for function in functions_of(value)
 }
 
