@@ -16,6 +16,13 @@ def register(layer):
     return registered("cudnn_rnn")(layer) if registered else layer
 
 
+def compute_dtype_of(layer):
+    """Returns the name of the dtype that a Keras layer computes in."""
+    # Layers in TensorFlow 1 have only `dtype`, which is None before they are built.
+    dtype = getattr(layer, "compute_dtype", None) or layer.dtype or "float32"
+    return tf.as_dtype(dtype).name
+
+
 class FusedLayer:
     """Mixin for a recurrent layer of Keras that computes with the op where it can.
 
@@ -38,13 +45,9 @@ class FusedLayer:
             return "unroll=True"
         if self._rnn_mode() is None:
             return self._activation_arguments()
-        if self._compute_dtype_name() not in [dtype.name for dtype in DTYPES]:
-            return "dtype %s" % self._compute_dtype_name()
+        if compute_dtype_of(self) not in [dtype.name for dtype in DTYPES]:
+            return "dtype %s" % compute_dtype_of(self)
         return None
-
-    def _compute_dtype_name(self):
-        dtype = getattr(self, "compute_dtype", None) or self.dtype or "float32"
-        return tf.as_dtype(dtype).name
 
     def _activation_arguments(self):
         return " and ".join(
@@ -85,7 +88,7 @@ class FusedLayer:
           mask: bool `[batch, time]`, or None.
           training: as in Keras.
         """
-        dtype = self._compute_dtype_name()
+        dtype = compute_dtype_of(self)
         sequences = tf.cast(sequences, dtype)
         outputs, states, has_last_output = _fused.run(
             _fused.describe(self._rnn_mode(), sequences, self.units),

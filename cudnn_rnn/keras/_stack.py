@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import tensorflow
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core.arguments import static_bool
 from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
-from cudnn_rnn._core.types import Initializer, ShapeLike, SizeLike, TensorLike
+from cudnn_rnn._core.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused
-from cudnn_rnn.keras._layer import register
+from cudnn_rnn.keras._layer import compute_dtype_of, register
 
 keras = tensorflow.keras
 _MODES = {"lstm": "lstm", "gru": "gru", "relu": "rnn_relu", "tanh": "rnn_tanh"}
@@ -129,7 +131,7 @@ class RNNStack(keras.layers.Layer):
         inputs: TensorLike,
         initial_state: Optional[Sequence[TensorLike]] = None,
         mask: Optional[TensorLike] = None,
-        training: Optional[bool] = None,
+        training: Optional[BoolLike] = None,
     ) -> Union[tf.Tensor, List[tf.Tensor]]:
         """Runs the stack.
 
@@ -138,20 +140,34 @@ class RNNStack(keras.layers.Layer):
           initial_state: None for zeros, or a list of h and, for an LSTM, c, each
             `[batch, num_layers * directions, units]`.
           mask: bool `[batch, time]`, or None.
-          training: whether to drop outputs between the layers.
+          training: whether to drop outputs between the layers; None for no.
         """
-        dtype = self.compute_dtype
+        dtype = compute_dtype_of(self)
         inputs = tf.cast(inputs, dtype)
         if initial_state is None:
             shape = [tf.shape(inputs)[0], self.num_layers * len(self._directions), self.units]
             initial_state = [tf.zeros(shape, dtype)] * self._num_states
-        dropout = self.dropout if training else 0.0
+        states = [tf.cast(state, dtype) for state in initial_state]
+        run = functools.partial(self._run, inputs, states, mask)
+        known = static_bool("training", False if training is None else training)
+        if known is None and self.dropout:
+            outputs, *states = tf.cond(training, lambda: run(True), lambda: run(False))
+        else:
+            outputs, *states = run(known)
+        if not self.return_sequences:
+            last = states[0][:, -len(self._directions) :]
+            outputs = tf.reshape(last, [-1, len(self._directions) * self.units])
+        return [outputs] + states if self.return_state else outputs
+
+    def _run(self, inputs, states, mask, training):
+        """Returns a list of the outputs of all steps and the final states."""
+        dtype, dropout = compute_dtype_of(self), self.dropout if training else 0.0
         outputs, states, _ = _fused.run(
             _fused.describe(
                 self._rnn_mode, inputs, self.units, self.num_layers, self.bidirectional, dropout
             ),
             inputs,
-            [tf.cast(state, dtype) for state in initial_state],
+            states,
             [
                 [tf.cast(tf.convert_to_tensor(weight), dtype) for weight in weights]
                 for weights in self._weights_by_layer
@@ -160,10 +176,7 @@ class RNNStack(keras.layers.Layer):
             zero_output_for_mask=True,
             training=training,
         )
-        if not self.return_sequences:
-            last = states[0][:, -len(self._directions) :]
-            outputs = tf.reshape(last, [-1, len(self._directions) * self.units])
-        return [outputs] + states if self.return_state else outputs
+        return [outputs] + states
 
     def compute_mask(
         self, inputs: TensorLike, mask: Optional[TensorLike] = None

@@ -264,7 +264,6 @@ def test_saved_model_and_clone(tmp_path):
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell, kind", list(zip(("lstm", "gru", "tanh"), KINDS)))
-@needs_tensorflow_2
 def test_stack(cell, kind, bidirectional):
     """A stack computes what stacked layers of Keras do, and has their weights."""
     inputs, mask = make_inputs(), random_mask(np.random.RandomState(0), "any", BATCH, STEPS)
@@ -275,7 +274,7 @@ def test_stack(cell, kind, bidirectional):
     stack.set_weights(weights)
     expected = tf.constant(inputs)
     for layer in range(2):
-        keras_layer = getattr(keras.layers, kind)(UNITS, return_sequences=True)
+        keras_layer = make(keras.layers, kind, UNITS, return_sequences=True)
         if bidirectional:
             keras_layer = keras.layers.Bidirectional(keras_layer)
         keras_layer.build(expected.shape)
@@ -284,6 +283,15 @@ def test_stack(cell, kind, bidirectional):
         expected = keras_layer(expected, mask=tf.constant(mask))
     found = stack(tf.constant(inputs), mask=tf.constant(mask))
     np.testing.assert_allclose(found.numpy(), expected.numpy() * mask[:, :, None], atol=1e-6)
+
+
+def test_a_stack_drops_if_a_tensor_says_so():
+    """In Keras 2, `training` may be known only when the graph runs."""
+    stack, inputs = ours.RNNStack("lstm", 2, UNITS, dropout=0.5), tf.constant(make_inputs())
+    expected = stack(inputs, training=False).numpy()
+    run = tf.function(lambda training: stack(inputs, training=training))
+    np.testing.assert_allclose(run(tf.constant(False)).numpy(), expected, atol=1e-6)
+    assert np.abs(run(tf.constant(True)).numpy() - expected).max() > 1e-3
 
 
 @needs_keras_3
