@@ -5,7 +5,7 @@ TENSORFLOW ?= tensorflow==2.21.0
 ARGS ?=
 export PYTHON TENSORFLOW
 
-.PHONY: help demo test python-test test-all core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
+.PHONY: help demo docs test python-test test-all core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
 	torch-parity test-gpu bench bench-core bench-gpu pack-gpu try-versions lint \
 	format clean
 
@@ -41,6 +41,8 @@ help:
 	@echo "  make bench-core ARGS='lstm 2 650'      measure only the CPU plan; ARGS=--help lists the options"
 	@echo "  make bench-gpu                         compare with bare cuDNN, PyTorch and TensorFlow on a GPU"
 	@echo "  make pack-gpu                          pack all of this for a GPU machine without build tools: docs/gpu"
+	@echo "  make docs                              build the site of docs/ in .build/site"
+	@echo "  make docs ARGS=--serve                 serve it on this machine while you write"
 	@echo "  make lint, make format                 check style and types, or fix the style"
 	@echo "  make clean                             remove everything that these commands built"
 	@echo
@@ -92,6 +94,9 @@ bench-gpu:
 
 pack-gpu:
 	@bash scripts/pack_for_gpu.sh $(ARGS)
+
+docs:
+	@bash scripts/build_site.sh $(ARGS)
 
 lint:
 	@bash scripts/lint.sh

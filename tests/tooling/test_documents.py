@@ -1,0 +1,112 @@
+"""The Python blocks of docs/ run, and do what the pages say.
+
+The blocks of a page run one after the other in one process. `<!-- setup ... -->`, which a page does
+not show, has what the blocks need besides.
+"""
+
+import glob
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from helpers.paths import ROOT
+from helpers.processes import output_of
+from helpers.versions import needs_tensorflow_2
+
+RUN = """
+import sys
+names = {"__name__": "__main__"}
+for block in sys.argv[1:]:
+    exec(block, names)
+"""
+
+
+def blocks(page):
+    """Returns the setups and Python blocks of a page, in order."""
+    text = Path(page).read_text(encoding="utf-8")
+    found = re.findall(r"<!-- setup\n(.*?)-->|```python\n(.*?)```", text, re.DOTALL)
+    return [setup or block for setup, block in found]
+
+
+DOCS = os.path.join(ROOT, "docs")
+PAGES = {
+    os.path.basename(path)[: -len(".md")]: path
+    for path in sorted(glob.glob(os.path.join(DOCS, "*.md")))
+    if blocks(path)
+}
+
+
+def run(name, folder):
+    """Runs the blocks of a page; returns the lines that they print."""
+    return output_of("-W", "ignore", "-c", RUN, *blocks(PAGES[name]), folder=folder).splitlines()
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"checkpoints", "migrating"}))
+def test_blocks_run(name, tmp_path):
+    run(name, tmp_path)
+
+
+def test_checkpoints(tmp_path):
+    names, same_class, cells = run("checkpoints", tmp_path)
+    assert "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" in names
+    assert float(same_class) == 0.0
+    assert float(cells) < 1e-5
+
+
+def test_migrating(tmp_path):
+    """There is an example for every generation; each prints a key of its checkpoint."""
+    assert run("migrating", tmp_path) == [
+        "CudnnRNNParamsToCanonical:0",
+        "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/bias",
+        "model/stack_bidirectional_rnn/cell_0/bidirectional_rnn/bw/cudnn_compatible_lstm_cell/bias",
+        "cudnn_lstm/stack_bidirectional_rnn/cell_0/bidirectional_rnn/fw/cudnn_compatible_lstm_cell"
+        "/bias",
+    ]
+
+
+# Each prints the message of an error. The first line of all that they print must be on the page.
+ERRORS = {
+    "module 'tensorflow' has no attribute 'contrib'": "tensorflow.contrib",
+    "No module named 'tensorflow.contrib'": "import tensorflow.contrib",
+    "is not available with Keras 3": "tf.layers.Dense(1)",
+    "To use CudnnRNN in gradients, is_training must be set to True.": """
+        with tf.Graph().as_default():
+            x = tf.ones([3, 1, 2])
+            tf.gradients(call(x), [x])""",
+    "Detected unsupported operations when trying to compile graph": """
+        tensorflow.function(call, jit_compile=True)(tf.ones([3, 1, 2]))""",
+    "'tf.CudnnRNN' op is neither a custom op nor a flex op": """
+        traced = tensorflow.function(call).get_concrete_function(tf.ones([3, 1, 2]))
+        tensorflow.lite.TFLiteConverter.from_concrete_functions([traced]).convert()""",
+    "is not a Keras layer and cannot be part of a Keras model": """
+        tensorflow.keras.Sequential([cudnn_rnn.layers.CudnnGRU(1, 2)])""",
+}
+RUN_ERRORS = """
+import sys, textwrap
+import tensorflow
+import tensorflow.compat.v1 as tf
+import cudnn_rnn
+
+gru = cudnn_rnn.CudnnGRU(1, 2, 2)
+call = lambda x: gru(x, tf.zeros([1, 1, 2]), params=tf.ones([36]), is_training=False)[0]
+for program in sys.argv[1:]:
+    try:
+        exec(textwrap.dedent(program))
+    except Exception as error:
+        print(str(error).replace("\\n", " "))
+    else:
+        print("no error")
+"""
+
+
+@needs_tensorflow_2
+def test_errors_of_troubleshooting_are_real():
+    page = Path(DOCS, "troubleshooting.md").read_text(encoding="utf-8")
+    messages = output_of("-W", "ignore", "-c", RUN_ERRORS, *ERRORS.values()).splitlines()
+    messages = [line for line in messages if line.strip()]
+    for expected, message in zip(ERRORS, messages):
+        assert expected in message
+        assert '"%s"' % expected in page
