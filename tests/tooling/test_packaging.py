@@ -106,19 +106,20 @@ def test_source_distribution_builds_elsewhere(tmp_path):
     assert built == []
 
 
-def assert_build_fails(*parts, **environment):
-    status, printed = run_setup("build_ext", **environment)
+def assert_build_fails(*parts, command="build_ext", **environment):
+    status, printed = run_setup(command, **environment)
     assert status != 0
     for part in parts:
         assert part in printed, printed
     assert "Traceback" not in printed
 
 
-def test_build_without_tensorflow_says_what_to_install(tmp_path):
+@pytest.mark.parametrize("command", ["build_ext", "dist_info"])
+def test_build_without_tensorflow_says_what_to_install(tmp_path, command):
     missing = "No module named 'tensorflow'"
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(%r)" % missing)
     parts = "pip install setuptools wheel tensorflow==", "pip install --no-build-isolation ."
-    assert_build_fails(missing, *parts, PYTHONPATH=str(tmp_path))
+    assert_build_fails(missing, *parts, command=command, PYTHONPATH=str(tmp_path))
 
 
 @pytest.mark.release
