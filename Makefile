@@ -6,7 +6,7 @@ ARGS ?=
 export PYTHON TENSORFLOW
 
 .PHONY: help demo docs test python-test test-all core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
-	torch-parity test-gpu bench bench-core bench-gpu pack-gpu try-versions lint \
+	torch-parity test-gpu bench bench-core bench-gpu pack-gpu try-versions wheels lint \
 	format clean
 
 help:
@@ -28,6 +28,8 @@ help:
 	@echo "  make python-test ARGS='-k gradients'   run some of the Python tests"
 	@echo "  make try-versions                      test many TensorFlow versions; takes one to two hours,"
 	@echo "                                         downloads 8 GB; ARGS=--help lists the options"
+	@echo "  make wheels                            build and check a wheel for each TensorFlow, into dist/; downloads"
+	@echo "                                         8 GB; ARGS='2.21 1.15' builds some, ARGS=--help lists the options"
 	@echo "  make core-test                         run only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behavior sanitizers"
 	@echo "  make cudnn-test                        test the cuDNN plan on a mock of cuDNN, without a GPU"
@@ -61,6 +63,9 @@ test-all: core-test
 
 try-versions:
 	@python3 scripts/try_tensorflow_versions $(ARGS)
+
+wheels:
+	@python3 scripts/build_wheels $(ARGS)
 
 core-test:
 	@bash scripts/run_core_tests.sh

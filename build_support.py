@@ -5,6 +5,7 @@ from the same lists. It needs Python 3.7 or later and only the standard library.
 raises `SystemExit` with a text that says what to do; pip shows that text.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -91,6 +92,12 @@ class TensorFlow:
         if not any("-std=" in flag for flag in flags):
             self.definition_flags.append("-std=" + self._standard_of_release())
 
+    @property
+    def version_label(self):
+        """The local part of the version of a package that is built for it, such as "+tf2.21"."""
+        numbers = re.match(r"\d+\.\d+", self.version)
+        return "+tf" + numbers.group() if numbers else ""
+
     def _standard_of_release(self):
         """Returns the C++ standard for a release before 2.11, whose flags name none.
 
@@ -100,6 +107,7 @@ class TensorFlow:
         return "c++17" if (int(major), int(minor)) >= (2, 10) else "c++14"
 
 
+@functools.lru_cache(maxsize=None)
 def find_tensorflow():
     """Returns the `TensorFlow` that this Python imports.
 

@@ -1,6 +1,7 @@
 """Builds and installs cudnn_rnn: `pip install --no-build-isolation .`
 
 The op library is compiled against the TensorFlow of this environment; see `build_support.py`.
+`make wheels` builds wheels for distribution.
 """
 
 import atexit
@@ -20,6 +21,10 @@ try:
     from setuptools.command.build import build
 except ImportError:  # setuptools before 62.4
     from distutils.command.build import build
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70.1
+    from wheel.bdist_wheel import bdist_wheel
 
 BUILD_INFO = "cudnn_rnn/_build_info.json"
 
@@ -49,6 +54,32 @@ class BuildOpLibrary(build_ext):
         self.copy_file(os.path.join(self.build_lib, BUILD_INFO), BUILD_INFO)
 
 
+class Wheel(bdist_wheel):
+    """A wheel for one platform and any Python.
+
+    The op library calls TensorFlow and never Python, and the modules are Python for all versions.
+    The file's version says which TensorFlow it is for.
+    """
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+def version():
+    """Returns the version of what is built: 0.2.0 of an sdist, 0.2.0+tf2.21 of a wheel.
+
+    What is built from an sdist has the plain version, too. Otherwise pip would refuse an sdist from
+    an index: its metadata would have another version than its file name.
+    """
+    is_sdist = os.path.exists(os.path.join(build_support.ROOT, "PKG-INFO"))
+    needs_label = {"bdist_wheel", "dist_info", "editable_wheel", "develop", "install"} & set(
+        sys.argv
+    )
+    if is_sdist or not needs_label:
+        return build_support.package_version()
+    return build_support.package_version() + build_support.find_tensorflow().version_label
+
+
 def read_readme():
     with open(os.path.join(build_support.ROOT, "README.md"), encoding="utf-8") as file:
         return file.read()
@@ -56,7 +87,7 @@ def read_readme():
 
 setup(
     name="cudnn_rnn",
-    version=build_support.package_version(),
+    version=version(),
     description="tf.contrib.cudnn_rnn for current versions of TensorFlow, on CPU and GPU",
     long_description=read_readme(),
     long_description_content_type="text/markdown",
@@ -65,7 +96,7 @@ setup(
     package_data={"cudnn_rnn": ["py.typed"]},
     include_package_data=False,
     ext_modules=[Extension("cudnn_rnn._cudnn_rnn_ops", sources=build_support.library_sources())],
-    cmdclass={"build": Build, "build_ext": BuildOpLibrary},
+    cmdclass={"build": Build, "build_ext": BuildOpLibrary, "bdist_wheel": Wheel},
     zip_safe=False,
     python_requires=">=3.7",
     # TensorFlow is required but not listed: it has many package names (tensorflow, tensorflow-gpu,

@@ -63,6 +63,7 @@ HEADERS = [
     "core/arena.h",
     "core/checked_math.h",
     "core/exceptions.h",
+    "core/old_systems.h",
     "core/parallel_runner.h",
     "core/param_layout.h",
     "core/reserve_space.h",

@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn._native import library
 from helpers.paths import ROOT
-from helpers.processes import run_setup
+from helpers.processes import importable, output_of, run_setup
 from helpers.source_lists import source_lists
 
 pytestmark = pytest.mark.once
@@ -35,12 +35,11 @@ def read(folder, name):
     return Path(folder, name).read_text(encoding="utf-8")
 
 
-def test_wheel_is_for_this_platform_and_interpreter(metadata_folder):
+def test_wheel_is_for_this_platform_and_any_python(metadata_folder):
     wheel = read(metadata_folder, "WHEEL")
     assert "Root-Is-Purelib: false" in wheel
     (tag,) = re.findall("^Tag: (.+)$", wheel, re.MULTILINE)
-    assert tag.startswith("cp%d%d-" % sys.version_info[:2])
-    assert not tag.endswith("-any")
+    assert re.match(r"py3-none-(many)?linux_\w+$", tag)
 
 
 def test_wheel_holds_the_package_and_nothing_else(metadata_folder):
@@ -107,19 +106,20 @@ def test_source_distribution_builds_elsewhere(tmp_path):
     assert built == []
 
 
-def assert_build_fails(*parts, **environment):
-    status, printed = run_setup("build_ext", **environment)
+def assert_build_fails(*parts, command="build_ext", **environment):
+    status, printed = run_setup(command, **environment)
     assert status != 0
     for part in parts:
         assert part in printed, printed
     assert "Traceback" not in printed
 
 
-def test_build_without_tensorflow_says_what_to_install(tmp_path):
+@pytest.mark.parametrize("command", ["build_ext", "dist_info"])
+def test_build_without_tensorflow_says_what_to_install(tmp_path, command):
     missing = "No module named 'tensorflow'"
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(%r)" % missing)
     parts = "pip install setuptools wheel tensorflow==", "pip install --no-build-isolation ."
-    assert_build_fails(missing, *parts, PYTHONPATH=str(tmp_path))
+    assert_build_fails(missing, *parts, command=command, PYTHONPATH=str(tmp_path))
 
 
 @pytest.mark.release
@@ -136,6 +136,41 @@ def test_build_with_a_broken_compiler_shows_its_output(tmp_path):
     assert_build_fails("cannot execute cc1plus", "apt-get install g++", CXX=str(compiler))
 
 
-def test_one_version_everywhere(metadata_folder):
-    assert "\nVersion: %s\n" % cudnn_rnn.__version__ in read(metadata_folder, "METADATA")
-    assert library.build_info()["cudnn_rnn"] == cudnn_rnn.__version__
+def test_version_names_the_tensorflow_of_the_library(metadata_folder):
+    """The label is missing only in what was built from a source distribution."""
+    (version,) = re.findall("^Version: (.+)$", read(metadata_folder, "METADATA"), re.MULTILINE)
+    public, _, label = version.partition("+")
+    info = library.build_info()
+    assert public == info["cudnn_rnn"] == cudnn_rnn.__version__
+    assert label in ("", "tf" + ".".join(info["tensorflow"].split(".")[:2]))
+
+
+@pytest.mark.parametrize("command", ["sdist", "egg_info", "dist_info", "bdist_wheel"])
+def test_version_of_a_wheel_has_the_label_and_that_of_a_source_distribution_has_not(command):
+    label = "+tf" + ".".join(tf.__version__.split(".")[:2])
+    status, printed = run_setup("--version", command)
+    expected = cudnn_rnn.__version__ + (label if command in ("dist_info", "bdist_wheel") else "")
+    assert (status, printed.strip()) == (0, expected)
+
+
+@pytest.mark.release
+def test_pip_installs_from_a_git_repository(tmp_path):
+    subprocess.check_call(["git", "clone", "--quiet", ROOT, str(tmp_path / "clone")])
+    target = tmp_path / "target"
+    pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--target",
+        target,
+    ]
+    output_of(*pip, "git+file://%s" % (tmp_path / "clone"))
+    (metadata,) = target.glob("cudnn_rnn-*.dist-info")
+    label = "+tf" + ".".join(tf.__version__.split(".")[:2])
+    assert metadata.name == "cudnn_rnn-%s%s.dist-info" % (cudnn_rnn.__version__, label)
+    code = "import cudnn_rnn; print(cudnn_rnn.library_path())"
+    printed = output_of("-c", code, folder=tmp_path, PYTHONPATH=importable(target))
+    assert printed.strip().startswith(str(target))
