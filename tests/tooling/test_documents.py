@@ -44,7 +44,7 @@ def run(name, folder):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("name", sorted(set(PAGES) - {"checkpoints", "migrating"}))
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"checkpoints", "distributed", "migrating"}))
 def test_blocks_run(name, tmp_path):
     run(name, tmp_path)
 
@@ -65,6 +65,15 @@ def test_migrating(tmp_path):
         "cudnn_lstm/stack_bidirectional_rnn/cell_0/bidirectional_rnn/fw/cudnn_compatible_lstm_cell"
         "/bias",
     ]
+
+
+def test_distributed(tmp_path):
+    """The program prints the text that follows it."""
+    (program,) = blocks(PAGES["distributed"])
+    text = Path(PAGES["distributed"]).read_text(encoding="utf-8")
+    promised = text.partition(program + "```\n\n")[2].partition("\n\n")[0]
+    found = run("distributed", tmp_path)
+    assert found == [line.strip() for line in promised.splitlines()]
 
 
 # Each prints the message of an error. The first line of all that they print must be on the page.

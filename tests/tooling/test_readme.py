@@ -34,13 +34,6 @@ def test_the_program_of_the_readme_prints_its_documented_output(tmp_path):
     assert process.stdout.splitlines()[-1] == promised
 
 
-def test_example_of_distributed(tmp_path):
-    (program,) = examples("docs/distributed.md")
-    promised = read("docs/distributed.md").partition(program + "```\n\n")[2].partition("\n\n")[0]
-    printed = output_of("-c", program, folder=tmp_path)
-    assert printed.splitlines() == [line.strip() for line in promised.splitlines()]
-
-
 def pages():
     """Returns the paths of all pages, relative to the project."""
     paths = glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
