@@ -65,8 +65,6 @@ _MODELS = {
     "rnn_relu": op_level.CudnnRNNRelu,
     "rnn_tanh": op_level.CudnnRNNTanh,
 }
-# A "slot" that is a value: the biases of a cell are sums, not means.
-_MOVING_AVERAGE = "ExponentialMovingAverage"
 
 _Slots = Dict[Tuple[str, str], np.ndarray]
 
@@ -316,28 +314,56 @@ def _read_slots(found, rnn, variable, reader, shapes):
                 used.add(key)
     if found.generation != CELLS:
         return slots, used
+    of_cells = {}
     for before, after in _names_of_slots(shapes, found.keys[0]):
         keys = [before + key + "/" + after for key in found.keys]
-        if all(
+        is_complete = all(
             key in shapes and list(shapes[key]) == list(shapes[own])
             for key, own in zip(keys, found.keys)
-        ):
-            if (before, after) not in slots:
-                arrays = [reader.get_tensor(key) for key in keys]
-                slots[before, after] = _slot_to_opaque(found, after, arrays)
+        )
+        if is_complete:
             used.update(keys)
+            if (before, after) not in slots:
+                of_cells[before, after] = [reader.get_tensor(key) for key in keys]
+    slots.update(_slots_to_opaque(found, of_cells))
     return slots, used
 
 
-def _slot_to_opaque(found, after, arrays):
-    if after.rpartition("/")[2] == _MOVING_AVERAGE:
-        return _restored(found, arrays)
-    with _Session() as session:
-        zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
-        variable = session.variable(zeros)
-        saveable = _saveable(CELLS, found.config, variable)
-        conversion = _SlotConversion(saveable.format_converter, variable)
-        return session.run(conversion.from_cells([session.value(array) for array in arrays]))
+def _slots_to_opaque(found, slots):
+    """Returns opaque vectors for a dict of slots of cells."""
+    vectors = {pair: _restored(found, slots[pair]) for pair in slots if _is_average(pair)}
+    others = [pair for pair in slots if not _is_average(pair)]
+    if others:
+        with _Session() as session:
+            zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
+            conversion = _slot_conversion(session.variable(zeros), found.config)
+            tensors = [[session.value(array) for array in slots[pair]] for pair in others]
+            values = session.run([conversion.from_cells(of_slot) for of_slot in tensors])
+        vectors.update(zip(others, values))
+    return vectors
+
+
+def _slots_to_cells(session, config, variable, slots):
+    """Returns lists of cells' tensors for a dict of opaque vectors of slots."""
+    conversion = None
+    tensors = {}
+    for pair, vector in slots.items():
+        if _is_average(pair):
+            saveable = _saveable(CELLS, config, session.variable(vector))
+            tensors[pair] = [spec.tensor for spec in saveable.specs]
+        else:
+            conversion = conversion or _slot_conversion(variable, config)
+            tensors[pair] = conversion.to_cells(session.value(vector))
+    return session.run(tensors)
+
+
+def _slot_conversion(variable, config):
+    return _SlotConversion(_saveable(CELLS, config, variable).format_converter, variable)
+
+
+def _is_average(pair):
+    """Returns whether a slot (before, after) holds a mean of values: sums of biases stay sums."""
+    return pair[1].rpartition("/")[2] == "ExponentialMovingAverage"
 
 
 # Writing
@@ -402,10 +428,10 @@ def plan(
                 _add(arrays, {opaque: rnn.to_opaque()}, rnn.scope)
             slots = source.slots.get(rnn.scope, {})
             if target == "cells":
-                for (before, after), vector in slots.items():
-                    converted = _slot_to_cells(session, rnn, saveable, made, after, vector)
+                converted = _slots_to_cells(session, rnn.config, made, slots) if slots else {}
+                for (before, after), values in converted.items():
                     of_slot = [before + spec.name + "/" + after for spec in saveable.specs]
-                    _add(arrays, dict(zip(of_slot, converted)), rnn.scope)
+                    _add(arrays, dict(zip(of_slot, values)), rnn.scope)
             elif opaque is not None:
                 named = {before + opaque + "/" + after: v for (before, after), v in slots.items()}
                 _add(arrays, named, rnn.scope)
@@ -441,16 +467,6 @@ def _specs(session, saveable):
 def _default_variable(rnn):
     # The names that the layers CudnnLSTM, CudnnGRU, CudnnRNNRelu and CudnnRNNTanh give themselves.
     return "cudnn_%s/%s" % (rnn.rnn_mode, keys_module.OPAQUE_NAME)
-
-
-def _slot_to_cells(session, rnn, saveable, variable, after, vector):
-    """Returns the cells' tensors of a slot."""
-    if after.rpartition("/")[2] == _MOVING_AVERAGE:
-        made = session.variable(vector)
-        of_value = _saveable(CELLS, rnn.config, made)
-        return session.run([spec.tensor for spec in of_value.specs])
-    conversion = _SlotConversion(saveable.format_converter, variable)
-    return session.run(conversion.to_cells(session.value(vector)))
 
 
 def _add(arrays, new, scope):

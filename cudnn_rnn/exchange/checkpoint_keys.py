@@ -20,6 +20,7 @@ from cudnn_rnn._core.config import GATES, RnnConfig
 from cudnn_rnn.checkpoints import cell_saveables
 from cudnn_rnn.checkpoints.cell_layout import LAYER_FORMATS
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, mode_of, sentence
+from cudnn_rnn.exchange.weights import model_config
 
 CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
 OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
@@ -108,7 +109,13 @@ def find(
     stacks = _stacks_of_names(shapes) + (_stacks_of_objects(graph) if graph else [])
     found = [_of_cells(stack, shapes, dtypes, facts, notes) for stack in stacks]
     found += _of_canonical_tensors(shapes, dtypes, facts, notes)
-    return _with_different_scopes(found or _of_opaque_vectors(shapes, dtypes, facts, notes))
+    found = _with_different_scopes(found or _of_opaque_vectors(shapes, dtypes, facts, notes))
+    return sorted(found, key=lambda one: _natural(one.scope))
+
+
+def _natural(text):
+    """Returns a key for sorting by which rnn_2 precedes rnn_10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def _with_different_scopes(found):
@@ -224,7 +231,7 @@ def _of_cells(stack, shapes, dtypes, facts, notes):
         )
     ((gates, units, inputs),) = possible
     rnn_mode = mode_of(gates, facts, name, notes)
-    config = _config(rnn_mode, (num_layers, units, inputs), ways, dtypes[kernel])
+    config = model_config(rnn_mode, (num_layers, units, inputs), ways, dtypes[kernel])
     weight_names, bias_names = SAVEABLES[rnn_mode]._cell_variables
     if has_biases:
         bias_names = LAYER_FORMATS[rnn_mode].bias_names
@@ -256,7 +263,8 @@ def _of_canonical_tensors(shapes, dtypes, facts, notes):
             identity = match.group("prefix") or "", match.group("op")
             groups.setdefault(identity, {})[int(match.group("index"))] = key
     found = []
-    for (prefix, operation), by_index in groups.items():
+    for prefix, operation in sorted(groups, key=lambda group: list(map(_natural, group))):
+        by_index = groups[prefix, operation]
         # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
         scope = re.sub(r"(^|/)rnn$", "", prefix)
         keys = [by_index[index] for index in sorted(by_index)]
@@ -308,7 +316,7 @@ def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
         return None
     (rnn_mode, *_) = [mode for mode, gates in reversed(GATES.items()) if len(gates) == num_gates]
     try:
-        config = _config(
+        config = model_config(
             rnn_mode,
             (num_layers, units, inputs // units or units),
             ways,
@@ -359,7 +367,7 @@ def _configs_of_vector(size, dtype, facts):
     possible, units = [], facts.num_units
     for num_layers in [facts.num_layers] if facts.num_layers else range(1, 1000):
         for ways in (1, 2):
-            smallest = _config(facts.rnn_mode, (num_layers, units, 1), ways, dtype)
+            smallest = model_config(facts.rnn_mode, (num_layers, units, 1), ways, dtype)
             per_input = smallest.params_size()
             column = ways * len(smallest.gates) * units  # parameters per element of the input
             extra, rest = divmod(size - per_input, column)
@@ -397,17 +405,3 @@ def _list(configs):
 def plain(key: str) -> str:
     """Returns a key without the suffix that `tf.train.Checkpoint` appends."""
     return key[: -len(OBJECT_SUFFIX)] if key.endswith(OBJECT_SUFFIX) else key
-
-
-def _config(rnn_mode, sizes, ways, dtype, num_proj=0, skip_input=False):
-    return RnnConfig.checked(
-        rnn_mode,
-        *sizes,
-        input_mode="skip_input" if skip_input else "linear_input",
-        direction="bidirectional" if ways == 2 else "unidirectional",
-        dtype=dtype.name,
-        dropout=0.0,
-        seed=0,
-        seed2=0,
-        num_proj=num_proj,
-    )

@@ -125,9 +125,13 @@ def from_model(model: Any) -> Contents:
         rnn = _read_layer(layer)
         if rnn is None:
             others += [variable.name for variable in layer.weights]
-        elif chains and _follows(chains[-1], layer, rnn):
-            first = chains[-1][1]
-            chains[-1] = layer, RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
+            continue
+        # model.layers are ordered by depth, so those of parallel chains alternate.
+        for index, (last, first) in enumerate(chains):
+            if _follows(last, first, layer, rnn):
+                joined = RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
+                chains[index] = layer, joined
+                break
         else:
             chains.append((layer, rnn))
     rnns = [rnn for _, rnn in chains]
@@ -146,13 +150,12 @@ def _all_layers(model):
     return [layer for layer in found if type(layer).__name__ != "InputLayer"]
 
 
-def _follows(chain, layer, rnn):
-    """Returns whether a layer's only input is the output of the chain, and their sizes fit."""
-    last, before = chain
+def _follows(last, before, layer, rnn):
+    """Returns whether a layer's only input is the output of the layer `last`, and sizes fit."""
     if type(last).__name__ == "RNNStack":
         return False
     try:
-        is_connected = layer.input is last.output
+        is_connected = layer.input._keras_history[0] is last
     except (AttributeError, ValueError, RuntimeError):  # called never, or several times
         return False
     return (

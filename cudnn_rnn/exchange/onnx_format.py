@@ -147,8 +147,14 @@ def _add_rnn(graph, rnn, prefix):
         )
     width = rnn.num_directions * rnn.num_units
     graph.declare(graph.outputs, prefix + "output", rnn.dtype, ["time", "batch", width])
+    # ONNX Runtime's final state of a sequence of length 0 is 0; cuDNN's is the initial state.
+    is_empty = graph.node("Equal", [lengths, prefix + "zero"], [prefix + "has_length_0"])
+    axes = graph.integers(prefix + "axes_around_batch", 0, 2)
+    is_empty = graph.node("Unsqueeze", [is_empty, axes], [prefix + "is_empty"])  # [1, batch, 1]
     for state in states:
-        output = graph.node("Concat", final[state], [prefix + "output_" + state], axis=0)
+        last = graph.node("Concat", final[state], [prefix + "last_" + state], axis=0)
+        whole = prefix + "initial_%s_of_each" % state
+        output = graph.node("Where", [is_empty, whole, last], [prefix + "output_" + state])
         graph.declare(graph.outputs, output, rnn.dtype, [num_rows, "batch", rnn.num_units])
 
 

@@ -88,8 +88,9 @@ def _rnn(prefix, parts, facts, notes):
                         "%s%s is missing or not a matrix." % (prefix, _key(name, layer, direction))
                     )
             zeros = np.zeros(len(arrays[1]), arrays[1].dtype)
-            biases = [zeros if bias is None else bias for bias in arrays[2:4]]
-            layers[-1].append(LayerWeights(arrays[0], arrays[1], *biases, arrays[4]))
+            matrices, biases, projection = arrays[:2], arrays[2:4], arrays[4]
+            biases = [zeros if bias is None else bias for bias in biases]
+            layers[-1].append(LayerWeights(*[*matrices, *biases, projection]))
     first = layers[0][0]
     rows, columns = first.recurrent_weights.shape
     num_units = columns if first.projection is None else first.projection.shape[-1]

@@ -78,14 +78,8 @@ class RnnWeights:
     @property
     def config(self) -> RnnConfig:
         """The model that these are the weights of."""
-        return _config(
-            self.rnn_mode,
-            (self.num_layers, self.num_units, self.input_size),
-            self.bidirectional,
-            self.num_proj,
-            False,
-            self.dtype,
-        )
+        sizes = (self.num_layers, self.num_units, self.input_size)
+        return model_config(self.rnn_mode, sizes, self.num_directions, self.dtype, self.num_proj)
 
     def with_scope(self, scope: str) -> RnnWeights:
         """Returns the same weights under another name."""
@@ -136,7 +130,9 @@ class RnnWeights:
         """
         params = _as_array(params)
         sizes = (num_layers, num_units, input_size)
-        config = _config(rnn_mode, sizes, bidirectional, num_proj, skip_input, params.dtype)
+        config = model_config(
+            rnn_mode, sizes, 1 + bidirectional, params.dtype, num_proj, skip_input
+        )
         if params.shape != (config.params_size(),):
             raise ValueError(
                 "params has shape %s; an RNN with rnn_mode %r, num_layers %d, num_units %d, "
@@ -258,12 +254,23 @@ class _Reader:
         return part
 
 
-def _config(rnn_mode, sizes, bidirectional, num_proj, skip_input, dtype):
+def model_config(
+    rnn_mode: str,
+    sizes: Sequence[int],
+    num_directions: int,
+    dtype: np.dtype,
+    num_proj: int = 0,
+    skip_input: bool = False,
+) -> RnnConfig:
+    """Returns the config of a model; `sizes` is (num_layers, num_units, input_size)."""
+    num_layers, num_units, input_size = sizes
     return RnnConfig.checked(
         rnn_mode,
-        *sizes,
+        num_layers,
+        num_units,
+        input_size,
         input_mode="skip_input" if skip_input else "linear_input",
-        direction="bidirectional" if bidirectional else "unidirectional",
+        direction="bidirectional" if num_directions == 2 else "unidirectional",
         dtype=dtype.name,
         dropout=0.0,
         seed=0,
