@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from cudnn_rnn.cli.run import load_package
+from cudnn_rnn.cli.run import ADVICE, load_package
 
 INPUTS = """\
 a checkpoint of any TensorFlow (its prefix, one of its files, or its folder; also a SavedModel); \
@@ -55,8 +55,12 @@ def reporting_errors(command, function, options):
     try:
         load_package()
         exchange = importlib.import_module("cudnn_rnn.exchange")
+    except ImportError as error:
+        print("python -m cudnn_rnn %s: %s\n%s" % (command, error, ADVICE), file=sys.stderr)
+        return 1
+    try:
         return function(exchange, options)
-    except (ImportError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ExchangeError is a ValueError
         print("python -m cudnn_rnn %s: %s" % (command, error), file=sys.stderr)
         return 1
 

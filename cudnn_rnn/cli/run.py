@@ -39,7 +39,7 @@ for TensorFlow 1, run it with
 # The folder of the command line; its parent folder is the package's, with __main__.py.
 _FOLDER = os.path.dirname(__file__)
 
-_ADVICE = "`python -m cudnn_rnn doctor` reports what is installed and whether it works."
+ADVICE = "`python -m cudnn_rnn doctor` reports what is installed and whether it works."
 
 
 def add_arguments(parser):
@@ -95,7 +95,7 @@ def run(options, parser):
     try:
         load_package()
     except ImportError as error:
-        print("python -m cudnn_rnn run: %s\n%s" % (error, _ADVICE), file=sys.stderr)
+        print("python -m cudnn_rnn run: %s\n%s" % (error, ADVICE), file=sys.stderr)
         return 1
     importlib.import_module("cudnn_rnn.contrib").install(options.tf_contrib_version)
     if options.tf1:

@@ -51,6 +51,8 @@ from cudnn_rnn.exchange.contents import (
 )
 from cudnn_rnn.exchange.weights import RnnWeights
 
+__all__ = ["Plan", "TARGETS", "plan", "read", "save", "write"]
+
 # Generation of keys by target.
 TARGETS = {
     "cells": CELLS,
@@ -504,16 +506,7 @@ def save(path: str, arrays: Dict[str, Any]) -> None:
     make_folder(folder)
     temporary = tempfile.mkdtemp(prefix=".cudnn_rnn_", dir=folder)
     try:
-        with _Session() as session:
-            keys = sorted(arrays)
-            session.run(
-                tf.raw_ops.SaveV2(
-                    prefix=os.path.join(temporary, name),
-                    tensor_names=keys,
-                    shape_and_slices=[""] * len(keys),
-                    tensors=[session.value(arrays[key]) for key in keys],
-                )
-            )
+        _save_now(os.path.join(temporary, name), arrays)
         written = sorted(os.listdir(temporary), key=lambda file: file.endswith(".index"))
         for file in written:
             os.replace(os.path.join(temporary, file), os.path.join(folder, file))
@@ -522,6 +515,22 @@ def save(path: str, arrays: Dict[str, Any]) -> None:
                 os.remove(old)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _save_now(prefix, arrays):
+    keys = sorted(arrays)
+    try:
+        with _Session() as session:
+            session.run(
+                tf.raw_ops.SaveV2(
+                    prefix=prefix,
+                    tensor_names=keys,
+                    shape_and_slices=[""] * len(keys),
+                    tensors=[session.value(arrays[key]) for key in keys],
+                )
+            )
+    except tf.errors.OpError as error:
+        raise ExchangeError("%s cannot be written: %s" % (prefix, error.message)) from error
 
 
 def write(

@@ -26,6 +26,8 @@ from cudnn_rnn.exchange.contents import (
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates, split_bias
 
+__all__ = ["from_layer_weights", "from_model", "read", "to_layer_weights", "to_model", "write"]
+
 _CLASSES = {
     CUDNN_LSTM: "LSTM",
     CUDNN_GRU: "GRU",

@@ -23,6 +23,8 @@ import numpy as np
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, prefixes, replacing
 from cudnn_rnn.exchange.weights import DIRECTIONS, LayerWeights, RnnWeights
 
+__all__ = ["from_arrays", "read", "to_arrays", "write"]
+
 _MODE = re.compile(r"(?P<prefix>(.*/)?)rnn_mode")
 
 

@@ -36,6 +36,8 @@ from cudnn_rnn.exchange.contents import (
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates
 
+__all__ = ["from_model", "read", "to_model", "write"]
+
 _OPSET, _IR_VERSION = 17, 8
 _OPERATORS = {CUDNN_LSTM: "LSTM", CUDNN_GRU: "GRU", CUDNN_RNN_RELU: "RNN", CUDNN_RNN_TANH: "RNN"}
 _ACTIVATIONS = {

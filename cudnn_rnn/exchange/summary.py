@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
@@ -57,8 +58,8 @@ def _parts(rnn: RnnWeights) -> List[Tuple[int, int, str, str, np.ndarray]]:
 def plot(rnns: Sequence[RnnWeights], path: str) -> None:
     """Draws the distributions: a row for each layer and direction, a column for each kind of array.
 
-    A gate is a box from the 1st to the 99th percentile with the median; whiskers show the extremes,
-    and the title has the number of values that are NaN or infinite.
+    The box of a gate has the quartiles and the median, the whiskers reach from the 1st to the 99th
+    percentile, and dots are the extremes. A red title has the number of NaN or infinite values.
 
     Args:
       rnns: list of `RnnWeights`.
@@ -68,45 +69,67 @@ def plot(rnns: Sequence[RnnWeights], path: str) -> None:
       ExchangeError: the package matplotlib is missing.
     """
     places = [(rnn, layer, way) for rnn in rnns for layer, way, _ in rnn.places()]
+    heights = [0.8 + 0.4 * rnn.num_gates for rnn, _, _ in places]
     # Not of pyplot, which may need a display.
     figure = library("matplotlib.figure").Figure(
-        figsize=(14, 0.6 + 2.3 * len(places)), layout="constrained"
+        figsize=(14, 1.2 + 0.25 * len(rnns) + sum(heights)), layout="constrained"
     )
-    grid = figure.subplots(len(places), len(_KINDS), squeeze=False, sharex="col")
+    grid = figure.subplots(
+        len(places),
+        len(_KINDS),
+        squeeze=False,
+        sharex="col",
+        gridspec_kw={"height_ratios": heights},
+    )
     for axes, (rnn, layer, way) in zip(grid, places):
         for axis, kind in zip(axes, _KINDS):
             _draw(axis, rnn, layer, way, kind)
+            if kind != _KINDS[0]:
+                axis.set_yticklabels([])
         place = "layer %d, %s" % (layer, DIRECTIONS[way])
         axes[0].set_ylabel("%s\n%s" % (rnn.scope, place) if rnn.scope else place)
     for axis, kind in zip(grid[0], _KINDS):
         title = "%s\n%s" % (kind.replace("_", " "), axis.get_title())
         axis.set_title(title.rstrip())
-    figure.suptitle(", ".join(describe(rnn) for rnn in rnns))
+    figure.suptitle("\n".join(describe(rnn) for rnn in rnns), fontsize="medium")
+    figure.supxlabel(
+        "box: quartiles and median; whiskers: 1st to 99th percentile; dots: extremes",
+        fontsize="small",
+    )
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
 
 
 def _draw(axis, rnn, layer, way, kind):
-    gates = GATES[rnn.rnn_mode]
-    boxes, bad = [], 0
-    for number, gate in enumerate(gates):
+    """Draws the gates of one kind of array."""
+    boxes, num_bad = [], 0
+    for number, gate in enumerate(GATES[rnn.rnn_mode]):
         array = getattr(rnn.layers[layer][way], kind)
         values = gate_of(array, number, rnn.num_gates).astype(np.float64).reshape(-1)
         finite = values[np.isfinite(values)]
-        bad += values.size - finite.size
-        low, first, middle, third, high = (
-            np.percentile(finite, [0, 1, 50, 99, 100]) if finite.size else [np.nan] * 5
-        )
-        boxes.append(
-            dict(label=gate, whislo=low, q1=first, med=middle, q3=third, whishi=high, fliers=[])
-        )
-    drawn = axis.bxp(boxes, orientation="horizontal", patch_artist=True, showfliers=False)
+        num_bad += values.size - finite.size
+        points = np.percentile(finite, [0, 1, 25, 50, 75, 99, 100]) if finite.size else [np.nan] * 7
+        names = ("whislo", "q1", "med", "q3", "whishi")
+        fliers = [points[0], points[-1]]
+        boxes.append(dict(zip(names, points[1:-1]), label=gate, fliers=fliers))
+    # Matplotlib before 3.10 has another name for it.
+    has_orientation = "orientation" in inspect.signature(axis.bxp).parameters
+    horizontal: Dict[str, Any] = {"orientation": "horizontal"} if has_orientation else {"vert": 0}
+    drawn = axis.bxp(
+        boxes,
+        **horizontal,
+        patch_artist=True,
+        widths=0.6,
+        medianprops={"color": "black"},
+        flierprops={"marker": ".", "markeredgecolor": "gray"},
+    )
     for box, color in zip(drawn["boxes"], _COLORS):
         box.set(facecolor=color, alpha=0.6)
     axis.invert_yaxis()
     axis.axvline(0.0, color="gray", linewidth=0.5)
-    if bad:
-        axis.set_title("%d NaN or infinite" % bad, color="red")
+    axis.tick_params(labelbottom=True)
+    if num_bad:
+        axis.set_title("%d NaN or infinite" % num_bad, color="red")
 
 
 def describe(rnn: RnnWeights) -> str:

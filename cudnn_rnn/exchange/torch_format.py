@@ -23,6 +23,8 @@ from cudnn_rnn.exchange.contents import (
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
 
+__all__ = ["from_state_dict", "read", "to_state_dict", "write"]
+
 # Names of a state_dict, in the order of the fields of `LayerWeights`.
 _NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _KEY = re.compile(
