@@ -314,7 +314,7 @@ def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
     units, (inputs, recurrent) = sizes[-1], (sizes[0], sizes[num_gates])
     if not units or inputs % units or recurrent % units:
         return None
-    (rnn_mode, *_) = [mode for mode, gates in reversed(GATES.items()) if len(gates) == num_gates]
+    rnn_mode = next(mode for mode, gates in GATES.items() if len(gates) == num_gates)
     try:
         config = model_config(
             rnn_mode,

@@ -11,8 +11,10 @@ from helpers.exchange_models import (
     STEPS,
     assert_same,
     assert_same_results,
+    make_module,
     random_inputs,
     random_rnn,
+    run_onnx,
     run_op,
 )
 from helpers.versions import needs_tensorflow_2
@@ -47,18 +49,6 @@ def write_and_read(tmp_path, rnn, name, to, **facts):
 # PyTorch
 
 
-def make_module(model, rnn):
-    import torch
-
-    named = dict(bidirectional=rnn.bidirectional, num_layers=rnn.num_layers)
-    if rnn.rnn_mode == "lstm":
-        named["proj_size"] = rnn.num_proj
-    if rnn.rnn_mode.startswith("rnn_"):
-        named["nonlinearity"] = rnn.rnn_mode[len("rnn_") :]
-    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(rnn.rnn_mode, torch.nn.RNN)
-    return kind(rnn.input_size, rnn.num_units, **named)
-
-
 def run_module(module, inputs):
     import torch
 
@@ -81,7 +71,7 @@ def test_to_torch(tmp_path, model):
     path, found = write_and_read(tmp_path, rnn, "rnn." + suffix, "torch", rnn_mode=rnn.rnn_mode)
     assert_same(found, rnn)
     load = safetensors.torch.load_file if suffix == "safetensors" else torch.load
-    module = make_module(model, rnn)
+    module = make_module(rnn)
     module.load_state_dict(load(path))
     inputs = random_inputs(rnn)
     assert_same_results(run_module(module, inputs), run_op(rnn, inputs))
@@ -92,7 +82,7 @@ def test_from_torch(tmp_path, model):
     import torch
 
     torch.manual_seed(0)
-    module = make_module(model, random_rnn(**model))
+    module = make_module(random_rnn(**model))
     torch.save({"epoch": 3, "model": module.state_dict()}, str(tmp_path / "checkpoint.pt"))
     contents = exchange.read(tmp_path / "checkpoint.pt", rnn_mode=model["rnn_mode"])
     (rnn,) = contents.rnns
@@ -252,14 +242,6 @@ def test_keras_weights_alone(tmp_path):
 # ONNX
 
 
-def run_onnx(path, arrays):
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, arrays)))
-
-
 def onnx_inputs(inputs, lengths=None):
     names = {"input": "input", "input_h": "initial_h", "input_c": "initial_c"}
     arrays = {names[name]: array for name, array in inputs.items()}
@@ -306,7 +288,7 @@ def test_from_onnx_models_of_torch(tmp_path, rnn_mode, bidirectional):
     rnn = random_rnn(rnn_mode, bidirectional=bidirectional)
     inputs = random_inputs(rnn, with_states=False)
     path = str(tmp_path / "exported.onnx")
-    torch_exports(path, make_module({}, rnn), inputs["input"])
+    torch_exports(path, make_module(rnn), inputs["input"])
     (found,) = exchange.read(path).rnns
     assert (found.num_layers, found.bidirectional) == (2, bidirectional)
     import onnxruntime

@@ -1,4 +1,4 @@
-"""Random weights as `RnnWeights`, and their results from the ops."""
+"""Random weights as `RnnWeights`, and their results from the ops and from neighbours."""
 
 import numpy as np
 
@@ -103,3 +103,25 @@ def assert_same_results(found, expected, tolerance=1e-5):
     assert set(found) == set(expected) <= set(FORWARD)
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance, err_msg=name)
+
+
+def make_module(rnn):
+    """Returns the module of PyTorch for an RNN, with its own weights."""
+    import torch
+
+    named = dict(bidirectional=rnn.bidirectional, num_layers=rnn.num_layers)
+    if rnn.rnn_mode == "lstm":
+        named["proj_size"] = rnn.num_proj
+    if rnn.rnn_mode.startswith("rnn_"):
+        named["nonlinearity"] = rnn.rnn_mode[len("rnn_") :]
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(rnn.rnn_mode, torch.nn.RNN)
+    return kind(rnn.input_size, rnn.num_units, **named)
+
+
+def run_onnx(path, arrays):
+    """Returns the outputs of ONNX Runtime by name."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, arrays)))

@@ -11,6 +11,7 @@ import pytest
 
 from helpers.paths import ROOT
 from helpers.processes import SECONDS_FOR_A_PROCESS, output_of
+from helpers.versions import needs_tensorflow_2
 
 
 def read(page):
@@ -62,6 +63,18 @@ def test_examples_of_migrating(tmp_path):
         "model/stack_bidirectional_rnn/cell_0/bidirectional_rnn/bw/cudnn_compatible_lstm_cell/bias",
         "cudnn_lstm/stack_bidirectional_rnn/cell_0/bidirectional_rnn/fw/cudnn_compatible_lstm_cell"
         "/bias",
+    ]
+
+
+@needs_tensorflow_2
+def test_examples_of_exchange(tmp_path):
+    program = "\n".join(examples("docs/exchange.md"))
+    assert output_of("-c", program, folder=tmp_path).splitlines() == [
+        "[<RnnWeights 'encoder': lstm, num_layers 2, num_units 16, input_size 8, unidirectional, "
+        "num_proj 0, float32>]",
+        "input gate",
+        "(None, None, 16)",
+        "['layer_0/forward/input_bias', 'layer_0/forward/input_weights']",
     ]
 
 
