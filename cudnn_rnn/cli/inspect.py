@@ -15,6 +15,7 @@ Shows which RNNs a file has, and statistics of their weights gate by gate.
 The columns are the mean, standard deviation, smallest and largest value, and the number of values
 that are NaN or infinite."""
 
+_MAX_OTHERS = 20  # a model may have thousands
 _ROW = "%-24s %-16s %-18s %9s %11s %11s %11s %11s %7s"
 
 
@@ -100,4 +101,6 @@ def _print(exchange, contents):
     if not contents.rnns:
         print("No RNN was found.")
     if contents.others:
-        print("\n%d others: %s" % (len(contents.others), ", ".join(contents.others)))
+        shown, rest = contents.others[:_MAX_OTHERS], contents.others[_MAX_OTHERS:]
+        more = ", and %d more (--json lists all)" % len(rest) if rest else ""
+        print("\n%d others: %s%s" % (len(contents.others), ", ".join(shown), more))

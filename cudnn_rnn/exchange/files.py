@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import zipfile
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
@@ -240,9 +241,17 @@ def convert(
             checkpoint_format.save(target, planned.arrays)
     else:
         notes += _left_out(contents)
-        if not dry_run:
-            _FORMATS[to].write(target, contents.rnns)
+        _write_or_try(to, target, contents.rnns, dry_run)
     return Conversion(contents, keys, notes)
+
+
+def _write_or_try(to, target, rnns, dry_run):
+    """Writes a file; in a dry run to a temporary folder, so that errors are found."""
+    if not dry_run:
+        _FORMATS[to].write(target, rnns)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _FORMATS[to].write(os.path.join(folder, os.path.basename(target)), rnns)
 
 
 def _only(contents, scope):

@@ -104,8 +104,10 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
 
 def _make_layer(keras, rnn, name):
     arguments = dict(return_sequences=True, dtype=rnn.dtype.name)
-    if rnn.rnn_mode == CUDNN_RNN_RELU:
-        arguments["activation"] = "relu"
+    arguments["activation"] = "relu" if rnn.rnn_mode == CUDNN_RNN_RELU else "tanh"
+    # Not the defaults of every Keras: that of TensorFlow 1 has hard_sigmoid, and no reset_after.
+    if rnn.rnn_mode in (CUDNN_LSTM, CUDNN_GRU):
+        arguments["recurrent_activation"] = "sigmoid"
     if rnn.rnn_mode == CUDNN_GRU:
         arguments["reset_after"] = True
     if rnn.bidirectional:

@@ -144,6 +144,22 @@ def test_other_targets_name_what_they_leave_out(tmp_path):
     assert "model/opaque/Adam_1" in read_checkpoint(str(tmp_path / "old2"))
 
 
+def test_a_saved_model(tmp_path):
+    """The variables of a SavedModel of TensorFlow 1 are a checkpoint."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = LAYERS["gru"](1, 4)
+        with tf.variable_scope("model"):
+            layer.build([None, None, 3])
+        session.run(tf.global_variables_initializer())
+        inputs = {"x": tf.placeholder(tf.float32, [])}
+        folder = str(tmp_path / "exported")
+        tf.saved_model.simple_save(session, folder, inputs, {"y": tf.identity(inputs["x"])})
+        params = session.run(layer.kernel)
+    (rnn,) = exchange.read(folder).rnns
+    assert rnn.scope == "model"
+    np.testing.assert_array_equal(rnn.to_opaque(), params)
+
+
 def test_skip_input(tmp_path):
     with tf.Graph().as_default(), tf.Session() as session:
         layer = LAYERS["lstm"](2, 4, input_mode="skip_input")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cudnn_rnn import exchange
+from cudnn_rnn._compat import has_projection
 from cudnn_rnn.cli import convert
 from cudnn_rnn.cli.main import main
 from cudnn_rnn.exchange import contents as contents_module
@@ -109,6 +110,24 @@ def test_convert_between_checkpoints(capsys, tmp_path, path):
     assert status == 1 and "exists. Choose another name, or overwrite it" in err
     status, _, _ = run(capsys, "convert", path, new, "--to", "1.1", "--force")
     assert status == 0 and "CudnnRNNParamsToCanonical:63" in read_checkpoint(str(new))
+
+
+def test_a_dry_run_finds_what_is_impossible(capsys, tmp_path):
+    rnn = random_rnn("lstm", num_proj=3) if has_projection() else random_rnn("lstm")
+    exchange.write(tmp_path / "rnn.npz", [rnn], "npz")
+    for out, to in (("x.ckpt", "1.15"), ("x.h", "keras")):
+        options = ["--to", to, "--dry-run"]
+        status, printed, err = run(
+            capsys, "convert", tmp_path / "rnn.npz", tmp_path / out, *options
+        )
+        assert status == (1 if to == "keras" or rnn.num_proj else 0), err
+    assert os.listdir(str(tmp_path)) == ["rnn.npz"]
+
+
+def test_many_other_variables(capsys, tmp_path):
+    np.savez(str(tmp_path / "other.npz"), **{"v%03d" % i: np.zeros(1) for i in range(30)})
+    _, out, _ = run(capsys, "inspect", tmp_path / "other.npz")
+    assert "30 others: v000" in out and "v019, and 10 more (--json lists all)" in out
 
 
 def test_convert_one_of_several(capsys, tmp_path, two):

@@ -19,8 +19,6 @@ from helpers.exchange_models import (
 )
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = needs_tensorflow_2
-
 LENGTHS = [STEPS, 1, 3]
 MODELS = [
     dict(rnn_mode=mode, num_layers=layers, bidirectional=bidirectional)
@@ -61,6 +59,7 @@ def run_module(module, inputs):
     return dict(zip(names, [tensor.numpy() for tensor in (output, *states)]))
 
 
+@needs_tensorflow_2
 @every(MODELS + PROJECTIONS)
 def test_to_torch(tmp_path, model):
     import safetensors.torch
@@ -77,6 +76,7 @@ def test_to_torch(tmp_path, model):
     assert_same_results(run_module(module, inputs), run_op(rnn, inputs))
 
 
+@needs_tensorflow_2
 @every(MODELS + PROJECTIONS)
 def test_from_torch(tmp_path, model):
     import torch
@@ -90,6 +90,7 @@ def test_from_torch(tmp_path, model):
     assert_same_results(run_op(rnn, inputs), run_module(module, inputs))
 
 
+@needs_tensorflow_2
 def test_modules_of_a_torch_model():
     import torch
 
@@ -117,6 +118,7 @@ def test_modules_of_a_torch_model():
     assert sorted(result.unexpected_keys) == ["encoder.bias_hh_l0", "encoder.bias_ih_l0"]
 
 
+@needs_tensorflow_2
 def test_what_is_no_torch_rnn():
     state = torch_format.to_state_dict([random_rnn("lstm", num_layers=2)])
     broken = dict(state)
@@ -139,6 +141,7 @@ def keras_results(model, rnn, inputs):
     return np.swapaxes(np.asarray(model(np.swapaxes(inputs["input"], 0, 1))), 0, 1)
 
 
+@needs_tensorflow_2
 @every(MODELS)
 def test_to_keras(tmp_path, model):
     suffix = "h5" if model["num_layers"] == 2 else "keras"
@@ -152,6 +155,15 @@ def test_to_keras(tmp_path, model):
     np.testing.assert_allclose(found, run_op(rnn, inputs)["output"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
+def test_h5_models(tmp_path, rnn_mode):
+    """Keras 2 of TensorFlow 1.15 writes and reads them too."""
+    rnn = random_rnn(rnn_mode, bidirectional=True, equal_biases=True)
+    _, found = write_and_read(tmp_path, rnn, "rnn.h5", "keras")
+    assert_same(found, rnn)
+
+
+@needs_tensorflow_2
 @pytest.mark.parametrize(
     "package, bidirectional", [("keras", False), ("keras", True), ("cudnn_rnn", True)]
 )
@@ -179,6 +191,7 @@ def test_from_keras(tmp_path, kind, arguments, package, bidirectional):
     np.testing.assert_allclose(run_op(rnn, inputs)["output"], expected, rtol=0, atol=1e-5)
 
 
+@needs_tensorflow_2
 def test_a_model_with_other_layers_and_a_stack(tmp_path):
     import cudnn_rnn.keras
 
@@ -207,6 +220,7 @@ def test_a_model_with_other_layers_and_a_stack(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@needs_tensorflow_2
 @pytest.mark.parametrize(
     "kind, arguments, message",
     [
@@ -225,6 +239,7 @@ def test_keras_layers_that_cudnn_does_not_compute(kind, arguments, message):
         keras_format.from_model(model)
 
 
+@needs_tensorflow_2
 def test_keras_weights_alone(tmp_path):
     rnn = random_rnn("gru")
     path = str(tmp_path / "rnn.weights.h5")
@@ -250,6 +265,7 @@ def onnx_inputs(inputs, lengths=None):
     return arrays
 
 
+@needs_tensorflow_2
 @every(MODELS)
 def test_to_onnx_and_back(tmp_path, model):
     rnn = random_rnn(**model)
@@ -266,6 +282,7 @@ def test_to_onnx_and_back(tmp_path, model):
         assert_same_results(found, run_op(rnn, inputs))
 
 
+@needs_tensorflow_2
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 def test_onnx_with_sequences_of_length_0(tmp_path, rnn_mode):
     rnn = random_rnn(rnn_mode, bidirectional=True)
@@ -281,6 +298,7 @@ def torch_exports(path, module, inputs):
     torch.onnx.export(module, (torch.from_numpy(inputs),), path, dynamo=False)
 
 
+@needs_tensorflow_2
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 @pytest.mark.filterwarnings("ignore")
@@ -298,6 +316,7 @@ def test_from_onnx_models_of_torch(tmp_path, rnn_mode, bidirectional):
     np.testing.assert_allclose(run_op(found, inputs)["output"], output, rtol=0, atol=1e-5)
 
 
+@needs_tensorflow_2
 @pytest.mark.parametrize(
     "attribute, value, message",
     [
@@ -322,6 +341,7 @@ def test_onnx_nodes_that_cudnn_does_not_compute(attribute, value, message):
 # Several RNNs, and what a format does not have
 
 
+@needs_tensorflow_2
 @pytest.mark.parametrize("to, name", [("torch", "m.pt"), ("onnx", "m.onnx"), ("npz", "m.npz"),
                                       ("keras", "m.keras")])  # fmt: skip
 def test_several_rnns(tmp_path, to, name):
@@ -347,6 +367,7 @@ def test_several_rnns(tmp_path, to, name):
         exchange.write(path, [rnn.with_scope("x") for rnn in rnns], to, force=True)
 
 
+@needs_tensorflow_2
 @pytest.mark.parametrize("to, name", [("onnx", "m.onnx"), ("keras", "m.keras")])
 def test_a_projection_is_refused(tmp_path, to, name):
     rnn = random_rnn("lstm", num_proj=3)
