@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import cudnn_rnn
 from cudnn_rnn import exchange
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn.exchange import RnnWeights, checkpoint_format
@@ -127,6 +128,29 @@ def test_slots_and_other_variables(tmp_path, rnn_mode):
 def before_name(arrays):
     """Returns the key of the opaque variable."""
     return min((key for key in arrays if "opaque_kernel" in key), key=len)
+
+
+@every_mode
+def test_a_trained_layer_becomes_what_saved_as_cells_saves(tmp_path, rnn_mode):
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = LAYERS[rnn_mode](2, 4, direction="bidirectional")
+        layer.build([None, None, 3])
+        optimizer = tf.train.AdamOptimizer(0.1)
+        train = optimizer.minimize(tf.reduce_sum(layer.kernel * tf.sin(7.0 * layer.kernel)))
+        session.run(tf.global_variables_initializer())
+        layer.kernel.load(random_values(layer.kernel.shape.as_list()[0]), session)
+        for _ in range(2):
+            session.run(train)
+        tf.train.Saver().save(session, str(tmp_path / "layer"))
+        saver = tf.train.Saver(cudnn_rnn.saved_as_cells(optimizer))
+        saver.save(session, str(tmp_path / "expected"))
+    exchange.convert(tmp_path / "layer", tmp_path / "cells", "cells", rnn_mode=rnn_mode)
+    expected = read_checkpoint(str(tmp_path / "expected"))
+    found = read_checkpoint(str(tmp_path / "cells"))
+    assert "beta1_power" in found and any(key.endswith("kernel/Adam_1") for key in found)
+    assert set(found) == set(expected)
+    for key, array in expected.items():
+        np.testing.assert_array_equal(found[key], array, err_msg=key)
 
 
 def test_other_targets_name_what_they_leave_out(tmp_path):
