@@ -25,19 +25,21 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from cudnn_rnn import op_level
 from cudnn_rnn._compat import tf
-from cudnn_rnn.checkpoints.canonical_saveable import RNNParamsSaveable
-from cudnn_rnn.checkpoints.optimizer_slots import _SlotConversion
 from cudnn_rnn.exchange import checkpoint_keys as keys_module
+from cudnn_rnn.exchange.checkpoint_graph import (
+    Session,
+    restored,
+    saveable_of,
+    slots_to_cells,
+    slots_to_opaque,
+)
 from cudnn_rnn.exchange.checkpoint_keys import (
     CANONICAL,
     CELLS,
     CELLS_WITH_BIASES,
     OBJECT_GRAPH,
-    OBJECTS,
     OPAQUE,
-    SAVEABLES,
     Found,
     plain,
 )
@@ -61,13 +63,6 @@ TARGETS = {
     "1.4": CELLS,
     "1.15": CELLS,
 }
-_MODELS = {
-    "lstm": op_level.CudnnLSTM,
-    "gru": op_level.CudnnGRU,
-    "rnn_relu": op_level.CudnnRNNRelu,
-    "rnn_tanh": op_level.CudnnRNNTanh,
-}
-
 _Slots = Dict[Tuple[str, str], np.ndarray]
 
 
@@ -149,96 +144,11 @@ def _object_graph(serialized):
     return trackable_object_graph_pb2.TrackableObjectGraph.FromString(serialized)
 
 
-class _Session:
-    """A graph and session of their own on the CPU, with values that are fed."""
-
-    def __init__(self):
-        self._graph = tf.Graph()
-        self._feeds: Dict[Any, Any] = {}
-
-    def __enter__(self):
-        self._contexts = [self._graph.as_default(), tf.device("/cpu:0")]
-        for context in self._contexts:
-            context.__enter__()
-        self._session = tf.Session(config=tf.ConfigProto(device_count={"GPU": 0}))
-        return self
-
-    def __exit__(self, *error):
-        self._session.close()
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
-
-    def value(self, array):
-        """Returns a tensor that has the value of the array; not a constant, which has a limit."""
-        dtype = tf.string if np.asarray(array).dtype.kind in "OS" else np.asarray(array).dtype
-        tensor = tf.placeholder(dtype, np.shape(array))
-        self._feeds[tensor] = array
-        return tensor
-
-    def variable(self, array):
-        """Returns an initialized variable."""
-        variable = tf.Variable(self.value(array), trainable=False)
-        self.run(variable.initializer)
-        return variable
-
-    def run(self, fetches):
-        """Runs tensors and ops."""
-        return self._session.run(fetches, self._feeds)
-
-
-def _saveable(generation, config, variable, scope=""):
-    """Returns the saveable of a generation for the variable with the opaque vector."""
-    sizes = (config.num_layers, config.num_units, config.input_size)
-    if generation in (CELLS, OBJECTS):
-        return SAVEABLES[config.rnn_mode](
-            variable, *sizes, config.input_mode, config.direction, scope=scope
-        )
-    named = {"num_proj": config.num_proj} if config.num_proj else {}
-    model = _MODELS[config.rnn_mode](
-        *sizes, config.input_mode, config.direction, dtype=config.dtype, **named
-    )
-    functions = (model.params_to_canonical, model.canonical_to_params)
-    if generation == CANONICAL:
-        return RNNParamsSaveable(*functions, [variable])
-    return RNNParamsSaveable(model, *functions, [variable], scope)
-
-
 def _to_weights(found: Found, arrays: Sequence[np.ndarray]) -> RnnWeights:
     """Returns the weights for the tensors of a generation."""
     if found.generation == OPAQUE:
         return _from_opaque(arrays[0], found.config, found.scope)
-    return _from_opaque(_restored(found, arrays), found.config, found.scope)
-
-
-def _restored(found, arrays):
-    """Returns the opaque vector that the saveable of the generation restores."""
-    with _Session() as session:
-        zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
-        variable = session.variable(zeros)
-        saveable = _saveable(found.generation, found.config, variable)
-        expected = [(spec.name, one) for spec, one in zip(saveable.specs, _expected(saveable))]
-        wrong = [
-            "  %s: has shape %s; expected %s" % (key, list(array.shape), one.shape)
-            for key, array, (_, one) in zip(found.keys, arrays, expected)
-            if one.shape is not None
-            and (
-                array.size != int(np.prod(one.shape))
-                if one.any_shape
-                else list(array.shape) != one.shape
-            )
-        ]
-        if wrong or len(arrays) != len(expected):
-            raise ExchangeError(
-                "The tensors of %s do not fit together:\n%s"
-                % (name_of(found.scope), "\n".join(wrong[:8]))
-            )
-        tensors = [session.value(array) for array in arrays]
-        session.run(saveable.restore(tensors, None))
-        return session.run(variable)
-
-
-def _expected(saveable):
-    return saveable.expected_tensors()
+    return _from_opaque(restored(found, arrays), found.config, found.scope)
 
 
 def _from_opaque(vector, config, scope):
@@ -327,45 +237,8 @@ def _read_slots(found, rnn, variable, reader, shapes):
             used.update(keys)
             if (before, after) not in slots:
                 of_cells[before, after] = [reader.get_tensor(key) for key in keys]
-    slots.update(_slots_to_opaque(found, of_cells))
+    slots.update(slots_to_opaque(found, of_cells))
     return slots, used
-
-
-def _slots_to_opaque(found, slots):
-    """Returns opaque vectors for a dict of slots of cells."""
-    vectors = {pair: _restored(found, slots[pair]) for pair in slots if _is_average(pair)}
-    others = [pair for pair in slots if not _is_average(pair)]
-    if others:
-        with _Session() as session:
-            zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
-            conversion = _slot_conversion(session.variable(zeros), found.config)
-            tensors = [[session.value(array) for array in slots[pair]] for pair in others]
-            values = session.run([conversion.from_cells(of_slot) for of_slot in tensors])
-        vectors.update(zip(others, values))
-    return vectors
-
-
-def _slots_to_cells(session, config, variable, slots):
-    """Returns lists of cells' tensors for a dict of opaque vectors of slots."""
-    conversion = None
-    tensors = {}
-    for pair, vector in slots.items():
-        if _is_average(pair):
-            saveable = _saveable(CELLS, config, session.variable(vector))
-            tensors[pair] = [spec.tensor for spec in saveable.specs]
-        else:
-            conversion = conversion or _slot_conversion(variable, config)
-            tensors[pair] = conversion.to_cells(session.value(vector))
-    return session.run(tensors)
-
-
-def _slot_conversion(variable, config):
-    return _SlotConversion(_saveable(CELLS, config, variable).format_converter, variable)
-
-
-def _is_average(pair):
-    """Returns whether a slot (before, after) holds a mean of values: sums of biases stay sums."""
-    return pair[1].rpartition("/")[2] == "ExponentialMovingAverage"
 
 
 # Writing
@@ -410,7 +283,7 @@ def plan(
         )
     arrays: Dict[str, Any] = {}
     notes: List[str] = []
-    with _Session() as session:
+    with Session() as session:
         variables = [session.variable(rnn.to_opaque()) for rnn in source.rnns]
         # All saveables first: the keys of 1.1 are names of nodes, which are counted.
         saveables = [
@@ -430,7 +303,7 @@ def plan(
                 _add(arrays, {opaque: rnn.to_opaque()}, rnn.scope)
             slots = source.slots.get(rnn.scope, {})
             if target == "cells":
-                converted = _slots_to_cells(session, rnn.config, made, slots) if slots else {}
+                converted = slots_to_cells(session, rnn.config, made, slots) if slots else {}
                 for (before, after), values in converted.items():
                     of_slot = [before + spec.name + "/" + after for spec in saveable.specs]
                     _add(arrays, dict(zip(of_slot, values)), rnn.scope)
@@ -457,7 +330,7 @@ def _saveable_of_target(target, rnn, variable):
     scope = rnn.scope
     if target == "1.3":
         scope = scope + "/rnn" if scope else "rnn"
-    return _saveable(TARGETS[target], rnn.config, variable, scope)
+    return saveable_of(TARGETS[target], rnn.config, variable, scope)
 
 
 def _specs(session, saveable):
@@ -520,7 +393,7 @@ def save(path: str, arrays: Dict[str, Any]) -> None:
 def _save_now(prefix, arrays):
     keys = sorted(arrays)
     try:
-        with _Session() as session:
+        with Session() as session:
             session.run(
                 tf.raw_ops.SaveV2(
                     prefix=prefix,

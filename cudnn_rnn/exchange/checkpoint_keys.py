@@ -190,50 +190,17 @@ def _values(graph, cell):
 
 def _of_cells(stack, shapes, dtypes, facts, notes):
     """Returns the `Found` of a stack."""
-    name = "the cells %s" % (stack.scope or next(iter(next(iter(stack.cells.values())).values())))
-    num_layers = 1 + max(layer for layer, _ in stack.cells)
-    ways = 1 + max(way for _, way in stack.cells)
-    positions = [(layer, way) for layer in range(num_layers) for way in range(ways)]
-    names = {frozenset(_without_slots(stack.cells.get(position, {}))) for position in positions}
-    if len(names) > 1 or set(positions) != set(stack.cells):
-        raise ExchangeError(
-            "%s are incomplete: layers and directions %s of %s have different variables."
-            % (sentence(name), sorted(stack.cells), positions)
-        )
-    first = stack.cells[0, 0]
-    gates, is_gru, has_biases = None, "gates/kernel" in first, any("_cudnn" in n for n in first)
-    kernel, bias = (first.get(("gates/" if is_gru else "") + part) for part in ("kernel", "bias"))
-    if kernel is None or bias is None or len(shapes[kernel]) != 2 or len(shapes[bias]) != 1:
-        raise ExchangeError("%s lack a kernel or a bias: %s." % (sentence(name), sorted(first)))
-    possible = []
-    # (gates of the RNN, gates in `bias`)
-    for gates, in_bias in ((3, 2),) if is_gru else ((4, 4), (1, 1)):
-        units, rest = divmod(shapes[bias][0], in_bias)
-        inputs = shapes[kernel][0] - units
-        last = stack.cells[num_layers - 1, 0]["gates/kernel" if is_gru else "kernel"]
-        fits_above = num_layers == 1 or shapes[last][0] == (ways + 1) * units
-        modes = [mode for mode, known in GATES.items() if len(known) == gates]
-        is_named = stack.is_object or "/%s/" % SAVEABLES[modes[0]]._rnn_cell_name in "/" + kernel
-        if is_named and not rest and inputs > 0 and fits_above:
-            possible.append((gates, units, inputs))
-    if len(possible) > 1 and facts.rnn_mode is not None:
-        wanted = len(GATES[facts.rnn_mode])
-        possible = [one for one in possible if one[0] == wanted] or possible
-    if len(possible) != 1:
-        raise ExchangeError(
-            "%s with shapes %s %s. %s"
-            % (
-                sentence(name),
-                {key: list(shapes[key]) for key in (kernel, bias)},
-                "may be an LSTM or a simple RNN" if possible else "are no RNN of this package",
-                "Give rnn_mode (--rnn-mode lstm, rnn_tanh or rnn_relu)." if possible else "",
-            )
-        )
-    ((gates, units, inputs),) = possible
+    first = stack.cells[min(stack.cells)]
+    name = "the cells %s" % (stack.scope or min(first.values()))
+    positions = _positions(stack, name)
+    gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, name)
     rnn_mode = mode_of(gates, facts, name, notes)
-    config = model_config(rnn_mode, (num_layers, units, inputs), ways, dtypes[kernel])
+    num_layers, last_way = positions[-1][0] + 1, positions[-1][1]
+    dtype = dtypes[next(iter(first.values()))]
+    config = model_config(rnn_mode, (num_layers, units, inputs), 1 + last_way, dtype)
     weight_names, bias_names = SAVEABLES[rnn_mode]._cell_variables
-    if has_biases:
+    has_both_biases = any("bias_cudnn" in part for part in first)
+    if has_both_biases:
         bias_names = LAYER_FORMATS[rnn_mode].bias_names
     missing = [part for part in (*weight_names, *bias_names) if part not in first]
     if missing:
@@ -244,12 +211,60 @@ def _of_cells(stack, shapes, dtypes, facts, notes):
         for position in positions
         for part in kind
     ]
-    generation = OBJECTS if stack.is_object else CELLS_WITH_BIASES if has_biases else CELLS
-    return Found(stack.scope, generation, config, keys)
+    generation = CELLS_WITH_BIASES if has_both_biases else CELLS
+    return Found(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
 
 
-def _without_slots(names):
-    return [name for name in names if not name.startswith(".")]
+def _positions(stack, name):
+    """Returns all (layer, direction) in order; raises unless all have the same variables."""
+    num_layers, ways = (1 + max(place) for place in zip(*stack.cells))
+    positions = [(layer, way) for layer in range(num_layers) for way in range(ways)]
+    names = {frozenset(stack.cells.get(position, ())) for position in positions}
+    if len(names) > 1:
+        raise ExchangeError(
+            "%s are incomplete: of the layers and directions %s, some have other variables or none."
+            % (sentence(name), positions)
+        )
+    return positions
+
+
+def _sizes_of_cells(stack, positions, shapes, facts, name):
+    """Returns (number of gates, num_units, input_size)."""
+    part = "gates/" if "gates/kernel" in stack.cells[0, 0] else ""
+    kernel, bias = (stack.cells[0, 0].get(part + variable) for variable in ("kernel", "bias"))
+    if kernel is None or bias is None or len(shapes[kernel]) != 2 or len(shapes[bias]) != 1:
+        variables = sorted(stack.cells[0, 0])
+        raise ExchangeError("%s lack a kernel or a bias: %s." % (sentence(name), variables))
+    last = stack.cells[positions[-1]][part + "kernel"]
+    ways = 1 + positions[-1][1]
+    possible = []
+    # (gates of the RNN, gates in `bias`); a GRU's candidate has variables of its own.
+    for gates, gates_in_bias in ((3, 2),) if part else ((4, 4), (1, 1)):
+        units, rest = divmod(shapes[bias][0], gates_in_bias)
+        inputs = shapes[kernel][0] - units
+        fits_above = positions[-1][0] == 0 or shapes[last][0] == (ways + 1) * units
+        cell_name = next(
+            SAVEABLES[mode]._rnn_cell_name for mode, known in GATES.items() if len(known) == gates
+        )
+        is_named = stack.is_object or "/%s/" % cell_name in "/" + kernel
+        if is_named and not rest and inputs > 0 and fits_above:
+            possible.append((gates, units, inputs))
+    if len(possible) > 1 and facts.rnn_mode is not None:
+        wanted = len(GATES[facts.rnn_mode])
+        possible = [one for one in possible if one[0] == wanted] or possible
+    if len(possible) != 1:
+        raise ExchangeError(
+            "%s with shapes %s %s"
+            % (
+                sentence(name),
+                {key: list(shapes[key]) for key in (kernel, bias, last)},
+                "may be an LSTM or a simple RNN. Give rnn_mode (--rnn-mode lstm, rnn_tanh or "
+                "rnn_relu)."
+                if possible
+                else "are no RNN of this package.",
+            )
+        )
+    return possible[0]
 
 
 # Canonical tensors

@@ -8,14 +8,13 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import exchange
-from cudnn_rnn._compat import has_projection
 from cudnn_rnn.exchange import RnnWeights, checkpoint_format
 from helpers.exchange_models import assert_same, random_inputs, random_rnn, run_op
 from helpers.golden import read_checkpoint
 from helpers.layer_models import LAYERS, run_cells
 from helpers.networks import every_mode
 from helpers.restoring import random_values
-from helpers.versions import needs_tensorflow_2
+from helpers.versions import needs_projection, needs_tensorflow_2
 
 TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15")
 
@@ -130,6 +129,7 @@ def before_name(arrays):
     return min((key for key in arrays if "opaque_kernel" in key), key=len)
 
 
+@pytest.mark.sampled(2)
 @every_mode
 def test_a_trained_layer_becomes_what_saved_as_cells_saves(tmp_path, rnn_mode):
     with tf.Graph().as_default(), tf.Session() as session:
@@ -236,7 +236,7 @@ def test_ambiguous_canonical_tensors(tmp_path):
         exchange.read(path, rnn_mode="gru")
 
 
-@pytest.mark.skipif(not has_projection(), reason="TensorFlow 1.14 has no projection")
+@needs_projection
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_projection_has_keys_in_1_1_only(tmp_path, bidirectional):
     rnn = random_rnn("lstm", bidirectional=bidirectional, num_proj=3)
@@ -265,6 +265,19 @@ def test_object_based_checkpoints_of_tensorflow_2(tmp_path, rnn_mode, bidirectio
     assert "_CHECKPOINTABLE_OBJECT_GRAPH" in done.notes[-1]
     (found,) = exchange.read(tmp_path / "named").rnns
     assert_same(found, rnn)
+
+
+def test_object_based_cells_that_may_be_either(tmp_path):
+    """[20, 16] is the kernel of an LSTM of 4 units, and of a simple RNN of 16."""
+    rnn = random_rnn("lstm", 1, num_units=4, input_size=16, equal_biases=True)
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = LAYERS["lstm"](1, 4)
+        layer.build([None, None, 16])
+        layer.kernel.load(rnn.to_opaque(), session)
+        path = tf.train.Checkpoint(model=layer).save(str(tmp_path / "model"), session=session)
+    with pytest.raises(exchange.ExchangeError, match="may be an LSTM or a simple RNN. Give"):
+        exchange.read(path)
+    assert_same(exchange.read(path, rnn_mode="lstm").rnns[0], rnn)
 
 
 def test_cells_without_a_stack_and_incomplete_ones(tmp_path):
