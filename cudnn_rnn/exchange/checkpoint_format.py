@@ -16,6 +16,7 @@ Written are the keys of a release, the variables that belong to no RNN, and the 
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -89,7 +90,8 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     Raises:
       ExchangeError: the file cannot be read, or its keys fit several RNNs or none.
     """
-    reader, shapes, dtypes = _open(path)
+    reader = _Reader(path)
+    shapes, dtypes = reader.shapes, reader.dtypes
     notes: List[str] = []
     is_object_based = OBJECT_GRAPH in shapes
     graph = _object_graph(reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
@@ -103,7 +105,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         variable = one.keys[0] if one.generation == OPAQUE else None
         if variable is None:
             candidates = [key for key in sorted(shapes, key=len) if key not in used]
-            variable, rnn = _with_exact_biases(rnn, reader, shapes, dtypes, candidates)
+            variable, rnn = _with_exact_biases(rnn, reader, candidates, notes)
         rnns.append(rnn)
         if rnn.to_opaque().size != _size_of_buffer(one, variable, shapes):
             notes.append(
@@ -113,7 +115,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         if variable is not None:
             variables[one.scope] = plain(variable)
             used.add(variable)
-        slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader, shapes)
+        slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader)
         used.update(of_slots)
     others = sorted(set(shapes) - used)
     generations = sorted({one.generation for one in found})
@@ -126,16 +128,33 @@ def _size_of_buffer(found, variable, shapes):
     return found.config.params_size() if variable is None else shapes[variable][0]
 
 
-def _open(path):
-    """Returns a reader, and the shapes and NumPy dtypes of the checkpoint by key."""
-    try:
-        reader = tf.train.load_checkpoint(path)
-        shapes = reader.get_variable_to_shape_map()
-        dtypes = reader.get_variable_to_dtype_map()
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        raise ExchangeError("%s cannot be read as a checkpoint: %s" % (path, error)) from error
-    as_numpy = {key: np.dtype(tf.as_dtype(dtype).as_numpy_dtype) for key, dtype in dtypes.items()}
-    return reader, shapes, as_numpy
+class _Reader:
+    """The tensors of a checkpoint; `shapes` and NumPy `dtypes` are by key."""
+
+    def __init__(self, path):
+        self._path = path
+        with self._explained(""):
+            self._reader = tf.train.load_checkpoint(path)
+            self.shapes = self._reader.get_variable_to_shape_map()
+            dtypes = self._reader.get_variable_to_dtype_map()
+        self.dtypes = {
+            key: np.dtype(tf.as_dtype(dtype).as_numpy_dtype) for key, dtype in dtypes.items()
+        }
+
+    def get_tensor(self, key):
+        """Returns the array of a key."""
+        with self._explained(key + ": "):
+            return self._reader.get_tensor(key)
+
+    @contextlib.contextmanager
+    def _explained(self, key):
+        # TensorFlow's versions raise different errors.
+        try:
+            yield
+        except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
+            raise ExchangeError(
+                "%s cannot be read as a checkpoint: %s%s" % (self._path, key, error)
+            ) from error
 
 
 def _object_graph(serialized):
@@ -165,8 +184,8 @@ def _from_opaque(vector, config, scope):
     )
 
 
-def _with_exact_biases(rnn, reader, shapes, dtypes, candidates):
-    """Looks for the opaque variable with the same matrices and sums of biases.
+def _with_exact_biases(rnn, reader, candidates, notes):
+    """Looks among the keys `candidates` for the opaque variable with the same weights.
 
     Returns:
       `(key, weights)`: the key is None, and the weights are the argument's, if there is none.
@@ -177,11 +196,17 @@ def _with_exact_biases(rnn, reader, shapes, dtypes, candidates):
             config = config._replace(input_mode="skip_input")
         size = [config.params_size()]
         for key in candidates:
-            if list(shapes[key]) != size or dtypes[key] != rnn.dtype:
+            if list(reader.shapes[key]) != size or reader.dtypes[key] != rnn.dtype:
                 continue
             exact = _from_opaque(reader.get_tensor(key), config, rnn.scope)
             if _is_same(rnn, exact):
                 return key, exact
+            if plain(key).rpartition("/")[2] == keys_module.OPAQUE_NAME:
+                notes.append(
+                    "%s has the size of the opaque vector of %s, but other values, which a Saver "
+                    "of that variable would restore. The values under the other keys were taken."
+                    % (key, name_of(rnn.scope))
+                )
     return None, rnn
 
 
@@ -214,8 +239,9 @@ def _names_of_slots(keys, name):
     return pairs
 
 
-def _read_slots(found, rnn, variable, reader, shapes):
+def _read_slots(found, rnn, variable, reader):
     """Returns the slots of an RNN, as `Contents.slots` has them, and the set of their keys."""
+    shapes = reader.shapes
     slots: _Slots = {}
     used = set()
     if variable is not None:
@@ -356,7 +382,7 @@ def _add(arrays, new, scope):
 
 def _add_others(arrays, source, notes):
     """Adds the variables that belong to no RNN; names of objects lose their suffix."""
-    reader = tf.train.load_checkpoint(source.path)
+    reader = _Reader(source.path)
     left_out = []
     for key in source.others:
         is_of_objects = key == OBJECT_GRAPH or plain(key) == "save_counter" or "/.OPT" in key

@@ -301,6 +301,36 @@ def test_cells_without_a_stack_and_incomplete_ones(tmp_path):
         exchange.read(tmp_path / "short")
 
 
+def test_two_rnns_of_equal_size_and_a_foreign_vector(tmp_path):
+    """A vector belongs to the RNN with the same values; one of none is not silently ignored."""
+    rnns = [random_rnn("gru", scope=scope, seed=seed) for seed, scope in enumerate("ab")]
+    arrays = checkpoint_format.plan(rnns, "1.15").arrays
+    first, second = arrays["a/opaque_kernel"], arrays["b/opaque_kernel"]
+    arrays.update({"a/opaque_kernel": second, "b/opaque_kernel": first})
+    checkpoint_format.save(str(tmp_path / "swapped"), arrays)
+    contents = exchange.read(tmp_path / "swapped")
+    assert contents.variables == {"a": "b/opaque_kernel", "b": "a/opaque_kernel"}
+    for found, expected in zip(contents.rnns, rnns):
+        assert_same(found, expected)
+    arrays.update({"a/opaque_kernel": second + 1, "b/opaque_kernel": first})
+    checkpoint_format.save(str(tmp_path / "foreign"), arrays)
+    contents = exchange.read(tmp_path / "foreign")
+    assert contents.variables == {"a": "b/opaque_kernel"}
+    assert [note for note in contents.notes if "a/opaque_kernel has the size" in note]
+    assert contents.others == ["a/opaque_kernel"]
+
+
+def test_damaged_data(tmp_path):
+    exchange.write(tmp_path / "model", [random_rnn("lstm")], "1.4")
+    data = tmp_path / "model.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-40] + b"x" * 40)
+    with pytest.raises(exchange.ExchangeError, match="cannot be read as a checkpoint: rnn/multi"):
+        exchange.read(tmp_path / "model")
+    data.unlink()
+    with pytest.raises(exchange.ExchangeError, match="cannot be read as a checkpoint"):
+        exchange.read(tmp_path / "model")
+
+
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     old, new = random_rnn("lstm"), random_rnn("lstm", seed=9)
     path = str(tmp_path / "model")
