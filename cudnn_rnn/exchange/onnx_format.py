@@ -78,7 +78,7 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
         opset_imports=[onnx.helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
     )
-    onnx.checker.check_model(model)
+    onnx.checker.check_model(model, full_check=True)
     return model
 
 

@@ -129,6 +129,27 @@ def before_name(arrays):
     return min((key for key in arrays if "opaque_kernel" in key), key=len)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_other_dtypes(tmp_path, dtype):
+    rnn = random_rnn("lstm", bidirectional=True, dtype=dtype, equal_biases=True)
+    for target in ("1.1", "1.15", "npz"):
+        exchange.write(tmp_path / target, [rnn], target)
+        (found,) = exchange.read(tmp_path / target).rnns
+        assert_same(found, rnn)
+
+
+def test_bfloat16_is_refused(tmp_path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        kernel = tf.Variable(tf.cast(tf.ones([9, 20]), tf.bfloat16))
+        bias = tf.Variable(tf.cast(tf.ones([20]), tf.bfloat16))
+        session.run(tf.global_variables_initializer())
+        scope = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/"
+        saver = tf.train.Saver({scope + "kernel": kernel, scope + "bias": bias})
+        saver.save(session, str(tmp_path / "model"))
+    with pytest.raises(ValueError, match="float16, float32"):
+        exchange.read(tmp_path / "model")
+
+
 @pytest.mark.sampled(2)
 @every_mode
 def test_a_trained_layer_becomes_what_saved_as_cells_saves(tmp_path, rnn_mode):

@@ -368,6 +368,18 @@ def test_several_rnns(tmp_path, to, name):
 
 
 @needs_tensorflow_2
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize(
+    "to, name", [("torch", "m.pt"), ("torch", "m.safetensors"), ("onnx", "m.onnx"),
+                 ("keras", "m.keras")]
+)  # fmt: skip
+def test_other_dtypes(tmp_path, to, name, dtype):
+    rnn = random_rnn("gru", bidirectional=True, dtype=dtype)
+    _, found = write_and_read(tmp_path, rnn, name, to)
+    assert_same(found, rnn)
+
+
+@needs_tensorflow_2
 @pytest.mark.parametrize("to, name", [("onnx", "m.onnx"), ("keras", "m.keras")])
 def test_a_projection_is_refused(tmp_path, to, name):
     rnn = random_rnn("lstm", num_proj=3)
