@@ -47,7 +47,7 @@ def _inspect(exchange, options):
         _print(exchange, contents)
     if options.plot and contents.rnns:
         exchange.plot(contents.rnns, options.plot)
-    files.print_notes(contents.notes)
+    files.print_notes(contents.notes + contents.problems)
     return 0 if contents.rnns else 1
 
 
@@ -74,6 +74,7 @@ def _as_dict(exchange, contents):
         ],
         "others": contents.others,
         "notes": contents.notes,
+        "problems": contents.problems,
     }
 
 

@@ -88,19 +88,24 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     """Reads the RNNs of a checkpoint.
 
     Raises:
-      ExchangeError: the file cannot be read, or its keys fit several RNNs or none.
+      ExchangeError: the file cannot be read, or the keys of every RNN fit several models or none.
     """
     reader = _Reader(path)
     shapes, dtypes = reader.shapes, reader.dtypes
     notes: List[str] = []
+    problems: List[str] = []
     is_object_based = OBJECT_GRAPH in shapes
     graph = _object_graph(reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
-    found = keys_module.find(shapes, dtypes, graph, facts, notes)
+    found = keys_module.find(shapes, dtypes, graph, facts, notes, problems)
     rnns, variables, slots = [], {}, {}
     used = set()
     for one in found:
         arrays = [reader.get_tensor(key) for key in one.keys]
-        rnn = _to_weights(one, arrays)
+        try:
+            rnn = _to_weights(one, arrays)
+        except ExchangeError as error:
+            problems.append(str(error))
+            continue
         used.update(one.keys)
         variable = one.keys[0] if one.generation == OPAQUE else None
         if variable is None:
@@ -117,10 +122,12 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
             used.add(variable)
         slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader)
         used.update(of_slots)
+    if problems and not rnns:
+        raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
     others = sorted(set(shapes) - used)
     generations = sorted({one.generation for one in found})
     name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
-    return Contents(path, name, rnns, notes, others, variables, slots)
+    return Contents(path, name, rnns, notes, others, variables, slots, problems)
 
 
 def _size_of_buffer(found, variable, shapes):

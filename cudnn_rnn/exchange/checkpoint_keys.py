@@ -93,6 +93,7 @@ def find(
     graph: Optional[Any],
     facts: Facts,
     notes: List[str],
+    problems: List[str],
 ) -> List[Found]:
     """Returns the RNNs of a checkpoint.
 
@@ -102,15 +103,23 @@ def find(
       graph: the `TrackableObjectGraph` of an object-based checkpoint, else None.
       facts: what is known beyond the file.
       notes: list to which remarks are appended.
+      problems: list to which descriptions of RNNs that cannot be read are appended: several models
+        are possible for the same keys, or none.
 
     Raises:
-      ExchangeError: several RNNs are possible for the same keys, or none.
+      ExchangeError: the facts do not determine the model of an opaque vector.
     """
     stacks = _stacks_of_names(shapes) + (_stacks_of_objects(graph) if graph else [])
-    found = [_of_cells(stack, shapes, dtypes, facts, notes) for stack in stacks]
-    found += _of_canonical_tensors(shapes, dtypes, facts, notes)
-    found = _with_different_scopes(found or _of_opaque_vectors(shapes, dtypes, facts, notes))
-    return sorted(found, key=lambda one: _natural(one.scope))
+    groups = _groups_of_canonical_tensors(shapes)
+    found: List[Found] = []
+    for of_one, part in [(_of_cells, one) for one in stacks] + [(_of_group, one) for one in groups]:
+        try:
+            found.append(of_one(part, shapes, dtypes, facts, notes))
+        except ExchangeError as error:
+            problems.append(str(error))
+    if not found and not problems:
+        found = _of_opaque_vectors(shapes, dtypes, facts, notes)
+    return sorted(_with_different_scopes(found), key=lambda one: _natural(one.scope))
 
 
 def _natural(text):
@@ -270,26 +279,28 @@ def _sizes_of_cells(stack, positions, shapes, facts, name):
 # Canonical tensors
 
 
-def _of_canonical_tensors(shapes, dtypes, facts, notes):
+def _groups_of_canonical_tensors(shapes):
+    """Returns a list of ((prefix, name of the op), keys by index), in the order of the ops."""
     groups: Dict[Tuple[str, str], Dict[int, str]] = {}
     for key in sorted(shapes):
         match = _CANONICAL.fullmatch(key)
         if match:
             identity = match.group("prefix") or "", match.group("op")
             groups.setdefault(identity, {})[int(match.group("index"))] = key
-    found = []
-    for prefix, operation in sorted(groups, key=lambda group: list(map(_natural, group))):
-        by_index = groups[prefix, operation]
-        # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
-        scope = re.sub(r"(^|/)rnn$", "", prefix)
-        keys = [by_index[index] for index in sorted(by_index)]
-        if sorted(by_index) != list(range(len(keys))):
-            raise ExchangeError("Some of the tensors %s/%s:<i> are missing." % (prefix, operation))
-        sizes = [int(np.prod(shapes[key])) for key in keys]
-        name = "the tensors %s:<i>" % "/".join(filter(None, (prefix, operation)))
-        config = _config_of_sizes(sizes, dtypes[keys[0]], facts, name, notes)
-        found.append(Found(scope, CANONICAL, config, keys))
-    return found
+    return sorted(groups.items(), key=lambda group: list(map(_natural, group[0])))
+
+
+def _of_group(group, shapes, dtypes, facts, notes):
+    """Returns the `Found` of one of `_groups_of_canonical_tensors`."""
+    (prefix, operation), by_index = group
+    name = "the tensors %s:<i>" % "/".join(filter(None, (prefix, operation)))
+    keys = [by_index[index] for index in sorted(by_index)]
+    if sorted(by_index) != list(range(len(keys))):
+        raise ExchangeError("Some of %s are missing." % name)
+    sizes = [int(np.prod(shapes[key])) for key in keys]
+    config = _config_of_sizes(sizes, dtypes[keys[0]], facts, name, notes)
+    # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
+    return Found(re.sub(r"(^|/)rnn$", "", prefix), CANONICAL, config, keys)
 
 
 def _config_of_sizes(sizes, dtype, facts, name, notes):

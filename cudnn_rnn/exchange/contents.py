@@ -55,6 +55,7 @@ class Contents(NamedTuple):
       variables: the key of the opaque variable by the scope of its RNN (only checkpoints).
       slots: by the scope of an RNN, a dict from (text before, text after the name of a variable),
         such as ("", "Adam"), to the slot as an opaque vector (only checkpoints).
+      problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints).
     """
 
     path: str
@@ -64,6 +65,7 @@ class Contents(NamedTuple):
     others: List[str] = []
     variables: Dict[str, str] = {}
     slots: Dict[str, Dict[Tuple[str, str], np.ndarray]] = {}
+    problems: List[str] = []
 
 
 def library(name: str) -> Any:

@@ -223,7 +223,12 @@ def convert(
                 ", ".join(contents.others[:20]) or "none",
             )
         )
-    notes = list(contents.notes)
+    if contents.problems and scope is None:
+        raise ExchangeError(
+            "%s has RNNs that cannot be read. Pick another one of it (--scope).\n%s"
+            % (source, "\n".join(contents.problems))
+        )
+    notes = contents.notes + contents.problems
     if scope is not None:
         contents, dropped = _only(contents, scope)
         if dropped:

@@ -341,6 +341,25 @@ def test_two_rnns_of_equal_size_and_a_foreign_vector(tmp_path):
     assert contents.others == ["a/opaque_kernel"]
 
 
+def test_an_rnn_that_cannot_be_read_beside_one_that_can(tmp_path):
+    """The cells of tf.nn.rnn_cell may differ in size from layer to layer; cuDNN's layers do not."""
+    good = random_rnn("gru", 1, scope="good", equal_biases=True)
+    arrays = checkpoint_format.plan([good, random_rnn("lstm", 2, scope="bad")], "cells").arrays
+    cell = "bad/rnn/multi_rnn_cell/cell_1/cudnn_compatible_lstm_cell/"
+    arrays[cell + "kernel"] = np.zeros([8, 12], np.float32)
+    arrays[cell + "bias"] = np.zeros([12], np.float32)
+    path = str(tmp_path / "model")
+    checkpoint_format.save(path, arrays)
+    contents = exchange.read(path)
+    assert [rnn.scope for rnn in contents.rnns] == ["good"]
+    assert "The cells bad with shapes" in contents.problems[0]
+    with pytest.raises(exchange.ExchangeError, match="has RNNs that cannot be read.*\n.*cells bad"):
+        exchange.convert(path, tmp_path / "x.npz", "npz")
+    done = exchange.convert(path, tmp_path / "x.npz", "npz", scope="good")
+    assert contents.problems[0] in done.notes
+    assert_same(exchange.read(tmp_path / "x.npz").rnns[0], good)
+
+
 def test_damaged_data(tmp_path):
     exchange.write(tmp_path / "model", [random_rnn("lstm")], "1.4")
     data = tmp_path / "model.data-00000-of-00001"
