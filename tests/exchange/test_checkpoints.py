@@ -19,7 +19,7 @@ from helpers.versions import needs_projection, needs_tensorflow_2
 TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @every_mode
 def test_every_target_reads_back(tmp_path, rnn_mode, bidirectional):
@@ -41,6 +41,7 @@ def test_every_target_reads_back(tmp_path, rnn_mode, bidirectional):
             assert_same(one, rnn)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @every_mode
 def test_programs_restore_what_was_written(tmp_path, rnn_mode, bidirectional):
@@ -85,6 +86,7 @@ def trained_layer(rnn_mode, path):
         return session.run({after: slot for after, slot in slots})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_slots_and_other_variables(tmp_path, rnn_mode):
     """Layers to cells and back: see `checkpoints/optimizer_slots.py` for the arithmetic."""
@@ -150,7 +152,7 @@ def test_bfloat16_is_refused(tmp_path):
         exchange.read(tmp_path / "model")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @every_mode
 def test_a_trained_layer_becomes_what_saved_as_cells_saves(tmp_path, rnn_mode):
     with tf.Graph().as_default(), tf.Session() as session:
@@ -269,6 +271,7 @@ def test_a_projection_has_keys_in_1_1_only(tmp_path, bidirectional):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 def test_object_based_checkpoints_of_tensorflow_2(tmp_path, rnn_mode, bidirectional):
