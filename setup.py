@@ -105,6 +105,10 @@ setup(
     install_requires=["numpy"],
     extras_require={
         "demo": ["matplotlib", "tqdm"],
+        # Of cudnn_rnn.exchange.
+        "torch": ["torch", "safetensors"],
+        "onnx": ["onnx"],
+        "plot": ["matplotlib"],
         "test": ["pytest", "pytest-xdist", "matplotlib", "tqdm", "tabulate"],
     },
     classifiers=[

@@ -5,6 +5,9 @@ TENSORFLOW="${TENSORFLOW:-tensorflow==2.21.0}"
 TENSORFLOW_PYTHONS="3.10 3.11 3.12 3.13"        # what TensorFlow 2.21 has wheels for
 TENSORFLOW_1="tensorflow-gpu==1.15.5"           # the last 1.15; runs on a CPU as well
 TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generated code
+TORCH="${TORCH:-torch==2.13.0}"
+# What the tests of cudnn_rnn.exchange run besides.
+NEIGHBOURS="$TORCH safetensors==0.8.0 onnx==1.23.2 onnxruntime==1.32.0"
 BENCH_REQUIREMENTS="numpy tabulate tqdm matplotlib" # of the program that measures the peers
 
 say() { printf '\n== %s\n' "$*"; }
@@ -117,12 +120,12 @@ make_environment() {
     fi
 }
 
-# Makes the environment of `make test`: $TENSORFLOW, this package and pytest.
+# Makes the environment of `make test`: $TENSORFLOW, this package, pytest and $NEIGHBOURS.
 make_tensorflow_environment() {
     local python
     python="$(find_tensorflow_python)" || exit
-    # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW
+    # shellcheck disable=SC2086 # several requirements
+    make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW $NEIGHBOURS
 }
 
 # Makes .venv/torch: PyTorch, and the requirements of the tests and benchmarks that compare with it.
@@ -130,5 +133,5 @@ make_torch_environment() {
     local python
     python="$(find_tensorflow_python)" || exit # PyTorch has wheels for the same Pythons
     # shellcheck disable=SC2086 # several requirements
-    make_requirements .venv/torch "$python" "${TORCH:-torch==2.13.0}" pytest $BENCH_REQUIREMENTS
+    make_requirements .venv/torch "$python" $TORCH pytest $BENCH_REQUIREMENTS
 }

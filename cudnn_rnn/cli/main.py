@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from cudnn_rnn._version import __version__
-from cudnn_rnn.cli import doctor, run
+from cudnn_rnn.cli import convert, doctor, inspect, run
 
 _DESCRIPTION = """\
 Tools for cudnn_rnn, tf.contrib.cudnn_rnn for current versions of TensorFlow.
@@ -12,6 +12,8 @@ Tools for cudnn_rnn, tf.contrib.cudnn_rnn for current versions of TensorFlow.
 commands:
   doctor    reports what is installed, whether it works, and which GPU libraries are used
   run       runs a program for TensorFlow 1 that uses tf.contrib.cudnn_rnn
+  inspect   shows the RNNs in a checkpoint or another file, and statistics of their weights
+  convert   converts weights between checkpoints, PyTorch, Keras, ONNX and NumPy
 
 `python -m cudnn_rnn COMMAND --help` describes a command."""
 
@@ -30,6 +32,8 @@ def main(arguments=None):
     doctor.add_arguments(commands.add_parser("doctor", add_help=True))
     run_parser = commands.add_parser("run", add_help=True)
     run.add_arguments(run_parser)
+    inspect.add_arguments(commands.add_parser("inspect", add_help=True))
+    convert.add_arguments(commands.add_parser("convert", add_help=True))
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help()
@@ -37,4 +41,6 @@ def main(arguments=None):
     if chosen.command == "run":
         chosen.arguments = run.arguments_of_program(arguments, chosen.arguments)
         return run.run(chosen, run_parser)
+    if chosen.command in ("inspect", "convert"):
+        return {"inspect": inspect, "convert": convert}[chosen.command].run(chosen)
     return doctor.Doctor().examine()

@@ -39,7 +39,7 @@ for TensorFlow 1, run it with
 # The folder of the command line; its parent folder is the package's, with __main__.py.
 _FOLDER = os.path.dirname(__file__)
 
-_ADVICE = "`python -m cudnn_rnn doctor` reports what is installed and whether it works."
+ADVICE = "`python -m cudnn_rnn doctor` reports what is installed and whether it works."
 
 
 def add_arguments(parser):
@@ -93,9 +93,9 @@ def run(options, parser):
     if not options.is_module and not os.path.exists(options.program):
         parser.error("the program %s does not exist" % options.program)
     try:
-        _load_package()
+        load_package()
     except ImportError as error:
-        print("python -m cudnn_rnn run: %s\n%s" % (error, _ADVICE), file=sys.stderr)
+        print("python -m cudnn_rnn run: %s\n%s" % (error, ADVICE), file=sys.stderr)
         return 1
     importlib.import_module("cudnn_rnn.contrib").install(options.tf_contrib_version)
     if options.tf1:
@@ -108,7 +108,7 @@ def run(options, parser):
     return 0
 
 
-def _load_package():
+def load_package():
     """Completes the import of `cudnn_rnn` that `cli/launch.py` has cut short."""
     package = sys.modules["cudnn_rnn"]
     if not hasattr(package, "CudnnLSTM"):

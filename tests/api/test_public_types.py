@@ -9,10 +9,11 @@ import pytest
 
 import cudnn_rnn
 import cudnn_rnn.keras
+from cudnn_rnn import exchange
 from cudnn_rnn._native import gpu_kernels, library
 
 # Public, but not in `cudnn_rnn.__all__`.
-OTHERS = [library.build_info, library.load_library, gpu_kernels.KernelsInCharge]
+OTHERS = [library.build_info, library.load_library, gpu_kernels.KernelsInCharge, exchange]
 
 
 def functions_of(value):
@@ -59,6 +60,9 @@ def test_public_functions_are_found():
         cells.compatible.CudnnCompatibleLSTMCell.state_size
         checkpoints.cell_saveables.CudnnOpaqueParamsSaveable.restore
         contrib.install
+        exchange.files.convert
+        exchange.onnx_format.to_model
+        exchange.weights.RnnWeights.from_opaque
         cudnn_rnn_ops.cudnn_lstm
         layers._CudnnRNN.__init__
         layers._CudnnRNN.call

@@ -22,6 +22,7 @@ MODULES = [
     "cudnn_rnn",
     "cudnn_rnn.contrib",
     "cudnn_rnn.cudnn_rnn_ops",
+    "cudnn_rnn.exchange",
     "cudnn_rnn.keras",
     "cudnn_rnn.layers",
     "cudnn_rnn.opaque_saveable",

@@ -22,6 +22,11 @@ COMMANDS = [
     (["doctor", "--help"], 0, ["doctor", "whether it works", "exit status"]),
     (["doctor", "now"], 2, ["now"]),
     (["run", "--help"], 0, ["--tf-contrib-version", "--tf1", "-m", "tensorflow.compat.v1"]),
+    (["inspect", "--help"], 0, ["--plot", "--json", "--rnn-mode", r"\.safetensors"]),
+    (["inspect"], 2, ["the following arguments are required: FILE"]),
+    (["convert", "--help"], 0, ["--to torch", "--dry-run", "--force", "cells", "1.15", "--scope"]),
+    (["convert", "a", "b"], 2, ["the following arguments are required: --to"]),
+    (["convert", "a", "b", "--to", "caffe"], 2, ["invalid choice: 'caffe'"]),
     (["run"], 2, ["the following arguments are required: SCRIPT or MODULE"]),
     (["run", "no_such_file.py"], 2, ["no_such_file.py does not exist"]),
     (["run", "--tf-contrib-version", "1.3", "no_such_file.py"], 2, ["py does not exist"]),
@@ -61,9 +66,12 @@ def test_other_spellings_of_the_command(without_tensorflow, options):
     assert (status, printed) == (0, "cudnn_rnn %s\n" % cudnn_rnn.__version__)
 
 
-def test_run_reports_an_import_error_of_the_package(without_tensorflow):
+@pytest.mark.parametrize(
+    "command", [["run", "program.py"], ["inspect", "x"], ["convert", "x", "y", "--to", "npz"]]
+)
+def test_commands_report_an_import_error_of_the_package(without_tensorflow, command):
     (without_tensorflow / "program.py").write_text("print('it ran')")
-    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", "run", "program.py")
+    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", *command)
     assert status == 1
     assert "no TensorFlow today" in printed and "cudnn_rnn doctor" in printed
     assert "Traceback" not in printed and "it ran" not in printed

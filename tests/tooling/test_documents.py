@@ -44,7 +44,7 @@ def run(name, folder):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("name", sorted(set(PAGES) - {"checkpoints", "distributed", "migrating"}))
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"checkpoints", "distributed", "exchange", "migrating"}))
 def test_blocks_run(name, tmp_path):
     run(name, tmp_path)
 
@@ -64,6 +64,17 @@ def test_migrating(tmp_path):
         "model/stack_bidirectional_rnn/cell_0/bidirectional_rnn/bw/cudnn_compatible_lstm_cell/bias",
         "cudnn_lstm/stack_bidirectional_rnn/cell_0/bidirectional_rnn/fw/cudnn_compatible_lstm_cell"
         "/bias",
+    ]
+
+
+@needs_tensorflow_2
+def test_exchange(tmp_path):
+    assert run("exchange", tmp_path) == [
+        "[<RnnWeights 'encoder': lstm, num_layers 2, num_units 16, input_size 8, unidirectional, "
+        "num_proj 0, float32>]",
+        "input gate",
+        "(None, None, 16)",
+        "['layer_0/forward/input_bias', 'layer_0/forward/input_weights']",
     ]
 
 

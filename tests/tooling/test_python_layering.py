@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "op_level": ["_compat", "_core"],
     "cudnn_rnn_ops": ["_compat", "_core"],
     "checkpoints": ["_compat", "_core", "op_level"],
+    "exchange": ["_compat", "_core", "checkpoints", "op_level"],
     "layers": ["_compat", "_core", "checkpoints"],
     "saveables": ["checkpoints"],
     "opaque_saveable": ["saveables"],

@@ -1,0 +1,80 @@
+"""`python -m cudnn_rnn convert`: weights from one format to another."""
+
+from cudnn_rnn.cli import files
+
+# As in cudnn_rnn/exchange/files.py, which needs TensorFlow.
+TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15", "keras", "torch", "onnx", "npz")
+
+_DESCRIPTION = """\
+Converts the weights of RNNs between checkpoints, PyTorch, Keras, ONNX and NumPy.
+
+    python -m cudnn_rnn convert model.ckpt lstm.pt --to torch
+    python -m cudnn_rnn convert model.ckpt lstm.safetensors --to torch
+    python -m cudnn_rnn convert model.ckpt lstm.onnx --to onnx --scope encoder
+    python -m cudnn_rnn convert model.ckpt lstm.keras --to keras
+    python -m cudnn_rnn convert old/model.ckpt new/model.ckpt --to 1.15 --dry-run
+    python -m cudnn_rnn convert lstm.pt model.ckpt --to cells --target-scope encoder
+
+targets:
+  cells   a checkpoint for CudnnCompatibleLSTMCell and its siblings under tf.nn.dynamic_rnn
+  1.1     a checkpoint with the keys of TensorFlow 1.0 to 1.2
+  1.3     a checkpoint with the keys of TensorFlow 1.3
+  1.4     a checkpoint with the keys of CudnnLSTMSaveable and its siblings in TensorFlow 1.4
+  1.15    a checkpoint with the keys of the layers of TensorFlow 1.5 to 1.15
+  torch   the state_dict of torch.nn.LSTM, GRU or RNN: .safetensors, else PyTorch's own format
+  keras   a model of Keras's layers: .keras, .h5, or .weights.h5 for the weights alone
+  onnx    a model with ONNX's LSTM, GRU or RNN, for ONNX Runtime
+  npz     a NumPy archive
+
+Of one RNN the keys are plain (weight_ih_l0 for PyTorch); of several they start with the scopes.
+Between checkpoints, all other variables and the optimizer's slots are converted too. What is left
+out is listed. An existing file is never overwritten without --force."""
+
+
+def add_arguments(parser):
+    """Adds the command's arguments to its `argparse.ArgumentParser`."""
+    files.describe_command(
+        parser, "python -m cudnn_rnn convert FILE OUT --to TARGET [OPTIONS] [FACTS]", _DESCRIPTION
+    )
+    parser.add_argument("file", metavar="FILE", help=files.INPUTS)
+    parser.add_argument("out", metavar="OUT", help="the new file, or the prefix of a checkpoint")
+    parser.add_argument("--to", required=True, choices=TARGETS, metavar="TARGET", help="see above")
+    parser.add_argument("--scope", help="convert only the RNN of this scope (inspect lists them)")
+    parser.add_argument("--target-scope", help="the scope of the RNN in OUT; default: as in FILE")
+    parser.add_argument(
+        "--variable",
+        metavar="KEY",
+        help="the key of the opaque variable in a checkpoint; default: as in FILE, in 1.15 "
+        "<scope>/opaque_kernel",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="write nothing, show the result")
+    parser.add_argument("--force", action="store_true", help="overwrite OUT")
+    parser.add_argument("--allow-nan", action="store_true", help="convert NaN and infinite weights")
+    files.add_facts(parser)
+
+
+def run(options):
+    """Runs the command; returns the exit status."""
+    return files.reporting_errors("convert", _convert, options)
+
+
+def _convert(exchange, options):
+    done = exchange.convert(
+        options.file,
+        options.out,
+        options.to,
+        scope=options.scope,
+        target_scope=options.target_scope,
+        variable=options.variable,
+        force=options.force,
+        dry_run=options.dry_run,
+        allow_nan=options.allow_nan,
+        **files.facts_of(options),
+    )
+    for rnn in done.source.rnns:
+        print(exchange.describe(rnn))
+    for key in done.keys if options.dry_run else ():
+        print("  " + key)
+    print("%s %s (%s)" % ("Would write" if options.dry_run else "Wrote", options.out, options.to))
+    files.print_notes(done.notes)
+    return 0

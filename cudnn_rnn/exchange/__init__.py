@@ -1,0 +1,39 @@
+"""Weights of RNNs in other formats: PyTorch, Keras, ONNX, NumPy, checkpoints of all generations.
+
+`RnnWeights` is one RNN as NumPy arrays. `read` and `write` files, or `convert` one; the modules
+`torch_format`, `keras_format`, `onnx_format`, `npz_format` and `checkpoint_format` have the same
+for objects in memory. docs/exchange.md explains them.
+"""
+
+from cudnn_rnn.exchange import (
+    checkpoint_format,
+    keras_format,
+    npz_format,
+    onnx_format,
+    torch_format,
+)
+from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts
+from cudnn_rnn.exchange.files import TARGETS, Conversion, convert, read, write
+from cudnn_rnn.exchange.summary import describe, plot, statistics
+from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
+
+__all__ = [
+    "Contents",
+    "Conversion",
+    "ExchangeError",
+    "Facts",
+    "LayerWeights",
+    "RnnWeights",
+    "TARGETS",
+    "checkpoint_format",
+    "convert",
+    "describe",
+    "keras_format",
+    "npz_format",
+    "onnx_format",
+    "plot",
+    "read",
+    "statistics",
+    "torch_format",
+    "write",
+]

@@ -1,0 +1,451 @@
+"""TensorFlow checkpoints of all generations, read and written with this package's own saveables.
+
+Read are the RNNs that `checkpoint_keys` finds. If the checkpoint also has the opaque variable of an
+RNN, its exact biases are taken instead of halves of sums.
+
+Written are the keys of a release, the variables that belong to no RNN, and the optimizer's slots:
+
+| target | keys |
+| --- | --- |
+| `cells` | variables of platform-independent cells, which `tf.nn.dynamic_rnn` and `cells` restore |
+| `1.1` | `CudnnRNNParamsToCanonical:<i>`: TensorFlow 1.0 to 1.2 |
+| `1.3` | `<scope>/rnn/...`: `RNNParamsSaveable(..., base_variable_scope="<scope>/rnn")` |
+| `1.4` | those of cells: `CudnnLSTMSaveable(..., scope="<scope>")` and its siblings |
+| `1.15` | those of cells, and `<scope>/opaque_kernel`: the layers of TensorFlow 1.5 to 1.15 |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import shutil
+import tempfile
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn.exchange import checkpoint_keys as keys_module
+from cudnn_rnn.exchange.checkpoint_graph import (
+    Session,
+    restored,
+    saveable_of,
+    slots_to_cells,
+    slots_to_opaque,
+)
+from cudnn_rnn.exchange.checkpoint_keys import (
+    CANONICAL,
+    CELLS,
+    CELLS_WITH_BIASES,
+    OBJECT_GRAPH,
+    OPAQUE,
+    Found,
+    plain,
+)
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    Facts,
+    make_folder,
+    name_of,
+    sentence,
+)
+from cudnn_rnn.exchange.weights import RnnWeights
+
+__all__ = ["Plan", "TARGETS", "plan", "read", "save", "write"]
+
+# Generation of keys by target.
+TARGETS = {
+    "cells": CELLS,
+    "1.1": CANONICAL,
+    "1.3": CELLS_WITH_BIASES,
+    "1.4": CELLS,
+    "1.15": CELLS,
+}
+_Slots = Dict[Tuple[str, str], np.ndarray]
+
+
+def exists(path: str) -> bool:
+    """Returns whether there is a checkpoint with this prefix."""
+    return os.path.exists(path + ".index") or bool(glob.glob(glob.escape(path) + ".data-*"))
+
+
+def prefix_of(path: str) -> Optional[str]:
+    """Returns the prefix of the checkpoint that a user's path means, None if there is none.
+
+    The path is a prefix, a file of the checkpoint, or the folder of a checkpoint or SavedModel.
+    """
+    if os.path.isdir(path):
+        variables = os.path.join(path, "variables", "variables")
+        return variables if exists(variables) else tf.train.latest_checkpoint(path)
+    path = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
+    return path if os.path.exists(path + ".index") or os.path.isfile(path) else None
+
+
+def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
+    """Reads the RNNs of a checkpoint.
+
+    Raises:
+      ExchangeError: the file cannot be read, or the keys of every RNN fit several models or none.
+    """
+    reader = _Reader(path)
+    shapes, dtypes = reader.shapes, reader.dtypes
+    notes: List[str] = []
+    problems: List[str] = []
+    is_object_based = OBJECT_GRAPH in shapes
+    graph = _object_graph(reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
+    found = keys_module.find(shapes, dtypes, graph, facts, notes, problems)
+    rnns, variables, slots = [], {}, {}
+    used = set()
+    for one in found:
+        arrays = [reader.get_tensor(key) for key in one.keys]
+        try:
+            rnn = _to_weights(one, arrays)
+        except ExchangeError as error:
+            problems.append(str(error))
+            continue
+        used.update(one.keys)
+        variable = one.keys[0] if one.generation == OPAQUE else None
+        if variable is None:
+            candidates = [key for key in sorted(shapes, key=len) if key not in used]
+            variable, rnn = _with_exact_biases(rnn, reader, candidates, notes)
+        rnns.append(rnn)
+        if rnn.to_opaque().size != _size_of_buffer(one, variable, shapes):
+            notes.append(
+                "%s has input_mode skip_input. It becomes linear_input with identity matrices."
+                % sentence(name_of(one.scope))
+            )
+        if variable is not None:
+            variables[one.scope] = plain(variable)
+            used.add(variable)
+        slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader)
+        used.update(of_slots)
+    if problems and not rnns:
+        raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
+    others = sorted(set(shapes) - used)
+    generations = sorted({one.generation for one in found})
+    name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
+    return Contents(path, name, rnns, notes, others, variables, slots, problems)
+
+
+def _size_of_buffer(found, variable, shapes):
+    """Returns the number of elements of the RNN's own opaque vector."""
+    return found.config.params_size() if variable is None else shapes[variable][0]
+
+
+class _Reader:
+    """The tensors of a checkpoint; `shapes` and NumPy `dtypes` are by key."""
+
+    def __init__(self, path):
+        self._path = path
+        with self._explained(""):
+            self._reader = tf.train.load_checkpoint(path)
+            self.shapes = self._reader.get_variable_to_shape_map()
+            dtypes = self._reader.get_variable_to_dtype_map()
+        self.dtypes = {
+            key: np.dtype(tf.as_dtype(dtype).as_numpy_dtype) for key, dtype in dtypes.items()
+        }
+
+    def get_tensor(self, key):
+        """Returns the array of a key."""
+        with self._explained(key + ": "):
+            return self._reader.get_tensor(key)
+
+    @contextlib.contextmanager
+    def _explained(self, key):
+        # TensorFlow's versions raise different errors.
+        try:
+            yield
+        except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
+            raise ExchangeError(
+                "%s cannot be read as a checkpoint: %s%s" % (self._path, key, error)
+            ) from error
+
+
+def _object_graph(serialized):
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    return trackable_object_graph_pb2.TrackableObjectGraph.FromString(serialized)
+
+
+def _to_weights(found: Found, arrays: Sequence[np.ndarray]) -> RnnWeights:
+    """Returns the weights for the tensors of a generation."""
+    if found.generation == OPAQUE:
+        return _from_opaque(arrays[0], found.config, found.scope)
+    return _from_opaque(restored(found, arrays), found.config, found.scope)
+
+
+def _from_opaque(vector, config, scope):
+    return RnnWeights.from_opaque(
+        vector,
+        config.rnn_mode,
+        config.num_layers,
+        config.num_units,
+        config.input_size,
+        config.num_directions == 2,
+        config.num_proj,
+        config.skips_input_projection,
+        scope,
+    )
+
+
+def _with_exact_biases(rnn, reader, candidates, notes):
+    """Looks among the keys `candidates` for the opaque variable with the same weights.
+
+    Returns:
+      `(key, weights)`: the key is None, and the weights are the argument's, if there is none.
+    """
+    for skip_input in (False, True)[: 1 + (rnn.input_size == rnn.num_units)]:
+        config = rnn.config
+        if skip_input:
+            config = config._replace(input_mode="skip_input")
+        size = [config.params_size()]
+        for key in candidates:
+            if list(reader.shapes[key]) != size or reader.dtypes[key] != rnn.dtype:
+                continue
+            exact = _from_opaque(reader.get_tensor(key), config, rnn.scope)
+            if _is_same(rnn, exact):
+                return key, exact
+            if plain(key).rpartition("/")[2] == keys_module.OPAQUE_NAME:
+                notes.append(
+                    "%s has the size of the opaque vector of %s, but other values, which a Saver "
+                    "of that variable would restore. The values under the other keys were taken."
+                    % (key, name_of(rnn.scope))
+                )
+    return None, rnn
+
+
+def _is_same(rnn, exact):
+    """Returns whether the matrices are equal, and the sums of biases up to rounding."""
+    tolerance = 8 * np.finfo(rnn.dtype).eps
+    for (_, _, one), (_, _, other) in zip(rnn.places(), exact.places()):
+        for name in ("input_weights", "recurrent_weights", "projection"):
+            first, second = getattr(one, name), getattr(other, name)
+            if first is not None and first.tobytes() != second.tobytes():
+                return False
+        sums = [part.input_bias + part.recurrent_bias for part in (one, other)]
+        scale = np.abs(other.input_bias) + np.abs(other.recurrent_bias)
+        # Negated, so that NaN counts as equal to NaN.
+        if np.any(np.abs(sums[0] - sums[1]) > tolerance * scale):
+            return False
+    return True
+
+
+# Slots
+
+
+def _names_of_slots(keys, name):
+    """Returns the (before, after) of all keys `<before><name>/<after>`."""
+    pairs = []
+    for key in keys:
+        before, found, after = key.rpartition(name + "/")
+        if found and after and not after.startswith(".") and (not before or before[-1] == "/"):
+            pairs.append((before, after))
+    return pairs
+
+
+def _read_slots(found, rnn, variable, reader):
+    """Returns the slots of an RNN, as `Contents.slots` has them, and the set of their keys."""
+    shapes = reader.shapes
+    slots: _Slots = {}
+    used = set()
+    if variable is not None:
+        for before, after in _names_of_slots(shapes, plain(variable)):
+            key = before + plain(variable) + "/" + after
+            if list(shapes[key]) == [rnn.config.params_size()]:
+                slots[before, after] = reader.get_tensor(key)
+                used.add(key)
+    if found.generation != CELLS:
+        return slots, used
+    of_cells = {}
+    for before, after in _names_of_slots(shapes, found.keys[0]):
+        keys = [before + key + "/" + after for key in found.keys]
+        is_complete = all(
+            key in shapes and list(shapes[key]) == list(shapes[own])
+            for key, own in zip(keys, found.keys)
+        )
+        if is_complete:
+            used.update(keys)
+            if (before, after) not in slots:
+                of_cells[before, after] = [reader.get_tensor(key) for key in keys]
+    slots.update(slots_to_opaque(found, of_cells))
+    return slots, used
+
+
+# Writing
+
+
+class Plan(NamedTuple):
+    """What a checkpoint will have.
+
+    Attributes:
+      arrays: by key.
+      notes: list of str, what a user should know.
+    """
+
+    arrays: Dict[str, Any]
+    notes: List[str]
+
+
+def plan(
+    source: Union[Contents, Sequence[RnnWeights]], target: str, variable: Optional[str] = None
+) -> Plan:
+    """Returns the tensors of a checkpoint.
+
+    Args:
+      source: the RNNs, or the `Contents` of a file. If that is a checkpoint, the variables that
+        belong to no RNN and the optimizer's slots are converted too.
+      target: one of `TARGETS`.
+      variable: the key of the opaque variable, if there is one RNN. By default that of the source;
+        with "1.15" `<scope>/opaque_kernel`, and without a scope `cudnn_lstm/opaque_kernel` and so
+        on.
+
+    Raises:
+      ExchangeError: the target cannot hold an RNN, or two tensors would have the same key.
+    """
+    if target not in TARGETS:
+        raise ExchangeError("target must be one of %s, but is %r." % (sorted(TARGETS), target))
+    if not isinstance(source, Contents):
+        source = Contents("", "", list(source))
+    if variable is not None and len(source.rnns) != 1:
+        raise ExchangeError(
+            "variable=%r (--variable) needs one RNN, but there are %d. Pick one (--scope)."
+            % (variable, len(source.rnns))
+        )
+    arrays: Dict[str, Any] = {}
+    notes: List[str] = []
+    with Session() as session:
+        variables = [session.variable(rnn.to_opaque()) for rnn in source.rnns]
+        # All saveables first: the keys of 1.1 are names of nodes, which are counted.
+        saveables = [
+            _saveable_of_target(target, rnn, made) for rnn, made in zip(source.rnns, variables)
+        ]
+        for rnn, saveable, made in zip(source.rnns, saveables, variables):
+            _add(arrays, _specs(session, saveable), rnn.scope)
+            opaque = variable or source.variables.get(rnn.scope)
+            if opaque is None and target == "1.15":
+                opaque = rnn.scope + "/opaque_kernel" if rnn.scope else _default_variable(rnn)
+                notes.append(
+                    "The opaque variable of %s has the key %s, as in a layer of that name. "
+                    "variable= (--variable) gives it another." % (name_of(rnn.scope), opaque)
+                )
+            opaque = None if target == "cells" else opaque
+            if opaque is not None:
+                _add(arrays, {opaque: rnn.to_opaque()}, rnn.scope)
+            slots = source.slots.get(rnn.scope, {})
+            if target == "cells":
+                converted = slots_to_cells(session, rnn.config, made, slots) if slots else {}
+                for (before, after), values in converted.items():
+                    of_slot = [before + spec.name + "/" + after for spec in saveable.specs]
+                    _add(arrays, dict(zip(of_slot, values)), rnn.scope)
+            elif opaque is not None:
+                named = {before + opaque + "/" + after: v for (before, after), v in slots.items()}
+                _add(arrays, named, rnn.scope)
+            elif slots:
+                notes.append(
+                    "Left out: the slots %s of %s, because %s has no opaque variable. Give its "
+                    "key: variable= (--variable)."
+                    % (sorted({after for _, after in slots}), name_of(rnn.scope), target)
+                )
+    if source.others:
+        _add_others(arrays, source, notes)
+    return Plan(arrays, notes)
+
+
+def _saveable_of_target(target, rnn, variable):
+    if rnn.num_proj and target != "1.1":
+        raise ExchangeError(
+            "%s has a projection (num_proj %d), which the keys of %s do not have. Those of 1.1 do."
+            % (sentence(name_of(rnn.scope)), rnn.num_proj, target)
+        )
+    scope = rnn.scope
+    if target == "1.3":
+        scope = scope + "/rnn" if scope else "rnn"
+    return saveable_of(TARGETS[target], rnn.config, variable, scope)
+
+
+def _specs(session, saveable):
+    """Returns the arrays of a saveable by key."""
+    values = session.run([spec.tensor for spec in saveable.specs])
+    return dict(zip([spec.name for spec in saveable.specs], values))
+
+
+def _default_variable(rnn):
+    # The names that the layers CudnnLSTM, CudnnGRU, CudnnRNNRelu and CudnnRNNTanh give themselves.
+    return "cudnn_%s/%s" % (rnn.rnn_mode, keys_module.OPAQUE_NAME)
+
+
+def _add(arrays, new, scope):
+    for key, array in new.items():
+        if key in arrays:
+            raise ExchangeError(
+                "Two tensors would have the key %s; one is of %s. Give the RNNs different scopes, "
+                "or pick one (--scope)." % (key, name_of(scope))
+            )
+        arrays[key] = array
+
+
+def _add_others(arrays, source, notes):
+    """Adds the variables that belong to no RNN; names of objects lose their suffix."""
+    reader = _Reader(source.path)
+    left_out = []
+    for key in source.others:
+        is_of_objects = key == OBJECT_GRAPH or plain(key) == "save_counter" or "/.OPT" in key
+        if is_of_objects or plain(key) in arrays:
+            left_out.append(key)
+        else:
+            arrays[plain(key)] = reader.get_tensor(key)
+    if left_out:
+        notes.append("Left out: %s." % ", ".join(left_out))
+
+
+def save(path: str, arrays: Dict[str, Any]) -> None:
+    """Writes a checkpoint with these arrays by key.
+
+    The files are complete before they get their names, the index last. (Two files cannot be renamed
+    at once: a process killed between the two renames leaves the new data with the old index, which
+    a reader refuses because of the checksums.)
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    make_folder(folder)
+    temporary = tempfile.mkdtemp(prefix=".cudnn_rnn_", dir=folder)
+    try:
+        _save_now(os.path.join(temporary, name), arrays)
+        written = sorted(os.listdir(temporary), key=lambda file: file.endswith(".index"))
+        for file in written:
+            os.replace(os.path.join(temporary, file), os.path.join(folder, file))
+        for old in glob.glob(glob.escape(path) + ".data-*"):
+            if os.path.basename(old) not in written:
+                os.remove(old)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _save_now(prefix, arrays):
+    keys = sorted(arrays)
+    try:
+        with Session() as session:
+            session.run(
+                tf.raw_ops.SaveV2(
+                    prefix=prefix,
+                    tensor_names=keys,
+                    shape_and_slices=[""] * len(keys),
+                    tensors=[session.value(arrays[key]) for key in keys],
+                )
+            )
+    except tf.errors.OpError as error:
+        raise ExchangeError("%s cannot be written: %s" % (prefix, error.message)) from error
+
+
+def write(
+    path: str,
+    source: Union[Contents, Sequence[RnnWeights]],
+    target: str,
+    variable: Optional[str] = None,
+) -> List[str]:
+    """Writes a checkpoint; see `plan` and `save`. Returns the notes of the plan."""
+    planned = plan(source, target, variable)
+    save(path, planned.arrays)
+    return planned.notes

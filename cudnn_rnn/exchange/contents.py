@@ -1,0 +1,160 @@
+"""What all formats share: `Contents` of a file, `Facts` that a file does not have, safe writing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import tempfile
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cudnn_rnn._core.config import CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
+from cudnn_rnn.exchange.weights import RnnWeights
+
+# The extra of this package that installs a library of another project.
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "safetensors.numpy": "torch",
+    "onnx": "onnx",
+    "matplotlib.figure": "plot",
+}
+
+
+class ExchangeError(ValueError):
+    """A file that cannot be read or written; the message says why and what to do."""
+
+
+class Facts(NamedTuple):
+    """What is known of an RNN beyond its file; None for what is not.
+
+    Attributes:
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
+      num_layers, num_units: int.
+      direction: "unidirectional" or "bidirectional".
+    """
+
+    rnn_mode: Optional[str] = None
+    num_layers: Optional[int] = None
+    num_units: Optional[int] = None
+    direction: Optional[str] = None
+
+
+class Contents(NamedTuple):
+    """What `read` finds in a file.
+
+    Attributes:
+      path: str, the file.
+      format: str for people, such as "checkpoint of TensorFlow 1.3".
+      rnns: list of `RnnWeights`, whose scopes differ.
+      notes: list of str, what a user should know about the reading.
+      others: list of str, the keys of all that belongs to no RNN.
+      variables: the key of the opaque variable by the scope of its RNN (only checkpoints).
+      slots: by the scope of an RNN, a dict from (text before, text after the name of a variable),
+        such as ("", "Adam"), to the slot as an opaque vector (only checkpoints).
+      problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints).
+    """
+
+    path: str
+    format: str
+    rnns: List[RnnWeights]
+    notes: List[str] = []
+    others: List[str] = []
+    variables: Dict[str, str] = {}
+    slots: Dict[str, Dict[Tuple[str, str], np.ndarray]] = {}
+    problems: List[str] = []
+
+
+def library(name: str) -> Any:
+    """Imports a library of another project; the error names the extra that installs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise ExchangeError(
+            "This needs the package %s, which cannot be imported (%s). Install it: pip install "
+            "'cudnn_rnn[%s]', or pip install %s." % (package, error, _EXTRAS[name], package)
+        ) from error
+
+
+def mode_of(num_gates: float, facts: Facts, name: str, notes: List[str]) -> str:
+    """Returns the mode of an RNN with this number of gates.
+
+    A format whose weights are the same with ReLU and tanh leaves the choice to `facts`; tanh is the
+    default, with a note.
+
+    Raises:
+      ExchangeError: no mode has this number of gates, or `facts` contradict it.
+    """
+    modes = [mode for mode, gates in GATES.items() if len(gates) == num_gates]
+    if not modes:
+        raise ExchangeError(
+            "%s has %s gates; expected 4 (LSTM), 3 (GRU) or 1 (simple RNN)." % (name, num_gates)
+        )
+    if facts.rnn_mode in modes:
+        return str(facts.rnn_mode)
+    if len(modes) == 1:
+        return modes[0]
+    notes.append(
+        "%s is read as %s: its file does not tell tanh from ReLU. If it is ReLU, give rnn_mode=%r "
+        "(--rnn-mode %s)." % (name, CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_RNN_RELU)
+    )
+    return CUDNN_RNN_TANH
+
+
+def name_of(scope: str) -> str:
+    """Returns a name of an RNN for messages."""
+    return "the RNN %r" % scope if scope else "the RNN"
+
+
+def sentence(text: str) -> str:
+    """Returns the text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def prefixes(rnns: Sequence[RnnWeights], separator: str) -> List[str]:
+    """Returns a prefix for the keys of every RNN: none if there is only one, else its scope.
+
+    Raises:
+      ExchangeError: two RNNs would have the same prefix.
+    """
+    if len(rnns) == 1:
+        return [""]
+    scopes = [rnn.scope.replace("/", separator) for rnn in rnns]
+    for scope in scopes:
+        if scopes.count(scope) > 1:
+            raise ExchangeError(
+                "%d RNNs have the scope %r, so their keys would be the same. Give each its own "
+                "with RnnWeights.with_scope, or write one at a time (--scope)."
+                % (scopes.count(scope), scope)
+            )
+    return [scope + separator if scope else "" for scope in scopes]
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Yields a temporary path in the folder of `path`, and renames that file to `path` at the end.
+
+    If the block fails, the file at `path` stays as it was, and the temporary one is removed. The
+    temporary name has the suffixes of `path`.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    make_folder(folder)
+    temporary = tempfile.mkdtemp(prefix=".cudnn_rnn_", dir=folder)
+    try:
+        written = os.path.join(temporary, name)
+        yield written
+        os.replace(written, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_folder(folder: str) -> None:
+    """Creates the folder; raises `ExchangeError` if that is not possible."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise ExchangeError("The folder %s cannot be created: %s." % (folder, error)) from error

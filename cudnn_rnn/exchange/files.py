@@ -1,0 +1,296 @@
+"""`read`, `write` and `convert` files of any format."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+
+from cudnn_rnn._core.config import DIRECTIONS, GATES, checked_choice
+from cudnn_rnn.exchange import (
+    checkpoint_format,
+    keras_format,
+    npz_format,
+    onnx_format,
+    torch_format,
+)
+from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, name_of, sentence
+from cudnn_rnn.exchange.weights import RnnWeights
+
+_FORMATS: Dict[str, Any] = {
+    "keras": keras_format,
+    "torch": torch_format,
+    "onnx": onnx_format,
+    "npz": npz_format,
+}
+TARGETS = tuple(checkpoint_format.TARGETS) + tuple(_FORMATS)
+
+
+class Conversion(NamedTuple):
+    """What `convert` did, or would do.
+
+    Attributes:
+      source: the `Contents` of the source, with the RNNs that were converted.
+      keys: list of str, the keys of a new checkpoint; empty for other formats.
+      notes: list of str, what a user should know, such as what was left out.
+    """
+
+    source: Contents
+    keys: List[str]
+    notes: List[str]
+
+
+def read(
+    path: Union[str, os.PathLike],
+    rnn_mode: Optional[str] = None,
+    num_layers: Optional[int] = None,
+    num_units: Optional[int] = None,
+    direction: Optional[str] = None,
+) -> Contents:
+    """Reads the RNNs in a file; recognizes its format.
+
+    Args:
+      path: a checkpoint (prefix, folder, or one of its files; also a SavedModel), a state_dict of
+        PyTorch (`.pt`, `.safetensors`), a Keras model (`.keras`, `.h5`), an ONNX model, or a NumPy
+        archive (`.npz`).
+      rnn_mode, num_layers, num_units, direction: the model, if the file does not tell: `rnn_mode`
+        chooses between "rnn_tanh" (the default) and "rnn_relu"; an opaque vector without other
+        keys needs at least `rnn_mode` and `num_units`.
+
+    Raises:
+      ExchangeError: the file is missing, damaged or of no known format; or several RNNs are
+        possible, or none that agrees with the arguments.
+    """
+    facts = Facts(rnn_mode, num_layers, num_units, direction)
+    if rnn_mode is not None:
+        checked_choice("rnn_mode", rnn_mode, tuple(GATES))
+    if direction is not None:
+        checked_choice("direction", direction, DIRECTIONS)
+    path = os.fspath(path)
+    kind = _kind_of(path)
+    if kind is None:
+        prefix = checkpoint_format.prefix_of(path)
+        if prefix is None:
+            raise ExchangeError(
+                "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint "
+                "(model.ckpt for model.ckpt.index), its folder, or a file." % (path, path)
+            )
+        contents = checkpoint_format.read(prefix, facts)
+    else:
+        contents = _FORMATS[kind].read(path, facts)
+    if contents.rnns and not any(_agrees(rnn, facts) for rnn in contents.rnns):
+        raise ExchangeError(
+            "No RNN in %s has %s. Found: %s."
+            % (
+                path,
+                ", ".join("%s %r" % item for item in facts._asdict().items() if item[1]),
+                ", ".join(map(repr, contents.rnns)),
+            )
+        )
+    return contents
+
+
+def _agrees(rnn, facts):
+    config = rnn.config
+    return all(
+        fact is None or fact == getattr(config, name) for name, fact in facts._asdict().items()
+    )
+
+
+def _kind_of(path):
+    """Returns the key of `_FORMATS` for a file; None for checkpoints and if there is no file."""
+    if not os.path.isfile(path) or path.endswith((".index", ".meta")):
+        return None
+    if path.endswith(".onnx"):
+        return "onnx"
+    with open(path, "rb") as file:
+        start = file.read(8)
+    if start == b"\x89HDF\r\n\x1a\n" or path.endswith((".keras", ".h5")):
+        return "keras"
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+        if "config.json" in names:
+            return "keras"
+        return "npz" if any(name.endswith(".npy") for name in names) else "torch"
+    if path.endswith(".npz"):
+        raise ExchangeError("%s is no NumPy archive, or it is truncated." % path)
+    if path.endswith((".pt", ".pth", ".bin")) or torch_format.is_safetensors(path):
+        return "torch"
+    return None
+
+
+def write(
+    path: Union[str, os.PathLike],
+    rnns: Union[Contents, Sequence[RnnWeights]],
+    to: str,
+    force: bool = False,
+    variable: Optional[str] = None,
+) -> List[str]:
+    """Writes RNNs to a file; returns notes on what a user should know.
+
+    The file is complete before it gets its name; if writing fails, an old file stays as it was.
+
+    Args:
+      path: the file, or the prefix of a checkpoint. The suffix selects between `.pt` and
+        `.safetensors`, and between `.keras`, `.h5` and `.weights.h5`.
+      rnns: list of `RnnWeights`; or the `Contents` of a file: to a checkpoint, these convert the
+        other variables and slots of a checkpoint too.
+      to: "cells", "1.1", "1.3", "1.4", "1.15", "keras", "torch", "onnx" or "npz".
+      force: whether to overwrite an existing file.
+      variable: the key of the opaque variable in a checkpoint; see `checkpoint_format.plan`.
+
+    Raises:
+      ExchangeError: the file exists, the format cannot hold an RNN, or a library is missing.
+    """
+    checked_choice("to", to, TARGETS)
+    path = os.fspath(path)
+    contents = rnns if isinstance(rnns, Contents) else Contents("", "", list(rnns))
+    if not contents.rnns:
+        raise ExchangeError("There is no RNN to write to %s." % path)
+    refuse_to_overwrite(path, force)
+    if to in checkpoint_format.TARGETS:
+        return checkpoint_format.write(path, contents, to, variable)
+    _FORMATS[to].write(path, contents.rnns)
+    return _left_out(contents)
+
+
+def refuse_to_overwrite(path: str, force: bool) -> None:
+    """Raises `ExchangeError` if there is a file or checkpoint at `path`, unless `force`."""
+    if not force and (os.path.exists(path) or checkpoint_format.exists(path)):
+        raise ExchangeError(
+            "%s exists. Choose another name, or overwrite it with force=True (--force)." % path
+        )
+    if os.path.isdir(path):
+        raise ExchangeError("%s is a folder; expected the name of a file." % path)
+
+
+def _left_out(contents):
+    """Returns notes on what formats other than checkpoints do not hold."""
+    slots = {
+        "%s of %s" % (after, name_of(scope))
+        for scope, of_rnn in contents.slots.items()
+        for _, after in of_rnn
+    }
+    notes = []
+    if slots:
+        notes.append("Left out: the slots %s." % ", ".join(sorted(slots)))
+    if contents.others:
+        notes.append("Left out, as no part of an RNN: %s." % ", ".join(contents.others))
+    return notes
+
+
+def convert(
+    source: Union[str, os.PathLike],
+    target: Union[str, os.PathLike],
+    to: str,
+    scope: Optional[str] = None,
+    target_scope: Optional[str] = None,
+    variable: Optional[str] = None,
+    force: bool = False,
+    dry_run: bool = False,
+    allow_nan: bool = False,
+    **facts: Any,
+) -> Conversion:
+    """Converts a file to another format; the same as `python -m cudnn_rnn convert`.
+
+    Args:
+      source: as in `read`.
+      target, to, force, variable: as in `write`.
+      scope: converts only the RNN of this scope.
+      target_scope: the scope of the RNN in the target, if there is one; by default that in the
+        source.
+      dry_run: whether to write nothing.
+      allow_nan: whether to convert weights that are NaN or infinite.
+      **facts: `rnn_mode`, `num_layers`, `num_units`, `direction` of `read`.
+
+    Raises:
+      ExchangeError: as `read` and `write`; the file has no RNN, none with this scope, or one with
+        weights that are not finite.
+    """
+    checked_choice("to", to, TARGETS)
+    target = os.fspath(target)
+    contents = read(source, **facts)
+    if not contents.rnns:
+        hint = " ".join(contents.notes)
+        raise ExchangeError(
+            "%s, a %s, has no RNN. %sIts keys: %s."
+            % (
+                source,
+                contents.format,
+                hint and hint + " ",
+                ", ".join(contents.others[:20]) or "none",
+            )
+        )
+    if contents.problems and scope is None:
+        raise ExchangeError(
+            "%s has RNNs that cannot be read. Pick another one of it (--scope).\n%s"
+            % (source, "\n".join(contents.problems))
+        )
+    notes = contents.notes + contents.problems
+    if scope is not None:
+        contents, dropped = _only(contents, scope)
+        if dropped:
+            notes.append("Left out: the RNNs %s." % ", ".join(map(repr, dropped)))
+    if target_scope is not None:
+        contents = _renamed(contents, target_scope)
+    if not allow_nan:
+        _require_finite(contents.rnns)
+    refuse_to_overwrite(target, force)
+    keys: List[str] = []
+    if to in checkpoint_format.TARGETS:
+        planned = checkpoint_format.plan(contents, to, variable)
+        keys, notes = sorted(planned.arrays), notes + planned.notes
+        if not dry_run:
+            checkpoint_format.save(target, planned.arrays)
+    else:
+        notes += _left_out(contents)
+        _write_or_try(to, target, contents.rnns, dry_run)
+    return Conversion(contents, keys, notes)
+
+
+def _write_or_try(to, target, rnns, dry_run):
+    """Writes a file; in a dry run to a temporary folder, so that errors are found."""
+    if not dry_run:
+        _FORMATS[to].write(target, rnns)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _FORMATS[to].write(os.path.join(folder, os.path.basename(target)), rnns)
+
+
+def _only(contents, scope):
+    """Returns the contents with only one RNN, and the scopes of the others."""
+    scopes = [rnn.scope for rnn in contents.rnns]
+    if scope not in scopes:
+        raise ExchangeError(
+            "There is no RNN with the scope %r in %s; expected one of %s."
+            % (scope, contents.path, ", ".join(map(repr, scopes)))
+        )
+    rnns = [rnn for rnn in contents.rnns if rnn.scope == scope]
+    return contents._replace(rnns=rnns), [other for other in scopes if other != scope]
+
+
+def _renamed(contents, scope):
+    if len(contents.rnns) != 1:
+        raise ExchangeError(
+            "target_scope=%r (--target-scope) needs one RNN, but there are %d. Pick one (--scope)."
+            % (scope, len(contents.rnns))
+        )
+    (rnn,) = contents.rnns
+    slots = {scope: contents.slots[rnn.scope]} if rnn.scope in contents.slots else {}
+    # The key of the opaque variable follows the scope.
+    return contents._replace(rnns=[rnn.with_scope(scope)], variables={}, slots=slots)
+
+
+def _require_finite(rnns):
+    wrong = [
+        "%s: %s" % (sentence(name_of(rnn.scope)), place)
+        for rnn in rnns
+        for place in rnn.not_finite()
+    ]
+    if wrong:
+        raise ExchangeError(
+            "Some weights are NaN or infinite (number of elements):\n  %s\nIf that is intended, "
+            "use allow_nan=True (--allow-nan)." % "\n  ".join(wrong[:20])
+        )

@@ -1,0 +1,256 @@
+"""Keras's layers LSTM, GRU and SimpleRNN, alone and in Bidirectional.
+
+Written is a model of stacked layers: `.keras` or `.h5` with its configuration, `.weights.h5`
+without. Read are the RNN layers of a `.keras` or `.h5` model, this package's `cudnn_rnn.keras`
+included; layers that follow each other and fit are one RNN.
+
+Keras's matrices are transposed, and its GRU has the update gate first. LSTM and SimpleRNN have one
+bias, the sum of cuDNN's two; reading gives each of the two half of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    Facts,
+    name_of,
+    prefixes,
+    replacing,
+    sentence,
+)
+from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates, split_bias
+
+__all__ = ["from_layer_weights", "from_model", "read", "to_layer_weights", "to_model", "write"]
+
+_CLASSES = {
+    CUDNN_LSTM: "LSTM",
+    CUDNN_GRU: "GRU",
+    CUDNN_RNN_RELU: "SimpleRNN",
+    CUDNN_RNN_TANH: "SimpleRNN",
+}
+# For each gate of a Keras GRU its position in cuDNN's order, and the reverse.
+_GRU_ORDER = (1, 0, 2)
+
+
+def to_layer_weights(weights: LayerWeights, rnn_mode: str) -> List[np.ndarray]:
+    """Returns kernel, recurrent kernel and bias of a Keras layer, in one direction."""
+
+    def reordered(array):
+        return reorder_gates(array, _GRU_ORDER) if rnn_mode == CUDNN_GRU else array
+
+    matrices = [reordered(weights.input_weights).T, reordered(weights.recurrent_weights).T]
+    if rnn_mode == CUDNN_GRU:
+        biases = [reordered(weights.input_bias), reordered(weights.recurrent_bias)]
+        return matrices + [np.stack(biases)]
+    return matrices + [weights.input_bias + weights.recurrent_bias]
+
+
+def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str) -> LayerWeights:
+    """Returns the weights of a layer and direction for kernel, recurrent kernel and bias, if any.
+
+    Args:
+      weights: list of two or three arrays, as `get_weights()` of a Keras layer returns it.
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
+    """
+    matrices = [np.asarray(matrix).T for matrix in weights[:2]]
+    if len(weights) == 2:
+        biases = (np.zeros(len(matrices[0]), matrices[0].dtype),) * 2
+    elif rnn_mode == CUDNN_GRU:
+        biases = tuple(np.asarray(weights[2]))
+    else:
+        biases = split_bias(weights[2])
+    parts = [*matrices, *biases]
+    if rnn_mode == CUDNN_GRU:
+        parts = [reorder_gates(part, _GRU_ORDER) for part in parts]
+    return LayerWeights(*parts)
+
+
+def to_model(rnns: Sequence[RnnWeights]) -> Any:
+    """Returns a Keras model of stacked layers, all with `return_sequences=True`.
+
+    The inputs are `[batch, time, input_size]`, the outputs `[batch, time, directions * num_units]`.
+    A model of several RNNs has one input and one output for each, in their order.
+
+    Raises:
+      ExchangeError: an RNN has a projection.
+    """
+    keras = _keras()
+    inputs, outputs = [], []
+    for rnn, prefix in zip(rnns, prefixes(rnns, ".")):
+        if rnn.num_proj:
+            raise ExchangeError(
+                "%s has a projection (num_proj %d), which Keras's LSTM does not have. PyTorch's "
+                "has: --to torch." % (sentence(name_of(rnn.scope)), rnn.num_proj)
+            )
+        values = keras.Input((None, rnn.input_size), dtype=rnn.dtype.name, name=prefix + "input")
+        inputs.append(values)
+        for layer, directions in enumerate(rnn.layers):
+            made = _make_layer(keras, rnn, "%slayer_%d" % (prefix, layer))
+            values = made(values)
+            made.set_weights(
+                [array for one in directions for array in to_layer_weights(one, rnn.rnn_mode)]
+            )
+        outputs.append(values)
+    if len(rnns) == 1:
+        return keras.Model(inputs[0], outputs[0])
+    return keras.Model(inputs, outputs)
+
+
+def _make_layer(keras, rnn, name):
+    arguments = dict(return_sequences=True, dtype=rnn.dtype.name)
+    arguments["activation"] = "relu" if rnn.rnn_mode == CUDNN_RNN_RELU else "tanh"
+    # Not the defaults of every Keras: that of TensorFlow 1 has hard_sigmoid, and no reset_after.
+    if rnn.rnn_mode in (CUDNN_LSTM, CUDNN_GRU):
+        arguments["recurrent_activation"] = "sigmoid"
+    if rnn.rnn_mode == CUDNN_GRU:
+        arguments["reset_after"] = True
+    if rnn.bidirectional:
+        layer_class = getattr(keras.layers, _CLASSES[rnn.rnn_mode])
+        layer = layer_class(rnn.num_units, **arguments)
+        return keras.layers.Bidirectional(layer, name=name, dtype=rnn.dtype.name)
+    return getattr(keras.layers, _CLASSES[rnn.rnn_mode])(rnn.num_units, name=name, **arguments)
+
+
+def from_model(model: Any) -> Contents:
+    """Returns the RNNs in a built Keras model.
+
+    Raises:
+      ExchangeError: a layer computes something that cuDNN's RNNs do not.
+    """
+    chains: List[Tuple[Any, RnnWeights]] = []  # (the last layer, weights)
+    others = []
+    for layer in _all_layers(model):
+        rnn = _read_layer(layer)
+        if rnn is None:
+            others += [variable.name for variable in layer.weights]
+            continue
+        # model.layers are ordered by depth, so those of parallel chains alternate.
+        for index, (last, first) in enumerate(chains):
+            if _follows(last, first, layer, rnn):
+                joined = RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
+                chains[index] = layer, joined
+                break
+        else:
+            chains.append((layer, rnn))
+    rnns = [rnn for _, rnn in chains]
+    # `to_model` names its layers <scope>.layer_<i>.
+    ours = [rnn.scope[: -len("layer_0")].rstrip("./") for rnn in rnns]
+    if all(rnn.scope.endswith("layer_0") for rnn in rnns) and len(set(ours)) == len(rnns):
+        rnns = [rnn.with_scope(scope) for rnn, scope in zip(rnns, ours)]
+    return Contents("", "Keras model", rnns, others=others)
+
+
+def _all_layers(model):
+    """Returns the layers of a model and of the models in it."""
+    found: List[Any] = []
+    for layer in model.layers:
+        found += _all_layers(layer) if hasattr(layer, "layers") else [layer]
+    return [layer for layer in found if type(layer).__name__ != "InputLayer"]
+
+
+def _follows(last, before, layer, rnn):
+    """Returns whether a layer's only input is the output of the layer `last`, and sizes fit."""
+    if type(last).__name__ == "RNNStack":
+        return False
+    try:
+        is_connected = layer.input._keras_history[0] is last
+    except (AttributeError, ValueError, RuntimeError):  # called never, or several times
+        return False
+    return (
+        is_connected
+        and (rnn.rnn_mode, rnn.num_units, rnn.bidirectional)
+        == (before.rnn_mode, before.num_units, before.bidirectional)
+        and rnn.input_size == before.num_directions * before.num_units
+    )
+
+
+def _read_layer(layer: Any) -> Optional[RnnWeights]:
+    """Returns the weights of a layer, None if it is no RNN."""
+    if type(layer).__name__ == "RNNStack":
+        rnn_mode, ways = layer._rnn_mode, len(layer._directions)
+        parts = [[np.asarray(one) for one in weights] for weights in layer._weights_by_layer]
+        flat = [from_layer_weights(weights, rnn_mode) for weights in parts]
+        layers = [flat[start : start + ways] for start in range(0, len(flat), ways)]
+        return RnnWeights(rnn_mode, layers, layer.name.replace(".", "/"))
+    is_pair = type(layer).__name__ == "Bidirectional"
+    cells = [layer.forward_layer, layer.backward_layer] if is_pair else [layer]
+    if not any(base.__name__ in _CLASSES.values() for base in type(cells[0]).__mro__):
+        return None
+    _require("merge_mode", layer, not is_pair or layer.merge_mode == "concat")
+    for cell in cells:
+        _require("go_backwards", cell, bool(cell.go_backwards) == (is_pair and cell is cells[1]))
+    modes = {_mode(cell) for cell in cells}
+    _require("activation", layer, len(modes) == 1)
+    (rnn_mode,) = modes
+    weights = [from_layer_weights(cell.get_weights(), rnn_mode) for cell in cells]
+    return RnnWeights(rnn_mode, [weights], layer.name.replace(".", "/"))
+
+
+def _mode(layer):
+    """Returns the mode of a layer; raises `ExchangeError` if cuDNN has none that computes it."""
+    (kind,) = {base.__name__ for base in type(layer).__mro__} & set(_CLASSES.values())
+    activation = getattr(layer.activation, "__name__", None)
+    if kind == "SimpleRNN":
+        _require("activation", layer, activation in ("relu", "tanh"))
+        return CUDNN_RNN_RELU if activation == "relu" else CUDNN_RNN_TANH
+    _require("activation", layer, activation == "tanh")
+    recurrent = getattr(layer.recurrent_activation, "__name__", None)
+    _require("recurrent_activation", layer, recurrent == "sigmoid")
+    if kind == "GRU":
+        _require("reset_after", layer, layer.reset_after)
+        return CUDNN_GRU
+    return CUDNN_LSTM
+
+
+def _require(attribute, layer, condition):
+    if not condition:
+        raise ExchangeError(
+            "The layer %r has %s=%r, which cuDNN's RNNs do not compute."
+            % (layer.name, attribute, getattr(layer, attribute, None))
+        )
+
+
+def _keras():
+    import tensorflow
+
+    return tensorflow.keras
+
+
+def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
+    """Reads a `.keras` or `.h5` model. `facts` has no use here: a model is complete."""
+    del facts
+    if path.endswith(".weights.h5"):
+        raise ExchangeError(
+            "%s has weights without the layers that they belong to. Load it into its model "
+            "(model.load_weights) and save that: model.save('model.keras')." % path
+        )
+    import cudnn_rnn.keras  # noqa: F401  (registers the layers of this package)
+
+    try:
+        model = _keras().models.load_model(path, compile=False)
+    except (TypeError, ValueError, OSError, KeyError, AttributeError) as error:
+        raise ExchangeError(
+            "%s cannot be loaded as a Keras model: %s. If it has layers of your own, load it in "
+            "your program and call cudnn_rnn.exchange.keras_format.from_model." % (path, error)
+        ) from error
+    return from_model(model)._replace(path=path)
+
+
+def write(path: str, rnns: Sequence[RnnWeights]) -> None:
+    """Writes a model (`.keras`, `.h5`) or its weights (`.weights.h5`)."""
+    if not path.endswith((".keras", ".h5")):
+        raise ExchangeError(
+            "The name of a file of Keras ends with .keras, .h5 or .weights.h5, but is %s." % path
+        )
+    model = to_model(rnns)
+    with replacing(path) as temporary:
+        if path.endswith(".weights.h5"):
+            model.save_weights(temporary)
+        else:
+            model.save(temporary)

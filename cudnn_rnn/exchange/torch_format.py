@@ -1,0 +1,156 @@
+"""`torch.nn.LSTM`, `GRU` and `RNN`: their `state_dict` in a `.pt` or `.safetensors` file.
+
+PyTorch has cuDNN's order of gates and both biases, so all numbers go both ways unchanged. Scopes
+become prefixes of modules: `encoder/rnn` is `encoder.rnn.weight_ih_l0` and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence
+
+import numpy as np
+
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    Facts,
+    library,
+    mode_of,
+    name_of,
+    prefixes,
+    replacing,
+)
+from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
+
+__all__ = ["from_state_dict", "read", "to_state_dict", "write"]
+
+# Names of a state_dict, in the order of the fields of `LayerWeights`.
+_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+_KEY = re.compile(
+    r"(?P<prefix>(.*\.)?)(?P<name>%s)_l(?P<layer>\d+)(?P<reverse>_reverse)?" % "|".join(_NAMES)
+)
+
+
+def to_state_dict(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
+    """Returns the arrays of `state_dict()` by name.
+
+    `module.load_state_dict({name: torch.from_numpy(array) for name, array in ...})` takes them:
+    of a `torch.nn` module for one RNN, of a module whose attributes are the scopes for several.
+    """
+    state = {}
+    for rnn, prefix in zip(rnns, prefixes(rnns, ".")):
+        for layer, direction, weights in rnn.places():
+            for name, array in zip(_NAMES, weights):
+                if array is not None:
+                    state[prefix + _key(name, layer, direction)] = array
+    return state
+
+
+def from_state_dict(
+    state: Mapping[str, Any],
+    facts: Facts = Facts(),  # noqa: B008 (immutable)
+) -> Contents:
+    """Returns the RNNs in a `state_dict()` of tensors or arrays.
+
+    Modules without biases (`bias=False`) get biases of 0.
+
+    Raises:
+      ExchangeError: parameters are missing or have shapes that do not fit.
+    """
+    found: Dict[str, Dict[Any, Any]] = {}
+    used, notes = set(), []  # type: ignore[var-annotated]
+    for key, value in state.items():
+        match = _KEY.fullmatch(str(key))
+        if match:
+            place = int(match.group("layer")), bool(match.group("reverse")), match.group("name")
+            found.setdefault(match.group("prefix"), {})[place] = _as_array(key, value)
+            used.add(key)
+    rnns = [_rnn(prefix, parts, facts, notes) for prefix, parts in found.items()]
+    others = [str(key) for key in state if key not in used]
+    return Contents("", "PyTorch state_dict", rnns, notes, others)
+
+
+def _key(name, layer, direction):
+    return "%s_l%d%s" % (name, layer, "_reverse" if direction else "")
+
+
+def _rnn(prefix, parts, facts, notes):
+    scope = prefix[:-1].replace(".", "/")
+    num_layers = 1 + max(layer for layer, _, _ in parts)
+    num_directions = 1 + max(direction for _, direction, _ in parts)
+    layers: List[List[LayerWeights]] = []
+    for layer in range(num_layers):
+        layers.append([])
+        for direction in range(num_directions):
+            arrays = [parts.get((layer, bool(direction), name)) for name in _NAMES]
+            for name, array in zip(_NAMES[:2], arrays):
+                if array is None or array.ndim != 2:
+                    raise ExchangeError(
+                        "%s%s is missing or not a matrix." % (prefix, _key(name, layer, direction))
+                    )
+            zeros = np.zeros(len(arrays[1]), arrays[1].dtype)
+            matrices, biases, projection = arrays[:2], arrays[2:4], arrays[4]
+            biases = [zeros if bias is None else bias for bias in biases]
+            layers[-1].append(LayerWeights(*[*matrices, *biases, projection]))
+    first = layers[0][0]
+    rows, columns = first.recurrent_weights.shape
+    num_units = columns if first.projection is None else first.projection.shape[-1]
+    num_gates = rows / num_units if rows % num_units else rows // num_units
+    rnn_mode = mode_of(num_gates, facts, name_of(scope), notes)
+    try:
+        return RnnWeights(rnn_mode, layers, scope)
+    except ValueError as error:
+        raise ExchangeError("The parameters %s* are no RNN: %s" % (prefix, error)) from error
+
+
+def _as_array(key, value):
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    try:
+        return value.detach().cpu().numpy()
+    except TypeError as error:
+        raise ExchangeError(
+            "%s is %s, which NumPy does not have. Convert the module with .float()."
+            % (key, value.dtype)
+        ) from error
+
+
+def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
+    """Reads a `.pt` file (a state_dict, or a dict that has one) or a `.safetensors` file."""
+    if is_safetensors(path):
+        state = library("safetensors.numpy").load_file(path)
+        return from_state_dict(state, facts)._replace(path=path, format="safetensors")
+    try:
+        saved = library("torch").load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch has no common class for errors about a file
+        if isinstance(error, ExchangeError):
+            raise
+        raise ExchangeError(
+            "%s cannot be read as a file of PyTorch: %s. Save the state_dict of the module: "
+            "torch.save(module.state_dict(), path)." % (path, error)
+        ) from error
+    for state in [saved] + list(saved.values() if isinstance(saved, dict) else ()):
+        if isinstance(state, dict) and any(_KEY.fullmatch(str(key)) for key in state):
+            return from_state_dict(state, facts)._replace(path=path)
+    others = [str(key) for key in saved] if isinstance(saved, dict) else []
+    return Contents(path, "PyTorch file", [], others=others)
+
+
+def is_safetensors(path: str) -> bool:
+    """Returns whether the file starts as a safetensors file does: a length, then JSON."""
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return start[8:9] == b"{" and start[6:8] == b"\0\0"
+
+
+def write(path: str, rnns: Sequence[RnnWeights]) -> None:
+    """Writes a state_dict; the suffix `.safetensors` selects that format, others torch's own."""
+    state = {name: np.ascontiguousarray(array) for name, array in to_state_dict(rnns).items()}
+    with replacing(path) as temporary:
+        if path.endswith(".safetensors"):
+            library("safetensors.numpy").save_file(state, temporary)
+            return
+        torch = library("torch")
+        # Copies: from_numpy warns of arrays that cannot be written to.
+        torch.save({key: torch.from_numpy(array.copy()) for key, array in state.items()}, temporary)

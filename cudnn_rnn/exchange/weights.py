@@ -1,0 +1,314 @@
+"""`RnnWeights`: the weights of one RNN as NumPy arrays, with the gates in cuDNN's order."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cudnn_rnn._core.config import GATES, RnnConfig, checked_choice
+
+DTYPES = ("float16", "float32", "float64")
+DIRECTIONS = ("forward", "backward")
+
+
+class LayerWeights(NamedTuple):
+    """One layer and direction. Rows of matrices, and biases, are gate after gate."""
+
+    input_weights: np.ndarray  # [gates * num_units, width of the layer's input]
+    recurrent_weights: np.ndarray  # [gates * num_units, num_proj or num_units]
+    input_bias: np.ndarray  # [gates * num_units]
+    recurrent_bias: np.ndarray  # [gates * num_units]
+    projection: Optional[np.ndarray] = None  # [num_proj, num_units], only of an LSTM
+
+
+class RnnWeights:
+    """The weights of one RNN: any number of layers, one or two directions.
+
+    Attributes:
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
+      layers: `layers[layer][direction]` is a `LayerWeights`; direction 0 is forward.
+      scope: str, the name of the RNN in a file with several; may be empty.
+      num_layers, num_units, input_size: int.
+      bidirectional: bool.
+      num_proj: int, 0 without a projection.
+      dtype: a `np.dtype`: float16, float32 or float64.
+      num_gates: int.
+    """
+
+    def __init__(
+        self, rnn_mode: str, layers: Sequence[Sequence[LayerWeights]], scope: str = ""
+    ) -> None:
+        """Takes the weights; all sizes follow from them.
+
+        Raises:
+          ValueError: the mode or a dtype is unknown, or shapes or dtypes do not fit together.
+        """
+        self.rnn_mode = checked_choice("rnn_mode", rnn_mode, tuple(GATES))
+        self.layers: List[List[LayerWeights]] = [
+            [LayerWeights(*[_as_array(part) for part in weights]) for weights in directions]
+            for directions in layers
+        ]
+        self.scope = scope
+        if not self.layers or len(self.layers[0]) not in (1, 2):
+            raise ValueError(
+                "layers must have at least one layer with one or two directions, but is %r."
+                % (layers,)
+            )
+        first = self.layers[0][0]
+        self.num_gates = len(GATES[rnn_mode])
+        self.num_layers = len(self.layers)
+        self.num_units = len(first.recurrent_bias) // self.num_gates
+        self.num_proj = 0 if first.projection is None else len(first.projection)
+        self.input_size = first.input_weights.shape[-1]
+        self.bidirectional = len(self.layers[0]) == 2
+        self.dtype = first.input_weights.dtype
+        self._check()
+
+    @property
+    def num_directions(self) -> int:
+        """1 or 2."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def output_width(self) -> int:
+        """The width of the output of one direction."""
+        return self.num_proj or self.num_units
+
+    @property
+    def config(self) -> RnnConfig:
+        """The model that these are the weights of."""
+        sizes = (self.num_layers, self.num_units, self.input_size)
+        return model_config(self.rnn_mode, sizes, self.num_directions, self.dtype, self.num_proj)
+
+    def with_scope(self, scope: str) -> RnnWeights:
+        """Returns the same weights under another name."""
+        return RnnWeights(self.rnn_mode, self.layers, scope)
+
+    def places(self) -> List[Tuple[int, int, LayerWeights]]:
+        """Returns a list of (layer, direction, weights), forward before backward."""
+        return [
+            (layer, direction, weights)
+            for layer, directions in enumerate(self.layers)
+            for direction, weights in enumerate(directions)
+        ]
+
+    def to_opaque(self) -> np.ndarray:
+        """Returns the opaque parameter buffer of a `CudnnLSTM` and so on, `[params_size]`."""
+        parts: List[Any] = []
+        for _, _, weights in self.places():
+            parts += [weights.input_weights, weights.recurrent_weights]
+            parts += [] if weights.projection is None else [weights.projection]
+        for _, _, weights in self.places():
+            parts += [weights.input_bias, weights.recurrent_bias]
+        return np.concatenate([part.reshape(-1) for part in parts])
+
+    @classmethod
+    def from_opaque(
+        cls,
+        params: np.ndarray,
+        rnn_mode: str,
+        num_layers: int,
+        num_units: int,
+        input_size: int,
+        bidirectional: bool = False,
+        num_proj: int = 0,
+        skip_input: bool = False,
+        scope: str = "",
+    ) -> RnnWeights:
+        """Returns the weights in an opaque parameter buffer.
+
+        Args:
+          params: `[params_size]`, float16, float32 or float64.
+          rnn_mode, num_layers, num_units, input_size, bidirectional, num_proj: the model.
+          skip_input: whether the model has input_mode "skip_input". Its first layer has no input
+            weights; it gets identity matrices, which compute the same.
+          scope: the name of the RNN.
+
+        Raises:
+          ValueError: the buffer does not have the size of this model.
+        """
+        params = _as_array(params)
+        sizes = (num_layers, num_units, input_size)
+        config = model_config(
+            rnn_mode, sizes, 1 + bidirectional, params.dtype, num_proj, skip_input
+        )
+        if params.shape != (config.params_size(),):
+            raise ValueError(
+                "params has shape %s; an RNN with rnn_mode %r, num_layers %d, num_units %d, "
+                "input_size %d, %s and num_proj %d has [%d]."
+                % (
+                    list(params.shape),
+                    rnn_mode,
+                    *sizes,
+                    config.direction,
+                    config.num_proj,
+                    config.params_size(),
+                )
+            )
+        rows = len(config.gates) * num_units
+        take = _Reader(params).take
+        matrices, biases = [], []
+        places = [(layer, way) for layer in range(num_layers) for way in range(1 + bidirectional)]
+        for layer, _ in places:
+            input_weights = take(rows, config.input_weights_width(layer))
+            if layer == 0 and skip_input:
+                identity = np.eye(num_units, dtype=params.dtype)
+                input_weights = np.tile(identity, (len(config.gates), 1))
+            recurrent_weights = take(rows, config.output_units)
+            projection = take(config.num_proj, num_units) if config.num_proj else None
+            matrices.append((input_weights, recurrent_weights, projection))
+        for _ in places:
+            biases.append((take(rows), take(rows)))
+        flat = [
+            LayerWeights(input_weights, recurrent_weights, *pair, projection)
+            for (input_weights, recurrent_weights, projection), pair in zip(matrices, biases)
+        ]
+        step = 1 + bidirectional
+        return cls(rnn_mode, [flat[i : i + step] for i in range(0, len(flat), step)], scope)
+
+    def not_finite(self) -> List[str]:
+        """Returns a description of every array that has NaN or infinite values."""
+        return [
+            "layer %d, %s, %s: %d" % (layer, DIRECTIONS[direction], _words(name), count)
+            for layer, direction, weights in self.places()
+            for name, array in weights._asdict().items()
+            for count in [0 if array is None else int((~np.isfinite(array)).sum())]
+            if count
+        ]
+
+    def __repr__(self) -> str:
+        return (
+            "<RnnWeights %r: %s, num_layers %d, num_units %d, input_size %d, %s, num_proj %d, %s>"
+            % (
+                self.scope,
+                self.rnn_mode,
+                self.num_layers,
+                self.num_units,
+                self.input_size,
+                "bidirectional" if self.bidirectional else "unidirectional",
+                self.num_proj,
+                self.dtype,
+            )
+        )
+
+    def _check(self):
+        rows, width = self.num_gates * self.num_units, self.input_size
+        has_projection = self.layers[0][0].projection is not None
+        if has_projection and self.rnn_mode != "lstm":
+            raise ValueError(
+                "layers[0][0].projection is given, but rnn_mode is %r: only an LSTM has a "
+                "projection." % self.rnn_mode
+            )
+        for layer, directions in enumerate(self.layers):
+            if len(directions) != self.num_directions:
+                raise ValueError(
+                    "layers[%d] has %d directions; expected %d as in layers[0]."
+                    % (layer, len(directions), self.num_directions)
+                )
+            expected = LayerWeights(
+                [rows, width],
+                [rows, self.output_width],
+                [rows],
+                [rows],
+                [self.num_proj, self.num_units] if has_projection else None,
+            )
+            for direction, weights in enumerate(directions):
+                self._check_shapes("layers[%d][%d]" % (layer, direction), weights, expected)
+            width = self.num_directions * self.output_width
+
+    def _check_shapes(self, place, weights, expected):
+        for name, array in weights._asdict().items():
+            shape = getattr(expected, name)
+            found = None if array is None else list(array.shape)
+            if found != shape or (array is not None and array.dtype != self.dtype):
+                raise ValueError(
+                    "%s.%s has shape %s, dtype %s; expected %s, dtype %s, for an RNN with rnn_mode "
+                    "%r, num_units %d, num_proj %d and input_size %d."
+                    % (
+                        place,
+                        name,
+                        found,
+                        getattr(array, "dtype", None),
+                        shape,
+                        None if shape is None else self.dtype,
+                        self.rnn_mode,
+                        self.num_units,
+                        self.num_proj,
+                        self.input_size,
+                    )
+                )
+
+
+class _Reader:
+    """Cuts a vector into arrays."""
+
+    def __init__(self, vector):
+        self._vector, self._start = vector, 0
+
+    def take(self, *shape):
+        """Returns the next elements in this shape."""
+        end = self._start + int(np.prod(shape))
+        part = self._vector[self._start : end].reshape(shape)
+        self._start = end
+        return part
+
+
+def model_config(
+    rnn_mode: str,
+    sizes: Sequence[int],
+    num_directions: int,
+    dtype: np.dtype,
+    num_proj: int = 0,
+    skip_input: bool = False,
+) -> RnnConfig:
+    """Returns the config of a model; `sizes` is (num_layers, num_units, input_size)."""
+    num_layers, num_units, input_size = sizes
+    return RnnConfig.checked(
+        rnn_mode,
+        num_layers,
+        num_units,
+        input_size,
+        input_mode="skip_input" if skip_input else "linear_input",
+        direction="bidirectional" if num_directions == 2 else "unidirectional",
+        dtype=dtype.name,
+        dropout=0.0,
+        seed=0,
+        seed2=0,
+        num_proj=num_proj,
+    )
+
+
+def _as_array(value):
+    """Returns an array of one of `DTYPES`; None for None."""
+    if value is None:
+        return None
+    array = np.asarray(value)
+    if array.dtype.name not in DTYPES:
+        raise ValueError(
+            "Weights must be %s or %s, but an array of shape %s is %s. Convert it with "
+            "astype(np.float32)."
+            % (", ".join(DTYPES[:-1]), DTYPES[-1], list(array.shape), array.dtype.name)
+        )
+    return array
+
+
+def _words(name):
+    return name.replace("_", " ")
+
+
+def split_bias(bias: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Returns two biases, each half of the one that a format stores for both."""
+    half = 0.5 * np.asarray(bias)
+    return half, half
+
+
+def reorder_gates(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """Returns the rows of `array` with its gates, blocks of rows, in this order."""
+    blocks = np.split(array, len(order))
+    return np.concatenate([blocks[gate] for gate in order])
+
+
+def gate_of(array: np.ndarray, gate: int, num_gates: int) -> np.ndarray:
+    """Returns the rows of one gate."""
+    return np.split(array, num_gates)[gate]

@@ -1,0 +1,248 @@
+"""`python -m cudnn_rnn inspect` and `convert`."""
+
+import json
+import os
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from cudnn_rnn import exchange
+from cudnn_rnn._compat import has_projection
+from cudnn_rnn.cli import convert
+from cudnn_rnn.cli.main import main
+from cudnn_rnn.exchange import contents as contents_module
+from helpers.exchange_models import assert_same, random_rnn
+from helpers.golden import GoldenCheckpoint, read_checkpoint
+from helpers.processes import importable, status_and_text
+from helpers.versions import needs_tensorflow_2
+
+GOLDEN = "tf1.15.5/lstm_L2_H5_I3_bi"
+
+
+@pytest.fixture
+def path():
+    return GoldenCheckpoint(GOLDEN).path
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Returns the path of a checkpoint with two RNNs."""
+    rnns = [random_rnn("lstm", scope="encoder"), random_rnn("rnn_relu", scope="decoder", seed=1)]
+    exchange.write(tmp_path / "two", rnns, "1.4")
+    return str(tmp_path / "two")
+
+
+def run(capsys, *arguments):
+    """Runs a command in this process; returns (exit status, stdout, stderr)."""
+    status = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_inspect(capsys, path):
+    status, out, err = run(capsys, "inspect", path)
+    assert (status, err) == (0, "")
+    assert "model.ckpt: checkpoint with the keys of 1.4 to 1.15" in out
+    assert "The RNN: lstm, 2 layers of 5 units, bidirectional, input size 3, float32, 1" in out
+    assert "opaque variable: cudnn_lstm/opaque_kernel" in out
+    assert "1 others: global_step" in out
+    rows = re.findall(r"^layer \d, (?:for|back)ward +\w.* gate .*", out, re.MULTILINE)
+    assert len(rows) == 2 * 2 * 4 * 4
+    (rnn,) = exchange.read(path).rnns
+    mean = "%.4g" % rnn.layers[1][1].recurrent_weights[5:10].astype(np.float64).mean()
+    (row,) = [r for r in rows if re.match("layer 1, backward +forget gate +recurrent weights", r)]
+    assert row.split()[-4:-3] == [mean] and row.split()[-5] == "25"
+
+
+def test_inspect_as_json(capsys, two):
+    status, out, err = run(capsys, "inspect", two, "--json")
+    assert status == 0 and "Note: the cells decoder is read as rnn_tanh" in err
+    found = json.loads(out)
+    assert [(rnn["scope"], rnn["rnn_mode"]) for rnn in found["rnns"]] == [
+        ("decoder", "rnn_tanh"),
+        ("encoder", "lstm"),
+    ]
+    first = found["rnns"][1]
+    assert (first["num_layers"], first["num_units"], first["input_size"]) == (2, 5, 4)
+    assert (first["direction"], first["dtype"]) == ("unidirectional", "float32")
+    assert len(first["statistics"]) == 2 * 4 * 4
+    _, out, err = run(capsys, "inspect", two, "--json", "--rnn-mode", "rnn_relu")
+    assert json.loads(out)["rnns"][0]["rnn_mode"] == "rnn_relu" and err == ""
+
+
+def test_inspect_shows_what_is_not_a_number(capsys, tmp_path):
+    rnn = random_rnn("gru", bidirectional=True)
+    rnn.layers[1][0].recurrent_bias[5:8] = np.nan, np.inf, -np.inf
+    exchange.write(tmp_path / "rnn.npz", [rnn], "npz")
+    plot = tmp_path / "plots" / "weights.png"
+    status, out, _ = run(capsys, "inspect", tmp_path / "rnn.npz", "--plot", plot)
+    assert status == 0
+    (row,) = [line for line in out.splitlines() if line.endswith(" 3")]
+    assert re.match("layer 1, forward +update gate +recurrent bias", row)
+    assert plot.read_bytes().startswith(b"\x89PNG") and plot.stat().st_size > 10000
+    status, _, err = run(capsys, "convert", tmp_path / "rnn.npz", tmp_path / "x", "--to", "cells")
+    assert status == 1 and "layer 1, forward, recurrent bias: 3" in err and "--allow-nan" in err
+    options = ["--to", "cells", "--allow-nan"]
+    status, _, _ = run(capsys, "convert", tmp_path / "rnn.npz", tmp_path / "x", *options)
+    assert status == 0
+    (found,) = exchange.read(tmp_path / "x").rnns
+    assert found.not_finite()
+
+
+def test_inspect_of_a_file_without_an_rnn(capsys, tmp_path):
+    np.savez(str(tmp_path / "other.npz"), embedding=np.zeros(3))
+    status, out, _ = run(capsys, "inspect", tmp_path / "other.npz")
+    assert status == 1 and "No RNN was found." in out and "1 others: embedding" in out
+
+
+def test_convert_between_checkpoints(capsys, tmp_path, path):
+    new = tmp_path / "folder" / "new.ckpt"
+    status, out, err = run(capsys, "convert", path, new, "--to", "cells", "--dry-run")
+    assert status == 0 and not new.parent.exists()
+    keys = re.findall(r"^  (.*)", out, re.MULTILINE)
+    assert "Would write %s (cells)" % new in out
+    status, out, err = run(capsys, "convert", path, new, "--to", "cells")
+    assert (status, err) == (0, "") and "Wrote %s (cells)" % new in out
+    assert sorted(read_checkpoint(str(new))) == keys and "global_step" in keys
+    status, _, err = run(capsys, "convert", path, new, "--to", "cells")
+    assert status == 1 and "exists. Choose another name, or overwrite it" in err
+    status, _, _ = run(capsys, "convert", path, new, "--to", "1.1", "--force")
+    assert status == 0 and "CudnnRNNParamsToCanonical:63" in read_checkpoint(str(new))
+
+
+def test_a_dry_run_finds_what_is_impossible(capsys, tmp_path):
+    rnn = random_rnn("lstm", num_proj=3) if has_projection() else random_rnn("lstm")
+    exchange.write(tmp_path / "rnn.npz", [rnn], "npz")
+    for out, to in (("x.ckpt", "1.15"), ("x.h", "keras")):
+        options = ["--to", to, "--dry-run"]
+        status, printed, err = run(
+            capsys, "convert", tmp_path / "rnn.npz", tmp_path / out, *options
+        )
+        assert status == (1 if to == "keras" or rnn.num_proj else 0), err
+    assert os.listdir(str(tmp_path)) == ["rnn.npz"]
+
+
+def test_many_other_variables(capsys, tmp_path):
+    np.savez(str(tmp_path / "other.npz"), **{"v%03d" % i: np.zeros(1) for i in range(30)})
+    _, out, _ = run(capsys, "inspect", tmp_path / "other.npz")
+    assert "30 others: v000" in out and "v019, and 10 more (--json lists all)" in out
+
+
+def test_convert_one_of_several(capsys, tmp_path, two):
+    out = tmp_path / "rnn.npz"
+    status, _, err = run(capsys, "convert", two, out, "--to", "npz", "--scope", "encoder")
+    assert status == 0 and "Note: Left out: the RNNs 'decoder'." in err
+    (found,) = exchange.read(out).rnns
+    assert (found.scope, found.rnn_mode) == ("encoder", "lstm")
+    options = ["--to", "1.15", "--target-scope", "model"]
+    status, _, err = run(capsys, "convert", out, tmp_path / "model", *options)
+    assert status == 0 and "has the key model/opaque_kernel" in err
+    (again,) = exchange.read(tmp_path / "model").rnns
+    assert again.scope == "model"
+    assert_same(again, found)
+    status, _, err = run(capsys, "convert", two, out, "--to", "npz", "--scope", "coder", "--force")
+    assert status == 1 and "no RNN with the scope 'coder'" in err
+    assert "expected one of 'decoder', 'encoder'" in err
+    for option in (["--target-scope", "x", "--to", "npz"], ["--variable", "x", "--to", "1.4"]):
+        status, _, err = run(capsys, "convert", two, tmp_path / "x", *option)
+        assert status == 1 and "Pick one (--scope)" in err
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        (
+            "missing.ckpt",
+            None,
+            "missing.ckpt does not exist, and neither .*ckpt.index",
+        ),
+        ("broken.npz", b"PK", "no NumPy archive"),
+        ("text.txt", b"Hello", "cannot be read as a checkpoint"),
+        ("model.ckpt.index", b"Hello", "cannot be read as a checkpoint"),
+        ("archive.npz", "empty", "has no RNN. Its keys: x"),
+    ],
+)
+def test_files_that_cannot_be_read(capsys, tmp_path, name, content, message):
+    if content == "empty":
+        np.savez(str(tmp_path / name), x=np.zeros(3))
+    elif content is not None:
+        (tmp_path / name).write_bytes(content)
+    status, out, err = run(capsys, "convert", tmp_path / name, tmp_path / "x", "--to", "cells")
+    assert (status, out) == (1, "")
+    assert re.search("^python -m cudnn_rnn convert: .*" + message, err), err
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("name", ["broken.pt", "broken.onnx", "broken.keras"])
+def test_files_of_neighbours_that_cannot_be_read(capsys, tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK" if name.endswith("keras") else b"\x80\x02 nonsense")
+    status, _, err = run(capsys, "inspect", tmp_path / name)
+    assert status == 1 and re.search(name + " cannot be (read|loaded) as a", err), err
+
+
+def test_facts_that_the_file_contradicts(capsys, path):
+    status, _, err = run(capsys, "inspect", path, "--num-units", "6")
+    assert status == 1 and "No RNN in" in err and "num_units 6" in err and "num_units 5" in err
+
+
+def test_a_missing_library_names_the_extra(capsys, tmp_path, path, monkeypatch):
+    for name, to, extra in (("onnx", "onnx", "onnx"), ("safetensors.numpy", "torch", "torch")):
+        monkeypatch.setitem(sys.modules, name, None)
+        out = tmp_path / ("rnn.safetensors" if to == "torch" else "rnn.onnx")
+        status, _, err = run(capsys, "convert", path, out, "--to", to)
+        assert status == 1 and "pip install 'cudnn_rnn[%s]'" % extra in err
+    assert list(tmp_path.iterdir()) == []
+    assert set(contents_module._EXTRAS.values()) == {"torch", "onnx", "plot"}
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    old, out = random_rnn("gru"), tmp_path / "rnn.npz"
+    exchange.write(out, [old], "npz")
+
+    def full_disk(file, **arrays):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        exchange.write(out, [random_rnn("gru", seed=3)], "npz", force=True)
+    assert os.listdir(str(tmp_path)) == ["rnn.npz"]
+    assert_same(exchange.read(out).rnns[0], old)
+
+
+def test_the_command_knows_all_targets():
+    assert convert.TARGETS == exchange.TARGETS
+
+
+def test_end_to_end_in_a_process(tmp_path, path):
+    """The command line loads the package by itself."""
+    named = dict(folder=tmp_path, PYTHONPATH=importable())
+    command = ["-m", "cudnn_rnn", "convert", path, "rnn.npz", "--to", "npz"]
+    status, text = status_and_text(*command, **named)
+    assert status == 0 and "Note: Left out, as no part of an RNN: global_step." in text, text
+    (found,) = exchange.read(tmp_path / "rnn.npz").rnns
+    assert_same(found, exchange.read(path).rnns[0])
+    status, text = status_and_text("-m", "cudnn_rnn", "inspect", "rnn.npz", **named)
+    assert status == 0 and "lstm, 2 layers of 5 units" in text
+
+
+@needs_tensorflow_2
+def test_plain_keys_for_torch_and_onnx(capsys, tmp_path, path):
+    import onnx
+    import torch
+
+    assert run(capsys, "convert", path, tmp_path / "rnn.pt", "--to", "torch")[0] == 0
+    module = torch.nn.LSTM(3, 5, 2, bidirectional=True)
+    module.load_state_dict(torch.load(str(tmp_path / "rnn.pt")))
+    assert run(capsys, "convert", path, tmp_path / "rnn.onnx", "--to", "onnx")[0] == 0
+    graph = onnx.load(str(tmp_path / "rnn.onnx")).graph
+    names = [one.name for one in graph.input]
+    assert names == ["input", "sequence_lens", "initial_h", "initial_c"]
+    assert [one.name for one in graph.output] == ["output", "output_h", "output_c"]
+    assert (
+        run(capsys, "convert", tmp_path / "rnn.pt", tmp_path / "r.keras", "--to", "keras")[0] == 0
+    )
+    (found,) = exchange.read(tmp_path / "r.keras").rnns
+    assert (found.num_layers, found.bidirectional) == (2, True)
