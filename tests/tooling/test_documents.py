@@ -44,7 +44,9 @@ def run(name, folder):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("name", sorted(set(PAGES) - {"checkpoints", "distributed", "exchange", "migrating"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(PAGES) - {"checkpoints", "distributed", "exchange", "migrating"})
+)
 def test_blocks_run(name, tmp_path):
     run(name, tmp_path)
 
