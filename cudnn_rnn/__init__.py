@@ -25,6 +25,7 @@ __all__ = [
     "kernels_in_charge",
     "layers",
     "library_path",
+    "plain_ops",
     "stack_bidirectional_dynamic_rnn",
 ]
 
@@ -39,6 +40,7 @@ if not is_command_starting():
     from cudnn_rnn._core import config as _config
     from cudnn_rnn._core import second_order  # noqa: F401  (registers gradients of gradients)
     from cudnn_rnn._core.config import *  # noqa: F403
+    from cudnn_rnn._core.plain_rnn import plain_ops
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
     from cudnn_rnn.op_level import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh

@@ -1,0 +1,298 @@
+"""The RNNs in standard TensorFlow ops, with the parameters and the results of the fused ops.
+
+They are slower than the fused ops, but run without this package, under XLA and in converters.
+docs/reference.md has the formulas. `plain_ops` is a context in which `nodes.py` builds them.
+"""
+
+import contextlib
+import threading
+from typing import Iterator
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_TANH
+
+_scope = threading.local()
+
+
+@contextlib.contextmanager
+def plain_ops() -> Iterator[None]:
+    """Returns a context in which models build standard TensorFlow ops instead of `CudnnRNN` nodes.
+
+    It affects all classes, functions and layers of this package, Keras layers too, in this thread.
+    XLA compiles such a graph (`tf.function(jit_compile=True)`), and it runs without this package.
+    The context must be active when a `tf.function` is traced; a function that was traced outside
+    keeps its nodes.
+
+    Sequence lengths must be at most the number of time steps; the plain ops do not check them. With
+    an unknown batch size, there must be at least one time step.
+    """
+    before = builds_plain_ops()
+    _scope.is_active = True
+    try:
+        yield
+    finally:
+        _scope.is_active = before
+
+
+def builds_plain_ops():
+    """Returns whether a `plain_ops` context is active in this thread."""
+    return getattr(_scope, "is_active", False)
+
+
+class _Layer:
+    """The parameters of one layer in one direction.
+
+    Attributes:
+      w: `[gates * units, width]`, or None if the layer adds its input to every gate.
+      r: `[gates * units, output_units]`.
+      projection: `[num_proj, units]`, or None.
+      input_bias, recurrent_bias: `[gates * units]`.
+    """
+
+    w = r = projection = input_bias = recurrent_bias = None
+
+
+def params_to_canonical(config, params):
+    """Returns `(weights, biases)`, lists of tensors with the shapes of the canonical form."""
+    weights = [entry.shape for entry in config.canonical_weights()]
+    parts = _split(params, weights + [entry.shape for entry in config.canonical_biases()])
+    return parts[: len(weights)], parts[len(weights) :]
+
+
+def canonical_to_params(weights, biases):
+    """Returns the opaque buffer, `[params_size]`."""
+    return tf.concat([tf.reshape(part, [-1]) for part in weights + biases], axis=0)
+
+
+def rnn(
+    config,
+    input_data,
+    input_h,
+    input_c,
+    params,
+    sequence_lengths=None,
+    time_major=True,
+    masks=None,
+    unroll=False,
+):
+    """Runs an RNN.
+
+    Args:
+      config: an `RnnConfig`; its dtype, dropout and seeds do not matter.
+      input_data: `[time, batch, input_size]`.
+      input_h: `[layers * directions, batch, output_units]`.
+      input_c: `[layers * directions, batch, units]`; used only by an LSTM.
+      params: `[params_size]`; may be longer, as for the fused ops.
+      sequence_lengths: `[batch]`, int32, or None if all sequences have `time` steps.
+      time_major: if False, the first two dimensions of the data and the states are swapped.
+      masks: from `dropout_masks`, or None.
+      unroll: if True, builds nodes for every time step, whose number must be known, and no loop. In
+        TensorFlow 1's graphs a loop has no gradient of the gradient.
+
+    Returns:
+      `(output, output_h, output_c)`: `[time, batch, directions * output_units]`, and the shapes of
+      `input_h` and `input_c`; `output_c` is `input_c` except for an LSTM.
+    """
+    dtype = params.dtype
+    # 16-bit dtypes are computed in float32, as in the kernels.
+    computed = dtype if dtype in (tf.float32, tf.float64) else tf.float32
+
+    def prepared(tensor):
+        return _swapped(tf.cast(tensor, computed), time_major)
+
+    is_lstm = config.rnn_mode == CUDNN_LSTM
+    inputs, h = prepared(input_data), prepared(input_h)
+    c = prepared(input_c) if is_lstm else None
+    _share_static_sizes(inputs, h, c)
+    if sequence_lengths is not None:
+        # Inputs beyond a sequence's end may be anything, even NaN.
+        steps = tf.range(tf.shape(inputs)[0])[:, None, None]
+        inputs = tf.where_v2(steps < sequence_lengths[:, None], inputs, tf.zeros_like(inputs))
+    layers = _layers(config, tf.cast(params, computed))
+    final = []
+    for index in range(config.num_layers):
+        if index and masks is not None:
+            inputs *= tf.cast(masks[index - 1], computed)
+        by_direction = []
+        for place in range(index * config.num_directions, (index + 1) * config.num_directions):
+            states = (h[place], c[place]) if is_lstm else (h[place],)
+            outputs, states = _run_layer(
+                _Cell(config, layers[place]),
+                inputs,
+                states,
+                sequence_lengths,
+                place % config.num_directions == 1,
+                unroll,
+            )
+            by_direction.append(outputs)
+            final.append(states)
+        inputs = tf.concat(by_direction, axis=2) if len(by_direction) > 1 else by_direction[0]
+    results = [inputs] + [tf.stack(states) for states in zip(*final)]
+    results = [tf.cast(_swapped(result, time_major), dtype) for result in results]
+    return tuple(results) if is_lstm else (*results, input_c)
+
+
+def dropout_masks(config, input_data, time_major=True):
+    """Returns factors for the inputs of all layers but the first, or None without dropout.
+
+    They are 0 or 1 / (1 - dropout), `[layers - 1, time, batch, directions * output_units]`, drawn
+    anew at each run.
+
+    Args:
+      config: an `RnnConfig`; `nodes.rnn` describes its seeds.
+      input_data: `[time, batch, input_size]`, or batch-major.
+      time_major: bool.
+    """
+    if not config.dropout or config.num_layers == 1:
+        return None
+    shape = tf.shape(input_data)
+    time, batch = (shape[0], shape[1]) if time_major else (shape[1], shape[0])
+    width = config.num_directions * config.output_units
+    random = tf.raw_ops.RandomUniform(
+        shape=tf.stack([config.num_layers - 1, time, batch, width]),
+        dtype=tf.float32,
+        seed=config.seed,
+        seed2=config.seed2,
+    )
+    scale = 1.0 / (1.0 - config.dropout) if config.dropout < 1.0 else 0.0
+    return tf.cast(tf.cast(random >= config.dropout, tf.float32) * scale, input_data.dtype)
+
+
+def _swapped(tensor, time_major):
+    return tensor if time_major else tf.transpose(tensor, [1, 0, 2])
+
+
+def _share_static_sizes(inputs, h, c):
+    """Gives the time-major tensors the static batch size that any of them has."""
+    states = [h] if c is None else [h, c]
+    batch = tf.TensorShape([None])
+    for tensor in [inputs] + states:
+        batch = batch.merge_with(tensor.shape.with_rank(3)[1:2])
+    for tensor in [inputs] + states:
+        tensor.set_shape(tf.TensorShape([None]).concatenate(batch).concatenate([None]))
+
+
+def _split(params, shapes):
+    """Splits the front of a vector into tensors of these shapes, lists of int."""
+    sizes = [_num_elements(shape) for shape in shapes]
+    if params.shape.num_elements() != sum(sizes):
+        params = tf.slice(params, [0], [sum(sizes)])
+    return [tf.reshape(part, shape) for part, shape in zip(tf.split(params, sizes), shapes)]
+
+
+def _num_elements(shape):
+    return shape[0] * (shape[1] if len(shape) == 2 else 1)
+
+
+def _layers(config, params):
+    """Returns a `_Layer` for every layer and direction."""
+    rows = len(config.gates) * config.num_units
+    layers = [_Layer() for _ in range(config.num_layers * config.num_directions)]
+    places, shapes = [], []
+
+    def add(layer, name, shape):
+        places.append((layer, name))
+        shapes.append(shape)
+
+    for index, layer in enumerate(layers):
+        width = config.input_weights_width(index // config.num_directions)
+        if width:
+            add(layer, "w", [rows, width])
+        add(layer, "r", [rows, config.output_units])
+        if config.num_proj:
+            add(layer, "projection", [config.num_proj, config.num_units])
+    for layer in layers:
+        add(layer, "input_bias", [rows])
+        add(layer, "recurrent_bias", [rows])
+    for (layer, name), part in zip(places, _split(params, shapes)):
+        setattr(layer, name, part)
+    return layers
+
+
+def _run_layer(cell, inputs, states, lengths, backward, unroll):
+    """Runs one layer in one direction; returns its outputs and its final states, a tuple."""
+    products = cell.input_products(inputs)  # [time, batch, gates * units]
+    num_steps = inputs.shape.as_list()[0]
+    if num_steps is None:
+        num_steps = tf.shape(inputs)[0]
+
+    def advance(time, x, states):
+        """Returns the output and the states after one step."""
+        new_states = cell(x, states)
+        if lengths is None:
+            return new_states[0], new_states
+        runs = (time < lengths)[:, None]
+        output = tf.where_v2(runs, new_states[0], tf.zeros_like(new_states[0]))
+        return output, tuple(
+            tf.where_v2(runs, new, old) for new, old in zip(new_states, states)
+        )
+
+    if unroll:
+        outputs = [None] * num_steps
+        for time in reversed(range(num_steps)) if backward else range(num_steps):
+            outputs[time], states = advance(time, products[time], states)
+        if not outputs:
+            return products[:, :, : cell.output_units], states
+        return tf.stack(outputs), states
+
+    products_of_steps = tf.TensorArray(products.dtype, num_steps).unstack(products)
+    outputs = tf.TensorArray(products.dtype, num_steps, element_shape=states[0].shape)
+
+    def step(number, outputs, *states):
+        time = num_steps - 1 - number if backward else number
+        output, states = advance(time, products_of_steps.read(time), states)
+        return (number + 1, outputs.write(time, output), *states)
+
+    _, outputs, *states = tf.while_loop(
+        lambda number, *_: number < num_steps,
+        step,
+        (tf.constant(0), outputs, *states),
+        maximum_iterations=num_steps,
+    )
+    output = outputs.stack()
+    output.set_shape(inputs.shape[:2].concatenate([cell.output_units]))
+    return output, tuple(states)
+
+
+class _Cell:
+    """One layer in one direction."""
+
+    def __init__(self, config, layer):
+        self._mode, self._num_gates = config.rnn_mode, len(config.gates)
+        self._layer = layer
+        self.output_units = config.output_units
+
+    def input_products(self, inputs):
+        """Returns `W x + bW`, or `W x + bW + bR` except for a GRU, for all steps."""
+        layer = self._layer
+        if layer.w is None:
+            products = tf.tile(inputs, [1, 1, self._num_gates])
+        else:
+            products = tf.einsum("tbi,gi->tbg", inputs, layer.w)
+        if self._mode == CUDNN_GRU:  # multiplies R h' + bR by the reset gate
+            return products + layer.input_bias
+        return products + (layer.input_bias + layer.recurrent_bias)
+
+    def __call__(self, x, states):
+        """Returns the next states, (h,) or (h, c), each `[batch, width]`; x is of one step."""
+        recurrent = tf.matmul(states[0], self._layer.r, transpose_b=True)
+        if self._mode == CUDNN_LSTM:
+            return self._lstm(x + recurrent, states[1])
+        if self._mode == CUDNN_GRU:
+            return self._gru(x, recurrent + self._layer.recurrent_bias, states[0])
+        return ((tf.tanh if self._mode == CUDNN_RNN_TANH else tf.nn.relu)(x + recurrent),)
+
+    def _gru(self, x, recurrent, h):
+        x_reset, x_update, x_new = tf.split(x, 3, axis=1)
+        h_reset, h_update, h_new = tf.split(recurrent, 3, axis=1)
+        update = tf.sigmoid(x_update + h_update)
+        new_memory = tf.tanh(x_new + tf.sigmoid(x_reset + h_reset) * h_new)
+        return ((1.0 - update) * new_memory + update * h,)
+
+    def _lstm(self, gates, c):
+        input_gate, forget_gate, new_memory, output_gate = tf.split(gates, 4, axis=1)
+        c = tf.sigmoid(forget_gate) * c + tf.sigmoid(input_gate) * tf.tanh(new_memory)
+        h = tf.sigmoid(output_gate) * tf.tanh(c)
+        if self._layer.projection is not None:
+            h = tf.matmul(h, self._layer.projection, transpose_b=True)
+        return h, c
