@@ -50,19 +50,22 @@ def with_sizes(config, tensors, time_major=True):
     return _completed_by_params(config._replace(**known), params.shape.num_elements())
 
 
-def unknown_sizes(config):
-    """Returns a description of the sizes that `config` lacks, an empty str if it has all."""
+def checked(config):
+    """Returns the config; raises `ValueError` if a size is unknown."""
+    units_of = "c" if config.rnn_mode == CUDNN_LSTM else "h"
     sources = {
-        "num_layers": "the first dimension of input_h, the second if batch-major",
-        "num_units": "the last dimension of input_%s"
-        % ("c" if config.rnn_mode == CUDNN_LSTM else "h"),
+        "num_layers": "the first dimension of input_h, or the second of a batch-major one",
+        "num_units": "the last dimension of input_%s" % units_of,
         "input_size": "the last dimension of the input",
     }
-    return " and ".join(
-        "%s (%s)" % (name, source)
-        for name, source in sources.items()
-        if getattr(config, name) is None
-    )
+    unknown = ["%s (%s)" % item for item in sources.items() if getattr(config, item[0]) is None]
+    if unknown:
+        raise ValueError(
+            "Plain ops need sizes that are known when the graph is built; unknown are %s. Set the "
+            "static shape with set_shape, or in the placeholder or signature it comes from."
+            % " and ".join(unknown)
+        )
+    return config
 
 
 def _dimension(tensor, axis):

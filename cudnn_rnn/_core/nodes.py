@@ -147,13 +147,7 @@ def plain_model(config, tensors, is_training, sequence_lengths, time_major, name
     Returns:
       The outputs that `rnn` returns, and the dropout masks, None without dropout.
     """
-    config = model_sizes.with_sizes(config, tensors, time_major)
-    unknown = model_sizes.unknown_sizes(config)
-    if unknown:
-        raise ValueError(
-            "Plain ops need sizes that are known when the graph is built, but %s is unknown. Set "
-            "the static shape with set_shape, or in the placeholder or signature." % unknown
-        )
+    config = model_sizes.checked(model_sizes.with_sizes(config, tensors, time_major))
     with tf.name_scope(name or "CudnnRNN"):
         masks = plain_rnn.dropout_masks(config, tensors[0], time_major) if is_training else None
         return plain_rnn.rnn(config, *tensors, sequence_lengths, time_major, masks), masks
