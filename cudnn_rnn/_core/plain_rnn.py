@@ -91,7 +91,7 @@ def rnn(
 
     Returns:
       `(output, output_h, output_c)`: `[time, batch, directions * output_units]`, and the shapes of
-      `input_h` and `input_c`; `output_c` is `input_c` except for an LSTM.
+      `input_h` and `input_c`; `output_c` is a scalar, as the ops declare, except for an LSTM.
     """
     dtype = params.dtype
     # 16-bit dtypes are computed in float32, as in the kernels.
@@ -129,7 +129,7 @@ def rnn(
         inputs = tf.concat(by_direction, axis=2) if len(by_direction) > 1 else by_direction[0]
     results = [inputs] + [tf.stack(states) for states in zip(*final)]
     results = [tf.cast(_swapped(result, time_major), dtype) for result in results]
-    return tuple(results) if is_lstm else (*results, input_c)
+    return tuple(results) if is_lstm else (*results, tf.zeros([], dtype))
 
 
 def dropout_masks(config, input_data, time_major=True):

@@ -77,7 +77,10 @@ def rewrite(graph_def, training):
     library = Library(graph_def)
     replacements = []
     with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
+        # Importing adds attributes that this TensorFlow has, and older ones may not know.
+        imported = tf.GraphDef()
+        imported.CopyFrom(graph_def)
+        tf.import_graph_def(imported, name="")
         for container, names in concerned:
             source = graph
             if container.function is not None:

@@ -7,6 +7,7 @@ dependencies and colocations that refer to the node stay valid.
 In a `GraphDef`, output 2 of a node is `name:2`; in a `FunctionDef` it is `name:argument:index`.
 """
 
+import hashlib
 import itertools
 
 from cudnn_rnn._compat import op_definition, tf
@@ -14,6 +15,10 @@ from cudnn_rnn._compat import op_definition, tf
 # Ops of loops and conditionals of TensorFlow 1. In these, a constant without a control dependency
 # runs outside of the loop or of the branch.
 _CONTROL_FLOW_1 = ("Enter", "RefEnter", "Switch", "RefSwitch")
+
+# Colocations refer to names before the renaming. The others are hints to matrix products that
+# TensorFlow before 2.16 does not know.
+_REMOVED_ATTRIBUTES = ("_class", "grad_a", "grad_b", "grad_x", "grad_y")
 
 
 class Container:
@@ -73,11 +78,17 @@ class Library:
 
     def __init__(self, graph_def):
         self._functions = graph_def.library.function
-        self._names = {function.signature.name for function in self._functions}
 
     def add(self, functions):
         """Adds copies under new names; returns a dict from the old names to the new ones."""
-        names = {function.signature.name: self._new_name() for function in functions}
+        # The new names depend on the contents, so that a process can load several graphs.
+        digest = hashlib.sha256()
+        for function in sorted(functions, key=lambda function: function.signature.name):
+            digest.update(function.SerializeToString(deterministic=True))
+        names = {
+            function.signature.name: "cudnn_rnn_plain_%s_%d" % (digest.hexdigest()[:16], place)
+            for place, function in enumerate(functions)
+        }
         for function in functions:
             added = self._functions.add()
             added.CopyFrom(function)
@@ -85,13 +96,6 @@ class Library:
             for node in added.node_def:
                 _clean(node, names)
         return names
-
-    def _new_name(self):
-        for number in itertools.count():
-            name = "cudnn_rnn_plain_%d" % number
-            if name not in self._names:
-                self._names.add(name)
-                return name
 
 
 class _Inlined:
@@ -161,7 +165,8 @@ def _clean(node, names):
             )
             if is_default:  # may be unknown to older versions
                 del node.attr[attribute.name]
-    node.attr.pop("_class", None)  # colocations refer to names before the renaming
+    for name in _REMOVED_ATTRIBUTES:
+        node.attr.pop(name, None)
     node.op = names.get(node.op, node.op)
     for value in node.attr.values():
         for function in [value.func] if value.HasField("func") else value.list.func:
