@@ -104,10 +104,11 @@ def rnn(
     inputs, h = prepared(input_data), prepared(input_h)
     c = prepared(input_c) if is_lstm else None
     _share_static_sizes(inputs, h, c)
+    valid = None
     if sequence_lengths is not None:
+        valid = tf.range(tf.shape(inputs)[0])[:, None, None] < sequence_lengths[:, None]
         # Inputs beyond a sequence's end may be anything, even NaN.
-        steps = tf.range(tf.shape(inputs)[0])[:, None, None]
-        inputs = tf.where_v2(steps < sequence_lengths[:, None], inputs, tf.zeros_like(inputs))
+        inputs = tf.where_v2(valid, inputs, tf.zeros_like(inputs))
     layers = _layers(config, tf.cast(params, computed))
     final = []
     for index in range(config.num_layers):
@@ -120,7 +121,7 @@ def rnn(
                 _Cell(config, layers[place]),
                 inputs,
                 states,
-                sequence_lengths,
+                valid,
                 place % config.num_directions == 1,
                 unroll,
             )
@@ -209,49 +210,75 @@ def _layers(config, params):
     return layers
 
 
-def _run_layer(cell, inputs, states, lengths, backward, unroll):
-    """Runs one layer in one direction; returns its outputs and its final states, a tuple."""
-    products = cell.input_products(inputs)  # [time, batch, gates * units]
+def _run_layer(cell, inputs, states, valid, backward, unroll):
+    """Runs one layer in one direction.
+
+    Args:
+      cell: a `_Cell`.
+      inputs: `[time, batch, width]`.
+      states: `(h,)` or `(h, c)`, each `[batch, width]`.
+      valid: bool `[time, batch, 1]`, whether the step belongs to the sequence; None if all do.
+      backward: whether to run from the last step to the first.
+      unroll: as in `rnn`.
+
+    Returns:
+      The outputs and the final states, a tuple.
+    """
+    sequences = [cell.input_products(inputs)] + ([] if valid is None else [valid])
+    if backward:
+        sequences = [tf.reverse(sequence, [0]) for sequence in sequences]
     num_steps = inputs.shape.as_list()[0]
     if num_steps is None:
         num_steps = tf.shape(inputs)[0]
+    outputs, states = (_unrolled if unroll else _loop)(cell, sequences, states, num_steps)
+    outputs.set_shape(inputs.shape[:2].concatenate([cell.output_units]))
+    return tf.reverse(outputs, [0]) if backward else outputs, states
 
-    def advance(time, x, states):
-        """Returns the output and the states after one step."""
-        new_states = cell(x, states)
-        if lengths is None:
-            return new_states[0], new_states
-        runs = (time < lengths)[:, None]
-        output = tf.where_v2(runs, new_states[0], tf.zeros_like(new_states[0]))
-        return output, tuple(
-            tf.where_v2(runs, new, old) for new, old in zip(new_states, states)
-        )
 
-    if unroll:
-        outputs = [None] * num_steps
-        for time in reversed(range(num_steps)) if backward else range(num_steps):
-            outputs[time], states = advance(time, products[time], states)
-        if not outputs:
-            return products[:, :, : cell.output_units], states
-        return tf.stack(outputs), states
+def _step(cell, states, x, valid=None):
+    """Returns the output and the next states of one step."""
+    new_states = cell(x, states)
+    if valid is None:
+        return new_states[0], new_states
+    output = tf.where_v2(valid, new_states[0], tf.zeros_like(new_states[0]))
+    return output, tuple(tf.where_v2(valid, new, old) for new, old in zip(new_states, states))
 
-    products_of_steps = tf.TensorArray(products.dtype, num_steps).unstack(products)
-    outputs = tf.TensorArray(products.dtype, num_steps, element_shape=states[0].shape)
 
-    def step(number, outputs, *states):
-        time = num_steps - 1 - number if backward else number
-        output, states = advance(time, products_of_steps.read(time), states)
-        return (number + 1, outputs.write(time, output), *states)
+def _unrolled(cell, sequences, states, num_steps):
+    outputs = []
+    for time in range(num_steps):
+        output, states = _step(cell, states, *[sequence[time] for sequence in sequences])
+        outputs.append(output)
+    return tf.stack(outputs) if outputs else sequences[0][:, :, : cell.output_units], states
+
+
+def _loop(cell, sequences, states, num_steps):
+    # The shape of an element is a tensor, because converters can then compute it from the shape of
+    # the input. That of a TensorArray is fixed when the graph is built. Reads and writes are in the
+    # order of the loop, as ONNX requires: tf2onnx ignores their indices.
+    shape, dtype = tf.shape(states[0]), states[0].dtype
+    arrays = [
+        tf.TensorArray(sequence.dtype, num_steps).unstack(sequence) for sequence in sequences
+    ]
+    outputs = tf.raw_ops.TensorListReserve(
+        element_shape=shape, num_elements=num_steps, element_dtype=dtype
+    )
+
+    def step(time, outputs, *states):
+        output, states = _step(cell, states, *[array.read(time) for array in arrays])
+        outputs = tf.raw_ops.TensorListSetItem(input_handle=outputs, index=time, item=output)
+        return (time + 1, outputs, *states)
 
     _, outputs, *states = tf.while_loop(
-        lambda number, *_: number < num_steps,
+        lambda time, *_: time < num_steps,
         step,
         (tf.constant(0), outputs, *states),
         maximum_iterations=num_steps,
     )
-    output = outputs.stack()
-    output.set_shape(inputs.shape[:2].concatenate([cell.output_units]))
-    return output, tuple(states)
+    outputs = tf.raw_ops.TensorListStack(
+        input_handle=outputs, element_shape=shape, element_dtype=dtype
+    )
+    return outputs, tuple(states)
 
 
 class _Cell:
