@@ -1,24 +1,26 @@
 """The sizes of a model from the static shapes of its tensors; the forward ops have no other."""
 
 import itertools
+from typing import Any, Dict
 
 from cudnn_rnn._compat import projection_of, tf
 from cudnn_rnn._core.config import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM, RnnConfig
 
-_NO_SIZES = dict(num_layers=None, num_units=None, input_size=None)
+
+def config_of(op, dtype):
+    """Returns the `RnnConfig` of the attributes of any of the ops; its sizes are None."""
+    values: Dict[str, Any] = dict.fromkeys(RnnConfig._fields)
+    values.update(dtype=dtype, num_proj=projection_of(op))
+    for name in ("dropout", "seed", "seed2"):
+        values[name] = op.get_attr(name)
+    for name in ("rnn_mode", "input_mode", "direction"):
+        values[name] = tf.compat.as_str(op.get_attr(name))
+    return RnnConfig(**values)
 
 
 def model_of_operation(op):
     """Returns `(config, time_major)` of a forward or gradient op; unknown sizes are None."""
-    names = ("rnn_mode", "input_mode", "direction")
-    modes = {name: tf.compat.as_str(op.get_attr(name)) for name in names}
-    config = RnnConfig(
-        **_NO_SIZES,
-        **modes,
-        **{name: op.get_attr(name) for name in ("dropout", "seed", "seed2")},
-        dtype=op.inputs[0].dtype.base_dtype,
-        num_proj=projection_of(op),
-    )
+    config = config_of(op, op.inputs[0].dtype.base_dtype)
     time_major = op.get_attr("time_major") if op.type.endswith("V3") else True
     return with_sizes(config, op.inputs[:4], time_major), time_major
 

@@ -112,8 +112,8 @@ def rnn(
       ValueError: `plain_ops` is active, and a size of the model is unknown.
     """
     if plain_rnn.builds_plain_ops():
-        tensors = (input_data, input_h, input_c, params)
-        return plain_model(config, tensors, is_training, sequence_lengths, time_major, name)[0]
+        values = (input_data, input_h, input_c, params)
+        return plain_model(config, values, is_training, sequence_lengths, time_major, name)[0]
     tensors = dict(input=input_data, input_h=input_h, input_c=input_c, params=params)
     arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
@@ -150,7 +150,7 @@ def plain_model(config, tensors, is_training, sequence_lengths, time_major, name
     config = model_sizes.checked(model_sizes.with_sizes(config, tensors, time_major))
     with tf.name_scope(name or "CudnnRNN"):
         masks = plain_rnn.dropout_masks(config, tensors[0], time_major) if is_training else None
-        return plain_rnn.rnn(config, *tensors, sequence_lengths, time_major, masks), masks
+        return plain_rnn.rnn(config, tensors, sequence_lengths, time_major, masks), masks
 
 
 def params_to_canonical(source, params, num_weights, num_biases=None, name=None):

@@ -64,25 +64,14 @@ def canonical_to_params(weights, biases):
     return tf.concat([tf.reshape(part, [-1]) for part in weights + biases], axis=0)
 
 
-def rnn(
-    config,
-    input_data,
-    input_h,
-    input_c,
-    params,
-    sequence_lengths=None,
-    time_major=True,
-    masks=None,
-    unroll=False,
-):
+def rnn(config, tensors, sequence_lengths=None, time_major=True, masks=None, unroll=False):
     """Runs an RNN.
 
     Args:
       config: an `RnnConfig`; its dtype, dropout and seeds do not matter.
-      input_data: `[time, batch, input_size]`.
-      input_h: `[layers * directions, batch, output_units]`.
-      input_c: `[layers * directions, batch, units]`; used only by an LSTM.
-      params: `[params_size]`; may be longer, as for the fused ops.
+      tensors: input_data, `[time, batch, input_size]`; input_h, `[layers * directions, batch,
+        output_units]`; input_c, `[layers * directions, batch, units]`, used only by an LSTM; and
+        params, `[params_size]`, which may be longer, as for the fused ops.
       sequence_lengths: `[batch]`, int32, or None if all sequences have `time` steps.
       time_major: if False, the first two dimensions of the data and the states are swapped.
       masks: from `dropout_masks`, or None.
@@ -93,6 +82,7 @@ def rnn(
       `(output, output_h, output_c)`: `[time, batch, directions * output_units]`, and the shapes of
       `input_h` and `input_c`; `output_c` is a scalar, as the ops declare, except for an LSTM.
     """
+    input_data, input_h, input_c, params = tensors
     dtype = params.dtype
     # 16-bit dtypes are computed in float32, as in the kernels.
     computed = dtype if dtype in (tf.float32, tf.float64) else tf.float32
@@ -257,9 +247,7 @@ def _loop(cell, sequences, states, num_steps):
     # the input. That of a TensorArray is fixed when the graph is built. Reads and writes are in the
     # order of the loop, as ONNX requires: tf2onnx ignores their indices.
     shape, dtype = tf.shape(states[0]), states[0].dtype
-    arrays = [
-        tf.TensorArray(sequence.dtype, num_steps).unstack(sequence) for sequence in sequences
-    ]
+    arrays = [tf.TensorArray(sequence.dtype, num_steps).unstack(sequence) for sequence in sequences]
     outputs = tf.raw_ops.TensorListReserve(
         element_shape=shape, num_elements=num_steps, element_dtype=dtype
     )

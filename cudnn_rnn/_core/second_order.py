@@ -87,9 +87,7 @@ class _Model:
 
         `tensors` are input, input_h, (LSTM) input_c and params.
         """
-        *model_inputs, params = tensors
-        model_inputs = model_inputs if self.is_lstm else [*model_inputs, None]
-        results = plain_rnn.rnn(
-            self._config, *model_inputs, params, self._lengths, self._time_major, unroll=True
-        )
+        if not self.is_lstm:
+            tensors = (*tensors[:2], None, tensors[2])
+        results = plain_rnn.rnn(self._config, tensors, self._lengths, self._time_major, unroll=True)
         return list(results if self.is_lstm else results[:2])

@@ -1,1 +1,1 @@
-"""The command line: `python -m cudnn_rnn doctor` and `run`."""
+"""The command line: `python -m cudnn_rnn doctor`, `run` and `export`."""

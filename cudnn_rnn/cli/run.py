@@ -93,7 +93,7 @@ def run(options, parser):
     if not options.is_module and not os.path.exists(options.program):
         parser.error("the program %s does not exist" % options.program)
     try:
-        _load_package()
+        load_package()
     except ImportError as error:
         print("python -m cudnn_rnn run: %s\n%s" % (error, _ADVICE), file=sys.stderr)
         return 1
@@ -108,7 +108,7 @@ def run(options, parser):
     return 0
 
 
-def _load_package():
+def load_package():
     """Completes the import of `cudnn_rnn` that `cli/launch.py` has cut short."""
     package = sys.modules["cudnn_rnn"]
     if not hasattr(package, "CudnnLSTM"):

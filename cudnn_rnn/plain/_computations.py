@@ -61,7 +61,7 @@ def _gradient(op):
         has_dropout = model.config.dropout and model.config.num_layers > 1
         masks = by_name["reserve_space"] if has_dropout else None
         results = plain_rnn.rnn(
-            model.config, *inputs[:4], model.lengths(inputs), model.time_major, masks
+            model.config, inputs[:4], model.lengths(inputs), model.time_major, masks
         )
         outputs = ["output", "output_h", "output_c"][: 3 if is_lstm else 2]
         sources = inputs[:4] if is_lstm else [*inputs[:2], inputs[3]]
@@ -99,7 +99,8 @@ def _config_of_params_op(op):
             )
         sizes[name] = int(sizes[name])
     modes = {
-        name: tf.compat.as_str(op.get_attr(name)) for name in ("rnn_mode", "input_mode", "direction")
+        name: tf.compat.as_str(op.get_attr(name))
+        for name in ("rnn_mode", "input_mode", "direction")
     }
     others = dict(dropout=0.0, seed=0, seed2=0, num_proj=projection_of(op))
     return RnnConfig(**sizes, **modes, **others, dtype=tf.as_dtype(op.get_attr("T")))

@@ -1,22 +1,15 @@
 """Models in `plain_ops` have the results and the gradients of the fused ops."""
 
 import itertools
-import threading
 
-import numpy as np
 import pytest
-import tensorflow
 import tensorflow.compat.v1 as tf
-from tensorflow.python.eager import context
 
 import cudnn_rnn
-from cudnn_rnn._core import canonical, nodes
+from cudnn_rnn._core import nodes
 from cudnn_rnn._core.config import RnnConfig
-from helpers import reference
-from helpers.cases import random_arrays
 from helpers.op_harness import TOLERANCES, assert_close, swap_major
 from helpers.sequence_cases import DTYPES, LENGTHS, LSTM, PROJECTED, arrays_for
-from helpers.versions import needs_tensorflow_2
 
 MODES = ("lstm", "gru", "rnn_relu", "rnn_tanh")
 DIRECTIONS = ("unidirectional", "bidirectional")
@@ -88,11 +81,12 @@ def unknown_sequences(name, shape, time_major):
     """Returns the shape with an unknown number of time steps and batch size."""
     if name in ("params", "sequence_lengths"):
         return [None] * len(shape)
-    states = shape[0 if time_major else 1]
+    axis = 0 if time_major else 1  # of the layers and directions
     is_state = "_h" in name or "_c" in name
-    return [states if is_state and axis == (0 if time_major else 1) else None for axis in (0, 1)] + [
-        shape[2]
-    ]
+    unknown = [None, None, shape[2]]
+    if is_state:
+        unknown[axis] = shape[axis]
+    return unknown
 
 
 def compare(configuration, sequences, dtype, static_shapes=True):
