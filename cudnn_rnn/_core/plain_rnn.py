@@ -91,9 +91,10 @@ def rnn(config, tensors, sequence_lengths=None, time_major=True, masks=None, unr
         return _swapped(tf.cast(tensor, computed), time_major)
 
     is_lstm = config.rnn_mode == CUDNN_LSTM
-    inputs, h = prepared(input_data), prepared(input_h)
-    c = prepared(input_c) if is_lstm else None
-    _share_static_sizes(inputs, h, c)
+    inputs, initial = prepared(input_data), [prepared(input_h)]
+    if is_lstm:
+        initial.append(prepared(input_c))
+    _share_batch_size([inputs, *initial])
     valid = None
     if sequence_lengths is not None:
         valid = tf.range(tf.shape(inputs)[0])[:, None, None] < sequence_lengths[:, None]
@@ -106,11 +107,10 @@ def rnn(config, tensors, sequence_lengths=None, time_major=True, masks=None, unr
             inputs *= tf.cast(masks[index - 1], computed)
         by_direction = []
         for place in range(index * config.num_directions, (index + 1) * config.num_directions):
-            states = (h[place], c[place]) if is_lstm else (h[place],)
             outputs, states = _run_layer(
                 _Cell(config, layers[place]),
                 inputs,
-                states,
+                tuple(state[place] for state in initial),
                 valid,
                 place % config.num_directions == 1,
                 unroll,
@@ -153,13 +153,12 @@ def _swapped(tensor, time_major):
     return tensor if time_major else tf.transpose(tensor, [1, 0, 2])
 
 
-def _share_static_sizes(inputs, h, c):
-    """Gives the time-major tensors the static batch size that any of them has."""
-    states = [h] if c is None else [h, c]
+def _share_batch_size(tensors):
+    """Gives time-major tensors the static batch size that any of them has."""
     batch = tf.TensorShape([None])
-    for tensor in [inputs] + states:
+    for tensor in tensors:
         batch = batch.merge_with(tensor.shape.with_rank(3)[1:2])
-    for tensor in [inputs] + states:
+    for tensor in tensors:
         tensor.set_shape(tf.TensorShape([None]).concatenate(batch).concatenate([None]))
 
 

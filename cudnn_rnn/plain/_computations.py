@@ -1,6 +1,7 @@
 """The computation of a `CudnnRNN*` operation in standard ops."""
 
 import re
+from typing import Any
 
 from cudnn_rnn._compat import projection_of, static_value, tf
 from cudnn_rnn._core import model_sizes, nodes, plain_rnn
@@ -58,8 +59,10 @@ def _gradient(op):
 
     def compute(inputs):
         by_name = dict(zip(names, inputs))
-        has_dropout = model.config.dropout and model.config.num_layers > 1
-        masks = by_name["reserve_space"] if has_dropout else None
+        masks: Any = None
+        if model.config.dropout and model.config.num_layers > 1:
+            masks = by_name["reserve_space"]
+            masks.set_shape([model.config.num_layers - 1, None, None, None])
         results = plain_rnn.rnn(
             model.config, inputs[:4], model.lengths(inputs), model.time_major, masks
         )
@@ -80,11 +83,28 @@ class _Model:
     """The model of a forward or gradient op."""
 
     def __init__(self, op):
-        self.config, self.time_major = model_sizes.model_of_operation(op)
+        config, self.time_major = model_sizes.model_of_operation(op)
+        forward = _forward_op_of(op)
+        if forward is not None:  # in a loop of TensorFlow 1, inputs of the gradient have no shapes
+            config, _ = model_sizes.model_of_operation(forward)
+        self.config = model_sizes.checked(config)
         self._has_lengths = op.type.endswith("V3")
 
     def lengths(self, inputs):
         return inputs[4] if self._has_lengths else None
+
+
+def _forward_op_of(op):
+    """Returns the op whose gradient `op` is, by TensorFlow's names of gradients, or None."""
+    parts = op.name.split("_grad/" + GRADIENT_OPS)[0].split("/")
+    for start in range(1, len(parts)):  # the name without the scope of the gradients
+        try:
+            found = op.graph.get_operation_by_name("/".join(parts[start:]))
+        except KeyError:
+            continue
+        if "CudnnRNN" in found.type and found.type == op.type.replace("Backprop", ""):
+            return found
+    return None
 
 
 def _config_of_params_op(op):

@@ -14,6 +14,7 @@ from cudnn_rnn.plain._computations import GRADIENT_OPS, computation_of
 from cudnn_rnn.plain._inlining import Container, Library
 
 _RNN_OPS = "CudnnRNN"  # the beginning of the names of all ops
+_ADVICE = " Or make the GraphDef with graph.as_graph_def(add_shapes=True), which stores all shapes."
 
 
 def plain_graph_def(graph_def: Any, training: bool = False) -> Any:
@@ -102,8 +103,8 @@ def _computation(container, op):
         return computation_of(op)
     except ValueError as error:
         raise ValueError(
-            "The node %r (%s) in %s cannot be rewritten: %s"
-            % (op.name, op.type, container.name, error)
+            "The node %r (%s) in %s cannot be rewritten: %s%s"
+            % (op.name, op.type, container.name, error, _ADVICE)
         ) from error
 
 
