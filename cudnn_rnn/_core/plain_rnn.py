@@ -23,8 +23,8 @@ def plain_ops() -> Iterator[None]:
     The context must be active when a `tf.function` is traced; a function that was traced outside
     keeps its nodes.
 
-    Sequence lengths must be at most the number of time steps; the plain ops do not check them. With
-    an unknown batch size, there must be at least one time step.
+    Sequence lengths must be at most the number of time steps; the plain ops do not check them.
+    In TensorFlow 1, gradients need a time step unless their number is known to be zero.
     """
     before = builds_plain_ops()
     _scope.is_active = True
@@ -219,7 +219,8 @@ def _run_layer(cell, inputs, states, valid, backward, unroll):
     num_steps = inputs.shape.as_list()[0]
     if num_steps is None:
         num_steps = tf.shape(inputs)[0]
-    outputs, states = (_unrolled if unroll else _loop)(cell, sequences, states, num_steps)
+    is_unrolled = unroll or inputs.shape.as_list()[0] == 0  # a TensorArray must have elements
+    outputs, states = (_unrolled if is_unrolled else _loop)(cell, sequences, states, num_steps)
     outputs.set_shape(inputs.shape[:2].concatenate([cell.output_units]))
     return tf.reverse(outputs, [0]) if backward else outputs, states
 
@@ -242,11 +243,11 @@ def _unrolled(cell, sequences, states, num_steps):
 
 
 def _loop(cell, sequences, states, num_steps):
-    # The shape of an element is a tensor, because converters can then compute it from the shape of
-    # the input. That of a TensorArray is fixed when the graph is built. Reads and writes are in the
-    # order of the loop, as ONNX requires: tf2onnx ignores their indices.
+    # The outputs are in a list, not in a TensorArray: the shape of its elements is a tensor, which
+    # converters can compute from the shape of the input. Reads and writes are in the order of the
+    # loop, as ONNX requires: tf2onnx ignores their indices.
     shape, dtype = tf.shape(states[0]), states[0].dtype
-    arrays = [tf.TensorArray(sequence.dtype, num_steps).unstack(sequence) for sequence in sequences]
+    arrays = [tf.TensorArray(one.dtype, num_steps).unstack(one) for one in sequences]
     outputs = tf.raw_ops.TensorListReserve(
         element_shape=shape, num_elements=num_steps, element_dtype=dtype
     )

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
 from cudnn_rnn._compat import has_projection
+from cudnn_rnn._native import library
 from helpers.golden import read_case
 from helpers.op_harness import TOLERANCES, assert_close, relative_error
-from helpers.paths import GOLDEN
-from helpers.processes import output_of, status_and_text
+from helpers.paths import GOLDEN, ROOT
+from helpers.processes import importable, output_of, status_and_text
 from helpers.versions import needs_projection, needs_tensorflow_2
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
@@ -191,8 +193,9 @@ print("right")
 """
 
 
-def run_stock(program, *arguments):
-    assert output_of("-W", "ignore", "-c", program, *arguments).splitlines()[-1] == "right"
+def run_stock(program, *arguments, **options):
+    printed = output_of("-W", "ignore", "-c", program, *arguments, **options)
+    assert printed.splitlines()[-1] == "right"
 
 
 def write_arrays(folder, feeds, results):
@@ -200,7 +203,7 @@ def write_arrays(folder, feeds, results):
     np.savez(os.path.join(str(folder), "arrays.npz"), **feeds, **results)
 
 
-def save_model_of_tensorflow_1(folder):
+def save_model_of_tensorflow_1(folder, training=True):
     """Writes a trained graph of TensorFlow 1: two RNNs, variables, gradients and a layer."""
     with tf.Graph().as_default(), tf.Session() as session:
         inputs = tf.placeholder(tf.float32, [None, None, WIDTH])
@@ -210,12 +213,12 @@ def save_model_of_tensorflow_1(folder):
         layer = cudnn_rnn.layers.CudnnGRU(1, 3)
         outputs, (state,) = layer(lstm)
         loss = tf.reduce_mean(tf.square(outputs))
-        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
         session.run(tf.global_variables_initializer())
         feeds = {inputs: random_inputs(), lengths: LENGTHS}
-        session.run(train, feeds)
-        (gradient,) = tf.gradients(loss, [params])
-        results = {"outputs": outputs, "state": state, "gradient": gradient}
+        results = {"outputs": outputs, "state": state}
+        if training:
+            session.run(tf.train.GradientDescentOptimizer(0.1).minimize(loss), feeds)
+            (results["gradient"],) = tf.gradients(loss, [params])
         signature = ({"inputs": inputs, "lengths": lengths}, results)
         tf.saved_model.simple_save(session, str(folder / "fused"), *signature)
         values = session.run(results, feeds)
@@ -423,3 +426,40 @@ def test_files_that_are_missing_or_in_the_way(tmp_path):
     cudnn_rnn.export_plain(model, tmp_path / "plain", training=True, overwrite=True)
     assert os.listdir(str(tmp_path)) == ["plain"]
     assert not (tmp_path / "plain" / "mine").exists()
+
+
+def blocks(page):
+    with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as file:
+        return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+
+
+@needs_tensorflow_2
+def test_blocks_of_the_page(tmp_path):
+    """The blocks run one after the other, in a folder with a SavedModel."""
+    save_model_of_tensorflow_1(tmp_path, training=False)
+    (tmp_path / "fused").rename(tmp_path / "saved_model")
+    program = "\n".join(blocks("plain_graphs.md"))
+    printed = output_of("-c", program, folder=tmp_path, PYTHONPATH=importable(ROOT))
+    assert printed.splitlines() == ["True"]
+
+
+@needs_tensorflow_2
+def test_the_library_alone_serves_a_saved_model(tmp_path):
+    """The block of docs/serving.md, in a process without this package; the same bits."""
+    save_model_of_tensorflow_1(tmp_path, training=False)
+    (tmp_path / "fused").rename(tmp_path / "saved_model_folder")
+    (block,) = [block for block in blocks("serving.md") if "load_op_library" in block]
+    program = "library_path = %r\n%s\n%s" % (library.library_path(), block, STOCK_CHECK)
+    run_stock(program, tmp_path, folder=tmp_path)
+
+
+STOCK_CHECK = """
+import sys
+import numpy as np
+arrays = np.load(sys.argv[1] + "/arrays.npz")
+feeds = {name: tf.constant(arrays["feed_" + name]) for name in ("inputs", "lengths")}
+found = model.signatures["serving_default"](**feeds)
+assert (found["outputs"].numpy() == arrays["outputs"]).all()
+assert "cudnn_rnn" not in sys.modules
+print("right")
+"""
