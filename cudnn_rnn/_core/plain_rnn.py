@@ -258,7 +258,7 @@ def _loop(cell, sequences, states, num_steps):
         return (time + 1, outputs, *states)
 
     _, outputs, *states = tf.while_loop(
-        lambda time, *_: time < num_steps,
+        lambda *_: True,  # the number of steps in a condition makes tf2onnx mix up its dtype
         step,
         (tf.constant(0), outputs, *states),
         maximum_iterations=num_steps,
