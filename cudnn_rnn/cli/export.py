@@ -13,7 +13,7 @@ Writes a copy of a SavedModel in which TensorFlow's standard ops replace all Cud
 
 The copy has the same signatures, variables and results, for any batch size and number of time
 steps. Any TensorFlow 2 and TensorFlow Serving load it without this package; XLA and the TFLite
-converter accept it. It is several times as slow on a CPU as with this package: docs/serving.md.
+converter accept it. It is slower than with this package: docs/plain_graphs.md has numbers.
 
 IN is a SavedModel written by TensorFlow 1 or 2. OUT is complete or not written at all."""
 

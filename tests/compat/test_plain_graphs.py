@@ -13,10 +13,11 @@ import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn._native import library
+from cudnn_rnn.cli.main import main
 from helpers.golden import read_case
 from helpers.op_harness import TOLERANCES, assert_close, relative_error
 from helpers.paths import GOLDEN, ROOT
-from helpers.processes import importable, output_of, status_and_text
+from helpers.processes import importable, output_of
 from helpers.versions import needs_projection, needs_tensorflow_2
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
@@ -45,7 +46,7 @@ def read_golden(folder):
     return arrays["inputs"], [arrays["result_%d" % index] for index in range(count)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(7)
 @needs_projection
 @golden("frozen.pb")
 def test_golden_graphs(folder):
@@ -103,6 +104,7 @@ def results_of_plain(graph, fetches, feeds, training=True):
         return expected, session.run(fetches, feeds)
 
 
+@pytest.mark.sampled(2)
 def test_loops_and_branches(control_flow):
     """The nodes and their gradients are in the bodies of a loop and of both branches."""
     with tf.Graph().as_default() as graph:
@@ -397,20 +399,18 @@ def test_graphs_without_nodes_are_refused():
         cudnn_rnn.plain_graph_def(tf.GraphDef())
 
 
-def test_command(tmp_path):
+def test_command(tmp_path, capsys):
     model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
     output = tmp_path / "folder" / "plain"
-
-    def run(*arguments):
-        return status_and_text("-W", "ignore", "-m", "cudnn_rnn", "export", *arguments)
-
-    status, text = run(model, output)
-    assert status == 1 and "pass training=True (--training)" in text and "Traceback" not in text
+    assert main(["export", model, str(output)]) == 1
+    assert "pass training=True (--training)" in capsys.readouterr().err
     assert not output.parent.exists()
-    status, text = run(model, output, "--training")
-    assert status == 0 and "Replaced 5 CudnnRNN* nodes" in text, text
-    assert sorted(os.listdir(str(output.parent))) == ["plain"]
+    assert main(["export", model, str(output), "--training"]) == 0
+    assert "Replaced 5 CudnnRNN* nodes; wrote" in capsys.readouterr().out
+    assert os.listdir(str(output.parent)) == ["plain"]
     assert sorted(os.listdir(str(output))) == ["saved_model.pb", "variables"]
+    assert main(["export", model, str(output), "--training"]) == 1
+    assert main(["export", model, str(output), "--training", "--force"]) == 0
 
 
 @needs_projection
