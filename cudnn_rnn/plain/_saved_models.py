@@ -39,13 +39,18 @@ def export_plain(
     Raises:
       FileNotFoundError: `saved_model` is not a SavedModel.
       FileExistsError: `output` exists, and `overwrite` is False.
-      ValueError: see `plain_graph_def`.
+      ValueError: `output` is inside `saved_model`; or as `plain_graph_def`.
     """
     saved_model, output = os.path.abspath(saved_model), os.path.abspath(output)
     if os.path.lexists(output) and not overwrite:
         raise FileExistsError(
             "%s exists. Choose another path, or pass overwrite=True (--force) to replace it."
             % output
+        )
+    if output.startswith(saved_model + os.sep):
+        raise ValueError(
+            "The output %s is inside the SavedModel %s. Choose a folder outside."
+            % (output, saved_model)
         )
     model, file_name = _read(saved_model)
     count = sum([_rewrite_meta_graph(meta_graph, training) for meta_graph in model.meta_graphs])

@@ -418,6 +418,8 @@ def test_files_that_are_missing_or_in_the_way(tmp_path):
     model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
     with pytest.raises(FileNotFoundError, match=r"is not a SavedModel: .* saved_model\.pb"):
         cudnn_rnn.export_plain(tmp_path / "missing", tmp_path / "plain")
+    with pytest.raises(ValueError, match="inside the SavedModel"):
+        cudnn_rnn.export_plain(model, os.path.join(model, "plain"))
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "mine").write_text("")
     with pytest.raises(FileExistsError, match=r"plain exists\. .*overwrite=True \(--force\)"):
