@@ -16,6 +16,7 @@ OURS = "ours"
 
 CPU_PEERS = {
     OURS: Peer("ours in TensorFlow", "tensorflow", "ours"),
+    "plain": Peer("plain ops", "tensorflow", "ours", options={"plain": True}),
     "torch": Peer("torch.nn", "torch", "torch_network"),
     "onnxruntime": Peer("ONNX Runtime", "onnxruntime", "onnxruntime_network", ("inference",)),
     "keras": Peer("Keras", "tensorflow", "keras_network"),

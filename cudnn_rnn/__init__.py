@@ -21,10 +21,14 @@ __all__ = [
     "__version__",
     "contrib",
     "cudnn_rnn_ops",
+    "export_plain",
     "import_meta_graph",
     "kernels_in_charge",
     "layers",
     "library_path",
+    "plain_function",
+    "plain_graph_def",
+    "plain_ops",
     "stack_bidirectional_dynamic_rnn",
 ]
 
@@ -39,9 +43,11 @@ if not is_command_starting():
     from cudnn_rnn._core import config as _config
     from cudnn_rnn._core import second_order  # noqa: F401  (registers gradients of gradients)
     from cudnn_rnn._core.config import *  # noqa: F403
+    from cudnn_rnn._core.plain_rnn import plain_ops
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
     from cudnn_rnn.op_level import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
+    from cudnn_rnn.plain import export_plain, plain_function, plain_graph_def
     from cudnn_rnn.saveables import *  # noqa: F403
 
     __all__ += _config.__all__ + saveables.__all__

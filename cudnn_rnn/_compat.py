@@ -9,13 +9,16 @@ import contextlib
 from typing import Any, Callable, TypeVar
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager.wrap_function import function_from_graph_def
 from tensorflow.python.framework import meta_graph as meta_graph_module
 from tensorflow.python.framework import op_def_registry, tensor_util
 from tensorflow.python.framework import ops as framework_ops
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.python.ops import (
     cudnn_rnn_grad,  # registers the gradients of the forward ops
     gen_cudnn_rnn_ops,
 )
+from tensorflow.python.ops.resource_variable_ops import variable_accessed
 from tensorflow.python.ops.variables import PartitionedVariable, Variable
 from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
 
@@ -27,11 +30,11 @@ except ImportError:  # TensorFlow 1
     from tensorflow.python.training.tracking.base import Trackable
 
 if hasattr(op_def_registry, "get"):
-    _op_definition = op_def_registry.get
+    op_definition = op_def_registry.get  # returns None for an unknown name
 else:  # TensorFlow 1
 
-    def _op_definition(name):
-        return op_def_registry.get_registered_ops()[name]
+    def op_definition(name):
+        return op_def_registry.get_registered_ops().get(name)
 
 
 IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
@@ -47,7 +50,7 @@ RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
 
 def allowed_dtypes(op_type, attribute):
     """Returns a tuple of the `tf.DType`s that this TensorFlow allows for an attribute of an op."""
-    (found,) = [attr for attr in _op_definition(op_type).attr if attr.name == attribute]
+    (found,) = [attr for attr in op_definition(op_type).attr if attr.name == attribute]
     return tuple(tf.as_dtype(dtype) for dtype in found.allowed_values.list.type)
 
 
@@ -62,7 +65,7 @@ def projection_of(operation):
 
 
 def _has_num_proj(op_type):
-    return any(attribute.name == "num_proj" for attribute in _op_definition(op_type).attr)
+    return any(attribute.name == "num_proj" for attribute in op_definition(op_type).attr)
 
 
 def as_tensor(value, dtype):

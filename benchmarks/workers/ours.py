@@ -1,4 +1,9 @@
-"""Ours: the op in a graph, through the classes `CudnnLSTM` etc."""
+"""Ours: the op in a graph, through the classes `CudnnLSTM` etc.
+
+With the option "plain": TensorFlow's standard ops in place of the op.
+"""
+
+import contextlib
 
 import graph_network
 from graph_network import matrix_product, tf  # noqa: F401  (used by worker.py)
@@ -38,13 +43,14 @@ class Network(graph_network.GraphNetwork):
             configuration.input_size,
             direction=configuration.direction,
         )
-        return model(
-            x,
-            *states,
-            params=params,
-            is_training=configuration.is_training,
-            sequence_lengths=lengths,
-        )
+        with cudnn_rnn.plain_ops() if self.options.get("plain") else contextlib.nullcontext():
+            return model(
+                x,
+                *states,
+                params=params,
+                is_training=configuration.is_training,
+                sequence_lengths=lengths,
+            )
 
     def parameters(self, weights):
         return [(self._params, joined(weights))]

@@ -21,6 +21,7 @@ from cudnn_rnn._compat import (
     registered_gradient,
     tf,
 )
+from cudnn_rnn._core import model_sizes, plain_rnn
 from cudnn_rnn._native import gpu_kernels
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
@@ -106,7 +107,13 @@ def rnn(
       `(output, output_h, output_c)`: `[time, batch, num_directions * num_units]` (`num_proj` with a
       projection), and the shapes of `input_h` and `input_c`. `output_c` is meaningful only for an
       LSTM.
+
+    Raises:
+      ValueError: `plain_ops` is active, and a size of the model is unknown.
     """
+    if plain_rnn.builds_plain_ops():
+        values = (input_data, input_h, input_c, params)
+        return plain_model(config, values, is_training, sequence_lengths, time_major, name)[0]
     tensors = dict(input=input_data, input_h=input_h, input_c=input_c, params=params)
     arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
@@ -128,6 +135,24 @@ def rnn(
     return tuple(results)[:3]
 
 
+def plain_model(config, tensors, is_training, sequence_lengths, time_major, name=None):
+    """Runs the RNN in TensorFlow's standard ops.
+
+    Args:
+      config: as in `rnn`.
+      tensors: input_data, input_h, input_c and params.
+      is_training, sequence_lengths, time_major: as in `rnn`.
+      name: name of the scope of the ops, None for the default.
+
+    Returns:
+      The outputs that `rnn` returns, and the dropout masks, None without dropout.
+    """
+    config = model_sizes.checked(model_sizes.with_sizes(config, tensors, time_major))
+    with tf.name_scope(name or "CudnnRNN"):
+        masks = plain_rnn.dropout_masks(config, tensors[0], time_major) if is_training else None
+        return plain_rnn.rnn(config, tensors, sequence_lengths, time_major, masks), masks
+
+
 def params_to_canonical(source, params, num_weights, num_biases=None, name=None):
     """Splits the opaque buffer: op `CudnnRNNParamsToCanonical`, or its V2 with a projection.
 
@@ -142,6 +167,9 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
     Returns:
       `(weights, biases)`, two lists of tensors; `config.py` describes them.
     """
+    if plain_rnn.builds_plain_ops() and not _is_operation(source):
+        with tf.name_scope(name or "CudnnRNNParamsToCanonical"):
+            return plain_rnn.params_to_canonical(source, params)
     arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
     num_proj = _projection_of(source)
     with _chosen_kernels():
@@ -164,6 +192,9 @@ def canonical_to_params(source, weights, biases, name=None):
     The inverse of `params_to_canonical`. The tensors may have any shape with the right number of
     elements, in row-major order.
     """
+    if plain_rnn.builds_plain_ops() and not _is_operation(source):
+        with tf.name_scope(name or "CudnnRNNCanonicalToParams"):
+            return plain_rnn.canonical_to_params(weights, biases)
     arguments = dict(
         _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
     )

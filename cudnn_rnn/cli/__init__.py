@@ -1,1 +1,1 @@
-"""The command line: `python -m cudnn_rnn doctor`, `run`, `inspect` and `convert`."""
+"""The command line: `python -m cudnn_rnn doctor`, `run`, `inspect`, `convert` and `export`."""

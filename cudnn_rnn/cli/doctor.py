@@ -312,3 +312,9 @@ def add_arguments(parser):
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+
+
+def run(options):
+    """Runs the command; returns the exit status."""
+    del options
+    return Doctor().examine()

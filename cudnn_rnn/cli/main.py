@@ -4,7 +4,15 @@ import argparse
 import sys
 
 from cudnn_rnn._version import __version__
-from cudnn_rnn.cli import convert, doctor, inspect, run
+from cudnn_rnn.cli import convert, doctor, export, inspect, run
+
+_COMMANDS = {
+    "doctor": doctor,
+    "run": run,
+    "inspect": inspect,
+    "convert": convert,
+    "export": export,
+}
 
 _DESCRIPTION = """\
 Tools for cudnn_rnn, tf.contrib.cudnn_rnn for current versions of TensorFlow.
@@ -14,6 +22,7 @@ commands:
   run       runs a program for TensorFlow 1 that uses tf.contrib.cudnn_rnn
   inspect   shows the RNNs in a checkpoint or another file, and statistics of their weights
   convert   converts weights between checkpoints, PyTorch, Keras, ONNX and NumPy
+  export    writes a SavedModel that runs without this package
 
 `python -m cudnn_rnn COMMAND --help` describes a command."""
 
@@ -29,18 +38,14 @@ def main(arguments=None):
     )
     parser.add_argument("--version", action="version", version="cudnn_rnn " + __version__)
     commands = parser.add_subparsers(dest="command", help=argparse.SUPPRESS)
-    doctor.add_arguments(commands.add_parser("doctor", add_help=True))
-    run_parser = commands.add_parser("run", add_help=True)
-    run.add_arguments(run_parser)
-    inspect.add_arguments(commands.add_parser("inspect", add_help=True))
-    convert.add_arguments(commands.add_parser("convert", add_help=True))
+    parsers = {name: commands.add_parser(name, add_help=True) for name in _COMMANDS}
+    for name, command in _COMMANDS.items():
+        command.add_arguments(parsers[name])
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help()
         return 2
     if chosen.command == "run":
         chosen.arguments = run.arguments_of_program(arguments, chosen.arguments)
-        return run.run(chosen, run_parser)
-    if chosen.command in ("inspect", "convert"):
-        return {"inspect": inspect, "convert": convert}[chosen.command].run(chosen)
-    return doctor.Doctor().examine()
+        return run.run(chosen, parsers["run"])
+    return _COMMANDS[chosen.command].run(chosen)

@@ -4,7 +4,7 @@ import warnings
 
 import tensorflow
 
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn._core.config import DTYPES
 from cudnn_rnn.keras import _fused
 
@@ -78,6 +78,7 @@ class FusedLayer:
             )
         return reason is None
 
+    @without_autograph  # TensorFlow 1's cannot convert the functions that this calls
     def _run(self, sequences, states, weights, mask, training):
         """Runs the op; returns `(last_output, outputs, states)`.
 

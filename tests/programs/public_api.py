@@ -26,6 +26,7 @@ MODULES = [
     "cudnn_rnn.keras",
     "cudnn_rnn.layers",
     "cudnn_rnn.opaque_saveable",
+    "cudnn_rnn.plain",
     "cudnn_rnn.saveables",
 ]
 MARKS = {True: "[TensorFlow 1] ", False: "[TensorFlow 2] "}

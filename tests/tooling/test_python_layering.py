@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "_core": ["_compat", "_native"],
     "cells": ["_compat", "_core"],
     "keras": ["_compat", "_core"],
+    "plain": ["_compat", "_core"],
     "op_level": ["_compat", "_core"],
     "cudnn_rnn_ops": ["_compat", "_core"],
     "checkpoints": ["_compat", "_core", "op_level"],

@@ -1,0 +1,11 @@
+"""Rewrites graphs so that they run without this package: `CudnnRNN*` nodes become standard ops.
+
+`_computations` has the plain computation of a node, `_inlining` puts it into a graph in the node's
+place, `_graphs` does this for all nodes of a graph and its functions, and `_saved_models` for a
+SavedModel.
+"""
+
+from cudnn_rnn.plain._graphs import plain_function, plain_graph_def
+from cudnn_rnn.plain._saved_models import export_plain
+
+__all__ = ["export_plain", "plain_function", "plain_graph_def"]

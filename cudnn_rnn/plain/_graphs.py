@@ -1,0 +1,119 @@
+"""Rewrites the nodes of a graph and of the functions in its library."""
+
+from typing import Any
+
+import tensorflow
+
+from cudnn_rnn._compat import (
+    function_def_to_graph,
+    function_from_graph_def,
+    tf,
+    variable_accessed,
+)
+from cudnn_rnn.plain._computations import GRADIENT_OPS, computation_of
+from cudnn_rnn.plain._inlining import Container, Library
+
+_RNN_OPS = "CudnnRNN"  # the beginning of the names of all ops
+_ADVICE = " Or make the GraphDef with graph.as_graph_def(add_shapes=True), which stores all shapes."
+
+
+def plain_graph_def(graph_def: Any, training: bool = False) -> Any:
+    """Returns a copy of a `GraphDef` in which standard ops replace all `CudnnRNN*` nodes.
+
+    This includes the functions in its library, with the bodies of loops and branches. The copy has
+    the same parameters and results, and the names of all tensors stay valid. Each `CudnnRNN*` node
+    becomes an `IdentityN` of the same name; the plain computation is in the scope `NAME/plain`.
+
+    Args:
+      graph_def: a `GraphDef`, frozen or not. num_layers, num_units and input_size of each node must
+        follow from static shapes; the batch size and the number of time steps need not.
+      training: whether to rewrite the gradient nodes (`CudnnRNNBackprop*`) of a training graph.
+
+    Raises:
+      ValueError: there is no `CudnnRNN*` node; there are gradient nodes, but `training` is False;
+        or the sizes of a node are unknown.
+    """
+    found = tf.GraphDef()
+    found.CopyFrom(graph_def)
+    if not rewrite(found, training):
+        raise ValueError("The graph has no CudnnRNN nodes: it runs without cudnn_rnn as it is.")
+    return found
+
+
+def plain_function(function: Any, training: bool = False) -> Any:
+    """Returns a concrete function in which standard ops replace all `CudnnRNN*` nodes.
+
+    It has the arguments and results of `function`, a concrete function of TensorFlow 2, and uses
+    its variables. See `plain_graph_def` for `training` and the errors.
+    """
+    graph_def = plain_graph_def(function.graph.as_graph_def(add_shapes=True), training)
+    names = [[tensor.name for tensor in tensors] for tensors in (function.inputs, function.outputs)]
+    plain = function_from_graph_def(graph_def, *names)
+    captured = list(function.captured_inputs)
+    arguments, named = function.structured_input_signature
+
+    def call(*arguments, **named):
+        for variable in function.graph.variables:
+            variable_accessed(variable)  # so that a GradientTape watches it
+        given = tensorflow.nest.flatten((arguments, named), expand_composites=True)
+        tensors = [value for value in given if tf.is_tensor(value)]
+        results = plain(*tensors, *captured)
+        return tensorflow.nest.pack_sequence_as(
+            function.structured_outputs, results, expand_composites=True
+        )
+
+    return tensorflow.function(call, autograph=False).get_concrete_function(*arguments, **named)
+
+
+def rewrite(graph_def, training):
+    """Rewrites the `GraphDef` in place; returns the number of nodes that were replaced."""
+    containers = [Container(graph_def.node)]
+    containers += [Container(one.node_def, one) for one in graph_def.library.function]
+    concerned = [(container, _names(container)) for container in containers]
+    concerned = [(container, names) for container, names in concerned if names]
+    if not training:
+        _refuse_gradients(concerned)
+    if not concerned:
+        return 0
+    library = Library(graph_def)
+    replacements = []
+    with tf.Graph().as_default() as graph:
+        # Importing adds attributes that this TensorFlow has, and older ones may not know.
+        imported = tf.GraphDef()
+        imported.CopyFrom(graph_def)
+        tf.import_graph_def(imported, name="")
+        for container, names in concerned:
+            source = graph
+            if container.function is not None:
+                source = function_def_to_graph(container.function)
+            operations = [source.get_operation_by_name(name) for name in names]
+            computations = {op.name: (op, _computation(container, op)) for op in operations}
+            replacements.append((container, computations))
+    for container, computations in replacements:
+        container.replace(computations, library)
+    return sum(len(names) for _, names in concerned)
+
+
+def _names(container):
+    return [node.name for node in container.nodes if node.op.startswith(_RNN_OPS)]
+
+
+def _computation(container, op):
+    try:
+        return computation_of(op)
+    except ValueError as error:
+        raise ValueError(
+            "The node %r (%s) in %s cannot be rewritten: %s%s"
+            % (op.name, op.type, container.name, error, _ADVICE)
+        ) from error
+
+
+def _refuse_gradients(containers):
+    for container, _ in containers:
+        for node in container.nodes:
+            if node.op.startswith(GRADIENT_OPS):
+                raise ValueError(
+                    "The node %r (%s) in %s computes gradients, which an export for inference does "
+                    "not need. Export a graph without training ops, or pass training=True "
+                    "(--training) to rewrite gradients too." % (node.name, node.op, container.name)
+                )

@@ -1,0 +1,142 @@
+"""Rewrites SavedModels."""
+
+import os
+import shutil
+import tempfile
+from typing import Union
+
+from google.protobuf import text_format
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from cudnn_rnn._compat import op_definition, tf
+from cudnn_rnn.plain._graphs import rewrite
+
+_BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
+# The hash of the original graph. TensorFlow loads models without it.
+_FINGERPRINT = "fingerprint.pb"
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+def export_plain(
+    saved_model: _Path, output: _Path, training: bool = False, overwrite: bool = False
+) -> int:
+    """Writes a copy of a SavedModel in which standard ops replace all `CudnnRNN*` nodes.
+
+    The copy has the same signatures, functions, variables and results. TensorFlow Serving and any
+    TensorFlow 2 load it without this package. It is written to a temporary folder, which is then
+    renamed, so that `output` is complete or does not exist.
+
+    Args:
+      saved_model: path of a SavedModel, written by TensorFlow 1 or 2.
+      output: path of the folder to write.
+      training: whether to rewrite the gradient nodes of a training graph; see `plain_graph_def`.
+      overwrite: whether to replace `output` if it exists.
+
+    Returns:
+      The number of nodes that were replaced.
+
+    Raises:
+      FileNotFoundError: `saved_model` is not a SavedModel.
+      FileExistsError: `output` exists, and `overwrite` is False.
+      ValueError: `output` is inside `saved_model`; or as `plain_graph_def`.
+    """
+    saved_model, output = os.path.abspath(saved_model), os.path.abspath(output)
+    if os.path.lexists(output) and not overwrite:
+        raise FileExistsError(
+            "%s exists. Choose another path, or pass overwrite=True (--force) to replace it."
+            % output
+        )
+    if output.startswith(saved_model + os.sep):
+        raise ValueError(
+            "The output %s is inside the SavedModel %s. Choose a folder outside."
+            % (output, saved_model)
+        )
+    model, file_name = _read(saved_model)
+    count = sum([_rewrite_meta_graph(meta_graph, training) for meta_graph in model.meta_graphs])
+    if not count:
+        raise ValueError(
+            "%s has no CudnnRNN nodes: it runs without cudnn_rnn as it is." % saved_model
+        )
+    _write(model, saved_model, output, file_name)
+    return count
+
+
+def _read(folder):
+    """Returns the `SavedModel` proto and the name of its file."""
+    for name in (_BINARY, _TEXT):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                content = file.read()
+            if name == _TEXT:
+                return text_format.Parse(content.decode("utf-8"), SavedModel()), name
+            return SavedModel.FromString(content), name
+    raise FileNotFoundError(
+        "%s is not a SavedModel: expected a folder with the file %s." % (folder, _BINARY)
+    )
+
+
+def _write(model, original, output, file_name):
+    """Writes the folder under a temporary name beside `output`, then renames it."""
+    parent = os.path.dirname(output)
+    os.makedirs(parent, exist_ok=True)
+    temporary = tempfile.mkdtemp(dir=parent, prefix=os.path.basename(output) + ".partial-")
+    try:
+        new, old = os.path.join(temporary, "new"), os.path.join(temporary, "old")
+        shutil.copytree(original, new, ignore=_without_graph)
+        with open(os.path.join(new, file_name), "wb") as file:
+            if file_name == _TEXT:
+                file.write(text_format.MessageToString(model).encode("utf-8"))
+            else:
+                file.write(model.SerializeToString(deterministic=True))
+        if os.path.lexists(output):
+            os.rename(output, old)
+        os.rename(new, output)
+    finally:
+        shutil.rmtree(temporary)
+
+
+def _without_graph(folder, names):
+    return [name for name in names if name in (_BINARY, _TEXT, _FINGERPRINT)]
+
+
+def _rewrite_meta_graph(meta_graph, training):
+    """Rewrites a `MetaGraphDef` in place; returns the number of nodes that were replaced."""
+    count = rewrite(meta_graph.graph_def, training)
+    if count:
+        _update_ops(meta_graph)
+        _remove_saveables_without_nodes(meta_graph)
+    return count
+
+
+def _update_ops(meta_graph):
+    """Brings the list of the ops that the graph uses up to date."""
+    listed = meta_graph.meta_info_def.stripped_op_list.op
+    kept = {one.name: one for one in listed if not one.name.startswith("CudnnRNN")}
+    functions = meta_graph.graph_def.library.function
+    nodes = [meta_graph.graph_def.node] + [function.node_def for function in functions]
+    for name in sorted({node.op for of_container in nodes for node in of_container}):
+        definition = op_definition(name)
+        if name not in kept and definition is not None:
+            kept[name] = type(listed.add())()
+            kept[name].CopyFrom(definition)
+    ordered = [kept[name] for name in sorted(kept)]
+    del listed[:]
+    listed.extend(ordered)
+
+
+def _remove_saveables_without_nodes(meta_graph):
+    """Removes the layers' saveables from the graph's collections.
+
+    A collection has names of nodes; a layer's saveable has none, and TensorFlow cannot load it.
+    """
+    key = tf.GraphKeys.SAVEABLE_OBJECTS
+    if key not in meta_graph.collection_def:
+        return
+    nodes = {node.name for node in meta_graph.graph_def.node}
+    names = meta_graph.collection_def[key].node_list.value
+    kept = [name for name in names if name.split(":")[0] in nodes]
+    names[:] = kept
+    if not kept:
+        del meta_graph.collection_def[key]

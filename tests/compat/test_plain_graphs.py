@@ -1,0 +1,467 @@
+"""Exported graphs and SavedModels run without this package, with the results of the fused ops."""
+
+import glob
+import os
+import re
+
+import numpy as np
+import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
+
+import cudnn_rnn
+from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn._compat import has_projection
+from cudnn_rnn._native import library
+from cudnn_rnn.cli.main import main
+from helpers.golden import read_case
+from helpers.op_harness import TOLERANCES, assert_close, relative_error
+from helpers.paths import GOLDEN, ROOT
+from helpers.processes import importable, output_of
+from helpers.versions import needs_projection, needs_tensorflow_2
+
+GRAPHS = os.path.join(GOLDEN, "graphs")
+LAYERS, UNITS, WIDTH, BATCH, STEPS = 2, 5, 4, 3, 6
+LENGTHS = [6, 0, 4]
+LIMIT = 1e-5
+
+
+def rnn_nodes(graph_def):
+    nodes = list(graph_def.node)
+    for function in graph_def.library.function:
+        nodes += function.node_def
+    return [node.name for node in nodes if node.op.startswith("CudnnRNN")]
+
+
+def golden(kind):
+    """Returns a decorator that runs a test for each golden graph that has this file or folder."""
+    folders = sorted(os.path.dirname(path) for path in glob.glob(os.path.join(GRAPHS, "*", kind)))
+    return pytest.mark.parametrize("folder", folders, ids=os.path.basename)
+
+
+def read_golden(folder):
+    """Returns the inputs and the list of the expected results."""
+    _, arrays = read_case(folder)
+    count = len([name for name in arrays if name.startswith("result_")])
+    return arrays["inputs"], [arrays["result_%d" % index] for index in range(count)]
+
+
+@pytest.mark.sampled(7)
+@needs_projection
+@golden("frozen.pb")
+def test_golden_graphs(folder):
+    """All versions of all ops, in graphs of TensorFlow 1.15.5; with gradients and projections."""
+    with open(os.path.join(folder, "frozen.pb"), "rb") as file:
+        graph_def = tf.GraphDef.FromString(file.read())
+    before = graph_def.SerializeToString(deterministic=True)
+    plain = cudnn_rnn.plain_graph_def(graph_def, training=True)
+    assert rnn_nodes(graph_def) and not rnn_nodes(plain)
+    assert graph_def.SerializeToString(deterministic=True) == before
+    inputs, expected = read_golden(folder)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.import_graph_def(plain, name="")
+        names = ["result_%d:0" % index for index in range(len(expected))]
+        found = session.run(names, {"inputs:0": inputs})
+    limit = TOLERANCES["float32"]
+    assert_close(dict(enumerate(found)), dict(enumerate(expected)), limit, folder)
+
+
+# --- Models that the tests make ---
+
+
+def initial_params(num_directions, rnn_mode):
+    gates = {"lstm": 4, "gru": 3}[rnn_mode]
+    columns = WIDTH + (LAYERS - 1) * num_directions * UNITS + LAYERS * (UNITS + 2)
+    size = num_directions * gates * UNITS * columns
+    return np.random.RandomState(1).uniform(-0.5, 0.5, size).astype(np.float32)
+
+
+def run_lstm(inputs, params, lengths=None, **named):
+    """A bidirectional LSTM whose time and batch may be unknown; returns the output."""
+    state = tf.zeros([2 * LAYERS, tf.shape(inputs)[1], UNITS])
+    return cudnn_rnn_ops.cudnn_lstm(
+        inputs, state, state, params, True, lengths, direction="bidirectional", **named
+    )[0]
+
+
+def run_gru(inputs, params):
+    state = tf.zeros([LAYERS, tf.shape(inputs)[1], UNITS])
+    return cudnn_rnn_ops.cudnn_gru(inputs, state, params, is_training=True)[0]
+
+
+def random_inputs(width=WIDTH):
+    return np.random.RandomState(2).standard_normal((STEPS, BATCH, width)).astype(np.float32)
+
+
+def results_of_plain(graph, fetches, feeds, training=True):
+    """Returns the values of tensors of a graph, and of the same tensors of its plain copy."""
+    with tf.Session(graph=graph) as session:
+        expected = session.run(fetches, feeds)
+    plain = cudnn_rnn.plain_graph_def(graph.as_graph_def(add_shapes=True), training)
+    assert rnn_nodes(graph.as_graph_def()) and not rnn_nodes(plain)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.import_graph_def(plain, name="")
+        return expected, session.run(fetches, feeds)
+
+
+@pytest.mark.sampled(2)
+def test_loops_and_branches(control_flow):
+    """The nodes and their gradients are in the bodies of a loop and of both branches."""
+    with tf.Graph().as_default() as graph:
+        inputs = tf.placeholder(tf.float32, [None, None, UNITS], "inputs")
+        upper = tf.placeholder(tf.bool, [], "upper")
+        params = tf.constant(np.random.RandomState(1).uniform(-0.5, 0.5, 360).astype(np.float32))
+
+        def step(count, values):
+            shorter = tf.cond(
+                upper, lambda: run_gru(values, params), lambda: run_gru(values, params * 0.5)
+            )
+            shorter.set_shape(values.shape)
+            return count + 1, shorter
+
+        _, outputs = tf.while_loop(lambda count, _: count < 3, step, (0, inputs))
+        outputs = tf.identity(outputs, "outputs")
+        tf.identity(tf.gradients(tf.square(outputs), params)[0], "gradient")
+    fetches = ["outputs:0", "gradient:0"]
+    for value in (True, False):
+        feeds = {"inputs:0": random_inputs(UNITS), "upper:0": value}
+        for expected, found in zip(*results_of_plain(graph, fetches, feeds)):
+            assert relative_error(found, expected) < LIMIT
+
+
+def test_dropout_is_the_same_in_the_gradient():
+    """The gradient uses the masks of the same run: the loss is linear in a scale of the inputs.
+
+    With relu and without biases and states, the output is homogeneous: output = d_input . input.
+    """
+    with tf.Graph().as_default() as graph:
+        inputs = tf.constant(np.abs(random_inputs()) + 0.1)
+        model = cudnn_rnn.CudnnRNNRelu(3, UNITS, WIDTH, dropout=0.5)
+        size = model.config.params_size()
+        num_biases = 3 * 2 * UNITS
+        params = np.random.RandomState(1).uniform(-0.1, 0.5, size).astype(np.float32)
+        params[size - num_biases :] = 0
+        output = model(inputs, tf.zeros([3, BATCH, UNITS]), tf.constant(params), True)[0]
+        total = tf.reduce_sum(output, name="total")
+        (gradient,) = tf.gradients(total, inputs)
+        tf.reduce_sum(gradient * inputs, name="from_gradient")
+    plain = cudnn_rnn.plain_graph_def(graph.as_graph_def(), training=True)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.import_graph_def(plain, name="")
+        runs = [session.run(["total:0", "from_gradient:0"]) for _ in range(5)]
+    for total, from_gradient in runs:
+        np.testing.assert_allclose(total, from_gradient, rtol=1e-4)
+    assert len({float(total) for total, _ in runs}) > 1  # a new pattern in each run
+
+
+# --- SavedModels, loaded by processes without this package ---
+
+# Loads SavedModels and checks them against the results of the fused ops. Arguments: folders, each
+# with the file arrays.npz (inputs, and results by name) and the SavedModel `plain`.
+STOCK_PROGRAM = """
+import os, sys
+import numpy as np
+import tensorflow
+import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
+
+def close(found, expected):
+    assert found.shape == expected.shape
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert error < 1e-5, error
+
+for folder in sys.argv[1:]:
+    arrays = dict(np.load(os.path.join(folder, "arrays.npz")))
+    feeds = {name: arrays.pop(name) for name in list(arrays) if name.startswith("feed_")}
+    feeds = {name[len("feed_"):]: value for name, value in feeds.items()}
+    path = os.path.join(folder, "plain")
+    with tf.Graph().as_default(), tf.Session() as session:
+        loaded = tf.saved_model.loader.load(session, ["serve"], path)
+        signature = loaded.signature_def["serving_default"]
+        found = session.run(
+            {name: info.name for name, info in signature.outputs.items()},
+            {signature.inputs[name].name: value for name, value in feeds.items()})
+    for name, expected in arrays.items():
+        close(found[name], expected)
+    if tf.__version__.startswith("1."):
+        continue
+    with context.eager_mode():
+        signature = tensorflow.saved_model.load(path).signatures["serving_default"]
+        found = signature(**{name: tf.constant(value) for name, value in feeds.items()})
+        for name, expected in arrays.items():
+            close(found[name].numpy(), expected)
+assert "cudnn_rnn" not in sys.modules
+print("right")
+"""
+
+
+def run_stock(program, *arguments, **options):
+    printed = output_of("-W", "ignore", "-c", program, *arguments, **options)
+    assert printed.splitlines()[-1] == "right"
+
+
+def write_arrays(folder, feeds, results):
+    feeds = {"feed_" + name: value for name, value in feeds.items()}
+    np.savez(os.path.join(str(folder), "arrays.npz"), **feeds, **results)
+
+
+def save_model_of_tensorflow_1(folder, training=True):
+    """Writes a trained graph of TensorFlow 1: two RNNs, variables, gradients and a layer."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        inputs = tf.placeholder(tf.float32, [None, None, WIDTH])
+        lengths = tf.placeholder(tf.int32, [None])
+        params = tf.get_variable("params", initializer=initial_params(2, "lstm"))
+        lstm = run_lstm(inputs, params, lengths)
+        layer = cudnn_rnn.layers.CudnnGRU(1, 3)
+        outputs, (state,) = layer(lstm)
+        loss = tf.reduce_mean(tf.square(outputs))
+        session.run(tf.global_variables_initializer())
+        feeds = {inputs: random_inputs(), lengths: LENGTHS}
+        results = {"outputs": outputs, "state": state}
+        if training:
+            session.run(tf.train.GradientDescentOptimizer(0.1).minimize(loss), feeds)
+            (results["gradient"],) = tf.gradients(loss, [params])
+        signature = ({"inputs": inputs, "lengths": lengths}, results)
+        tf.saved_model.simple_save(session, str(folder / "fused"), *signature)
+        values = session.run(results, feeds)
+        feeds = {"inputs": random_inputs(), "lengths": np.array(LENGTHS, np.int32)}
+        write_arrays(folder, feeds, values)
+
+
+def test_saved_models_of_tensorflow_1(tmp_path):
+    """One that this TensorFlow writes, and those of 1.15.5, loaded by TensorFlow 1 and 2."""
+    folders = []
+    if has_projection():
+        for folder in glob.glob(os.path.join(GRAPHS, "*", "saved_model")):
+            target = tmp_path / os.path.basename(os.path.dirname(folder))
+            target.mkdir()
+            inputs, results = read_golden(os.path.dirname(folder))
+            named = {"result_%d" % index: value for index, value in enumerate(results)}
+            write_arrays(target, {"inputs": inputs}, named)
+            cudnn_rnn.export_plain(folder, target / "plain", training=True)
+            folders.append(target)
+    target = tmp_path / "this"
+    target.mkdir()
+    save_model_of_tensorflow_1(target)
+    assert cudnn_rnn.export_plain(target / "fused", target / "plain", training=True) > 4
+    run_stock(STOCK_PROGRAM, *folders, target)
+
+
+STOCK_PROGRAM_OF_TENSORFLOW_2 = """
+import sys
+import numpy as np
+import tensorflow as tf
+
+def close(found, expected):
+    assert found.shape == expected.shape
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert error < 1e-5, error
+
+folder = sys.argv[1]
+arrays = np.load(folder + "/arrays.npz")
+inputs, lengths = tf.constant(arrays["inputs"]), tf.constant(arrays["lengths"])
+model = tf.saved_model.load(folder + "/plain")
+with tf.GradientTape() as tape:
+    tape.watch(inputs)
+    outputs = model.run(inputs, lengths)
+    loss = tf.reduce_sum(outputs ** 2)
+gradients = tape.gradient(loss, [inputs, model.params])
+close(outputs.numpy(), arrays["outputs"])
+close(gradients[0].numpy(), arrays["d_inputs"])
+close(gradients[1].numpy(), arrays["d_params"])
+compiled = tf.function(model.run, jit_compile=True)
+close(compiled(inputs, lengths).numpy(), arrays["outputs"])
+
+# TFLite, with an unknown number of time steps and batch size, and with SELECT_TF_OPS allowed.
+for ops in ([], [tf.lite.OpsSet.SELECT_TF_OPS]):
+    converter = tf.lite.TFLiteConverter.from_saved_model(folder + "/plain")
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS] + ops
+    interpreter = tf.lite.Interpreter(model_content=converter.convert())
+    found = interpreter.get_signature_runner()(inputs=arrays["inputs"], lengths=arrays["lengths"])
+    close(found["output_0"], arrays["outputs"])
+
+keras_model = tf.saved_model.load(folder + "/plain_keras")
+close(keras_model.serve(tf.constant(arrays["keras_inputs"])).numpy(), arrays["keras_outputs"])
+assert "cudnn_rnn" not in sys.modules
+print("right")
+"""
+
+
+@needs_tensorflow_2
+def test_saved_models_of_tensorflow_2(tmp_path):
+    """Functions and a Keras model: results, gradients, XLA and TFLite without this package."""
+    from cudnn_rnn.keras import LSTM
+
+    module = tensorflow.Module()
+    module.params = tensorflow.Variable(initial_params(2, "lstm"))
+    module.run = tensorflow.function(
+        lambda inputs, lengths: run_lstm(inputs, module.params, lengths),
+        input_signature=[
+            tensorflow.TensorSpec([None, None, WIDTH], name="inputs"),
+            tensorflow.TensorSpec([None], tf.int32, name="lengths"),
+        ],
+    )
+    inputs, lengths = tf.constant(random_inputs()), tf.constant(LENGTHS)
+    with tensorflow.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = module.run(inputs, lengths)
+        loss = tf.reduce_sum(outputs**2)
+    gradients = tape.gradient(loss, [inputs, module.params])
+    tensorflow.saved_model.save(module, str(tmp_path / "fused"), signatures=module.run)
+    keras = tensorflow.keras
+    model = keras.Sequential(
+        [
+            keras.Input((None, WIDTH)),
+            keras.layers.Masking(),
+            keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True)),
+            LSTM(UNITS),
+        ]
+    )
+    keras_inputs = np.swapaxes(random_inputs(), 0, 1).copy()
+    keras_inputs[1, 4:] = 0
+    model.export(str(tmp_path / "keras"), verbose=False)
+    np.savez(
+        str(tmp_path / "arrays.npz"),
+        inputs=inputs.numpy(),
+        lengths=lengths.numpy(),
+        outputs=outputs.numpy(),
+        d_inputs=gradients[0].numpy(),
+        d_params=tf.convert_to_tensor(gradients[1]).numpy(),
+        keras_inputs=keras_inputs,
+        keras_outputs=model(keras_inputs).numpy(),
+    )
+    assert cudnn_rnn.export_plain(tmp_path / "fused", tmp_path / "plain") == 1
+    assert cudnn_rnn.export_plain(tmp_path / "keras", tmp_path / "plain_keras") >= 2
+    run_stock(STOCK_PROGRAM_OF_TENSORFLOW_2, tmp_path)
+
+
+@needs_tensorflow_2
+def test_function():
+    """A concrete function keeps its arguments, variables and the structure of its results."""
+    params = tensorflow.Variable(initial_params(2, "lstm"))
+
+    @tensorflow.function
+    def fused(inputs, scale=2.0):
+        return {"outputs": scale * run_lstm(inputs, params), "sizes": [tf.shape(inputs)]}
+
+    inputs = tf.constant(random_inputs())
+    concrete = fused.get_concrete_function(tensorflow.TensorSpec([None, None, WIDTH]))
+    plain = cudnn_rnn.plain_function(concrete)
+    assert not rnn_nodes(plain.graph.as_graph_def())
+    found = []
+    for function in (concrete, plain):
+        with tensorflow.GradientTape() as tape:
+            results = function(inputs)
+            loss = tf.reduce_sum(results["outputs"] ** 2)
+        gradient = tape.gradient(loss, params)
+        found.append([results["outputs"].numpy(), tf.convert_to_tensor(gradient).numpy()])
+        assert results["sizes"][0].numpy().tolist() == [STEPS, BATCH, WIDTH]
+    for expected, value in zip(*found):
+        assert relative_error(value, expected) < LIMIT
+    params.assign(params * 0.5)
+    assert relative_error(plain(inputs)["outputs"], concrete(inputs)["outputs"]) < LIMIT
+
+
+# --- Sizes, errors and the command ---
+
+
+def graph_of_a_gru(width, states, training=False):
+    """Returns the `GraphDef` of a node with static `[.., .., width]` and `[states, .., UNITS]`."""
+    with tf.Graph().as_default() as graph:
+        inputs = tf.placeholder(tf.float32, [None, None, width], "inputs")
+        state = tf.placeholder(tf.float32, [states, None, UNITS], "state")
+        params = tf.constant(initial_params(1, "gru"))
+        model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH)
+        output = model(inputs, state, params, is_training=training)[0]
+        if training:
+            tf.gradients(output, params)
+    return graph.as_graph_def()
+
+
+@pytest.mark.parametrize("width, states", [(None, LAYERS), (WIDTH, None)])
+def test_one_unknown_size_follows_from_the_parameters(width, states):
+    assert not rnn_nodes(cudnn_rnn.plain_graph_def(graph_of_a_gru(width, states)))
+
+
+def test_unknown_sizes_are_refused():
+    message = r"node 'CudnnRNN' \(CudnnRNN\) in the graph .* num_layers .* and input_size"
+    with pytest.raises(ValueError, match=message):
+        cudnn_rnn.plain_graph_def(graph_of_a_gru(None, None))
+
+
+def test_gradients_are_refused_without_training():
+    with pytest.raises(ValueError, match=r"CudnnRNNBackprop.* pass training=True \(--training\)"):
+        cudnn_rnn.plain_graph_def(graph_of_a_gru(WIDTH, LAYERS, training=True))
+
+
+def test_graphs_without_nodes_are_refused():
+    with pytest.raises(ValueError, match="no CudnnRNN nodes"):
+        cudnn_rnn.plain_graph_def(tf.GraphDef())
+
+
+def test_command(tmp_path, capsys):
+    model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
+    output = tmp_path / "folder" / "plain"
+    assert main(["export", model, str(output)]) == 1
+    assert "pass training=True (--training)" in capsys.readouterr().err
+    assert not output.parent.exists()
+    assert main(["export", model, str(output), "--training"]) == 0
+    assert "Replaced 5 CudnnRNN* nodes; wrote" in capsys.readouterr().out
+    assert os.listdir(str(output.parent)) == ["plain"]
+    assert sorted(os.listdir(str(output))) == ["saved_model.pb", "variables"]
+    assert main(["export", model, str(output), "--training"]) == 1
+    assert main(["export", model, str(output), "--training", "--force"]) == 0
+
+
+@needs_projection
+def test_files_that_are_missing_or_in_the_way(tmp_path):
+    model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
+    with pytest.raises(FileNotFoundError, match=r"is not a SavedModel: .* saved_model\.pb"):
+        cudnn_rnn.export_plain(tmp_path / "missing", tmp_path / "plain")
+    with pytest.raises(ValueError, match="inside the SavedModel"):
+        cudnn_rnn.export_plain(model, os.path.join(model, "plain"))
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "mine").write_text("")
+    with pytest.raises(FileExistsError, match=r"plain exists\. .*overwrite=True \(--force\)"):
+        cudnn_rnn.export_plain(model, tmp_path / "plain", training=True)
+    assert os.listdir(str(tmp_path / "plain")) == ["mine"]
+    cudnn_rnn.export_plain(model, tmp_path / "plain", training=True, overwrite=True)
+    assert os.listdir(str(tmp_path)) == ["plain"]
+    assert not (tmp_path / "plain" / "mine").exists()
+
+
+def blocks(page):
+    with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as file:
+        return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+
+
+@needs_tensorflow_2
+def test_blocks_of_the_page(tmp_path):
+    """The blocks run one after the other, in a folder with a SavedModel."""
+    save_model_of_tensorflow_1(tmp_path, training=False)
+    (tmp_path / "fused").rename(tmp_path / "saved_model")
+    program = "\n".join(blocks("plain_graphs.md"))
+    printed = output_of("-c", program, folder=tmp_path, PYTHONPATH=importable(ROOT))
+    assert printed.splitlines() == ["True"]
+
+
+@needs_tensorflow_2
+def test_the_library_alone_serves_a_saved_model(tmp_path):
+    """The block of docs/serving.md, in a process without this package; the same bits."""
+    save_model_of_tensorflow_1(tmp_path, training=False)
+    (tmp_path / "fused").rename(tmp_path / "saved_model_folder")
+    (block,) = [block for block in blocks("serving.md") if "load_op_library" in block]
+    program = "library_path = %r\n%s\n%s" % (library.library_path(), block, STOCK_CHECK)
+    run_stock(program, tmp_path, folder=tmp_path)
+
+
+STOCK_CHECK = """
+import sys
+import numpy as np
+arrays = np.load(sys.argv[1] + "/arrays.npz")
+feeds = {name: tf.constant(arrays["feed_" + name]) for name in ("inputs", "lengths")}
+found = model.signatures["serving_default"](**feeds)
+assert (found["outputs"].numpy() == arrays["outputs"]).all()
+assert "cudnn_rnn" not in sys.modules
+print("right")
+"""
