@@ -80,7 +80,7 @@ def describe(name, value, seen):
         yield "%s: class" % name
         for member, part in sorted(class_members(value)):
             yield from describe("%s.%s" % (name, member), part, seen)
-    elif isinstance(value, property):
+    elif inspect.isdatadescriptor(value):
         yield "%s: %s" % (name, "property" if value.fset is None else "property, may be set")
     elif callable(getattr(value, "__func__", value)):
         yield name + describe_parameters(inspect.unwrap(getattr(value, "__func__", value)))
