@@ -81,7 +81,9 @@ def describe(name, value, seen):
         for member, part in sorted(class_members(value)):
             yield from describe("%s.%s" % (name, member), part, seen)
     elif inspect.isdatadescriptor(value):
-        yield "%s: %s" % (name, "property" if value.fset is None else "property, may be set")
+        # Since Python 3.8, fields of named tuples are of a class of their own.
+        is_settable = getattr(value, "fset", None) is not None
+        yield "%s: %s" % (name, "property, may be set" if is_settable else "property")
     elif callable(getattr(value, "__func__", value)):
         yield name + describe_parameters(inspect.unwrap(getattr(value, "__func__", value)))
     else:
