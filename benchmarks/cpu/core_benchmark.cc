@@ -85,16 +85,12 @@ size_t ParseChoice(const std::string& name, const std::string& text,
   Fail(name + " must be one of " + list + ", but is '" + text + "'.");
 }
 
-// Returns lengths whose mean is half the steps, shuffled with a fixed seed.
+// Returns lengths from 1 to the number of steps, unsorted; their mean is about half the steps.
 std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
-  std::vector<int32_t> lengths;
-  for (int64_t b = 0; b < shape.batch_size; ++b) {
-    const double share = (static_cast<double>(b) + 0.5) / static_cast<double>(shape.batch_size);
-    const double length = std::round(share * static_cast<double>(shape.num_steps));
-    lengths.push_back(std::max(1, static_cast<int32_t>(length)));
-  }
   std::mt19937 generator(3);
-  std::shuffle(lengths.begin(), lengths.end(), generator);
+  std::uniform_int_distribution<int32_t> length(1, static_cast<int32_t>(shape.num_steps));
+  std::vector<int32_t> lengths(static_cast<size_t>(shape.batch_size));
+  for (int32_t& one : lengths) one = length(generator);
   return lengths;
 }
 
