@@ -1,4 +1,4 @@
-"""Serves a checkpoint of TensorFlow 1.5 to 1.15's tf.contrib.cudnn_rnn layers on a CPU.
+"""Serves a checkpoint that tf.contrib.cudnn_rnn of TensorFlow 1.4 to 1.15 wrote, on a CPU.
 
 The program that trained the model, on a GPU, is not needed: only its checkpoint, the sizes of the
 layer, and the scope that precedes the keys. (tf.train.list_variables(path) lists the keys.) Step 1

@@ -23,7 +23,7 @@ import cudnn_rnn
 
 LARGEST_GRADIENT_NORM = 5.0
 FULL = dict(words=None, vocabulary=5000, units=200, batch=20, steps=35, epochs=8)
-QUICK = dict(words=16000, vocabulary=500, units=48, batch=10, steps=20, epochs=4)
+QUICK = dict(words=16000, vocabulary=500, units=48, batch=5, steps=20, epochs=4)
 
 Model = collections.namedtuple("Model", "inputs targets training state final_state loss saver")
 
