@@ -2,9 +2,10 @@
 
 import collections
 import faulthandler
+import importlib
+import importlib.util
 import math
 import os
-import sys
 import zlib
 
 import pytest
@@ -51,8 +52,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _compat():
-    """Returns the module if a test has imported it, otherwise None: some run without TensorFlow."""
-    return sys.modules.get("cudnn_rnn._compat")
+    """Returns the module `cudnn_rnn._compat`, or None without TensorFlow, which some tests lack."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return None
+    return importlib.import_module("cudnn_rnn._compat")
 
 
 def _keep_samples(config, items):
