@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import math
 import os
+import sys
 import zlib
 
 import pytest
