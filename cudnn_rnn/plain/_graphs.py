@@ -72,7 +72,7 @@ def rewrite(graph_def, training):
     concerned = [(container, _names(container)) for container in containers]
     concerned = [(container, names) for container, names in concerned if names]
     if not training:
-        _refuse_gradients(concerned)
+        _refuse_gradients(concerned, _names_of_gradients(graph_def))
     if not concerned:
         return 0
     library = Library(graph_def)
@@ -108,8 +108,19 @@ def _computation(container, op):
         ) from error
 
 
-def _refuse_gradients(containers):
+def _names_of_gradients(graph_def):
+    """Returns the names of functions that only compute gradients, if someone asks for them.
+
+    SavedModels of the Keras layers have one for each call in inference.
+    """
+    registered = getattr(graph_def.library, "registered_gradients", ())  # not in TensorFlow 1
+    return {one.gradient_func for one in registered}
+
+
+def _refuse_gradients(containers, allowed_functions):
     for container, _ in containers:
+        if container.function and container.function.signature.name in allowed_functions:
+            continue
         for node in container.nodes:
             if node.op.startswith(GRADIENT_OPS):
                 raise ValueError(

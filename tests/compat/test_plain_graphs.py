@@ -17,7 +17,7 @@ from cudnn_rnn.cli.main import main
 from helpers.golden import read_case
 from helpers.op_harness import TOLERANCES, assert_close, relative_error
 from helpers.paths import GOLDEN, ROOT
-from helpers.processes import importable, output_of
+from helpers.processes import output_of
 from helpers.versions import needs_projection, needs_tensorflow_2
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
@@ -433,16 +433,6 @@ def test_files_that_are_missing_or_in_the_way(tmp_path):
 def blocks(page):
     with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as file:
         return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
-
-
-@needs_tensorflow_2
-def test_blocks_of_the_page(tmp_path):
-    """The blocks run one after the other, in a folder with a SavedModel."""
-    save_model_of_tensorflow_1(tmp_path, training=False)
-    (tmp_path / "fused").rename(tmp_path / "saved_model")
-    program = "\n".join(blocks("plain_graphs.md"))
-    printed = output_of("-c", program, folder=tmp_path, PYTHONPATH=importable(ROOT))
-    assert printed.splitlines() == ["True"]
 
 
 @needs_tensorflow_2

@@ -15,6 +15,8 @@ from helpers.paths import ROOT
 from helpers.processes import output_of
 from helpers.versions import needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 RUN = """
 import sys
 names = {"__name__": "__main__"}

@@ -11,6 +11,8 @@ from helpers.golden import GoldenCheckpoint
 from helpers.paths import ROOT
 from helpers.processes import importable, output_of
 
+pytestmark = pytest.mark.ci
+
 EXAMPLES = os.path.join(ROOT, "examples")
 PROGRAMS = [
     "word_language_model",
