@@ -15,7 +15,7 @@ _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
 # The hash of the original graph. TensorFlow loads models without it.
 _FINGERPRINT = "fingerprint.pb"
 
-_Path = Union[str, "os.PathLike[str]"]
+_Path = Union[str, os.PathLike]
 
 
 def export_plain(
