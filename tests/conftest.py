@@ -31,7 +31,9 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "sampled(n): runs one of n cases, all with --all; see conftest.py"
     )
-    config.addinivalue_line("markers", "ci: runs only with --ci or --all")
+    config.addinivalue_line(
+        "markers", "ci: runs only with --ci, with --all, or if a file or folder is named"
+    )
     config.addinivalue_line("markers", "release: slow and rarely fails; runs only with --all")
     config.addinivalue_line(
         "markers", "once: does not depend on TensorFlow's version; in TensorFlow 1 only with --all"
@@ -49,7 +51,7 @@ def pytest_collection_modifyitems(config, items):
         _keep_samples(config, items)
         compat = _compat()
         is_tensorflow_1 = compat is not None and compat.IS_TENSORFLOW_1
-        is_local = not config.getoption("--ci")
+        is_local = not config.getoption("--ci") and config.args == config.getini("testpaths")
         for marker in ["release"] + ["once"] * is_tensorflow_1 + ["ci"] * is_local:
             _deselect(config, items, {item for item in items if item.get_closest_marker(marker)})
     _skip_projections(items)

@@ -21,6 +21,8 @@ from helpers.paths import PROGRAMS, ROOT
 from helpers.processes import SECONDS_FOR_A_PROCESS, output_of
 from helpers.versions import needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 EXAMPLES = os.path.join(ROOT, "examples")
 BATCH, STEPS = 8, 6
 

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from helpers.processes import output_of
+
+pytestmark = pytest.mark.ci
 
 # Runs all checks, prints JSON: the failures by check.
 PROGRAM = """

@@ -20,6 +20,8 @@ from helpers.paths import GOLDEN, ROOT
 from helpers.processes import output_of
 from helpers.versions import needs_projection, needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 GRAPHS = os.path.join(GOLDEN, "graphs")
 LAYERS, UNITS, WIDTH, BATCH, STEPS = 2, 5, 4, 3, 6
 LENGTHS = [6, 0, 4]

@@ -8,6 +8,8 @@ import tensorflow.compat.v1 as tf
 from helpers.paths import PROGRAMS
 from helpers.processes import run_python
 
+pytestmark = pytest.mark.ci
+
 RUNNER = os.path.join(PROGRAMS, "run_published_tests.py")
 FILE = """
 import sys

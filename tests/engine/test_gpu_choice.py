@@ -12,6 +12,8 @@ import tensorflow.compat.v1 as tf
 from helpers.processes import run_python
 from helpers.versions import IS_TENSORFLOW_1
 
+pytestmark = pytest.mark.ci
+
 TRAIN = """
 import sys
 import numpy as np

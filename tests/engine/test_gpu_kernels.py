@@ -24,7 +24,7 @@ from helpers.op_harness import (
 )
 from helpers.sequence_cases import BATCH, DTYPES, GRU, LENGTHS, LSTM, PROJECTED, STEPS, arrays_for
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 LABEL = mock_kernels.LABEL
 OUT_OF_MEMORY, EXECUTION_FAILED = 1, 3

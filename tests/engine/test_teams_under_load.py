@@ -7,7 +7,7 @@ import pytest
 from helpers.paths import PROGRAMS
 from helpers.processes import output_of
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 
 def test_decode_loops_finish_beside_training_and_products():

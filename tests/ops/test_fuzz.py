@@ -8,7 +8,7 @@ import pytest
 from helpers.paths import PROGRAMS
 from helpers.processes import run_python
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 ROUNDS = 150
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.paths import ROOT
 from helpers.processes import output_of
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 PATH = os.path.join(ROOT, "scripts", "build_wheels")
 

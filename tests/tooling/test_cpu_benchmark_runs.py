@@ -19,6 +19,8 @@ import run
 from configurations import configurations
 from problem import Refused, compare, joined, make_problem
 
+pytestmark = pytest.mark.ci
+
 
 def reference_results(configuration, problem):
     """Returns the results of the tests' NumPy reference, as a peer does."""

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from helpers.paths import ROOT
 from helpers.processes import run_python
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 EXAMPLES = os.path.join(ROOT, "examples")
 PROGRAM = os.path.join(EXAMPLES, "character_language_model.py")

@@ -13,6 +13,8 @@ from cudnn_rnn._native import library
 from cudnn_rnn.cli import doctor
 from helpers.processes import status_and_text
 
+pytestmark = pytest.mark.ci
+
 PACKAGE = os.path.dirname(os.path.abspath(cudnn_rnn.__file__))
 
 

@@ -19,7 +19,7 @@ from helpers.paths import ROOT
 from helpers.processes import importable, output_of, run_setup
 from helpers.source_lists import source_lists
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 
 @pytest.fixture(scope="module")

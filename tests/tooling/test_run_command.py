@@ -11,6 +11,8 @@ import pytest
 from helpers.processes import output_of, run_python
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 PROGRAM = """
     import sys
     from tensorflow.contrib.cudnn_rnn import CudnnGRU
