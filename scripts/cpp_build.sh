@@ -17,7 +17,7 @@ print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
     link_flags=(-pthread -ldl)
     if [ "${1:-}" = --sanitize ]; then
         build_folder=.build/cpp-sanitized
-        flags+=(-Werror -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+        flags+=(-Werror -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
         link_flags+=(-fsanitize=address,undefined)
     fi
     mkdir -p "$build_folder"
