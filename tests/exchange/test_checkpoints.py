@@ -16,6 +16,8 @@ from helpers.networks import every_mode
 from helpers.restoring import random_values
 from helpers.versions import needs_projection, needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15")
 
 

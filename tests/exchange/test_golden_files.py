@@ -11,6 +11,8 @@ from helpers.exchange_models import assert_same, make_module, random_inputs, run
 from helpers.golden import GoldenCheckpoint, golden_cases, read_checkpoint
 from helpers.versions import needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 RELEASES = {
     "1.2.1": "1.0 to 1.3",
     "1.3.0": "1.3",

@@ -19,6 +19,8 @@ from helpers.exchange_models import (
 )
 from helpers.versions import needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 LENGTHS = [STEPS, 1, 3]
 MODELS = [
     dict(rnn_mode=mode, num_layers=layers, bidirectional=bidirectional)

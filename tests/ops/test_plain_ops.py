@@ -15,6 +15,8 @@ from helpers.op_harness import TOLERANCES, assert_close, swap_major
 from helpers.sequence_cases import DTYPES, LENGTHS, LSTM, PROJECTED, arrays_for
 from helpers.versions import needs_tensorflow_2
 
+pytestmark = pytest.mark.ci
+
 MODES = ("lstm", "gru", "rnn_relu", "rnn_tanh")
 DIRECTIONS = ("unidirectional", "bidirectional")
 INPUTS = ("input", "input_h", "input_c", "params")
