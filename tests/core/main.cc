@@ -1,21 +1,18 @@
-// Runs all tests, or those whose names contain the first argument. With TEST_TOTAL_SHARDS and
-// TEST_SHARD_INDEX in the environment (Bazel's names), runs only one shard of them.
+// Runs all tests, or those whose names contain the first argument.
+//
+//   --list          prints the names of all tests
+//   --only NAME     runs the test of this name; prints nothing if it passes
 
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
 
 #include "cudnn_rnn/cc/core/status.h"
 #include "tests/core/testing.h"
 
 namespace {
-
-int NumberFrom(const char* variable, int otherwise) {
-  const char* value = std::getenv(variable);
-  return value == nullptr ? otherwise : std::atoi(value);
-}
 
 // A last resort that names a hanging test. Even with sanitizers on a busy core, all tests together
 // take far less.
@@ -33,14 +30,17 @@ void NameHangingTest(int) {
 
 int main(int argc, char** argv) {
   using cudnn_rnn::testing::Failures;
-  const int num_shards = NumberFrom("TEST_TOTAL_SHARDS", 1);
-  const int shard = NumberFrom("TEST_SHARD_INDEX", 0);
+  const char* const part = argc > 1 ? argv[argc - 1] : "";
+  const bool lists = std::strcmp(part, "--list") == 0;
+  const bool is_one = argc > 2 && std::strcmp(argv[1], "--only") == 0;
   signal(SIGALRM, NameHangingTest);
   alarm(kMaxSeconds);
-  int chosen = 0, passed = 0, failed = 0;
+  int passed = 0, failed = 0;
   for (const auto& test : cudnn_rnn::testing::Tests()) {
-    if (argc > 1 && std::strstr(test.name, argv[1]) == nullptr) continue;
-    if (chosen++ % num_shards != shard) continue;
+    if (lists) std::puts(test.name);
+    if (is_one ? std::strcmp(test.name, part) != 0 : std::strstr(test.name, part) == nullptr) {
+      continue;
+    }
     const int before = Failures();
     current_test = test.name;
     test.run();
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     ++(ok ? passed : failed);
     if (!ok) std::printf("FAILED %s\n", test.name);
   }
-  std::printf("%d passed, %d failed\n", passed, failed);
-  // A name that matches no test is an error; a shard without tests is not.
-  return failed == 0 && chosen > 0 ? 0 : 1;
+  if (lists) return 0;
+  if (!is_one) std::printf("%d passed, %d failed\n", passed, failed);
+  return failed == 0 && passed > 0 ? 0 : 1;  // a name that matches no test is an error
 }
