@@ -20,6 +20,11 @@ def run(request):
             yield session.run
 
 
-@pytest.fixture(params=[False, True], ids=["reference", "resource"])
+@pytest.fixture(
+    params=[
+        pytest.param(is_resource, marks=pytest.mark.sampled(2)) for is_resource in (False, True)
+    ],
+    ids=["reference", "resource"],
+)
 def use_resource(request):
     return request.param

@@ -5,6 +5,7 @@ not show, has what the blocks need besides.
 """
 
 import glob
+import json
 import os
 import re
 from pathlib import Path
@@ -17,11 +18,15 @@ from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
 
+# Each argument is a JSON list of the blocks of one page.
 RUN = """
-import sys
-names = {"__name__": "__main__"}
-for block in sys.argv[1:]:
-    exec(block, names)
+import json, sys
+import tensorflow.compat.v1 as tf
+for page in sys.argv[1:]:
+    tf.reset_default_graph()
+    names = {"__name__": "__main__"}
+    for block in json.loads(page):
+        exec(block, names)
 """
 
 
@@ -40,21 +45,27 @@ PAGES = {
 }
 
 
-def run(name, folder):
-    """Runs the blocks of a page; returns the lines that they print."""
-    return output_of("-W", "ignore", "-c", RUN, *blocks(PAGES[name]), folder=folder).splitlines()
+IN_GRAPHS = sorted(
+    name for name, path in PAGES.items() if any("disable_v2" in block for block in blocks(path))
+)
+
+
+def run(*names, folder):
+    """Runs the blocks of pages, one page after the other; returns the lines that they print."""
+    pages = [json.dumps(blocks(PAGES[name])) for name in names]
+    return output_of("-W", "ignore", "-c", RUN, *pages, folder=folder).splitlines()
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize(
-    "name", sorted(set(PAGES) - {"checkpoints", "distributed", "exchange", "migrating"})
-)
-def test_blocks_run(name, tmp_path):
-    run(name, tmp_path)
+@pytest.mark.parametrize("in_graphs", [False, True])
+def test_blocks_run(in_graphs, tmp_path):
+    others = {"checkpoints", "distributed", "exchange", "migrating"}  # tested below
+    names = sorted(set(PAGES) - others)
+    run(*[name for name in names if (name in IN_GRAPHS) == in_graphs], folder=tmp_path)
 
 
 def test_checkpoints(tmp_path):
-    names, same_class, cells = run("checkpoints", tmp_path)
+    names, same_class, cells = run("checkpoints", folder=tmp_path)
     assert "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" in names
     assert float(same_class) == 0.0
     assert float(cells) < 1e-5
@@ -62,7 +73,7 @@ def test_checkpoints(tmp_path):
 
 def test_migrating(tmp_path):
     """There is an example for every generation; each prints a key of its checkpoint."""
-    assert run("migrating", tmp_path) == [
+    assert run("migrating", folder=tmp_path) == [
         "CudnnRNNParamsToCanonical:0",
         "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/bias",
         "model/stack_bidirectional_rnn/cell_0/bidirectional_rnn/bw/cudnn_compatible_lstm_cell/bias",
@@ -73,7 +84,7 @@ def test_migrating(tmp_path):
 
 @needs_tensorflow_2
 def test_exchange(tmp_path):
-    assert run("exchange", tmp_path) == [
+    assert run("exchange", folder=tmp_path) == [
         "[<RnnWeights 'encoder': lstm, num_layers 2, num_units 16, input_size 8, unidirectional, "
         "num_proj 0, float32>]",
         "input gate",
@@ -87,7 +98,7 @@ def test_distributed(tmp_path):
     (program,) = blocks(PAGES["distributed"])
     text = Path(PAGES["distributed"]).read_text(encoding="utf-8")
     promised = text.partition(program + "```\n\n")[2].partition("\n\n")[0]
-    found = run("distributed", tmp_path)
+    found = run("distributed", folder=tmp_path)
     assert found == [line.strip() for line in promised.splitlines()]
 
 
