@@ -81,7 +81,8 @@ fingerprint() {
 
 # Runs pip in the environment FOLDER.
 pip_install() { # FOLDER ARGUMENT...
-    "$1/bin/python" -m pip --disable-pip-version-check install --quiet "${@:2}"
+    # Python compiles modules when they are imported, and few of the many that are installed are.
+    "$1/bin/python" -m pip --disable-pip-version-check install --quiet --no-compile "${@:2}"
 }
 
 # make_requirements FOLDER PYTHON REQUIREMENT...

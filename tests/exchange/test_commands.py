@@ -18,7 +18,7 @@ from helpers.golden import GoldenCheckpoint, read_checkpoint
 from helpers.processes import importable, status_and_text
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 GOLDEN = "tf1.15.5/lstm_L2_H5_I3_bi"
 
