@@ -6,6 +6,8 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from helpers.processes import importable, output_of
 
+pytestmark = pytest.mark.ci
+
 KERAS_IS_OPTIONAL = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 16)
 
 # Fails if `import cudnn_rnn` or a layer imports Keras modules that `import tensorflow` did not.

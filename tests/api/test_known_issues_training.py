@@ -17,6 +17,8 @@ from helpers.rnn_models import CLASSES, initialize, make_params
 from helpers.versions import IS_TENSORFLOW_1
 from programs import mirrored_training
 
+pytestmark = pytest.mark.ci
+
 
 def loss_of(kind, rnn_mode="lstm"):
     """Returns (loss, variable of the parameters) of a model built as in the issue reports."""

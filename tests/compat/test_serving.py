@@ -14,6 +14,8 @@ from helpers.processes import output_of
 from helpers.rnn_models import initialize, make_params, saveable_b
 from helpers.versions import IS_TENSORFLOW_1
 
+pytestmark = pytest.mark.ci
+
 # Runs a network of one unit in a process, in stages, most of which do not import the package.
 # Prints JSON: the output or the error of each stage.
 PROGRAM = """

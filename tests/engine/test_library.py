@@ -18,6 +18,8 @@ import cudnn_rnn
 from cudnn_rnn._native import library
 from helpers import processes
 
+pytestmark = pytest.mark.ci
+
 INFO, LIBRARY = library.BUILD_INFO_NAME, library.LIBRARY_NAME
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps "
 

@@ -9,7 +9,7 @@ from helpers.op_harness import Network
 from helpers.processes import importable, output_of
 from programs import changing_lengths
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 
 def test_fed_lengths_may_change_during_a_call():

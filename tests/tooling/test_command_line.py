@@ -10,6 +10,8 @@ import cudnn_rnn
 from cudnn_rnn.cli import launch
 from helpers.processes import status_and_text
 
+pytestmark = pytest.mark.ci
+
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
 # (arguments, exit status, patterns in the output); argparse's status is 2 after wrong usage.
 COMMANDS = [
