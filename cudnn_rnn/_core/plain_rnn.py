@@ -24,7 +24,7 @@ def plain_ops() -> Iterator[None]:
     keeps its nodes.
 
     Sequence lengths must be at most the number of time steps; the plain ops do not check them.
-    In TensorFlow 1, gradients need a time step unless their number is known to be zero.
+    In TensorFlow 1, gradients need at least one time step, unless the number is statically 0.
     """
     before = builds_plain_ops()
     _scope.is_active = True

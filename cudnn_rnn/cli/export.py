@@ -12,7 +12,7 @@ Writes a copy of a SavedModel in which TensorFlow's standard ops replace all Cud
     python -m cudnn_rnn export saved_model plain_model
 
 The copy has the same signatures, variables and results, for any batch size and number of time
-steps. Any TensorFlow 2 and TensorFlow Serving load it without this package; XLA and the TFLite
+steps. Any TensorFlow 2 loads it without this package; XLA and the TFLite
 converter accept it. It is slower than with this package: docs/plain_graphs.md has numbers.
 
 IN is a SavedModel written by TensorFlow 1 or 2. OUT is complete or not written at all."""

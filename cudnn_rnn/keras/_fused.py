@@ -9,7 +9,7 @@ units]` (input and recurrent bias), or None.
 import functools
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import nodes
+from cudnn_rnn._core import nodes, plain_rnn
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, GATES, RnnConfig
 
 # The op's gates by their positions in Keras's weights. A GRU of Keras has the update gate first,
@@ -81,9 +81,10 @@ def _opaque_params(rnn_mode, weights):
     the recurrent bias is 0.
     """
     parts = [_parts_of_layer(rnn_mode, *of_layer) for of_layer in weights]
-    ordered = [matrix for matrices, _ in parts for matrix in matrices]
-    ordered += [bias for _, biases in parts for bias in biases]
-    return tf.concat([tf.reshape(part, [-1]) for part in ordered], axis=0)
+    return plain_rnn.canonical_to_params(
+        [matrix for matrices, _ in parts for matrix in matrices],
+        [bias for _, biases in parts for bias in biases],
+    )
 
 
 def _parts_of_layer(rnn_mode, kernel, recurrent_kernel, bias):

@@ -23,8 +23,8 @@ def export_plain(
 ) -> int:
     """Writes a copy of a SavedModel in which standard ops replace all `CudnnRNN*` nodes.
 
-    The copy has the same signatures, functions, variables and results. TensorFlow Serving and any
-    TensorFlow 2 load it without this package. It is written to a temporary folder, which is then
+    The copy has the same signatures, functions, variables and results. Any
+    TensorFlow 2 loads it without this package. It is written to a temporary folder, which is then
     renamed, so that `output` is complete or does not exist.
 
     Args:

@@ -1,15 +1,13 @@
 """scripts/build_wheels: its list of versions, its checks of a wheel, and failing versions."""
 
-import importlib.machinery
-import importlib.util
 import os
-import sys
 import zipfile
 
 import pytest
 
 from helpers.paths import ROOT
 from helpers.processes import output_of
+from helpers.scripts import load_script
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
@@ -19,10 +17,7 @@ PATH = os.path.join(ROOT, "scripts", "build_wheels")
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     """Loads the program as a module with a temporary folder for its work."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = importlib.machinery.SourceFileLoader("build_wheels", PATH)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
+    module = load_script("build_wheels", monkeypatch)
     monkeypatch.setattr(module, "FOLDER", str(tmp_path / "wheels"))
     return module
 

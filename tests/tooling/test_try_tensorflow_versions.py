@@ -1,16 +1,14 @@
 """scripts/try_tensorflow_versions: its arguments, its table, and failing versions."""
 
-import importlib.machinery
-import importlib.util
 import os
 import re
-import sys
 
 import pytest
 
 import cudnn_rnn._version
 from helpers.paths import ROOT
 from helpers.processes import output_of
+from helpers.scripts import load_script
 
 pytestmark = pytest.mark.once
 
@@ -20,10 +18,7 @@ PATH = os.path.join(ROOT, "scripts", "try_tensorflow_versions")
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     """Loads the program as a module with temporary output paths."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = importlib.machinery.SourceFileLoader("try_tensorflow_versions", PATH)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
+    module = load_script("try_tensorflow_versions", monkeypatch)
     monkeypatch.setattr(module, "FOLDER", str(tmp_path / "trials"))
     monkeypatch.setattr(module, "TABLE", str(tmp_path / "docs" / "table.md"))
     return module
