@@ -95,28 +95,6 @@ def means_table(rows):
     return markdown_table([("geometric mean", str)] + columns, KINDS) if columns else None
 
 
-def comparisons(rows):
-    """Returns pairs (text, ratio of our times) of variable and full lengths, and of shapes."""
-    ours = {row.configuration._replace(group=""): row.ours.seconds for row in rows if row.ours}
-    found, models = [], {}
-    for one, seconds in ours.items():
-        full = ours.get(one._replace(has_lengths=False))
-        if one.has_lengths and full is not None:
-            found.append((one.key + ", time relative to full lengths", seconds / full))
-    for row in rows:
-        if row.configuration.group == "scaling" and row.ours:
-            model = row.configuration._replace(batch=0, steps=0)
-            models.setdefault(model, []).append(row)
-    for shapes in models.values():
-        shapes.sort(key=lambda row: row.configuration.num_rows)
-        least, most = shapes[0].configuration, shapes[-1].configuration
-        if least != most:
-            text = "%s to %s, growth of the time per step and sequence" % (least.key, most.name)
-            growth = shapes[-1].ours.seconds / shapes[0].ours.seconds
-            found.append((text, growth * least.num_rows / most.num_rows))
-    return found
-
-
 def roofline_table(rows):
     """Returns the table of floors, measured times, and their ratios."""
     columns = [
@@ -179,15 +157,12 @@ def describe(results, _=(), is_dry_run=False):
     rows = make_rows(results)
     products = sorted({result["peak_of"] for result in results if result.get("peak_of")})
     whose = "".join(" of " + CPU_PEERS[name].title for name in products)
-    means, compared = means_table(rows), comparisons(rows)
+    means = means_table(rows)
     parts = ["This was a dry run on tiny models; its numbers are meaningless."] * is_dry_run
     parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (whose,)), times_table(rows)]
     if means:
         groups = " and ".join(MEAN_GROUPS)
         parts += ["Times of the peers divided by ours, in the groups %s:" % groups, means]
-    if compared:
-        columns = [("our times", lambda pair: pair[0]), ("ratio", lambda pair: show(pair[1]))]
-        parts += ["## Lengths and growth", markdown_table(columns, compared)]
     parts += ["## Rooflines", _FLOORS, roofline_table(rows)]
     equal, reasons = _equal_results(results), _reasons(results)
     parts += ["## Equal results", equal] if equal else []

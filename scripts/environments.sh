@@ -6,8 +6,8 @@ TENSORFLOW_PYTHONS="3.10 3.11 3.12 3.13"        # what TensorFlow 2.21 has wheel
 TENSORFLOW_1="tensorflow-gpu==1.15.5"           # the last 1.15; runs on a CPU as well
 TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generated code
 TORCH="${TORCH:-torch==2.13.0}"
-# What the tests of cudnn_rnn.exchange run besides.
-NEIGHBOURS="$TORCH safetensors==0.8.0 onnx==1.23.2 onnxruntime==1.32.0"
+# What the tests of cudnn_rnn.exchange and of exported graphs run besides.
+NEIGHBOURS="$TORCH safetensors==0.8.0 onnx==1.23.2 onnxruntime==1.32.0 tf2onnx==1.17.0"
 BENCH_REQUIREMENTS="numpy tabulate tqdm matplotlib" # of the program that measures the peers
 
 say() { printf '\n== %s\n' "$*"; }

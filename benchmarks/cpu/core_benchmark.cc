@@ -35,10 +35,10 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --input N           width of the input (default: UNITS)
   --batch N           sequences (default: 20)
   --steps N           time steps (default: 35)
-  --direction WHICH   uni or bi (default: uni)
+  --direction WHICH   unidirectional or bidirectional (default: unidirectional)
   --projection N      width that an LSTM's h is projected to (default: no projection)
   --dtype TYPE        float, double, half or bfloat16 (default: float)
-  --lengths WHICH     full, or mean-half: of every size, their mean is half the steps (default: full)
+  --half-lengths      sequences of every length; their mean is half the steps (default: full lengths)
   --training          forward keeps what backward needs, and backward follows
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
@@ -49,7 +49,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
 
 struct Arguments {
   Problem problem;
-  bool has_mean_half_lengths = false;
+  bool has_half_lengths = false;
   bool is_training = false;
   bool explains = false;
   int64_t threads = 2;
@@ -75,18 +75,16 @@ int64_t ParseCount(const std::string& name, const char* text) {
   return value;
 }
 
-// Returns the index of `text` in `choices`.
-size_t ParseChoice(const std::string& name, const std::string& text,
-                   const std::vector<std::string>& choices) {
-  const auto found = std::find(choices.begin(), choices.end(), text);
-  if (found != choices.end()) return static_cast<size_t>(found - choices.begin());
-  std::string list;
-  for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
-  Fail(name + " must be one of " + list + ", but is '" + text + "'.");
+DataType ParseDataType(const std::string& text) {
+  for (const DataType type :
+       {DataType::kFloat, DataType::kDouble, DataType::kHalf, DataType::kBfloat16}) {
+    if (text == Name(type)) return type;
+  }
+  Fail("--dtype must be float, double, half or bfloat16, but is '" + text + "'.");
 }
 
 // Returns lengths from 1 to the number of steps, unsorted; their mean is about half the steps.
-std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
+std::vector<int32_t> HalfLengths(const SequenceShape& shape) {
   std::mt19937 generator(3);
   std::uniform_int_distribution<int32_t> length(1, static_cast<int32_t>(shape.num_steps));
   std::vector<int32_t> lengths(static_cast<size_t>(shape.batch_size));
@@ -95,11 +93,9 @@ std::vector<int32_t> MeanHalfLengths(const SequenceShape& shape) {
 }
 
 Arguments ParseArguments(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--help") == 0) {
-      std::fputs(kUsage, stdout);
-      std::exit(0);
-    }
+  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
+    std::fputs(kUsage, stdout);
+    std::exit(0);
   }
   if (argc < 4) Fail("MODE, LAYERS and UNITS are needed.");
   Arguments arguments;
@@ -111,37 +107,34 @@ Arguments ParseArguments(int argc, char** argv) {
   config.input_size = config.num_units;
   shape = {35, 20};
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
-                                                 {"--explain", &arguments.explains}};
+                                                 {"--explain", &arguments.explains},
+                                                 {"--half-lengths", &arguments.has_half_lengths}};
   const std::map<std::string, int64_t*> counts = {
       {"--input", &config.input_size},   {"--batch", &shape.batch_size},
       {"--steps", &shape.num_steps},     {"--projection", &config.num_proj},
       {"--threads", &arguments.threads}, {"--rounds", &arguments.rounds}};
+  std::string direction = Name(config.direction), type = Name(config.data_type);
+  const std::map<std::string, std::string*> texts = {
+      {"--direction", &direction},
+      {"--dtype", &type},
+      {"--instruction-set", &arguments.instruction_set}};
   for (int i = 4; i < argc; ++i) {
     const std::string name = argv[i];
     if (switches.count(name) > 0) {
       *switches.at(name) = true;
-      continue;
-    }
-    if (i + 1 == argc) Fail(name + " needs a value.");
-    const char* text = argv[++i];
-    if (counts.count(name) > 0) {
-      *counts.at(name) = ParseCount(name, text);
-    } else if (name == "--direction") {
-      const Direction directions[] = {Direction::kUnidirectional, Direction::kBidirectional};
-      config.direction = directions[ParseChoice(name, text, {"uni", "bi"})];
-    } else if (name == "--dtype") {
-      const DataType types[] = {DataType::kFloat, DataType::kDouble, DataType::kHalf,
-                                DataType::kBfloat16};
-      config.data_type = types[ParseChoice(name, text, {"float", "double", "half", "bfloat16"})];
-    } else if (name == "--lengths") {
-      arguments.has_mean_half_lengths = ParseChoice(name, text, {"full", "mean-half"}) == 1;
-    } else if (name == "--instruction-set") {
-      arguments.instruction_set = text;
-    } else {
+    } else if (counts.count(name) + texts.count(name) == 0) {
       Fail("unknown option " + name + ".");
+    } else if (++i == argc) {
+      Fail(name + " needs a value.");
+    } else if (counts.count(name) > 0) {
+      *counts.at(name) = ParseCount(name, argv[i]);
+    } else {
+      *texts.at(name) = argv[i];
     }
   }
-  if (arguments.has_mean_half_lengths) arguments.problem.lengths = MeanHalfLengths(shape);
+  Check(ParseDirection(direction, &config.direction));
+  config.data_type = ParseDataType(type);
+  if (arguments.has_half_lengths) arguments.problem.lengths = HalfLengths(shape);
   return arguments;
 }
 
@@ -227,7 +220,7 @@ void Measure(const Arguments& arguments) {
   }
   const std::string title = Concatenate(
       Describe(problem.config), ", batch ", problem.shape.batch_size, ", ", problem.shape.num_steps,
-      " steps", arguments.has_mean_half_lengths ? " (half of them on average)" : "", ", ",
+      " steps", arguments.has_half_lengths ? " (half of them on average)" : "", ", ",
       arguments.threads, " threads, ", arguments.rounds, " samples of ", passes, " passes");
   std::puts(title.c_str());
   const double operations = FloatingPointOperations(problem);

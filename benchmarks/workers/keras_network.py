@@ -84,7 +84,9 @@ class Network:
             for direction in range(self._configuration.num_directions):
                 index = layer * self._configuration.num_directions + direction
                 initial = [state[index] for state in states]
-                output, *final = self._layers[layer, direction](x, initial_state=initial)
+                output, *final = self._layers[layer, direction](
+                    x, initial_state=initial, training=self._configuration.is_training
+                )
                 outputs.append(output if direction == 0 else tf.reverse(output, [1]))
                 for one, value in zip(last, final):
                     one.append(value)

@@ -338,6 +338,43 @@ def test_saved_models_of_tensorflow_2(tmp_path):
 
 
 @needs_tensorflow_2
+def test_onnx(tmp_path):
+    """tf2onnx converts a bidirectional LSTM with lengths and a GRU; ONNX Runtime runs them."""
+    for module in ("tf2onnx", "onnxruntime"):
+        pytest.importorskip(module)
+    model = tensorflow.Module()
+    model.params = [tensorflow.Variable(initial_params(*of)) for of in ((2, "lstm"), (1, "gru"))]
+    model.run = tensorflow.function(
+        lambda inputs, lengths: {
+            "lstm": run_lstm(inputs, model.params[0], lengths),
+            "gru": run_gru(inputs, model.params[1]),
+        },
+        input_signature=[
+            tensorflow.TensorSpec([None, None, WIDTH], name="inputs"),
+            tensorflow.TensorSpec([None], tf.int32, name="lengths"),
+        ],
+    )
+    feeds = {"inputs": random_inputs(), "lengths": np.array(LENGTHS, np.int32)}
+    expected = model.run(*map(tf.constant, feeds.values()))
+    tensorflow.saved_model.save(model, str(tmp_path / "fused"), signatures=model.run)
+    cudnn_rnn.export_plain(tmp_path / "fused", tmp_path / "plain")
+    folders = ["--saved-model", str(tmp_path / "plain"), "--output", str(tmp_path / "model.onnx")]
+    output_of("-m", "tf2onnx.convert", *folders, "--opset", "17")
+    found = onnx_results(tmp_path / "model.onnx", feeds)
+    for name, value in expected.items():
+        assert relative_error(found[name], value.numpy()) < LIMIT, name
+
+
+def onnx_results(path, feeds):
+    """Returns the outputs of an ONNX model by name."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds)))
+
+
+@needs_tensorflow_2
 def test_function():
     """A concrete function keeps its arguments, variables and the structure of its results."""
     params = tensorflow.Variable(initial_params(2, "lstm"))

@@ -9,7 +9,7 @@ from configurations import Configuration, configurations
 from gates import joint_kernel, pull_back, reordered
 from problem import Mismatch, compare, make_problem, result_names
 from roofline import floor_of
-from summary import comparisons, describe, has_errors, make_rows, mean_ratio
+from summary import describe, has_errors, make_rows, mean_ratio
 
 pytestmark = pytest.mark.once
 
@@ -124,30 +124,6 @@ def test_geometric_means_leave_out_other_groups():
     )
     assert mean_ratio(rows, "training", "torch") == pytest.approx(2.0)
     assert mean_ratio(rows, "inference", "torch") is None
-
-
-def test_lengths_and_growth():
-    times = [
-        ("lstm-2x650-b20-t35", "inference", 10),
-        ("lstm-2x650-b20-t35", "training", 30),
-        ("lstm-2x650-b20-t35-half", "inference", 6.1),
-        ("lstm-2x650-b20-t35-half", "training", 17),
-        ("lstm-1x256-b16-t100", "inference", 1),
-        ("lstm-1x256-b16-t1000", "inference", 11.5),
-        ("lstm-1x256-b16-t10000", "inference", 104),
-        ("lstm-1x512-b64-t20", "inference", 1),
-        ("lstm-1x512-b512-t20", "inference", 8.5),
-    ]
-    results = [make_result(name, kind, ours=time) for name, kind, time in times]
-    found = [(text, round(ratio, 3)) for text, ratio in comparisons(make_rows(results))]
-    growth = ", growth of the time per step and sequence"
-    assert found == [
-        ("lstm-2x650-b20-t35-half, inference, time relative to full lengths", 0.61),
-        ("lstm-2x650-b20-t35-half, training, time relative to full lengths", 0.567),
-        ("lstm-1x256-b16-t100, inference to lstm-1x256-b16-t10000" + growth, 1.04),
-        ("lstm-1x512-b64-t20, inference to lstm-1x512-b512-t20" + growth, 1.062),
-    ]
-    assert "| 0.57" in describe(results)
 
 
 def test_tables():
