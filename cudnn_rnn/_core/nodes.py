@@ -49,6 +49,11 @@ def _sizes_of(source):
     return {name: getattr(source, name) for name in names}
 
 
+def sizes_and_attributes_of(source):
+    """Returns what all parameter ops take, from a config or from a parameter op."""
+    return dict(_sizes_of(source), **_attributes_of(source))
+
+
 def _projection_of(source):
     """Returns num_proj of a config or an operation."""
     return projection_of(source) if _is_operation(source) else source.num_proj
@@ -65,15 +70,32 @@ _OPS = (
 )
 
 
-def _labelled_kernels():
-    """Returns a context in which new nodes get this package's kernel label."""
+def labelled_kernels(label=gpu_kernels.KERNEL_LABEL):
+    """Returns a context in which new nodes get a kernel label."""
     gradients = {op_type: op_type + _WITH_LABEL for op_type in _FORWARD_OPS}
-    return kernel_label(gpu_kernels.KERNEL_LABEL, _OPS, gradients)
+    return kernel_label(label, _OPS, gradients)
 
 
-def _chosen_kernels():
-    """Returns a context in which new nodes get the kernel label if `labels_nodes()` says so."""
-    return _labelled_kernels() if gpu_kernels.labels_nodes() else contextlib.nullcontext()
+def kernel_label_of(operation):
+    """Returns the kernel label of an operation, "" for none.
+
+    A gradient tape gives gradients a stand-in for the operation, without the label.
+    """
+    try:
+        return tf.compat.as_str(operation.outputs[0].op.get_attr("_kernel"))
+    except (AttributeError, ValueError):  # executed eagerly; no label
+        return ""
+
+
+def _chosen_kernels(source=None):
+    """Returns a context in which new nodes get the label of the operation `source`, if it has one.
+
+    Others get this package's label if `labels_nodes()` says so.
+    """
+    label = kernel_label_of(source) if _is_operation(source) else ""
+    if label or gpu_kernels.labels_nodes():
+        return labelled_kernels(label or gpu_kernels.KERNEL_LABEL)
+    return contextlib.nullcontext()
 
 
 def rnn(
@@ -170,9 +192,9 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
     if plain_rnn.builds_plain_ops() and not _is_operation(source):
         with tf.name_scope(name or "CudnnRNNParamsToCanonical"):
             return plain_rnn.params_to_canonical(source, params)
-    arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
+    arguments = dict(sizes_and_attributes_of(source), params=params, name=name)
     num_proj = _projection_of(source)
-    with _chosen_kernels():
+    with _chosen_kernels(source):
         if num_proj:
             num_biases = num_weights if num_biases is None else num_biases
             arguments.update(num_params_biases=num_biases, num_proj=num_proj)
@@ -195,11 +217,9 @@ def canonical_to_params(source, weights, biases, name=None):
     if plain_rnn.builds_plain_ops() and not _is_operation(source):
         with tf.name_scope(name or "CudnnRNNCanonicalToParams"):
             return plain_rnn.canonical_to_params(weights, biases)
-    arguments = dict(
-        _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
-    )
+    arguments = dict(sizes_and_attributes_of(source), weights=weights, biases=biases, name=name)
     num_proj = _projection_of(source)
-    with _chosen_kernels():
+    with _chosen_kernels(source):
         if num_proj:
             arguments["num_proj"] = num_proj
             return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(**arguments)
@@ -239,7 +259,7 @@ def _register_gradient_with_label(forward_op):
 
     @register_gradient(forward_op + _WITH_LABEL)
     def gradient_with_label(op, *gradients):
-        with _labelled_kernels():
+        with labelled_kernels():
             return registered_gradient(forward_op)(op, *gradients)
 
 

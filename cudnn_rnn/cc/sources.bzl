@@ -31,6 +31,7 @@ CPU_SOURCES = [
     "cpu/packed_sequences.cc",
     "cpu/parameter_gradients.cc",
     "cpu/schedule.cc",
+    "cpu/transpose.cc",
     "cpu/workspace.cc",
 ]
 
@@ -53,6 +54,7 @@ TF_SOURCES = [
     "tf/cpu_backend.cc",
     "tf/cudnn_backend.cc",
     "tf/gpu_registration.cc",
+    "tf/keras_params_kernels.cc",
     "tf/params_kernels.cc",
     "tf/registration.cc",
     "tf/rnn_kernels.cc",
@@ -91,6 +93,7 @@ HEADERS = [
     "cpu/register_tiles.inc",
     "cpu/schedule.h",
     "cpu/steps.h",
+    "cpu/transpose.h",
     "cpu/vectors.inc",
     "cpu/vectors_avx512.inc",
     "cpu/workspace.h",

@@ -1,20 +1,15 @@
 """Keras's weights and masks on the fused ops, with Keras's results.
 
 Sequences are batch-major, `[batch, time, input_size]`, and so are states, `[batch, layers *
-directions, units]`. Keras's weights are `kernel`, `[input_size, gates * units]`,
-`recurrent_kernel`, `[units, gates * units]`, and `bias`: `[gates * units]`, for a GRU `[2, gates *
-units]` (input and recurrent bias), or None.
+directions, units]`.
 """
 
 import functools
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import nodes, plain_rnn
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, GATES, RnnConfig
-
-# The op's gates by their positions in Keras's weights. A GRU of Keras has the update gate first,
-# the op the reset gate.
-_KERAS_GATES = {CUDNN_GRU: (1, 0, 2)}
+from cudnn_rnn._core import nodes
+from cudnn_rnn._core.config import CUDNN_LSTM, RnnConfig
+from cudnn_rnn._core.keras_params import keras_to_params
 
 
 def run(
@@ -33,7 +28,8 @@ def run(
       config: from `describe`.
       sequences: `[batch, time, input_size]`.
       states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
-      weights: for every layer and direction, `(kernel, recurrent_kernel, bias)`.
+      weights: for every layer and direction, `(kernel, recurrent_kernel, bias)`; see
+        `_core/keras_params.py`.
       mask: bool `[batch, time]`, or None. A masked step leaves the states as they are, and its
         output is that of the step before, or 0 if there is none.
       go_backwards: whether to run from the last step to the first. The output is in the order of
@@ -47,7 +43,7 @@ def run(
       there is no mask.
     """
     call = _infer if training is False else functools.partial(_call, True)
-    params = _opaque_params(config.rnn_mode, weights)
+    params = keras_to_params(config, weights, training is True)
     if go_backwards:
         sequences = tf.reverse(sequences, [1])
         mask = None if mask is None else tf.reverse(mask, [1])
@@ -72,37 +68,6 @@ def describe(rnn_mode, sequences, units, num_layers=1, bidirectional=False, drop
     return RnnConfig.checked(
         rnn_mode, *sizes, "linear_input", direction, sequences.dtype, dropout, seed=0, seed2=0
     )
-
-
-def _opaque_params(rnn_mode, weights):
-    """Returns the opaque buffer, `[params_size]`, whose layout `_core/config.py` describes.
-
-    An LSTM or simple RNN of Keras has one bias for each gate; it becomes the op's input bias, and
-    the recurrent bias is 0.
-    """
-    parts = [_parts_of_layer(rnn_mode, *of_layer) for of_layer in weights]
-    return plain_rnn.canonical_to_params(
-        [matrix for matrices, _ in parts for matrix in matrices],
-        [bias for _, biases in parts for bias in biases],
-    )
-
-
-def _parts_of_layer(rnn_mode, kernel, recurrent_kernel, bias):
-    """Returns the matrices and the biases of one layer and direction, in the order of the op."""
-    num_gates = len(GATES[rnn_mode])
-    gates = _KERAS_GATES.get(rnn_mode, range(num_gates))
-    units = recurrent_kernel.shape[0]
-    if bias is None:
-        bias = tf.zeros([2, num_gates * units], kernel.dtype)
-    elif rnn_mode != CUDNN_GRU:
-        bias = tf.stack([bias, tf.zeros_like(bias)])
-    matrices, biases = [tf.transpose(kernel), tf.transpose(recurrent_kernel)], [bias[0], bias[1]]
-    if rnn_mode in _KERAS_GATES:
-        matrices, biases = (
-            [part[gate * units : (gate + 1) * units] for part in parts for gate in gates]
-            for parts in (matrices, biases)
-        )
-    return matrices, biases
 
 
 def _without_masked_steps(sequences, mask):

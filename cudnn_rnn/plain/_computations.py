@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from cudnn_rnn._compat import projection_of, static_value, tf
-from cudnn_rnn._core import model_sizes, nodes, plain_rnn
+from cudnn_rnn._core import keras_params, model_sizes, nodes, plain_rnn
 from cudnn_rnn._core.config import CUDNN_LSTM, RnnConfig
 
 _SIZES = ("num_layers", "num_units", "input_size")
@@ -134,12 +134,23 @@ def _params_size(op):
 def _params_to_canonical(op):
     config = _config_of_params_op(op)
 
+    split = (
+        keras_params.params_to_keras
+        if keras_params.has_label(op)
+        else plain_rnn.params_to_canonical
+    )
+
     def compute(inputs):
-        weights, biases = plain_rnn.params_to_canonical(config, inputs[3])
+        weights, biases = split(config, inputs[3])
         return weights + biases
 
     return compute
 
 
 def _canonical_to_params(op):
-    return lambda inputs: [plain_rnn.canonical_to_params(inputs[3:], [])]
+    if not keras_params.has_label(op):
+        return lambda inputs: [plain_rnn.canonical_to_params(inputs[3:], [])]
+    config, end = _config_of_params_op(op), 3 + op.get_attr("num_params")
+    return lambda inputs: [
+        keras_params.with_standard_ops(config, inputs[3:end], inputs[end:]),
+    ]

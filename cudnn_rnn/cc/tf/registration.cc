@@ -11,7 +11,6 @@
 namespace cudnn_rnn {
 namespace {
 
-using ::tensorflow::DataType;
 using ::tensorflow::KernelDefBuilder;
 using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
@@ -24,13 +23,6 @@ class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
 
  private:
   const CreateKernel create_;
-};
-
-// `host_arguments` are the inputs and outputs that are in host memory on every device.
-struct Op {
-  const char* name;
-  std::vector<const char*> host_arguments;
-  CreateKernel create;
 };
 
 template <typename Kernel>
@@ -47,7 +39,7 @@ CreateKernel Creating(OpVersion version, const BackendFactory& create_backend) {
   };
 }
 
-std::vector<Op> OpsFor(const BackendFactory& backend) {
+std::vector<OpKernelEntry> EntriesFor(const BackendFactory& backend) {
   const CreateKernel params_size = [](OpKernelConstruction* context) {
     return new ParamsSizeKernel(context);
   };
@@ -71,24 +63,27 @@ std::vector<Op> OpsFor(const BackendFactory& backend) {
   };
 }
 
-void RegisterKernel(const Op& op, DataType type, const KernelTarget& target) {
-  KernelDefBuilder builder(op.name);
-  builder.Device(target.device_type.c_str()).TypeConstraint("T", type).Priority(target.priority);
-  if (!target.label.empty()) builder.Label(target.label.c_str());
-  for (const char* argument : op.host_arguments) builder.HostMemory(argument);
-  // TensorFlow takes ownership of the kernel definition.
-  ::tensorflow::kernel_factory::OpKernelRegistrar registrar(
-      builder.Build(), op.name, std::unique_ptr<Factory>(new Factory(op.create)));
-}
-
 }  // namespace
 
+void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
+                    const KernelTarget& target) {
+  KernelDefBuilder builder(entry.op_name);
+  builder.Device(target.device_type.c_str()).TypeConstraint("T", type).Priority(target.priority);
+  if (!target.label.empty()) builder.Label(target.label.c_str());
+  for (const char* argument : entry.host_arguments) builder.HostMemory(argument);
+  // TensorFlow takes ownership of the kernel definition.
+  ::tensorflow::kernel_factory::OpKernelRegistrar registrar(
+      builder.Build(), entry.op_name, std::unique_ptr<Factory>(new Factory(entry.create)));
+}
+
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend) {
-  for (const Op& op : OpsFor(create_backend)) {
-    RegisterKernel(op, ::tensorflow::DT_HALF, target);
-    RegisterKernel(op, ::tensorflow::DT_FLOAT, target);
-    RegisterKernel(op, ::tensorflow::DT_DOUBLE, target);
-    if (OpTakesBfloat16(op.name)) RegisterKernel(op, ::tensorflow::DT_BFLOAT16, target);
+  for (const OpKernelEntry& entry : EntriesFor(create_backend)) {
+    RegisterKernel(entry, ::tensorflow::DT_HALF, target);
+    RegisterKernel(entry, ::tensorflow::DT_FLOAT, target);
+    RegisterKernel(entry, ::tensorflow::DT_DOUBLE, target);
+    if (OpTakesBfloat16(entry.op_name)) {
+      RegisterKernel(entry, ::tensorflow::DT_BFLOAT16, target);
+    }
   }
 }
 

@@ -1,8 +1,10 @@
-// Registers the kernels of all ops for one device.
+// Registers kernels with TensorFlow.
 #ifndef CUDNN_RNN_CC_TF_REGISTRATION_H_
 #define CUDNN_RNN_CC_TF_REGISTRATION_H_
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "cudnn_rnn/cc/tf/device_backend.h"
 
@@ -20,7 +22,18 @@ struct KernelTarget {
   int priority = 0;
 };
 
-// Must be called at most once per target in a process.
+// A kernel of an op. `host_arguments` are the inputs and outputs that are in host memory on every
+// device.
+struct OpKernelEntry {
+  const char* op_name;
+  std::vector<const char*> host_arguments;
+  std::function<::tensorflow::OpKernel*(::tensorflow::OpKernelConstruction*)> create;
+};
+
+void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
+                    const KernelTarget& target);
+
+// Registers the kernels of all ops. Must be called at most once per target in a process.
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend);
 
 }  // namespace cudnn_rnn

@@ -1,0 +1,207 @@
+// Kernels that rearrange Keras's weights as the parameter buffer and back, on a CPU.
+//
+// They belong to nodes CudnnRNNCanonicalToParams and CudnnRNNParamsToCanonical with the kernel
+// label of _core/keras_params.py. In place of the canonical tensors, such a node has for each
+// (layer, direction) the weights `kernel` [I(layer), G * H] and `recurrent_kernel` [H, G * H], and
+// the input and recurrent biases, each [G * H]. Both are permutations of the same elements.
+
+#include <string>
+#include <vector>
+
+#include "cudnn_rnn/cc/core/param_layout.h"
+#include "cudnn_rnn/cc/cpu/transpose.h"
+#include "cudnn_rnn/cc/tf/adapter.h"
+#include "cudnn_rnn/cc/tf/registration.h"
+
+namespace cudnn_rnn {
+namespace {
+
+using ::tensorflow::OpInputList;
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::OpOutputList;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+
+constexpr char kKerasLabel[] = "cudnn_rnn_keras";
+
+// A matrix of Keras, [rows, G * H], or a bias of one row, and its region of the buffer: G blocks
+// [H, rows], one for each gate.
+struct KerasPart {
+  int64_t rows;
+  int64_t offset;
+};
+
+class KerasParamsKernel : public StatusKernel {
+ public:
+  explicit KerasParamsKernel(OpKernelConstruction* context) : StatusKernel(context) {
+    OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
+  }
+
+ protected:
+  // The parts in the order of the node's weights and biases.
+  struct Parts {
+    RnnConfig config;
+    ParamLayout layout;
+    std::vector<KerasPart> weights;
+    std::vector<KerasPart> biases;
+
+    int64_t gate_width() const { return config.num_gates() * config.num_units; }
+    TensorShape WeightShape(size_t index) const {
+      return TensorShape({weights[index].rows, gate_width()});
+    }
+    TensorShape BiasShape() const { return TensorShape({gate_width()}); }
+  };
+
+  TfStatus ReadParts(OpKernelContext* context, Parts* parts) const {
+    RnnConfig& config = parts->config = attributes_;
+    TF_RETURN_IF_ERROR(ReadSizeInputs(context, &config));
+    ParamLayout& layout = parts->layout;
+    TF_RETURN_IF_ERROR(ToTf(ParamLayout::Create(config, &layout)));
+    if (config.skips_input_projection() || config.has_projection()) {
+      return ToTf(InvalidArgument("Keras's layers have neither a skipped input nor a projection."));
+    }
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      for (int64_t d = 0; d < config.num_directions(); ++d) {
+        parts->weights.push_back({config.LayerInputSize(layer), layout.InputWeights(layer, d)});
+        parts->weights.push_back({config.num_units, layout.RecurrentWeights(layer, d)});
+        parts->biases.push_back({1, layout.InputBiases(layer, d)});
+        parts->biases.push_back({1, layout.RecurrentBiases(layer, d)});
+      }
+    }
+    return TfStatus();
+  }
+
+  template <typename T>
+  TfStatus Transpose(OpKernelContext* context, const std::vector<Transposition<T>>& all) const {
+    IntraOpRunner runner(context);
+    return ToTf(TransposeMatrices(all, instruction_set_, &runner));
+  }
+
+  // Returns the position in Keras's weights of a gate of the buffer. Keras's GRU has the update
+  // gate first, the buffer the reset gate.
+  static int64_t KerasPosition(const RnnConfig& config, int64_t gate) {
+    if (config.mode != RnnMode::kGru || gate == kGruCandidate) return gate;
+    return gate == kGruReset ? kGruUpdate : kGruReset;
+  }
+
+ private:
+  const std::string instruction_set_ = ReadEnvironment("CUDNN_RNN_CPU_INSTRUCTION_SET");
+  RnnConfig attributes_;
+};
+
+TfStatus CheckLength(const char* name, int length, size_t expected) {
+  if (length == static_cast<int>(expected)) return TfStatus();
+  return ToTf(
+      InvalidArgument(name, " must hold ", expected,
+                      " tensors (num_layers * directions * 2), but the attribute num_params "
+                      "is ",
+                      length, "."));
+}
+
+template <typename T>
+class KerasToParamsKernel : public KerasParamsKernel {
+ public:
+  using KerasParamsKernel::KerasParamsKernel;
+
+ private:
+  TfStatus Run(OpKernelContext* context) override {
+    Parts parts;
+    TF_RETURN_IF_ERROR(ReadParts(context, &parts));
+    OpInputList weights, biases;
+    TF_RETURN_IF_ERROR(context->input_list("weights", &weights));
+    TF_RETURN_IF_ERROR(context->input_list("biases", &biases));
+    TF_RETURN_IF_ERROR(CheckLength("weights", weights.size(), parts.weights.size()));
+    Tensor* params;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({parts.layout.size()}), &params));
+    std::vector<Transposition<T>> all;
+    for (int i = 0; i < weights.size(); ++i) {
+      const size_t index = static_cast<size_t>(i);
+      TF_RETURN_IF_ERROR(Check("weights", i, weights[i], parts.WeightShape(index)));
+      TF_RETURN_IF_ERROR(Check("biases", i, biases[i], parts.BiasShape()));
+      Add(parts, parts.weights[index], weights[i], params, &all);
+      Add(parts, parts.biases[index], biases[i], params, &all);
+    }
+    return Transpose(context, all);
+  }
+
+  static TfStatus Check(const char* list, int index, const Tensor& tensor,
+                        const TensorShape& expected) {
+    if (tensor.shape() == expected) return TfStatus();
+    return ToTf(InvalidArgument(list, "[", index, "] must have shape ", expected.DebugString(),
+                                ", but has shape ", tensor.shape().DebugString(), "."));
+  }
+
+  static void Add(const Parts& parts, const KerasPart& part, const Tensor& tensor, Tensor* params,
+                  std::vector<Transposition<T>>* all) {
+    const int64_t units = parts.config.num_units;
+    for (int64_t gate = 0; gate < parts.config.num_gates(); ++gate) {
+      const T* source =
+          static_cast<const T*>(DataOf(tensor)) + KerasPosition(parts.config, gate) * units;
+      T* target = static_cast<T*>(MutableDataOf(params)) + part.offset + gate * units * part.rows;
+      all->push_back({source, parts.gate_width(), target, part.rows, part.rows, units});
+    }
+  }
+};
+
+template <typename T>
+class ParamsToKerasKernel : public KerasParamsKernel {
+ public:
+  using KerasParamsKernel::KerasParamsKernel;
+
+ private:
+  TfStatus Run(OpKernelContext* context) override {
+    Parts parts;
+    TF_RETURN_IF_ERROR(ReadParts(context, &parts));
+    const Tensor* params;
+    TF_RETURN_IF_ERROR(context->input("params", &params));
+    TF_RETURN_IF_ERROR(CheckShape("params", *params, {parts.layout.size()}, "params_size"));
+    OpOutputList weights, biases;
+    TF_RETURN_IF_ERROR(context->output_list("weights", &weights));
+    TF_RETURN_IF_ERROR(context->output_list("biases", &biases));
+    TF_RETURN_IF_ERROR(CheckLength("weights", weights.size(), parts.weights.size()));
+    std::vector<Transposition<T>> all;
+    for (int i = 0; i < weights.size(); ++i) {
+      const size_t index = static_cast<size_t>(i);
+      Tensor *weight, *bias;
+      TF_RETURN_IF_ERROR(weights.allocate(i, parts.WeightShape(index), &weight));
+      TF_RETURN_IF_ERROR(biases.allocate(i, parts.BiasShape(), &bias));
+      Add(parts, parts.weights[index], *params, weight, &all);
+      Add(parts, parts.biases[index], *params, bias, &all);
+    }
+    return Transpose(context, all);
+  }
+
+  static void Add(const Parts& parts, const KerasPart& part, const Tensor& params, Tensor* tensor,
+                  std::vector<Transposition<T>>* all) {
+    const int64_t units = parts.config.num_units;
+    for (int64_t gate = 0; gate < parts.config.num_gates(); ++gate) {
+      const T* source =
+          static_cast<const T*>(DataOf(params)) + part.offset + gate * units * part.rows;
+      T* target =
+          static_cast<T*>(MutableDataOf(tensor)) + KerasPosition(parts.config, gate) * units;
+      all->push_back({source, part.rows, target, parts.gate_width(), units, part.rows});
+    }
+  }
+};
+
+template <typename Kernel>
+void Register(const char* op_name, ::tensorflow::DataType type) {
+  const auto create = [](OpKernelConstruction* context) { return new Kernel(context); };
+  RegisterKernel({op_name, {}, create}, type, {"CPU", kKerasLabel, 0});
+}
+
+template <typename T>
+void RegisterAll(::tensorflow::DataType type) {
+  Register<KerasToParamsKernel<T>>("CudnnRNNCanonicalToParams", type);
+  Register<ParamsToKerasKernel<T>>("CudnnRNNParamsToCanonical", type);
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  RegisterAll<float>(::tensorflow::DT_FLOAT);
+  RegisterAll<double>(::tensorflow::DT_DOUBLE);
+  return true;
+}();
+
+}  // namespace
+}  // namespace cudnn_rnn
