@@ -12,7 +12,7 @@ import torch
 import torch_network
 from problem import Refused
 
-start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
+from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))
 
@@ -20,7 +20,7 @@ import core_library  # noqa: E402
 
 
 class Network:
-    """A model of the core library; `variant` is the algorithm that the library chose."""
+    """A model with the algorithm in the options; `variant` is what the library uses for it."""
 
     def __init__(self, configuration, problem, options):
         on_gpu = options["device"] == "cuda"
@@ -36,6 +36,7 @@ class Network:
                 configuration.input_size,
                 torch_network.DTYPES[configuration.dtype],
                 direction=configuration.direction,
+                algorithm=options["algorithm"],
             )
             self._model = core_library.Model(self._library, description, options["device"])
             self._call = self._model.make_call(

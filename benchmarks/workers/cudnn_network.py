@@ -12,7 +12,7 @@ import torch
 import torch_network
 from problem import Refused
 
-start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
+from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
 LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
 
 # Values of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.

@@ -45,6 +45,21 @@ def time_on_gpu(step, num_steps):
     return time.perf_counter() - start_time, begin.elapsed_time(end) / 1000
 
 
+def launch_on_gpu(step):
+    """Launches a step behind a kernel of about 0.1 s; returns the seconds of launch and until done.
+
+    A step that waits for the device is not launched before that kernel ends.
+    """
+    step()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(200_000_000)  # clock cycles
+    start_time = time.perf_counter()
+    step()
+    launched = time.perf_counter() - start_time
+    torch.cuda.synchronize()
+    return launched, time.perf_counter() - start_time
+
+
 def to_tensor(array, configuration, options):
     """Returns an array as a tensor on the device, in the configuration's dtype."""
     return torch.from_numpy(array).to(options["device"], DTYPES[configuration.dtype])
