@@ -29,7 +29,7 @@ CPU_PEERS = {
     ),
 }
 
-# Each algorithm of ours and of cuDNN, and each choice of TensorFlow's kernels, is a peer of its own.
+# Each algorithm of the core and of cuDNN, and each choice of kernels in TensorFlow, is a peer.
 GPU_PEERS = {
     "core": [
         Peer("core " + name, "torch", "core_network", options={"algorithm": name})

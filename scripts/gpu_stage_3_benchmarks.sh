@@ -19,5 +19,5 @@ export PYTHONPATH="$packed/tools${PYTHONPATH:+:$PYTHONPATH}" # what the program 
 within 430 benchmark "$TORCH_PYTHON" benchmarks/run.py gpu --peers "${peers[@]}" --seconds 9 --time-budget 300 \
     --output "$results" "$@"
 # One file: a machine may return only a few.
-tar -C "$results" --remove-files -czf "$results/worker_logs.tar.gz" $(cd "$results" && ls worker-*.log)
+(cd "$results" && tar --remove-files -czf worker_logs.tar.gz worker-*.log)
 finish

@@ -11,8 +11,8 @@ import sys
 import torch
 import torch_network
 from problem import Refused
-
 from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))
 

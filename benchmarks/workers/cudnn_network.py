@@ -11,8 +11,8 @@ import os
 import torch
 import torch_network
 from problem import Refused
-
 from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
+
 LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
 
 # Values of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
