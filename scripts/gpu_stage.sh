@@ -24,12 +24,13 @@ mkdir -p "$results"
 status=0
 
 # within SECONDS NAME COMMAND...: runs the command for at most SECONDS, with output to
-# results/NAME.log, and shows the end of the log. After a failure, sets status and goes on.
+# results/NAME.log, and shows the end of the log. After a failure, sets status and goes on. A command
+# that takes longer is interrupted, so that pytest writes its report, and killed if it goes on.
 within() {
     local seconds="$1" name="$2" code=0
     shift 2
     printf '\n== %s (at most %d s)\n' "$name" "$seconds"
-    timeout -k 10 "$seconds" "$@" > "$results/$name.log" 2>&1 || code=$?
+    timeout -s INT -k 15 "$seconds" "$@" > "$results/$name.log" 2>&1 || code=$?
     tail -n 25 "$results/$name.log"
     [ "$code" != 124 ] || echo "$name: stopped after $seconds s"
     echo "$name: exit status $code"

@@ -18,8 +18,8 @@ assert tf.config.list_physical_devices("GPU"), "TensorFlow finds no GPU"'
 within 60 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
 export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
-tests=("${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q -rs --tb=short --maxfail=30 tests/gpu/test_tensorflow.py "$@")
-within 220 tests "${tests[@]}" --seconds=180 --junitxml="$results/tests.xml"
+tests=("${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q -rs --tb=short --maxfail=30 tests/gpu/test_tensorflow.py)
+within 220 tests "${tests[@]}" --seconds=180 --junitxml="$results/tests.xml" "$@"
 CUDNN_RNN_ALGO=auto within 60 tests_auto "${tests[@]}" --seconds=40 -k first_version \
-    --junitxml="$results/tests_auto.xml"
+    --junitxml="$results/tests_auto.xml" "$@"
 finish

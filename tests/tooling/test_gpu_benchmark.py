@@ -173,7 +173,7 @@ def test_record_of_a_run(tmp_path):
         "| driver | 999.1 |",
         "| all_cases | FAILED (1) |",
         "| compute_sanitizer | not run |",
-        "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 skipped.",
+        "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 not run.",
         "- `c.bad`",
         "## Ops in TensorFlow\n\nNot run.",
         "| a table |",
