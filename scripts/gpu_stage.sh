@@ -64,15 +64,15 @@ tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1])' "$t
 }
 
 # Finds the unpacked TensorFlow; fails if there is none. Sets the Python that runs TensorFlow in its
-# own process, its PYTHONPATH and the folders of the libraries that TensorFlow opens.
+# own process, its PYTHONPATH and the folders of the libraries that TensorFlow opens; reports these on
+# stderr.
 find_tensorflow() {
     [ -d "$tensorflow_folder/tensorflow" ] || return 1
     export TENSORFLOW_PYTHON="${TENSORFLOW_PYTHON:-$TORCH_PYTHON}"
     export TENSORFLOW_PYTHONPATH="$packed/site:$tensorflow_folder"
     TENSORFLOW_LD_LIBRARY_PATH="$("$TENSORFLOW_PYTHON" scripts/gpu_libraries.py "$tensorflow_folder" \
-        empty_library.so 2> "$results/libraries.log")" || { cat "$results/libraries.log"; return 1; }
+        empty_library.so)" || return 1
     export TENSORFLOW_LD_LIBRARY_PATH
-    cat "$results/libraries.log"
     # The wheels have no code for the newest GPUs: kernels are compiled when first used, and kept.
     export CUDA_MODULE_LOADING=LAZY CUDA_CACHE_MAXSIZE=4294967296
 }

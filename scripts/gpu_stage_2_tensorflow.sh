@@ -6,9 +6,10 @@ cd "$(dirname "$0")/.."
 stage=stage_2_tensorflow
 . scripts/gpu_stage.sh
 
-unpack_tensorflow && find_tensorflow || { echo "tensorflow missing" >> "$results/status.txt"; status=1; finish; }
+unpack_tensorflow && find_tensorflow 2> "$results/libraries.log" || { echo "tensorflow missing" >> "$results/status.txt"; status=1; finish; }
 in_tensorflow=(env "PYTHONPATH=$TENSORFLOW_PYTHONPATH" "LD_LIBRARY_PATH=$TENSORFLOW_LD_LIBRARY_PATH" "$TENSORFLOW_PYTHON")
 
+cat "$results/libraries.log"
 write_versions "${in_tensorflow[@]}"
 # With all of TensorFlow's log: if it finds no GPU, the log names the missing library.
 TF_CPP_MIN_LOG_LEVEL=0 within 60 devices "${in_tensorflow[@]}" -c '

@@ -10,6 +10,7 @@ import sys
 
 import torch
 import torch_network
+from cudnn_network import LIBRARY_VARIABLE
 from problem import Refused
 from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
 
@@ -29,6 +30,8 @@ class Network:
             if on_gpu:
                 torch.backends.cudnn.version()  # loads PyTorch's cuDNN
                 self._library.open_gpu()
+            elif LIBRARY_VARIABLE in os.environ:
+                self._library.open_mock(os.environ[LIBRARY_VARIABLE])
             description = core_library.Description(
                 configuration.rnn_mode,
                 configuration.num_layers,

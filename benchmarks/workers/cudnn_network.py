@@ -51,6 +51,8 @@ class Network:
             raise Refused("cuDNN does not run on a CPU")
         self.variant = options["algorithm"]
         self._cudnn, self._configuration = _load_cudnn(), configuration
+        if not self._on_gpu:
+            self._cudnn.cuInit(0)  # the mock of cuDNN is also one of the driver
         self._created = []  # pairs of kind and object, in order of creation
         self._data_type = _DATA_TYPES[configuration.dtype]
         self._handle = self._create("")

@@ -1,6 +1,5 @@
 """Bare cuDNN, the benchmark's baseline, computes the same as the core."""
 
-import ctypes
 import os
 import sys
 
@@ -22,7 +21,6 @@ def benchmark_modules(core, device, monkeypatch):
     if device.type == "cpu":
         mock = os.environ["CUDNN_RNN_MOCK_CUDNN"]
         monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", mock)
-        ctypes.CDLL(mock).cuInit(0)  # as PyTorch does on a GPU
     import configurations
     import cudnn_network
     import peers

@@ -152,6 +152,7 @@ def write_run(folder):
         '<testcase classname="c" name="bad"><failure>no</failure></testcase>'
         "</testsuite></testsuites>"
     )
+    (folder / "stage_1_core" / "all_cases.log").write_text("why it failed\n")
     (folder / "stage_3_benchmarks" / "table.md").write_text("| a table |\n")
     (folder / "stage_3_benchmarks" / "ratios.png").write_bytes(b"a picture")
 
@@ -175,6 +176,7 @@ def test_record_of_a_run(tmp_path):
         "| compute_sanitizer | not run |",
         "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 not run.",
         "- `c.bad`",
+        "End of all_cases.log:\n\n```\nwhy it failed\n```",
         "## Ops in TensorFlow\n\nNot run.",
         "| a table |",
         "(2001-02-03-nvidia-x200-pcie.png)",

@@ -6,6 +6,7 @@ stages with the mock of cuDNN and the CPU's kernels.
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -219,3 +220,8 @@ def test_stages_on_the_mock(packed, tmp_path):
         text = file.read()
     for part in ("# Mock GPU", "| devices | FAILED (1) |", "all_cases: ", "core standard"):
         assert part in text, text
+    with open(str(packed / "results" / STAGES[2] / "results.json")) as file:
+        peers = json.load(file)["results"][0]["peers"]
+    assert [peers[name].get("variant") for name in ("core standard", "cuDNN standard")] == [
+        "standard"
+    ] * 2
