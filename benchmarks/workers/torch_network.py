@@ -11,14 +11,13 @@ _PARAMETERS = {"w": "weight_ih", "r": "weight_hh", "bw": "bias_ih", "br": "bias_
 
 
 def start(options):
-    """Sets the number of threads; returns the versions and, with CUDA, the GPU."""
+    """Sets the number of threads, disables TF32; returns the versions and, with CUDA, the GPU."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     versions = {"torch": torch.__version__}
     if options["threads"]:
         torch.set_num_threads(options["threads"])
         torch.set_num_interop_threads(1)
     if options["device"] == "cuda":
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_tf32 = False
         versions["cuda_of_torch"] = torch.version.cuda
         versions["cudnn_of_torch"] = torch.backends.cudnn.version()
         versions["capability"] = "%d.%d" % torch.cuda.get_device_capability()

@@ -1,7 +1,7 @@
 """Table, plot, turn-taking and records of the GPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
-from helpers.processes import status_and_text
+from helpers.benchmark_modules import FOLDER, ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
+from helpers.processes import output_of, status_and_text
 
 import json
 import os
@@ -35,6 +35,21 @@ def make_result(core=1.0, auto=0.9, torch=1.5, cudnn=(1.2, 1.0), batch=20):
     for variant, milliseconds in zip(("standard", "persist_static"), cudnn):
         peers["cuDNN " + variant] = entry(variant, milliseconds)
     return {"configuration": configuration, "peers": peers}
+
+
+TF32_SWITCHES = {
+    "tensorflow_kernels": "tf.config.experimental.tensor_float_32_execution_enabled()",
+    "torch_network": "torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32",
+}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("worker", list(TF32_SWITCHES))
+def test_workers_disable_tf32(worker):
+    program = "import sys; sys.path[:0] = sys.argv[1:]; from %s import *; " % worker
+    program += "start({'threads': None, 'device': 'cpu'}); print(%s)" % TF32_SWITCHES[worker]
+    printed = output_of("-c", program, FOLDER, os.path.join(FOLDER, "workers"))
+    assert "False" in printed and "True" not in printed
 
 
 def test_quartiles():

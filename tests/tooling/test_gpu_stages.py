@@ -214,6 +214,8 @@ def test_stages_on_the_mock(packed, tmp_path):
     arguments = ("--device", "cpu", "--quick", "--peers", "core", "cudnn", "torch")
     status, text, lines = run_stage(packed, STAGES[2], *arguments, **environment)
     assert status == 0 and lines == ["benchmark 0"], text
+    for stage in STAGES:  # a machine may return only a few files
+        assert len(os.listdir(str(packed / "results" / stage))) <= 8
     script = str(packed / "scripts" / "record_gpu_run.py")
     page = output_of(script, packed / "results", tmp_path / "docs").strip()
     with open(page) as file:
