@@ -64,10 +64,10 @@ examples:
 """
 
 
-# Both benchmarks' Make target, help, peers, and default --rounds and --sample-seconds.
+# Both benchmarks' Make target, help, peers, and default --rounds, --sample-seconds and --seconds.
 _COMMANDS = {
-    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05),
-    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02),
+    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05, 90),
+    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02, None),
 }
 
 
@@ -97,7 +97,7 @@ def parse_arguments(arguments=None):
     everything = argparse.ArgumentParser()
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
     parsers = {}
-    for processor, (target, text, peers, rounds, seconds) in _COMMANDS.items():
+    for processor, (target, text, peers, rounds, seconds, limit) in _COMMANDS.items():
         parsers[processor] = parser = commands.add_parser(
             processor,
             prog=target,
@@ -111,7 +111,6 @@ def parse_arguments(arguments=None):
         text = "length of a sample (default: %g, quick: 0.002)" % seconds
         add("--sample-seconds", type=float, help=text)
         text = "time limit per configuration, not applied to the first three rounds (default: %s)"
-        limit = {"cpu": 90, "gpu": None}[processor]
         add("--seconds", type=float, default=limit, help=text % limit)
         add("--output", default=output, help="output folder")
     _add_cpu_options(parsers["cpu"].add_argument)
@@ -120,7 +119,7 @@ def parse_arguments(arguments=None):
     absent = dict.fromkeys(("threads", "check", "memory", "record"))
     parsers["gpu"].set_defaults(**absent)
     chosen = everything.parse_args(arguments)
-    target, *_, rounds, seconds = _COMMANDS[chosen.processor]
+    target, *_, rounds, seconds, _ = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
     is_gpu = chosen.processor == "gpu"
     chosen.is_dry_run = chosen.device == "cpu" if is_gpu else chosen.quick

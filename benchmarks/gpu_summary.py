@@ -10,6 +10,7 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
 import functools
 from collections import namedtuple
 from fnmatch import fnmatch
+from operator import attrgetter
 
 from pictures import draw_ratios
 from tables import could_not_run, make_cell, markdown_table, show
@@ -24,7 +25,7 @@ SERIES = [
     Series("device_seconds", "device", "core standard", "cuDNN standard", "cuDNN standard"),
     Series("device_seconds", "device", "core auto", "cuDNN *", "fastest of cuDNN"),
     Series("seconds", "wall clock", "core standard", "torch.nn", "torch.nn"),
-    Series("seconds", "wall clock", "ours in TF", "TF's CudnnRNNV3", "TF's CudnnRNNV3"),
+    Series("seconds", "wall clock", "ours in TF", "CudnnRNNV3 of TF", "CudnnRNNV3 of TF"),
 ]
 
 
@@ -84,17 +85,6 @@ def _largest_ratios(results):
     return "\n".join(["Largest ratios:", ""] + lines) if lines else None
 
 
-def _without_refused_variants(result):
-    """Returns the result without the variants that were refused, unless all of a peer's were."""
-    ran = {name.split()[0] for name, found in result["peers"].items() if "seconds" in found}
-    peers = {
-        name: found
-        for name, found in result["peers"].items()
-        if found.get("is_error") or name.split()[0] not in ran
-    }
-    return dict(result, peers=peers)
-
-
 def describe(results, left_out=(), is_dry_run=False):
     """Returns Markdown: the table, the widest spread, and what could not run or was left out."""
     parts = ["This was a dry run on a CPU; its numbers are meaningless."] * is_dry_run
@@ -117,7 +107,7 @@ def describe(results, left_out=(), is_dry_run=False):
     if spreads:
         text = "Widest spread (interquartile range over the median): %.1f%%, %s."
         parts.append(text % max(spreads))
-    parts.append(could_not_run(map(_without_refused_variants, results)))
+    parts.append(could_not_run(results, attrgetter("name")))
     if left_out:
         parts.append("Not measured within the time budget:")
         parts.append("\n".join("- " + key for key in left_out))

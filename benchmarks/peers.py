@@ -42,7 +42,7 @@ GPU_PEERS = {
     "torch": [Peer("torch.nn", "torch", "torch_network")],
     "tensorflow": [
         Peer(title, "tensorflow", "tensorflow_kernels", options={"kernels": kernels})
-        for title, kernels in [("ours in TF", "cudnn_rnn"), ("TF's CudnnRNNV3", "tensorflow")]
+        for title, kernels in [("ours in TF", "cudnn_rnn"), ("CudnnRNNV3 of TF", "tensorflow")]
     ],
 }
 

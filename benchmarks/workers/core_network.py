@@ -24,10 +24,9 @@ class Network:
     """A model with the algorithm in the options; `variant` is what the library uses for it."""
 
     def __init__(self, configuration, problem, options):
-        on_gpu = options["device"] == "cuda"
         self._library = core_library.CoreLibrary()
         try:
-            if on_gpu:
+            if options["device"] == "cuda":
                 torch.backends.cudnn.version()  # loads PyTorch's cuDNN
                 self._library.open_gpu()
             elif LIBRARY_VARIABLE in os.environ:
@@ -51,6 +50,7 @@ class Network:
             sizes = self._model.prepare(self._call)
         except core_library.CoreError as error:
             raise Refused(str(error))
+        on_gpu = self._library.is_on_gpu(torch.device(options["device"]))
         self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
         self._tensors = torch_network.make_tensors(configuration, problem, options)

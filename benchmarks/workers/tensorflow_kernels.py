@@ -9,18 +9,13 @@ from graph_network import tf
 from problem import Refused
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from cudnn_rnn.cli import doctor
-
-
-def _kernels_in_charge():
-    """Returns whose kernels run on a GPU, and why, as text."""
-    return ": ".join(filter(None, doctor.kernels_in_charge())) or "unknown"
+from cudnn_rnn._native.gpu_kernels import kernels_in_charge
 
 
 def start(options):
     """Switches to graph mode and disables TF32; returns the versions."""
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    return dict(ours.start(options), kernels=_kernels_in_charge())
+    return dict(ours.start(options), kernels=str(kernels_in_charge()))
 
 
 class Network(ours.Network):
@@ -32,9 +27,8 @@ class Network(ours.Network):
             raise Refused("TensorFlow has no CPU kernels of its own")
         super().__init__(configuration, problem, options)
         self.step()  # loads the kernels
-        kernels = _kernels_in_charge()
-        if options["device"] == "cuda" and not kernels.startswith(wanted + ":"):
-            raise Refused("it uses other GPU kernels: " + kernels)
+        if options["device"] == "cuda" and kernels_in_charge().provider != wanted:
+            raise Refused("it uses other %s" % (kernels_in_charge(),))
 
     def call(self, x, states, params, lengths):
         if self.options["kernels"] == "cudnn_rnn":
