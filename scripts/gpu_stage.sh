@@ -39,7 +39,7 @@ within() {
 }
 
 write_versions() { # PYTHON-COMMAND...
-    timeout -k 5 30 "$@" scripts/gpu_versions.py "$results/versions.json"
+    timeout -k 5 25 "$@" scripts/gpu_versions.py "$results/versions.json"
 }
 
 tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
@@ -57,7 +57,7 @@ unpack_tensorflow() {
     rm -rf "$tensorflow_folder.new"
     mkdir -p "$tensorflow_folder.new"
     # Python's tarfile: the machine may lack xz.
-    cat "$pieces"/tensorflow.tar.xz.* | timeout 100 "$TORCH_PYTHON" -W ignore -c '
+    cat "$pieces"/tensorflow.tar.xz.* | timeout 80 "$TORCH_PYTHON" -W ignore -c '
 import sys, tarfile
 tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1])' "$tensorflow_folder.new" || return 1
     mv "$tensorflow_folder.new" "$tensorflow_folder"

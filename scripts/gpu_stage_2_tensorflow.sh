@@ -16,10 +16,10 @@ TF_CPP_MIN_LOG_LEVEL=0 within 50 devices "${in_tensorflow[@]}" -c '
 import tensorflow as tf
 print(tf.__version__, tf.config.list_physical_devices("GPU"))
 assert tf.config.list_physical_devices("GPU"), "TensorFlow finds no GPU"'
-within 50 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
+within 70 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
 export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
 tests=("${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q -rs --tb=short --maxfail=30 tests/gpu/test_tensorflow.py)
-within 180 tests "${tests[@]}" --seconds=150 --junitxml="$results/tests.xml" "$@"
+within 170 tests "${tests[@]}" --seconds=140 --junitxml="$results/tests.xml" "$@"
 CUDNN_RNN_ALGO=auto within 60 tests_auto "${tests[@]}" --seconds=40 -k first_version "$@"
 finish
