@@ -16,7 +16,7 @@ else
 fi
 write_versions "$TORCH_PYTHON"
 export PYTHONPATH="$packed/tools${PYTHONPATH:+:$PYTHONPATH}" # what the program needs beside torch
-within 430 benchmark "$TORCH_PYTHON" benchmarks/run.py gpu --peers "${peers[@]}" --seconds 9 --time-budget 300 \
+within 430 benchmark "$TORCH_PYTHON" benchmarks/run.py gpu --peers "${peers[@]}" --seconds 7 --time-budget 300 \
     --output "$results" "$@"
 # One file: a machine may return only a few.
 (cd "$results" && tar --remove-files -czf worker_logs.tar.gz worker-*.log)

@@ -53,21 +53,16 @@ class Network:
         on_gpu = self._library.is_on_gpu(torch.device(options["device"]))
         self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
+        spaces = {"reserve_space": sizes.reserve_space_bytes, "workspace": workspace_bytes}
         self._tensors = torch_network.make_tensors(configuration, problem, options)
-        self._tensors["reserve_space"] = torch_network.make_bytes(
-            sizes.reserve_space_bytes, options
-        )
-        self._tensors["workspace"] = torch_network.make_bytes(workspace_bytes, options)
-        self.step = self._make_step(
-            configuration.is_training,
-            reserve_space_bytes=sizes.reserve_space_bytes,
-            workspace_bytes=workspace_bytes,
-        )
+        for name, size in spaces.items():
+            self._tensors[name] = torch_network.make_bytes(size, options)
+        self.step = self._make_step(configuration.is_training, spaces)
 
-    def _make_step(self, is_training, **sizes):
+    def _make_step(self, is_training, spaces):
         """Returns a function without arguments that runs one step."""
         values = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
-        values.update(sizes)
+        values.update((name + "_bytes", size) for name, size in spaces.items())
         forward, backward = [
             ctypes.byref(
                 kind(**{name: values[name] for name, _ in kind._fields_ if name in values})

@@ -51,8 +51,10 @@ class Network:
             raise Refused("cuDNN does not run on a CPU")
         self.variant = options["algorithm"]
         self._cudnn, self._configuration = _load_cudnn(), configuration
-        if not self._on_gpu:
-            self._cudnn.cuInit(0)  # the mock of cuDNN is also one of the driver
+        if not self._on_gpu:  # the mock of cuDNN and the driver
+            self._cudnn.cuInit(0)
+            self._cudnn.mock_set_any_memory(1)
+            self._cudnn.mock_set_thread_device(0)
         self._created = []  # pairs of kind and object, in order of creation
         self._data_type = _DATA_TYPES[configuration.dtype]
         self._handle = self._create("")

@@ -60,8 +60,8 @@ def launch_on_gpu(step):
 
 
 def to_tensor(array, configuration, options):
-    """Returns an array as a tensor on the device, in the configuration's dtype."""
-    return torch.from_numpy(array).to(options["device"], DTYPES[configuration.dtype])
+    """Returns an array as an aligned tensor on the device, in the configuration's dtype."""
+    return torch.from_numpy(array).to(options["device"], DTYPES[configuration.dtype], copy=True)
 
 
 def make_tensors(configuration, problem, options):
