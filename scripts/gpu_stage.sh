@@ -27,7 +27,7 @@ status=0
 # results/NAME.log, and shows the end of the log. After a failure, sets status and goes on. A command
 # that takes longer is interrupted, so that pytest writes its report, and killed if it goes on.
 within() {
-    local seconds="$1" name="$2" code=0
+    local seconds="$(($1 * ${TIME_FACTOR:-1}))" name="$2" code=0 # a rehearsal may be slower
     shift 2
     printf '\n== %s (at most %d s)\n' "$name" "$seconds"
     timeout -s INT -k 15 "$seconds" "$@" > "$results/$name.log" 2>&1 || code=$?
