@@ -2,6 +2,7 @@
 
 from helpers.benchmark_modules import FOLDER, ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
 from helpers.processes import output_of, status_and_text
+from helpers.versions import needs_tensorflow_2
 
 import json
 import os
@@ -43,6 +44,7 @@ TF32_SWITCHES = {
 }
 
 
+@needs_tensorflow_2
 @pytest.mark.ci
 @pytest.mark.parametrize("worker", list(TF32_SWITCHES))
 def test_workers_disable_tf32(worker):

@@ -18,6 +18,7 @@ import pytest
 
 from helpers.paths import ROOT
 from helpers.processes import SECONDS_FOR_A_PROCESS, output_of, status_and_text
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = [pytest.mark.ci, pytest.mark.once]
 
@@ -175,6 +176,7 @@ def test_stages_without_tensorflow(packed, fake_python, tmp_path):
     assert "--peers core cudnn torch --" in (tmp_path / "calls").read_text()
 
 
+@needs_tensorflow_2
 def test_tests_for_which_no_time_is_left_are_listed(tmp_path):
     report = tmp_path / "tests.xml"
     options = ("-p", "no:cacheprovider", "-q", "--core-device=cpu", "--seconds=0", "-k", "refused")
@@ -186,6 +188,7 @@ def test_tests_for_which_no_time_is_left_are_listed(tmp_path):
     assert {case.find("skipped").get("message") for case in cases} == {"not run within --seconds"}
 
 
+@needs_tensorflow_2
 @pytest.mark.release
 def test_stages_on_the_mock(packed, tmp_path):
     """A short run of every stage; only the parts that need a GPU fail. Needs PyTorch."""
