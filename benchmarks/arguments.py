@@ -44,12 +44,14 @@ _GPU_HELP = """\
 Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own.
 
 peers:
-  core        ours without TensorFlow: one C call per forward or backward pass
-  cudnn       only the calls of cuDNN, with each of its algorithms; the fastest one counts
-  torch       torch.nn with the same cuDNN, TF32 disabled
-  tensorflow  session steps with our kernels, and with TensorFlow's own CudnnRNN and CudnnRNNV3
+  core        ours without TensorFlow, one C call per forward or backward pass: with the standard
+              algorithm, and with the one that auto chooses
+  cudnn       only the calls of cuDNN, with each of its algorithms
+  torch       torch.nn with the same cuDNN
+  tensorflow  session steps with our kernels, and of CudnnRNNV3 with TensorFlow's own
 
 method:
+  TF32 is disabled everywhere.
   Each peer runs in its own process. For each configuration, all peers are set up and then
   measured in turn, in a different order each round. Device time is the time between two events on
   the stream; wall-clock time includes the call and the wait for its end. The table contains
@@ -62,10 +64,10 @@ examples:
 """
 
 
-# Both benchmarks' Make target, help, peers, and default --rounds and --sample-seconds.
+# Both benchmarks' Make target, help, peers, and default --rounds, --sample-seconds and --seconds.
 _COMMANDS = {
-    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05),
-    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02),
+    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05, 90),
+    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02, None),
 }
 
 
@@ -73,8 +75,6 @@ def _add_cpu_options(add):
     add("--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)")
     add("--kinds", nargs="+", choices=KINDS, default=KINDS, help="default: both")
     add("--threads", type=int, default=2, help="threads per peer (default: 2)")
-    text = "time limit per configuration, not applied to the first three rounds (default: 90)"
-    add("--seconds", type=float, default=90, help=text)
     for name, text in [
         ("--memory", "measure the peak memory of training steps instead of their times"),
         ("--check", "compare results instead of measuring times; the machine need not be idle"),
@@ -97,7 +97,7 @@ def parse_arguments(arguments=None):
     everything = argparse.ArgumentParser()
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
     parsers = {}
-    for processor, (target, text, peers, rounds, seconds) in _COMMANDS.items():
+    for processor, (target, text, peers, rounds, seconds, limit) in _COMMANDS.items():
         parsers[processor] = parser = commands.add_parser(
             processor,
             prog=target,
@@ -110,14 +110,16 @@ def parse_arguments(arguments=None):
         add("--rounds", type=int, help="samples per peer (default: %d, quick: 3)" % rounds)
         text = "length of a sample (default: %g, quick: 0.002)" % seconds
         add("--sample-seconds", type=float, help=text)
+        text = "time limit per configuration, not applied to the first three rounds (default: %s)"
+        add("--seconds", type=float, default=limit, help=text % limit)
         add("--output", default=output, help="output folder")
     _add_cpu_options(parsers["cpu"].add_argument)
     parsers["cpu"].set_defaults(device="cpu", time_budget=None)
     _add_gpu_options(parsers["gpu"].add_argument)
-    absent = dict.fromkeys(("threads", "check", "memory", "record", "seconds"))
+    absent = dict.fromkeys(("threads", "check", "memory", "record"))
     parsers["gpu"].set_defaults(**absent)
     chosen = everything.parse_args(arguments)
-    target, *_, rounds, seconds = _COMMANDS[chosen.processor]
+    target, *_, rounds, seconds, _ = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
     is_gpu = chosen.processor == "gpu"
     chosen.is_dry_run = chosen.device == "cpu" if is_gpu else chosen.quick

@@ -3,10 +3,14 @@
 A result, as run.py writes it to results.json, is a dict for one configuration:
   configuration: the `Configuration`.
   peers: a dict by name of {"seconds": wall-clock samples, "device_seconds": samples on the device
-    (may be empty), "variant": the algorithm or kernel}, or of {"reason": text, "is_error": bool}.
+    (may be empty), "launch": seconds until a step behind other work was launched and until it was
+    done, or None, "variant": the algorithm}, or of {"reason": text, "is_error": bool}.
 """
 
+import functools
 from collections import namedtuple
+from fnmatch import fnmatch
+from operator import attrgetter
 
 from pictures import draw_ratios
 from tables import could_not_run, make_cell, markdown_table, show
@@ -14,24 +18,23 @@ from tables import could_not_run, make_cell, markdown_table, show
 # Half width of the band around the time of bare cuDNN that counts as equal.
 CUDNN_MARGIN = 0.02
 
-Series = namedtuple("Series", "field ours peer our_title title where")
-"""The field of the samples, the starts of the names of ours and of the peer, and texts."""
+Series = namedtuple("Series", "field where ours peer title")
+"""The field of the samples, its name, patterns of the two peers' names, the second one's title."""
 
 SERIES = [
-    Series("device_seconds", "core", "cuDNN ", "ours", "bare cuDNN", "device"),
-    Series("seconds", "core", "torch.nn", "ours", "torch.nn", "wall clock"),
-    Series(
-        "seconds", "TensorFlow ours", "TensorFlow built-in", "ours in TF", "TF's own", "wall clock"
-    ),
+    Series("device_seconds", "device", "core standard", "cuDNN standard", "cuDNN standard"),
+    Series("device_seconds", "device", "core auto", "cuDNN *", "fastest of cuDNN"),
+    Series("seconds", "wall clock", "core standard", "torch.nn", "torch.nn"),
+    Series("seconds", "wall clock", "ours in TF", "CudnnRNNV3 of TF", "CudnnRNNV3 of TF"),
 ]
 
 
-def best(result, field, peer):
-    """Returns the `Cell` of the fastest peer whose name starts with `peer`, or None."""
+def best(result, field, pattern):
+    """Returns the `Cell` of the fastest peer whose name matches the pattern, or None."""
     cells = [
         make_cell(found[field], found["variant"])
         for name, found in result["peers"].items()
-        if name.startswith(peer) and found.get(field)
+        if fnmatch(name, pattern) and found.get(field)
     ]
     return min(cells, default=None, key=lambda cell: cell.seconds)
 
@@ -45,8 +48,13 @@ def ratio(result, series):
 def _time(cell):
     if cell is None:
         return "-"
-    variant = " (%s)" % cell.variant if cell.variant not in ("", "cpu", "ours") else ""
+    variant = "" if cell.variant in ("", "cpu", "standard") else " (%s)" % cell.variant
     return "%.3f%s" % (cell.seconds * 1000, variant)
+
+
+def _launch(result, name):
+    launch = result["peers"].get(name, {}).get("launch")
+    return "%.2f of %.1f" % tuple(1000 * one for one in launch) if launch else "-"
 
 
 def _columns():
@@ -55,36 +63,39 @@ def _columns():
         ("dtype", lambda result: result["configuration"].dtype),
         ("step", lambda result: result["configuration"].kind),
     ]
-
-    def time_column(one, name, title):
-        return "%s, %s" % (title, one.where), lambda result: _time(best(result, one.field, name))
-
     for one in SERIES:
-        columns.append(time_column(one, one.ours, one.our_title))
-        columns.append(time_column(one, one.peer, one.title))
+        for name, title in [(one.ours, one.ours), (one.peer, one.title)]:
+            text_of = functools.partial(best, field=one.field, pattern=name)
+            columns.append(
+                ("%s, %s" % (title, one.where), lambda result, of=text_of: _time(of(result)))
+            )
         columns.append(("ratio", lambda result, one=one: show(ratio(result, one), "%.3f")))
+    for name in ("core standard", "cuDNN standard"):
+        columns.append(("launch, " + name, functools.partial(_launch, name=name)))
     return columns
 
 
-def _without_refused_variants(result):
-    """Returns the result without the variants that were refused, unless all of a peer's were."""
-    ran = {name.split()[0] for name, found in result["peers"].items() if "seconds" in found}
-    peers = {
-        name: found
-        for name, found in result["peers"].items()
-        if found.get("is_error") or name.split()[0] not in ran
-    }
-    return dict(result, peers=peers)
+def _largest_ratios(results):
+    """Returns a list of the largest ratio of each series, with its configuration."""
+    lines = []
+    for one in SERIES:
+        ratios = [(ratio(result, one) or 0, result["configuration"].key) for result in results]
+        if any(value for value, _ in ratios):
+            lines.append("- %s / %s: %.3f, %s" % ((one.ours, one.title) + max(ratios)))
+    return "\n".join(["Largest ratios:", ""] + lines) if lines else None
 
 
 def describe(results, left_out=(), is_dry_run=False):
     """Returns Markdown: the table, the widest spread, and what could not run or was left out."""
     parts = ["This was a dry run on a CPU; its numbers are meaningless."] * is_dry_run
     parts += [
-        "Median times of one step in milliseconds; in brackets the algorithm or the kernel. Device:"
-        " between two events on the stream. Wall clock: end to end. Ratio: our time divided by the"
-        " peer's.",
+        "Median times of one step in milliseconds; in brackets the algorithm if it is not standard."
+        " Device: between two events on the stream. Wall clock: end to end. Ratio: our time divided"
+        " by the peer's. Launch: until the calls of a step return that is queued behind other work,"
+        " of the time until the step is done. A step that waits for the device, or whose kernels"
+        " fill the queue, returns late.",
         markdown_table(_columns(), results),
+        _largest_ratios(results),
     ]
     spreads = [
         (100 * make_cell(found[field]).spread, result["configuration"].key)
@@ -96,7 +107,7 @@ def describe(results, left_out=(), is_dry_run=False):
     if spreads:
         text = "Widest spread (interquartile range over the median): %.1f%%, %s."
         parts.append(text % max(spreads))
-    parts.append(could_not_run(map(_without_refused_variants, results)))
+    parts.append(could_not_run(results, attrgetter("name")))
     if left_out:
         parts.append("Not measured within the time budget:")
         parts.append("\n".join("- " + key for key in left_out))
@@ -108,7 +119,7 @@ def draw(results, title, path):
     draw_ratios(
         [result["configuration"].key for result in results],
         [
-            ("%s (%s)" % (one.title, one.where), [ratio(result, one) for result in results])
+            ("%s / %s" % (one.ours, one.title), [ratio(result, one) for result in results])
             for one in SERIES
         ],
         title,

@@ -29,26 +29,20 @@ CPU_PEERS = {
     ),
 }
 
-# cuDNN's algorithms, and the choices of TensorFlow's kernels, are peers of their own.
+# Each algorithm of the core and of cuDNN, and each choice of kernels in TensorFlow, is a peer.
 GPU_PEERS = {
-    "core": [Peer("core", "torch", "core_network")],
+    "core": [
+        Peer("core " + name, "torch", "core_network", options={"algorithm": name})
+        for name in ("standard", "auto")
+    ],
     "cudnn": [
         Peer("cuDNN " + name, "torch", "cudnn_network", options={"algorithm": name})
         for name in ("standard", "persist_static", "persist_dynamic", "persist_static_small_h")
     ],
     "torch": [Peer("torch.nn", "torch", "torch_network")],
     "tensorflow": [
-        Peer(
-            "TensorFlow " + variant,
-            "tensorflow",
-            "tensorflow_kernels",
-            options={"variant": variant, "kernels": kernels, "op": op},
-        )
-        for variant, kernels, op in [
-            ("ours", "cudnn_rnn", "V1"),
-            ("built-in CudnnRNN", "tensorflow", "V1"),
-            ("built-in CudnnRNNV3", "tensorflow", "V3"),
-        ]
+        Peer(title, "tensorflow", "tensorflow_kernels", options={"kernels": kernels})
+        for title, kernels in [("ours in TF", "cudnn_rnn"), ("CudnnRNNV3 of TF", "tensorflow")]
     ],
 }
 

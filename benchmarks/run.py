@@ -96,10 +96,18 @@ class Benchmark:
             if self.is_gpu:
                 on_device = [one.device_seconds for one in some if one.device_seconds is not None]
                 found[name]["device_seconds"] = on_device
+                found[name]["launch"] = self._launch(name)
         if self.is_gpu:
             for peer in self.peers.values():
                 peer.release()
         return result
+
+    def _launch(self, name):
+        """Returns the seconds until a step is launched and until it is done, or None if unknown."""
+        try:
+            return None if self.chosen.is_dry_run else self.peers[name].ask("launch")["seconds"]
+        except PeerFailure:
+            return None
 
     def _prepare_all(self, configuration):
         """Creates every peer's network, on CPUs compared with ours; returns entries by name."""
@@ -138,11 +146,10 @@ class Benchmark:
         chosen, warm_steps = self.chosen, 2 if self.is_gpu else 1
         self.say("measuring")
         while runs:
-            if chosen.seconds:
-                deadline = time.perf_counter() + chosen.seconds
-            options = {"deadline": deadline, "warm_steps": warm_steps}
+            ends = [deadline, chosen.seconds and time.perf_counter() + chosen.seconds]
+            ends = {"deadline": min(filter(None, ends), default=None), "warm_steps": warm_steps}
             try:
-                return measure_all(runs, chosen.rounds, chosen.sample_seconds, **options)
+                return measure_all(runs, chosen.rounds, chosen.sample_seconds, **ends)
             except PeerFailure as failure:
                 name = failure.peer_name
                 found[name] = failure.result()

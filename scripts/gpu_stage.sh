@@ -1,5 +1,6 @@
-# Sourced by gpu_stage_*.sh: sets the paths on a GPU machine, either in a .gpu/ that pack_for_gpu.sh
-# made or in a checkout that has one, and the folder of the results.
+# Sourced by gpu_stage_*.sh in the folder that contains scripts/: sets the paths on a GPU machine and
+# the folder of the results, and goes to the .gpu/ that pack_for_gpu.sh made. That is the folder
+# itself or, in a checkout, one in it.
 # shellcheck shell=bash
 
 if [ -f PACKED ]; then
@@ -11,20 +12,25 @@ else
         exit 1
     }
 fi
+cd "$packed" || exit 1
 export CUDNN_RNN_CORE_LIBRARY="$packed/libcudnn_rnn_core.so"
 export TORCH_PYTHON="${TORCH_PYTHON:-python3}"
 export PYTHONUNBUFFERED=1
+# Plugins of pytest that happen to be on the machine may import anything.
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 results="${OUT:-$packed/results}/$stage"
 mkdir -p "$results"
+: > "$results/status.txt"
 status=0
 
 # within SECONDS NAME COMMAND...: runs the command for at most SECONDS, with output to
-# results/NAME.log, and shows the end of the log. After a failure, sets status and goes on.
+# results/NAME.log, and shows the end of the log. After a failure, sets status and goes on. A command
+# that takes longer is interrupted, so that pytest writes its report, and killed if it goes on.
 within() {
-    local seconds="$1" name="$2" code=0
+    local seconds="$(($1 * ${TIME_FACTOR:-1}))" name="$2" code=0 # a rehearsal may be slower
     shift 2
     printf '\n== %s (at most %d s)\n' "$name" "$seconds"
-    timeout -k 10 "$seconds" "$@" > "$results/$name.log" 2>&1 || code=$?
+    timeout -s INT -k 15 "$seconds" "$@" > "$results/$name.log" 2>&1 || code=$?
     tail -n 25 "$results/$name.log"
     [ "$code" != 124 ] || echo "$name: stopped after $seconds s"
     echo "$name: exit status $code"
@@ -33,48 +39,42 @@ within() {
 }
 
 write_versions() { # PYTHON-COMMAND...
-    timeout -k 5 40 "$@" scripts/gpu_versions.py "$results/versions.json"
+    timeout -k 5 25 "$@" scripts/gpu_versions.py "$results/versions.json"
+}
+
+tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
+
+# Unpacks the pieces of pack_for_gpu.sh --tensorflow ($TENSORFLOW_PIECES: their folder) unless that
+# is done.
+unpack_tensorflow() {
+    local pieces="${TENSORFLOW_PIECES:-$packed/tensorflow}"
+    [ ! -d "$tensorflow_folder/tensorflow" ] || return 0
+    [ -f "$pieces/SHA256SUMS" ] || {
+        echo "TensorFlow is neither in $tensorflow_folder nor, in pieces, in $pieces."
+        return 1
+    }
+    (cd "$pieces" && sha256sum --quiet -c SHA256SUMS) || return 1
+    rm -rf "$tensorflow_folder.new"
+    mkdir -p "$tensorflow_folder.new"
+    # Python's tarfile: the machine may lack xz.
+    cat "$pieces"/tensorflow.tar.xz.* | timeout 80 "$TORCH_PYTHON" -W ignore -c '
+import sys, tarfile
+tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1])' "$tensorflow_folder.new" || return 1
+    mv "$tensorflow_folder.new" "$tensorflow_folder"
 }
 
 # Finds the unpacked TensorFlow; fails if there is none. Sets the Python that runs TensorFlow in its
-# own process, its PYTHONPATH and the folders of the libraries that TensorFlow opens.
+# own process, its PYTHONPATH and the folders of the libraries that TensorFlow opens; reports these on
+# stderr.
 find_tensorflow() {
-    tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
     [ -d "$tensorflow_folder/tensorflow" ] || return 1
-    local stubs="$tensorflow_folder/stubs"
-    TENSORFLOW_PYTHONPATH="$packed/site:$tensorflow_folder"
-    TENSORFLOW_LD_LIBRARY_PATH="$stubs:$("$TORCH_PYTHON" -c '
-import glob, os, sys
-folders = [f for entry in sys.argv[1:] + sys.path for f in sorted(glob.glob(os.path.join(entry, "nvidia", "*", "lib")))]
-print(":".join(folders))' "$tensorflow_folder")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    export TENSORFLOW_PYTHONPATH TENSORFLOW_LD_LIBRARY_PATH
     export TENSORFLOW_PYTHON="${TENSORFLOW_PYTHON:-$TORCH_PYTHON}"
-}
-
-# Unpacks the pieces of pack_for_gpu.sh --tensorflow ($TENSORFLOW_PIECES: their folder), and makes
-# empty stubs of the CUDA 12 libraries that TensorFlow needs only to register a GPU. TensorFlow's
-# own matrix products and transforms then fail on the GPU; its RNN kernels do not use them.
-unpack_tensorflow() {
-    local pieces="${TENSORFLOW_PIECES:-$packed/tensorflow}"
-    tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
-    if [ ! -d "$tensorflow_folder/tensorflow" ]; then
-        [ -f "$pieces/SHA256SUMS" ] || {
-            echo "TensorFlow is neither in $tensorflow_folder nor, in pieces, in $pieces" >&2
-            return 1
-        }
-        (cd "$pieces" && sha256sum --quiet -c SHA256SUMS) || return 1
-        rm -rf "$tensorflow_folder.new"
-        mkdir -p "$tensorflow_folder.new"
-        cat "$pieces"/tensorflow.tar.xz.* | tar -xJ -C "$tensorflow_folder.new" || return 1
-        mv "$tensorflow_folder.new" "$tensorflow_folder"
-    fi
-    mkdir -p "$tensorflow_folder/stubs"
-    local name
-    for name in libcublas.so.12 libcublasLt.so.12 libcufft.so.11 libcusolver.so.11 libcusparse.so.12; do
-        [ -e "$tensorflow_folder/stubs/$name" ] ||
-            echo | gcc -shared -fPIC -Wl,-soname,"$name" -x c - -o "$tensorflow_folder/stubs/$name" ||
-            return 1
-    done
+    export TENSORFLOW_PYTHONPATH="$packed/site:$tensorflow_folder"
+    TENSORFLOW_LD_LIBRARY_PATH="$("$TENSORFLOW_PYTHON" scripts/gpu_libraries.py "$tensorflow_folder" \
+        empty_library.so)" || return 1
+    export TENSORFLOW_LD_LIBRARY_PATH
+    # The wheels have no code for the newest GPUs: kernels are compiled when first used, and kept.
+    export CUDA_MODULE_LOADING=LAZY CUDA_CACHE_MAXSIZE=4294967296
 }
 
 finish() {

@@ -32,16 +32,19 @@ mkdir -p "$target"
 say "Core library"
 cp "$(bash scripts/build_core_library.sh)" "$target/"
 
+# Copied by gpu_libraries.py under the names of libraries that the GPU machine lacks.
+echo | ${CXX:-c++} -shared -fPIC -nostdlib -x c++ - -o "$target/empty_library.so"
+
 say "Op library for $TENSORFLOW"
-python="${TENSORFLOW_PYTHON:-}"
-if [ -z "$python" ]; then
+tensorflow_python="${TENSORFLOW_PYTHON:-}"
+if [ -z "$tensorflow_python" ]; then
     make_tensorflow_environment
-    python=.venv/test-tf2.21/bin/python
+    tensorflow_python=.venv/test-tf2.21/bin/python
 fi
 rm -rf "$target/site"
 mkdir -p "$target/site"
 find cudnn_rnn -name '*.py' -exec cp --parents {} "$target/site" ';'
-"$python" - "$target/site/cudnn_rnn/_cudnn_rnn_ops.so" <<'PY'
+"$tensorflow_python" - "$target/site/cudnn_rnn/_cudnn_rnn_ops.so" <<'PY'
 import sys
 sys.path.insert(0, ".")
 import build_support
@@ -50,7 +53,7 @@ PY
 
 say "Tests, benchmarks, scripts"
 rm -rf "$target/tools"
-"$python" -m pip --disable-pip-version-check install --quiet --no-deps --target "$target/tools" tabulate
+"$tensorflow_python" -m pip --disable-pip-version-check install --quiet --no-deps --target "$target/tools" tabulate
 for folder in tests benchmarks scripts docs/gpu; do
     rm -rf "${target:?}/$folder"
     mkdir -p "$target/$(dirname "$folder")"
@@ -71,13 +74,16 @@ if [ -n "$with_tensorflow" ]; then
     trap 'rm -rf "$work"' EXIT
     site="$work/site"
     "$python" -m venv "$work/venv"
+    # The numpy that TensorFlow is tested with here; the machine's may be newer.
+    numpy="numpy==$("$tensorflow_python" -c 'import numpy; print(numpy.__version__)')"
     # shellcheck disable=SC2086 # TENSORFLOW may be several requirements
-    pip_install "$work/venv" --target "$site" --no-compile $TENSORFLOW nvidia-cuda-runtime-cu12
-    # Running a graph needs no headers, compilers or tests. The machine has its own numpy.
-    rm -rf "$site"/tensorflow/include "$site"/clang "$site"/numpy "$site"/numpy.libs \
-        "$site"/numpy-*.dist-info "$site"/bin "$site"/pip "$site"/setuptools "$site"/pkg_resources
+    pip_install "$work/venv" --target "$site" $TENSORFLOW "$numpy" nvidia-cuda-runtime-cu12
+    # Running a graph needs no headers, compilers or tests.
+    rm -rf "$site"/tensorflow/include "$site"/clang "$site"/bin "$site"/pip "$site"/setuptools \
+        "$site"/pkg_resources
     find "$site" -type d \( -name __pycache__ -o -name tests \) -prune -exec rm -rf {} +
-    find "$site" -name '*.so*' -type f -size +4M -exec strip --strip-unneeded {} \; 2>/dev/null || true
+    # Not the libraries that wheels bundle, whose layout strip may break.
+    find "$site" -name '*.so*' -not -path '*.libs/*' -type f -size +4M -exec strip --strip-unneeded {} \; 2>/dev/null || true
     rm -rf "$target/tensorflow"
     mkdir "$target/tensorflow"
     tar -C "$site" -cf - . | xz -T0 -6 -c |

@@ -34,7 +34,7 @@ def describe_tests(path):
     root = ElementTree.parse(path).getroot()
     names = ("tests", "failures", "errors", "skipped")
     counts = [sum(int(suite.get(name, 0)) for suite in root.iter("testsuite")) for name in names]
-    text = "%s: %d tests: %d passed, %d failed, %d errors, %d skipped." % (
+    text = "%s: %d tests: %d passed, %d failed, %d errors, %d not run." % (
         os.path.splitext(os.path.basename(path))[0],
         counts[0],
         counts[0] - sum(counts[1:]),
@@ -55,14 +55,18 @@ def describe_stage(folder, title):
     if status is None:
         return "\n\n".join(parts + ["Not run."])
     rows = [line.rsplit(" ", 1) for line in status.splitlines()]
+    logs = ["libraries.log", "doctor.log", "compute_sanitizer.log"]
     results = {"0": "passed", "run": "not run", "124": "stopped at the time limit"}
+    results["137"] = results["124"]
     lines = ["| part | result |", "| --- | --- |"]
     for name, code in rows:
         name = name.replace(" not", "")
         lines.append("| %s | %s |" % (name, results.get(code, "FAILED (%s)" % code)))
+        if code not in results:
+            logs.append(name + ".log")
     parts.append("\n".join(lines))
     parts += [describe_tests(path) for path in sorted(glob.glob(os.path.join(folder, "*.xml")))]
-    for name in ("doctor.log", "compute_sanitizer.log"):
+    for name in dict.fromkeys(logs):
         text = read(os.path.join(folder, name))
         if text:
             kept = "\n".join(text.strip().splitlines()[-30:])

@@ -27,6 +27,6 @@ $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/cor
 run_tests_on_all_cores "$build_folder/core_test"
 
 program="$(bash scripts/build_cpu_benchmarks.sh core_benchmark "$@")"
-"$program" lstm 2 40 --input 7 --batch 5 --steps 4 --direction bidirectional --half-lengths --training \
+"$program" lstm 2 40 --input 7 --batch 5 --steps 4 --direction bidirectional --lengths --training \
     --threads 3 --rounds 3 > "$build_folder/core_benchmark.log"
 echo "the benchmark of the core runs"

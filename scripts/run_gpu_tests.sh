@@ -42,6 +42,8 @@ run_tensorflow_tests() { # PYTEST-ARGUMENT...
         python=.venv/test-tf2.21/bin/python
     fi
     say "The ops in TensorFlow on a GPU"
+    # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
+    export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
     # Not `python -m pytest`, which would import the package from the checkout.
     "$python" -c 'import sys, pytest; sys.path[:] = [p for p in sys.path if p]; sys.exit(pytest.main())' \
         -p no:cacheprovider tests/gpu/test_tensorflow.py "$@"

@@ -2,7 +2,7 @@
 //
 //   core_benchmark lstm 2 650 --input 650 --batch 20 --steps 35 --threads 2 --training
 //
-// Prints one line for each pass: median, quartiles and minimum in milliseconds, and GFLOP/s. Only
+// Prints one line for each pass: median and quartiles in milliseconds, and GFLOP/s. Only
 // the operations of the matrix products count: in forward 2 * G * H * (I + H) for each step,
 // sequence, layer and direction, in training three times that.
 
@@ -38,7 +38,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --direction WHICH   unidirectional or bidirectional (default: unidirectional)
   --projection N      width that an LSTM's h is projected to (default: no projection)
   --dtype TYPE        float, double, half or bfloat16 (default: float)
-  --half-lengths      sequences of every length; their mean is half the steps (default: full lengths)
+  --lengths           sequences of every length, on average half the steps (default: full)
   --training          forward keeps what backward needs, and backward follows
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
@@ -49,7 +49,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
 
 struct Arguments {
   Problem problem;
-  bool has_half_lengths = false;
+  bool has_mean_half_lengths = false;
   bool is_training = false;
   bool explains = false;
   int64_t threads = 2;
@@ -76,20 +76,11 @@ int64_t ParseCount(const std::string& name, const char* text) {
 }
 
 DataType ParseDataType(const std::string& text) {
-  for (const DataType type :
+  for (DataType type :
        {DataType::kFloat, DataType::kDouble, DataType::kHalf, DataType::kBfloat16}) {
     if (text == Name(type)) return type;
   }
-  Fail("--dtype must be float, double, half or bfloat16, but is '" + text + "'.");
-}
-
-// Returns lengths from 1 to the number of steps, unsorted; their mean is about half the steps.
-std::vector<int32_t> HalfLengths(const SequenceShape& shape) {
-  std::mt19937 generator(3);
-  std::uniform_int_distribution<int32_t> length(1, static_cast<int32_t>(shape.num_steps));
-  std::vector<int32_t> lengths(static_cast<size_t>(shape.batch_size));
-  for (int32_t& one : lengths) one = length(generator);
-  return lengths;
+  Fail("--dtype must be one of float, double, half, bfloat16, but is '" + text + "'.");
 }
 
 Arguments ParseArguments(int argc, char** argv) {
@@ -107,52 +98,50 @@ Arguments ParseArguments(int argc, char** argv) {
   config.input_size = config.num_units;
   shape = {35, 20};
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
-                                                 {"--explain", &arguments.explains},
-                                                 {"--half-lengths", &arguments.has_half_lengths}};
+                                                 {"--lengths", &arguments.has_mean_half_lengths},
+                                                 {"--explain", &arguments.explains}};
   const std::map<std::string, int64_t*> counts = {
       {"--input", &config.input_size},   {"--batch", &shape.batch_size},
       {"--steps", &shape.num_steps},     {"--projection", &config.num_proj},
       {"--threads", &arguments.threads}, {"--rounds", &arguments.rounds}};
-  std::string direction = Name(config.direction), type = Name(config.data_type);
-  const std::map<std::string, std::string*> texts = {
-      {"--direction", &direction},
-      {"--dtype", &type},
-      {"--instruction-set", &arguments.instruction_set}};
   for (int i = 4; i < argc; ++i) {
     const std::string name = argv[i];
     if (switches.count(name) > 0) {
       *switches.at(name) = true;
-    } else if (counts.count(name) + texts.count(name) == 0) {
-      Fail("unknown option " + name + ".");
-    } else if (++i == argc) {
-      Fail(name + " needs a value.");
-    } else if (counts.count(name) > 0) {
-      *counts.at(name) = ParseCount(name, argv[i]);
+      continue;
+    }
+    if (i + 1 == argc) Fail(name + " needs a value.");
+    const char* text = argv[++i];
+    if (counts.count(name) > 0) {
+      *counts.at(name) = ParseCount(name, text);
+    } else if (name == "--direction") {
+      Check(ParseDirection(text, &config.direction));
+    } else if (name == "--dtype") {
+      config.data_type = ParseDataType(text);
+    } else if (name == "--instruction-set") {
+      arguments.instruction_set = text;
     } else {
-      *texts.at(name) = argv[i];
+      Fail("unknown option " + name + ".");
     }
   }
-  Check(ParseDirection(direction, &config.direction));
-  config.data_type = ParseDataType(type);
-  if (arguments.has_half_lengths) arguments.problem.lengths = HalfLengths(shape);
+  std::mt19937 generator(3);
+  std::uniform_int_distribution<int32_t> length(1, static_cast<int32_t>(shape.num_steps));
+  for (int64_t b = 0; arguments.has_mean_half_lengths && b < shape.batch_size; ++b) {
+    arguments.problem.lengths.push_back(length(generator));
+  }
   return arguments;
 }
 
 // Returns the operations of one forward pass.
 double FloatingPointOperations(const Problem& problem) {
   const RnnConfig& config = problem.config;
-  double per_row = 0;
+  int64_t products = 0, rows = 0;  // products of one row; a row is one step of one sequence
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const int64_t depth = config.LayerInputSize(layer) + config.output_size();
-    double products = static_cast<double>(config.num_gates() * config.num_units * depth);
-    if (config.has_projection()) {
-      products += static_cast<double>(config.num_units * config.num_proj);
-    }
-    per_row += 2 * products * static_cast<double>(config.num_directions());
+    products += config.num_units * (config.num_gates() * depth + config.num_proj);
   }
-  int64_t rows = 0;  // steps of all sequences together, without padding
   for (int64_t b = 0; b < problem.shape.batch_size; ++b) rows += problem.Length(b);
-  return per_row * static_cast<double>(rows);
+  return 2.0 * static_cast<double>(products * config.num_directions() * rows);
 }
 
 double Now() {
@@ -162,31 +151,27 @@ double Now() {
 
 double Quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
-  const double position = share * static_cast<double>(values.size() - 1);
-  const size_t below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (values[above] - values[below]) * (position - static_cast<double>(below));
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
 void Report(const char* name, const std::vector<double>& seconds, double operations) {
   const double median = Quantile(seconds, 0.5);
-  std::printf("%-9s median %9.4f ms  quartiles %9.4f %9.4f  least %9.4f  %7.1f GFLOP/s\n", name,
-              median * 1e3, Quantile(seconds, 0.25) * 1e3, Quantile(seconds, 0.75) * 1e3,
-              Quantile(seconds, 0) * 1e3, operations / median * 1e-9);
+  std::printf("%-9s median %9.4f ms  quartiles %9.4f %9.4f  %7.1f GFLOP/s\n", name, median * 1e3,
+              Quantile(seconds, 0.25) * 1e3, Quantile(seconds, 0.75) * 1e3,
+              operations / median * 1e-9);
 }
 
-void Explain(const Arguments& arguments) {
-  ThreadPool pool(arguments.threads);
-  std::string text;
-  Check(ExplainCpuPlan(arguments.problem.config, arguments.problem.shape, arguments.instruction_set,
-                       arguments.is_training, pool, &text));
-  std::fputs(text.c_str(), stdout);
-}
-
-void Measure(const Arguments& arguments) {
+void Run(const Arguments& arguments) {
   ThreadPool pool(arguments.threads);
   const Problem& problem = arguments.problem;
   const bool is_training = arguments.is_training;
+  if (arguments.explains) {
+    std::string text;
+    Check(ExplainCpuPlan(problem.config, problem.shape, arguments.instruction_set, is_training,
+                         pool, &text));
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
   std::unique_ptr<RnnPlan> plan;
   Check(CreateCpuPlan(problem.config, problem.shape, arguments.instruction_set, &plan));
   const CallOptions options = problem.Options(is_training);
@@ -220,7 +205,7 @@ void Measure(const Arguments& arguments) {
   }
   const std::string title = Concatenate(
       Describe(problem.config), ", batch ", problem.shape.batch_size, ", ", problem.shape.num_steps,
-      " steps", arguments.has_half_lengths ? " (half of them on average)" : "", ", ",
+      " steps", arguments.has_mean_half_lengths ? " (half of them on average)" : "", ", ",
       arguments.threads, " threads, ", arguments.rounds, " samples of ", passes, " passes");
   std::puts(title.c_str());
   const double operations = FloatingPointOperations(problem);
@@ -237,8 +222,4 @@ void Measure(const Arguments& arguments) {
 }  // namespace
 }  // namespace cudnn_rnn
 
-int main(int argc, char** argv) {
-  const cudnn_rnn::Arguments arguments = cudnn_rnn::ParseArguments(argc, argv);
-  (arguments.explains ? cudnn_rnn::Explain : cudnn_rnn::Measure)(arguments);
-  return 0;
-}
+int main(int argc, char** argv) { cudnn_rnn::Run(cudnn_rnn::ParseArguments(argc, argv)); }

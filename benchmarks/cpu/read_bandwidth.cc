@@ -62,18 +62,6 @@ double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-double GigabytesPerSecond(int num_threads, double bytes) {
-  const size_t slice = static_cast<size_t>(bytes / num_threads);
-  const double read_at_once = static_cast<double>(std::max<size_t>(slice, 64)) * num_threads;
-  const int64_t passes = std::max<int64_t>(1, static_cast<int64_t>(4e8 / read_at_once));
-  double best = 0;
-  for (int trial = 0; trial < 5; ++trial) {
-    const double seconds = Measure(num_threads, slice, passes);
-    best = std::max(best, read_at_once * static_cast<double>(passes) / seconds * 1e-9);
-  }
-  return best;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,6 +71,13 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "Usage: read_bandwidth THREADS BYTES\n");
     return 2;
   }
-  std::printf("%.2f\n", GigabytesPerSecond(num_threads, bytes));
-  return 0;
+  const size_t slice = static_cast<size_t>(bytes / num_threads);
+  const double read_at_once = static_cast<double>(std::max<size_t>(slice, 64)) * num_threads;
+  const int64_t passes = std::max<int64_t>(1, static_cast<int64_t>(4e8 / read_at_once));
+  double best = 0;
+  for (int trial = 0; trial < 5; ++trial) {
+    const double seconds = Measure(num_threads, slice, passes);
+    best = std::max(best, read_at_once * static_cast<double>(passes) / seconds * 1e-9);
+  }
+  std::printf("%.2f\n", best);
 }

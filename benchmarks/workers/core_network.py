@@ -10,9 +10,10 @@ import sys
 
 import torch
 import torch_network
+from cudnn_network import LIBRARY_VARIABLE
 from problem import Refused
+from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
 
-start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))
 
@@ -20,15 +21,16 @@ import core_library  # noqa: E402
 
 
 class Network:
-    """A model of the core library; `variant` is the algorithm that the library chose."""
+    """A model with the algorithm in the options; `variant` is what the library uses for it."""
 
     def __init__(self, configuration, problem, options):
-        on_gpu = options["device"] == "cuda"
         self._library = core_library.CoreLibrary()
         try:
-            if on_gpu:
+            if options["device"] == "cuda":
                 torch.backends.cudnn.version()  # loads PyTorch's cuDNN
                 self._library.open_gpu()
+            elif LIBRARY_VARIABLE in os.environ:
+                self._library.open_mock(os.environ[LIBRARY_VARIABLE])
             description = core_library.Description(
                 configuration.rnn_mode,
                 configuration.num_layers,
@@ -36,6 +38,7 @@ class Network:
                 configuration.input_size,
                 torch_network.DTYPES[configuration.dtype],
                 direction=configuration.direction,
+                algorithm=options["algorithm"],
             )
             self._model = core_library.Model(self._library, description, options["device"])
             self._call = self._model.make_call(
@@ -47,23 +50,19 @@ class Network:
             sizes = self._model.prepare(self._call)
         except core_library.CoreError as error:
             raise Refused(str(error))
+        on_gpu = self._library.is_on_gpu(torch.device(options["device"]))
         self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
+        spaces = {"reserve_space": sizes.reserve_space_bytes, "workspace": workspace_bytes}
         self._tensors = torch_network.make_tensors(configuration, problem, options)
-        self._tensors["reserve_space"] = torch_network.make_bytes(
-            sizes.reserve_space_bytes, options
-        )
-        self._tensors["workspace"] = torch_network.make_bytes(workspace_bytes, options)
-        self.step = self._make_step(
-            configuration.is_training,
-            reserve_space_bytes=sizes.reserve_space_bytes,
-            workspace_bytes=workspace_bytes,
-        )
+        for name, size in spaces.items():
+            self._tensors[name] = torch_network.make_bytes(size, options)
+        self.step = self._make_step(configuration.is_training, spaces)
 
-    def _make_step(self, is_training, **sizes):
+    def _make_step(self, is_training, spaces):
         """Returns a function without arguments that runs one step."""
         values = {name: tensor.data_ptr() for name, tensor in self._tensors.items()}
-        values.update(sizes)
+        values.update((name + "_bytes", size) for name, size in spaces.items())
         forward, backward = [
             ctypes.byref(
                 kind(**{name: values[name] for name, _ in kind._fields_ if name in values})

@@ -11,8 +11,8 @@ import os
 import torch
 import torch_network
 from problem import Refused
+from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
 
-start, time_on_gpu = torch_network.start, torch_network.time_on_gpu  # for worker.py
 LIBRARY_VARIABLE = "CUDNN_RNN_BENCHMARK_CUDNN"
 
 # Values of cuDNN's enumerations, as in cudnn_rnn/cc/cudnn/cudnn_types.h.
@@ -51,6 +51,10 @@ class Network:
             raise Refused("cuDNN does not run on a CPU")
         self.variant = options["algorithm"]
         self._cudnn, self._configuration = _load_cudnn(), configuration
+        if not self._on_gpu:  # the mock of cuDNN and the driver
+            self._cudnn.cuInit(0)
+            self._cudnn.mock_set_any_memory(1)
+            self._cudnn.mock_set_thread_device(0)
         self._created = []  # pairs of kind and object, in order of creation
         self._data_type = _DATA_TYPES[configuration.dtype]
         self._handle = self._create("")

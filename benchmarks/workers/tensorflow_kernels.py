@@ -1,7 +1,7 @@
-"""The ops CudnnRNN and CudnnRNNV3 on a GPU, with our kernels or with TensorFlow's own.
+"""The op on a GPU: through our classes with our kernels, or CudnnRNNV3 with TensorFlow's own.
 
-A process chooses its kernels when it starts, through $CUDNN_RNN_GPU_KERNELS. The options name the
-kernels and the version of the op; our kernels are registered for both versions.
+A process chooses its kernels when it starts, through $CUDNN_RNN_GPU_KERNELS. Of TensorFlow's own
+kernels, those of the other versions of the op refuse every call with cuDNN 9.
 """
 
 import ours
@@ -9,49 +9,39 @@ from graph_network import tf
 from problem import Refused
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
-from cudnn_rnn.cli import doctor
-
-
-def _kernels_in_charge():
-    """Returns whose kernels run on a GPU, and why, as text."""
-    return ": ".join(filter(None, doctor.kernels_in_charge())) or "unknown"
+from cudnn_rnn._native.gpu_kernels import kernels_in_charge
 
 
 def start(options):
-    """Switches to graph mode; returns the versions."""
-    return dict(ours.start(options), kernels=_kernels_in_charge())
+    """Switches to graph mode and disables TF32; returns the versions."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    return dict(ours.start(options), kernels=str(kernels_in_charge()))
 
 
 class Network(ours.Network):
     """One op for all layers; all data is in variables on the device."""
 
     def __init__(self, configuration, problem, options):
-        self.variant, wanted = options["variant"], options["kernels"]
+        wanted = options["kernels"]
         if options["device"] == "cpu" and wanted == "tensorflow":
             raise Refused("TensorFlow has no CPU kernels of its own")
         super().__init__(configuration, problem, options)
         self.step()  # loads the kernels
-        kernels = _kernels_in_charge()
-        if options["device"] == "cuda" and not kernels.startswith(wanted + ":"):
-            raise Refused("it uses other GPU kernels: " + kernels)
+        if options["device"] == "cuda" and kernels_in_charge().provider != wanted:
+            raise Refused("it uses other %s" % (kernels_in_charge(),))
 
     def call(self, x, states, params, lengths):
+        if self.options["kernels"] == "cudnn_rnn":
+            return super().call(x, states, params, lengths)
         configuration = self.configuration
-        arguments = {
-            "input": x,
-            "input_h": states[0],
-            "input_c": states[1] if len(states) == 2 else tf.constant([], self.dtype),
-            "params": params,
-            "rnn_mode": configuration.rnn_mode,
-            "direction": configuration.direction,
-            "input_mode": "linear_input",
-            "is_training": configuration.is_training,
-        }
-        if self.options["op"] == "V3":
-            arguments["sequence_lengths"] = tf.constant(
-                [configuration.steps] * configuration.batch, tf.int32
-            )
-            node = gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
-        else:
-            node = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
+        node = gen_cudnn_rnn_ops.cudnn_rnnv3(
+            input=x,
+            input_h=states[0],
+            input_c=states[1] if len(states) == 2 else tf.constant([], self.dtype),
+            params=params,
+            sequence_lengths=tf.constant([configuration.steps] * configuration.batch, tf.int32),
+            rnn_mode=configuration.rnn_mode,
+            direction=configuration.direction,
+            is_training=configuration.is_training,
+        )
         return [node.output, node.output_h, node.output_c][: 1 + len(states)]

@@ -11,14 +11,13 @@ _PARAMETERS = {"w": "weight_ih", "r": "weight_hh", "bw": "bias_ih", "br": "bias_
 
 
 def start(options):
-    """Sets the number of threads; returns the versions and, with CUDA, the GPU."""
+    """Sets the number of threads, disables TF32; returns the versions and, with CUDA, the GPU."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     versions = {"torch": torch.__version__}
     if options["threads"]:
         torch.set_num_threads(options["threads"])
         torch.set_num_interop_threads(1)
     if options["device"] == "cuda":
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_tf32 = False
         versions["cuda_of_torch"] = torch.version.cuda
         versions["cudnn_of_torch"] = torch.backends.cudnn.version()
         versions["capability"] = "%d.%d" % torch.cuda.get_device_capability()
@@ -45,9 +44,24 @@ def time_on_gpu(step, num_steps):
     return time.perf_counter() - start_time, begin.elapsed_time(end) / 1000
 
 
+def launch_on_gpu(step):
+    """Launches a step behind a kernel of about 0.1 s; returns the seconds of launch and until done.
+
+    A step that waits for the device is not launched before that kernel ends.
+    """
+    step()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(200_000_000)  # clock cycles
+    start_time = time.perf_counter()
+    step()
+    launched = time.perf_counter() - start_time
+    torch.cuda.synchronize()
+    return launched, time.perf_counter() - start_time
+
+
 def to_tensor(array, configuration, options):
-    """Returns an array as a tensor on the device, in the configuration's dtype."""
-    return torch.from_numpy(array).to(options["device"], DTYPES[configuration.dtype])
+    """Returns an array as an aligned tensor on the device, in the configuration's dtype."""
+    return torch.from_numpy(array).to(options["device"], DTYPES[configuration.dtype], copy=True)
 
 
 def make_tensors(configuration, problem, options):

@@ -16,6 +16,8 @@ the peer. MODULE is a module of this folder, with
       returns a function that multiplies two [size, size] matrices
   time_on_gpu(step, num_steps)  (optional)
       is like time_steps below, and measures the time on the device
+  launch_on_gpu(step)  (optional)
+      returns the seconds until a step behind other work is launched, and until it is done
 This file and its modules for TensorFlow 1 must also run on Python 3.7.
 """
 
@@ -94,6 +96,10 @@ class Worker:
             step()
         seconds, device_seconds = timer(step, request["num_steps"])
         return {"seconds": seconds, "device_seconds": device_seconds}
+
+    def _launch(self, _):
+        launch = getattr(self._peer, "launch_on_gpu", lambda _: None)
+        return {"seconds": launch(self._network.step)}
 
     def _memory(self, request):
         """Returns by how many bytes some steps raise the peak of the resident memory."""

@@ -6,8 +6,12 @@ the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the m
 """
 
 import os
+import time
 
 import pytest
+
+_started = time.monotonic()
+_OUT_OF_TIME = "not run within --seconds"
 
 
 def pytest_addoption(parser):
@@ -22,6 +26,11 @@ def pytest_addoption(parser):
         type=int,
         metavar="NUMBER",
         help="how many cases of the core's table to run (default: all)",
+    )
+    parser.addoption(
+        "--seconds",
+        type=float,
+        help="skip the tests that have not started by then, and exit with status 124",
     )
 
 
@@ -48,6 +57,22 @@ def pytest_collection_modifyitems(config, items):
     left = [item for item in items if any(map(item.get_closest_marker, without))]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skips the tests for which no time is left; reports then list them."""
+    seconds = item.config.getoption("seconds", None)
+    if seconds is not None and time.monotonic() - _started > seconds:
+        pytest.skip(_OUT_OF_TIME)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Tells a run that left out tests from one that passed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []  # xdist's workers have none
+    if exitstatus == 0 and any(_OUT_OF_TIME in str(report.longrepr) for report in skipped):
+        session.exitstatus = 124
 
 
 @pytest.fixture(scope="session")
@@ -94,11 +119,13 @@ def core(opened_core):
 
 @pytest.fixture(scope="session")
 def op_device(pytestconfig):
-    """Returns the TensorFlow device of the ops; ends the run as failed if it is missing."""
-    if pytestconfig.getoption("core_device") == "cpu":
-        return "/cpu:0"
+    """Returns the TensorFlow device of the ops, with TF32 off; ends the run if it is missing."""
     import tensorflow as tf
 
+    # TF32 rounds the factors of float products to 11 bits, far beyond the tests' tolerances.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    if pytestconfig.getoption("core_device") == "cpu":
+        return "/cpu:0"
     if not tf.config.list_physical_devices("GPU"):
         pytest.exit(
             f"these tests need a GPU that TensorFlow {tf.__version__} can use, and it finds none;"

@@ -1,6 +1,6 @@
 """Bare cuDNN, the benchmark's baseline, computes the same as the core."""
 
-import ctypes
+import importlib
 import os
 import sys
 
@@ -22,14 +22,20 @@ def benchmark_modules(core, device, monkeypatch):
     if device.type == "cpu":
         mock = os.environ["CUDNN_RNN_MOCK_CUDNN"]
         monkeypatch.setenv("CUDNN_RNN_BENCHMARK_CUDNN", mock)
-        ctypes.CDLL(mock).cuInit(0)  # as PyTorch does on a GPU
     import configurations
     import cudnn_network
     import peers
     import problem
 
     yield configurations, cudnn_network, peers, problem
-    for name in ("configurations", "cudnn_network", "peers", "problem", "torch_network"):
+    for name in (
+        "configurations",
+        "core_network",
+        "cudnn_network",
+        "peers",
+        "problem",
+        "torch_network",
+    ):
         sys.modules.pop(name, None)
 
 
@@ -71,3 +77,23 @@ def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
             assert_close(found, expected, TOLERANCES[dtypes[dtype]], f"{algorithm} {configuration}")
             run.close()
         assert "standard" in accepted
+
+
+@pytest.mark.gpu_only
+@pytest.mark.parametrize("algorithm", ["standard", "auto"])
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_step_does_not_wait_for_the_device(benchmark_modules, is_training, algorithm):
+    """A step after the first few is queued behind a kernel of 0.1 s before that kernel ends."""
+    configurations, _, _, problem = benchmark_modules
+    core_network = importlib.import_module("core_network")
+    torch_network = importlib.import_module("torch_network")
+    configuration = configurations.Configuration(
+        "gpu", "lstm", 1, 64, 64, "unidirectional", 4, 6, False, is_training
+    )
+    options = {"device": "cuda", "threads": None, "algorithm": algorithm}
+    run = core_network.Network(configuration, problem.make_problem(configuration), options)
+    for _ in range(3):
+        run.step()
+    launched, done = torch_network.launch_on_gpu(run.step)
+    run.close()
+    assert launched < done / 2, (launched, done)

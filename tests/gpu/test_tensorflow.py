@@ -54,9 +54,16 @@ def make_network(configuration, dtype, device, **options):
 
 @pytest.mark.gpu_only
 def test_our_kernels_are_used(op_device):
+    """The scripts that run these tests choose our kernels for every node, also for CudnnRNNV3."""
+    assert os.environ.get("CUDNN_RNN_GPU_KERNELS") == "cudnn_rnn"
     in_charge = gpu_kernels.kernels_in_charge()
     assert in_charge.provider == "cudnn_rnn", in_charge
     assert "libcudnn" in in_charge.reason, in_charge
+
+
+def test_results_are_compared_without_tf32(op_device):
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+    assert run_program(TF32_PROGRAM, op_device) == "RESULT TF32 False"
 
 
 @pytest.mark.parametrize("case", CASES + (LARGE,), ids=str)
@@ -286,7 +293,15 @@ device = sys.argv[2]
 import numpy as np
 import tensorflow.compat.v1 as tf
 from test_tensorflow import *
+tf.config.experimental.enable_tensor_float_32_execution(False)
 """
+
+TF32_PROGRAM = (
+    START
+    + """
+print("RESULT TF32", tf.config.experimental.tensor_float_32_execution_enabled())
+"""
+)
 
 DETERMINISM_PROGRAM = (
     START
@@ -342,17 +357,22 @@ OTHER_KERNELS_CASES = [
 
 
 def other_kernels_results(device):
-    """Returns the results of OTHER_KERNELS_CASES, and of the third version of the op, by name."""
+    """Returns the results of CudnnRNNV3 for OTHER_KERNELS_CASES and mixed lengths, by name.
+
+    TensorFlow's kernels of the other versions of the op refuse every call with cuDNN 9.
+    """
     results = {}
-    for index, case in enumerate(OTHER_KERNELS_CASES):
-        with make_network(case.configuration, case.dtype, device) as network:
-            for name, value in network.run(make_arrays(case)).items():
-                results[f"{index}/{name}"] = value
+
+    def run(title, configuration, arrays, lengths):
+        with make_network(configuration, "float32", device, version=3) as network:
+            found = network.run(dict(arrays, sequence_lengths=lengths))
+        results.update((f"{title}/{name}", value) for name, value in found.items())
+
+    for case in OTHER_KERNELS_CASES:
+        run(str(case), case.configuration, make_arrays(case), [case.steps] * case.batch)
     # The padding is finite, as other kernels may read it.
     arrays = random_arrays(LSTM, BATCH, STEPS, np.float32, np.random.RandomState(4))
-    with make_network(LSTM, "float32", device, version=3) as network:
-        found = network.run(dict(arrays, sequence_lengths=LENGTHS["mixed"]))
-    results.update(("V3/" + name, value) for name, value in found.items())
+    run("lengths", LSTM, arrays, LENGTHS["mixed"])
     return results
 
 

@@ -1,7 +1,8 @@
 """Table, plot, turn-taking and records of the GPU benchmark, with made-up times."""
 
-from helpers.benchmark_modules import ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
-from helpers.processes import status_and_text
+from helpers.benchmark_modules import FOLDER, ROOT, cells_of  # noqa: I001  (first: it extends sys.path)
+from helpers.processes import output_of, status_and_text
+from helpers.versions import needs_tensorflow_2
 
 import json
 import os
@@ -15,7 +16,7 @@ from tables import make_cell
 pytestmark = pytest.mark.once
 
 
-def make_result(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), batch=20):
+def make_result(core=1.0, auto=0.9, torch=1.5, cudnn=(1.2, 1.0), batch=20):
     """Returns the result of one configuration for these times in milliseconds."""
     shape = ("gpu", "lstm", 2, 650, 650, "unidirectional", batch, 35, False)
     configuration = Configuration(*shape, is_training=True)
@@ -26,15 +27,31 @@ def make_result(core=1.0, torch=1.5, ours=2.0, builtin=2.5, cudnn=(1.2, 1.0), ba
         return {"variant": variant, "seconds": seconds, "device_seconds": device_seconds}
 
     peers = {
-        "core": entry("persist_static", core),
+        "core standard": dict(entry("standard", core), launch=[0.0004, 0.1012]),
+        "core auto": entry("persist_static", auto),
         "torch.nn": entry("", torch),
-        "TensorFlow ours": entry("ours", ours, False),
-        "TensorFlow built-in CudnnRNN": entry("built-in CudnnRNN", builtin, False),
-        "TensorFlow built-in CudnnRNNV3": entry("built-in CudnnRNNV3", builtin * 2, False),
+        "ours in TF": entry("", 2.0, False),
+        "CudnnRNNV3 of TF": entry("", 2.5, False),
     }
     for variant, milliseconds in zip(("standard", "persist_static"), cudnn):
         peers["cuDNN " + variant] = entry(variant, milliseconds)
     return {"configuration": configuration, "peers": peers}
+
+
+TF32_SWITCHES = {
+    "tensorflow_kernels": "tf.config.experimental.tensor_float_32_execution_enabled()",
+    "torch_network": "torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32",
+}
+
+
+@needs_tensorflow_2
+@pytest.mark.ci
+@pytest.mark.parametrize("worker", list(TF32_SWITCHES))
+def test_workers_disable_tf32(worker):
+    program = "import sys; sys.path[:0] = sys.argv[1:]; from %s import *; " % worker
+    program += "start({'threads': None, 'device': 'cpu'}); print(%s)" % TF32_SWITCHES[worker]
+    printed = output_of("-c", program, FOLDER, os.path.join(FOLDER, "workers"))
+    assert "False" in printed and "True" not in printed
 
 
 def test_quartiles():
@@ -46,36 +63,34 @@ def test_quartiles():
 
 def test_cells_are_medians_of_the_best_variant():
     result = make_result()
-    core = best(result, "device_seconds", "core")
+    core = best(result, "device_seconds", "core standard")
     assert core.seconds == pytest.approx(0.001)  # the outlier of 5.0 does not count
     assert core.spread == pytest.approx(0.1)
-    cudnn = best(result, "device_seconds", "cuDNN ")
+    cudnn = best(result, "device_seconds", "cuDNN *")
     assert cudnn.seconds == pytest.approx(0.001) and cudnn.variant == "persist_static"
-    builtin = best(result, "seconds", "TensorFlow built-in")
-    assert builtin.seconds == pytest.approx(0.0025) and builtin.variant == "built-in CudnnRNN"
-    assert best(result, "seconds", "TensorFlow ours").variant == "ours"
-    assert [round(ratio(result, one), 3) for one in SERIES] == [1.0, 0.667, 0.8]
+    assert best(result, "device_seconds", "ours in TF") is None
+    assert [round(ratio(result, one), 3) for one in SERIES] == [0.833, 0.9, 0.667, 0.8]
 
 
 def test_unknown_values_give_no_number():
     result = make_result()
-    peers = {name: result["peers"][name] for name in ("core", "torch.nn")}
+    peers = {name: result["peers"][name] for name in ("core standard", "torch.nn")}
     peers["cuDNN standard"] = {"reason": "no such library", "is_error": False}
-    peers["torch.nn packed"] = {"reason": "a variant of what ran", "is_error": False}
     result = dict(result, peers=peers)
-    assert ratio(result, SERIES[0]) is None and ratio(result, SERIES[2]) is None
+    assert [ratio(result, one) is None for one in SERIES] == [True, True, False, True]
     text = describe([result], left_out=["another"])
-    assert "- cuDNN standard: no such library (lstm-2x650-b20-t35, training)" in text
-    assert "a variant of what ran" not in text
+    assert "- cuDNN standard: no such library (lstm-2x650-b20-t35)" in text
     assert text.endswith("Not measured within the time budget:\n\n- another\n")
 
 
 def test_table():
-    text = describe([make_result(core=1.1)])
+    text = describe([make_result(core=1.1), make_result(core=1.3, batch=1)])
     (cells,) = cells_of(text, "lstm-2x650-b20-t35")
     assert cells[1:3] == ["float", "training"]
-    assert cells[3:6] == ["1.100 (persist_static)", "1.000 (persist_static)", "1.100"]
-    assert cells[9:] == ["2.000", "2.500 (built-in CudnnRNN)", "0.800"]
+    assert cells[3:6] == ["1.100", "1.200", "0.917"]
+    assert cells[6:9] == ["0.900 (persist_static)", "1.000 (persist_static)", "0.900"]
+    assert cells[12:] == ["2.000", "2.500", "0.800", "0.40 of 101.2", "-"]
+    assert "- core standard / cuDNN standard: 1.083, lstm-2x650-b1-t35, training" in text
     assert "Widest spread" in text and "meaningless" not in text
     assert "meaningless" in describe([make_result()], is_dry_run=True)
 
@@ -152,6 +167,7 @@ def write_run(folder):
         '<testcase classname="c" name="bad"><failure>no</failure></testcase>'
         "</testsuite></testsuites>"
     )
+    (folder / "stage_1_core" / "all_cases.log").write_text("why it failed\n")
     (folder / "stage_3_benchmarks" / "table.md").write_text("| a table |\n")
     (folder / "stage_3_benchmarks" / "ratios.png").write_bytes(b"a picture")
 
@@ -173,8 +189,9 @@ def test_record_of_a_run(tmp_path):
         "| driver | 999.1 |",
         "| all_cases | FAILED (1) |",
         "| compute_sanitizer | not run |",
-        "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 skipped.",
+        "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 not run.",
         "- `c.bad`",
+        "End of all_cases.log:\n\n```\nwhy it failed\n```",
         "## Ops in TensorFlow\n\nNot run.",
         "| a table |",
         "(2001-02-03-nvidia-x200-pcie.png)",
