@@ -8,6 +8,9 @@ TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generate
 TORCH="${TORCH:-torch==2.13.0}"
 # What the tests of cudnn_rnn.exchange and of exported graphs run besides.
 NEIGHBOURS="$TORCH safetensors==0.8.0 onnx==1.23.2 onnxruntime==1.32.0 tf2onnx==1.17.0"
+# Modules are compiled when they are first imported, and not again by every process: without its
+# .pyc files, an import of TensorFlow takes 9 s instead of 4.
+unset PYTHONDONTWRITEBYTECODE
 BENCH_REQUIREMENTS="numpy tabulate tqdm matplotlib" # of the program that measures the peers
 
 say() { printf '\n== %s\n' "$*"; }
@@ -81,7 +84,7 @@ fingerprint() {
 
 # Runs pip in the environment FOLDER.
 pip_install() { # FOLDER ARGUMENT...
-    # Python compiles modules when they are imported, and few of the many that are installed are.
+    # Few of the many modules that are installed are ever imported, and then Python compiles them.
     "$1/bin/python" -m pip --disable-pip-version-check install --quiet --no-compile "${@:2}"
 }
 
