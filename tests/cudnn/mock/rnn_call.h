@@ -82,6 +82,9 @@ struct RnnCall {
   int64_t x_memory() const { return x.num_elements().value() * element_size(); }
   int64_t y_memory() const { return y.num_elements().value() * element_size(); }
   uint64_t ModelFingerprint() const;
+  bool Behaves(State* state, int support) const {
+    return state->Behaves(rnn.algorithm, support, x.num_steps, x.batch_size);
+  }
 };
 
 // The descriptors as the caller passes them; `c` is null for a function without that parameter.
