@@ -120,10 +120,53 @@ TEST(FloatMeansFusedMultiplyAddUnlessTf32IsAllowed) {
     Problem problem = SmallProblem();
     problem.config.data_type = test.data_type;
     AlgorithmOf(&model, problem);
-    const std::string expected = Concatenate("math_type=", test.math_type);
+    const std::string expected = Concatenate(" math_type=", test.math_type);
     EXPECT(std::string(mock_log()).find(expected) != std::string::npos, expected, " in ",
            mock_log());
   }
+}
+
+TEST(AGradientRepeatsTheChoiceOfItsForwardCall) {
+  for (const bool allow_tf32 : {true, false}) {
+    for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kPersistDynamic}) {
+      MockGpu gpu;
+      mock_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 0.1, 0.1);
+      GpuModel forward(gpu.runtime(), algorithm), backward(gpu.runtime());
+      forward.options.allow_tf32 = allow_tf32;
+      backward.options.allow_tf32 = !allow_tf32;
+      backward.options.deterministic = true;
+      const Problem problem = SmallProblem();
+      const CallOptions call = problem.Options(true);
+      const CallBuffers buffers(problem, 1);
+      CudnnPlanCache::Found found;
+      std::unique_ptr<DeviceBuffer> reserve_space;
+      EXPECT(forward.Find(problem, call, &found).ok());
+      EXPECT(found.algorithm != Algorithm::kStandard);
+      EXPECT(forward.Forward(problem, call, buffers, &reserve_space).ok());
+      CallOptions gradient_call = call;
+      gradient_call.forward_choice = found.plan->choice();
+      CudnnPlanCache::Found gradient;
+      EXPECT(backward.Find(problem, gradient_call, &gradient).ok());
+      EXPECT(gradient.algorithm == found.algorithm);
+      EXPECT(gradient.plan->choice().allow_tf32 == allow_tf32);
+      const Status status = backward.Backward(problem, gradient_call, buffers, *reserve_space);
+      EXPECT(status.ok(), status.message());
+    }
+  }
+}
+
+TEST(AGradientThatCannotRepeatTheChoiceIsAnError) {
+  MockGpu gpu;
+  GpuModel model(gpu.runtime());
+  const Problem problem = SmallProblem();
+  CallOptions call = problem.Options(true);
+  call.forward_choice.algorithm = 7;
+  CudnnPlanCache::Found found;
+  EXPECT_ERROR(model.Find(problem, call, &found), "reserve_space", "algorithm 7", "same device");
+  call.forward_choice.algorithm = static_cast<int32_t>(Algorithm::kPersistStatic);
+  mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, MOCK_REFUSED_BY_SIZES);
+  EXPECT_ERROR(model.Find(problem, call, &found), "forward call ran the algorithm persist_static",
+               "request standard for the forward call");
 }
 
 TEST(ModelsBeyond32BitsAreRefused) {

@@ -312,6 +312,7 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
     set.config = ConfigOf(arguments);
     set.data_type = data_type;
     set.algorithm = algorithm;
+    set.math_type = math_type;
     set.allows_padding = auxiliary_flags == kCudnnPaddedIoEnabled;
     set.padded_weights = state.record.options.padded_weights;
     set.dropout_descriptor = dropout_descriptor;

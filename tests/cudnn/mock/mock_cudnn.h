@@ -15,8 +15,8 @@
  *   - a call's outputs overlap none of its other operands;
  *   - every call that works on a device needs the current context of that device;
  *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
- *   - backward calls get the x, hx, cx, y and weights of the forward call (in a sequence of length
- *     1, y may be 0 instead); data comes before weights, and only once;
+ *   - backward calls get the x, hx, cx, y, weights, algorithm and math type of the forward call (in
+ *     a sequence of length 1, y may be 0 instead); data comes before weights, and only once;
  *   - half and bfloat16 models use float math precision;
  *   - the packed layout has no padding;
  *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory.

@@ -19,7 +19,7 @@ namespace mock {
 struct ReserveHeader {
   uint64_t magic;
   uint64_t stage;    // kAfterForward or kAfterBackwardData
-  uint64_t model;    // fingerprint of model, shape and lengths
+  uint64_t model;    // fingerprint of model, shape, lengths, algorithm and math type
   uint64_t weights;  // fingerprint of the weights
 };
 static_assert(sizeof(ReserveHeader) <= kBufferAlignment, "ReserveLayout");
@@ -114,7 +114,8 @@ int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers&
                 bool is_training, RnnCall* rnn_call);
 // Checks the operands, the workspace and the reserve space.
 int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> operands);
-// Requires the reserve space of a forward call with this model, shape and lengths, at this stage.
+// Requires the reserve space of a forward call with this model, shape, lengths, algorithm and math
+// type, at this stage.
 int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_space,
                       uint64_t stage, ReserveHeader* header);
 

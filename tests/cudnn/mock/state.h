@@ -62,6 +62,7 @@ struct RnnDescriptor {
   RnnConfig config;  // without dropout and seeds, which are in the dropout descriptor
   int data_type = 0;
   int algorithm = 0;
+  int math_type = 0;
   bool allows_padding = false;
   bool padded_weights = false;
   void* dropout_descriptor = nullptr;
