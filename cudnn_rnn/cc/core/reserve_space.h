@@ -51,7 +51,8 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
                          const char* name = "reserve_space", ForwardChoice* choice = nullptr);
 
 // Returns the number of elements of a reserve space of `bytes` bytes: as few as possible without a
-// choice, otherwise a multiple of 16 plus the choice's code.
+// choice, otherwise a multiple of 16 plus the choice's code. Nothing reads or writes the additional
+// elements.
 int64_t ReserveSpaceElements(int64_t bytes, int64_t element_size, const ForwardChoice& choice);
 // Returns the choice that the number of elements carries. Meaningless if there was no choice.
 ForwardChoice ChoiceOfReserveSpace(int64_t num_elements);
