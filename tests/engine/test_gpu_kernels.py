@@ -349,10 +349,12 @@ def test_a_reserve_space_of_other_settings_is_refused(mock, allow_tf32, version)
         feeds = run_forward(gpu, float_arrays())
         reserve_space = gpu.raw_outputs.reserve_space
         if version == 1:
-            # The size names the choice: fewer elements name another one, or none.
-            for missing in range(1, 16):
+            # The size names the choice. These name no choice, and an algorithm that does not exist.
+            for missing, expected in ((2, "must have .* bytes"), (5, "names algorithm 7")):
                 shorter = {**feeds, reserve_space: feeds[reserve_space][:-missing]}
-                with pytest.raises(tf.errors.OpError, match="reserve_space|forward call"):
+                with pytest.raises(
+                    tf.errors.InvalidArgumentError, match="reserve_space.*" + expected
+                ):
                     gpu.session.run(gpu.fetches["d_params"], shorter)
             return
         allow_tf32(False)
