@@ -325,7 +325,7 @@ def test_auto_tries_algorithms(mock, monkeypatch):
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_gradient_computes_like_its_forward_call(mock, monkeypatch, allow_tf32, version):
-    """The settings change between the two calls; the mock refuses another algorithm or math type."""
+    """The settings change in between; the mock refuses another algorithm or math type."""
     arrays = float_arrays()
     with Network(LSTM, "float32", version=version) as cpu:
         expected = cpu.run(arrays, ["d_params"])
