@@ -30,7 +30,7 @@ struct Rule {
 //            limits to half, to one layer and to one direction, for which it gives no reason.
 //   [65536]  github.com/pytorch/pytorch/issues/133751: an LSTM of 128 units runs 65,535 steps;
 //            with 65,536, cuDNN returns NOT_SUPPORTED.
-//   [cudnn]  NVIDIA's documentation of cudnnRNNAlgo_t and cudnnSetRNNDescriptor_v8.
+//   [cudnn]  NVIDIA's documentation of cudnnRNNAlgo_t.
 
 // For both persistent algorithms. [torch] has the rules on devices for persist_static only, and
 // runs persist_static_small_h everywhere; here they hold for both until one has run on such a
@@ -46,9 +46,9 @@ const Rule kRulesOfAll[] = {
      [](const CandidateCall& call) {
        return Capability(call) >= 80 && call.device.num_multiprocessors < 98;
      }},
-    {"does not support double [torch, cudnn]",
+    {"does not support double [torch]",
      [](const CandidateCall& call) { return call.config.data_type == DataType::kDouble; }},
-    {"does not support projections [torch, cudnn]",
+    {"does not support projections [torch]",
      [](const CandidateCall& call) { return call.config.has_projection(); }},
     {"does not support more than 65,535 steps [65536]",
      [](const CandidateCall& call) { return call.shape.num_steps > kMaxStepsOfPersistent; }},
