@@ -116,19 +116,46 @@ Status WaitForStream(GpuRuntime* runtime) {
   return CUDNN_RNN_DRIVER_CALL(queue, cuStreamSynchronize, kStream);
 }
 
+// Like TensorFlow's allocator, does not wait for the device when it frees memory.
+class PoolAllocator : public DeviceAllocator {
+ public:
+  Status Allocate(int64_t bytes, MemoryNeed, std::unique_ptr<DeviceMemory>* memory) override {
+    memory->reset(new Memory(bytes));
+    return Status();
+  }
+
+ private:
+  struct Memory : DeviceMemory {
+    explicit Memory(int64_t bytes) : buffer(bytes) {}
+    void* data() override { return buffer.data(); }
+    const DeviceBuffer buffer;
+  };
+};
+
 // A refusal ends a trial while kernels that were queued before it may still run.
 TEST(AnErrorThatArrivesLateStaysInsideItsTrial) {
   std::string log;
   for (const bool is_refused : {false, true}) {
     MockGpu gpu;
-    GpuModel model(gpu.runtime(), Algorithm::kAuto);
+    CudnnPlanCache plans(gpu.runtime());
+    PoolAllocator allocator;
+    CudnnOptions options;
+    options.algorithm = Algorithm::kAuto;
+    Execution execution;
+    execution.stream = kStream;
     mock_set_algorithm_time(kSmallH, 0.1, 0.1);
     if (is_refused) {
       mock_set_algorithm_support(kSmallH, MOCK_FAILS_LATER);
       // kStandard has run ten times by then.
       mock_fail_call(NumberOfCall(log, "cudnnRNNBackwardData_v8", 11), MOCK_NOT_SUPPORTED);
     }
-    EXPECT(AlgorithmOf(&model, SmallProblem()) ==
+    const Problem problem = SmallProblem();
+    CudnnPlanCache::Found found;
+    EXPECT(plans
+               .Find(problem.config, problem.shape, problem.Options(true), options, execution,
+                     &allocator, &found)
+               .ok());
+    EXPECT(found.algorithm ==
            (is_refused ? Algorithm::kStandard : Algorithm::kPersistStaticSmallH));
     log = mock_log();
     EXPECT(WaitForStream(gpu.runtime()).ok(), "the trial left an error behind");
