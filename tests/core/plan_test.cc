@@ -236,6 +236,32 @@ TEST(EmptyBatchAndNoSteps) {
   }
 }
 
+TEST(ReserveSpacesCarryTheChoiceOfTheForwardCall) {
+  EXPECT(ReserveSpaceElements(0, 4, ForwardChoice()) == 0);
+  EXPECT(ReserveSpaceElements(13, 4, ForwardChoice()) == 4);
+  for (int32_t algorithm = 1; algorithm <= 4; ++algorithm) {
+    for (const bool allow_tf32 : {false, true}) {
+      const ForwardChoice choice = {algorithm, allow_tf32};
+      for (const int64_t bytes : {0, 1, 64, 1000, 1024}) {
+        for (const int64_t element_size : {2, 8}) {
+          const int64_t elements = ReserveSpaceElements(bytes, element_size, choice);
+          EXPECT(elements * element_size >= bytes && elements * element_size < bytes + 32 * 8);
+          const ForwardChoice read = ChoiceOfReserveSpace(elements);
+          EXPECT(read.algorithm == algorithm && read.allow_tf32 == allow_tf32);
+        }
+      }
+      char header[kReserveHeaderBytes];
+      WriteReserveHeader(ReserveSpaceIdentity(), 3, header, choice);
+      int64_t call = 0;
+      ForwardChoice read;
+      EXPECT(
+          ReadReserveHeader(ReserveSpaceIdentity(), 64, header, 64, &call, "host_reserved", &read)
+              .ok());
+      EXPECT(call == 3 && read.algorithm == algorithm && read.allow_tf32 == allow_tf32);
+    }
+  }
+}
+
 TEST(ReserveSpacesOfOthersAreRefused) {
   RnnConfig config;
   config.num_units = 3;

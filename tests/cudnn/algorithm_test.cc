@@ -1,4 +1,5 @@
-// Tests which algorithm is chosen, that the choice is cached, and algorithms that cannot run.
+// Tests the default algorithm, requested ones, and models that cannot run. auto_algorithm_test.cc
+// tests the choice by trial.
 
 #include "tests/core/testing.h"
 #include "tests/cudnn/mock/functions.h"
@@ -30,105 +31,25 @@ TEST(NamesOfAlgorithms) {
     EXPECT(ParseAlgorithm(Name(algorithm), &parsed).ok() && parsed == algorithm);
   }
   Algorithm parsed;
-  EXPECT(ParseAlgorithm("", &parsed).ok() && parsed == Algorithm::kAuto);
+  EXPECT(ParseAlgorithm("", &parsed).ok() && parsed == Algorithm::kStandard);
   EXPECT_ERROR(ParseAlgorithm("fastest", &parsed), "algorithm must be one of auto", "'fastest'",
                "persist_static_small_h");
 }
 
-TEST(TheFastestIsChosen) {
-  const struct {
-    int fastest;
-    Algorithm expected;
-  } cases[] = {{kCudnnAlgorithmStandard, Algorithm::kStandard},
-               {kCudnnAlgorithmPersistStatic, Algorithm::kPersistStatic},
-               {kCudnnAlgorithmPersistStaticSmallH, Algorithm::kPersistStaticSmallH}};
-  for (const auto& test : cases) {
-    for (const bool is_training : {true, false}) {
-      MockGpu gpu;
-      mock_set_algorithm_time(test.fastest, 0.5, 0.5);
-      GpuModel model(gpu.runtime());
-      EXPECT(AlgorithmOf(&model, SmallProblem(), is_training) == test.expected,
-             Name(test.expected));
-    }
-  }
-}
-
-TEST(ForwardAndBackwardCountTogetherInTraining) {
+TEST(StandardIsTheDefaultAndNeedsNoTrial) {
   MockGpu gpu;
-  mock_set_algorithm_time(kCudnnAlgorithmStandard, 1, 2);
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 4);
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 9, 9);
+  mock_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 0.1, 0.1);
   GpuModel model(gpu.runtime());
-  EXPECT(AlgorithmOf(&model, SmallProblem(), true) == Algorithm::kStandard);
-  EXPECT(AlgorithmOf(&model, SmallProblem(), false) == Algorithm::kPersistStatic);
-}
-
-TEST(PersistDynamicIsTriedOnlyIfNoOtherPersistentAlgorithmRuns) {
-  MockGpu gpu;
-  mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, MOCK_REFUSED_BY_FORWARD);
-  mock_set_algorithm_support(kCudnnAlgorithmPersistStaticSmallH, MOCK_REFUSED_BY_DESCRIPTOR);
-  mock_set_algorithm_time(kCudnnAlgorithmPersistDynamic, 0.5, 0.5);
-  GpuModel model(gpu.runtime());
-  EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kPersistDynamic);
-}
-
-TEST(AnAlgorithmThatFailsIsNotChosen) {
-  for (const int support :
-       {MOCK_REFUSED_BY_DESCRIPTOR, MOCK_REFUSED_BY_FORWARD, MOCK_REFUSED_BY_BACKWARD}) {
-    MockGpu gpu;
-    mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-    mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, support);
-    GpuModel model(gpu.runtime());
-    EXPECT(AlgorithmOf(&model, SmallProblem()) != Algorithm::kPersistStatic);
-  }
-}
-
-TEST(TheGradientUsesTheChosenAlgorithm) {
-  MockGpu gpu;
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.5, 0.5);
-  GpuModel forward(gpu.runtime());
-  EXPECT(AlgorithmOf(&forward, SmallProblem()) == Algorithm::kPersistStatic);
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 50, 50);  // now the slowest
-  mock_reset();
-  GpuModel backward(gpu.runtime());
-  EXPECT(AlgorithmOf(&backward, SmallProblem()) == Algorithm::kPersistStatic);
-  EXPECT(mock_calls("cudnnRNNForward") == 0, "nothing is tried again");
-  // A similar number of steps shares the choice.
-  Problem problem = SmallProblem();
-  problem.shape.num_steps = 3;
-  EXPECT(AlgorithmOf(&forward, problem) == Algorithm::kPersistStatic);
-  EXPECT(mock_calls("cudnnRNNForward") == 0, "nothing is tried again");
-}
-
-TEST(PaddingAndProjectionUseStandardWithoutATrial) {
-  Problem padded = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem();
-  padded.lengths = {4, 3, 4};
-  batch_major.shape.time_major = false;
-  projected.config.num_proj = 3;
-  for (const Problem& problem : {padded, batch_major, projected}) {
-    MockGpu gpu;
-    mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-    GpuModel model(gpu.runtime());
-    EXPECT(AlgorithmOf(&model, problem) == Algorithm::kStandard, problem.Text());
-    EXPECT(mock_calls("cudnnRNNForward") == 0, problem.Text());
-  }
-}
-
-TEST(FullLengthsAreNoPadding) {
-  MockGpu gpu;
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-  GpuModel model(gpu.runtime());
-  Problem problem = SmallProblem();
-  problem.lengths = {4, 4, 4};
-  EXPECT(AlgorithmOf(&model, problem) == Algorithm::kPersistStatic);
+  EXPECT(CudnnOptions().algorithm == Algorithm::kStandard);
+  EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kStandard);
+  EXPECT(mock_calls("cudnnRNNForward") == 0);
 }
 
 TEST(ARequestedAlgorithmRunsWithoutATrial) {
   for (const Algorithm algorithm : {Algorithm::kStandard, Algorithm::kPersistStatic,
                                     Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
     MockGpu gpu;
-    GpuModel model(gpu.runtime());
-    model.options.algorithm = algorithm;
+    GpuModel model(gpu.runtime(), algorithm);
     const Problem problem = SmallProblem();
     EXPECT(AlgorithmOf(&model, problem) == algorithm, Name(algorithm));
     EXPECT(mock_calls("cudnnRNNForward") == 0, Name(algorithm));
@@ -158,34 +79,14 @@ TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
                {Algorithm::kPersistStatic, with_1025_units, false}};
   for (const auto& test : cases) {
     MockGpu gpu;
-    GpuModel model(gpu.runtime());
-    model.options.algorithm = test.algorithm;
+    GpuModel model(gpu.runtime(), test.algorithm);
     CudnnPlanCache::Found found;
     const Status status = model.Find(test.problem, test.problem.Options(true), &found);
     EXPECT(status.ok() == test.is_supported, test.problem.Text(), status.message());
     if (test.is_supported) continue;
     const std::string requested = Concatenate(Name(test.algorithm), " was requested");
-    EXPECT_ERROR(status, "cudnnSetRNNDescriptor_v8", requested.c_str(), "request auto", "lstm");
+    EXPECT_ERROR(status, "cudnnSetRNNDescriptor_v8", requested.c_str(), "request standard", "lstm");
   }
-}
-
-TEST(DeterministicUsesStandardWithoutATrial) {
-  MockGpu gpu;
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-  GpuModel model(gpu.runtime());
-  model.options.deterministic = true;
-  EXPECT(AlgorithmOf(&model, SmallProblem()) == Algorithm::kStandard);
-  EXPECT(mock_calls("cudnnRNNForward") == 0);
-}
-
-TEST(TooLittleMemoryForATrialUsesStandard) {
-  MockGpu gpu;
-  mock_set_algorithm_time(kCudnnAlgorithmPersistStatic, 0.1, 0.1);
-  mock_set_memory_limit(0);
-  GpuModel model(gpu.runtime());
-  const Problem problem = SmallProblem();
-  EXPECT(AlgorithmOf(&model, problem) == Algorithm::kStandard);
-  EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
 }
 
 TEST(OutOfMemoryForTheDropoutStateIsAnError) {
@@ -215,15 +116,57 @@ TEST(FloatMeansFusedMultiplyAddUnlessTf32IsAllowed) {
   for (const auto& test : cases) {
     MockGpu gpu;
     GpuModel model(gpu.runtime());
-    model.options.algorithm = Algorithm::kStandard;
     model.options.allow_tf32 = test.allow_tf32;
     Problem problem = SmallProblem();
     problem.config.data_type = test.data_type;
     AlgorithmOf(&model, problem);
-    const std::string expected = Concatenate("math_type=", test.math_type);
+    const std::string expected = Concatenate(" math_type=", test.math_type);
     EXPECT(std::string(mock_log()).find(expected) != std::string::npos, expected, " in ",
            mock_log());
   }
+}
+
+TEST(AGradientRepeatsTheChoiceOfItsForwardCall) {
+  for (const bool allow_tf32 : {true, false}) {
+    for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kPersistDynamic}) {
+      MockGpu gpu;
+      mock_set_algorithm_time(kCudnnAlgorithmPersistStaticSmallH, 0.1, 0.1);
+      GpuModel forward(gpu.runtime(), algorithm), backward(gpu.runtime());
+      forward.options.allow_tf32 = allow_tf32;
+      backward.options.allow_tf32 = !allow_tf32;
+      backward.options.deterministic = true;
+      const Problem problem = SmallProblem();
+      const CallOptions call = problem.Options(true);
+      const CallBuffers buffers(problem, 1);
+      CudnnPlanCache::Found found;
+      std::unique_ptr<DeviceBuffer> reserve_space;
+      EXPECT(forward.Find(problem, call, &found).ok());
+      EXPECT(found.algorithm != Algorithm::kStandard);
+      EXPECT(forward.Forward(problem, call, buffers, &reserve_space).ok());
+      CallOptions gradient_call = call;
+      gradient_call.forward_choice = found.plan->choice();
+      CudnnPlanCache::Found gradient;
+      EXPECT(backward.Find(problem, gradient_call, &gradient).ok());
+      EXPECT(gradient.algorithm == found.algorithm);
+      EXPECT(gradient.plan->choice().allow_tf32 == allow_tf32);
+      const Status status = backward.Backward(problem, gradient_call, buffers, *reserve_space);
+      EXPECT(status.ok(), status.message());
+    }
+  }
+}
+
+TEST(AGradientThatCannotRepeatTheChoiceIsAnError) {
+  MockGpu gpu;
+  GpuModel model(gpu.runtime());
+  const Problem problem = SmallProblem();
+  CallOptions call = problem.Options(true);
+  call.forward_choice.algorithm = 7;
+  CudnnPlanCache::Found found;
+  EXPECT_ERROR(model.Find(problem, call, &found), "reserve_space", "algorithm 7", "same device");
+  call.forward_choice.algorithm = static_cast<int32_t>(Algorithm::kPersistStatic);
+  mock_set_algorithm_support(kCudnnAlgorithmPersistStatic, MOCK_REFUSED_BY_SIZES);
+  EXPECT_ERROR(model.Find(problem, call, &found), "forward call ran the algorithm persist_static",
+               "request standard for the forward call");
 }
 
 TEST(ModelsBeyond32BitsAreRefused) {

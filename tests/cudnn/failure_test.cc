@@ -16,6 +16,7 @@ struct Scenario {
   bool is_training;
   bool padded_weights;
   int64_t version;
+  Algorithm algorithm = Algorithm::kStandard;
 };
 
 std::vector<Scenario> Scenarios() {
@@ -34,11 +35,14 @@ std::vector<Scenario> Scenarios() {
   bfloat16.config.data_type = DataType::kBfloat16;
   Problem empty = plain;
   empty.shape.num_steps = 0;
+  Problem small_h = dropping;  // with a trial of two algorithms
+  small_h.config.num_units = 16;
   return {{"inference", plain, false, false, 91300},
           {"training with dropout", dropping, true, false, 91300},
           {"training with padding", padded, true, true, 8100},
           {"training in bfloat16", bfloat16, true, false, 91300},
-          {"no steps", empty, true, false, 91300}};
+          {"no steps", empty, true, false, 91300},
+          {"training with a trial", small_h, true, false, 91300, Algorithm::kAuto}};
 }
 
 void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::string& text) {
@@ -79,7 +83,7 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
   if (function == "cuCtxPushCurrent_v2") gpu.AllowOneObjectLeft();
   std::vector<std::string> calls;
   {
-    GpuModel model(gpu.runtime());
+    GpuModel model(gpu.runtime(), scenario.algorithm);
     const CallOptions call = scenario.problem.Options(scenario.is_training);
     const CallBuffers buffers(scenario.problem, 5);
     const size_t before = FallibleCalls().size();
@@ -122,7 +126,7 @@ TEST(EveryCallFailsOnce) {
 TEST(ALostGpuCausesOnlyErrors) {
   for (const Scenario& scenario : Scenarios()) {
     MockGpu gpu;
-    GpuModel model(gpu.runtime());
+    GpuModel model(gpu.runtime(), scenario.algorithm);
     ExpectRightResults(scenario, &model, scenario.name);
     mock_fail_calls_from(1, MOCK_EXECUTION_FAILED);
     for (int i = 0; i < 3; ++i) {

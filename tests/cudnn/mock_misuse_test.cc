@@ -105,9 +105,8 @@ void ExpectOneViolation(const Status& status, const std::string& part) {
   mock_reset();
 }
 
-Status Train(MockGpu* gpu, const Problem& problem, Algorithm algorithm = Algorithm::kAuto) {
-  GpuModel model(gpu->runtime());
-  model.options.algorithm = algorithm;
+Status Train(MockGpu* gpu, const Problem& problem, Algorithm algorithm = Algorithm::kStandard) {
+  GpuModel model(gpu->runtime(), algorithm);
   return model.Run(problem, problem.Options(true), CallBuffers(problem, 23));
 }
 
@@ -225,6 +224,49 @@ TEST(MockFindsAWrongOrderOfCalls) {
   OmitCalls(&gpu.libraries()->cudnnRNNBackwardData_v8);
   ExpectOneViolation(model.Backward(problem, call, buffers, *reserve_space),
                      "must come before the weights' gradient");
+}
+
+TEST(MockFindsAGradientWithAnotherAlgorithmOrMathType) {
+  MockGpu gpu;
+  Problem problem = SmallLstm();
+  problem.config.num_proj = 0;
+  problem.lengths.clear();
+  const CallBuffers buffers(problem, 23);
+  const CallOptions call = problem.Options(true);
+  for (const bool changes_algorithm : {false, true}) {
+    GpuModel model(gpu.runtime());
+    std::unique_ptr<DeviceBuffer> reserve_space;
+    EXPECT(model.Forward(problem, call, buffers, &reserve_space).ok());
+    if (changes_algorithm) {
+      model.options.algorithm = Algorithm::kPersistStatic;
+    } else {
+      model.options.allow_tf32 = true;
+    }
+    ExpectOneViolation(model.Backward(problem, call, buffers, *reserve_space),
+                       "another algorithm or math type");
+  }
+}
+
+TEST(MockLimitsAlgorithms) {
+  Problem problem = SmallLstm();
+  problem.config.num_proj = 0;
+  problem.lengths.clear();
+  const struct {
+    int64_t max_steps, max_batch_size;
+    int min_compute_capability;
+    bool is_supported;
+  } cases[] = {{5, 4, 80, true}, {4, 4, 80, false}, {5, 3, 80, false}, {5, 4, 86, false}};
+  for (const int support :
+       {MOCK_REFUSED_BY_SIZES, MOCK_REFUSED_BY_FORWARD, MOCK_REFUSED_BY_BACKWARD}) {
+    for (const auto& test : cases) {
+      MockGpu gpu;
+      mock_limit_algorithm(kCudnnAlgorithmPersistStatic, support, test.max_steps,
+                           test.max_batch_size, test.min_compute_capability);
+      const Status status = Train(&gpu, problem, Algorithm::kPersistStatic);
+      EXPECT(status.ok() == test.is_supported, status.message());
+      EXPECT(Train(&gpu, problem).ok(), "other algorithms have no limits");
+    }
+  }
 }
 
 TEST(MockFindsGapsThatAreNotZero) {

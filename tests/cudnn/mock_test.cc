@@ -225,6 +225,57 @@ TEST(MockFindsAHandleThatTwoThreadsUse) {
   EXPECT(cudnnDestroy(first) == 0 && cudnnDestroy(second) == 0);
 }
 
+TEST(MockDescribesDevices) {
+  FreshMock fresh;
+  mock_set_num_devices(2);
+  mock_set_device(1, 86, 84, 1000);
+  const struct {
+    int device, major, minor, multiprocessors;
+    const char* name;
+    size_t memory_bytes;
+  } devices[] = {{0, 8, 0, 108, "Mock sm_80", size_t{16} << 30}, {1, 8, 6, 84, "Mock sm_86", 1000}};
+  for (const auto& expected : devices) {
+    char name[32];
+    size_t bytes;
+    int major, minor, multiprocessors;
+    EXPECT(cuDeviceGetName(name, sizeof(name), expected.device) == 0);
+    EXPECT(cuDeviceTotalMem_v2(&bytes, expected.device) == 0 && bytes == expected.memory_bytes);
+    EXPECT(cuDeviceGetAttribute(&major, 75, expected.device) == 0 && major == expected.major);
+    EXPECT(cuDeviceGetAttribute(&minor, 76, expected.device) == 0 && minor == expected.minor);
+    EXPECT(cuDeviceGetAttribute(&multiprocessors, 16, expected.device) == 0);
+    EXPECT(multiprocessors == expected.multiprocessors && std::string(name) == expected.name);
+  }
+  int value;
+  ExpectViolation(cuDeviceGetAttribute(&value, 75, 2), "there is no device 2");
+  ExpectViolation(cuDeviceGetAttribute(&value, 1, 0), "attribute 1 is not known");
+}
+
+TEST(MockReportsErrorsOfKernelsAtTheNextWait) {
+  Problem problem;
+  problem.config.num_units = problem.config.input_size = 2;
+  problem.shape = {1, 1, true};
+  for (const int way : {0, 1, 2}) {
+    MockGpu gpu;
+    mock_set_algorithm_support(kCudnnAlgorithmStandard, MOCK_FAILS_LATER);
+    GpuModel model(gpu.runtime());
+    EXPECT(model.Run(problem, problem.Options(false), CallBuffers(problem, 1)).ok());
+    void *context, *event;
+    EXPECT(cuStreamGetCtx(kStream, &context) == 0 && cuCtxPushCurrent_v2(context) == 0);
+    EXPECT(cuEventCreate(&event, 0) == 0 && cuEventRecord(event, kStream) == 0);
+    const auto wait = [&] {
+      DeviceAddress memory;
+      if (way == 0) return cuStreamSynchronize(kStream);
+      if (way == 1) return cuEventSynchronize(event);
+      const int status = cuMemAlloc_v2(&memory, 16);
+      if (status == 0) cuMemFree_v2(memory);
+      return status;
+    };
+    EXPECT(wait() == 719, "way ", way);
+    EXPECT(wait() == 0, "the error is reported once");
+    EXPECT(cuEventDestroy_v2(event) == 0 && cuCtxPopCurrent_v2(&context) == 0);
+  }
+}
+
 TEST(MockInjectsFailures) {
   FreshMock fresh;
   void* event;

@@ -91,9 +91,13 @@ class MockGpu {
 // Mimics an op kernel's use of plans: looks each call up in the cache.
 class GpuModel {
  public:
-  explicit GpuModel(GpuRuntime* runtime) : runtime_(runtime), cache_(runtime) {}
+  explicit GpuModel(GpuRuntime* runtime, Algorithm algorithm = Algorithm::kStandard)
+      : runtime_(runtime), cache_(runtime) {
+    options.algorithm = algorithm;
+  }
 
   CudnnOptions options;
+  void* stream = kStream;
 
   Status Find(const Problem& problem, const CallOptions& call, CudnnPlanCache::Found* found);
   // Runs forward and, in training, backward, with workspaces of exactly the required sizes.

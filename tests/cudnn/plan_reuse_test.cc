@@ -79,18 +79,38 @@ TEST(OtherLengthsOnlySetTheDataDescriptors) {
 TEST(PlansOfManyShapesStayBounded) {
   MockGpu gpu;
   GpuModel model(gpu.runtime());
-  model.options.algorithm = Algorithm::kStandard;
   Problem problem = SmallProblem();
   for (int64_t steps = 1; steps <= 300; ++steps) {
     problem.shape.num_steps = steps;
     CudnnPlanCache::Found found;
     EXPECT(model.Find(problem, problem.Options(false), &found).ok());
   }
-  EXPECT(mock_live("rnn_descriptor") == 256, mock_live("rnn_descriptor"));
+  EXPECT(mock_live("rnn_data_descriptor") == 2 * 256, mock_live("rnn_data_descriptor"));
+  EXPECT(mock_live("rnn_descriptor") == 1, "all lengths share one");
   mock_reset();
   CudnnPlanCache::Found found;
   EXPECT(model.Find(problem, problem.Options(false), &found).ok());
-  EXPECT(mock_calls("cudnnCreateRNNDescriptor") == 0, "the newest must still be there");
+  EXPECT(mock_calls("cudnnCreateRNNDataDescriptor") == 0, "the newest must still be there");
+}
+
+TEST(PersistDynamicIsCompiledOnceForEachModelAndBatchSize) {
+  MockGpu gpu;
+  GpuModel model(gpu.runtime(), Algorithm::kPersistDynamic);
+  Problem problem = SmallProblem();
+  int64_t models = 0;
+  for (const int64_t batch_size : {3, 5}) {
+    ++models;
+    problem.shape.batch_size = batch_size;
+    for (int64_t steps = 1; steps <= 20; ++steps) {
+      problem.shape.num_steps = steps;
+      const CallBuffers cpu(problem, 3), on_gpu(problem, 3);
+      EXPECT(RunOnCpu(problem, problem.Options(true), cpu).ok());
+      EXPECT(model.Run(problem, problem.Options(true), on_gpu).ok());
+      EXPECT(LargestDifference(ReadResults(problem, true, cpu),
+                               ReadResults(problem, true, on_gpu)) < 1e-5);
+    }
+    EXPECT(mock_calls("cudnnBuildRNNDynamic") == models, mock_calls("cudnnBuildRNNDynamic"));
+  }
 }
 
 TEST(DropoutContinuesAndRestarts) {

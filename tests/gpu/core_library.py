@@ -107,7 +107,7 @@ class Description(NamedTuple):
     dropout: float = 0.0
     seed: int = 0
     seed2: int = 0
-    algorithm: str = "auto"
+    algorithm: str = "standard"
     deterministic: bool = False
     allow_tf32: bool = False
 

@@ -196,8 +196,8 @@ def test_refused_algorithm_leaves_the_device_usable(core, device):
 def test_automatic_choice_is_the_same_in_training_forward_and_backward(core, device):
     """The automatic algorithm gives correct results; deterministic models use the standard one."""
     case = make_case(num_layers=1, direction="unidirectional", num_units=512, batch=1, steps=100)
-    check_case(core, case, device)
-    with Model(core, describe(case, deterministic=True), device) as model:
+    check_case(core, case, device, algorithm="auto")
+    with Model(core, describe(case, algorithm="auto", deterministic=True), device) as model:
         sizes = model.prepare(model.make_call(case.steps, case.batch))
     assert ALGORITHMS[sizes.algorithm] == "standard"
 

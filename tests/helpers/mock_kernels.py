@@ -86,7 +86,8 @@ def load():
     """Registers the kernels once per process; returns the mock's library (mock_cudnn.h)."""
     mock_file = _build_mock()
     mock = ctypes.CDLL(mock_file)
-    mock.mock_violation_text.restype = ctypes.c_char_p
+    mock.mock_violation_text.restype = mock.mock_log.restype = ctypes.c_char_p
+    mock.mock_set_algorithm_time.argtypes = [ctypes.c_int, ctypes.c_double, ctypes.c_double]
     for name in ("calls", "host_waits", "violations", "live", "fallible_calls"):
         getattr(mock, "mock_" + name).restype = ctypes.c_int64
     mock.mock_fail_call.argtypes = [ctypes.c_int64, ctypes.c_int]

@@ -11,8 +11,23 @@ struct Header {
   uint64_t magic;
   ReserveSpaceIdentity identity;
   int64_t dropout_call_index;
+  int64_t choice;  // CodeOf
 };
 static_assert(sizeof(Header) <= kReserveHeaderBytes, "the header must fit its place");
+
+// Codes of choices are below this number; the code of no choice is 0.
+constexpr int64_t kNumChoiceCodes = 16;
+
+int64_t CodeOf(const ForwardChoice& choice) {
+  return choice.algorithm * 2 + (choice.allow_tf32 ? 1 : 0);
+}
+
+ForwardChoice ChoiceOf(int64_t code) {
+  ForwardChoice choice;
+  choice.algorithm = static_cast<int32_t>(code / 2);
+  choice.allow_tf32 = code % 2 == 1;
+  return choice;
+}
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
 uint64_t Mix(uint64_t value) {
@@ -69,8 +84,8 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
 }
 
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
-                        void* reserve_space) {
-  const Header header = {kMagic, identity, dropout_call_index};
+                        void* reserve_space, const ForwardChoice& choice) {
+  const Header header = {kMagic, identity, dropout_call_index, CodeOf(choice)};
   std::memset(reserve_space, 0, kReserveHeaderBytes);
   std::memcpy(reserve_space, &header, sizeof(header));
 }
@@ -86,7 +101,7 @@ Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes, const ch
 
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
                          const void* reserve_space, int64_t num_bytes, int64_t* dropout_call_index,
-                         const char* name) {
+                         const char* name, ForwardChoice* choice) {
   CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes, name));
   Header header;
   std::memcpy(&header, reserve_space, sizeof(header));
@@ -112,7 +127,19 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
                            "sequence_lengths of the forward call that this gradient belongs to.");
   }
   *dropout_call_index = header.dropout_call_index;
+  if (choice != nullptr) *choice = ChoiceOf(header.choice % kNumChoiceCodes);
   return Status();
+}
+
+int64_t ReserveSpaceElements(int64_t bytes, int64_t element_size, const ForwardChoice& choice) {
+  const int64_t elements = (bytes + element_size - 1) / element_size;
+  const int64_t code = CodeOf(choice);
+  if (code == 0) return elements;
+  return (elements + kNumChoiceCodes - 1) / kNumChoiceCodes * kNumChoiceCodes + code;
+}
+
+ForwardChoice ChoiceOfReserveSpace(int64_t num_elements) {
+  return ChoiceOf(num_elements % kNumChoiceCodes);
 }
 
 }  // namespace cudnn_rnn

@@ -1,6 +1,10 @@
 // The header that a training forward pass leaves for its gradient: at the start of a CPU's reserve
 // space, and in the host_reserved tensor of TensorFlow's ops. The gradient refuses the header of
 // another model, shape or call.
+//
+// A GPU's reserve space has no header, because the host could not read it without waiting for the
+// device. The number of its elements carries the ForwardChoice instead. Unlike host_reserved, it is
+// available to all versions of the ops, and it survives copies of the tensor.
 #ifndef CUDNN_RNN_CC_CORE_RESERVE_SPACE_H_
 #define CUDNN_RNN_CC_CORE_RESERVE_SPACE_H_
 
@@ -34,17 +38,24 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
 
 // Writes kReserveHeaderBytes bytes.
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
-                        void* reserve_space);
+                        void* reserve_space, const ForwardChoice& choice = ForwardChoice());
 
 // `name` is that of the tensor, for the message.
 Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes,
                              const char* name = "reserve_space");
 
 // Fails unless the reserve space has the expected size and identity. Returns the call number of the
-// forward pass's dropout pattern in `dropout_call_index`.
+// forward pass's dropout pattern in `dropout_call_index`, and its choice in `choice` unless null.
 Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_bytes,
                          const void* reserve_space, int64_t num_bytes, int64_t* dropout_call_index,
-                         const char* name = "reserve_space");
+                         const char* name = "reserve_space", ForwardChoice* choice = nullptr);
+
+// Returns the number of elements of a reserve space of `bytes` bytes: as few as possible without a
+// choice, otherwise a multiple of 16 plus the choice's code. Nothing reads or writes the additional
+// elements.
+int64_t ReserveSpaceElements(int64_t bytes, int64_t element_size, const ForwardChoice& choice);
+// Returns the choice that the number of elements carries. Meaningless if there was no choice.
+ForwardChoice ChoiceOfReserveSpace(int64_t num_elements);
 
 }  // namespace cudnn_rnn
 

@@ -43,6 +43,13 @@ Status CheckSequenceLengths(const std::vector<int32_t>& lengths, const SequenceS
 // Returns whether any sequence is shorter than T.
 bool HasPadding(const std::vector<int32_t>& lengths, const SequenceShape& shape);
 
+// How a plan computes, if the device offers a choice. A gradient must repeat the choice of its
+// forward pass: the contents of the reserve space depend on it. CPU plans have no choice.
+struct ForwardChoice {
+  int32_t algorithm = 0;  // number of an Algorithm (cudnn/algorithm.h); 0: no choice, or not known
+  bool allow_tf32 = false;
+};
+
 // The options of a call, besides its buffers.
 struct CallOptions {
   bool is_training = false;  // of the forward pass
@@ -55,6 +62,8 @@ struct CallOptions {
   std::vector<int32_t> sequence_lengths;
   // If false, Backward may overwrite the reserve space, which saves some plans a copy.
   bool keeps_reserve_space = true;
+  // Of a Backward: RnnPlan::choice() of its Forward's plan, if the caller knows it.
+  ForwardChoice forward_choice;
 };
 
 // Where a call's work runs.
@@ -102,6 +111,7 @@ class RnnPlan {
  public:
   virtual ~RnnPlan() = default;
 
+  virtual ForwardChoice choice() const { return ForwardChoice(); }
   // Does not depend on the sequence lengths.
   virtual int64_t ReserveSpaceBytes() const = 0;
   virtual int64_t ForwardWorkspaceBytes(const CallOptions& options) const = 0;

@@ -22,7 +22,7 @@ constexpr AlgorithmInfo kAlgorithms[] = {
 }  // namespace
 
 Status ParseAlgorithm(const std::string& text, Algorithm* algorithm) {
-  *algorithm = Algorithm::kAuto;
+  *algorithm = Algorithm::kStandard;
   if (text.empty()) return Status();
   std::string names;
   int index = 0;

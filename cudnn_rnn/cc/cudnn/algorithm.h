@@ -9,7 +9,7 @@
 namespace cudnn_rnn {
 
 enum class Algorithm {
-  kAuto,
+  kAuto,  // no algorithm of cuDNN: the fastest of those that work
   kStandard,
   kPersistStatic,
   kPersistStaticSmallH,
@@ -17,14 +17,14 @@ enum class Algorithm {
 };
 
 // Parses "auto", "standard", "persist_static", "persist_static_small_h" or "persist_dynamic"; empty
-// text means kAuto.
+// text means kStandard.
 Status ParseAlgorithm(const std::string& text, Algorithm* algorithm);
 const char* Name(Algorithm algorithm);
 // Returns cuDNN's number of the algorithm, which must not be kAuto.
 int CudnnAlgorithmOf(Algorithm algorithm);
 
 struct CudnnOptions {
-  Algorithm algorithm = Algorithm::kAuto;
+  Algorithm algorithm = Algorithm::kStandard;
   // Makes results repeatable bit for bit: kAuto then means kStandard, and no algorithm is timed.
   bool deterministic = false;
   // Allows TF32, with its 10-bit mantissa, in float computations.

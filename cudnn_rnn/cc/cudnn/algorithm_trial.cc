@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "cudnn_rnn/cc/cudnn/algorithm_candidates.h"
+
 namespace cudnn_rnn {
 namespace {
 
@@ -27,10 +29,34 @@ class Event {
   void* event_ = nullptr;
 };
 
+// Allocates at most `limit` bytes.
+class BoundedAllocator : public DeviceAllocator {
+ public:
+  BoundedAllocator(DeviceAllocator* allocator, int64_t limit)
+      : allocator_(allocator), limit_(limit), remaining_(limit) {}
+
+  Status Allocate(int64_t bytes, MemoryNeed need, std::unique_ptr<DeviceMemory>* memory) override {
+    if (bytes > remaining_) {
+      return Status(StatusCode::kResourceExhausted,
+                    Concatenate("The trial of an algorithm needs more than ", limit_,
+                                " bytes of GPU memory, 1/", kTrialMemoryShare, " of the GPU's."));
+    }
+    CUDNN_RNN_RETURN_IF_ERROR(allocator_->Allocate(bytes, need, memory));
+    remaining_ -= bytes;
+    return Status();
+  }
+
+ private:
+  DeviceAllocator* const allocator_;
+  const int64_t limit_;
+  int64_t remaining_;
+};
+
 // A plan and zero-filled buffers for one call.
 class TrialRun {
  public:
-  explicit TrialRun(const Trial& trial) : trial_(trial) {
+  explicit TrialRun(const Trial& trial)
+      : trial_(trial), allocator_(trial.allocator, trial.device.memory_bytes / kTrialMemoryShare) {
     options_.is_training = trial.choices.is_training;
     options_.dropout_call_index = 1;
     options_.keeps_reserve_space = false;
@@ -44,13 +70,14 @@ class TrialRun {
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
     std::shared_ptr<DropoutState> dropout;
     if (UsesDropout(trial_.config, options_.is_training)) {
-      CUDNN_RNN_RETURN_IF_ERROR(DropoutState::Create(queue, trial_.config, MemoryNeed::kOptional,
-                                                     trial_.allocator, &dropout));
+      CUDNN_RNN_RETURN_IF_ERROR(
+          DropoutState::Create(queue, trial_.config, MemoryNeed::kOptional, &allocator_, &dropout));
     }
     CudnnPlan::Choices choices = trial_.choices;
     choices.algorithm = algorithm;
-    CUDNN_RNN_RETURN_IF_ERROR(
-        CudnnPlan::Create(queue, trial_.config, trial_.shape, choices, std::move(dropout), &plan_));
+    std::shared_ptr<ModelDescriptor> model;
+    CUDNN_RNN_RETURN_IF_ERROR(CudnnPlan::Create(queue, trial_.config, trial_.shape, choices,
+                                                std::move(dropout), &model, &plan_));
     CUDNN_RNN_RETURN_IF_ERROR(AllocateForward(queue));
     return options_.is_training ? AllocateBackward(queue) : Status();
   }
@@ -88,7 +115,7 @@ class TrialRun {
     *pointer = nullptr;
     if (bytes == 0) return Status();
     std::unique_ptr<DeviceMemory> memory;
-    CUDNN_RNN_RETURN_IF_ERROR(trial_.allocator->Allocate(bytes, MemoryNeed::kOptional, &memory));
+    CUDNN_RNN_RETURN_IF_ERROR(allocator_.Allocate(bytes, MemoryNeed::kOptional, &memory));
     CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(memory->data(), bytes));
     *pointer = memory->data();
     memories_.push_back(std::move(memory));
@@ -153,6 +180,7 @@ class TrialRun {
   };
 
   const Trial& trial_;
+  BoundedAllocator allocator_;
   CallOptions options_;
   Execution execution_;
   std::shared_ptr<CudnnPlan> plan_;
@@ -161,35 +189,58 @@ class TrialRun {
   BackwardBuffers backward_;
 };
 
-}  // namespace
-
-Status TimeAlgorithm(const Trial& trial, Algorithm algorithm, float* milliseconds) {
-  TrialRun run(trial);
-  CUDNN_RNN_RETURN_IF_ERROR(run.Prepare(algorithm));
-  return run.Time(milliseconds);
+// Waits for all work on the stream and returns its error, if any.
+Status Wait(const Trial& trial) {
+  GpuQueue queue(trial.runtime, trial.stream, "trying algorithms for " + Describe(trial.config));
+  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+  return CUDNN_RNN_DRIVER_CALL(queue, cuStreamSynchronize, trial.stream);
 }
+
+// Runs a call with the algorithm. Measures the milliseconds of one call unless the pointer is null.
+// Fails if the algorithm does not support the call or if there is too little memory for a trial.
+Status TryAlgorithm(const Trial& trial, Algorithm algorithm, float* milliseconds) {
+  TrialRun run(trial);
+  Status tried = run.Prepare(algorithm);
+  if (tried.ok()) tried = milliseconds == nullptr ? run.Run() : run.Time(milliseconds);
+  const Status finished = Wait(trial);
+  return tried.ok() ? finished : tried;
+}
+
+std::vector<Algorithm> AlgorithmsToTry(const Trial& trial) {
+  return AlgorithmsToTry(
+      CandidateCall{trial.device, trial.config, trial.shape, trial.choices.is_training});
+}
+
+}  // namespace
 
 Status ChooseAlgorithm(const Trial& trial, Algorithm* algorithm) {
   *algorithm = Algorithm::kStandard;
+  const std::vector<Algorithm> others = AlgorithmsToTry(trial);
+  if (others.empty()) return Status();
+  CUDNN_RNN_RETURN_IF_ERROR(Wait(trial));
   float best = std::numeric_limits<float>::max(), milliseconds;
-  const Status standard = TimeAlgorithm(trial, Algorithm::kStandard, &best);
+  const Status standard = TryAlgorithm(trial, Algorithm::kStandard, &best);
   if (!standard.ok()) {
     // Out of memory is no failure here: the call itself needs less. Any other error would fail the
     // call, too.
     return standard.code() == StatusCode::kResourceExhausted ? Status() : standard;
   }
-  bool has_persistent = false;
-  for (const Algorithm other :
-       {Algorithm::kPersistStatic, Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
-    // cuDNN compiles kPersistDynamic for each model, which takes seconds. Try it only if no other
-    // persistent algorithm runs the model.
-    if (other == Algorithm::kPersistDynamic && has_persistent) continue;
-    if (!TimeAlgorithm(trial, other, &milliseconds).ok()) continue;
-    has_persistent = true;
-    if (milliseconds < best) {
+  for (const Algorithm other : others) {
+    if (TryAlgorithm(trial, other, &milliseconds).ok() && milliseconds < best) {
       best = milliseconds;
       *algorithm = other;
     }
+  }
+  return Status();
+}
+
+Status ConfirmAlgorithm(const Trial& trial, Algorithm* algorithm) {
+  if (*algorithm == Algorithm::kStandard) return Status();
+  const std::vector<Algorithm> others = AlgorithmsToTry(trial);
+  const bool is_candidate = std::find(others.begin(), others.end(), *algorithm) != others.end();
+  CUDNN_RNN_RETURN_IF_ERROR(Wait(trial));
+  if (!is_candidate || !TryAlgorithm(trial, *algorithm, nullptr).ok()) {
+    *algorithm = Algorithm::kStandard;
   }
   return Status();
 }

@@ -6,47 +6,6 @@
 namespace cudnn_rnn {
 namespace {
 
-int CudnnDataType(DataType data_type) {
-  switch (data_type) {
-    case DataType::kHalf:
-      return kCudnnDataHalf;
-    case DataType::kBfloat16:
-      return kCudnnDataBfloat16;
-    case DataType::kDouble:
-      return kCudnnDataDouble;
-    case DataType::kFloat:
-      break;
-  }
-  return kCudnnDataFloat;
-}
-
-int CudnnCellMode(RnnMode mode) {
-  switch (mode) {
-    case RnnMode::kRelu:
-      return kCudnnRnnRelu;
-    case RnnMode::kTanh:
-      return kCudnnRnnTanh;
-    case RnnMode::kGru:
-      return kCudnnGru;
-    case RnnMode::kLstm:
-      break;
-  }
-  return kCudnnLstm;
-}
-
-int MathType(DataType data_type, bool allow_tf32) {
-  switch (data_type) {
-    case DataType::kHalf:
-    case DataType::kBfloat16:
-      return kCudnnTensorOpMath;
-    case DataType::kFloat:  // kCudnnDefaultMath would let cuDNN use TF32.
-      return allow_tf32 ? kCudnnDefaultMath : kCudnnFmaMath;
-    case DataType::kDouble:
-      break;
-  }
-  return kCudnnDefaultMath;
-}
-
 std::string DescribeRun(const RnnConfig& config, const SequenceShape& shape, Algorithm algorithm) {
   return Concatenate("running ", Describe(config), ", ", shape.num_steps, " steps, batch ",
                      shape.batch_size, ", algorithm ", Name(algorithm));
@@ -72,13 +31,21 @@ CudnnPlan::CudnnPlan(GpuRuntime* runtime, const RnnConfig& config, const Sequenc
 
 Status CudnnPlan::Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                          const Choices& choices, std::shared_ptr<DropoutState> dropout,
+                         std::shared_ptr<ModelDescriptor>* model,
                          std::shared_ptr<CudnnPlan>* plan) {
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   std::shared_ptr<CudnnPlan> created(
       new CudnnPlan(queue.runtime(), config, shape, choices, layout, std::move(dropout)));
   CUDNN_RNN_RETURN_IF_ERROR(created->CheckSizes());
-  if (!created->is_empty()) CUDNN_RNN_RETURN_IF_ERROR(created->CreateDescriptors(queue));
+  if (!created->is_empty()) {
+    if (*model == nullptr) {
+      CUDNN_RNN_RETURN_IF_ERROR(ModelDescriptor::Create(queue, config, choices, shape.batch_size,
+                                                        created->dropout_, model));
+    }
+    created->model_ = *model;
+    CUDNN_RNN_RETURN_IF_ERROR(created->CreateDescriptors(queue));
+  }
   CUDNN_RNN_RETURN_IF_ERROR(created->CheckWorkspace());
   *plan = std::move(created);
   return Status();
@@ -124,52 +91,25 @@ Status CudnnPlan::TooLarge() const {
 }
 
 Status CudnnPlan::CreateDescriptors(const GpuQueue& queue) {
-  CUDNN_RNN_RETURN_IF_ERROR(rnn_.Create(queue, "cudnnCreateRNNDescriptor"));
-  CUDNN_RNN_RETURN_IF_ERROR(dropout_descriptor_.Create(queue, "cudnnCreateDropoutDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(x_.Create(queue, "cudnnCreateRNNDataDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(y_.Create(queue, "cudnnCreateRNNDataDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(h_.Create(queue, "cudnnCreateTensorDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(c_.Create(queue, "cudnnCreateTensorDescriptor"));
-  CUDNN_RNN_RETURN_IF_ERROR(SetRnnDescriptor(queue));
   CUDNN_RNN_RETURN_IF_ERROR(SetStateDescriptor(queue, config_.output_size(), h_));
   CUDNN_RNN_RETURN_IF_ERROR(SetStateDescriptor(queue, config_.num_units, c_));
   CUDNN_RNN_RETURN_IF_ERROR(
       SetLengths(queue, std::vector<int>(static_cast<size_t>(shape_.batch_size),
                                          static_cast<int>(shape_.num_steps))));
-  CUDNN_RNN_RETURN_IF_ERROR(WeightRegions::Create(queue, rnn_.get(), config_, layout_, &weights_));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      WeightRegions::Create(queue, model_->get(), config_, layout_, &weights_));
   size_t workspace_bytes = 0, reserve_space_bytes = 0;
   CUDNN_RNN_RETURN_IF_ERROR(
-      CUDNN_RNN_CUDNN_CALL(queue, cudnnGetRNNTempSpaceSizes, queue.handle(), rnn_.get(),
+      CUDNN_RNN_CUDNN_CALL(queue, cudnnGetRNNTempSpaceSizes, queue.handle(), model_->get(),
                            choices_.is_training ? kCudnnForwardTraining : kCudnnForwardInference,
                            x_.get(), &workspace_bytes, &reserve_space_bytes));
   cudnn_workspace_bytes_ = static_cast<int64_t>(workspace_bytes);
   reserve_space_bytes_ = choices_.is_training ? static_cast<int64_t>(reserve_space_bytes) : 0;
   return Status();
-}
-
-Status CudnnPlan::SetRnnDescriptor(const GpuQueue& queue) {
-  if (dropout_ != nullptr) {
-    CUDNN_RNN_RETURN_IF_ERROR(dropout_->Attach(queue, &dropout_descriptor_));
-  } else {
-    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor,
-                                                   dropout_descriptor_.get(), queue.handle(), 0.0f,
-                                                   nullptr, 0, 0));
-  }
-  const int data_type = CudnnDataType(config_.data_type);
-  const bool computes_in_float = data_type != kCudnnDataDouble;
-  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-      queue, cudnnSetRNNDescriptor_v8, rnn_.get(), CudnnAlgorithmOf(choices_.algorithm),
-      CudnnCellMode(config_.mode), kCudnnDoubleBias,
-      config_.direction == Direction::kBidirectional ? kCudnnBidirectional : kCudnnUnidirectional,
-      config_.skips_input_projection() ? kCudnnSkipInput : kCudnnLinearInput, data_type,
-      computes_in_float ? kCudnnDataFloat : kCudnnDataDouble,
-      MathType(config_.data_type, choices_.allow_tf32), static_cast<int32_t>(config_.input_size),
-      static_cast<int32_t>(config_.num_units), static_cast<int32_t>(config_.output_size()),
-      static_cast<int32_t>(config_.num_layers), dropout_descriptor_.get(),
-      choices_.is_padded ? kCudnnPaddedIoEnabled : kCudnnPaddedIoDisabled));
-  if (choices_.algorithm != Algorithm::kPersistDynamic) return Status();
-  return CUDNN_RNN_CUDNN_CALL(queue, cudnnBuildRNNDynamic, queue.handle(), rnn_.get(),
-                              static_cast<int>(shape_.batch_size));
 }
 
 // Sets `target` to shape [L * D, B, width], packed.

@@ -8,7 +8,6 @@
 #define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "cudnn_rnn/cc/cudnn/algorithm.h"
 #include "cudnn_rnn/cc/cudnn/descriptors.h"
 #include "cudnn_rnn/cc/cudnn/dropout_state.h"
+#include "cudnn_rnn/cc/cudnn/model_descriptor.h"
 #include "cudnn_rnn/cc/cudnn/weight_regions.h"
 
 namespace cudnn_rnn {
@@ -30,22 +30,18 @@ inline bool UsesDropout(const RnnConfig& config, bool is_training) {
 
 class CudnnPlan : public RnnPlan {
  public:
-  struct Choices {
-    Algorithm algorithm = Algorithm::kStandard;  // not kAuto
-    bool is_training = false;
-    // Sequences may end before the last step. Always true for batch-major shapes.
-    bool is_padded = false;
-    bool allow_tf32 = false;
-  };
+  using Choices = ModelDescriptor::Choices;
 
-  // `dropout` may be null if UsesDropout() is false. If the algorithm cannot run this model, fails
-  // with kUnimplemented or with the error that cuDNN returns.
+  // `dropout` may be null if UsesDropout() is false. `model` is that of a plan that differs only in
+  // the number of steps, or null; then Create sets it unless the call is empty. If the algorithm
+  // cannot run this model, fails with kUnimplemented or with the error that cuDNN returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,
-                       std::shared_ptr<CudnnPlan>* plan);
+                       std::shared_ptr<ModelDescriptor>* model, std::shared_ptr<CudnnPlan>* plan);
 
-  Algorithm algorithm() const { return choices_.algorithm; }
-
+  ForwardChoice choice() const override {
+    return {static_cast<int32_t>(choices_.algorithm), choices_.allow_tf32};
+  }
   int64_t ReserveSpaceBytes() const override { return reserve_space_bytes_; }
   int64_t ForwardWorkspaceBytes(const CallOptions& options) const override;
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override;
@@ -93,7 +89,6 @@ class CudnnPlan : public RnnPlan {
   Status CheckWorkspace() const;
   Status TooLarge() const;
   Status CreateDescriptors(const GpuQueue& queue);
-  Status SetRnnDescriptor(const GpuQueue& queue);
   Status SetStateDescriptor(const GpuQueue& queue, int64_t width, const TensorDescriptor& target);
   Status SetLengths(const GpuQueue& queue, const std::vector<int>& lengths) const;
 
@@ -152,8 +147,7 @@ class CudnnPlan : public RnnPlan {
   const int64_t h_width_;
   const int64_t c_width_;
 
-  RnnDescriptor rnn_;
-  DropoutDescriptor dropout_descriptor_;
+  std::shared_ptr<ModelDescriptor> model_;  // null for an empty call
   RnnDataDescriptor x_;
   RnnDataDescriptor y_;
   TensorDescriptor h_;
@@ -162,8 +156,7 @@ class CudnnPlan : public RnnPlan {
   int64_t cudnn_workspace_bytes_ = 0;
   int64_t reserve_space_bytes_ = 0;
 
-  mutable std::mutex mutex_;  // guards the lengths that x_ and y_ are set to
-  mutable std::vector<int> lengths_;
+  mutable std::vector<int> lengths_;  // that x_ and y_ are set to; guarded by model_->mutex()
 };
 
 }  // namespace cudnn_rnn

@@ -23,7 +23,7 @@ Status CudnnPlan::Forward(const ForwardBuffers& buffers, const CallOptions& opti
     if (!config_.has_cell_state()) return Status();
     return queue.Copy(buffers.output_c, buffers.input_c, state_bytes(c_width_));
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(model_->mutex());
   return QueueForward(queue, buffers, options, ReadLengths(options));
 }
 
@@ -54,7 +54,7 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
         dropout_->BeginCall(queue, options.dropout_call_index == 0, &dropout_lock));
   }
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-      queue, cudnnRNNForward, queue.handle(), rnn_.get(),
+      queue, cudnnRNNForward, queue.handle(), model_->get(),
       choices_.is_training ? kCudnnForwardTraining : kCudnnForwardInference,
       workspace.device_lengths, x_.get(), input, y_.get(), buffers.output, h_.get(), initial_h,
       final_h, c_.get(), initial_c, is_lstm ? final_c : nullptr,
@@ -86,7 +86,7 @@ Status CudnnPlan::Backward(const BackwardBuffers& buffers, const CallOptions& op
     if (!config_.has_cell_state()) return Status();
     return queue.Copy(buffers.input_c_backprop, buffers.output_c_backprop, state_bytes(c_width_));
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(model_->mutex());
   return QueueBackward(queue, buffers, options, ReadLengths(options));
 }
 
@@ -138,7 +138,7 @@ Status CudnnPlan::QueueBackwardData(const GpuQueue& queue, const BackwardBuffers
   void* c_backprop = transposes ? workspace.initial_c_backprop : buffers.input_c_backprop;
 
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-      queue, cudnnRNNBackwardData_v8, queue.handle(), rnn_.get(), workspace.device_lengths,
+      queue, cudnnRNNBackwardData_v8, queue.handle(), model_->get(), workspace.device_lengths,
       y_.get(), buffers.output, output_backprop, x_.get(), buffers.input_backprop, h_.get(),
       *initial_h, final_h_backprop, h_backprop, c_.get(), initial_c, final_c_backprop,
       is_lstm ? c_backprop : nullptr, static_cast<size_t>(weights_.bytes()), weights,
@@ -164,7 +164,7 @@ Status CudnnPlan::QueueBackwardWeights(const GpuQueue& queue, const BackwardBuff
   void* gradients = is_dense ? buffers.params_backprop : workspace.weight_gradients;
   CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(gradients, weights_.bytes()));  // cuDNN accumulates
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-      queue, cudnnRNNBackwardWeights_v8, queue.handle(), rnn_.get(), kCudnnWeightGradientAdd,
+      queue, cudnnRNNBackwardWeights_v8, queue.handle(), model_->get(), kCudnnWeightGradientAdd,
       workspace.device_lengths, x_.get(), input, h_.get(), initial_h, y_.get(), buffers.output,
       static_cast<size_t>(weights_.bytes()), gradients, static_cast<size_t>(cudnn_workspace_bytes_),
       workspace.cudnn, static_cast<size_t>(reserve_space_bytes_), reserve_space));

@@ -16,6 +16,9 @@ using DeviceAddress = unsigned long long;  // NOLINT: CUdeviceptr
 constexpr int kCudaSuccess = 0;
 constexpr int kCudaErrorOutOfMemory = 2;
 constexpr int kCudaMemoryTypeDevice = 2;
+constexpr int kCudaMultiprocessorCount = 16;  // attributes of a device
+constexpr int kCudaComputeCapabilityMajor = 75;
+constexpr int kCudaComputeCapabilityMinor = 76;
 
 // CUDA_MEMCPY2D.
 struct DriverCopy2d {
@@ -46,6 +49,10 @@ struct DriverCopy2d {
   X(cuCtxPushCurrent_v2, (void* context))                                                         \
   X(cuCtxPopCurrent_v2, (void** context))                                                         \
   X(cuCtxGetDevice, (int* device))                                                                \
+  X(cuDeviceGetName, (char* name, int bytes, int device))                                         \
+  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                \
+  X(cuDeviceTotalMem_v2, (size_t * bytes, int device))                                            \
+  X(cuStreamSynchronize, (void* stream))                                                          \
   X(cuMemAlloc_v2, (DeviceAddress * pointer, size_t bytes))                                       \
   X(cuMemFree_v2, (DeviceAddress pointer))                                                        \
   X(cuMemsetD8Async, (DeviceAddress target, unsigned char value, size_t bytes, void* stream))     \

@@ -33,30 +33,46 @@ class HandlePool {
 };
 
 // The algorithms that trials chose. Entries are never evicted: a gradient must run the algorithm of
-// its forward pass.
+// its forward pass, even if nothing else tells which one that was.
 class AlgorithmCache {
  public:
-  // Everything that the choice depends on.
   using Key = std::vector<int64_t>;
 
-  // Returns the algorithm of `key`, or calls `choose(Algorithm*)` and keeps its result unless it
-  // fails.
-  template <typename Function>
-  Status FindOrChoose(const Key& key, const Function& choose, Algorithm* algorithm) {
+  // Returns the algorithm of `call`. Keys have everything that the choice depends on; calls of one
+  // `group` differ only in their numbers of steps, which are similar. `choose(Algorithm*)` chooses
+  // for the first call of a group, and `confirm(Algorithm*)`, given that choice, for each other
+  // one. Their results are kept unless they fail.
+  template <typename Choose, typename Confirm>
+  Status FindOrChoose(const Key& call, const Key& group, const Choose& choose,
+                      const Confirm& confirm, Algorithm* algorithm) {
     std::lock_guard<std::mutex> lock(mutex_);  // one trial at a time: trials measure time
-    const auto known = algorithms_.find(key);
-    if (known == algorithms_.end()) {
-      CUDNN_RNN_RETURN_IF_ERROR(choose(algorithm));
-      algorithms_[key] = *algorithm;
-    } else {
+    const auto known = calls_.find(call);
+    if (known != calls_.end()) {
       *algorithm = known->second;
+      return Status();
     }
+    const auto similar = groups_.find(group);
+    if (similar == groups_.end()) {
+      CUDNN_RNN_RETURN_IF_ERROR(choose(algorithm));
+      groups_[group] = *algorithm;
+    } else {
+      *algorithm = similar->second;
+      CUDNN_RNN_RETURN_IF_ERROR(confirm(algorithm));
+    }
+    calls_[call] = *algorithm;
     return Status();
+  }
+
+  // Sets the algorithm of a call whose plan cuDNN has refused in spite of the trial.
+  void UseStandard(const Key& call) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    calls_[call] = Algorithm::kStandard;
   }
 
  private:
   std::mutex mutex_;
-  std::map<Key, Algorithm> algorithms_;
+  std::map<Key, Algorithm> calls_;
+  std::map<Key, Algorithm> groups_;
 };
 
 struct GpuRuntime {

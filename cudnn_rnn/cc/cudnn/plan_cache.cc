@@ -17,19 +17,20 @@ int64_t BitsOf(float value) {
   return bits;
 }
 
-// Rounds the number of steps in an algorithm's key. The fastest algorithm hardly depends on it, and
-// a program whose batches all differ in length should not run a trial for each.
-int64_t RoundUpToPowerOfTwo(int64_t value) {
+// Rounds the number of steps in a group's key. The fastest algorithm hardly depends on it, and a
+// program whose batches all differ in length should not time the algorithms for each. Rounds down,
+// so that limits such as 65,535 steps lie between groups.
+int64_t RoundDownToPowerOfTwo(int64_t value) {
   int64_t power = 1;
-  while (power < value && power < (int64_t{1} << 40)) power *= 2;
+  while (power <= value / 2) power *= 2;
   return power;
 }
 
-// Returns everything that the choice of the algorithm depends on.
-AlgorithmCache::Key AlgorithmKey(const Trial& trial, void* context, const CudnnOptions& options) {
+// Returns everything that a call depends on besides device, dropout pattern, algorithm, padding and
+// the number of steps.
+std::vector<int64_t> ModelKey(const Trial& trial) {
   const RnnConfig& config = trial.config;
-  return {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)),
-          static_cast<int64_t>(config.mode),
+  return {static_cast<int64_t>(config.mode),
           config.skips_input_projection() ? 1 : 0,
           static_cast<int64_t>(config.direction),
           static_cast<int64_t>(config.data_type),
@@ -38,10 +39,51 @@ AlgorithmCache::Key AlgorithmKey(const Trial& trial, void* context, const CudnnO
           config.input_size,
           config.num_proj,
           UsesDropout(config, trial.choices.is_training) ? 1 : 0,
-          RoundUpToPowerOfTwo(trial.shape.num_steps),
           trial.shape.batch_size,
           trial.choices.is_training ? 1 : 0,
-          options.allow_tf32 ? 1 : 0};
+          trial.choices.allow_tf32 ? 1 : 0};
+}
+
+// Returns everything that the choice of the algorithm depends on. Devices of one model share it.
+AlgorithmCache::Key AlgorithmKey(const Trial& trial, int64_t num_steps) {
+  const DeviceModel& device = trial.device;
+  AlgorithmCache::Key key = ModelKey(trial);
+  key.insert(key.end(),
+             {num_steps, device.compute_capability_major, device.compute_capability_minor,
+              device.num_multiprocessors, device.memory_bytes});
+  key.insert(key.end(), device.name.begin(), device.name.end());
+  return key;
+}
+
+// Makes a gradient compute like its forward pass, whatever the options say by now.
+Status RepeatChoice(const ForwardChoice& choice, CudnnOptions* options) {
+  options->algorithm = static_cast<Algorithm>(choice.algorithm);
+  options->allow_tf32 = choice.allow_tf32;
+  options->deterministic = false;  // would matter to kAuto only
+  if (options->algorithm >= Algorithm::kStandard &&
+      options->algorithm <= Algorithm::kPersistDynamic) {
+    return Status();
+  }
+  return InvalidArgument(
+      "reserve_space was not made by a forward call on this device: its number of elements names "
+      "algorithm ",
+      choice.algorithm,
+      ", which does not exist. Pass the reserve_space that the "
+      "forward call with is_training=True returned on the same device.");
+}
+
+// Adds to the error of a plan that cannot be created what the user can do.
+Status WithAdvice(const Status& error, Algorithm algorithm, bool repeats_forward) {
+  if (error.ok() || algorithm == Algorithm::kStandard) return error;
+  const char* const standard = Name(Algorithm::kStandard);
+  return Status(
+      error.code(),
+      repeats_forward
+          ? Concatenate(error.message(), " The forward call ran the algorithm ", Name(algorithm),
+                        ", so its gradient must run it, too; request ", standard,
+                        " for the forward call.")
+          : Concatenate(error.message(), " The algorithm ", Name(algorithm),
+                        " was requested; request ", standard, ", which supports every model."));
 }
 
 Status CheckDataType(DataType data_type, size_t cudnn_version) {
@@ -65,15 +107,26 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   CUDNN_RNN_RETURN_IF_ERROR(CheckDriver(libraries,
                                         libraries.cuStreamGetCtx(execution.stream, &context),
                                         "cuStreamGetCtx", "looking for the stream's device"));
+  CudnnOptions settings = options;
+  const bool repeats_forward = call.forward_choice.algorithm != 0;
+  if (repeats_forward) CUDNN_RNN_RETURN_IF_ERROR(RepeatChoice(call.forward_choice, &settings));
   CudnnPlan::Choices choices;
   choices.is_training = call.is_training;
   choices.is_padded = !shape.time_major || HasPadding(call.sequence_lengths, shape);
-  choices.allow_tf32 = options.allow_tf32;
-  const Trial trial = {runtime_, execution.stream, allocator, config, shape, choices};
-  Key key = AlgorithmKey(trial, context, options);
-  key.insert(key.end(), {shape.num_steps, shape.time_major ? 1 : 0, choices.is_padded ? 1 : 0,
-                         static_cast<int64_t>(options.algorithm), options.deterministic ? 1 : 0,
-                         BitsOf(config.dropout), config.seed, config.seed2});
+  choices.allow_tf32 = settings.allow_tf32;
+  Request request;
+  request.trial = {runtime_, execution.stream, allocator, config, shape, choices, DeviceModel()};
+  request.options = settings;
+  request.repeats_forward = repeats_forward;
+  request.model_key = ModelKey(request.trial);
+  request.model_key.insert(
+      request.model_key.end(),
+      {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)), choices.is_padded ? 1 : 0,
+       BitsOf(config.dropout), config.seed, config.seed2});
+  Key key = request.model_key;
+  key.insert(key.end(),
+             {shape.num_steps, shape.time_major ? 1 : 0, static_cast<int64_t>(settings.algorithm),
+              settings.deterministic ? 1 : 0, repeats_forward ? 1 : 0});
 
   std::lock_guard<std::mutex> lock(mutex_);
   const auto known = plans_.find(key);
@@ -82,7 +135,7 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
     *found = known->second.found;
     return Status();
   }
-  CUDNN_RNN_RETURN_IF_ERROR(CreatePlan(trial, context, options, found));
+  CUDNN_RNN_RETURN_IF_ERROR(CreatePlan(std::move(request), found));
   if (plans_.size() >= kMaxPlans) EvictLeastRecentlyUsed();
   plans_[key] = {*found, ++num_uses_};
   return Status();
@@ -95,45 +148,69 @@ void CudnnPlanCache::EvictLeastRecentlyUsed() {
   }));
 }
 
-Status CudnnPlanCache::CreatePlan(Trial trial, void* context, const CudnnOptions& options,
-                                  Found* found) {
+Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
+  Trial& trial = request.trial;
   CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
-  CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(trial, context, options, &trial.choices.algorithm));
+  CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(request.options, &trial));
 
   GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   std::shared_ptr<DropoutState> dropout;
   CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
   std::shared_ptr<CudnnPlan> plan;
-  const Status created =
-      CudnnPlan::Create(queue, trial.config, trial.shape, trial.choices, std::move(dropout), &plan);
-  if (!created.ok() && options.algorithm != Algorithm::kAuto) {
-    return Status(created.code(),
-                  Concatenate(created.message(), " The algorithm ", Name(options.algorithm),
-                              " was requested; request ", Name(Algorithm::kAuto),
-                              " to use one that supports this model."));
+  Status created = CreatePlanWithModel(queue, request, dropout, &plan);
+  const bool is_chosen = request.options.algorithm == Algorithm::kAuto &&
+                         trial.choices.algorithm != Algorithm::kStandard;
+  if (!created.ok() && is_chosen) {
+    runtime_->algorithms.UseStandard(AlgorithmKey(trial, trial.shape.num_steps));
+    trial.choices.algorithm = Algorithm::kStandard;
+    created = CreatePlanWithModel(queue, request, dropout, &plan);
   }
-  CUDNN_RNN_RETURN_IF_ERROR(created);
+  CUDNN_RNN_RETURN_IF_ERROR(WithAdvice(created, trial.choices.algorithm, request.repeats_forward));
   *found = {std::move(plan), trial.choices.algorithm};
   return Status();
 }
 
-Status CudnnPlanCache::ResolveAlgorithm(const Trial& trial, void* context,
-                                        const CudnnOptions& options, Algorithm* algorithm) {
+Status CudnnPlanCache::CreatePlanWithModel(const GpuQueue& queue, const Request& request,
+                                           std::shared_ptr<DropoutState> dropout,
+                                           std::shared_ptr<CudnnPlan>* plan) {
+  const Trial& trial = request.trial;
+  Key key = request.model_key;
+  key.push_back(static_cast<int64_t>(trial.choices.algorithm));
+  const auto known = models_.find(key);
+  std::shared_ptr<ModelDescriptor> model;
+  if (known != models_.end()) model = known->second.lock();
+  const bool is_new = model == nullptr;
+  CUDNN_RNN_RETURN_IF_ERROR(CudnnPlan::Create(queue, trial.config, trial.shape, trial.choices,
+                                              std::move(dropout), &model, plan));
+  if (!is_new || model == nullptr) return Status();
+  for (auto it = models_.begin(); it != models_.end();) {
+    it = it->second.expired() ? models_.erase(it) : std::next(it);
+  }
+  models_[key] = model;
+  return Status();
+}
+
+Status CudnnPlanCache::ResolveAlgorithm(const CudnnOptions& options, Trial* trial) {
+  Algorithm* const algorithm = &trial->choices.algorithm;
   *algorithm = options.algorithm;
   if (options.algorithm != Algorithm::kAuto) return Status();
   *algorithm = Algorithm::kStandard;
-  // cuDNN's other algorithms support neither padding nor projections.
-  const bool is_empty = trial.shape.num_steps == 0 || trial.shape.batch_size == 0;
-  if (options.deterministic || trial.choices.is_padded || trial.config.has_projection() ||
-      is_empty) {
-    return Status();
+  // cuDNN's other algorithms support no padding.
+  const bool is_empty = trial->shape.num_steps == 0 || trial->shape.batch_size == 0;
+  if (options.deterministic || trial->choices.is_padded || is_empty) return Status();
+  {
+    GpuQueue queue(runtime_, trial->stream, "reading the model of the GPU");
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+    CUDNN_RNN_RETURN_IF_ERROR(ReadDeviceModel(queue, &trial->device));
   }
+  const int64_t num_steps = trial->shape.num_steps;
   return runtime_->algorithms.FindOrChoose(
-      AlgorithmKey(trial, context, options),
-      [&trial](Algorithm* chosen) { return ChooseAlgorithm(trial, chosen); }, algorithm);
+      AlgorithmKey(*trial, num_steps), AlgorithmKey(*trial, RoundDownToPowerOfTwo(num_steps)),
+      [trial](Algorithm* chosen) { return ChooseAlgorithm(*trial, chosen); },
+      [trial](Algorithm* chosen) { return ConfirmAlgorithm(*trial, chosen); }, algorithm);
 }
 
 Status CudnnPlanCache::FindDropoutState(const GpuQueue& queue, const Trial& trial,

@@ -30,10 +30,11 @@ class CudnnPlanCache {
   };
 
   // Finds or creates the plan for this model, shape and lengths on the stream's device. For a
-  // Backward, `call` must hold the options of its Forward, including `is_training`; its plan then
-  // has the same algorithm, even if another cache created the Forward's plan. The plans of a cache
-  // share one dropout state, which starts from the config's seeds. The dropout state and the
-  // scratch memory of trials come from `allocator`. Thread-safe; two calls on one plan queue their
+  // Backward, `call` must hold the options of its Forward, including `is_training`. With
+  // `call.forward_choice`, its plan computes like the Forward's, whatever `options` says; without
+  // it, `options` must be the Forward's, too. The plans of a cache share one dropout state, which
+  // starts from the config's seeds. The dropout state and the scratch memory of trials come from
+  // `allocator`. Thread-safe; calls on plans that differ only in the number of steps queue their
   // work one after the other.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
               const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
@@ -46,9 +47,19 @@ class CudnnPlanCache {
     int64_t last_use;
   };
 
-  Status CreatePlan(Trial trial, void* context, const CudnnOptions& options, Found* found);
-  Status ResolveAlgorithm(const Trial& trial, void* context, const CudnnOptions& options,
-                          Algorithm* algorithm);
+  struct Request {
+    Trial trial;
+    CudnnOptions options;
+    bool repeats_forward;  // is a gradient's; `options` repeats its forward call's choice
+    Key model_key;         // everything that the plan depends on besides algorithm and steps
+  };
+
+  Status CreatePlan(Request request, Found* found);
+  Status CreatePlanWithModel(const GpuQueue& queue, const Request& request,
+                             std::shared_ptr<DropoutState> dropout,
+                             std::shared_ptr<CudnnPlan>* plan);
+  // Sets the trial's algorithm and, if the options leave the choice to trials, its device.
+  Status ResolveAlgorithm(const CudnnOptions& options, Trial* trial);
   Status FindDropoutState(const GpuQueue& queue, const Trial& trial,
                           std::shared_ptr<DropoutState>* state);
   void EvictLeastRecentlyUsed();
@@ -56,6 +67,7 @@ class CudnnPlanCache {
   GpuRuntime* const runtime_;
   std::mutex mutex_;
   std::map<Key, Entry> plans_;
+  std::map<Key, std::weak_ptr<ModelDescriptor>> models_;
   int64_t num_uses_ = 0;
   std::map<Key, std::shared_ptr<DropoutState>> dropout_states_;  // by context, rate and seeds
 };

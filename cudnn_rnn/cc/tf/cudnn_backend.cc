@@ -65,7 +65,9 @@ class CudnnCall : public DeviceCall {
     CudnnPlanCache::Found found;
     const Status status =
         plans_->Find(config, shape, options, options_, execution(), &allocator_, &found);
-    if (!status.ok() && options_.algorithm != Algorithm::kAuto) {
+    const bool is_forced =
+        options_.algorithm != Algorithm::kAuto && options_.algorithm != Algorithm::kStandard;
+    if (!status.ok() && is_forced) {
       return Status(status.code(),
                     Concatenate(status.message(), " The environment variable ", kAlgorithmVariable,
                                 " is set to ", Name(options_.algorithm), "."));

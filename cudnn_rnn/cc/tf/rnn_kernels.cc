@@ -38,10 +38,8 @@ struct ForwardOutputs {
 
 // Allocates a meaningless scalar output_c except for LSTM, and empty reserves except in training.
 TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion version,
-                         bool is_training, int64_t reserve_bytes, ForwardOutputs* outputs) {
+                         bool is_training, int64_t reserve_elements, ForwardOutputs* outputs) {
   const bool is_lstm = model.config.has_cell_state();
-  const int64_t element_size = SizeOf(model.config.data_type);
-  const int64_t reserve_elements = (reserve_bytes + element_size - 1) / element_size;
   TF_RETURN_IF_ERROR(AllocateOutput(context, "output", model.OutputShape(), &outputs->output));
   TF_RETURN_IF_ERROR(
       AllocateOutput(context, "output_h", model.HiddenStateShape(), &outputs->output_h));
@@ -79,9 +77,12 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
 
   ForwardOutputs outputs;
-  const int64_t reserve_bytes = is_training_ ? plan->ReserveSpaceBytes() : 0;
+  const int64_t reserve_elements =
+      is_training_ ? ReserveSpaceElements(plan->ReserveSpaceBytes(), SizeOf(model.config.data_type),
+                                          plan->choice())
+                   : 0;
   TF_RETURN_IF_ERROR(
-      AllocateOutputs(context, model, version_, is_training_, reserve_bytes, &outputs));
+      AllocateOutputs(context, model, version_, is_training_, reserve_elements, &outputs));
   Tensor workspace;
   TF_RETURN_IF_ERROR(AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
 
@@ -103,7 +104,8 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(ToTf(plan->Forward(buffers, options, call->execution())));
   if (outputs.host_reserved != nullptr && is_training_) {
     WriteReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
-                       options.dropout_call_index, MutableDataOf(outputs.host_reserved));
+                       options.dropout_call_index, MutableDataOf(outputs.host_reserved),
+                       plan->choice());
   }
   return TfStatus();
 }
@@ -147,14 +149,25 @@ TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
 }
 
 // The host_reserved tensor of the V2 and V3 ops is in host memory, so a GPU's gradient can check
-// it. (TensorFlow's own kernels store the chosen algorithm there.)
-TfStatus CheckHostReserved(OpKernelContext* context, const Model& model) {
+// it. `choice` is what the reserve space says.
+TfStatus CheckHostReserved(OpKernelContext* context, const Model& model,
+                           const ForwardChoice& choice) {
   const Tensor* host_reserved;
   TF_RETURN_IF_ERROR(context->input("host_reserved", &host_reserved));
   int64_t dropout_call_index;
-  return ToTf(ReadReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
-                                kReserveHeaderBytes, DataOf(*host_reserved),
-                                BytesOf(*host_reserved), &dropout_call_index, "host_reserved"));
+  ForwardChoice recorded;
+  TF_RETURN_IF_ERROR(
+      ToTf(ReadReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
+                             kReserveHeaderBytes, DataOf(*host_reserved), BytesOf(*host_reserved),
+                             &dropout_call_index, "host_reserved", &recorded)));
+  const bool has_choice = recorded.algorithm != 0;  // not on a CPU
+  if (!has_choice ||
+      (recorded.algorithm == choice.algorithm && recorded.allow_tf32 == choice.allow_tf32)) {
+    return TfStatus();
+  }
+  return ToTf(InvalidArgument(
+      "host_reserved and reserve_space are of two forward calls, which ran different algorithms or "
+      "of which only one was allowed to use TF32. Pass both as one forward call returned them."));
 }
 
 // The input reserve_space. `is_owned` says whether this kernel holds the only reference to it and
@@ -162,13 +175,6 @@ TfStatus CheckHostReserved(OpKernelContext* context, const Model& model) {
 struct ReserveSpace {
   Tensor tensor;
   bool is_owned = false;
-
-  // Returns `expected` if the tensor has that size, rounded up to whole elements, else its size.
-  int64_t BytesOf(int64_t expected, int64_t element_size) const {
-    const int64_t given = tensor.NumElements() * element_size;
-    const int64_t excess = given - expected;
-    return excess >= 0 && excess < element_size ? expected : given;
-  }
 };
 
 TfStatus ReadReserveSpace(OpKernelContext* context, ReserveSpace* reserve_space) {
@@ -228,24 +234,31 @@ BackwardKernel::BackwardKernel(OpKernelConstruction* context, OpVersion version,
 TfStatus BackwardKernel::Run(OpKernelContext* context) {
   Model model;
   TF_RETURN_IF_ERROR(ReadModel(context, version_, attributes_, &model));
-  if (HasHostReserved(version_)) {
-    TF_RETURN_IF_ERROR(CheckHostReserved(context, model));
-  }
   BackwardBuffers buffers;
   TF_RETURN_IF_ERROR(ReadForwardResults(context, model, &buffers));
   ReserveSpace reserve_space;
   TF_RETURN_IF_ERROR(ReadReserveSpace(context, &reserve_space));
+  const int64_t reserve_elements = reserve_space.tensor.NumElements();
+  const ForwardChoice choice = ChoiceOfReserveSpace(reserve_elements);
+  if (HasHostReserved(version_)) {
+    TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice));
+  }
 
   CallOptions options;
   options.is_training = true;  // as in the forward call
   options.sequence_lengths = model.sequence_lengths;
   options.keeps_reserve_space = !reserve_space.is_owned;
+  options.forward_choice = choice;
   const std::unique_ptr<DeviceCall> call = backend_->Start(context);
   std::shared_ptr<const RnnPlan> plan;
   TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+  const int64_t element_size = SizeOf(model.config.data_type);
+  TF_RETURN_IF_ERROR(ToTf(CheckReserveSpaceSize(
+      reserve_elements * element_size,
+      ReserveSpaceElements(plan->ReserveSpaceBytes(), element_size, plan->choice()) *
+          element_size)));
   buffers.reserve_space = MutableDataOf(&reserve_space.tensor);
-  buffers.reserve_space_bytes =
-      reserve_space.BytesOf(plan->ReserveSpaceBytes(), SizeOf(model.config.data_type));
+  buffers.reserve_space_bytes = plan->ReserveSpaceBytes();
 
   TF_RETURN_IF_ERROR(AllocateGradients(context, model, call.get(), &buffers));
   Tensor workspace;

@@ -65,6 +65,7 @@ void mock_restart(void) {
   state.events.all().clear();
   state.contexts.clear();
   state.stream_times_ms.clear();
+  state.failed_devices.clear();
 }
 
 int64_t mock_calls(const char* function_name) {
@@ -135,9 +136,25 @@ void mock_set_pause(int64_t microseconds) { SetOption(&Options::pause_microsecon
 void mock_let_calls_meet(int64_t calls) { SetOption(&Options::calls_to_meet, calls); }
 void mock_set_any_memory(int any_memory) { SetOption(&Options::any_memory, any_memory); }
 
-void mock_set_algorithm_support(int algorithm, int support) {
+void mock_set_device(int device, int compute_capability, int multiprocessors,
+                     int64_t memory_bytes) {
   Lock lock(GetState().mutex);
-  OptionsOf(algorithm).support = support;
+  GetState().record.options.devices[device] = {compute_capability, multiprocessors, memory_bytes};
+}
+
+int64_t mock_peak_memory(void) {
+  Lock lock(GetState().mutex);
+  return GetState().record.peak_memory;
+}
+
+void mock_set_algorithm_support(int algorithm, int support) {
+  mock_limit_algorithm(algorithm, support, -1, -1, -1);
+}
+
+void mock_limit_algorithm(int algorithm, int support, int64_t max_steps, int64_t max_batch_size,
+                          int min_compute_capability) {
+  Lock lock(GetState().mutex);
+  OptionsOf(algorithm).support = {support, max_steps, max_batch_size, min_compute_capability};
 }
 
 void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms) {

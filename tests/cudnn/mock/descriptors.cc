@@ -32,7 +32,6 @@ namespace {
 constexpr int kMaxDimensions = 8;
 constexpr int kMathWithConversion = 2;
 constexpr int kMaxUnitsOfPersistStatic = 1024;
-constexpr int kMaxUnitsOfSmallH = 384;
 
 // The arguments of cudnnSetRNNDescriptor_v8.
 struct RnnArguments {
@@ -101,12 +100,9 @@ int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
 }
 
 // Returns whether the mock, as configured by the test, supports these arguments.
-bool IsSupported(const State& state, const RnnArguments& arguments) {
-  const Options& options = state.record.options;
-  if (options.algorithms[arguments.algorithm].support == MOCK_REFUSED_BY_DESCRIPTOR) {
-    return false;
-  }
-  const bool has_bfloat16 = state.version() >= static_cast<int64_t>(kMinCudnnVersionForBfloat16);
+bool IsSupported(State* state, const RnnArguments& arguments) {
+  if (state->Behaves(arguments.algorithm, MOCK_REFUSED_BY_DESCRIPTOR)) return false;
+  const bool has_bfloat16 = state->version() >= static_cast<int64_t>(kMinCudnnVersionForBfloat16);
   if (arguments.data_type == kCudnnDataBfloat16 && !has_bfloat16) return false;
   if (arguments.algorithm == kCudnnAlgorithmStandard) return true;
   if (arguments.auxiliary_flags == kCudnnPaddedIoEnabled || arguments.has_projection() ||
@@ -116,8 +112,10 @@ bool IsSupported(const State& state, const RnnArguments& arguments) {
   if (arguments.algorithm == kCudnnAlgorithmPersistStatic) {
     return arguments.hidden_size <= kMaxUnitsOfPersistStatic;
   }
+  const bool has_one_gate =
+      arguments.cell_mode == kCudnnRnnRelu || arguments.cell_mode == kCudnnRnnTanh;
   return arguments.algorithm != kCudnnAlgorithmPersistStaticSmallH ||
-         arguments.hidden_size <= kMaxUnitsOfSmallH;
+         arguments.hidden_size <= (has_one_gate ? 384 : 192);
 }
 
 RnnConfig ConfigOf(const RnnArguments& arguments) {
@@ -198,7 +196,7 @@ int cudnnCreate(void** handle) {
     Handle created;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (handle == nullptr) return call->Violation("handle is null");
-    ++call->state().record.host_waits;
+    MOCK_RETURN_IF_FAILED(call->WaitForDevice());
     *handle = call->state().handles.Add(created);
     return 0;
   });
@@ -208,9 +206,8 @@ int cudnnDestroy(void* handle) {
   return RunCudnnRelease("cudnnDestroy", [&](Call* call) {
     Handle* found;
     MOCK_RETURN_IF_FAILED(call->NeedHandle(handle, &found));
-    ++call->state().record.host_waits;
     call->state().handles.Remove(handle);
-    return 0;
+    return call->WaitForDevice();
   });
 }
 
@@ -302,19 +299,20 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
                                   auxiliary_flags};
   return RunCudnn("cudnnSetRNNDescriptor_v8", [&](Call* call) {
     State& state = call->state();
-    state.record.log.back() += Concatenate(" math_type=", math_type);
+    state.record.log.back() += Concatenate(" algorithm=", algorithm, " math_type=", math_type);
     RnnDescriptor* found;
     DropoutDescriptor* dropout;
     MOCK_RETURN_IF_FAILED(call->Need(&state.rnn_descriptors, descriptor, "RNN descriptor", &found));
     MOCK_RETURN_IF_FAILED(NeedSet(call, &state.dropout_descriptors, dropout_descriptor,
                                   "dropout descriptor", &dropout));
     MOCK_RETURN_IF_FAILED(CheckRnnArguments(call, arguments));
-    if (!IsSupported(state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
+    if (!IsSupported(&state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
     RnnDescriptor set;
     set.is_set = true;
     set.config = ConfigOf(arguments);
     set.data_type = data_type;
     set.algorithm = algorithm;
+    set.math_type = math_type;
     set.allows_padding = auxiliary_flags == kCudnnPaddedIoEnabled;
     set.padded_weights = state.record.options.padded_weights;
     set.dropout_descriptor = dropout_descriptor;
@@ -334,7 +332,7 @@ int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
       return call->Violation("the algorithm is ", found->algorithm, ", not persist_dynamic");
     }
     if (batch_size < 1) return call->Violation("batch_size is ", batch_size);
-    ++call->state().record.host_waits;
+    MOCK_RETURN_IF_FAILED(call->WaitForDevice());
     found->built_batch_size = batch_size;
     return 0;
   });

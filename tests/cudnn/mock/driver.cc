@@ -1,5 +1,6 @@
 // The mock of CUDA's driver: devices, contexts, memory, copies and events.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,12 @@ int RunRelease(const char* name, const Body& body) {
 int NeedInitialized(Call* call) {
   if (call->state().is_initialized) return 0;
   return call->Violate("called before cuInit", kDriverNotInitialized);
+}
+
+int NeedDevice(Call* call, int device) {
+  MOCK_RETURN_IF_FAILED(NeedInitialized(call));
+  if (device >= 0 && device < call->state().record.options.num_devices) return 0;
+  return call->Violate(Concatenate("there is no device ", device), kDriverInvalidDevice);
 }
 
 void* ContextOf(int device) {
@@ -171,6 +178,53 @@ int cuCtxGetDevice(int* device) {
   });
 }
 
+int cuDeviceGetName(char* name, int bytes, int device) {
+  return Run("cuDeviceGetName", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(NeedDevice(call, device));
+    if (name == nullptr || bytes < 1) return call->Violation("name is null or has no bytes");
+    std::snprintf(name, static_cast<size_t>(bytes), "Mock sm_%d",
+                  call->state().OptionsOfDevice(device).compute_capability);
+    return 0;
+  });
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  return Run("cuDeviceGetAttribute", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(NeedDevice(call, device));
+    if (value == nullptr) return call->Violation("value is null");
+    const DeviceOptions options = call->state().OptionsOfDevice(device);
+    switch (attribute) {
+      case kCudaMultiprocessorCount:
+        *value = options.multiprocessors;
+        return 0;
+      case kCudaComputeCapabilityMajor:
+        *value = options.compute_capability / 10;
+        return 0;
+      case kCudaComputeCapabilityMinor:
+        *value = options.compute_capability % 10;
+        return 0;
+      default:
+        return call->Violation("attribute ", attribute, " is not known here");
+    }
+  });
+}
+
+int cuDeviceTotalMem_v2(size_t* bytes, int device) {
+  return Run("cuDeviceTotalMem_v2", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(NeedDevice(call, device));
+    if (bytes == nullptr) return call->Violation("bytes is null");
+    *bytes = static_cast<size_t>(call->state().OptionsOfDevice(device).memory_bytes);
+    return 0;
+  });
+}
+
+int cuStreamSynchronize(void* stream) {
+  return Run("cuStreamSynchronize", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    return call->WaitForDevice();
+  });
+}
+
 int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
   return Run("cuMemAlloc_v2", [&](Call* call) {
     int device;
@@ -178,7 +232,7 @@ int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
     if (pointer == nullptr) return call->Violation("pointer is null");
     if (bytes == 0) return call->Violation("bytes is 0");
     State& state = call->state();
-    ++state.record.host_waits;
+    MOCK_RETURN_IF_FAILED(call->WaitForDevice());
     const int64_t limit = state.record.options.memory_limit;
     const size_t used = static_cast<size_t>(state.allocated_bytes());
     if (limit >= 0 && (used > static_cast<size_t>(limit) || bytes > limit - used)) {
@@ -189,6 +243,7 @@ int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
     std::memset(memory, 0xff, bytes);  // NaN in every floating-point type
     *pointer = reinterpret_cast<uintptr_t>(memory);
     state.allocations[reinterpret_cast<uintptr_t>(memory)] = {bytes, device};
+    state.record.peak_memory = std::max(state.record.peak_memory, state.allocated_bytes());
     return 0;
   });
 }
@@ -207,10 +262,9 @@ int cuMemFree_v2(DeviceAddress pointer) {
       return call->Violation("the memory is of device ", found->second.device,
                              ", but the current context is of device ", device);
     }
-    ++state.record.host_waits;
     state.allocations.erase(found);
     std::free(Bytes(pointer));
-    return 0;
+    return call->WaitForDevice();
   });
 }
 
@@ -327,7 +381,7 @@ int cuEventSynchronize(void* event) {
     Event* found;
     MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     if (!found->is_recorded) return call->Violation("the event was not recorded");
-    ++call->state().record.host_waits;
+    MOCK_RETURN_IF_FAILED(call->WaitForDevice());
     // Work queued earlier on the event's stream is done too.
     for (auto& other : call->state().events.all()) {
       Event& earlier = other.second;

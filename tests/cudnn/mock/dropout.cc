@@ -75,7 +75,7 @@ int cudnnSetDropoutDescriptor(void* descriptor, void* handle, float dropout, voi
         CheckArguments(call, descriptor, handle, dropout, states, states_bytes, &found));
     *found = {true, dropout, states};
     if (states == nullptr) return 0;
-    ++call->state().record.host_waits;
+    MOCK_RETURN_IF_FAILED(call->WaitForDevice());
     const DropoutStates initial = {kDropoutStatesMagic, seed, 0};
     std::memset(states, 0x5a, states_bytes);
     std::memcpy(states, &initial, sizeof(initial));

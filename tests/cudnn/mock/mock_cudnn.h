@@ -15,8 +15,8 @@
  *   - a call's outputs overlap none of its other operands;
  *   - every call that works on a device needs the current context of that device;
  *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
- *   - backward calls get the x, hx, cx, y and weights of the forward call (in a sequence of length
- *     1, y may be 0 instead); data comes before weights, and only once;
+ *   - backward calls get the x, hx, cx, y, weights, algorithm and math type of the forward call (in
+ *     a sequence of length 1, y may be 0 instead); data comes before weights, and only once;
  *   - half and bfloat16 models use float math precision;
  *   - the packed layout has no padding;
  *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory.
@@ -43,10 +43,10 @@ MOCK_EXPORT void mock_restart(void);
 /* Returns the number of calls of a function since the reset. NULL: of all functions. */
 MOCK_EXPORT int64_t mock_calls(const char* function_name);
 /* Returns one line for each call, in order: the function's name, and for cudnnSetRNNDescriptor_v8
- * " math_type=<number>". Valid until the thread's next call of this function. */
+ * " algorithm=<number> math_type=<number>". Valid until the thread's next call of this function. */
 MOCK_EXPORT const char* mock_log(void);
 /* Returns the number of calls since the reset that make the host wait for the device:
- * cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
+ * cuStreamSynchronize, cuEventSynchronize, cuMemAlloc_v2, cuMemFree_v2, cudnnCreate, cudnnDestroy,
  * cudnnBuildRNNDynamic and cudnnSetDropoutDescriptor with states. */
 MOCK_EXPORT int64_t mock_host_waits(void);
 
@@ -82,8 +82,14 @@ MOCK_EXPORT void mock_fail_calls_from(int64_t n, int failure);
 MOCK_EXPORT void mock_set_version(int64_t version);
 /* Default 1. With 0, cuInit fails as it does without a device. */
 MOCK_EXPORT void mock_set_num_devices(int num_devices);
+/* Sets a device's model. Default: compute capability 80 (8.0), 108 multiprocessors, 16 GiB. The
+ * name follows from the compute capability. */
+MOCK_EXPORT void mock_set_device(int device, int compute_capability, int multiprocessors,
+                                 int64_t memory_bytes);
 /* cuMemAlloc_v2 fails if the total would exceed this limit. Negative (default): no limit. */
 MOCK_EXPORT void mock_set_memory_limit(int64_t bytes);
+/* Returns the largest number of bytes that were allocated at a time since the reset. */
+MOCK_EXPORT int64_t mock_peak_memory(void);
 
 /* Support for an algorithm: standard 0, persist_static 1, persist_dynamic 2,
  * persist_static_small_h 3. */
@@ -92,10 +98,21 @@ enum {
   MOCK_REFUSED_BY_DESCRIPTOR = 1,
   MOCK_REFUSED_BY_FORWARD = 2,
   MOCK_REFUSED_BY_BACKWARD = 3,
+  MOCK_REFUSED_BY_SIZES = 4, /* by cudnnGetRNNTempSpaceSizes */
+  /* cudnnRNNForward succeeds, but its kernels fail: the next call that makes the host wait for the
+   * device returns the error. Later calls succeed again, unlike after a fault of a real GPU, which
+   * ends its CUDA context. */
+  MOCK_FAILS_LATER = 5,
 };
 /* Independently of this setting, persistent algorithms refuse padded IO, projections and double;
- * persist_static also refuses more than 1024 units, and persist_static_small_h more than 384. */
+ * persist_static refuses more than 1024 units, persist_static_small_h more than 384 (relu, tanh) or
+ * 192 (LSTM, GRU), and backward more than 256 or 128. */
 MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
+/* The same, but only for calls with more steps, a larger batch or a lower compute capability than
+ * these; negative: no such limit. cudnnSetRNNDescriptor_v8 knows only the compute capability.
+ * Default: MOCK_REFUSED_BY_FORWARD for persist_static_small_h and more than 65,535 steps. */
+MOCK_EXPORT void mock_limit_algorithm(int algorithm, int support, int64_t max_steps,
+                                      int64_t max_batch_size, int min_compute_capability);
 /* Sets the milliseconds of one forward and of one backward pass (half for data, half for weights)
  * on the virtual clock that events record. Default 1 and 2. */
 MOCK_EXPORT void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_ms);

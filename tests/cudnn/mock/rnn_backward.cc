@@ -146,14 +146,21 @@ Status CheckWeightsCall(const RnnCall& rnn_call, const void* x, const void* hx, 
   return InvalidArgument(different, " is not that of the forward call");
 }
 
+bool ExceedsBackwardUnits(const RnnCall& rnn_call) {
+  const RnnMode mode = rnn_call.config.mode;
+  const bool has_one_gate = mode == RnnMode::kRelu || mode == RnnMode::kTanh;
+  return rnn_call.rnn.algorithm == kCudnnAlgorithmPersistStaticSmallH &&
+         rnn_call.config.num_units > (has_one_gate ? 256 : 128);
+}
+
 // Advances the virtual clock by half a backward pass, or refuses the algorithm.
 int StartBackward(Call* call, const RnnCall& rnn_call) {
-  const AlgorithmOptions& algorithm =
-      call->state().record.options.algorithms[rnn_call.rnn.algorithm];
-  if (algorithm.support == MOCK_REFUSED_BY_BACKWARD) {
+  State& state = call->state();
+  if (rnn_call.Behaves(&state, MOCK_REFUSED_BY_BACKWARD) || ExceedsBackwardUnits(rnn_call)) {
     return call->StatusOf(MOCK_NOT_SUPPORTED);
   }
-  call->state().stream_times_ms[rnn_call.stream] += algorithm.backward_ms / 2;
+  state.stream_times_ms[rnn_call.stream] +=
+      state.record.options.algorithms[rnn_call.rnn.algorithm].backward_ms / 2;
   return 0;
 }
 

@@ -121,7 +121,8 @@ void Copy(const void* source, int64_t bytes, void* target) {
 }
 
 uint64_t RnnCall::ModelFingerprint() const {
-  std::string text = Concatenate(Describe(config), ", ", x.num_steps, " steps, lengths");
+  std::string text = Concatenate(Describe(config), ", algorithm ", rnn.algorithm, ", math type ",
+                                 rnn.math_type, ", ", x.num_steps, " steps, lengths");
   for (const int32_t length : x.lengths) text += Concatenate(" ", length);
   return FingerprintOf(text);
 }
@@ -246,7 +247,9 @@ int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_s
     return call->Violation("reserve_space is not what a forward call in training left");
   }
   if (header->model != rnn_call.ModelFingerprint()) {
-    return call->Violation("reserve_space is that of another model, shape or lengths");
+    return call->Violation(
+        "reserve_space is that of another model, shape or lengths, or another algorithm or math "
+        "type");
   }
   if (header->stage == stage) return 0;
   if (stage == kAfterForward) {

@@ -19,7 +19,7 @@ namespace mock {
 struct ReserveHeader {
   uint64_t magic;
   uint64_t stage;    // kAfterForward or kAfterBackwardData
-  uint64_t model;    // fingerprint of model, shape and lengths
+  uint64_t model;    // fingerprint of model, shape, lengths, algorithm and math type
   uint64_t weights;  // fingerprint of the weights
 };
 static_assert(sizeof(ReserveHeader) <= kBufferAlignment, "ReserveLayout");
@@ -82,6 +82,9 @@ struct RnnCall {
   int64_t x_memory() const { return x.num_elements().value() * element_size(); }
   int64_t y_memory() const { return y.num_elements().value() * element_size(); }
   uint64_t ModelFingerprint() const;
+  bool Behaves(State* state, int support) const {
+    return state->Behaves(rnn.algorithm, support, x.num_steps, x.batch_size);
+  }
 };
 
 // The descriptors as the caller passes them; `c` is null for a function without that parameter.
@@ -111,7 +114,8 @@ int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers&
                 bool is_training, RnnCall* rnn_call);
 // Checks the operands, the workspace and the reserve space.
 int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> operands);
-// Requires the reserve space of a forward call with this model, shape and lengths, at this stage.
+// Requires the reserve space of a forward call with this model, shape, lengths, algorithm and math
+// type, at this stage.
 int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_space,
                       uint64_t stage, ReserveHeader* header);
 

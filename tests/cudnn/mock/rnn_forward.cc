@@ -106,6 +106,9 @@ int cudnnGetRNNTempSpaceSizes(void* handle, void* rnn_descriptor, int forward_mo
     RnnCall rnn_call;
     MOCK_RETURN_IF_FAILED(
         PrepareSizes(call, handle, rnn_descriptor, x_descriptor, is_training, &rnn_call));
+    if (rnn_call.Behaves(&call->state(), MOCK_REFUSED_BY_SIZES)) {
+      return call->StatusOf(MOCK_NOT_SUPPORTED);
+    }
     *workspace_bytes = static_cast<size_t>(rnn_call.workspace_bytes);
     *reserve_space_bytes = is_training ? static_cast<size_t>(rnn_call.reserve.total) : 0;
     return 0;
@@ -134,12 +137,13 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     if (!rnn_call.weights.GapsAreZero(weight_space)) {
       return call->Violation("weight_space is not 0 between its regions");
     }
-    const AlgorithmOptions& algorithm =
-        call->state().record.options.algorithms[rnn_call.rnn.algorithm];
-    if (algorithm.support == MOCK_REFUSED_BY_FORWARD) {
+    State& state = call->state();
+    if (rnn_call.Behaves(&state, MOCK_REFUSED_BY_FORWARD)) {
       return call->StatusOf(MOCK_NOT_SUPPORTED);
     }
-    call->state().stream_times_ms[rnn_call.stream] += algorithm.forward_ms;
+    state.stream_times_ms[rnn_call.stream] +=
+        state.record.options.algorithms[rnn_call.rnn.algorithm].forward_ms;
+    const bool fails_later = rnn_call.Behaves(&state, MOCK_FAILS_LATER);
     const ReserveHeader header = {kReserveMagic, kAfterForward, rnn_call.ModelFingerprint(), 0};
     CallOptions options;
     options.is_training = is_training;
@@ -148,6 +152,7 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     call->Unlock();
     const Status status = Compute(rnn_call, tensors, buffers, header, options);
     call->Lock();
+    if (fails_later) state.failed_devices.insert(state.CurrentDevice());
     return status.ok() ? 0 : call->Violation("the CPU plan says: ", status.message());
   });
 }

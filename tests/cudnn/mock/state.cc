@@ -57,6 +57,21 @@ int State::StreamDevice(const void* stream) {
   return found == record.options.stream_devices.end() ? 0 : found->second;
 }
 
+DeviceOptions State::OptionsOfDevice(int device) const {
+  const auto found = record.options.devices.find(device);
+  return found == record.options.devices.end() ? DeviceOptions() : found->second;
+}
+
+bool State::Behaves(int algorithm, int support, int64_t num_steps, int64_t batch_size) {
+  const AlgorithmSupport& limited = record.options.algorithms[algorithm].support;
+  if (limited.support != support) return false;
+  const int64_t min_capability = limited.min_compute_capability;
+  if (limited.max_steps < 0 && limited.max_batch_size < 0 && min_capability < 0) return true;
+  return (limited.max_steps >= 0 && num_steps > limited.max_steps) ||
+         (limited.max_batch_size >= 0 && batch_size > limited.max_batch_size) ||
+         OptionsOfDevice(CurrentDevice()).compute_capability < min_capability;
+}
+
 Call::Call(Library library, const char* name)
     : state_(GetState()), lock_(state_.mutex), library_(library), name_(name) {
   Record& record = state_.record;
@@ -181,6 +196,12 @@ int Call::NeedMemory(const char* what, const void* data, int64_t bytes, size_t a
     if (within <= range.second && range.second - within >= size) return 0;
   }
   return Violation(what, " at ", data, ", ", bytes, " bytes, is not device memory");
+}
+
+int Call::WaitForDevice() {
+  ++state_.record.host_waits;
+  return state_.failed_devices.erase(state_.CurrentDevice()) == 0 ? 0
+                                                                  : StatusOf(MOCK_EXECUTION_FAILED);
 }
 
 bool Overlap(const void* data, int64_t bytes, const void* other, int64_t other_bytes) {

@@ -62,6 +62,7 @@ struct RnnDescriptor {
   RnnConfig config;  // without dropout and seeds, which are in the dropout descriptor
   int data_type = 0;
   int algorithm = 0;
+  int math_type = 0;
   bool allows_padding = false;
   bool padded_weights = false;
   void* dropout_descriptor = nullptr;
@@ -124,15 +125,35 @@ struct ThreadContexts {
   std::vector<int> pushed;
 };
 
-struct AlgorithmOptions {
+struct DeviceOptions {
+  int compute_capability = 80;
+  int multiprocessors = 108;
+  int64_t memory_bytes = int64_t{16} << 30;
+};
+
+// Where an algorithm is refused, or fails: for calls beyond a limit, or for all if there is none.
+struct AlgorithmSupport {
   int support = MOCK_SUPPORTED;
+  int64_t max_steps = -1;
+  int64_t max_batch_size = -1;
+  int min_compute_capability = -1;
+};
+
+struct AlgorithmOptions {
+  AlgorithmSupport support;
   double forward_ms = 1;
   double backward_ms = 2;
 };
 
 struct Options {
+  Options() {
+    algorithms[kCudnnAlgorithmPersistStaticSmallH].support = {MOCK_REFUSED_BY_FORWARD, 65535, -1,
+                                                              -1};
+  }
+
   int64_t version = 0;  // 0: the default
   int num_devices = 1;
+  std::map<int, DeviceOptions> devices;  // by number; the default for others
   int64_t memory_limit = -1;
   AlgorithmOptions algorithms[kNumAlgorithms];
   bool padded_weights = false;
@@ -149,6 +170,7 @@ struct Record {
   std::map<std::string, int64_t> calls;
   std::vector<std::string> violations;
   int64_t host_waits = 0;
+  int64_t peak_memory = 0;
   int64_t fallible_calls = 0;
   int64_t failing_call = 0;  // an index that fallible_calls reaches, 0 for none
   bool all_later_calls_fail = false;
@@ -170,6 +192,7 @@ struct State {
   std::multimap<uintptr_t, size_t> registered_memory;
   std::map<std::thread::id, ThreadContexts> contexts;
   std::map<const void*, double> stream_times_ms;
+  std::set<int> failed_devices;  // whose next waiting call returns the error
 
   int64_t version() const;
   int64_t allocated_bytes() const;
@@ -177,6 +200,10 @@ struct State {
   // These return -1 if there is no context.
   int CurrentDevice();
   int StreamDevice(const void* stream);
+  DeviceOptions OptionsOfDevice(int device) const;
+  // Returns whether `support` is what the algorithm does with a call of this size on the current
+  // device. Sizes of -1 are not known yet.
+  bool Behaves(int algorithm, int support, int64_t num_steps = -1, int64_t batch_size = -1);
 };
 
 // Returns the state of this process.
@@ -226,6 +253,9 @@ class Call {
   // Requires `bytes` bytes of memory of the current device, aligned to `alignment`. Accepts
   // anything if `bytes` is 0.
   int NeedMemory(const char* what, const void* data, int64_t bytes, size_t alignment);
+
+  // Makes the host wait for the current device; returns 0, or the error of its earlier work.
+  int WaitForDevice();
 
   // The arithmetic runs without the lock.
   void Unlock() { lock_.unlock(); }

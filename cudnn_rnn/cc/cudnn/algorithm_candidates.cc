@@ -1,0 +1,109 @@
+#include "cudnn_rnn/cc/cudnn/algorithm_candidates.h"
+
+namespace cudnn_rnn {
+namespace {
+
+constexpr int64_t kMaxStepsOfPersistent = 65535;
+
+int64_t Capability(const CandidateCall& call) {
+  return call.device.compute_capability_major * 10 + call.device.compute_capability_minor;
+}
+
+bool IsMultipleOf(int64_t factor, int64_t value) { return value % factor == 0; }
+
+// The most units that persist_static_small_h supports.
+int64_t MaxUnitsOfSmallH(const CandidateCall& call) {
+  const RnnMode mode = call.config.mode;
+  const bool has_one_gate = mode == RnnMode::kRelu || mode == RnnMode::kTanh;
+  if (call.is_training) return has_one_gate ? 256 : 128;
+  return has_one_gate ? 384 : 192;
+}
+
+struct Rule {
+  const char* reason;
+  bool (*excludes)(const CandidateCall& call);
+};
+
+// The sources of the rules below, all by reading; none was tried on hardware:
+//   [torch]  get_algo in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp and the functions that it
+//            calls. Left out are its rules for speed alone, since a trial measures that, and its
+//            limits to half, to one layer and to one direction, for which it gives no reason.
+//   [65536]  github.com/pytorch/pytorch/issues/133751: an LSTM of 128 units runs 65,535 steps;
+//            with 65,536, cuDNN returns NOT_SUPPORTED.
+//   [cudnn]  NVIDIA's documentation of cudnnRNNAlgo_t.
+
+// For both persistent algorithms. [torch] has the rules on devices for persist_static only, and
+// runs persist_static_small_h everywhere; here they hold for both until one has run on such a
+// device.
+const Rule kRulesOfAll[] = {
+    {"needs compute capability 6.0 [cudnn]",
+     [](const CandidateCall& call) { return Capability(call) < 60; }},
+    {"is excluded on sm_75 [torch]",
+     [](const CandidateCall& call) { return Capability(call) == 75; }},
+    {"fails in some cases on sm_86, seen on an A40 [torch]",
+     [](const CandidateCall& call) { return Capability(call) == 86; }},
+    {"fails like on sm_86 with fewer than 98 multiprocessors from sm_80 on, as an A30 has [torch]",
+     [](const CandidateCall& call) {
+       return Capability(call) >= 80 && call.device.num_multiprocessors < 98;
+     }},
+    {"does not support double [torch]",
+     [](const CandidateCall& call) { return call.config.data_type == DataType::kDouble; }},
+    {"does not support projections [torch]",
+     [](const CandidateCall& call) { return call.config.has_projection(); }},
+    {"does not support more than 65,535 steps [65536]",
+     [](const CandidateCall& call) { return call.shape.num_steps > kMaxStepsOfPersistent; }},
+};
+
+const Rule kRulesOfPersistStatic[] = {
+    {"is excluded before sm_70 [torch]",
+     [](const CandidateCall& call) { return Capability(call) < 70; }},
+    {"is unreliable for GRU from sm_80 on [torch]",
+     [](const CandidateCall& call) {
+       return Capability(call) >= 80 && call.config.mode == RnnMode::kGru;
+     }},
+    {"needs a batch size that is a multiple of 8 [torch]",
+     [](const CandidateCall& call) { return !IsMultipleOf(8, call.shape.batch_size); }},
+    {"is limited to num_units up to 1024 [torch]",
+     [](const CandidateCall& call) { return call.config.num_units > 1024; }},
+    {"is limited to num_units and input_size that are multiples of 128 [torch]",
+     [](const CandidateCall& call) {
+       return !IsMultipleOf(128, call.config.num_units) ||
+              !IsMultipleOf(128, call.config.input_size);
+     }},
+};
+
+const Rule kRulesOfSmallH[] = {
+    {"has limits on num_units, lower ones in training [torch]",
+     [](const CandidateCall& call) { return call.config.num_units > MaxUnitsOfSmallH(call); }},
+};
+
+template <size_t count>
+const char* FindReason(const Rule (&rules)[count], const CandidateCall& call) {
+  for (const Rule& rule : rules) {
+    if (rule.excludes(call)) return rule.reason;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* WhyNotTried(Algorithm algorithm, const CandidateCall& call) {
+  if (algorithm == Algorithm::kPersistDynamic) {
+    return "compiles its kernels at run time, for every batch size [cudnn]";
+  }
+  const char* const reason = FindReason(kRulesOfAll, call);
+  if (reason != nullptr) return reason;
+  return algorithm == Algorithm::kPersistStatic ? FindReason(kRulesOfPersistStatic, call)
+                                                : FindReason(kRulesOfSmallH, call);
+}
+
+std::vector<Algorithm> AlgorithmsToTry(const CandidateCall& call) {
+  std::vector<Algorithm> algorithms;
+  for (const Algorithm algorithm :
+       {Algorithm::kPersistStatic, Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic}) {
+    if (WhyNotTried(algorithm, call) == nullptr) algorithms.push_back(algorithm);
+  }
+  return algorithms;
+}
+
+}  // namespace cudnn_rnn
