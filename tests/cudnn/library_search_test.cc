@@ -69,6 +69,37 @@ TEST(VersionsAsText) {
   EXPECT(DriverVersionText(12080) == "12.8" && DriverVersionText(13000) == "13.0");
 }
 
+TEST(CudnnStatusesBecomeCodes) {
+  const struct {
+    StatusCode code;
+    std::vector<int> statuses;  // of cuDNN 8 and 9
+  } cases[] = {
+      {StatusCode::kInvalidArgument, {3, 5, 2000, 2001, 2003, 2010}},
+      {StatusCode::kResourceExhausted, {2, 4003, 4004}},
+      {StatusCode::kFailedPrecondition,
+       {1, 10, 11, 14, 1001, 1002, 1005, 1008, 3005, 3006, 3008, 3009}},
+      {StatusCode::kUnimplemented, {6, 9, 3000, 3002, 3007, 3012}},
+      {StatusCode::kInternal, {4, 7, 8, 12, 13, 1003, 1007, 4000, 4002, 5000, 5003}},
+  };
+  for (const auto& test : cases) {
+    for (const int status : test.statuses) {
+      EXPECT(StatusCodeOfCudnn(status) == test.code, "status ", status, " became ",
+             static_cast<int>(StatusCodeOfCudnn(status)));
+    }
+  }
+}
+
+TEST(AnErrorOfTheInstallationNamesTheDoctor) {
+  GpuLibraries libraries;
+  libraries.cudnnGetErrorString = [](int) { return "TEXT"; };
+  libraries.cudnn_version = 90300;
+  EXPECT(CheckCudnn(libraries, 0, "cudnnCreate", "trying").ok());
+  EXPECT_ERROR(CheckCudnn(libraries, 1008, "cudnnCreate", "trying"), "cudnnCreate failed with",
+               "status 1008 (TEXT) in cuDNN 9.3.0", "while trying", "python -m cudnn_rnn doctor");
+  const Status internal = CheckCudnn(libraries, 5000, "cudnnCreate", "trying");
+  EXPECT(internal.message().find("doctor") == std::string::npos, internal.message());
+}
+
 TEST(NoDriver) {
   std::unique_ptr<GpuLibraries> libraries;
   const Status status = OpenGpuLibraries(SearchFor("libcuda_of_no_machine.so.1"), &libraries);

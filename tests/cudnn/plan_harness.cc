@@ -223,8 +223,8 @@ MockGpu::~MockGpu() {
 Status GpuModel::Find(const Problem& problem, const CallOptions& call,
                       CudnnPlanCache::Found* found) {
   Execution execution;
-  execution.stream = kStream;
-  DriverAllocator allocator(runtime_, kStream);
+  execution.stream = stream;
+  DriverAllocator allocator(runtime_, stream);
   return cache_.Find(problem.config, problem.shape, call, options, execution, &allocator, found);
 }
 
@@ -235,17 +235,19 @@ Status GpuModel::Forward(const Problem& problem, const CallOptions& call,
   reserve_space->reset(new DeviceBuffer(found.plan->ReserveSpaceBytes()));
   const DeviceBuffer workspace(found.plan->ForwardWorkspaceBytes(call));
   Execution execution;
-  execution.stream = kStream;
+  execution.stream = stream;
   return found.plan->Forward(buffers.Forward(**reserve_space, workspace), call, execution);
 }
 
-Status GpuModel::Backward(const Problem& problem, const CallOptions& call,
+Status GpuModel::Backward(const Problem& problem, const CallOptions& forward_call,
                           const CallBuffers& buffers, const DeviceBuffer& reserve_space) {
+  CallOptions call = forward_call;
+  call.is_backward = true;
   CudnnPlanCache::Found found;
   CUDNN_RNN_RETURN_IF_ERROR(Find(problem, call, &found));
   const DeviceBuffer workspace(found.plan->BackwardWorkspaceBytes(call));
   Execution execution;
-  execution.stream = kStream;
+  execution.stream = stream;
   return found.plan->Backward(buffers.Backward(reserve_space, workspace), call, execution);
 }
 

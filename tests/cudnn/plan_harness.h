@@ -94,14 +94,15 @@ class GpuModel {
   explicit GpuModel(GpuRuntime* runtime) : runtime_(runtime), cache_(runtime) {}
 
   CudnnOptions options;
+  void* stream = kStream;
 
   Status Find(const Problem& problem, const CallOptions& call, CudnnPlanCache::Found* found);
   // Runs forward and, in training, backward, with workspaces of exactly the required sizes.
   Status Run(const Problem& problem, const CallOptions& call, const CallBuffers& buffers);
   Status Forward(const Problem& problem, const CallOptions& call, const CallBuffers& buffers,
                  std::unique_ptr<DeviceBuffer>* reserve_space);
-  Status Backward(const Problem& problem, const CallOptions& call, const CallBuffers& buffers,
-                  const DeviceBuffer& reserve_space);
+  Status Backward(const Problem& problem, const CallOptions& forward_call,
+                  const CallBuffers& buffers, const DeviceBuffer& reserve_space);
 
  private:
   GpuRuntime* const runtime_;

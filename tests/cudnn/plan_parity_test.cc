@@ -123,6 +123,26 @@ TEST(OldCudnnRefusesBfloat16) {
   }
 }
 
+TEST(WeightSpacesThatDoNotFitAreRefused) {
+  Problem problem;
+  problem.config.num_units = problem.config.input_size = 6;
+  problem.config.input_mode = InputMode::kSkip;
+  problem.shape = {4, 5, true};
+  CudnnPlanCache::Found found;
+  {
+    MockGpu gpu;
+    mock_set_skip_input_biases(0);
+    const Status status = GpuModel(gpu.runtime()).Find(problem, problem.Options(false), &found);
+    EXPECT(status.code() == StatusCode::kUnimplemented, static_cast<int>(status.code()));
+    EXPECT_ERROR(status, "no bias 0 of pseudo-layer 0", "skip_input", "linear_input");
+  }
+  MockGpu gpu;
+  mock_set_loose_matrices(1);
+  const Status status = GpuModel(gpu.runtime()).Find(problem, problem.Options(false), &found);
+  EXPECT(status.code() == StatusCode::kUnimplemented, static_cast<int>(status.code()));
+  EXPECT_ERROR(status, "has 36 elements spread over 41", "another version of cuDNN");
+}
+
 TEST(ParityWithDropout) {
   for (const float dropout : {0.3f, 1.0f}) {
     for (const bool time_major : {true, false}) {
@@ -133,6 +153,7 @@ TEST(ParityWithDropout) {
       problem.config.input_size = 4;
       problem.config.dropout = dropout;
       problem.config.seed = 1234;
+      problem.config.seed2 = 99;
       problem.shape = {5, 3, time_major};
       ExpectParity(problem, true, gpu.runtime());
       ExpectParity(problem, false, gpu.runtime());

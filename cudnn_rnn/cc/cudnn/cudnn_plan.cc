@@ -151,9 +151,16 @@ Status CudnnPlan::SetRnnDescriptor(const GpuQueue& queue) {
   if (dropout_ != nullptr) {
     CUDNN_RNN_RETURN_IF_ERROR(dropout_->Attach(queue, &dropout_descriptor_));
   } else {
-    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor,
-                                                   dropout_descriptor_.get(), queue.handle(), 0.0f,
-                                                   nullptr, 0, 0));
+    // With null states, cuDNN takes over only the probability.
+    const bool uses_dropout = UsesDropout(config_, choices_.is_training);
+    size_t states_bytes = 0;
+    if (uses_dropout) {
+      CUDNN_RNN_RETURN_IF_ERROR(
+          CUDNN_RNN_CUDNN_CALL(queue, cudnnDropoutGetStatesSize, queue.handle(), &states_bytes));
+    }
+    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
+        queue, cudnnSetDropoutDescriptor, dropout_descriptor_.get(), queue.handle(),
+        uses_dropout ? config_.dropout : 0.0f, nullptr, states_bytes, 0));
   }
   const int data_type = CudnnDataType(config_.data_type);
   const bool computes_in_float = data_type != kCudnnDataDouble;
@@ -213,6 +220,7 @@ Status CudnnPlan::SetLengths(const GpuQueue& queue, const std::vector<int>& leng
 
 CudnnPlan::Lengths CudnnPlan::ReadLengths(const CallOptions& options) const {
   Lengths lengths;
+  lengths.have_padding = HasPadding(options.sequence_lengths, shape_);
   lengths.clamped.assign(static_cast<size_t>(shape_.batch_size),
                          static_cast<int>(shape_.num_steps));
   for (size_t i = 0; i < options.sequence_lengths.size(); ++i) {

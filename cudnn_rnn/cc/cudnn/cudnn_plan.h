@@ -38,8 +38,10 @@ class CudnnPlan : public RnnPlan {
     bool allow_tf32 = false;
   };
 
-  // `dropout` may be null if UsesDropout() is false. If the algorithm cannot run this model, fails
-  // with kUnimplemented or with the error that cuDNN returns.
+  // `dropout` may be null if UsesDropout() is false or Forward is not called: cuDNN keeps the
+  // pattern of a call in the reserve space, so a gradient needs only the probability. If the
+  // algorithm cannot run this model, fails with kUnimplemented or with the error that cuDNN
+  // returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,
                        std::shared_ptr<CudnnPlan>* plan);
@@ -62,6 +64,7 @@ class CudnnPlan : public RnnPlan {
   };
   struct Lengths {
     std::vector<int> clamped;  // [B], at least 1 each, as cuDNN requires
+    bool have_padding = false;
     std::vector<ZeroRows> zero_rows;
   };
   // The parts of the workspace. A part that a call does not need is null.
@@ -133,7 +136,7 @@ class CudnnPlan : public RnnPlan {
   Status PassThroughState(const GpuQueue& queue, const Lengths& lengths, int64_t width,
                           const void* source, void* target) const;
 
-  bool is_empty() const { return shape_.num_steps == 0 || shape_.batch_size == 0; }
+  bool is_empty() const { return IsEmpty(shape_); }
   // Returns whether the caller's states are in a different order from cuDNN's.
   bool transposes_states() const { return !shape_.time_major && num_states_ > 1; }
   int64_t state_bytes(int64_t width) const { return num_states_ * shape_.batch_size * width; }

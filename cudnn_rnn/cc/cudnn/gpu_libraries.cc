@@ -6,6 +6,9 @@
 namespace cudnn_rnn {
 namespace {
 
+constexpr char kInstallationAdvice[] =
+    " `python -m cudnn_rnn doctor` reports which GPU libraries are missing or do not fit together.";
+
 std::string LastLoaderError() {
   const char* text = dlerror();
   return text == nullptr ? "unknown error" : text;
@@ -122,21 +125,6 @@ Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
   return tries.NotFound();
 }
 
-StatusCode StatusCodeOfCudnn(int status) {
-  // cuDNN 8's codes are below 100; cuDNN 9 groups its codes by thousands.
-  switch (status) {
-    case 2:     // 8: ALLOC_FAILED
-    case 4003:  // 9: HOST_ALLOCATION_FAILED
-    case 4004:  // 9: DEVICE_ALLOCATION_FAILED
-      return StatusCode::kResourceExhausted;
-    case 6:  // 8: ARCH_MISMATCH
-    case 9:  // 8: NOT_SUPPORTED
-      return StatusCode::kUnimplemented;
-    default:
-      return status / 1000 == 3 ? StatusCode::kUnimplemented : StatusCode::kInternal;
-  }
-}
-
 }  // namespace
 
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries) {
@@ -174,14 +162,50 @@ Status CheckDriver(const GpuLibraries& libraries, int status, const char* call,
       Concatenate(call, " failed with CUDA error ", status, " (", text, ") while ", what, "."));
 }
 
+StatusCode StatusCodeOfCudnn(int status) {
+  // cuDNN 9 numbers its groups of statuses by thousands, cuDNN 8 its statuses from 1.
+  switch (status) {
+    case kCudnn8AllocFailed:
+    case kCudnnHostAllocationFailed:
+    case kCudnnDeviceAllocationFailed:
+      return StatusCode::kResourceExhausted;
+    case kCudnn8BadParam:
+    case kCudnn8InvalidValue:
+      return StatusCode::kInvalidArgument;
+    case kCudnn8ArchMismatch:
+    case kCudnn8NotSupported:
+      return StatusCode::kUnimplemented;
+    case kCudnn8NotInitialized:
+    case kCudnn8LicenseError:
+    case kCudnn8RuntimePrerequisiteMissing:
+    case kCudnn8VersionMismatch:
+    case kCudnnNotInitialized:
+    case kCudnnSublibraryVersionMismatch:
+    case kCudnnLicenseError:
+    case kCudnnSublibraryLoadingFailed:
+    case kCudnnIncompatibleDriver:
+    case kCudnnIncompatibleCudart:
+    case kCudnnRuntimePrerequisiteMissing:
+    case kCudnnSublibraryUnavailable:
+      return StatusCode::kFailedPrecondition;
+    default:
+      break;
+  }
+  if (status / 1000 == kCudnnBadParamGroup) return StatusCode::kInvalidArgument;
+  if (status / 1000 == kCudnnNotSupportedGroup) return StatusCode::kUnimplemented;
+  return StatusCode::kInternal;
+}
+
 Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,
                   const std::string& what) {
   if (status == kCudnnSuccess) return Status();
   const char* text = libraries.cudnnGetErrorString(status);
+  const StatusCode code = StatusCodeOfCudnn(status);
   return Status(
-      StatusCodeOfCudnn(status),
+      code,
       Concatenate(call, " failed with status ", status, " (", text == nullptr ? "unknown" : text,
-                  ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, "."));
+                  ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, ".",
+                  code == StatusCode::kFailedPrecondition ? kInstallationAdvice : ""));
 }
 
 }  // namespace cudnn_rnn

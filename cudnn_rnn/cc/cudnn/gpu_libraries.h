@@ -53,6 +53,9 @@ std::string CudnnVersionText(size_t version);
 // Returns text such as "12.8".
 std::string DriverVersionText(int version);
 
+// Returns the code for an error status of cuDNN 8 or 9.
+StatusCode StatusCodeOfCudnn(int status);
+
 // Convert the `status` that `call` returned; the error message names the call, the status and the
 // activity `what`.
 Status CheckDriver(const GpuLibraries& libraries, int status, const char* call,

@@ -6,30 +6,26 @@ namespace cudnn_rnn {
 
 HandlePool::~HandlePool() {
   for (const auto& entry : idle_) {
-    if (libraries_->cuCtxPushCurrent_v2(entry.first) != kCudaSuccess) continue;
+    if (libraries_->cuCtxPushCurrent_v2(entry.first.context) != kCudaSuccess) continue;
     libraries_->cudnnDestroy(entry.second);
     void* context;
     libraries_->cuCtxPopCurrent_v2(&context);
   }
 }
 
-Status HandlePool::Acquire(void* context, const std::string& what, void** handle) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = idle_.find(context);
-    if (found != idle_.end()) {
-      *handle = found->second;
-      idle_.erase(found);
-      return Status();
-    }
-  }
-  return CheckCudnn(*libraries_, libraries_->cudnnCreate(handle), "cudnnCreate", what);
+void* HandlePool::Take(const Key& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = idle_.find(key);
+  if (found == idle_.end()) return nullptr;
+  void* const handle = found->second;
+  idle_.erase(found);
+  return handle;
 }
 
-void HandlePool::Release(void* context, void* handle) {
+void HandlePool::Return(const Key& key, void* handle) {
   const Status kept = CatchExceptions([&] {
     std::lock_guard<std::mutex> lock(mutex_);
-    idle_.emplace(context, handle);
+    idle_.emplace(key, handle);
     return Status();
   });
   if (!kept.ok()) libraries_->cudnnDestroy(handle);

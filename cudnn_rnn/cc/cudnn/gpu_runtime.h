@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/status.h"
@@ -14,22 +15,31 @@
 
 namespace cudnn_rnn {
 
-// Pool of idle cuDNN handles, by CUDA context. Creating a handle takes milliseconds, and only one
-// thread at a time may use it.
+// Pool of idle cuDNN handles. Creating a handle takes milliseconds, and only one thread at a time
+// may use it. Every handle has been set to the stream that it is kept for.
 class HandlePool {
  public:
+  struct Key {
+    void* context;
+    void* stream;
+    bool operator<(const Key& other) const {
+      return std::tie(context, stream) < std::tie(other.context, other.stream);
+    }
+  };
+
   explicit HandlePool(const GpuLibraries* libraries) : libraries_(libraries) {}
   ~HandlePool();
 
-  // Returns a handle for `context`, which must be current.
-  Status Acquire(void* context, const std::string& what, void** handle);
-  // `context` must be current. Does not throw: without memory to keep the handle, destroys it.
-  void Release(void* context, void* handle);
+  // Returns an idle handle, or null if there is none.
+  void* Take(const Key& key);
+  // The key's context must be current. Does not throw: without memory to keep the handle, destroys
+  // it.
+  void Return(const Key& key, void* handle);
 
  private:
   const GpuLibraries* const libraries_;
   std::mutex mutex_;
-  std::multimap<void*, void*> idle_;
+  std::multimap<Key, void*> idle_;
 };
 
 // The algorithms that trials chose. Entries are never evicted: a gradient must run the algorithm of

@@ -70,10 +70,12 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   choices.is_padded = !shape.time_major || HasPadding(call.sequence_lengths, shape);
   choices.allow_tf32 = options.allow_tf32;
   const Trial trial = {runtime_, execution.stream, allocator, config, shape, choices};
+  const bool draws_dropout = UsesDropout(config, call.is_training) && !call.is_backward;
   Key key = AlgorithmKey(trial, context, options);
-  key.insert(key.end(), {shape.num_steps, shape.time_major ? 1 : 0, choices.is_padded ? 1 : 0,
-                         static_cast<int64_t>(options.algorithm), options.deterministic ? 1 : 0,
-                         BitsOf(config.dropout), config.seed, config.seed2});
+  key.insert(key.end(),
+             {shape.num_steps, draws_dropout ? 1 : 0, shape.time_major ? 1 : 0,
+              choices.is_padded ? 1 : 0, static_cast<int64_t>(options.algorithm),
+              options.deterministic ? 1 : 0, BitsOf(config.dropout), config.seed, config.seed2});
 
   std::lock_guard<std::mutex> lock(mutex_);
   const auto known = plans_.find(key);
@@ -82,7 +84,7 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
     *found = known->second.found;
     return Status();
   }
-  CUDNN_RNN_RETURN_IF_ERROR(CreatePlan(trial, context, options, found));
+  CUDNN_RNN_RETURN_IF_ERROR(CreatePlan(trial, context, options, draws_dropout, found));
   if (plans_.size() >= kMaxPlans) EvictLeastRecentlyUsed();
   plans_[key] = {*found, ++num_uses_};
   return Status();
@@ -96,7 +98,7 @@ void CudnnPlanCache::EvictLeastRecentlyUsed() {
 }
 
 Status CudnnPlanCache::CreatePlan(Trial trial, void* context, const CudnnOptions& options,
-                                  Found* found) {
+                                  bool draws_dropout, Found* found) {
   CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
@@ -105,7 +107,10 @@ Status CudnnPlanCache::CreatePlan(Trial trial, void* context, const CudnnOptions
   GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   std::shared_ptr<DropoutState> dropout;
-  CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+  if (!IsEmpty(trial.shape)) {
+    CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
+    if (draws_dropout) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+  }
   std::shared_ptr<CudnnPlan> plan;
   const Status created =
       CudnnPlan::Create(queue, trial.config, trial.shape, trial.choices, std::move(dropout), &plan);
@@ -126,9 +131,8 @@ Status CudnnPlanCache::ResolveAlgorithm(const Trial& trial, void* context,
   if (options.algorithm != Algorithm::kAuto) return Status();
   *algorithm = Algorithm::kStandard;
   // cuDNN's other algorithms support neither padding nor projections.
-  const bool is_empty = trial.shape.num_steps == 0 || trial.shape.batch_size == 0;
   if (options.deterministic || trial.choices.is_padded || trial.config.has_projection() ||
-      is_empty) {
+      IsEmpty(trial.shape)) {
     return Status();
   }
   return runtime_->algorithms.FindOrChoose(
@@ -138,9 +142,7 @@ Status CudnnPlanCache::ResolveAlgorithm(const Trial& trial, void* context,
 
 Status CudnnPlanCache::FindDropoutState(const GpuQueue& queue, const Trial& trial,
                                         std::shared_ptr<DropoutState>* state) {
-  state->reset();
   const RnnConfig& config = trial.config;
-  if (!UsesDropout(config, trial.choices.is_training)) return Status();
   const Key key = {static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue.context())),
                    BitsOf(config.dropout), config.seed, config.seed2};
   std::shared_ptr<DropoutState>& known = dropout_states_[key];

@@ -31,10 +31,10 @@ class CudnnPlanCache {
 
   // Finds or creates the plan for this model, shape and lengths on the stream's device. For a
   // Backward, `call` must hold the options of its Forward, including `is_training`; its plan then
-  // has the same algorithm, even if another cache created the Forward's plan. The plans of a cache
-  // share one dropout state, which starts from the config's seeds. The dropout state and the
-  // scratch memory of trials come from `allocator`. Thread-safe; two calls on one plan queue their
-  // work one after the other.
+  // has the same algorithm, even if another cache created the Forward's plan. The Forward plans of
+  // a cache share one dropout state, which starts from the config's seeds. The dropout state and
+  // the scratch memory of trials come from `allocator`. Thread-safe; two calls on one plan queue
+  // their work one after the other.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
               const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
               Found* found);
@@ -46,7 +46,8 @@ class CudnnPlanCache {
     int64_t last_use;
   };
 
-  Status CreatePlan(Trial trial, void* context, const CudnnOptions& options, Found* found);
+  Status CreatePlan(Trial trial, void* context, const CudnnOptions& options, bool draws_dropout,
+                    Found* found);
   Status ResolveAlgorithm(const Trial& trial, void* context, const CudnnOptions& options,
                           Algorithm* algorithm);
   Status FindDropoutState(const GpuQueue& queue, const Trial& trial,

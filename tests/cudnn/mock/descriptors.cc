@@ -198,6 +198,7 @@ int cudnnCreate(void** handle) {
     Handle created;
     MOCK_RETURN_IF_FAILED(call->NeedContext(&created.device));
     if (handle == nullptr) return call->Violation("handle is null");
+    MOCK_RETURN_IF_FAILED(call->NeedNoCapture());
     ++call->state().record.host_waits;
     *handle = call->state().handles.Add(created);
     return 0;

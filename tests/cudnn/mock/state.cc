@@ -183,6 +183,16 @@ int Call::NeedMemory(const char* what, const void* data, int64_t bytes, size_t a
   return Violation(what, " at ", data, ", ", bytes, " bytes, is not device memory");
 }
 
+int Call::UseMemory(const void* stream, const void* data, int64_t bytes, bool is_written) {
+  const std::string conflict = state_.order.Use(stream, data, bytes, is_written);
+  return conflict.empty() ? 0 : Violation(conflict);
+}
+
+int Call::NeedNoCapture() {
+  if (state_.record.options.capturing_streams.empty()) return 0;
+  return Violate("called while a stream records a CUDA graph", kDriverCaptureUnsupported);
+}
+
 bool Overlap(const void* data, int64_t bytes, const void* other, int64_t other_bytes) {
   if (data == nullptr || other == nullptr || bytes <= 0 || other_bytes <= 0) return false;
   const uintptr_t first = reinterpret_cast<uintptr_t>(data);
