@@ -4,6 +4,7 @@
 #   libmock_cudnn.so          opened by tests/cudnn and the Python tests
 #   libmock_cudnn_old.so      reports version 7.6.5
 #   libmock_cudnn_missing.so  lacks cudnnRNNBackwardWeights_v8
+#   libcudnn_adv.so.9         empty; with the real cuDNN 9, it computes RNNs
 # Prints the folder of the libraries. --sanitize: with the address and undefined behaviour
 # sanitizers.
 set -euo pipefail
@@ -36,4 +37,7 @@ for object in "${objects[@]}"; do
     [ "$object" = "$(object_of "$version")" ] || others+=("$object")
 done
 link libmock_cudnn_old "{ global: $exports local: *; };" "${others[@]}" "$old_version"
+# shellcheck disable=SC2086
+$compiler "${flags[@]}" -shared -x c++ /dev/null "${link_flags[@]}" \
+    -o "$build_folder/libcudnn_adv.so.9"
 echo "$PWD/$build_folder"

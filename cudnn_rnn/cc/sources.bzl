@@ -37,6 +37,7 @@ CPU_SOURCES = [
 CUDNN_SOURCES = [
     "cudnn/algorithm.cc",
     "cudnn/algorithm_trial.cc",
+    "cudnn/bfloat16_check.cc",
     "cudnn/cudnn_plan.cc",
     "cudnn/cudnn_plan_run.cc",
     "cudnn/dropout_state.cc",
@@ -96,6 +97,7 @@ HEADERS = [
     "cpu/workspace.h",
     "cudnn/algorithm.h",
     "cudnn/algorithm_trial.h",
+    "cudnn/bfloat16_check.h",
     "cudnn/cudnn_plan.h",
     "cudnn/cudnn_types.h",
     "cudnn/descriptors.h",

@@ -12,6 +12,7 @@
 struct cudnn_rnn_model {
   cudnn_rnn::RnnConfig config;
   cudnn_rnn::CudnnOptions options;
+  cudnn_rnn::GpuRuntime* runtime = nullptr;              // null on a CPU
   std::unique_ptr<cudnn_rnn::CudnnPlanCache> gpu_plans;  // null on a CPU
 };
 
@@ -94,7 +95,7 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, bool is_ba
   call->execution.runner = &call->runner;
   call->execution.stream = source.stream;
   if (model->gpu_plans != nullptr) {
-    DriverAllocator allocator(ProcessGpu(), source.stream);
+    DriverAllocator allocator(model->runtime, source.stream);
     return model->gpu_plans->Find(model->config, call->shape, call->options, model->options,
                                   call->execution, &allocator, &call->found);
   }
@@ -153,9 +154,9 @@ Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_
   std::unique_ptr<cudnn_rnn_model> created(new cudnn_rnn_model());
   CUDNN_RNN_RETURN_IF_ERROR(ReadModel(config, created.get()));
   if (on_gpu) {
-    if (ProcessGpu() == nullptr) return Status(StatusCode::kUnavailable, ProcessGpuReport());
-    CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*ProcessGpu()->libraries));
-    created->gpu_plans.reset(new CudnnPlanCache(ProcessGpu()));
+    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&created->runtime));
+    CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*created->runtime->libraries));
+    created->gpu_plans.reset(new CudnnPlanCache(created->runtime));
   }
   *model = created.release();
   return Status();
@@ -173,7 +174,8 @@ int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file) {
     cudnn_rnn::LibrarySearch search;
     if (driver_name != nullptr) search.driver_name = driver_name;
     if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
-    return cudnn_rnn::OpenProcessGpu(search);
+    cudnn_rnn::GpuRuntime* runtime;
+    return cudnn_rnn::OpenProcessGpu(search, &runtime);
   });
 }
 

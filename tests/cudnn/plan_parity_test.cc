@@ -123,6 +123,29 @@ TEST(OldCudnnRefusesBfloat16) {
   }
 }
 
+TEST(WrongValuesInBfloat16AreFoundOnce) {
+  for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+    MockGpu gpu;
+    mock_set_bfloat16_is_wrong(1);
+    GpuModel model(gpu.runtime());
+    Problem problem;
+    problem.config.mode = mode;
+    problem.config.data_type = DataType::kBfloat16;
+    problem.shape = {4, 5, true};
+    CudnnPlanCache::Found found;
+    for (int call = 0; call < 2; ++call) {
+      const Status status = model.Find(problem, problem.Options(true), &found);
+      EXPECT(status.code() == StatusCode::kUnimplemented && found.plan == nullptr);
+      EXPECT_ERROR(status, "cuDNN 9.13.0 computes wrong values in bfloat16", "returned 0; expected",
+                   "Use float16 or float32");
+      EXPECT(mock_calls("cudnnRNNForward") == 1, "one check");
+      EXPECT(mock_live("allocation") == 0);
+    }
+    problem.config.data_type = DataType::kFloat;
+    EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
+  }
+}
+
 TEST(WeightSpacesThatDoNotFitAreRefused) {
   Problem problem;
   problem.config.num_units = problem.config.input_size = 6;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cudnn_rnn/cc/cudnn/bfloat16_check.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
@@ -102,6 +103,9 @@ Status CudnnPlanCache::CreatePlan(Trial trial, void* context, const CudnnOptions
   CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
+  if (trial.config.data_type == DataType::kBfloat16 && !IsEmpty(trial.shape)) {
+    CUDNN_RNN_RETURN_IF_ERROR(CheckBfloat16(trial, context));
+  }
   CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(trial, context, options, &trial.choices.algorithm));
 
   GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
