@@ -215,6 +215,24 @@ TEST(MockFindsUsesOfMemoryThatNoEventOrders) {
   EXPECT(copy(other) == 0 && cuEventDestroy_v2(event) == 0, mock_violation_text());
 }
 
+TEST(MockFindsMemoryThatIsReusedInFlight) {
+  FreshMock fresh;
+  void* const other = reinterpret_cast<void*>(uintptr_t{0x70});
+  char memory[64];
+  const DeviceAddress address = reinterpret_cast<uintptr_t>(memory);
+  const auto reuse_on = [&](void* stream) {
+    mock_unregister_memory(memory);
+    mock_register_memory(memory, sizeof(memory));
+    return cuMemsetD8Async(address, 0, sizeof(memory), stream);
+  };
+  mock_register_memory(memory, sizeof(memory));
+  EXPECT(cuMemsetD8Async(address, 1, sizeof(memory), Stream()) == 0);
+  EXPECT(reuse_on(Stream()) == 0, "the stream's later work comes later");
+  ExpectViolation(reuse_on(other), "does not wait for stream");
+  EXPECT(cuStreamSynchronize(Stream()) == 0 && reuse_on(other) == 0, mock_violation_text());
+  mock_unregister_memory(memory);
+}
+
 TEST(MockFindsCallsThatAGraphCannotRecord) {
   FreshMock fresh;
   void* handle;
