@@ -96,6 +96,6 @@ def _cuda_of(part):
     try:
         with open(part, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             name = re.search(rb"libcublasLt\.so\.(\d+)", data)
+            return int(name.group(1)) if name else _DEFAULT_CUDA
     except (OSError, ValueError):  # no such file, or an empty one
-        name = None
-    return int(name.group(1)) if name else _DEFAULT_CUDA
+        return _DEFAULT_CUDA
