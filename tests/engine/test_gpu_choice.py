@@ -157,14 +157,15 @@ assert cudnn_rnn.kernels_in_charge().reason == report
 @pytest.fixture(scope="module")
 def mock_folders(tmp_path_factory):
     """Yields folders with the mock of cuDNN under its real names; the first has a driver, too."""
-    mock = os.path.join(mock_kernels.build_mock(), "libmock_cudnn.so")
+    built = mock_kernels.build_mock()
+    mock = os.path.join(built, "libmock_cudnn_named.so")
     folders = []
     for _ in range(2):
         folder = tmp_path_factory.mktemp("libraries")
         shutil.copy(mock, str(folder / "libcudnn.so.9"))
-        shutil.copy(os.path.join(os.path.dirname(mock), "libcudnn_adv.so.9"), str(folder))
+        shutil.copy(os.path.join(built, "libcudnn_adv.so.9"), str(folder))
         folders.append(str(folder))
-    shutil.copy(mock, os.path.join(folders[0], "libcuda.so.1"))
+    shutil.copy(os.path.join(built, "libmock_cudnn.so"), os.path.join(folders[0], "libcuda.so.1"))
     return folders
 
 
