@@ -87,6 +87,9 @@ TEST(AGraphRecordsOnlyCallsThatHaveRun) {
   Problem other_rate = DroppingProblem();
   other_rate.config.dropout = 0.25f;
   EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "initializing a dropout state");
+  model.options.algorithm = Algorithm::kAuto;
+  EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "trying an algorithm");
+  mock_set_capturing(kStream, 0);  // before the model is released
 }
 
 TEST(AnEventOrdersTheUsesOfADropoutState) {

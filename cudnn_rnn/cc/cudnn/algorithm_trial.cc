@@ -42,6 +42,7 @@ class TrialRun {
         trial_.runtime, trial_.stream,
         Concatenate("trying ", Describe(trial_.config), ", algorithm ", Name(algorithm)));
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+    CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("trying an algorithm"));
     CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
     std::shared_ptr<DropoutState> dropout;
     if (UsesDropout(trial_.config, options_.is_training)) {
