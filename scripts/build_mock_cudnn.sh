@@ -2,8 +2,10 @@
 # Builds the mock of the CUDA driver and cuDNN (tests/cudnn/mock/mock_cudnn.h) as shared
 # libraries:
 #   libmock_cudnn.so          opened by tests/cudnn and the Python tests
+#   libmock_cudnn_named.so    has cuDNN's name for the loader, libcudnn.so.9
 #   libmock_cudnn_old.so      reports version 7.6.5
 #   libmock_cudnn_missing.so  lacks cudnnRNNBackwardWeights_v8
+#   libcudnn_adv.so.9         empty; with the real cuDNN 9, it computes RNNs
 # Prints the folder of the libraries. --sanitize: with the address and undefined behaviour
 # sanitizers.
 set -euo pipefail
@@ -26,6 +28,8 @@ link() { # NAME VERSION-SCRIPT OBJECT...
 
 exports='cu*; mock_*;'
 link libmock_cudnn "{ global: $exports local: *; };" "${objects[@]}"
+link libmock_cudnn_named "{ global: $exports local: *; };" "${objects[@]}" \
+    -Wl,-soname,libcudnn.so.9
 link libmock_cudnn_missing "{ global: $exports local: cudnnRNNBackwardWeights_v8; *; };" \
     "${objects[@]}"
 old_version="$build_folder/old_version.o"
@@ -36,4 +40,7 @@ for object in "${objects[@]}"; do
     [ "$object" = "$(object_of "$version")" ] || others+=("$object")
 done
 link libmock_cudnn_old "{ global: $exports local: *; };" "${others[@]}" "$old_version"
+# shellcheck disable=SC2086
+$compiler "${flags[@]}" -shared -x c++ /dev/null "${link_flags[@]}" \
+    -o "$build_folder/libcudnn_adv.so.9"
 echo "$PWD/$build_folder"

@@ -1,7 +1,8 @@
 """Selects the kernels that compute the RNN ops on a GPU: this package's, TensorFlow's, or none.
 
-The library's GPU kernels call cuDNN 8 or 9, which is opened when the package is imported. Without
-an NVIDIA driver, no other library is searched for.
+The library's GPU kernels call cuDNN 8 or 9. They are registered if the process can open an NVIDIA
+driver. The first of them opens cuDNN, not the import: TensorFlow looks for cuDNN by name when it
+creates its GPU devices, and would get the one that this package had opened.
 
 Environment variables, read at import:
   CUDNN_RNN_GPU_KERNELS: `cudnn_rnn` or `tensorflow`. With TensorFlow 2 the default is `cudnn_rnn`:
@@ -10,8 +11,9 @@ Environment variables, read at import:
     With `cudnn_rnn`, the nodes that this package creates, and their gradients, get the attribute
     `_kernel="cudnn_rnn"`, which selects this package's kernels, on a CPU too. A graph with such
     nodes runs only in a process that imports this package.
-  CUDNN_RNN_CUDNN_LIBRARY: path of the cuDNN library. By default: a cuDNN that the process has
-    loaded, then an nvidia-cudnn wheel in `sys.path`, then the loader's search path.
+  CUDNN_RNN_CUDNN_LIBRARY: path of the cuDNN library. By default: the cuDNN that the process has
+    loaded, which is TensorFlow's; then one in LD_LIBRARY_PATH, in an nvidia-cudnn wheel in
+    `sys.path`, or where the loader finds it.
 """
 
 from __future__ import annotations
@@ -45,12 +47,30 @@ class KernelsInCharge(NamedTuple):
 
 
 _in_charge = KernelsInCharge("none", "The library is not loaded.")
+_library = None  # the op library as a `ctypes.CDLL`, if its GPU kernels are registered
 _labels_nodes = False
 
 
 def kernels_in_charge() -> KernelsInCharge:
-    """Returns the `KernelsInCharge` of this process."""
-    return _in_charge
+    """Returns the `KernelsInCharge` of this process.
+
+    The reason names the cuDNN in use once an RNN has run on a GPU.
+    """
+    return _in_charge if _library is None else _in_charge._replace(reason=_report(_library))
+
+
+def open_cudnn(library_path):
+    """Opens cuDNN now, instead of when the first RNN runs on a GPU.
+
+    Args:
+      library_path: the library that this process has loaded.
+
+    Returns:
+      (whether the driver and cuDNN are open, report on found and missing libraries).
+    """
+    library = _loaded_library(library_path)
+    code = library.cudnn_rnn_open_gpu_libraries(*_places_to_search())
+    return code == 0, _report(library)
 
 
 def labels_nodes():
@@ -99,16 +119,24 @@ def _register(library_path, unlabelled_priority):
         return False, (
             "The op library that this process loaded is no longer installed. Restart the process."
         )
-    library.cudnn_rnn_gpu_report.restype = ctypes.c_char_p
     code = library.cudnn_rnn_register_gpu_kernels(
-        os.fsencode(os.environ.get(CUDNN_VARIABLE, "")),
-        os.fsencode(":".join(_wheel_folders())),
-        ctypes.c_int(unlabelled_priority),
+        *_places_to_search(), ctypes.c_int(unlabelled_priority)
     )
-    report = library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
-    if code != 0 and "cuDNN" in report:
-        report += " The environment variable %s specifies this path." % CUDNN_VARIABLE
-    return code == 0, report
+    if code == 0:
+        global _library
+        _library = library
+    return code == 0, _report(library)
+
+
+def _report(library):
+    library.cudnn_rnn_gpu_report.restype = ctypes.c_char_p
+    return library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
+
+
+def _places_to_search():
+    """Returns the first arguments of the library's functions that open cuDNN."""
+    path = os.environ.get(CUDNN_VARIABLE, "")
+    return os.fsencode(path), os.fsencode(":".join(_wheel_folders()))
 
 
 def _loaded_library(path):

@@ -94,27 +94,34 @@ import json, sys
 import tensorflow.compat.v1 as tf
 from cudnn_rnn._native import library
 from cudnn_rnn.cli import doctor
-answer = {"report": doctor.gpu_report(library.library_path())}
-answer["kernels"], answer["reason"] = doctor.kernels_in_charge()
 from tensorflow.python.client import device_lib
 devices = [device for device in device_lib.list_local_devices() if device.device_type == "GPU"]
-answer["devices"] = [device.physical_device_desc or device.name for device in devices]
+answer = {"devices": [device.physical_device_desc or device.name for device in devices]}
+# As in a program, TensorFlow has loaded its cuDNN by now.
+answer["report"] = doctor.gpu_report(library.library_path())
+answer["kernels"], answer["reason"] = doctor.kernels_in_charge()
+with open(sys.argv[1], "w") as file:
+    json.dump(answer, file)
+"""
+
+_OPEN_LIBRARIES_OF_CUDNN = """
+import json, sys
+from cudnn_rnn.cli import gpu_libraries
+answer = gpu_libraries.problems(%r, %d)
 with open(sys.argv[1], "w") as file:
     json.dump(answer, file)
 """
 
 
 def gpu_report(library_path):
-    """Returns the op library's report on GPU libraries, or None if it has no GPU part."""
+    """Opens cuDNN; returns the op library's report on GPU libraries, None if it has no GPU part."""
     import ctypes
 
-    loaded = ctypes.CDLL(library_path)
-    try:
-        report = loaded.cudnn_rnn_gpu_report
-    except AttributeError:
+    from cudnn_rnn._native import gpu_kernels
+
+    if not hasattr(ctypes.CDLL(library_path), "cudnn_rnn_gpu_report"):
         return None
-    report.restype, report.argtypes = ctypes.c_char_p, []
-    return report().decode("utf-8", "replace")
+    return gpu_kernels.open_cudnn(library_path)[1]
 
 
 def kernels_in_charge():
@@ -199,12 +206,29 @@ class Doctor:
             self._fact("TensorFlow sees", device)
         without = "not used; this op library was built without GPU support"
         self._fact("cuDNN", without if found["report"] is None else found["report"])
+        self._examine_libraries_of_cudnn(found["report"] or "", bool(found["devices"]))
         kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
         if found["reason"] != found["report"]:
             kernels += "\n" + found["reason"]
         self._fact("GPU kernels", kernels)
         if not found["devices"]:
             self._print("This is not a problem: RNNs run on the CPU.")
+
+    def _examine_libraries_of_cudnn(self, report, has_gpu):
+        cudnn = re.match(r"cuDNN (\d+)\.\S+: (/.*)", report)
+        if cudnn is None:
+            return
+        program = _OPEN_LIBRARIES_OF_CUDNN % (cudnn.group(2), int(cudnn.group(1)))
+        problems, crash = run_trial(program)
+        if crash is not None:
+            problems = {"A library that cuDNN loads": "Opening it ended the process.\n" + crash}
+        if not problems:
+            self._fact("cuDNN's parts", "open, as do cuBLASLt and NVRTC")
+        for name, text in problems.items():
+            if has_gpu:
+                self._broken("RNNs cannot run on the GPU: %s" % name, text)
+            else:
+                self._fact("Missing", name + "\n" + text)
 
     def _section(self, title):
         self._print("")

@@ -12,6 +12,7 @@
 struct cudnn_rnn_model {
   cudnn_rnn::RnnConfig config;
   cudnn_rnn::CudnnOptions options;
+  cudnn_rnn::GpuRuntime* runtime = nullptr;              // null on a CPU
   std::unique_ptr<cudnn_rnn::CudnnPlanCache> gpu_plans;  // null on a CPU
 };
 
@@ -78,13 +79,15 @@ struct Call {
   CudnnPlanCache::Found found;
 };
 
-Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call) {
+Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, bool is_backward,
+                Call* call) {
   if (source.num_steps < 0 || source.batch_size < 0) {
     return InvalidArgument("num_steps and batch_size must be at least 0, but are ",
                            source.num_steps, " and ", source.batch_size, ".");
   }
   call->shape = {source.num_steps, source.batch_size, source.time_major != 0};
   call->options.is_training = source.is_training != 0;
+  call->options.is_backward = is_backward;
   call->options.dropout_call_index = source.dropout_call_index;
   CUDNN_RNN_RETURN_IF_ERROR(
       CopySequenceLengths(source.sequence_lengths, call->shape, &call->options.sequence_lengths));
@@ -92,7 +95,7 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
   call->execution.runner = &call->runner;
   call->execution.stream = source.stream;
   if (model->gpu_plans != nullptr) {
-    DriverAllocator allocator(ProcessGpu(), source.stream);
+    DriverAllocator allocator(model->runtime, source.stream);
     return model->gpu_plans->Find(model->config, call->shape, call->options, model->options,
                                   call->execution, &allocator, &call->found);
   }
@@ -104,7 +107,7 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call
 
 Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_sizes* sizes) {
   Call call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, /*is_backward=*/false, &call));
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(model->config, &layout));
   const RnnPlan& plan = *call.found.plan;
@@ -126,7 +129,7 @@ Status CheckBytes(const char* name, int64_t given, int64_t required) {
 Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                const cudnn_rnn_forward_buffers& buffers) {
   Call call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, /*is_backward=*/false, &call));
   const RnnPlan& plan = *call.found.plan;
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckBytes("workspace", buffers.workspace_bytes, plan.ForwardWorkspaceBytes(call.options)));
@@ -140,7 +143,7 @@ Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
 Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                 const cudnn_rnn_backward_buffers& buffers) {
   Call call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, /*is_backward=*/true, &call));
   const RnnPlan& plan = *call.found.plan;
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckBytes("workspace", buffers.workspace_bytes, plan.BackwardWorkspaceBytes(call.options)));
@@ -151,9 +154,9 @@ Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_
   std::unique_ptr<cudnn_rnn_model> created(new cudnn_rnn_model());
   CUDNN_RNN_RETURN_IF_ERROR(ReadModel(config, created.get()));
   if (on_gpu) {
-    if (ProcessGpu() == nullptr) return Status(StatusCode::kUnavailable, ProcessGpuReport());
-    CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*ProcessGpu()->libraries));
-    created->gpu_plans.reset(new CudnnPlanCache(ProcessGpu()));
+    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&created->runtime));
+    CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*created->runtime->libraries));
+    created->gpu_plans.reset(new CudnnPlanCache(created->runtime));
   }
   *model = created.release();
   return Status();
@@ -171,7 +174,8 @@ int cudnn_rnn_open_gpu(const char* driver_name, const char* cudnn_file) {
     cudnn_rnn::LibrarySearch search;
     if (driver_name != nullptr) search.driver_name = driver_name;
     if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
-    return cudnn_rnn::OpenProcessGpu(search);
+    cudnn_rnn::GpuRuntime* runtime;
+    return cudnn_rnn::OpenProcessGpu(search, &runtime);
   });
 }
 

@@ -51,6 +51,11 @@ class TemporaryFolder {
     EXPECT(symlink(target.c_str(), files_.back().c_str()) == 0);
     return files_.back();
   }
+  // Links the mock as cuDNN, with the part that computes RNNs.
+  std::string LinkCudnn(const std::string& name, const std::string& variant = "") {
+    Link(Folder() + "/libcudnn_adv.so.9", "libcudnn_adv.so.9");
+    return Link(Mock(variant), name);
+  }
   std::string Write(const std::string& text, const std::string& name) {
     files_.push_back(path_ + "/" + name);
     std::ofstream(files_.back()) << text;
@@ -67,6 +72,37 @@ TEST(VersionsAsText) {
   EXPECT(CudnnVersionText(90300) == "9.3.0" && CudnnVersionText(91001) == "9.10.1");
   EXPECT(CudnnVersionText(7605) == "7.6.5");
   EXPECT(DriverVersionText(12080) == "12.8" && DriverVersionText(13000) == "13.0");
+}
+
+TEST(CudnnStatusesBecomeCodes) {
+  const struct {
+    StatusCode code;
+    std::vector<int> statuses;  // of cuDNN 8 and 9
+  } cases[] = {
+      {StatusCode::kInvalidArgument, {3, 5, 2000, 2001, 2003, 2010}},
+      {StatusCode::kResourceExhausted, {2, 4003, 4004}},
+      {StatusCode::kFailedPrecondition,
+       {1, 10, 11, 14, 1001, 1002, 1005, 1008, 3005, 3006, 3008, 3009}},
+      {StatusCode::kUnimplemented, {6, 9, 3000, 3002, 3007, 3012}},
+      {StatusCode::kInternal, {4, 7, 8, 12, 13, 1003, 1007, 4000, 4002, 5000, 5003}},
+  };
+  for (const auto& test : cases) {
+    for (const int status : test.statuses) {
+      EXPECT(StatusCodeOfCudnn(status) == test.code, "status ", status, " became ",
+             static_cast<int>(StatusCodeOfCudnn(status)));
+    }
+  }
+}
+
+TEST(AnErrorOfTheInstallationNamesTheDoctor) {
+  GpuLibraries libraries;
+  libraries.cudnnGetErrorString = [](int) { return "TEXT"; };
+  libraries.cudnn_version = 90300;
+  EXPECT(CheckCudnn(libraries, 0, "cudnnCreate", "trying").ok());
+  EXPECT_ERROR(CheckCudnn(libraries, 1008, "cudnnCreate", "trying"), "cudnnCreate failed with",
+               "status 1008 (TEXT) in cuDNN 9.3.0", "while trying", "python -m cudnn_rnn doctor");
+  const Status internal = CheckCudnn(libraries, 5000, "cudnnCreate", "trying");
+  EXPECT(internal.message().find("doctor") == std::string::npos, internal.message());
 }
 
 TEST(NoDriver) {
@@ -95,7 +131,7 @@ TEST(MissingCudnnListsWhatWasTried) {
 
 TEST(TheWheelsFolderIsSearched) {
   TemporaryFolder empty, wheel;
-  const std::string file = wheel.Link(Mock(), "libcudnn_of_no_machine.so.9");
+  wheel.LinkCudnn("libcudnn_of_no_machine.so.9");
   LibrarySearch search = SearchFor(Mock());
   search.wheel_folders = {empty.path(), wheel.path()};
   std::unique_ptr<GpuLibraries> libraries;
@@ -129,9 +165,52 @@ TEST(AnOldCudnnIsSkipped) {
   search.wheel_folders = {old.path()};
   std::unique_ptr<GpuLibraries> libraries;
   EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "version 7.6.5 is too old", "8.0.0");
-  current.Link(Mock(), "libcudnn_of_no_machine.so.9");
+  current.LinkCudnn("libcudnn_of_no_machine.so.9");
   search.wheel_folders.push_back(current.path());
   EXPECT(OpenGpuLibraries(search, &libraries).ok());
+}
+
+TEST(TheEnvironmentComesBeforeTheWheels) {
+  TemporaryFolder first, second, wheel;
+  for (TemporaryFolder* folder : {&second, &wheel}) {
+    folder->LinkCudnn("libcudnn_of_no_machine.so.9");
+  }
+  setenv("LD_LIBRARY_PATH", (":" + first.path() + ";" + second.path() + "::").c_str(), 1);
+  LibrarySearch search = SearchFor(Mock("_missing"));  // another file than the cuDNN
+  search.wheel_folders = {wheel.path()};
+  std::unique_ptr<GpuLibraries> libraries;
+  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+  const std::string found = libraries == nullptr ? "" : libraries->cudnn_path;
+  EXPECT(found == second.path() + "/libcudnn_of_no_machine.so.9", found);
+  unsetenv("LD_LIBRARY_PATH");
+}
+
+TEST(ACudnnWithoutThePartForRnnsIsRefused) {
+  if (dlopen("libcudnn_adv.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // of this machine
+  TemporaryFolder folder;
+  LibrarySearch search = SearchFor(Mock("_missing"));  // another file than the cuDNN
+  search.cudnn_file = folder.Link(Mock(), "libcudnn.so.9");
+  std::unique_ptr<GpuLibraries> libraries;
+  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "libcudnn_adv.so.9, which computes RNNs",
+               "cannot open shared object file", "python -m cudnn_rnn doctor");
+  folder.Link(Folder() + "/libcudnn_adv.so.9", "libcudnn_adv.so.9");
+  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+}
+
+TEST(TheProcessOpensCudnnInASecondStep) {
+  GpuRuntime* runtime = nullptr;
+  EXPECT_ERROR(OpenProcessGpu(&runtime), "have not been opened");
+  TemporaryFolder folder;
+  LibrarySearch search = SearchFor(Mock("_missing"));  // another file than the cuDNN
+  search.cudnn_file = folder.LinkCudnn("libcudnn.so.9");
+  EXPECT(OpenProcessDriver(search).ok());
+  EXPECT(dlopen(search.cudnn_file.c_str(), RTLD_NOW | RTLD_NOLOAD) == nullptr);
+  EXPECT(ProcessGpuReport().find("cuDNN: not opened yet") != std::string::npos);
+  EXPECT(OpenProcessGpu(&runtime).ok() && runtime != nullptr);
+  EXPECT(runtime != nullptr && runtime->libraries->cudnn_path == search.cudnn_file);
+  EXPECT(ProcessGpuReport().find("cuDNN 9.13.0: " + search.cudnn_file) != std::string::npos);
+  GpuRuntime* again = nullptr;
+  EXPECT(OpenProcessGpu(LibrarySearch(), &again).ok() && again == runtime, "the first counts");
 }
 
 TEST(ASpecifiedFileIsTheOnlyOneTried) {

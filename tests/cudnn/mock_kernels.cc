@@ -33,14 +33,15 @@ extern "C" __attribute__((visibility("default"))) const char* register_mock_kern
   LibrarySearch search;
   search.driver_name = mock_file;
   search.cudnn_file = mock_file;
-  Status status = OpenProcessGpu(search);
-  if (status.ok()) status = InitializeDriver(*ProcessGpu()->libraries);
+  GpuRuntime* runtime;
+  Status status = OpenProcessGpu(search, &runtime);
+  if (status.ok()) status = InitializeDriver(*runtime->libraries);
   if (!status.ok()) {
     Report() = status.message();
     return Report().c_str();
   }
-  RegisterKernels({"CPU", label, 0}, [](std::unique_ptr<DeviceBackend>* backend) {
-    return CreateCudnnBackend(ProcessGpu(), MockStream, backend);
+  RegisterKernels({"CPU", label, 0}, [runtime](std::unique_ptr<DeviceBackend>* backend) {
+    return CreateCudnnBackend(runtime, MockStream, backend);
   });
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // Tests the mock of CUDA's driver, failure injection, and the mock's shared libraries.
 
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "tests/core/testing.h"
@@ -193,6 +194,59 @@ TEST(MockChecksEvents) {
   EXPECT(cuEventElapsedTime(&elapsed, untimed, untimed) == kInvalidHandle);
   ExpectViolation(-1, "has no time");
   EXPECT(cuEventDestroy_v2(untimed) == 0);
+}
+
+TEST(MockFindsUsesOfMemoryThatNoEventOrders) {
+  FreshMock fresh;
+  void* const other = reinterpret_cast<void*>(uintptr_t{0x70});
+  Allocation source(64), target(64);
+  const auto copy = [&](void* stream) {
+    return cuMemcpyDtoDAsync_v2(target.address(), source.address(), 64, stream);
+  };
+  void* event;
+  EXPECT(cuEventCreate(&event, 2) == 0 && copy(Stream()) == 0 && copy(Stream()) == 0);
+  ExpectViolation(cuStreamWaitEvent(other, event, 0), "was not recorded");
+  ExpectViolation(copy(other), "which writes that memory");
+  EXPECT(cuEventRecord(event, Stream()) == 0 && cuStreamWaitEvent(other, event, 0) == 0);
+  EXPECT(copy(other) == 0, mock_violation_text());
+  ExpectViolation(cuMemsetD8Async(source.address(), 0, 1, Stream()), "which reads that memory");
+  EXPECT(cuStreamSynchronize(other) == 0 && copy(Stream()) == 0, mock_violation_text());
+  EXPECT(cuEventRecord(event, Stream()) == 0 && cuEventSynchronize(event) == 0);
+  EXPECT(copy(other) == 0 && cuEventDestroy_v2(event) == 0, mock_violation_text());
+}
+
+TEST(MockFindsMemoryThatIsReusedInFlight) {
+  FreshMock fresh;
+  void* const other = reinterpret_cast<void*>(uintptr_t{0x70});
+  char memory[64];
+  const DeviceAddress address = reinterpret_cast<uintptr_t>(memory);
+  const auto reuse_on = [&](void* stream) {
+    mock_unregister_memory(memory);
+    mock_register_memory(memory, sizeof(memory));
+    return cuMemsetD8Async(address, 0, sizeof(memory), stream);
+  };
+  mock_register_memory(memory, sizeof(memory));
+  EXPECT(cuMemsetD8Async(address, 1, sizeof(memory), Stream()) == 0);
+  EXPECT(reuse_on(Stream()) == 0, "the stream's later work comes later");
+  ExpectViolation(reuse_on(other), "does not wait for stream");
+  EXPECT(cuStreamSynchronize(Stream()) == 0 && reuse_on(other) == 0, mock_violation_text());
+  mock_unregister_memory(memory);
+}
+
+TEST(MockFindsCallsThatAGraphCannotRecord) {
+  FreshMock fresh;
+  void* handle;
+  DeviceAddress memory = 0;
+  int status = 7;
+  EXPECT(cuStreamIsCapturing(Stream(), &status) == 0 && status == 0);
+  mock_set_capturing(Stream(), 1);
+  EXPECT(cuStreamIsCapturing(Stream(), &status) == 0 && status == 1);
+  for (const auto& call : {std::function<int()>([&] { return cudnnCreate(&handle); }),
+                           std::function<int()>([&] { return cuMemAlloc_v2(&memory, 16); }),
+                           std::function<int()>([&] { return cuStreamSynchronize(Stream()); })}) {
+    ExpectViolation(call(), "while a stream records a CUDA graph");
+    mock_set_capturing(Stream(), 1);
+  }
 }
 
 TEST(MockFindsDescriptorsThatAreNotSetOrDestroyed) {

@@ -123,6 +123,49 @@ TEST(OldCudnnRefusesBfloat16) {
   }
 }
 
+TEST(WrongValuesInBfloat16AreFoundOnce) {
+  for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+    MockGpu gpu;
+    mock_set_bfloat16_is_wrong(1);
+    GpuModel model(gpu.runtime());
+    Problem problem;
+    problem.config.mode = mode;
+    problem.config.data_type = DataType::kBfloat16;
+    problem.shape = {4, 5, true};
+    CudnnPlanCache::Found found;
+    for (int call = 0; call < 2; ++call) {
+      const Status status = model.Find(problem, problem.Options(true), &found);
+      EXPECT(status.code() == StatusCode::kUnimplemented && found.plan == nullptr);
+      EXPECT_ERROR(status, "cuDNN 9.13.0 computes wrong values in bfloat16", "returned 0; expected",
+                   "Use float16 or float32");
+      EXPECT(mock_calls("cudnnRNNForward") == 1, "one check");
+      EXPECT(mock_live("allocation") == 0);
+    }
+    problem.config.data_type = DataType::kFloat;
+    EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
+  }
+}
+
+TEST(WeightSpacesThatDoNotFitAreRefused) {
+  Problem problem;
+  problem.config.num_units = problem.config.input_size = 6;
+  problem.config.input_mode = InputMode::kSkip;
+  problem.shape = {4, 5, true};
+  CudnnPlanCache::Found found;
+  {
+    MockGpu gpu;
+    mock_set_skip_input_biases(0);
+    const Status status = GpuModel(gpu.runtime()).Find(problem, problem.Options(false), &found);
+    EXPECT(status.code() == StatusCode::kUnimplemented, static_cast<int>(status.code()));
+    EXPECT_ERROR(status, "no bias 0 of pseudo-layer 0", "skip_input", "linear_input");
+  }
+  MockGpu gpu;
+  mock_set_loose_matrices(1);
+  const Status status = GpuModel(gpu.runtime()).Find(problem, problem.Options(false), &found);
+  EXPECT(status.code() == StatusCode::kUnimplemented, static_cast<int>(status.code()));
+  EXPECT_ERROR(status, "has 36 elements spread over 41", "another version of cuDNN");
+}
+
 TEST(ParityWithDropout) {
   for (const float dropout : {0.3f, 1.0f}) {
     for (const bool time_major : {true, false}) {
@@ -133,6 +176,7 @@ TEST(ParityWithDropout) {
       problem.config.input_size = 4;
       problem.config.dropout = dropout;
       problem.config.seed = 1234;
+      problem.config.seed2 = 99;
       problem.shape = {5, 3, time_major};
       ExpectParity(problem, true, gpu.runtime());
       ExpectParity(problem, false, gpu.runtime());

@@ -5,10 +5,12 @@ Each program runs in a separate process, because the choice is made at import.
 
 import os
 import re
+import shutil
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+from helpers import mock_kernels
 from helpers.processes import run_python
 from helpers.versions import IS_TENSORFLOW_1
 
@@ -134,13 +136,61 @@ def test_without_a_driver_the_import_is_silent_and_the_report_says_why():
     assert not any("cudnn" in line.lower() for line in others), process.stderr
 
 
-def test_a_report_without_cudnn_names_the_variable(monkeypatch):
-    from cudnn_rnn._native import gpu_kernels
+OPEN = """
+import ctypes, sys
+from cudnn_rnn._native import gpu_kernels, library
+import cudnn_rnn
 
-    class Library:
-        cudnn_rnn_register_gpu_kernels = staticmethod(lambda *arguments: 14)
-        cudnn_rnn_gpu_report = staticmethod(lambda: b"No cuDNN was found; specify the path.")
+def loaded():
+    with open("/proc/self/maps") as maps:
+        return sorted({line.split()[-1] for line in maps if "libcudnn" in line})
 
-    monkeypatch.setattr(gpu_kernels, "_loaded_library", lambda path: Library)
-    succeeded, report = gpu_kernels._register("library.so", 1)
-    assert not succeeded and "CUDNN_RNN_CUDNN_LIBRARY specifies this path" in report
+print("after the import", loaded(), cudnn_rnn.kernels_in_charge())
+for name in sys.argv[1:]:
+    ctypes.CDLL(name)  # as TensorFlow does when it creates its GPU devices
+is_open, report = gpu_kernels.open_cudnn(library.library_path())
+print("opened", is_open, report.splitlines()[0])
+assert cudnn_rnn.kernels_in_charge().reason == report
+"""
+
+
+@pytest.fixture(scope="module")
+def mock_folders(tmp_path_factory):
+    """Yields folders with the mock of cuDNN under its real names; the first has a driver, too."""
+    built = mock_kernels.build_mock()
+    mock = os.path.join(built, "libmock_cudnn_named.so")
+    folders = []
+    for _ in range(2):
+        folder = tmp_path_factory.mktemp("libraries")
+        shutil.copy(mock, str(folder / "libcudnn.so.9"))
+        shutil.copy(os.path.join(built, "libcudnn_adv.so.9"), str(folder))
+        folders.append(str(folder))
+    shutil.copy(os.path.join(built, "libmock_cudnn.so"), os.path.join(folders[0], "libcuda.so.1"))
+    return folders
+
+
+def run_open(*preloaded, **variables):
+    process = run(OPEN, *preloaded, CUDNN_RNN_GPU_KERNELS="cudnn_rnn", **variables)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
+
+
+def test_the_import_opens_the_driver_but_not_cudnn(mock_folders):
+    """A cuDNN that the import had opened would become TensorFlow's."""
+    after_import, *report, opened = run_open(LD_LIBRARY_PATH=mock_folders[0])
+    assert after_import.startswith("after the import [] GPU kernels: cudnn_rnn"), after_import
+    assert "not opened yet" in report[0] and "libcuda.so.1" in report[1], report
+    assert opened == "opened True cuDNN 9.13.0: %s/libcudnn.so.9" % mock_folders[0]
+
+
+def test_the_cudnn_that_tensorflow_has_loaded_comes_first(mock_folders):
+    tensorflows = os.path.join(mock_folders[1], "libcudnn.so.9")
+    opened = run_open(tensorflows, LD_LIBRARY_PATH=mock_folders[0])[-1]
+    assert opened == "opened True cuDNN 9.13.0: " + tensorflows
+
+
+def test_a_missing_cudnn_is_reported_when_it_is_opened(mock_folders, tmp_path):
+    shutil.copy(os.path.join(mock_folders[0], "libcuda.so.1"), str(tmp_path))
+    variables = {"LD_LIBRARY_PATH": str(tmp_path), "CUDNN_RNN_CUDNN_LIBRARY": "/nowhere.so"}
+    opened = run_open(**variables)[-1]
+    assert opened == "opened False No cuDNN 8.0.0 or newer was found. Tried:"

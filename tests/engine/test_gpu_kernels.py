@@ -225,6 +225,41 @@ def test_two_gradients_of_one_forward_call_agree(mock):
     assert 1 <= copies <= 3
 
 
+def test_a_function_copies_the_reserve_space_only_if_the_caller_holds_it(mock):
+    arrays = arrays_without_lengths()
+    backprops = [tf.constant(arrays[name + "_backprop"]) for name in FORWARD]
+    attributes = model_attributes(LSTM)
+
+    @tf.function
+    def train(*inputs):
+        with kernel_labels(LABEL), tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **attributes)
+            return tape.gradient(list(outputs[:3]), list(inputs), backprops)
+
+    @tf.function
+    def forward(*inputs):
+        with kernel_labels(LABEL):
+            return gen_cudnn_rnn_ops.cudnn_rnn(*inputs, **attributes)
+
+    @tf.function
+    def backward(inputs, outputs):
+        with kernel_labels(LABEL):
+            return gen_cudnn_rnn_ops.cudnn_rnn_backprop(
+                *inputs, *outputs[:3], *backprops, outputs.reserve_space, **attributes
+            )
+
+    inputs = [tf.constant(arrays[n]) for n in ("input", "input_h", "input_c", "params")]
+    counts, results = [], []
+    for run in (lambda: train(*inputs), lambda: backward(inputs, forward(*inputs))):
+        run()
+        before = mock.mock_calls(b"cuMemcpyDtoDAsync_v2")
+        results.append(dict(enumerate(value.numpy() for value in run())))
+        counts.append(mock.mock_calls(b"cuMemcpyDtoDAsync_v2") - before)
+    assert counts == [0, 1]
+    assert_same_bits(*results)
+
+
 def test_a_fetched_reserve_space_is_not_overwritten(mock):
     arrays = arrays_without_lengths()
     with labelled(LSTM, "float64") as gpu:

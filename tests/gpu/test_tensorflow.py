@@ -15,7 +15,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._native import gpu_kernels
+from cudnn_rnn._native import gpu_kernels, library
 from helpers import reference
 from helpers.cases import CASES, Case, make_arrays, random_arrays
 from helpers.op_harness import (
@@ -56,6 +56,8 @@ def make_network(configuration, dtype, device, **options):
 def test_our_kernels_are_used(op_device):
     """The scripts that run these tests choose our kernels for every node, also for CudnnRNNV3."""
     assert os.environ.get("CUDNN_RNN_GPU_KERNELS") == "cudnn_rnn"
+    with make_network(LSTM, "float32", op_device, version=3) as network:
+        network.run(arrays_for(LSTM, LENGTHS["full"], "float32"))  # opens cuDNN
     in_charge = gpu_kernels.kernels_in_charge()
     assert in_charge.provider == "cudnn_rnn", in_charge
     assert "libcudnn" in in_charge.reason, in_charge
@@ -100,8 +102,10 @@ def test_third_version_of_the_op(op_device, configuration, lengths, time_major):
 
 def cudnn_supports_bfloat16(op_device):
     """Returns whether the cuDNN in use, if any, supports RNNs in bfloat16."""
-    version = re.search(r"cuDNN (\d+)\.(\d+)", gpu_kernels.kernels_in_charge().reason)
-    return op_device == "/cpu:0" or tuple(map(int, version.groups())) >= (9, 13)
+    if op_device == "/cpu:0":
+        return True
+    report = gpu_kernels.open_cudnn(library.library_path())[1]
+    return tuple(map(int, re.search(r"cuDNN (\d+)\.(\d+)", report).groups())) >= (9, 13)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn._native import library
-from cudnn_rnn.cli import doctor
+from cudnn_rnn.cli import doctor, gpu_libraries
 from helpers.processes import status_and_text
 
 pytestmark = pytest.mark.ci
@@ -152,6 +152,71 @@ def test_the_gpu_report_is_printed(examine):
     assert problems == 0 and "not a problem" not in text
     for part in found["devices"] + ["cuDNN 9.1.0: here", "provided by TensorFlow", found["reason"]]:
         assert part in text
+
+
+REPORT = "cuDNN 9.13.0: /somewhere/cudnn/lib/libcudnn.so.9\nNVIDIA driver for CUDA 12.8: here"
+
+
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_a_library_that_cudnn_needs_is_missing(examine, has_gpu):
+    answer = {"libnvrtc.so.12": "cuDNN compiles kernels with it. Install it."}, None
+    _, problems, text = examine("_examine_libraries_of_cudnn", answer, REPORT, has_gpu)
+    assert problems == has_gpu
+    assert "libnvrtc.so.12" in text and "Install it." in text
+
+
+def test_a_library_that_ends_the_process_when_it_is_opened(examine):
+    answer = None, "signal 11"
+    _, problems, text = examine("_examine_libraries_of_cudnn", answer, REPORT, True)
+    assert problems == 1 and "signal 11" in text and "ended the process" in text
+
+
+def test_libraries_that_do_not_exist(tmp_path):
+    program = doctor._OPEN_LIBRARIES_OF_CUDNN % (str(tmp_path / "libcudnn.so.9"), 9)
+    answer, crash = doctor.run_trial(program)
+    assert crash is None and "libcudnn_adv.so.9" in answer
+    assert "nvidia-cudnn-cu12" in answer["libcudnn_adv.so.9"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "major, built_for, expected",
+    [
+        (9, b"..libcublasLt.so.12\0", ["libcudnn_adv.so.9", "libcublasLt.so.12", "libnvrtc.so.12"]),
+        (9, b"..libcublasLt.so.13\0", ["libcudnn_adv.so.9", "libcublasLt.so.13", "libnvrtc.so.13"]),
+        (9, b"nothing", ["libcudnn_adv.so.9", "libcublasLt.so.12", "libnvrtc.so.12"]),
+        (
+            8,
+            b"..libcublasLt.so.11\0",
+            [
+                "libcudnn_adv_infer.so.8",
+                "libcudnn_adv_train.so.8",
+                "libcublasLt.so.11",
+                "libnvrtc.so.11.2",
+            ],
+        ),
+    ],
+)
+def test_libraries_that_cudnn_needs(tmp_path, major, built_for, expected):
+    """Each is opened where cuDNN's own run-time path leads, else by its name."""
+    folder = tmp_path / "nvidia" / "cudnn" / "lib"
+    cublas = tmp_path / "nvidia" / "cublas" / "lib"
+    folder.mkdir(parents=True)
+    cublas.mkdir(parents=True)
+    (folder / expected[0]).write_bytes(built_for)
+    (cublas / expected[-2]).write_bytes(b"")
+    opened = []
+
+    def open_library(path):
+        opened.append(path)
+        if path == expected[-1]:
+            raise OSError("no such library")
+
+    found = gpu_libraries.problems(str(folder / "libcudnn.so"), major, open_library)
+    assert list(found) == [expected[-1]]
+    assert "no such library" in found[expected[-1]] and "pip install nvidia-" in found[expected[-1]]
+    assert str(folder / expected[0]) in opened and str(cublas / expected[-2]) in opened
+    assert {os.path.basename(path) for path in opened} == set(expected)
 
 
 def test_library_without_a_gpu_part():

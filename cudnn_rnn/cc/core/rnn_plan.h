@@ -40,6 +40,10 @@ Status CopySequenceLengths(const int32_t* source, const SequenceShape& shape,
 // Fails unless `lengths` is empty (all lengths are T) or has B elements in 0..T.
 Status CheckSequenceLengths(const std::vector<int32_t>& lengths, const SequenceShape& shape);
 
+inline bool IsEmpty(const SequenceShape& shape) {
+  return shape.num_steps == 0 || shape.batch_size == 0;
+}
+
 // Returns whether any sequence is shorter than T.
 bool HasPadding(const std::vector<int32_t>& lengths, const SequenceShape& shape);
 
@@ -60,6 +64,8 @@ struct CallOptions {
   // [B], or empty if all are T. A copy owned by the call: a framework's tensor may change while the
   // call runs, but sizes, checks and fingerprints must all see the same lengths.
   std::vector<int32_t> sequence_lengths;
+  // The call is a Backward. (A device may then prepare less than for a Forward.)
+  bool is_backward = false;
   // If false, Backward may overwrite the reserve space, which saves some plans a copy.
   bool keeps_reserve_space = true;
   // Of a Backward: RnnPlan::choice() of its Forward's plan, if the caller knows it.

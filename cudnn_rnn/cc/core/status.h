@@ -12,10 +12,11 @@ namespace cudnn_rnn {
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument = 3,
-  kResourceExhausted = 8,  // out of memory
-  kUnimplemented = 12,     // the loaded cuDNN, or this device, cannot do it
-  kInternal = 13,          // a library or the device failed
-  kUnavailable = 14,       // a library is missing
+  kResourceExhausted = 8,   // out of memory
+  kFailedPrecondition = 9,  // the installation, or the state of the stream, does not permit it
+  kUnimplemented = 12,      // the loaded cuDNN, or this device, cannot do it
+  kInternal = 13,           // a library or the device failed
+  kUnavailable = 14,        // a library is missing
 };
 
 class Status {
@@ -52,6 +53,10 @@ std::string Concatenate(const Parts&... parts) {
 template <typename... Parts>
 Status InvalidArgument(const Parts&... parts) {
   return Status(StatusCode::kInvalidArgument, Concatenate(parts...));
+}
+
+inline Status FailedPrecondition(const std::string& message) {
+  return Status(StatusCode::kFailedPrecondition, message);
 }
 
 inline Status Unimplemented(const std::string& message) {

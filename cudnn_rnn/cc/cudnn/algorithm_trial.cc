@@ -68,6 +68,7 @@ class TrialRun {
         trial_.runtime, trial_.stream,
         Concatenate("trying ", Describe(trial_.config), ", algorithm ", Name(algorithm)));
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+    CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
     std::shared_ptr<DropoutState> dropout;
     if (UsesDropout(trial_.config, options_.is_training)) {
       CUDNN_RNN_RETURN_IF_ERROR(
@@ -193,6 +194,7 @@ class TrialRun {
 Status Wait(const Trial& trial) {
   GpuQueue queue(trial.runtime, trial.stream, "trying algorithms for " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+  CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("trying an algorithm"));
   return CUDNN_RNN_DRIVER_CALL(queue, cuStreamSynchronize, trial.stream);
 }
 

@@ -153,6 +153,7 @@ Status CudnnPlan::SetLengths(const GpuQueue& queue, const std::vector<int>& leng
 
 CudnnPlan::Lengths CudnnPlan::ReadLengths(const CallOptions& options) const {
   Lengths lengths;
+  lengths.have_padding = HasPadding(options.sequence_lengths, shape_);
   lengths.clamped.assign(static_cast<size_t>(shape_.batch_size),
                          static_cast<int>(shape_.num_steps));
   for (size_t i = 0; i < options.sequence_lengths.size(); ++i) {

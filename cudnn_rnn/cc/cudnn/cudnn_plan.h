@@ -23,18 +23,15 @@
 
 namespace cudnn_rnn {
 
-// Returns whether dropout has an effect: it acts between layers, in training.
-inline bool UsesDropout(const RnnConfig& config, bool is_training) {
-  return is_training && config.dropout > 0 && config.num_layers > 1;
-}
-
 class CudnnPlan : public RnnPlan {
  public:
   using Choices = ModelDescriptor::Choices;
 
-  // `dropout` may be null if UsesDropout() is false. `model` is that of a plan that differs only in
-  // the number of steps, or null; then Create sets it unless the call is empty. If the algorithm
-  // cannot run this model, fails with kUnimplemented or with the error that cuDNN returns.
+  // `dropout` may be null if UsesDropout() is false or Forward is not called: cuDNN keeps the
+  // pattern of a call in the reserve space, so a gradient needs only the probability. `model` is
+  // that of a plan that differs only in the number of steps, or null; then Create sets it unless
+  // the call is empty. If the algorithm cannot run this model, fails with kUnimplemented or with
+  // the error that cuDNN returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,
                        std::shared_ptr<ModelDescriptor>* model, std::shared_ptr<CudnnPlan>* plan);
@@ -58,6 +55,7 @@ class CudnnPlan : public RnnPlan {
   };
   struct Lengths {
     std::vector<int> clamped;  // [B], at least 1 each, as cuDNN requires
+    bool have_padding = false;
     std::vector<ZeroRows> zero_rows;
   };
   // The parts of the workspace. A part that a call does not need is null.
@@ -128,7 +126,7 @@ class CudnnPlan : public RnnPlan {
   Status PassThroughState(const GpuQueue& queue, const Lengths& lengths, int64_t width,
                           const void* source, void* target) const;
 
-  bool is_empty() const { return shape_.num_steps == 0 || shape_.batch_size == 0; }
+  bool is_empty() const { return IsEmpty(shape_); }
   // Returns whether the caller's states are in a different order from cuDNN's.
   bool transposes_states() const { return !shape_.time_major && num_states_ > 1; }
   int64_t state_bytes(int64_t width) const { return num_states_ * shape_.batch_size * width; }

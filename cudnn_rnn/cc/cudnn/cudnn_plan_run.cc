@@ -23,6 +23,7 @@ Status CudnnPlan::Forward(const ForwardBuffers& buffers, const CallOptions& opti
     if (!config_.has_cell_state()) return Status();
     return queue.Copy(buffers.output_c, buffers.input_c, state_bytes(c_width_));
   }
+  CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
   std::lock_guard<std::mutex> lock(model_->mutex());
   return QueueForward(queue, buffers, options, ReadLengths(options));
 }
@@ -53,14 +54,16 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
     CUDNN_RNN_RETURN_IF_ERROR(
         dropout_->BeginCall(queue, options.dropout_call_index == 0, &dropout_lock));
   }
-  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
+  const Status forward = CUDNN_RNN_CUDNN_CALL(
       queue, cudnnRNNForward, queue.handle(), model_->get(),
       choices_.is_training ? kCudnnForwardTraining : kCudnnForwardInference,
       workspace.device_lengths, x_.get(), input, y_.get(), buffers.output, h_.get(), initial_h,
       final_h, c_.get(), initial_c, is_lstm ? final_c : nullptr,
       static_cast<size_t>(weights_.bytes()), weights, static_cast<size_t>(cudnn_workspace_bytes_),
       workspace.cudnn, static_cast<size_t>(reserve_space_bytes_),
-      choices_.is_training ? buffers.reserve_space : nullptr));
+      choices_.is_training ? buffers.reserve_space : nullptr);
+  if (dropout_ != nullptr) CUDNN_RNN_RETURN_IF_ERROR(dropout_->EndCall(queue));
+  CUDNN_RNN_RETURN_IF_ERROR(forward);
 
   CUDNN_RNN_RETURN_IF_ERROR(UnstageState(queue, h_width_, workspace.final_h, buffers.output_h));
   CUDNN_RNN_RETURN_IF_ERROR(ClearFirstStep(queue, lengths, output_width_, buffers.output));
@@ -86,6 +89,7 @@ Status CudnnPlan::Backward(const BackwardBuffers& buffers, const CallOptions& op
     if (!config_.has_cell_state()) return Status();
     return queue.Copy(buffers.input_c_backprop, buffers.output_c_backprop, state_bytes(c_width_));
   }
+  CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
   std::lock_guard<std::mutex> lock(model_->mutex());
   return QueueBackward(queue, buffers, options, ReadLengths(options));
 }
@@ -133,6 +137,11 @@ Status CudnnPlan::QueueBackwardData(const GpuQueue& queue, const BackwardBuffers
                                          workspace.final_c, &final_c_backprop));
   }
   CUDNN_RNN_RETURN_IF_ERROR(StageWeights(queue, buffers.params, workspace.weights, &weights));
+  if (lengths.have_padding) {
+    // cuDNN does not promise to write the gradient of the padding.
+    CUDNN_RNN_RETURN_IF_ERROR(
+        queue.Clear(buffers.input_backprop, shape_.num_steps * shape_.batch_size * input_width_));
+  }
   const bool transposes = workspace.initial_h_backprop != nullptr;
   void* h_backprop = transposes ? workspace.initial_h_backprop : buffers.input_h_backprop;
   void* c_backprop = transposes ? workspace.initial_c_backprop : buffers.input_c_backprop;

@@ -16,6 +16,8 @@ using DeviceAddress = unsigned long long;  // NOLINT: CUdeviceptr
 constexpr int kCudaSuccess = 0;
 constexpr int kCudaErrorOutOfMemory = 2;
 constexpr int kCudaMemoryTypeDevice = 2;
+constexpr int kCudaStreamNotCapturing = 0;
+constexpr unsigned int kCudaEventWithoutTime = 2;
 constexpr int kCudaMultiprocessorCount = 16;  // attributes of a device
 constexpr int kCudaComputeCapabilityMajor = 75;
 constexpr int kCudaComputeCapabilityMinor = 76;
@@ -46,19 +48,22 @@ struct DriverCopy2d {
   X(cuDriverGetVersion, (int* version))                                                           \
   X(cuGetErrorString, (int error, const char** text))                                             \
   X(cuStreamGetCtx, (void* stream, void** context))                                               \
+  X(cuStreamIsCapturing, (void* stream, int* status))                                             \
+  X(cuStreamSynchronize, (void* stream))                                                          \
+  X(cuStreamWaitEvent, (void* stream, void* event, unsigned int flags))                           \
   X(cuCtxPushCurrent_v2, (void* context))                                                         \
   X(cuCtxPopCurrent_v2, (void** context))                                                         \
   X(cuCtxGetDevice, (int* device))                                                                \
   X(cuDeviceGetName, (char* name, int bytes, int device))                                         \
   X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                \
   X(cuDeviceTotalMem_v2, (size_t * bytes, int device))                                            \
-  X(cuStreamSynchronize, (void* stream))                                                          \
   X(cuMemAlloc_v2, (DeviceAddress * pointer, size_t bytes))                                       \
   X(cuMemFree_v2, (DeviceAddress pointer))                                                        \
   X(cuMemsetD8Async, (DeviceAddress target, unsigned char value, size_t bytes, void* stream))     \
   X(cuMemcpyDtoDAsync_v2,                                                                         \
     (DeviceAddress target, DeviceAddress source, size_t bytes, void* stream))                     \
   X(cuMemcpyHtoDAsync_v2, (DeviceAddress target, const void* source, size_t bytes, void* stream)) \
+  X(cuMemcpyDtoHAsync_v2, (void* target, DeviceAddress source, size_t bytes, void* stream))       \
   X(cuMemcpy2DAsync_v2, (const DriverCopy2d* copy, void* stream))                                 \
   X(cuEventCreate, (void** event, unsigned int flags))                                            \
   X(cuEventDestroy_v2, (void* event))                                                             \
@@ -68,12 +73,38 @@ struct DriverCopy2d {
 
 // cuDNN 8.0, the first version with the RNN API in use.
 constexpr size_t kMinCudnnVersion = 8000;
+// From this version on, one library of cuDNN's computes RNNs, instead of two.
+constexpr size_t kCudnnVersionWithOneRnnPart = 90000;
 // From this version on, the device copy of the lengths may be null.
 constexpr size_t kCudnnVersionWithoutDeviceLengths = 8901;
 // cuDNN 9.13, the first version whose RNNs support bfloat16.
 constexpr size_t kMinCudnnVersionForBfloat16 = 91300;
 
+// Statuses of cuDNN 8, which cuDNN 9 has renumbered.
 constexpr int kCudnnSuccess = 0;
+constexpr int kCudnn8NotInitialized = 1;
+constexpr int kCudnn8AllocFailed = 2;
+constexpr int kCudnn8BadParam = 3;
+constexpr int kCudnn8InvalidValue = 5;
+constexpr int kCudnn8ArchMismatch = 6;
+constexpr int kCudnn8NotSupported = 9;
+constexpr int kCudnn8LicenseError = 10;
+constexpr int kCudnn8RuntimePrerequisiteMissing = 11;
+constexpr int kCudnn8VersionMismatch = 14;
+
+// Statuses of cuDNN 9, and groups of statuses: the thousands of their numbers.
+constexpr int kCudnnNotInitialized = 1001;
+constexpr int kCudnnSublibraryVersionMismatch = 1002;
+constexpr int kCudnnLicenseError = 1005;
+constexpr int kCudnnSublibraryLoadingFailed = 1008;
+constexpr int kCudnnBadParamGroup = 2;
+constexpr int kCudnnNotSupportedGroup = 3;
+constexpr int kCudnnIncompatibleDriver = 3005;
+constexpr int kCudnnIncompatibleCudart = 3006;
+constexpr int kCudnnRuntimePrerequisiteMissing = 3008;
+constexpr int kCudnnSublibraryUnavailable = 3009;
+constexpr int kCudnnHostAllocationFailed = 4003;
+constexpr int kCudnnDeviceAllocationFailed = 4004;
 
 constexpr int kCudnnDataFloat = 0;
 constexpr int kCudnnDataDouble = 1;

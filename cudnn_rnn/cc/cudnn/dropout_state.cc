@@ -2,20 +2,31 @@
 
 namespace cudnn_rnn {
 
-// cuDNN takes one seed, so both are combined; (seed, 0) gives `seed` itself.
-DropoutState::DropoutState(const RnnConfig& config)
-    : dropout_(config.dropout),
-      seed_(static_cast<uint64_t>(config.seed) ^
-            static_cast<uint64_t>(config.seed2) * 0x9e3779b97f4a7c15ull) {}
+DropoutState::DropoutState(const GpuQueue& queue, const RnnConfig& config)
+    : libraries_(queue.libraries()),
+      creation_stream_(queue.stream()),
+      dropout_(config.dropout),
+      seed_((static_cast<uint64_t>(config.seed) << 32) | static_cast<uint64_t>(config.seed2)),
+      last_stream_(queue.stream()) {}
+
+DropoutState::~DropoutState() {
+  if (last_use_ == nullptr) return;
+  // The memory returns to the allocator of the stream that this state was created on.
+  if (last_stream_ != creation_stream_) libraries_.cuEventSynchronize(last_use_);
+  libraries_.cuEventDestroy_v2(last_use_);
+}
 
 Status DropoutState::Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
                             DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state) {
-  std::shared_ptr<DropoutState> created(new DropoutState(config));
+  CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("initializing a dropout state"));
+  std::shared_ptr<DropoutState> created(new DropoutState(queue, config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CUDNN_RNN_CUDNN_CALL(queue, cudnnDropoutGetStatesSize, queue.handle(), &created->bytes_));
   const int64_t bytes = static_cast<int64_t>(created->bytes_);
   CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->states_));
   CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->initial_states_));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CUDNN_RNN_DRIVER_CALL(queue, cuEventCreate, &created->last_use_, kCudaEventWithoutTime));
   DropoutDescriptor descriptor;
   CUDNN_RNN_RETURN_IF_ERROR(descriptor.Create(queue, "cudnnCreateDropoutDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
@@ -23,6 +34,7 @@ Status DropoutState::Create(const GpuQueue& queue, const RnnConfig& config, Memo
       created->states_->data(), created->bytes_, created->seed_));
   CUDNN_RNN_RETURN_IF_ERROR(
       queue.Copy(created->initial_states_->data(), created->states_->data(), bytes));
+  CUDNN_RNN_RETURN_IF_ERROR(created->EndCall(queue));
   *state = std::move(created);
   return Status();
 }
@@ -35,12 +47,21 @@ Status DropoutState::Attach(const GpuQueue& queue, DropoutDescriptor* descriptor
 Status DropoutState::BeginCall(const GpuQueue& queue, bool restarts,
                                std::unique_lock<std::mutex>* lock) {
   *lock = std::unique_lock<std::mutex>(mutex_);
+  if (queue.stream() != last_stream_) {
+    CUDNN_RNN_RETURN_IF_ERROR(
+        CUDNN_RNN_DRIVER_CALL(queue, cuStreamWaitEvent, queue.stream(), last_use_, 0));
+  }
   if (restarts && is_used_) {
     CUDNN_RNN_RETURN_IF_ERROR(
         queue.Copy(states_->data(), initial_states_->data(), static_cast<int64_t>(bytes_)));
   }
   is_used_ = true;
   return Status();
+}
+
+Status DropoutState::EndCall(const GpuQueue& queue) {
+  last_stream_ = queue.stream();
+  return CUDNN_RNN_DRIVER_CALL(queue, cuEventRecord, last_use_, queue.stream());
 }
 
 }  // namespace cudnn_rnn

@@ -1,7 +1,8 @@
 // State of cuDNN's random number generator, from which one op kernel draws its dropout patterns.
 //
 // The state takes some megabytes of device memory, advances with each training call and is slow to
-// create. It is therefore created once, and a restart copies the initial state back.
+// create. It is therefore created once, and a restart copies the initial state back. Calls on
+// several streams use the state one after the other: an event orders them.
 #ifndef CUDNN_RNN_CC_CUDNN_DROPOUT_STATE_H_
 #define CUDNN_RNN_CC_CUDNN_DROPOUT_STATE_H_
 
@@ -14,8 +15,17 @@
 
 namespace cudnn_rnn {
 
+// Returns whether dropout has an effect: it acts between layers, in training.
+inline bool UsesDropout(const RnnConfig& config, bool is_training) {
+  return is_training && config.dropout > 0 && config.num_layers > 1;
+}
+
 class DropoutState {
  public:
+  ~DropoutState();
+  DropoutState(const DropoutState&) = delete;
+  DropoutState& operator=(const DropoutState&) = delete;
+
   static Status Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
                        DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state);
 
@@ -23,18 +33,25 @@ class DropoutState {
   Status Attach(const GpuQueue& queue, DropoutDescriptor* descriptor) const;
 
   // Must precede each training call on the same queue. Restarts the generator if `restarts`. The
-  // caller holds `lock` until the training call is queued.
+  // caller holds `lock` until EndCall.
   Status BeginCall(const GpuQueue& queue, bool restarts, std::unique_lock<std::mutex>* lock);
+  // Must follow each training call, even one that failed.
+  Status EndCall(const GpuQueue& queue);
 
  private:
-  explicit DropoutState(const RnnConfig& config);
+  DropoutState(const GpuQueue& queue, const RnnConfig& config);
 
+  const GpuLibraries& libraries_;
+  void* const creation_stream_;
   const float dropout_;
+  // cuDNN takes one seed. TensorFlow's kernels combine the op's two in the same way.
   const unsigned long long seed_;  // NOLINT: cuDNN's type
   size_t bytes_ = 0;
   std::unique_ptr<DeviceMemory> states_;
   std::unique_ptr<DeviceMemory> initial_states_;  // initial contents of states_
-  std::mutex mutex_;
+  void* last_use_ = nullptr;                      // event after the last call
+  std::mutex mutex_;                              // guards the members below
+  void* last_stream_;
   bool is_used_ = false;  // states_ may differ from initial_states_
 };
 

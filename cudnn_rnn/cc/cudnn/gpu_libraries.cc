@@ -3,8 +3,14 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace cudnn_rnn {
 namespace {
+
+constexpr char kInstallationAdvice[] =
+    " `python -m cudnn_rnn doctor` reports which GPU libraries are missing or do not fit together.";
 
 std::string LastLoaderError() {
   const char* text = dlerror();
@@ -30,6 +36,42 @@ Status FindFunction(void* library, const std::string& path, const char* symbol,
       Concatenate(path, " has no function ", symbol, "; it is another library, or it is damaged."));
 }
 
+// Returns the non-empty parts of the environment variable LD_LIBRARY_PATH.
+std::vector<std::string> FoldersOfTheEnvironment() {
+  const char* const text = std::getenv("LD_LIBRARY_PATH");
+  std::vector<std::string> folders(1);
+  for (const char* c = text == nullptr ? "" : text; *c != '\0'; ++c) {
+    if (*c == ':' || *c == ';') {
+      folders.emplace_back();
+    } else {
+      folders.back() += *c;
+    }
+  }
+  folders.erase(std::remove(folders.begin(), folders.end(), ""), folders.end());
+  return folders;
+}
+
+// Loads the parts of cuDNN that compute RNNs, with everything that they are linked against.
+Status OpenParts(const std::string& cudnn_path, size_t version) {
+  const std::vector<std::string> names =
+      version >= kCudnnVersionWithOneRnnPart
+          ? std::vector<std::string>{"libcudnn_adv.so.9"}
+          : std::vector<std::string>{"libcudnn_adv_infer.so.8", "libcudnn_adv_train.so.8"};
+  for (const std::string& name : names) {
+    const std::string beside = cudnn_path.substr(0, cudnn_path.rfind('/') + 1) + name;
+    dlerror();
+    if (dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) continue;
+    const std::string problem = LastLoaderError();
+    if (dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) continue;
+    return Status(StatusCode::kUnavailable,
+                  Concatenate(name, ", which computes RNNs, cannot be opened: ", problem, ".",
+                              kInstallationAdvice));
+  }
+  return Status();
+}
+
+}  // namespace
+
 Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
   dlerror();
   void* driver = dlopen(search.driver_name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -46,6 +88,8 @@ Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries) {
   return CheckDriver(*libraries, libraries->cuDriverGetVersion(&libraries->driver_version),
                      "cuDriverGetVersion", "opening the driver");
 }
+
+namespace {
 
 // Tries cuDNN libraries and collects the failures for the error message.
 class CudnnSearch {
@@ -70,7 +114,8 @@ class CudnnSearch {
                   Concatenate("No cuDNN ", CudnnVersionText(kMinCudnnVersion),
                               " or newer was found. Tried:", tried_,
                               "\nInstall cuDNN where TensorFlow finds it (pip install "
-                              "nvidia-cudnn-cu12), or specify the path of the file."));
+                              "nvidia-cudnn-cu12), or specify the path of the file in "
+                              "CUDNN_RNN_CUDNN_LIBRARY."));
   }
 
  private:
@@ -96,11 +141,13 @@ class CudnnSearch {
   CUDNN_RNN_RETURN_IF_ERROR(FindFunction(library, path, #symbol, &libraries->symbol));
     CUDNN_RNN_CUDNN_FUNCTIONS(CUDNN_RNN_FIND)
 #undef CUDNN_RNN_FIND
-    return Status();
+    return OpenParts(path, libraries->cudnn_version);
   }
 
   std::string tried_;
 };
+
+}  // namespace
 
 Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
   CudnnSearch tries;
@@ -111,9 +158,15 @@ Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
   for (const std::string& name : search.cudnn_names) {
     if (tries.Try("loaded already", name, RTLD_NOLOAD, libraries)) return Status();
   }
-  for (const std::string& folder : search.wheel_folders) {
-    for (const std::string& name : search.cudnn_names) {
-      if (tries.Try("wheel", folder + "/" + name, 0, libraries)) return Status();
+  const struct {
+    const char* where;
+    std::vector<std::string> paths;
+  } places[] = {{"LD_LIBRARY_PATH", FoldersOfTheEnvironment()}, {"wheel", search.wheel_folders}};
+  for (const auto& place : places) {
+    for (const std::string& folder : place.paths) {
+      for (const std::string& name : search.cudnn_names) {
+        if (tries.Try(place.where, folder + "/" + name, 0, libraries)) return Status();
+      }
     }
   }
   for (const std::string& name : search.cudnn_names) {
@@ -121,23 +174,6 @@ Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries) {
   }
   return tries.NotFound();
 }
-
-StatusCode StatusCodeOfCudnn(int status) {
-  // cuDNN 8's codes are below 100; cuDNN 9 groups its codes by thousands.
-  switch (status) {
-    case 2:     // 8: ALLOC_FAILED
-    case 4003:  // 9: HOST_ALLOCATION_FAILED
-    case 4004:  // 9: DEVICE_ALLOCATION_FAILED
-      return StatusCode::kResourceExhausted;
-    case 6:  // 8: ARCH_MISMATCH
-    case 9:  // 8: NOT_SUPPORTED
-      return StatusCode::kUnimplemented;
-    default:
-      return status / 1000 == 3 ? StatusCode::kUnimplemented : StatusCode::kInternal;
-  }
-}
-
-}  // namespace
 
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries) {
   std::unique_ptr<GpuLibraries> opened(new GpuLibraries());
@@ -174,14 +210,50 @@ Status CheckDriver(const GpuLibraries& libraries, int status, const char* call,
       Concatenate(call, " failed with CUDA error ", status, " (", text, ") while ", what, "."));
 }
 
+StatusCode StatusCodeOfCudnn(int status) {
+  // cuDNN 9 numbers its groups of statuses by thousands, cuDNN 8 its statuses from 1.
+  switch (status) {
+    case kCudnn8AllocFailed:
+    case kCudnnHostAllocationFailed:
+    case kCudnnDeviceAllocationFailed:
+      return StatusCode::kResourceExhausted;
+    case kCudnn8BadParam:
+    case kCudnn8InvalidValue:
+      return StatusCode::kInvalidArgument;
+    case kCudnn8ArchMismatch:
+    case kCudnn8NotSupported:
+      return StatusCode::kUnimplemented;
+    case kCudnn8NotInitialized:
+    case kCudnn8LicenseError:
+    case kCudnn8RuntimePrerequisiteMissing:
+    case kCudnn8VersionMismatch:
+    case kCudnnNotInitialized:
+    case kCudnnSublibraryVersionMismatch:
+    case kCudnnLicenseError:
+    case kCudnnSublibraryLoadingFailed:
+    case kCudnnIncompatibleDriver:
+    case kCudnnIncompatibleCudart:
+    case kCudnnRuntimePrerequisiteMissing:
+    case kCudnnSublibraryUnavailable:
+      return StatusCode::kFailedPrecondition;
+    default:
+      break;
+  }
+  if (status / 1000 == kCudnnBadParamGroup) return StatusCode::kInvalidArgument;
+  if (status / 1000 == kCudnnNotSupportedGroup) return StatusCode::kUnimplemented;
+  return StatusCode::kInternal;
+}
+
 Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,
                   const std::string& what) {
   if (status == kCudnnSuccess) return Status();
   const char* text = libraries.cudnnGetErrorString(status);
+  const StatusCode code = StatusCodeOfCudnn(status);
   return Status(
-      StatusCodeOfCudnn(status),
+      code,
       Concatenate(call, " failed with status ", status, " (", text == nullptr ? "unknown" : text,
-                  ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, "."));
+                  ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, ".",
+                  code == StatusCode::kFailedPrecondition ? kInstallationAdvice : ""));
 }
 
 }  // namespace cudnn_rnn

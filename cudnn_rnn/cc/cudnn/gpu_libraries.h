@@ -37,12 +37,21 @@ struct LibrarySearch {
   std::vector<std::string> wheel_folders;
 };
 
-// Opens the driver, then cuDNN: the library that the process has already loaded, one in the wheels'
-// folders, or one on the loader's path, in this order. Fails with kUnavailable; the message lists
-// each attempt and why it failed: no driver, no library, a version that is too old, a missing
-// function.
-// Does not initialize CUDA, so that the program may still choose devices and fork. Never unloads a
-// library.
+// Both fail with kUnavailable and never unload a library. Neither initializes CUDA, so that the
+// program may still choose devices and fork.
+
+Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries);
+
+// Opens the library that the process has already loaded, one in a folder of LD_LIBRARY_PATH, one in
+// the wheels' folders, or the one that the loader finds, in this order. The message of an error
+// lists each attempt and why it failed: no library, a version that is too old, a missing function,
+// a missing part of cuDNN. (cuDNN itself loads its parts at the first call that needs them, and
+// ends the process if one is missing.)
+//
+// A cuDNN that this function loads is also what later dlopen calls for its name return, in the
+// whole process. A framework that is to choose its cuDNN itself must have loaded it before.
+Status OpenCudnn(const LibrarySearch& search, GpuLibraries* libraries);
+
 Status OpenGpuLibraries(const LibrarySearch& search, std::unique_ptr<GpuLibraries>* libraries);
 
 // Calls cuInit, for programs without a framework that does. Fails if there is no GPU.
@@ -52,6 +61,9 @@ Status InitializeDriver(const GpuLibraries& libraries);
 std::string CudnnVersionText(size_t version);
 // Returns text such as "12.8".
 std::string DriverVersionText(int version);
+
+// Returns the code for an error status of cuDNN 8 or 9.
+StatusCode StatusCodeOfCudnn(int status);
 
 // Convert the `status` that `call` returned; the error message names the call, the status and the
 // activity `what`.

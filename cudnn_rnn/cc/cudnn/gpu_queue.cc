@@ -3,7 +3,7 @@
 namespace cudnn_rnn {
 
 GpuQueue::~GpuQueue() {
-  if (handle_ != nullptr) runtime_->handles.Release(context_, handle_);
+  if (handle_ != nullptr) runtime_->handles.Return({context_, stream_}, handle_);
   if (context_pushed_) {
     void* context;
     libraries().cuCtxPopCurrent_v2(&context);
@@ -14,8 +14,31 @@ Status GpuQueue::Begin() {
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuStreamGetCtx, stream_, &context_));
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuCtxPushCurrent_v2, context_));
   context_pushed_ = true;
-  CUDNN_RNN_RETURN_IF_ERROR(runtime_->handles.Acquire(context_, what_, &handle_));
-  return CUDNN_RNN_CUDNN_CALL(*this, cudnnSetStream, handle_, stream_);
+  return Status();
+}
+
+Status GpuQueue::BorrowHandle() {
+  handle_ = runtime_->handles.Take({context_, stream_});
+  if (handle_ != nullptr) return Status();
+  CUDNN_RNN_RETURN_IF_ERROR(CheckNotCapturing("creating a cuDNN handle"));
+  void* created = nullptr;
+  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(*this, cudnnCreate, &created));
+  const Status set = CUDNN_RNN_CUDNN_CALL(*this, cudnnSetStream, created, stream_);
+  if (set.ok()) {
+    handle_ = created;
+  } else {
+    libraries().cudnnDestroy(created);
+  }
+  return set;
+}
+
+Status GpuQueue::CheckNotCapturing(const char* action) const {
+  int capture = kCudaStreamNotCapturing;
+  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuStreamIsCapturing, stream_, &capture));
+  if (capture == kCudaStreamNotCapturing) return Status();
+  return FailedPrecondition(
+      Concatenate("The stream records a CUDA graph, in which ", action, " is not possible (while ",
+                  what_, "). Run the same call once on this stream before recording the graph."));
 }
 
 Status GpuQueue::Copy(void* target, const void* source, int64_t bytes) const {

@@ -1,6 +1,5 @@
 // The work of one call on a CUDA stream. From Begin() to the destructor, the stream's context is
-// current on this thread and a cuDNN handle is held. Only the creation of a handle, if none is
-// idle, may wait for the device.
+// current on this thread.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 
@@ -37,6 +36,11 @@ class GpuQueue {
 
   // Must be called first.
   Status Begin();
+  // Must precede calls of cuDNN that need handle(), which the queue holds from then on. Creates a
+  // handle if the stream has no idle one; only that may wait for the device.
+  Status BorrowHandle();
+  // Fails while the stream records a CUDA graph, in which `action` is not possible.
+  Status CheckNotCapturing(const char* action) const;
 
   const GpuLibraries& libraries() const { return *runtime_->libraries; }
   GpuRuntime* runtime() const { return runtime_; }

@@ -6,30 +6,26 @@ namespace cudnn_rnn {
 
 HandlePool::~HandlePool() {
   for (const auto& entry : idle_) {
-    if (libraries_->cuCtxPushCurrent_v2(entry.first) != kCudaSuccess) continue;
+    if (libraries_->cuCtxPushCurrent_v2(entry.first.context) != kCudaSuccess) continue;
     libraries_->cudnnDestroy(entry.second);
     void* context;
     libraries_->cuCtxPopCurrent_v2(&context);
   }
 }
 
-Status HandlePool::Acquire(void* context, const std::string& what, void** handle) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = idle_.find(context);
-    if (found != idle_.end()) {
-      *handle = found->second;
-      idle_.erase(found);
-      return Status();
-    }
-  }
-  return CheckCudnn(*libraries_, libraries_->cudnnCreate(handle), "cudnnCreate", what);
+void* HandlePool::Take(const Key& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = idle_.find(key);
+  if (found == idle_.end()) return nullptr;
+  void* const handle = found->second;
+  idle_.erase(found);
+  return handle;
 }
 
-void HandlePool::Release(void* context, void* handle) {
+void HandlePool::Return(const Key& key, void* handle) {
   const Status kept = CatchExceptions([&] {
     std::lock_guard<std::mutex> lock(mutex_);
-    idle_.emplace(context, handle);
+    idle_.emplace(key, handle);
     return Status();
   });
   if (!kept.ok()) libraries_->cudnnDestroy(handle);
@@ -37,10 +33,29 @@ void HandlePool::Release(void* context, void* handle) {
 
 namespace {
 
+constexpr char kNothingIsOpen[] = "The CUDA driver and cuDNN have not been opened.";
+
+// The result of a step, once it was taken.
+struct Step {
+  bool is_done = false;
+  Status status;
+
+  // Takes the step; after an exception, the next call tries again.
+  template <typename Function>
+  Status DoOnce(const Function& function) {
+    if (!is_done) {
+      status = function();
+      is_done = true;
+    }
+    return status;
+  }
+};
+
 struct ProcessState {
   std::mutex mutex;
-  bool tried = false;
-  Status status;
+  LibrarySearch search;
+  Step driver, cudnn;
+  std::unique_ptr<GpuLibraries> libraries;  // until `runtime` has them
   GpuRuntime* runtime = nullptr;
 };
 
@@ -51,32 +66,48 @@ ProcessState& GetProcessState() {
 
 }  // namespace
 
-Status OpenProcessGpu(const LibrarySearch& search) {
+Status OpenProcessDriver(const LibrarySearch& search) {
   ProcessState& process = GetProcessState();
   std::lock_guard<std::mutex> lock(process.mutex);
-  if (process.tried) return process.status;
-  std::unique_ptr<GpuLibraries> libraries;
-  process.status = OpenGpuLibraries(search, &libraries);
-  if (process.status.ok()) process.runtime = new GpuRuntime(std::move(libraries));
-  process.tried = true;  // Set last: after an exception, the next call tries again.
-  return process.status;
+  return process.driver.DoOnce([&] {
+    process.search = search;
+    process.libraries.reset(new GpuLibraries());
+    return OpenDriver(search, process.libraries.get());
+  });
 }
 
-GpuRuntime* ProcessGpu() {
+Status OpenProcessGpu(GpuRuntime** runtime) {
   ProcessState& process = GetProcessState();
   std::lock_guard<std::mutex> lock(process.mutex);
-  return process.runtime;
+  if (!process.driver.is_done) return Status(StatusCode::kUnavailable, kNothingIsOpen);
+  CUDNN_RNN_RETURN_IF_ERROR(process.driver.status);
+  CUDNN_RNN_RETURN_IF_ERROR(process.cudnn.DoOnce([&] {
+    CUDNN_RNN_RETURN_IF_ERROR(OpenCudnn(process.search, process.libraries.get()));
+    process.runtime = new GpuRuntime(std::move(process.libraries));
+    return Status();
+  }));
+  *runtime = process.runtime;
+  return Status();
+}
+
+Status OpenProcessGpu(const LibrarySearch& search, GpuRuntime** runtime) {
+  CUDNN_RNN_RETURN_IF_ERROR(OpenProcessDriver(search));
+  return OpenProcessGpu(runtime);
 }
 
 std::string ProcessGpuReport() {
   ProcessState& process = GetProcessState();
   std::lock_guard<std::mutex> lock(process.mutex);
-  if (!process.tried) return "The CUDA driver and cuDNN have not been opened.";
-  if (process.runtime == nullptr) return process.status.message();
-  const GpuLibraries& libraries = *process.runtime->libraries;
-  return Concatenate("cuDNN ", CudnnVersionText(libraries.cudnn_version), ": ",
-                     libraries.cudnn_path, "\nNVIDIA driver for CUDA ",
-                     DriverVersionText(libraries.driver_version), ": ", libraries.driver_path);
+  if (!process.driver.is_done) return kNothingIsOpen;
+  if (!process.driver.status.ok()) return process.driver.status.message();
+  if (!process.cudnn.status.ok()) return process.cudnn.status.message();
+  const bool has_cudnn = process.runtime != nullptr;
+  const GpuLibraries& libraries = has_cudnn ? *process.runtime->libraries : *process.libraries;
+  return Concatenate(has_cudnn ? Concatenate("cuDNN ", CudnnVersionText(libraries.cudnn_version),
+                                             ": ", libraries.cudnn_path)
+                               : "cuDNN: not opened yet; the first RNN on a GPU opens it",
+                     "\nNVIDIA driver for CUDA ", DriverVersionText(libraries.driver_version), ": ",
+                     libraries.driver_path);
 }
 
 }  // namespace cudnn_rnn

@@ -6,30 +6,41 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "cudnn_rnn/cc/cudnn/algorithm.h"
 #include "cudnn_rnn/cc/cudnn/gpu_libraries.h"
 
 namespace cudnn_rnn {
 
-// Pool of idle cuDNN handles, by CUDA context. Creating a handle takes milliseconds, and only one
-// thread at a time may use it.
+// Pool of idle cuDNN handles. Creating a handle takes milliseconds, and only one thread at a time
+// may use it. Every handle has been set to the stream that it is kept for.
 class HandlePool {
  public:
+  struct Key {
+    void* context;
+    void* stream;
+    bool operator<(const Key& other) const {
+      return std::tie(context, stream) < std::tie(other.context, other.stream);
+    }
+  };
+
   explicit HandlePool(const GpuLibraries* libraries) : libraries_(libraries) {}
   ~HandlePool();
 
-  // Returns a handle for `context`, which must be current.
-  Status Acquire(void* context, const std::string& what, void** handle);
-  // `context` must be current. Does not throw: without memory to keep the handle, destroys it.
-  void Release(void* context, void* handle);
+  // Returns an idle handle, or null if there is none.
+  void* Take(const Key& key);
+  // The key's context must be current. Does not throw: without memory to keep the handle, destroys
+  // it.
+  void Return(const Key& key, void* handle);
 
  private:
   const GpuLibraries* const libraries_;
   std::mutex mutex_;
-  std::multimap<void*, void*> idle_;
+  std::multimap<Key, void*> idle_;
 };
 
 // The algorithms that trials chose. Entries are never evicted: a gradient must run the algorithm of
@@ -75,6 +86,30 @@ class AlgorithmCache {
   std::map<Key, Algorithm> groups_;
 };
 
+// What checks of bfloat16 have found, by CUDA context and mode (bfloat16_check.h).
+class Bfloat16Results {
+ public:
+  // Returns the problem of this device, "" if there is none. Calls `check(std::string*)` if that is
+  // not known, and keeps its result unless it fails.
+  template <typename Function>
+  Status FindOrCheck(void* context, RnnMode mode, const Function& check, std::string* problem) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto key = std::make_pair(context, mode);
+    const auto known = problems_.find(key);
+    if (known == problems_.end()) {
+      CUDNN_RNN_RETURN_IF_ERROR(check(problem));
+      problems_[key] = *problem;
+    } else {
+      *problem = known->second;
+    }
+    return Status();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<void*, RnnMode>, std::string> problems_;
+};
+
 struct GpuRuntime {
   explicit GpuRuntime(std::unique_ptr<GpuLibraries> opened)
       : libraries(std::move(opened)), handles(libraries.get()) {}
@@ -82,13 +117,17 @@ struct GpuRuntime {
   const std::unique_ptr<const GpuLibraries> libraries;
   HandlePool handles;
   AlgorithmCache algorithms;
+  Bfloat16Results bfloat16;
 };
 
-// Opens the process's GpuRuntime on the first call; later calls return the first call's result. The
-// runtime is never closed, because the driver may be gone at exit.
-Status OpenProcessGpu(const LibrarySearch& search);
-// Returns null if the runtime was not opened or opening failed.
-GpuRuntime* ProcessGpu();
+// The process's GpuRuntime, which is never closed, because the driver may be gone at exit. Two
+// steps open it, so that a program can register GPU kernels before the framework has loaded its
+// cuDNN. Of each, later calls return the result of the first.
+Status OpenProcessDriver(const LibrarySearch& search);
+// Opens cuDNN. OpenProcessDriver must have succeeded.
+Status OpenProcessGpu(GpuRuntime** runtime);
+// Does both.
+Status OpenProcessGpu(const LibrarySearch& search, GpuRuntime** runtime);
 // Returns lines of text: the libraries and their versions, or why there are none.
 std::string ProcessGpuReport();
 

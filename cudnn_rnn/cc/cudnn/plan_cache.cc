@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cudnn_rnn/cc/cudnn/bfloat16_check.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
@@ -117,12 +118,14 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   Request request;
   request.trial = {runtime_, execution.stream, allocator, config, shape, choices, DeviceModel()};
   request.options = settings;
+  request.context = context;
   request.repeats_forward = repeats_forward;
+  request.draws_dropout = UsesDropout(config, call.is_training) && !call.is_backward;
   request.model_key = ModelKey(request.trial);
   request.model_key.insert(
       request.model_key.end(),
       {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)), choices.is_padded ? 1 : 0,
-       BitsOf(config.dropout), config.seed, config.seed2});
+       request.draws_dropout ? 1 : 0, BitsOf(config.dropout), config.seed, config.seed2});
   Key key = request.model_key;
   key.insert(key.end(),
              {shape.num_steps, shape.time_major ? 1 : 0, static_cast<int64_t>(settings.algorithm),
@@ -153,12 +156,18 @@ Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
   CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
+  if (trial.config.data_type == DataType::kBfloat16 && !IsEmpty(trial.shape)) {
+    CUDNN_RNN_RETURN_IF_ERROR(CheckBfloat16(trial, request.context));
+  }
   CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(request.options, &trial));
 
   GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   std::shared_ptr<DropoutState> dropout;
-  CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+  if (!IsEmpty(trial.shape)) {
+    CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
+    if (request.draws_dropout) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+  }
   std::shared_ptr<CudnnPlan> plan;
   Status created = CreatePlanWithModel(queue, request, dropout, &plan);
   const bool is_chosen = request.options.algorithm == Algorithm::kAuto &&
@@ -199,8 +208,7 @@ Status CudnnPlanCache::ResolveAlgorithm(const CudnnOptions& options, Trial* tria
   if (options.algorithm != Algorithm::kAuto) return Status();
   *algorithm = Algorithm::kStandard;
   // cuDNN's other algorithms support no padding.
-  const bool is_empty = trial->shape.num_steps == 0 || trial->shape.batch_size == 0;
-  if (options.deterministic || trial->choices.is_padded || is_empty) return Status();
+  if (options.deterministic || trial->choices.is_padded || IsEmpty(trial->shape)) return Status();
   {
     GpuQueue queue(runtime_, trial->stream, "reading the model of the GPU");
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
@@ -215,9 +223,7 @@ Status CudnnPlanCache::ResolveAlgorithm(const CudnnOptions& options, Trial* tria
 
 Status CudnnPlanCache::FindDropoutState(const GpuQueue& queue, const Trial& trial,
                                         std::shared_ptr<DropoutState>* state) {
-  state->reset();
   const RnnConfig& config = trial.config;
-  if (!UsesDropout(config, trial.choices.is_training)) return Status();
   const Key key = {static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue.context())),
                    BitsOf(config.dropout), config.seed, config.seed2};
   std::shared_ptr<DropoutState>& known = dropout_states_[key];

@@ -6,15 +6,26 @@ namespace cudnn_rnn {
 namespace {
 
 constexpr int kMaxDimensions = 8;
+constexpr char kOtherVersion[] =
+    "This package does not support the parameter layout of this cuDNN; use another version of "
+    "cuDNN.";
 
-Status CountElements(const GpuQueue& queue, void* descriptor, int64_t* elements) {
+// Fails unless the elements are contiguous.
+Status CountElements(const GpuQueue& queue, void* descriptor, const std::string& name,
+                     int64_t* elements) {
   int data_type, num_dimensions, dimensions[kMaxDimensions], strides[kMaxDimensions];
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnGetTensorNdDescriptor, descriptor,
                                                  kMaxDimensions, &data_type, &num_dimensions,
                                                  dimensions, strides));
   *elements = 1;
-  for (int i = 0; i < std::min(num_dimensions, kMaxDimensions); ++i) *elements *= dimensions[i];
-  return Status();
+  int64_t span = 1;
+  for (int i = 0; i < std::min(num_dimensions, kMaxDimensions); ++i) {
+    *elements *= dimensions[i];
+    span += static_cast<int64_t>(dimensions[i] - 1) * strides[i];
+  }
+  if (span == *elements) return Status();
+  return Unimplemented(Concatenate("cuDNN's ", name, " has ", *elements, " elements spread over ",
+                                   span, "; expected contiguous elements. ", kOtherVersion));
 }
 
 // A matrix or bias as cuDNN reports it. `address` lies in the weight space passed to cuDNN.
@@ -49,14 +60,21 @@ Status WeightRegions::Create(const GpuQueue& queue, void* rnn_descriptor, const 
         matrix_descriptor.get(), &matrix.address, bias_descriptor.get(), &bias.address));
     const std::string name = Concatenate(linear_layer, " of pseudo-layer ", pseudo_layer);
     if (matrix.address != nullptr) {
-      CUDNN_RNN_RETURN_IF_ERROR(CountElements(queue, matrix_descriptor.get(), &matrix.elements));
+      CUDNN_RNN_RETURN_IF_ERROR(
+          CountElements(queue, matrix_descriptor.get(), "matrix " + name, &matrix.elements));
     }
     CUDNN_RNN_RETURN_IF_ERROR(regions->Add(layout.CanonicalWeight(index), element_size,
                                            static_cast<char*>(matrix.address) - start,
                                            matrix.elements, "matrix " + name));
     if (linear_layer >= layout.biases_per_direction()) continue;  // a projection has no bias
     if (bias.address != nullptr) {
-      CUDNN_RNN_RETURN_IF_ERROR(CountElements(queue, bias_descriptor.get(), &bias.elements));
+      CUDNN_RNN_RETURN_IF_ERROR(
+          CountElements(queue, bias_descriptor.get(), "bias " + name, &bias.elements));
+    } else if (config.skips_input_projection() && pseudo_layer < config.num_directions()) {
+      return Unimplemented(Concatenate("This cuDNN has no bias ", name,
+                                       " with input_mode=\"skip_input\", but the model has one. ",
+                                       "Use input_mode=\"linear_input\", run the model on a CPU, "
+                                       "or use another version of cuDNN."));
     }
     const int64_t bias_index = pseudo_layer * layout.biases_per_direction() + linear_layer;
     CUDNN_RNN_RETURN_IF_ERROR(regions->Add(layout.CanonicalBias(bias_index), element_size,
@@ -69,11 +87,8 @@ Status WeightRegions::Create(const GpuQueue& queue, void* rnn_descriptor, const 
 Status WeightRegions::Add(const ParamRegion& expected, int64_t element_size, int64_t offset,
                           int64_t elements, const std::string& name) {
   if (elements != expected.size()) {
-    return Status(StatusCode::kInternal,
-                  Concatenate("cuDNN's ", name, " has ", elements, " elements; expected ",
-                              expected.rows, " x ", expected.columns,
-                              ". This package does not support the parameter layout of this cuDNN; "
-                              "use another version of cuDNN."));
+    return Unimplemented(Concatenate("cuDNN's ", name, " has ", elements, " elements; expected ",
+                                     expected.rows, " x ", expected.columns, ". ", kOtherVersion));
   }
   if (elements == 0) return Status();
   const int64_t region_bytes = elements * element_size;

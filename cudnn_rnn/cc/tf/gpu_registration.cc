@@ -22,10 +22,19 @@ std::vector<std::string> SplitAtColons(const std::string& text) {
 
 void RegisterGpuKernels(int unlabelled_priority) {
   const BackendFactory create_backend = [](std::unique_ptr<DeviceBackend>* backend) {
-    return CreateCudnnBackend(ProcessGpu(), StreamOf, backend);
+    GpuRuntime* runtime;
+    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&runtime));
+    return CreateCudnnBackend(runtime, StreamOf, backend);
   };
   RegisterKernels({"GPU", kKernelLabel, 0}, create_backend);
   if (unlabelled_priority > 0) RegisterKernels({"GPU", "", unlabelled_priority}, create_backend);
+}
+
+LibrarySearch SearchFor(const char* cudnn_file, const char* wheel_folders) {
+  LibrarySearch search;
+  if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
+  if (wheel_folders != nullptr) search.wheel_folders = SplitAtColons(wheel_folders);
+  return search;
 }
 
 }  // namespace
@@ -36,12 +45,18 @@ int cudnn_rnn_register_gpu_kernels(const char* cudnn_file, const char* wheel_fol
   using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
   static std::once_flag once;
   const Status status = CatchExceptions([=] {
-    LibrarySearch search;
-    if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
-    if (wheel_folders != nullptr) search.wheel_folders = SplitAtColons(wheel_folders);
-    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(search));
+    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessDriver(SearchFor(cudnn_file, wheel_folders)));
     std::call_once(once, RegisterGpuKernels, unlabelled_priority);
     return Status();
+  });
+  return static_cast<int>(status.code());
+}
+
+int cudnn_rnn_open_gpu_libraries(const char* cudnn_file, const char* wheel_folders) {
+  using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
+  const Status status = CatchExceptions([=] {
+    GpuRuntime* runtime;
+    return OpenProcessGpu(SearchFor(cudnn_file, wheel_folders), &runtime);
   });
   return static_cast<int>(status.code());
 }

@@ -65,6 +65,7 @@ void mock_restart(void) {
   state.events.all().clear();
   state.contexts.clear();
   state.stream_times_ms.clear();
+  state.order = StreamOrder();
   state.failed_devices.clear();
 }
 
@@ -135,6 +136,19 @@ void mock_set_padded_weights(int padded) { SetOption(&Options::padded_weights, p
 void mock_set_pause(int64_t microseconds) { SetOption(&Options::pause_microseconds, microseconds); }
 void mock_let_calls_meet(int64_t calls) { SetOption(&Options::calls_to_meet, calls); }
 void mock_set_any_memory(int any_memory) { SetOption(&Options::any_memory, any_memory); }
+void mock_set_bfloat16_is_wrong(int is_wrong) { SetOption(&Options::bfloat16_is_wrong, is_wrong); }
+void mock_set_skip_input_biases(int exist) { SetOption(&Options::skip_input_biases, exist); }
+void mock_set_loose_matrices(int are_loose) { SetOption(&Options::loose_matrices, are_loose); }
+
+void mock_set_capturing(void* stream, int is_capturing) {
+  Lock lock(GetState().mutex);
+  std::set<const void*>& streams = GetState().record.options.capturing_streams;
+  if (is_capturing) {
+    streams.insert(stream);
+  } else {
+    streams.erase(stream);
+  }
+}
 
 void mock_set_device(int device, int compute_capability, int multiprocessors,
                      int64_t memory_bytes) {

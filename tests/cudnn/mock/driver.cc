@@ -83,6 +83,16 @@ int CheckCopySide(Call* call, const CopySide& side, size_t width, size_t height,
   return call->NeedMemory(side.name, *first, static_cast<int64_t>(extent), 1);
 }
 
+int UseCopySide(Call* call, const void* stream, const CopySide& side, const char* first,
+                size_t width, size_t height, bool is_written) {
+  if (side.memory_type != kCudaMemoryTypeDevice) return 0;
+  for (size_t row = 0; row < height; ++row) {
+    MOCK_RETURN_IF_FAILED(
+        call->UseMemory(stream, first + row * side.pitch, static_cast<int64_t>(width), is_written));
+  }
+  return 0;
+}
+
 int NeedEvent(Call* call, void* address, Event** event) {
   MOCK_RETURN_IF_FAILED(NeedInitialized(call));
   return call->Need(&call->state().events, address, "event", event);
@@ -122,6 +132,7 @@ int cuGetErrorString(int error, const char** text) {
         {kDriverInvalidContext, "invalid device context"},
         {kDriverInvalidHandle, "invalid resource handle"},
         {kDriverNotReady, "device not ready"},
+        {kDriverCaptureUnsupported, "operation not permitted when stream is capturing"},
         {719, "unspecified launch failure"},
         {801, "operation not supported"},
         {999, "unknown error"},
@@ -139,6 +150,27 @@ int cuStreamGetCtx(void* stream, void** context) {
     const int device = call->state().StreamDevice(stream);
     if (device < 0) return kDriverInvalidContext;
     *context = ContextOf(device);
+    return 0;
+  });
+}
+
+int cuStreamIsCapturing(void* stream, int* status) {
+  return Run("cuStreamIsCapturing", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    if (status == nullptr) return call->Violation("status is null");
+    *status = static_cast<int>(call->state().record.options.capturing_streams.count(stream));
+    return 0;
+  });
+}
+
+int cuStreamWaitEvent(void* stream, void* event, unsigned int flags) {
+  return Run("cuStreamWaitEvent", [&](Call* call) {
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    if (flags != 0) return call->Violation("flags ", flags, " are not known here");
+    Event* found;
+    MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
+    if (!found->is_recorded) return call->Violation("the event was not recorded");
+    call->state().order.StreamWaits(stream, found->clock);
     return 0;
   });
 }
@@ -221,6 +253,8 @@ int cuDeviceTotalMem_v2(size_t* bytes, int device) {
 int cuStreamSynchronize(void* stream) {
   return Run("cuStreamSynchronize", [&](Call* call) {
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    State& state = call->state();
+    state.order.HostWaits(state.order.Record(stream));
     return call->WaitForDevice();
   });
 }
@@ -233,6 +267,7 @@ int cuMemAlloc_v2(DeviceAddress* pointer, size_t bytes) {
     if (bytes == 0) return call->Violation("bytes is 0");
     State& state = call->state();
     MOCK_RETURN_IF_FAILED(call->WaitForDevice());
+    state.order.HostWaitsForAll();
     const int64_t limit = state.record.options.memory_limit;
     const size_t used = static_cast<size_t>(state.allocated_bytes());
     if (limit >= 0 && (used > static_cast<size_t>(limit) || bytes > limit - used)) {
@@ -262,6 +297,7 @@ int cuMemFree_v2(DeviceAddress pointer) {
       return call->Violation("the memory is of device ", found->second.device,
                              ", but the current context is of device ", device);
     }
+    state.order.HostWaitsForAll();
     state.allocations.erase(found);
     std::free(Bytes(pointer));
     return call->WaitForDevice();
@@ -273,6 +309,8 @@ int cuMemsetD8Async(DeviceAddress target, unsigned char value, size_t bytes, voi
     MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
     MOCK_RETURN_IF_FAILED(
         call->NeedMemory("target", Bytes(target), static_cast<int64_t>(bytes), 1));
+    MOCK_RETURN_IF_FAILED(
+        call->UseMemory(stream, Bytes(target), static_cast<int64_t>(bytes), true));
     if (bytes > 0) std::memset(Bytes(target), value, bytes);
     return 0;
   });
@@ -287,6 +325,8 @@ int cuMemcpyDtoDAsync_v2(DeviceAddress target, DeviceAddress source, size_t byte
     if (Overlap(Bytes(target), size, Bytes(source), size)) {
       return call->Violation("source and target overlap");
     }
+    MOCK_RETURN_IF_FAILED(call->UseMemory(stream, Bytes(source), size, false));
+    MOCK_RETURN_IF_FAILED(call->UseMemory(stream, Bytes(target), size, true));
     if (bytes > 0) std::memcpy(Bytes(target), Bytes(source), bytes);
     return 0;
   });
@@ -305,7 +345,21 @@ int cuMemcpyHtoDAsync_v2(DeviceAddress target, const void* source, size_t bytes,
         return call->Violation("source is device memory");
       }
     }
+    MOCK_RETURN_IF_FAILED(call->UseMemory(stream, Bytes(target), size, true));
     std::memcpy(Bytes(target), source, bytes);
+    return 0;
+  });
+}
+
+int cuMemcpyDtoHAsync_v2(void* target, DeviceAddress source, size_t bytes, void* stream) {
+  return Run("cuMemcpyDtoHAsync_v2", [&](Call* call) {
+    const int64_t size = static_cast<int64_t>(bytes);
+    MOCK_RETURN_IF_FAILED(call->NeedStream(stream));
+    MOCK_RETURN_IF_FAILED(call->NeedMemory("source", Bytes(source), size, 1));
+    if (bytes == 0) return 0;
+    if (target == nullptr) return call->Violation("target is null");
+    MOCK_RETURN_IF_FAILED(call->UseMemory(stream, Bytes(source), size, false));
+    std::memcpy(target, Bytes(source), bytes);
     return 0;
   });
 }
@@ -325,6 +379,8 @@ int cuMemcpy2DAsync_v2(const DriverCopy2d* copy, void* stream) {
     const char* to;
     MOCK_RETURN_IF_FAILED(CheckCopySide(call, source, width, height, &from));
     MOCK_RETURN_IF_FAILED(CheckCopySide(call, target, width, height, &to));
+    MOCK_RETURN_IF_FAILED(UseCopySide(call, stream, source, from, width, height, false));
+    MOCK_RETURN_IF_FAILED(UseCopySide(call, stream, target, to, width, height, true));
     // Rows may interleave, but no row may overlap its own copy.
     for (size_t row = 0; width > 0 && row < height; ++row) {
       char* const target_row = const_cast<char*>(to) + row * target.pitch;
@@ -372,6 +428,7 @@ int cuEventRecord(void* event, void* stream) {
     found->is_waited_for = false;
     found->stream = stream;
     found->time_ms = call->state().stream_times_ms[stream];
+    found->clock = call->state().order.Record(stream);
     return 0;
   });
 }
@@ -382,6 +439,7 @@ int cuEventSynchronize(void* event) {
     MOCK_RETURN_IF_FAILED(NeedEvent(call, event, &found));
     if (!found->is_recorded) return call->Violation("the event was not recorded");
     MOCK_RETURN_IF_FAILED(call->WaitForDevice());
+    call->state().order.HostWaits(found->clock);
     // Work queued earlier on the event's stream is done too.
     for (auto& other : call->state().events.all()) {
       Event& earlier = other.second;

@@ -30,15 +30,13 @@ int CheckArguments(Call* call, void* descriptor, void* handle, float dropout, vo
   if (!(dropout >= 0 && dropout <= 1)) {
     return call->Violation("dropout must be between 0 and 1, but is ", dropout);
   }
-  if (states == nullptr) {
-    if (dropout == 0 && states_bytes == 0) return 0;
-    return call->Violation("states is null, but dropout is ", dropout, " and states_bytes ",
-                           states_bytes);
-  }
+  if (states == nullptr && dropout == 0 && states_bytes == 0) return 0;
   if (states_bytes < kDropoutStatesBytes) {
     return call->Violation("states_bytes must be at least ", kDropoutStatesBytes, ", but is ",
                            states_bytes);
   }
+  // Null states set only the probability.
+  if (states == nullptr) return 0;
   return call->NeedMemory("states", states, static_cast<int64_t>(states_bytes), kBufferAlignment);
 }
 
@@ -76,6 +74,8 @@ int cudnnSetDropoutDescriptor(void* descriptor, void* handle, float dropout, voi
     *found = {true, dropout, states};
     if (states == nullptr) return 0;
     MOCK_RETURN_IF_FAILED(call->WaitForDevice());
+    MOCK_RETURN_IF_FAILED(call->UseMemory(call->state().handles.Find(handle)->stream, states,
+                                          static_cast<int64_t>(states_bytes), true));
     const DropoutStates initial = {kDropoutStatesMagic, seed, 0};
     std::memset(states, 0x5a, states_bytes);
     std::memcpy(states, &initial, sizeof(initial));

@@ -19,7 +19,9 @@
  *     a sequence of length 1, y may be 0 instead); data comes before weights, and only once;
  *   - half and bfloat16 models use float math precision;
  *   - the packed layout has no padding;
- *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory.
+ *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory;
+ *   - work on memory that other work may still be using on another stream (stream_order.h), even if
+ *     the memory was freed and allocated again in between, unless cuMemFree_v2 has freed it.
  *
  * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */
 #ifndef CUDNN_RNN_TESTS_CUDNN_MOCK_MOCK_CUDNN_H_
@@ -119,6 +121,15 @@ MOCK_EXPORT void mock_set_algorithm_time(int algorithm, double forward_ms, doubl
 /* Default 0: the dense layout. 1: weight spaces of descriptors set from now on have their regions
  * at multiples of 256 bytes, with gaps between and after them. */
 MOCK_EXPORT void mock_set_padded_weights(int padded);
+/* Default 1. 0: with skipped input, the first layer has no biases of its input. */
+MOCK_EXPORT void mock_set_skip_input_biases(int exist);
+/* Default 0. 1: cudnnGetRNNWeightParams reports matrices whose rows have gaps between them. */
+MOCK_EXPORT void mock_set_loose_matrices(int are_loose);
+/* Default 0. 1: forward calls in bfloat16 succeed, but compute wrong values. */
+MOCK_EXPORT void mock_set_bfloat16_is_wrong(int is_wrong);
+/* Default 0. 1: the stream records a CUDA graph. Then all calls that allocate, or that make the
+ * host wait, are violations. (Recorded work runs at once.) */
+MOCK_EXPORT void mock_set_capturing(void* stream, int is_capturing);
 /* Every call with a handle holds the handle this much longer, so that concurrent use of one handle
  * is detected. Default 0. */
 MOCK_EXPORT void mock_set_pause(int64_t microseconds);

@@ -48,7 +48,7 @@ int CheckDataTensors(Call* call, const RnnCall& rnn_call, const BackwardDataTens
   const int64_t h_bytes = rnn_call.h_bytes;
   const int64_t c_bytes = rnn_call.c_bytes;
   return CheckOperands(
-      call, buffers,
+      call, rnn_call, buffers,
       {{"y", tensors.y, rnn_call.y_memory(), false, kTensorAlignment},
        {"dy", tensors.dy, rnn_call.y_memory(), false, kTensorAlignment},
        {"hx", tensors.hx, h_bytes, false, kTensorAlignment},
@@ -120,7 +120,7 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Backward(backward, options, execution));
 
-  Pack(rnn_call.x, element_size, dx.data(), Padding::kZero, tensors.dx);
+  Pack(rnn_call.x, element_size, dx.data(), Padding::kKept, tensors.dx);
   Copy(dhx.data(), rnn_call.h_bytes, tensors.dhx);
   Copy(dcx.data(), rnn_call.c_bytes, tensors.dcx);
   ReserveHeader used = header;
@@ -185,7 +185,8 @@ int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* d
     const BackwardDataTensors tensors = {y, dy, hx, dhy, cx, dcy, weight_space, dx, dhx, dcx};
     MOCK_RETURN_IF_FAILED(CheckDataTensors(call, rnn_call, tensors, buffers));
     ReserveHeader header;
-    MOCK_RETURN_IF_FAILED(CheckReserveSpace(call, rnn_call, reserve_space, kAfterForward, &header));
+    MOCK_RETURN_IF_FAILED(
+        CheckReserveSpace(call, reserve_space, kAfterForward, &rnn_call, &header));
     MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
     call->Unlock();
     const Status status = ComputeData(rnn_call, tensors, buffers, header);
@@ -212,14 +213,14 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
     MOCK_RETURN_IF_FAILED(PrepareCall(call, descriptors, buffers, true, &rnn_call));
     const int64_t weight_bytes = rnn_call.weights.bytes();
     MOCK_RETURN_IF_FAILED(CheckOperands(
-        call, buffers,
+        call, rnn_call, buffers,
         {{"x", x, rnn_call.x_memory(), false, kTensorAlignment},
          {"hx", hx, rnn_call.h_bytes, false, kTensorAlignment},
          {"y", y, rnn_call.y_memory(), false, kTensorAlignment},
          {"weight_space_gradient", weight_space_gradient, weight_bytes, true, kBufferAlignment}}));
     ReserveHeader header;
     MOCK_RETURN_IF_FAILED(
-        CheckReserveSpace(call, rnn_call, reserve_space, kAfterBackwardData, &header));
+        CheckReserveSpace(call, reserve_space, kAfterBackwardData, &rnn_call, &header));
     if (!IsZero(static_cast<char*>(weight_space_gradient), weight_bytes)) {
       return call->Violation("weight_space_gradient was not cleared");
     }

@@ -13,7 +13,7 @@ namespace {
 // Not powers of two: the real library's sizes need not be either.
 constexpr int64_t kWorkspaceBytes = 4136;
 constexpr int64_t kTrainingWorkspaceBytes = 1000;
-constexpr uint64_t kLowest63Bits = 0x7fffffffffffffff;
+constexpr uint64_t kLowest32Bits = 0xffffffff;
 
 int RefuseOrViolate(Call* call, const Status& status) {
   if (status.code() == StatusCode::kUnimplemented) return call->StatusOf(MOCK_NOT_SUPPORTED);
@@ -31,10 +31,12 @@ int FindModel(Call* call, void* rnn_descriptor, RnnCall* rnn_call) {
   rnn_call->rnn = *rnn;
   rnn_call->config = rnn->config;
   rnn_call->config.dropout = dropout->dropout;
-  if (dropout->dropout > 0) {
+  if (dropout->states != nullptr) {
     MOCK_RETURN_IF_FAILED(NeedDropoutStates(call, dropout->states, &rnn_call->dropout));
     rnn_call->dropout_states = dropout->states;
-    rnn_call->config.seed = static_cast<int64_t>(rnn_call->dropout.seed & kLowest63Bits);
+    // As the CPU plan's seeds are combined by TensorFlow's rule.
+    rnn_call->config.seed = static_cast<int64_t>(rnn_call->dropout.seed >> 32);
+    rnn_call->config.seed2 = static_cast<int64_t>(rnn_call->dropout.seed & kLowest32Bits);
   }
   return 0;
 }
@@ -127,6 +129,10 @@ uint64_t RnnCall::ModelFingerprint() const {
   return FingerprintOf(text);
 }
 
+Status RnnCall::CreatePlan() {
+  return CreateCpuPlan(config, shape(), MockInstructionSet(config.data_type), &plan);
+}
+
 int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descriptor,
                  bool is_training, RnnCall* rnn_call) {
   Handle* found_handle;
@@ -139,8 +145,7 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
   const Status weights =
       WeightSpace::Create(config, rnn_call->rnn.padded_weights, &rnn_call->weights);
   if (!weights.ok()) return RefuseOrViolate(call, weights);
-  const Status planned = CreateCpuPlan(config, rnn_call->shape(),
-                                       MockInstructionSet(config.data_type), &rnn_call->plan);
+  const Status planned = rnn_call->CreatePlan();
   if (!planned.ok()) return RefuseOrViolate(call, planned);
 
   const CheckedSize element(rnn_call->element_size());
@@ -219,7 +224,8 @@ int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers&
   return 0;
 }
 
-int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> operands) {
+int CheckOperands(Call* call, const RnnCall& rnn_call, const RnnBuffers& buffers,
+                  std::vector<Operand> operands) {
   operands.push_back({"workspace", buffers.workspace, static_cast<int64_t>(buffers.workspace_bytes),
                       true, kBufferAlignment});
   operands.push_back({"reserve_space", buffers.reserve_space,
@@ -237,20 +243,28 @@ int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> op
       }
     }
   }
+  for (const Operand& operand : operands) {
+    MOCK_RETURN_IF_FAILED(
+        call->UseMemory(rnn_call.stream, operand.data, operand.bytes, operand.is_written));
+  }
   return 0;
 }
 
-int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_space,
-                      uint64_t stage, ReserveHeader* header) {
+int CheckReserveSpace(Call* call, const void* reserve_space, uint64_t stage, RnnCall* rnn_call,
+                      ReserveHeader* header) {
   std::memcpy(header, reserve_space, sizeof(*header));
   if (header->magic != kReserveMagic) {
     return call->Violation("reserve_space is not what a forward call in training left");
   }
-  if (header->model != rnn_call.ModelFingerprint()) {
+  if (header->model != rnn_call->ModelFingerprint()) {
     return call->Violation(
         "reserve_space is that of another model, shape or lengths, or another algorithm or math "
         "type");
   }
+  rnn_call->config.seed = header->dropout_seed;
+  rnn_call->config.seed2 = header->dropout_seed2;
+  const Status planned = rnn_call->CreatePlan();
+  if (!planned.ok()) return RefuseOrViolate(call, planned);
   if (header->stage == stage) return 0;
   if (stage == kAfterForward) {
     return call->Violation("cudnnRNNBackwardData_v8 has used this reserve space already");
@@ -279,9 +293,10 @@ void Pack(const RnnDataDescriptor& descriptor, int64_t element_size, const char*
     char* const target = static_cast<char*>(data) + row * row_bytes;
     if (!is_padding) {
       std::memcpy(target, time_major + time_major_row * row_bytes, static_cast<size_t>(row_bytes));
-    } else if (padding == Padding::kZero || !descriptor.has_padding_fill) {
-      const int fill = padding == Padding::kZero ? 0 : 0xff;  // NaN: undefined
-      std::memset(target, fill, static_cast<size_t>(row_bytes));
+    } else if (padding == Padding::kKept) {
+      return;
+    } else if (!descriptor.has_padding_fill) {
+      std::memset(target, 0xff, static_cast<size_t>(row_bytes));  // NaN: undefined
     } else {
       for (int64_t i = 0; i < descriptor.vector_size; ++i) {
         std::memcpy(target + i * element_size, descriptor.padding_fill,

@@ -21,6 +21,8 @@ struct ReserveHeader {
   uint64_t stage;    // kAfterForward or kAfterBackwardData
   uint64_t model;    // fingerprint of model, shape, lengths, algorithm and math type
   uint64_t weights;  // fingerprint of the weights
+  // Of the dropout pattern, instead of the pattern itself.
+  int64_t dropout_seed, dropout_seed2;
 };
 static_assert(sizeof(ReserveHeader) <= kBufferAlignment, "ReserveLayout");
 
@@ -72,6 +74,8 @@ struct RnnCall {
   WeightSpace weights;
   ReserveLayout reserve = {};
   int64_t workspace_bytes = 0;
+  // The model's plan is made again if its seeds change.
+  Status CreatePlan();
   // Sizes of x and y as [T, B, width], and of the states, in bytes.
   int64_t x_bytes = 0, y_bytes = 0, h_bytes = 0, c_bytes = 0;
 
@@ -113,16 +117,17 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
 int PrepareCall(Call* call, const RnnDescriptors& descriptors, const RnnBuffers& buffers,
                 bool is_training, RnnCall* rnn_call);
 // Checks the operands, the workspace and the reserve space.
-int CheckOperands(Call* call, const RnnBuffers& buffers, std::vector<Operand> operands);
+int CheckOperands(Call* call, const RnnCall& rnn_call, const RnnBuffers& buffers,
+                  std::vector<Operand> operands);
 // Requires the reserve space of a forward call with this model, shape, lengths, algorithm and math
-// type, at this stage.
-int CheckReserveSpace(Call* call, const RnnCall& rnn_call, const void* reserve_space,
-                      uint64_t stage, ReserveHeader* header);
+// type, at this stage. Takes over its dropout seeds.
+int CheckReserveSpace(Call* call, const void* reserve_space, uint64_t stage, RnnCall* rnn_call,
+                      ReserveHeader* header);
 
 // Convert between the caller's layout and [T, B, width]. Unpack writes 0 beyond each length.
 void Unpack(const RnnDataDescriptor& descriptor, int64_t element_size, const void* data,
             char* time_major);
-enum class Padding { kZero, kAsDescribed };
+enum class Padding { kKept, kAsDescribed };
 void Pack(const RnnDataDescriptor& descriptor, int64_t element_size, const char* time_major,
           Padding padding, void* data);
 

@@ -20,7 +20,7 @@ int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tens
                  const RnnBuffers& buffers) {
   const int64_t c_bytes = rnn_call.c_bytes;  // 0 without a cell state
   return CheckOperands(
-      call, buffers,
+      call, rnn_call, buffers,
       {{"x", tensors.x, rnn_call.x_memory(), false, kTensorAlignment},
        {"hx", tensors.hx, rnn_call.h_bytes, false, kTensorAlignment},
        {"cx", tensors.cx, c_bytes, false, kTensorAlignment},
@@ -30,18 +30,23 @@ int CheckTensors(Call* call, const RnnCall& rnn_call, const ForwardTensors& tens
        {"cy", tensors.cy, c_bytes, true, kTensorAlignment}});
 }
 
-// Returns the number of this call's dropout pattern, and increments the counter in the states.
-int64_t NextDropoutCall(RnnCall* rnn_call, bool is_training) {
-  if (!is_training || rnn_call->dropout_states == nullptr) return 0;
-  const int64_t number = static_cast<int64_t>(rnn_call->dropout.calls);
+// Sets the number of this call's dropout pattern, and increments the counter in the states.
+int NextDropoutCall(Call* call, RnnCall* rnn_call, CallOptions* options) {
+  if (!options->is_training || rnn_call->config.dropout == 0) return 0;
+  if (rnn_call->dropout_states == nullptr) {
+    return call->Violation("the dropout descriptor has no states");
+  }
+  MOCK_RETURN_IF_FAILED(call->UseMemory(rnn_call->stream, rnn_call->dropout_states,
+                                        static_cast<int64_t>(kDropoutStatesBytes), true));
+  options->dropout_call_index = static_cast<int64_t>(rnn_call->dropout.calls);
   ++rnn_call->dropout.calls;
   std::memcpy(rnn_call->dropout_states, &rnn_call->dropout, sizeof(rnn_call->dropout));
-  return number;
+  return 0;
 }
 
 // Runs without the state's lock.
 Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const RnnBuffers& buffers,
-               const ReserveHeader& header, const CallOptions& options) {
+               const ReserveHeader& header, const CallOptions& options, bool is_wrong) {
   Buffer x(rnn_call.x_bytes), hx(rnn_call.h_bytes), cx(rnn_call.c_bytes);
   Buffer weights(rnn_call.weights.dense_bytes());
   Buffer y(rnn_call.y_bytes), hy(rnn_call.h_bytes), cy(rnn_call.c_bytes);
@@ -70,6 +75,7 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Forward(forward, options, execution));
 
+  if (is_wrong) std::memset(y.data(), 0, static_cast<size_t>(rnn_call.y_bytes));
   Pack(rnn_call.y, element_size, y.data(), Padding::kAsDescribed, tensors.y);
   Copy(hy.data(), rnn_call.h_bytes, tensors.hy);
   Copy(cy.data(), rnn_call.c_bytes, tensors.cy);
@@ -144,13 +150,17 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     state.stream_times_ms[rnn_call.stream] +=
         state.record.options.algorithms[rnn_call.rnn.algorithm].forward_ms;
     const bool fails_later = rnn_call.Behaves(&state, MOCK_FAILS_LATER);
-    const ReserveHeader header = {kReserveMagic, kAfterForward, rnn_call.ModelFingerprint(), 0};
+    const RnnConfig& config = rnn_call.config;
+    const ReserveHeader header = {kReserveMagic, kAfterForward, rnn_call.ModelFingerprint(), 0,
+                                  config.seed,   config.seed2};
     CallOptions options;
     options.is_training = is_training;
-    options.dropout_call_index = NextDropoutCall(&rnn_call, is_training);
+    MOCK_RETURN_IF_FAILED(NextDropoutCall(call, &rnn_call, &options));
     options.sequence_lengths = rnn_call.x.lengths;
+    const bool is_wrong =
+        call->state().record.options.bfloat16_is_wrong && config.data_type == DataType::kBfloat16;
     call->Unlock();
-    const Status status = Compute(rnn_call, tensors, buffers, header, options);
+    const Status status = Compute(rnn_call, tensors, buffers, header, options, is_wrong);
     call->Lock();
     if (fails_later) state.failed_devices.insert(state.CurrentDevice());
     return status.ok() ? 0 : call->Violation("the CPU plan says: ", status.message());

@@ -198,7 +198,18 @@ int Call::NeedMemory(const char* what, const void* data, int64_t bytes, size_t a
   return Violation(what, " at ", data, ", ", bytes, " bytes, is not device memory");
 }
 
+int Call::UseMemory(const void* stream, const void* data, int64_t bytes, bool is_written) {
+  const std::string conflict = state_.order.Use(stream, data, bytes, is_written);
+  return conflict.empty() ? 0 : Violation(conflict);
+}
+
+int Call::NeedNoCapture() {
+  if (state_.record.options.capturing_streams.empty()) return 0;
+  return Violate("called while a stream records a CUDA graph", kDriverCaptureUnsupported);
+}
+
 int Call::WaitForDevice() {
+  MOCK_RETURN_IF_FAILED(NeedNoCapture());
   ++state_.record.host_waits;
   return state_.failed_devices.erase(state_.CurrentDevice()) == 0 ? 0
                                                                   : StatusOf(MOCK_EXECUTION_FAILED);

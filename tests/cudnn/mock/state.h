@@ -17,6 +17,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "tests/cudnn/mock/functions.h"
+#include "tests/cudnn/mock/stream_order.h"
 
 namespace cudnn_rnn {
 namespace mock {
@@ -29,6 +30,7 @@ constexpr int kDriverInvalidDevice = 101;
 constexpr int kDriverInvalidContext = 201;
 constexpr int kDriverInvalidHandle = 400;
 constexpr int kDriverNotReady = 600;
+constexpr int kDriverCaptureUnsupported = 900;
 
 // The default version of cuDNN.
 extern const int64_t kBuiltVersion;
@@ -90,6 +92,7 @@ struct Event {
   bool is_waited_for = false;
   void* stream = nullptr;
   double time_ms = 0;
+  StreamOrder::Clock clock;
 };
 
 void* NewAddress();
@@ -160,6 +163,10 @@ struct Options {
   int64_t pause_microseconds = 0;
   int64_t calls_to_meet = 0;
   bool any_memory = false;
+  bool bfloat16_is_wrong = false;
+  bool skip_input_biases = true;
+  bool loose_matrices = false;
+  std::set<const void*> capturing_streams;
   std::map<const void*, int> stream_devices;
 };
 
@@ -192,6 +199,7 @@ struct State {
   std::multimap<uintptr_t, size_t> registered_memory;
   std::map<std::thread::id, ThreadContexts> contexts;
   std::map<const void*, double> stream_times_ms;
+  StreamOrder order;
   std::set<int> failed_devices;  // whose next waiting call returns the error
 
   int64_t version() const;
@@ -253,6 +261,11 @@ class Call {
   // Requires `bytes` bytes of memory of the current device, aligned to `alignment`. Accepts
   // anything if `bytes` is 0.
   int NeedMemory(const char* what, const void* data, int64_t bytes, size_t alignment);
+  // Requires that no work which may still be running on another stream conflicts with this use of
+  // memory by work on `stream`.
+  int UseMemory(const void* stream, const void* data, int64_t bytes, bool is_written);
+  // Requires that no stream records a CUDA graph.
+  int NeedNoCapture();
 
   // Makes the host wait for the current device; returns 0, or the error of its earlier work.
   int WaitForDevice();

@@ -96,7 +96,8 @@ namespace {
 // Sets the tensor descriptor and the address of the region, or an empty descriptor and a null
 // address if `index` is negative.
 void DescribeRegion(const WeightSpace& weights, int64_t index, int data_type,
-                    const void* weight_space, TensorDescriptor* descriptor, void** address) {
+                    const void* weight_space, bool is_loose, TensorDescriptor* descriptor,
+                    void** address) {
   *descriptor = TensorDescriptor();
   descriptor->is_set = true;
   descriptor->data_type = data_type;
@@ -105,7 +106,8 @@ void DescribeRegion(const WeightSpace& weights, int64_t index, int data_type,
   const WeightRegion region = weights.Region(index);
   const int rows = static_cast<int>(region.rows), columns = static_cast<int>(region.columns);
   descriptor->dimensions = {1, rows, columns};
-  descriptor->strides = {static_cast<int>(region.rows * region.columns), columns, 1};
+  const int row_stride = is_loose ? columns + 1 : columns;
+  descriptor->strides = {rows * row_stride, row_stride, 1};
   *address = const_cast<char*>(static_cast<const char*>(weight_space)) + region.offset;
 }
 
@@ -174,9 +176,13 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
     }
     if (weight_space == nullptr) return call->Violation("weight_space is null");
     DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), rnn->data_type,
-                   weight_space, matrix, matrix_address);
-    DescribeRegion(weights, weights.BiasIndex(pseudo_layer, linear_layer), rnn->data_type,
-                   weight_space, bias, bias_address);
+                   weight_space, state.record.options.loose_matrices, matrix, matrix_address);
+    const bool is_skipped = config.skips_input_projection() &&
+                            pseudo_layer < config.num_directions() &&
+                            linear_layer < config.num_gates();
+    const bool has_bias = !is_skipped || state.record.options.skip_input_biases;
+    DescribeRegion(weights, has_bias ? weights.BiasIndex(pseudo_layer, linear_layer) : -1,
+                   rnn->data_type, weight_space, /*is_loose=*/false, bias, bias_address);
     return 0;
   });
 }
