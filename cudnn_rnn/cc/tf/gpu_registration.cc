@@ -20,19 +20,22 @@ std::vector<std::string> SplitAtColons(const std::string& text) {
   return parts;
 }
 
-void RegisterGpuKernels(int unlabelled_priority) {
+// Above TensorFlow's own kernels, which have priority 0.
+constexpr int kUnlabelledPriority = 1;
+
+void RegisterGpuKernels(const std::vector<std::string>& unlabelled_ops) {
   const BackendFactory create_backend = [](std::unique_ptr<DeviceBackend>* backend) {
     return CreateCudnnBackend(ProcessGpu(), StreamOf, backend);
   };
   RegisterKernels({"GPU", kKernelLabel, 0}, create_backend);
-  if (unlabelled_priority > 0) RegisterKernels({"GPU", "", unlabelled_priority}, create_backend);
+  RegisterKernels({"GPU", "", kUnlabelledPriority}, create_backend, unlabelled_ops);
 }
 
 }  // namespace
 }  // namespace cudnn_rnn
 
 int cudnn_rnn_register_gpu_kernels(const char* cudnn_file, const char* wheel_folders,
-                                   int unlabelled_priority) {
+                                   const char* unlabelled_ops) {
   using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
   static std::once_flag once;
   const Status status = CatchExceptions([=] {
@@ -40,7 +43,9 @@ int cudnn_rnn_register_gpu_kernels(const char* cudnn_file, const char* wheel_fol
     if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
     if (wheel_folders != nullptr) search.wheel_folders = SplitAtColons(wheel_folders);
     CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(search));
-    std::call_once(once, RegisterGpuKernels, unlabelled_priority);
+    const std::vector<std::string> ops =
+        SplitAtColons(unlabelled_ops == nullptr ? "" : unlabelled_ops);
+    std::call_once(once, RegisterGpuKernels, ops);
     return Status();
   });
   return static_cast<int>(status.code());

@@ -1,5 +1,6 @@
 #include "cudnn_rnn/cc/tf/registration.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -71,7 +72,7 @@ std::vector<Op> OpsFor(const BackendFactory& backend) {
   };
 }
 
-void RegisterKernel(const Op& op, DataType type, const KernelTarget& target) {
+void RegisterForType(const Op& op, DataType type, const KernelTarget& target) {
   KernelDefBuilder builder(op.name);
   builder.Device(target.device_type.c_str()).TypeConstraint("T", type).Priority(target.priority);
   if (!target.label.empty()) builder.Label(target.label.c_str());
@@ -81,14 +82,24 @@ void RegisterKernel(const Op& op, DataType type, const KernelTarget& target) {
       builder.Build(), op.name, std::unique_ptr<Factory>(new Factory(op.create)));
 }
 
+void RegisterOp(const Op& op, const KernelTarget& target) {
+  RegisterForType(op, ::tensorflow::DT_HALF, target);
+  RegisterForType(op, ::tensorflow::DT_FLOAT, target);
+  RegisterForType(op, ::tensorflow::DT_DOUBLE, target);
+  if (OpTakesBfloat16(op.name)) RegisterForType(op, ::tensorflow::DT_BFLOAT16, target);
+}
+
 }  // namespace
 
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend) {
+  for (const Op& op : OpsFor(create_backend)) RegisterOp(op, target);
+}
+
+void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend,
+                     const std::vector<std::string>& op_names) {
   for (const Op& op : OpsFor(create_backend)) {
-    RegisterKernel(op, ::tensorflow::DT_HALF, target);
-    RegisterKernel(op, ::tensorflow::DT_FLOAT, target);
-    RegisterKernel(op, ::tensorflow::DT_DOUBLE, target);
-    if (OpTakesBfloat16(op.name)) RegisterKernel(op, ::tensorflow::DT_BFLOAT16, target);
+    const bool is_named = std::find(op_names.begin(), op_names.end(), op.name) != op_names.end();
+    if (is_named) RegisterOp(op, target);
   }
 }
 

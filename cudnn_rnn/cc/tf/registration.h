@@ -3,6 +3,7 @@
 #define CUDNN_RNN_CC_TF_REGISTRATION_H_
 
 #include <string>
+#include <vector>
 
 #include "cudnn_rnn/cc/tf/device_backend.h"
 
@@ -20,8 +21,11 @@ struct KernelTarget {
   int priority = 0;
 };
 
-// Must be called at most once per target in a process.
+// Registers the kernels of all ops, or of the ops named in `op_names`. Must be called at most once
+// per target in a process.
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend);
+void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend,
+                     const std::vector<std::string>& op_names);
 
 }  // namespace cudnn_rnn
 
