@@ -15,15 +15,12 @@ import os
 
 from cudnn_rnn._compat import (
     gen_cudnn_rnn_ops,
-    kernel_label,
-    kernel_label_of,
     projection_of,
     register_gradient,
     tf,
-    wrap_gradient,
 )
-from cudnn_rnn._core import model_sizes, plain_rnn
-from cudnn_rnn._native import gpu_choice, gpu_kernels
+from cudnn_rnn._core import kernel_labels, model_sizes, plain_rnn
+from cudnn_rnn._native import gpu_kernels
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 
@@ -55,23 +52,12 @@ def _projection_of(source):
     return projection_of(source) if _is_operation(source) else source.num_proj
 
 
-def _labelled_kernels(op_types):
-    """Returns a context in which new nodes of these ops get this package's kernel label."""
-    if not op_types:
-        return contextlib.nullcontext()
-    return kernel_label(gpu_kernels.KERNEL_LABEL, op_types)
-
-
-def _chosen_kernels():
-    """Returns a context in which new nodes get the kernel label if their op is to have it."""
-    return _labelled_kernels(gpu_kernels.choice().labels)
-
-
 @contextlib.contextmanager
-def _chosen_kernels_for_conversions():
-    """Like `_chosen_kernels`, and places new nodes on the CPU if TensorFlow's kernels fail."""
+def _kernels_for_conversions():
+    """Context for new conversions: places them on the CPU if TensorFlow's GPU kernels fail."""
     on_cpu = gpu_kernels.choice().avoids_defects
-    with _chosen_kernels(), tf.device("/cpu:0") if on_cpu else contextlib.nullcontext():
+    device = tf.device("/cpu:0") if on_cpu else contextlib.nullcontext()
+    with kernel_labels.chosen(), device:
         yield
 
 
@@ -117,7 +103,7 @@ def rnn(
     arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
     needs_v3 = needs_v3 or gpu_kernels.choice().avoids_defects
-    with _chosen_kernels():
+    with kernel_labels.chosen():
         if needs_v3:
             if sequence_lengths is None:
                 shape = tf.shape(input_data)
@@ -125,7 +111,7 @@ def rnn(
                 sequence_lengths = tf.fill([batch], time)
             if config.num_proj:  # TensorFlow 1.14 has no such attribute; the default is 0.
                 arguments["num_proj"] = config.num_proj
-            results = _cudnn_rnnv3(
+            results = kernel_labels.cudnn_rnnv3(
                 sequence_lengths=sequence_lengths, time_major=time_major, **arguments
             )
         elif os.environ.get(_USE_V2_VARIABLE) == "1":
@@ -133,46 +119,6 @@ def rnn(
         else:
             results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
     return tuple(results)[:3]
-
-
-def _cudnn_rnnv3(**arguments):
-    """Runs `CudnnRNNV3`; in eager execution through a function if it is to have the kernel label.
-
-    An eagerly executed op cannot have a label.
-    """
-    if not tf.executing_eagerly() or "CudnnRNNV3" not in gpu_kernels.choice().labels:
-        return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
-    tensors = [tf.convert_to_tensor(arguments.pop(name)) for name in _V3_INPUTS]
-    specs = tuple((tuple(tensor.shape.as_list()), tensor.dtype) for tensor in tensors)
-    function = _v3_function(specs, tuple(arguments.items()))
-    if arguments["is_training"]:
-        return function(*tensors)
-
-    @tf.custom_gradient
-    def infer(*tensors):
-        def gradient(*upstream):
-            raise ValueError(
-                "CudnnRNNV3 has no gradient, because is_training is False. Pass is_training=True."
-            )
-
-        return function(*tensors), gradient
-
-    return infer(*tensors)
-
-
-_V3_INPUTS = ("input", "input_h", "input_c", "params", "sequence_lengths")
-
-
-@functools.lru_cache(maxsize=256)
-def _v3_function(specs, attributes):
-    """Returns a function of `_V3_INPUTS` with one labelled node; `specs`: shapes and dtypes."""
-
-    @tf.function(autograph=False)
-    def cudnn_rnn_v3(*tensors):
-        with _chosen_kernels():
-            return tuple(gen_cudnn_rnn_ops.cudnn_rnnv3(*tensors, **dict(attributes)))
-
-    return cudnn_rnn_v3.get_concrete_function(*[tf.TensorSpec(*spec) for spec in specs])
 
 
 def plain_model(config, tensors, is_training, sequence_lengths, time_major, name=None):
@@ -212,7 +158,7 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
             return plain_rnn.params_to_canonical(source, params)
     arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
     num_proj = _projection_of(source)
-    with _chosen_kernels_for_conversions():
+    with _kernels_for_conversions():
         if num_proj:
             num_biases = num_weights if num_biases is None else num_biases
             arguments.update(num_params_biases=num_biases, num_proj=num_proj)
@@ -239,7 +185,7 @@ def canonical_to_params(source, weights, biases, name=None):
         _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
     )
     num_proj = _projection_of(source)
-    with _chosen_kernels_for_conversions():
+    with _kernels_for_conversions():
         if num_proj:
             arguments["num_proj"] = num_proj
             return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(**arguments)
@@ -272,22 +218,3 @@ def _canonical_to_params_gradient(op, gradient):
         tf.reshape(part, tf.shape(canonical))
         for part, canonical in zip(weights + biases, op.inputs[3:])
     ]
-
-
-def _with_label_of_forward_node(gradient_function):
-    """Wraps a gradient function so that its node gets the kernel label of the forward node.
-
-    The node reads the reserve space, whose contents only the same provider's kernel can read.
-    """
-
-    def gradient_with_label(op, *gradients):
-        if kernel_label_of(op) != gpu_kernels.KERNEL_LABEL:
-            return gradient_function(op, *gradients)
-        with _labelled_kernels(gpu_choice.OPS):
-            return gradient_function(op, *gradients)
-
-    return gradient_with_label
-
-
-for _forward_op in ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"):
-    wrap_gradient(_forward_op, _with_label_of_forward_node)

@@ -21,7 +21,12 @@ CONVERSION_OPS = (
     "CudnnRNNCanonicalToParams",
     "CudnnRNNCanonicalToParamsV2",
 )
-GROUPS = (RNN_OPS, V3_OPS, SIZE_OPS, CONVERSION_OPS)
+GROUPS = {
+    "CudnnRNN, CudnnRNNV2, gradients": RNN_OPS,
+    "CudnnRNNV3, gradient": V3_OPS,
+    "CudnnRNNParamsSize": SIZE_OPS,
+    "conversions of parameters": CONVERSION_OPS,
+}
 OPS = RNN_OPS + V3_OPS + SIZE_OPS + CONVERSION_OPS
 
 # Providers of a kernel.
@@ -59,9 +64,16 @@ class Facts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Whose kernels run a group of ops on a GPU: in nodes of this package, in others, and why."""
+    """Whose kernels run a group of ops on a GPU.
 
-    ops: Tuple[str, ...]
+    Attributes:
+      group: name of the group, a key of `GROUPS`.
+      ours: provider for nodes that this package creates.
+      others: provider for all other nodes.
+      why: the reason.
+    """
+
+    group: str
     ours: str
     others: str
     why: str
@@ -76,7 +88,7 @@ class Choice(NamedTuple):
       labels: ops whose nodes get the kernel label if this package creates them.
       avoids_defects: whether this package creates `CudnnRNNV3` nodes instead of `CudnnRNN` and
         `CudnnRNNV2`, and places the parameter conversions on the CPU.
-      outcomes: an `Outcome` for each group of `GROUPS`.
+      outcomes: an `Outcome` for each of `GROUPS`, which starts with `RNN_OPS`.
     """
 
     needs_registration: bool
@@ -88,7 +100,7 @@ class Choice(NamedTuple):
     @property
     def provider(self) -> str:
         """Provider of the forward kernels of this package's nodes: OURS, TENSORFLOWS or NONE."""
-        ours = self.outcomes[GROUPS.index(RNN_OPS)].ours
+        ours = self.outcomes[0].ours
         return ours if ours in (OURS, NONE) else TENSORFLOWS
 
 
@@ -139,32 +151,33 @@ def _avoids_defects(facts):
 
 
 def _outcome(group, facts, is_ours, takes_over, labels):
-    defect = _DEFECTS.get(group) if _has_defects(facts) else None
+    ops = GROUPS[group]
+    defect = _DEFECTS.get(ops) if _has_defects(facts) else None
     without_us = FAILS if defect else TENSORFLOWS
     if facts.cudnn is None:
         without_us = NONE
-    others = OURS if group[0] in takes_over else without_us
+    others = OURS if ops[0] in takes_over else without_us
     ours = others
-    if group[0] in labels:
+    if ops[0] in labels:
         ours = OURS if facts.registered else NONE
     elif defect and _avoids_defects(facts):
-        ours = _WAYS_ROUND_DEFECTS[group]
+        ours = _WAYS_ROUND_DEFECTS[ops]
     if is_ours and not facts.registered:
         why = "this package's are not registered" + ("; " + defect if defect else "")
     elif defect and facts.wanted != OURS:
         why = defect
     else:
-        why = _reason_without_defect(group, facts)
+        why = _reason_without_defect(ops, facts)
     return Outcome(group, ours, others, why)
 
 
-def _reason_without_defect(group, facts):
+def _reason_without_defect(ops, facts):
     if facts.wanted:
         return "%s=%s" % (KERNELS_VARIABLE, facts.wanted)
     if facts.is_tensorflow_1:
         return "TensorFlow 1 cannot choose between two kernels for one op"
     if facts.cudnn is None:
         return "TensorFlow has none of its own"
-    if group == SIZE_OPS and _has_defects(facts):
+    if ops == SIZE_OPS and _has_defects(facts):
         return "as for the conversions"
     return "no defect of TensorFlow's own is known with cuDNN %d" % facts.cudnn

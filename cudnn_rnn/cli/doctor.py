@@ -28,12 +28,6 @@ _INSTRUCTION_SETS = [
 ]
 _INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 
-_PROVIDERS = {
-    "cudnn_rnn": "provided by this package, which calls cuDNN",
-    "tensorflow": "provided by TensorFlow",
-    "none": "none; RNN ops cannot run on a GPU",
-}
-
 _ERRORS_OF_PROGRAMS = """\
 "No OpKernel was registered to support Op 'CudnnRNN...'", "Could not find device for node":
     The process that loads the graph or SavedModel has not imported this package, which
@@ -96,6 +90,7 @@ from cudnn_rnn._native import library
 from cudnn_rnn.cli import doctor
 answer = {"report": doctor.gpu_report(library.library_path())}
 answer["kernels"], answer["reason"] = doctor.kernels_in_charge()
+answer["outcomes"] = doctor.outcomes()
 from tensorflow.python.client import device_lib
 devices = [device for device in device_lib.list_local_devices() if device.device_type == "GPU"]
 answer["devices"] = [device.physical_device_desc or device.name for device in devices]
@@ -118,10 +113,17 @@ def gpu_report(library_path):
 
 
 def kernels_in_charge():
-    """Returns (provider of the GPU kernels, reason), two str; the first is in `_PROVIDERS`."""
+    """Returns (provider of the GPU kernels, reason), two str."""
     from cudnn_rnn._native import gpu_kernels
 
     return gpu_kernels.kernels_in_charge()
+
+
+def outcomes():
+    """Returns whose GPU kernels run each group of ops, a list of `gpu_choice.Outcome`s."""
+    from cudnn_rnn._native import gpu_kernels
+
+    return list(gpu_kernels.choice().outcomes)
 
 
 class Doctor:
@@ -199,10 +201,10 @@ class Doctor:
             self._fact("TensorFlow sees", device)
         without = "not used; this op library was built without GPU support"
         self._fact("cuDNN", without if found["report"] is None else found["report"])
-        kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
         if found["reason"] != found["report"]:
-            kernels += "\n" + found["reason"]
-        self._fact("GPU kernels", kernels)
+            self._fact("GPU kernels", found["reason"])
+        self._print("  The kernels that run the ops on a GPU (docs/gpu/README.md):")
+        self._print(textwrap.indent(describe_outcomes(found["outcomes"]), "    "))
         if not found["devices"]:
             self._print("This is not a problem: RNNs run on the CPU.")
 
@@ -220,6 +222,15 @@ class Doctor:
         self.problems += 1
         self._print("BROKEN: " + text)
         self._print(textwrap.indent(details.strip(), "    "))
+
+
+def describe_outcomes(outcomes):
+    """Returns a table with a line for each of the `gpu_choice.Outcome`s, or of lists like them."""
+    rows = [("ops", "nodes of cudnn_rnn", "nodes of others", "why")] + outcomes
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
+    )
 
 
 def run_trial(program):

@@ -142,5 +142,5 @@ def test_a_report_without_cudnn_names_the_variable(monkeypatch):
         cudnn_rnn_gpu_report = staticmethod(lambda: b"No cuDNN was found; specify the path.")
 
     monkeypatch.setattr(gpu_kernels, "_loaded_library", lambda path: Library)
-    succeeded, report = gpu_kernels._register("library.so", 1)
+    succeeded, report = gpu_kernels._register("library.so", ())
     assert not succeeded and "CUDNN_RNN_CUDNN_LIBRARY specifies this path" in report

@@ -147,11 +147,21 @@ def test_the_gpu_report_is_printed(examine):
         "report": "cuDNN 9.1.0: here\nGPU 0: A GPU",
         "kernels": "tensorflow",
         "reason": "CUDNN_RNN_GPU_KERNELS=tensorflow.",
+        "outcomes": [
+            ["CudnnRNN, gradient", "tensorflow, as CudnnRNNV3", "tensorflow (fails)", "why"],
+            ["CudnnRNNV3", "tensorflow", "tensorflow", "because"],
+        ],
     }
     _, problems, text = examine("_examine_gpu", (found, None), {"is_cuda_build": True})
     assert problems == 0 and "not a problem" not in text
-    for part in found["devices"] + ["cuDNN 9.1.0: here", "provided by TensorFlow", found["reason"]]:
+    for part in found["devices"] + ["cuDNN 9.1.0: here", found["reason"]]:
         assert part in text
+    table = [line.split("  ") for line in text.splitlines()[-3:]]
+    assert [[cell.strip() for cell in line if cell] for line in table] == [
+        ["ops", "nodes of cudnn_rnn", "nodes of others", "why"],
+        ["CudnnRNN, gradient", "tensorflow, as CudnnRNNV3", "tensorflow (fails)", "why"],
+        ["CudnnRNNV3", "tensorflow", "tensorflow", "because"],
+    ]
 
 
 def test_library_without_a_gpu_part():
