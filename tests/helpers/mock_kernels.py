@@ -74,7 +74,7 @@ def _build_kernels():
     return library
 
 
-def _build_mock():
+def build_mock():
     """Builds the mock of cuDNN; returns the path of its library."""
     script = os.path.join(ROOT, "scripts", "build_mock_cudnn.sh")
     output = subprocess.run(["bash", script], stdout=subprocess.PIPE, check=True).stdout
@@ -84,7 +84,7 @@ def _build_mock():
 @functools.lru_cache(maxsize=None)
 def load():
     """Registers the kernels once per process; returns the mock's library (mock_cudnn.h)."""
-    mock_file = _build_mock()
+    mock_file = build_mock()
     mock = ctypes.CDLL(mock_file)
     mock.mock_violation_text.restype = ctypes.c_char_p
     for name in ("calls", "host_waits", "violations", "live", "fallible_calls"):
