@@ -9,6 +9,7 @@ import contextlib
 import functools
 
 from cudnn_rnn._compat import (
+    IS_TENSORFLOW_1,
     gen_cudnn_rnn_ops,
     kernel_label,
     kernel_label_of,
@@ -29,9 +30,11 @@ def chosen():
 def cudnn_rnnv3(**arguments):
     """Runs the op `CudnnRNNV3` with the given inputs and attributes; returns its outputs.
 
-    An op that is executed eagerly cannot have a label. If one is chosen, the op runs in a function.
+    An op that is executed eagerly cannot have a label. If one is chosen, the op runs in a function
+    (in TensorFlow 2; eagerly executed ops of TensorFlow 1 run TensorFlow's own kernels).
     """
-    if not tf.executing_eagerly() or "CudnnRNNV3" not in gpu_kernels.choice().labels:
+    has_label = "CudnnRNNV3" in gpu_kernels.choice().labels
+    if not has_label or not tf.executing_eagerly() or IS_TENSORFLOW_1:
         return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
     tensors = [tf.convert_to_tensor(arguments.pop(name)) for name in _V3_INPUTS]
     specs = tuple((tuple(tensor.shape.as_list()), tensor.dtype) for tensor in tensors)

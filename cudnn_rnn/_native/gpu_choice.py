@@ -11,11 +11,13 @@ from typing import NamedTuple, Optional, Tuple
 
 KERNELS_VARIABLE = "CUDNN_RNN_GPU_KERNELS"
 
+Ops = Tuple[str, ...]
+
 # Groups of ops that share one outcome.
-RNN_OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNBackprop", "CudnnRNNBackpropV2")
-V3_OPS = ("CudnnRNNV3", "CudnnRNNBackpropV3")
-SIZE_OPS = ("CudnnRNNParamsSize",)
-CONVERSION_OPS = (
+RNN_OPS: Ops = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNBackprop", "CudnnRNNBackpropV2")
+V3_OPS: Ops = ("CudnnRNNV3", "CudnnRNNBackpropV3")
+SIZE_OPS: Ops = ("CudnnRNNParamsSize",)
+CONVERSION_OPS: Ops = (
     "CudnnRNNParamsToCanonical",
     "CudnnRNNParamsToCanonicalV2",
     "CudnnRNNCanonicalToParams",
@@ -36,7 +38,7 @@ FAILS = "tensorflow (fails)"
 # For nodes of this package only.
 AS_V3, ON_CPU = "tensorflow, as CudnnRNNV3", "cudnn_rnn, on the CPU"
 
-# What TensorFlow's own kernels do if they are built with cuDNN 9.
+# Why TensorFlow's own kernels fail if they are built with cuDNN 9.
 _DEFECTS = {
     RNN_OPS: "TensorFlow's own require sequence lengths, which the op does not have",
     CONVERSION_OPS: "TensorFlow's own use wrong offsets and end the process",
@@ -92,8 +94,8 @@ class Choice(NamedTuple):
     """
 
     needs_registration: bool
-    takes_over: Tuple[str, ...]
-    labels: Tuple[str, ...]
+    takes_over: Ops
+    labels: Ops
     avoids_defects: bool
     outcomes: Tuple[Outcome, ...]
 
@@ -180,4 +182,4 @@ def _reason_without_defect(ops, facts):
         return "TensorFlow has none of its own"
     if ops == SIZE_OPS and _has_defects(facts):
         return "as for the conversions"
-    return "no defect of TensorFlow's own is known with cuDNN %d" % facts.cudnn
+    return "TensorFlow's own have no known defect, except in bfloat16 gradients"

@@ -18,13 +18,13 @@ from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 pytestmark = pytest.mark.ci
 
 VARIABLE = "CUDNN_RNN_GPU_KERNELS"
+UNSET = {VARIABLE: ""}
 
-# Runs a program in forks, with other variables and arguments; importing TensorFlow takes longest.
+# Runs programs in forks of one process, because importing TensorFlow takes longest.
 FORKS = """
 import json, os, sys
 import tensorflow
-program, scenarios = sys.argv[1], json.loads(sys.argv[2])
-for variables, arguments in scenarios:
+for program, variables, arguments in json.load(open(sys.argv[1])):
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -81,7 +81,7 @@ SCENARIOS_1 = [
 @pytest.fixture(scope="module")
 def gpu_variables(tmp_path_factory):
     """Returns environment variables of a process that finds the mock of the driver and of cuDNN."""
-    mock = mock_kernels.build_mock()
+    mock = os.path.join(mock_kernels.build_mock(), "libmock_cudnn.so")
     folder = tmp_path_factory.mktemp("driver")
     (folder / "libcuda.so.1").symlink_to(mock)
     paths = [str(folder), os.environ.get("LD_LIBRARY_PATH", "")]
@@ -91,27 +91,36 @@ def gpu_variables(tmp_path_factory):
     )
 
 
-def results_of(program, scenarios, **variables):
-    """Runs a program for each scenario, a pair of a dict of variables and a list of arguments.
+@pytest.fixture
+def results_of(tmp_path):
+    """Yields a function that runs programs and returns what they print.
 
-    Returns, for each scenario, the JSON values that the program printed after RESULT.
+    Arguments: a list of (program, dict of environment variables, list of arguments), and variables
+    of all programs. For each program, the result is a list of the JSON values on its lines that
+    start with RESULT.
     """
-    printed = output_of("-c", FORKS, program, json.dumps(scenarios), **variables)
-    parts = [part.splitlines() for part in printed.split("\nEND\n")[: len(scenarios)]]
-    return [
-        [json.loads(line[len("RESULT") :]) for line in part if line.startswith("RESULT")]
-        for part in parts
-    ]
+
+    def run(scenarios, **variables):
+        path = tmp_path / "scenarios.json"
+        path.write_text(json.dumps(scenarios))
+        parts = output_of("-c", FORKS, path, **variables).split("\nEND\n")
+        assert len(parts) == len(scenarios) + 1
+        return [
+            [json.loads(line[len("RESULT") :]) for line in part.splitlines() if "RESULT" in line]
+            for part in parts[:-1]
+        ]
+
+    return run
 
 
-def test_registered_kernels(gpu_variables):
+def test_registered_kernels(gpu_variables, results_of):
     """TensorFlow's own kernels have no label and priority 0, ours a label, or priority 1."""
     scenarios = SCENARIOS_1 if IS_TENSORFLOW_1 else SCENARIOS_2
     runs = [
-        ({VARIABLE: variable}, [json.dumps(built_with), json.dumps(OPS)])
+        (REGISTRATION, {VARIABLE: variable}, [json.dumps(built_with), json.dumps(OPS)])
         for variable, built_with, *_ in scenarios
     ]
-    for row, (found,) in zip(scenarios, results_of(REGISTRATION, runs, **gpu_variables)):
+    for row, (found,) in zip(scenarios, results_of(runs, **gpu_variables)):
         _, _, provider, takes_over, has_labelled, labels = row
         assert found["provider"] == provider, row
         assert found["labels"] == list(labels), row
@@ -234,26 +243,24 @@ for path in (plain, labelled):
 
 
 @needs_tensorflow_2
-def test_labels_of_nodes(gpu_variables, tmp_path):
+def test_labels_of_nodes(gpu_variables, results_of, tmp_path):
     """Forward and gradient nodes of this package's CudnnRNNV3 have the label, and no others.
 
     A SavedModel with them runs where no GPU is found; its plain copy runs without this package.
     """
     paths = [str(tmp_path / name) for name in ("labelled", "plain")]
-    runs = [({VARIABLE: ""}, paths), ({VARIABLE: "", "CUDNN_RNN_CUDNN_LIBRARY": "missing"}, [])]
-    with_gpu, without_gpu = results_of(NODES, runs, **gpu_variables)
-    *shown, error, saved = with_gpu
+    ((*shown, error, saved),) = results_of([(NODES, UNSET, paths)], **gpu_variables)
     (*by_way, of_others, without_lengths), *values = shown[0], *shown[1:]
     labelled = [["CudnnRNNBackpropV3", "cudnn_rnn", False], ["CudnnRNNV3", "cudnn_rnn", False]]
     assert by_way == [labelled] * 3
     assert of_others == [[op, "", False] for op, _, _ in labelled]
     assert without_lengths == [["CudnnRNN", "", False], ["CudnnRNNBackprop", "", False]]
     assert "is_training" in error
-    # Where no cuDNN is found, nothing has a label, and the values are the same.
+    # Where no driver is found, nothing has a label, and the values are the same.
+    without_gpu, loaded = results_of([(NODES, UNSET, []), (LOAD, UNSET, paths)])
     (unlabelled, *_), *values_without, _ = without_gpu
     assert unlabelled == of_others
     np.testing.assert_allclose(values, values_without, rtol=1e-5, atol=1e-7)
-    (loaded,) = results_of(LOAD, [({VARIABLE: ""}, paths)])
     assert len(loaded) == 2
     for found in loaded:
         for one, other in zip(found, saved):
@@ -288,10 +295,10 @@ with tf.device("/cpu:0"):
 
 
 @needs_tensorflow_2
-def test_tensorflows_kernels_work_everywhere():
+def test_tensorflows_kernels_work_everywhere(results_of):
     """With cuDNN 9, the nodes are CudnnRNNV3, and the conversions are placed on the CPU."""
-    runs = [({VARIABLE: value}, []) for value in ("tensorflow", "")]
-    (devices, nodes, *values), (usual_devices, usual_nodes, *usual) = results_of(AVOIDING, runs)
+    runs = [(AVOIDING, {VARIABLE: value}, []) for value in ("tensorflow", "")]
+    (devices, nodes, *values), (usual_devices, usual_nodes, *usual) = results_of(runs)
     assert nodes == [["CudnnRNNBackpropV3", "", False], ["CudnnRNNV3", "", False]]
     assert usual_nodes == [["CudnnRNN", "", False], ["CudnnRNNBackprop", "", False]]
     conversions = {"CudnnRNNCanonicalToParams", "CudnnRNNParamsToCanonical"}

@@ -75,16 +75,16 @@ def _build_kernels():
 
 
 def build_mock():
-    """Builds the mock of cuDNN; returns the path of its library."""
+    """Builds the mock of cuDNN; returns the folder of its libraries."""
     script = os.path.join(ROOT, "scripts", "build_mock_cudnn.sh")
     output = subprocess.run(["bash", script], stdout=subprocess.PIPE, check=True).stdout
-    return os.path.join(output.decode().splitlines()[-1], "libmock_cudnn.so")
+    return output.decode().splitlines()[-1]
 
 
 @functools.lru_cache(maxsize=None)
 def load():
     """Registers the kernels once per process; returns the mock's library (mock_cudnn.h)."""
-    mock_file = build_mock()
+    mock_file = os.path.join(build_mock(), "libmock_cudnn.so")
     mock = ctypes.CDLL(mock_file)
     mock.mock_violation_text.restype = ctypes.c_char_p
     for name in ("calls", "host_waits", "violations", "live", "fallible_calls"):
