@@ -203,10 +203,11 @@ class Doctor:
         self._fact("cuDNN", without if found["report"] is None else found["report"])
         if found["reason"] != found["report"]:
             self._fact("GPU kernels", found["reason"])
-        self._print("  The kernels that run the ops on a GPU (docs/gpu/README.md):")
+        runs = "run" if found["devices"] else "would run"
+        self._print("  Whose kernels %s the ops on a GPU (docs/gpu/README.md):" % runs)
         self._print(textwrap.indent(describe_outcomes(found["outcomes"]), "    "))
         if not found["devices"]:
-            self._print("This is not a problem: RNNs run on the CPU.")
+            self._print("The missing GPU is not a problem: RNNs run on the CPU.")
 
     def _section(self, title):
         self._print("")
@@ -228,9 +229,11 @@ def describe_outcomes(outcomes):
     """Returns a table with a line for each of the `gpu_choice.Outcome`s, or of lists like them."""
     rows = [("ops", "nodes of cudnn_rnn", "nodes of others", "why")] + outcomes
     widths = [max(map(len, column)) for column in zip(*rows)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
-    )
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if any("(fails)" in cell for row in rows for cell in row):
+        lines.append("(fails): on a GPU, the node raises an error or ends the process.")
+        lines.append('Place it on the CPU, with tf.device("/cpu:0").')
+    return "\n".join(lines)
 
 
 def run_trial(program):
