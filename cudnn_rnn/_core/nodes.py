@@ -52,13 +52,21 @@ def _projection_of(source):
     return projection_of(source) if _is_operation(source) else source.num_proj
 
 
-@contextlib.contextmanager
-def _kernels_for_conversions():
-    """Context for new conversions: places them on the CPU if TensorFlow's GPU kernels fail."""
+def _device_of_conversions():
+    """Returns a context that places conversions on the CPU if TensorFlow's own kernels fail."""
     on_cpu = gpu_kernels.choice().avoids_defects
-    device = tf.device("/cpu:0") if on_cpu else contextlib.nullcontext()
-    with kernel_labels.chosen(), device:
-        yield
+    return tf.device("/cpu:0") if on_cpu else contextlib.nullcontext()
+
+
+def device_of_specs():
+    """Returns the device for the specs of a saveable; None for the device of each tensor.
+
+    A saveable must have one device, and a Saver restores variable and saveable of one device
+    together. So where conversions are placed on the CPU, the device is that of other new ops.
+    """
+    if tf.executing_eagerly() or not gpu_kernels.choice().avoids_defects:
+        return None
+    return tf.no_op().device
 
 
 def rnn(
@@ -158,7 +166,7 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
             return plain_rnn.params_to_canonical(source, params)
     arguments = dict(_sizes_of(source), params=params, name=name, **_attributes_of(source))
     num_proj = _projection_of(source)
-    with _kernels_for_conversions():
+    with kernel_labels.chosen(), _device_of_conversions():
         if num_proj:
             num_biases = num_weights if num_biases is None else num_biases
             arguments.update(num_params_biases=num_biases, num_proj=num_proj)
@@ -185,7 +193,7 @@ def canonical_to_params(source, weights, biases, name=None):
         _sizes_of(source), weights=weights, biases=biases, name=name, **_attributes_of(source)
     )
     num_proj = _projection_of(source)
-    with _kernels_for_conversions():
+    with kernel_labels.chosen(), _device_of_conversions():
         if num_proj:
             arguments["num_proj"] = num_proj
             return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(**arguments)

@@ -132,7 +132,7 @@ def test_registered_kernels(gpu_variables, results_of):
 
 
 MODEL = """
-import json, sys
+import json, os, sys
 import numpy as np
 import tensorflow as tf
 import cudnn_rnn
@@ -290,14 +290,30 @@ with tf.device("/cpu:0"):
     show([part.numpy().tolist() for part in tf.function(converted)(value)[:2]])
     show(tf.function(without_lengths)(value).numpy().tolist())
     show(model(x, state, state, value, is_training=False)[0].numpy().tolist())
+
+v1 = tf.compat.v1
+with tf.Graph().as_default(), v1.Session() as session:
+    gru = cudnn_rnn.CudnnGRU(1, 2, 2)
+    opaque = v1.get_variable("opaque", initializer=tf.sin(tf.range(36.0)))
+    functions = gru.params_to_canonical, gru.canonical_to_params
+    saveable = cudnn_rnn.RNNParamsSaveable(gru, *functions, [opaque], "rnn")
+    saver = v1.train.Saver([opaque, saveable], sharded=True)
+    session.run(opaque.initializer)
+    path = saver.save(session, os.path.join(sys.argv[1], "model"), write_meta_graph=False)
+    session.run(opaque.assign(tf.zeros([36])))
+    saver.restore(session, path)
+    show(session.run(opaque).tolist())
 """
 )
 
 
 @needs_tensorflow_2
-def test_tensorflows_kernels_work_everywhere(results_of):
-    """With cuDNN 9, the nodes are CudnnRNNV3, and the conversions are placed on the CPU."""
-    runs = [(AVOIDING, {VARIABLE: value}, []) for value in ("tensorflow", "")]
+def test_tensorflows_kernels_work_everywhere(results_of, tmp_path):
+    """With cuDNN 9, the nodes are CudnnRNNV3, and the conversions are placed on the CPU.
+
+    A saveable still has one device, that of the variable.
+    """
+    runs = [(AVOIDING, {VARIABLE: value}, [str(tmp_path)]) for value in ("tensorflow", "")]
     (devices, nodes, *values), (usual_devices, usual_nodes, *usual) = results_of(runs)
     assert nodes == [["CudnnRNNBackpropV3", "", False], ["CudnnRNNV3", "", False]]
     assert usual_nodes == [["CudnnRNN", "", False], ["CudnnRNNBackprop", "", False]]
@@ -305,5 +321,7 @@ def test_tensorflows_kernels_work_everywhere(results_of):
     assert {op for op, _ in devices} == conversions and len(devices) > 2
     assert all(device.endswith("/device:CPU:0") for _, device in devices), devices
     assert all("GPU" in device for _, device in usual_devices), usual_devices
+    assert len(values) == len(usual) == 4
+    np.testing.assert_allclose(values[-1], np.sin(np.arange(36)), atol=1e-6)
     for one, other in zip(values, usual):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
