@@ -6,6 +6,7 @@ The rest of this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and
 # ruff: noqa: F401 (imports for other modules)
 
 import contextlib
+import functools
 from typing import Any, Callable, TypeVar
 
 import tensorflow.compat.v1 as tf
@@ -141,23 +142,36 @@ def register_gradient(op_type):
     return register
 
 
-def registered_gradient(op_type):
-    """Returns the gradient function registered under this name."""
+def wrap_gradient(op_type, wrapper):
+    """Replaces the gradient function of `op_type` with `wrapper(function)`, once per process.
+
+    An attribute `_gradient_op_type` on each node would not do: `tf.GradientTape` ignores it, and
+    `tf.saved_model.save` takes it for a custom gradient.
+    """
     newer = getattr(framework_ops, "gradient_registry", None)
-    return (newer or framework_ops._gradient_registry).lookup(op_type)
+    entry = (newer or framework_ops._gradient_registry)._registry[op_type]
+    # After a new import of the package, the entry has the wrapper of the old one.
+    original = getattr(entry["type"], "__wrapped__", entry["type"])
+    entry["type"] = functools.wraps(original)(wrapper(original))
 
 
 @contextlib.contextmanager
-def kernel_label(label, op_types, gradients):
+def kernel_label(label, op_types):
     """Restricts nodes of `op_types` that are created in this context to kernels with this label.
 
-    Eagerly executed ops are not affected. `gradients` is a dict of names of ops to the names under
-    which their gradients are registered.
+    Eagerly executed ops are not affected.
     """
-    graph = tf.get_default_graph()
-    labels = {op_type: label for op_type in op_types}
-    with graph._kernel_label_map(labels), graph.gradient_override_map(gradients):
+    with tf.get_default_graph()._kernel_label_map(dict.fromkeys(op_types, label)):
         yield
+
+
+def kernel_label_of(op):
+    """Returns the kernel label of the argument of a gradient function; "" if it has none."""
+    # A `tf.GradientTape` passes a stand-in, which has the node's outputs but not all attributes.
+    try:
+        return tf.compat.as_str(op.outputs[0].op.get_attr("_kernel"))
+    except (AttributeError, ValueError):  # an eagerly executed op; a node without a label
+        return ""
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -12,9 +12,10 @@ Only CPUs have these kernels, and only in processes that import this package. So
 for training, in a graph, and where no GPU is visible.
 """
 
-from cudnn_rnn._compat import gen_cudnn_rnn_ops, tf
+from cudnn_rnn._compat import gen_cudnn_rnn_ops, kernel_label, kernel_label_of, tf
 from cudnn_rnn._core import nodes, plain_rnn
 from cudnn_rnn._core.config import CUDNN_GRU
+from cudnn_rnn._native import gpu_choice
 
 KERNEL_LABEL = "cudnn_rnn_keras"  # as in cc/tf/keras_params_kernels.cc
 
@@ -39,7 +40,7 @@ def keras_to_params(config, weights, is_training):
         matrices += [kernel, recurrent_kernel]
         biases += _input_and_recurrent_bias(config, kernel, bias)
     if is_training and _has_kernel(matrices[0].dtype):
-        with nodes.labelled_kernels(KERNEL_LABEL):
+        with kernel_label(KERNEL_LABEL, gpu_choice.CONVERSION_OPS):
             params = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
                 weights=matrices, biases=biases, **nodes.sizes_and_attributes_of(config)
             )
@@ -99,4 +100,4 @@ def _has_kernel(dtype):
 
 def has_label(op):
     """Returns whether a parameter op takes or returns Keras's tensors."""
-    return nodes.kernel_label_of(op) == KERNEL_LABEL
+    return kernel_label_of(op) == KERNEL_LABEL

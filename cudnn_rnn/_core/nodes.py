@@ -16,13 +16,13 @@ import os
 from cudnn_rnn._compat import (
     gen_cudnn_rnn_ops,
     kernel_label,
+    kernel_label_of,
     projection_of,
     register_gradient,
-    registered_gradient,
     tf,
 )
-from cudnn_rnn._core import model_sizes, plain_rnn
-from cudnn_rnn._native import gpu_kernels
+from cudnn_rnn._core import kernel_labels, model_sizes, plain_rnn
+from cudnn_rnn._native import gpu_choice, gpu_kernels
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 
@@ -59,43 +59,28 @@ def _projection_of(source):
     return projection_of(source) if _is_operation(source) else source.num_proj
 
 
-_FORWARD_OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
-# Suffix of the names under which the gradients of labelled forward nodes are registered.
-_WITH_LABEL = "WithKernelLabel"
-_OPS = (
-    _FORWARD_OPS
-    + ("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3", "CudnnRNNParamsSize")
-    + ("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
-    + ("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
-)
+@contextlib.contextmanager
+def _kernels_of_conversions(source):
+    """Context for a conversion: its kernel label, and the CPU if TensorFlow's own kernels fail.
 
-
-def labelled_kernels(label=gpu_kernels.KERNEL_LABEL):
-    """Returns a context in which new nodes get a kernel label."""
-    gradients = {op_type: op_type + _WITH_LABEL for op_type in _FORWARD_OPS}
-    return kernel_label(label, _OPS, gradients)
-
-
-def kernel_label_of(operation):
-    """Returns the kernel label of an operation, "" for none.
-
-    A gradient tape gives gradients a stand-in for the operation, without the label.
-    """
-    try:
-        return tf.compat.as_str(operation.outputs[0].op.get_attr("_kernel"))
-    except (AttributeError, ValueError):  # executed eagerly; no label
-        return ""
-
-
-def _chosen_kernels(source=None):
-    """Returns a context in which new nodes get the label of the operation `source`, if it has one.
-
-    Others get this package's label if `labels_nodes()` says so.
+    The gradient of an operation gets the label of the operation, `source`.
     """
     label = kernel_label_of(source) if _is_operation(source) else ""
-    if label or gpu_kernels.labels_nodes():
-        return labelled_kernels(label or gpu_kernels.KERNEL_LABEL)
-    return contextlib.nullcontext()
+    labels = kernel_label(label, gpu_choice.CONVERSION_OPS) if label else kernel_labels.chosen()
+    on_cpu = gpu_kernels.choice().avoids_defects
+    with labels, tf.device("/cpu:0") if on_cpu else contextlib.nullcontext():
+        yield
+
+
+def device_of_specs():
+    """Returns the device for the specs of a saveable; None for the device of each tensor.
+
+    A saveable must have one device, and a Saver restores variable and saveable of one device
+    together. So where conversions are placed on the CPU, the device is that of other new ops.
+    """
+    if tf.executing_eagerly() or not gpu_kernels.choice().avoids_defects:
+        return None
+    return tf.no_op().device
 
 
 def rnn(
@@ -139,7 +124,8 @@ def rnn(
     tensors = dict(input=input_data, input_h=input_h, input_c=input_c, params=params)
     arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
-    with _chosen_kernels():
+    needs_v3 = needs_v3 or gpu_kernels.choice().avoids_defects
+    with kernel_labels.chosen():
         if needs_v3:
             if sequence_lengths is None:
                 shape = tf.shape(input_data)
@@ -147,7 +133,7 @@ def rnn(
                 sequence_lengths = tf.fill([batch], time)
             if config.num_proj:  # TensorFlow 1.14 has no such attribute; the default is 0.
                 arguments["num_proj"] = config.num_proj
-            results = gen_cudnn_rnn_ops.cudnn_rnnv3(
+            results = kernel_labels.cudnn_rnnv3(
                 sequence_lengths=sequence_lengths, time_major=time_major, **arguments
             )
         elif os.environ.get(_USE_V2_VARIABLE) == "1":
@@ -194,7 +180,7 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
             return plain_rnn.params_to_canonical(source, params)
     arguments = dict(sizes_and_attributes_of(source), params=params, name=name)
     num_proj = _projection_of(source)
-    with _chosen_kernels(source):
+    with _kernels_of_conversions(source):
         if num_proj:
             num_biases = num_weights if num_biases is None else num_biases
             arguments.update(num_params_biases=num_biases, num_proj=num_proj)
@@ -219,7 +205,7 @@ def canonical_to_params(source, weights, biases, name=None):
             return plain_rnn.canonical_to_params(weights, biases)
     arguments = dict(sizes_and_attributes_of(source), weights=weights, biases=biases, name=name)
     num_proj = _projection_of(source)
-    with _chosen_kernels(source):
+    with _kernels_of_conversions(source):
         if num_proj:
             arguments["num_proj"] = num_proj
             return gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params_v2(**arguments)
@@ -252,16 +238,3 @@ def _canonical_to_params_gradient(op, gradient):
         tf.reshape(part, tf.shape(canonical))
         for part, canonical in zip(weights + biases, op.inputs[3:])
     ]
-
-
-def _register_gradient_with_label(forward_op):
-    """Registers TensorFlow's gradient for labelled forward nodes, with a labelled gradient node."""
-
-    @register_gradient(forward_op + _WITH_LABEL)
-    def gradient_with_label(op, *gradients):
-        with labelled_kernels():
-            return registered_gradient(forward_op)(op, *gradients)
-
-
-for _forward_op in _FORWARD_OPS:
-    _register_gradient_with_label(_forward_op)

@@ -1,38 +1,42 @@
-"""Selects the kernels that compute the RNN ops on a GPU: this package's, TensorFlow's, or none.
+"""Registers this package's GPU kernels, for the ops that `gpu_choice` chooses.
 
 The library's GPU kernels call cuDNN 8 or 9. They are registered if the process can open an NVIDIA
 driver. The first of them opens cuDNN, not the import: TensorFlow looks for cuDNN by name when it
 creates its GPU devices, and would get the one that this package had opened.
 
 Environment variables, read at import:
-  CUDNN_RNN_GPU_KERNELS: `cudnn_rnn` or `tensorflow`. With TensorFlow 2 the default is `cudnn_rnn`:
-    this package's kernels compute every RNN op in the process, no matter which library created it.
-    TensorFlow 1 cannot choose between two kernels for one op, so the default there is `tensorflow`.
-    With `cudnn_rnn`, the nodes that this package creates, and their gradients, get the attribute
-    `_kernel="cudnn_rnn"`, which selects this package's kernels, on a CPU too. A graph with such
-    nodes runs only in a process that imports this package.
+  CUDNN_RNN_GPU_KERNELS: `cudnn_rnn` or `tensorflow`. The default depends on TensorFlow; see
+    docs/gpu/README.md.
   CUDNN_RNN_CUDNN_LIBRARY: path of the cuDNN library. By default: the cuDNN that the process has
     loaded, which is TensorFlow's; then one in LD_LIBRARY_PATH, in an nvidia-cudnn wheel in
     `sys.path`, or where the loader finds it.
+
+Nodes with the attribute `_kernel="cudnn_rnn"`, the kernel label, run this package's kernels on any
+device. A graph with such nodes runs only in a process that has loaded this package's library.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from typing import NamedTuple
 
-KERNELS_VARIABLE = "CUDNN_RNN_GPU_KERNELS"
+from cudnn_rnn._native import gpu_choice
+from cudnn_rnn._native.gpu_choice import KERNELS_VARIABLE
+
 CUDNN_VARIABLE = "CUDNN_RNN_CUDNN_LIBRARY"
 KERNEL_LABEL = "cudnn_rnn"
-
-# Higher than the priority 0 of TensorFlow's own kernels.
-_PRIORITY = 1
+# Of a TensorFlow that does not tell. Most of those that do were built with this version, and the
+# choice for it is right for an older one, too.
+_UNKNOWN_CUDNN = 9
 
 
 class KernelsInCharge(NamedTuple):
-    """The provider of the kernels that run RNN ops on a GPU, and the reason.
+    """The provider of the kernels that run this package's models on a GPU, and the reason.
+
+    Nodes that other code created may run other kernels; `python -m cudnn_rnn doctor` lists both.
 
     Attributes:
       provider: "cudnn_rnn", "tensorflow" or "none" (the ops cannot run on a GPU).
@@ -46,9 +50,10 @@ class KernelsInCharge(NamedTuple):
         return "GPU kernels: %s\n%s" % self
 
 
-_in_charge = KernelsInCharge("none", "The library is not loaded.")
+_NOT_LOADED = gpu_choice.Facts(False, None, "", registered=False)
+_choice = gpu_choice.choose(_NOT_LOADED)
+_reason = "The library is not loaded."
 _library = None  # the op library as a `ctypes.CDLL`, if its GPU kernels are registered
-_labels_nodes = False
 
 
 def kernels_in_charge() -> KernelsInCharge:
@@ -56,7 +61,8 @@ def kernels_in_charge() -> KernelsInCharge:
 
     The reason names the cuDNN in use once an RNN has run on a GPU.
     """
-    return _in_charge if _library is None else _in_charge._replace(reason=_report(_library))
+    reason = _reason if _library is None else _report(_library)
+    return KernelsInCharge(_choice.provider, reason)
 
 
 def open_cudnn(library_path):
@@ -73,13 +79,13 @@ def open_cudnn(library_path):
     return code == 0, _report(library)
 
 
-def labels_nodes():
-    """Returns whether nodes that this package creates get the kernel label."""
-    return _labels_nodes
+def choice():
+    """Returns the `gpu_choice.Choice` of this process."""
+    return _choice
 
 
 def register_kernels(library_path):
-    """Registers this package's GPU kernels, if they are requested and can work here.
+    """Registers this package's GPU kernels, if they are chosen and can work here.
 
     Must be called after the library is loaded; repeated calls are harmless.
 
@@ -90,37 +96,50 @@ def register_kernels(library_path):
     Raises:
       ImportError: the environment variable CUDNN_RNN_GPU_KERNELS has an invalid value.
     """
-    global _in_charge, _labels_nodes
+    global _choice, _reason
     # Not at the top: a TensorFlow that does not fit is refused before `_compat` is imported.
     from cudnn_rnn._compat import IS_TENSORFLOW_1
 
-    wanted = os.environ.get(KERNELS_VARIABLE) or ("tensorflow" if IS_TENSORFLOW_1 else "cudnn_rnn")
-    if wanted not in ("cudnn_rnn", "tensorflow"):
+    wanted = os.environ.get(KERNELS_VARIABLE, "")
+    if wanted not in ("cudnn_rnn", "tensorflow", ""):
         raise ImportError(
             "The environment variable %s must be cudnn_rnn or tensorflow, or unset, but is %r."
             % (KERNELS_VARIABLE, wanted)
         )
-    _labels_nodes = IS_TENSORFLOW_1 and wanted == "cudnn_rnn"
-    if wanted == "tensorflow":
-        reason = "This is the default with TensorFlow 1. Set %s=cudnn_rnn to change it."
-        if os.environ.get(KERNELS_VARIABLE):
-            reason = "%s=tensorflow."
-        _in_charge = KernelsInCharge(_provider_without_us(), reason % KERNELS_VARIABLE)
-        return
-    succeeded, reason = _register(library_path, 0 if IS_TENSORFLOW_1 else _PRIORITY)
-    without_us = "none" if IS_TENSORFLOW_1 else _provider_without_us()
-    _in_charge = KernelsInCharge("cudnn_rnn" if succeeded else without_us, reason)
+    facts = gpu_choice.Facts(IS_TENSORFLOW_1, _cudnn_of_tensorflow(), wanted, registered=True)
+    chosen = gpu_choice.choose(facts)
+    if chosen.needs_registration:
+        registered, reason = _register(library_path, chosen.takes_over)
+        chosen = gpu_choice.choose(facts._replace(registered=registered))
+    else:
+        reason = gpu_choice.reason_for_tensorflows(facts)
+    _choice, _reason = chosen, reason
 
 
-def _register(library_path, unlabelled_priority):
-    """Returns whether the kernels are registered, and a report on found and missing libraries."""
+def _cudnn_of_tensorflow():
+    """Returns the major version of the cuDNN that TensorFlow was built with; None without CUDA."""
+    import tensorflow
+
+    if not tensorflow.test.is_built_with_cuda():
+        return None
+    if not hasattr(tensorflow.sysconfig, "get_build_info"):
+        return 7  # before TensorFlow 2.3
+    number = re.match(r"\d+", str(tensorflow.sysconfig.get_build_info().get("cudnn_version", "")))
+    return int(number.group()) if number else _UNKNOWN_CUDNN
+
+
+def _register(library_path, unlabelled_ops):
+    """Returns whether the kernels are registered, and a report on found and missing libraries.
+
+    All kernels are registered with the kernel label; those of `unlabelled_ops` also without.
+    """
     library = _loaded_library(library_path)
     if library is None:
         return False, (
             "The op library that this process loaded is no longer installed. Restart the process."
         )
     code = library.cudnn_rnn_register_gpu_kernels(
-        *_places_to_search(), ctypes.c_int(unlabelled_priority)
+        *_places_to_search(), os.fsencode(":".join(unlabelled_ops))
     )
     if code == 0:
         global _library
@@ -156,11 +175,3 @@ def _wheel_folders():
     """Returns the library folders of nvidia-cudnn wheels in `sys.path`, without importing them."""
     folders = [os.path.join(os.path.abspath(entry), "nvidia", "cudnn", "lib") for entry in sys.path]
     return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
-
-
-def _provider_without_us():
-    from tensorflow.python.framework import kernels
-
-    registered = kernels.get_registered_kernels_for_op("CudnnRNN").kernel
-    has_own = any(kernel.device_type == "GPU" and not kernel.label for kernel in registered)
-    return "tensorflow" if has_own else "none"

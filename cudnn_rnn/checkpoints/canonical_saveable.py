@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, List, Sequence
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, assertion_op, tf
+from cudnn_rnn._core import nodes
 from cudnn_rnn._core.arguments import shape_text
 from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import restore_ops
@@ -74,7 +75,8 @@ class RNNParamsSaveable(SaveableObject):
         buffer = _buffer_to_save(to_canonical, from_canonical, self._variables)
         weights, biases = to_canonical(buffer)
         keys_and_tensors = self._format.to_checkpoint(list(weights), list(biases))
-        specs = [SaveSpec(tensor, "", key) for key, tensor in keys_and_tensors]
+        device = nodes.device_of_specs()
+        specs = [SaveSpec(tensor, "", key, device=device) for key, tensor in keys_and_tensors]
         # A Saver treats saveables with equal ops as the same one. TensorFlow 1.2 passed None here,
         # so no Saver could hold two.
         name = restore_ops.unique_name(name)

@@ -17,6 +17,7 @@ from typing import Any, Iterable, List, Optional, Sequence, Tuple, Type
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
 from cudnn_rnn._core import config as config_module
+from cudnn_rnn._core import nodes
 from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn._core.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.checkpoints import converters, restore_ops
@@ -105,7 +106,9 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         if tf.executing_eagerly():
             super().__init__(opaque_params, self._specs_read_later(keys), name)
             return
-        specs = [SaveSpec(tensor, "", key) for tensor, key in zip(self.read_parts(), keys)]
+        device = nodes.device_of_specs()
+        parts = zip(self.read_parts(), keys)
+        specs = [SaveSpec(tensor, "", key, device=device) for tensor, key in parts]
         self._given_name = name
         name = restore_ops.unique_name(name)
         super().__init__(restore_ops.identity_of_name(opaque_params, name), specs, name)

@@ -22,6 +22,7 @@ import collections
 from typing import Any, List
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
+from cudnn_rnn._core import nodes
 from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_saveables import CudnnOpaqueParamsSaveable
@@ -210,7 +211,8 @@ class CudnnSlotSaveable(SaveableObject):
         self._slot = slot
         tensors = conversion.to_cells(tf.convert_to_tensor(slot))
         keys = [before + spec.name + "/" + after for spec in saveable.specs]
-        specs = [SaveSpec(tensor, "", key) for tensor, key in zip(tensors, keys)]
+        device = nodes.device_of_specs()
+        specs = [SaveSpec(tensor, "", key, device=device) for tensor, key in zip(tensors, keys)]
         name = restore_ops.unique_name(saveable.name + "/" + after)
         super().__init__(tf.identity(slot), specs, name)
         restore_ops.saveables_of_graph().append(self)

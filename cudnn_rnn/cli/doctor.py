@@ -28,12 +28,6 @@ _INSTRUCTION_SETS = [
 ]
 _INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
 
-_PROVIDERS = {
-    "cudnn_rnn": "provided by this package, which calls cuDNN",
-    "tensorflow": "provided by TensorFlow",
-    "none": "none; RNN ops cannot run on a GPU",
-}
-
 _ERRORS_OF_PROGRAMS = """\
 "No OpKernel was registered to support Op 'CudnnRNN...'", "Could not find device for node":
     The process that loads the graph or SavedModel has not imported this package, which
@@ -100,6 +94,7 @@ answer = {"devices": [device.physical_device_desc or device.name for device in d
 # As in a program, TensorFlow has loaded its cuDNN by now.
 answer["report"] = doctor.gpu_report(library.library_path())
 answer["kernels"], answer["reason"] = doctor.kernels_in_charge()
+answer["outcomes"] = doctor.outcomes()
 with open(sys.argv[1], "w") as file:
     json.dump(answer, file)
 """
@@ -125,10 +120,17 @@ def gpu_report(library_path):
 
 
 def kernels_in_charge():
-    """Returns (provider of the GPU kernels, reason), two str; the first is in `_PROVIDERS`."""
+    """Returns (provider of the GPU kernels, reason), two str."""
     from cudnn_rnn._native import gpu_kernels
 
     return gpu_kernels.kernels_in_charge()
+
+
+def outcomes():
+    """Returns whose GPU kernels run each group of ops, a list of `gpu_choice.Outcome`s."""
+    from cudnn_rnn._native import gpu_kernels
+
+    return list(gpu_kernels.choice().outcomes)
 
 
 class Doctor:
@@ -207,12 +209,13 @@ class Doctor:
         without = "not used; this op library was built without GPU support"
         self._fact("cuDNN", without if found["report"] is None else found["report"])
         self._examine_libraries_of_cudnn(found["report"] or "", bool(found["devices"]))
-        kernels = _PROVIDERS.get(found["kernels"], found["kernels"])
         if found["reason"] != found["report"]:
-            kernels += "\n" + found["reason"]
-        self._fact("GPU kernels", kernels)
+            self._fact("GPU kernels", found["reason"])
+        runs = "run" if found["devices"] else "would run"
+        self._print("  Whose kernels %s the ops on a GPU (docs/gpu/README.md):" % runs)
+        self._print(textwrap.indent(describe_outcomes(found["outcomes"]), "    "))
         if not found["devices"]:
-            self._print("This is not a problem: RNNs run on the CPU.")
+            self._print("The missing GPU is not a problem: RNNs run on the CPU.")
 
     def _examine_libraries_of_cudnn(self, report, has_gpu):
         cudnn = re.match(r"cuDNN (\d+)\.\S+: (/.*)", report)
@@ -244,6 +247,17 @@ class Doctor:
         self.problems += 1
         self._print("BROKEN: " + text)
         self._print(textwrap.indent(details.strip(), "    "))
+
+
+def describe_outcomes(outcomes):
+    """Returns a table with a line for each of the `gpu_choice.Outcome`s, or of lists like them."""
+    rows = [("ops", "nodes of cudnn_rnn", "nodes of others", "why")] + outcomes
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if any("(fails)" in cell for row in rows for cell in row):
+        lines.append("(fails): on a GPU, the node raises an error or ends the process.")
+        lines.append('Place it on the CPU, with tf.device("/cpu:0").')
+    return "\n".join(lines)
 
 
 def run_trial(program):

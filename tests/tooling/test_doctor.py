@@ -64,7 +64,7 @@ def test_a_working_installation():
         library.library_path(),
         library.build_info()["compiler"],
         "computed the right numbers",
-        "GPU kernels",
+        "Whose kernels",
         "TensorFlow sees",
         "No OpKernel was registered to support Op",
         "Add `import cudnn_rnn`",
@@ -147,11 +147,22 @@ def test_the_gpu_report_is_printed(examine):
         "report": "cuDNN 9.1.0: here\nGPU 0: A GPU",
         "kernels": "tensorflow",
         "reason": "CUDNN_RNN_GPU_KERNELS=tensorflow.",
+        "outcomes": [
+            ["CudnnRNN, gradient", "tensorflow, as CudnnRNNV3", "tensorflow (fails)", "why"],
+            ["CudnnRNNV3", "tensorflow", "tensorflow", "because"],
+        ],
     }
     _, problems, text = examine("_examine_gpu", (found, None), {"is_cuda_build": True})
     assert problems == 0 and "not a problem" not in text
-    for part in found["devices"] + ["cuDNN 9.1.0: here", "provided by TensorFlow", found["reason"]]:
+    for part in found["devices"] + ["cuDNN 9.1.0: here", found["reason"]]:
         assert part in text
+    table = [line.split("  ") for line in text.splitlines()[-5:-2]]
+    assert [[cell.strip() for cell in line if cell] for line in table] == [
+        ["ops", "nodes of cudnn_rnn", "nodes of others", "why"],
+        ["CudnnRNN, gradient", "tensorflow, as CudnnRNNV3", "tensorflow (fails)", "why"],
+        ["CudnnRNNV3", "tensorflow", "tensorflow", "because"],
+    ]
+    assert "on a GPU, the node raises an error" in text
 
 
 REPORT = "cuDNN 9.13.0: /somewhere/cudnn/lib/libcudnn.so.9\nNVIDIA driver for CUDA 12.8: here"

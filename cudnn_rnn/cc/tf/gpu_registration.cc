@@ -20,14 +20,17 @@ std::vector<std::string> SplitAtColons(const std::string& text) {
   return parts;
 }
 
-void RegisterGpuKernels(int unlabelled_priority) {
+// Above TensorFlow's own kernels, which have priority 0.
+constexpr int kUnlabelledPriority = 1;
+
+void RegisterGpuKernels(const std::vector<std::string>& unlabelled_ops) {
   const BackendFactory create_backend = [](std::unique_ptr<DeviceBackend>* backend) {
     GpuRuntime* runtime;
     CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&runtime));
     return CreateCudnnBackend(runtime, StreamOf, backend);
   };
   RegisterKernels({"GPU", kKernelLabel, 0}, create_backend);
-  if (unlabelled_priority > 0) RegisterKernels({"GPU", "", unlabelled_priority}, create_backend);
+  RegisterKernels({"GPU", "", kUnlabelledPriority}, create_backend, unlabelled_ops);
 }
 
 LibrarySearch SearchFor(const char* cudnn_file, const char* wheel_folders) {
@@ -41,12 +44,14 @@ LibrarySearch SearchFor(const char* cudnn_file, const char* wheel_folders) {
 }  // namespace cudnn_rnn
 
 int cudnn_rnn_register_gpu_kernels(const char* cudnn_file, const char* wheel_folders,
-                                   int unlabelled_priority) {
+                                   const char* unlabelled_ops) {
   using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
   static std::once_flag once;
   const Status status = CatchExceptions([=] {
     CUDNN_RNN_RETURN_IF_ERROR(OpenProcessDriver(SearchFor(cudnn_file, wheel_folders)));
-    std::call_once(once, RegisterGpuKernels, unlabelled_priority);
+    const std::vector<std::string> ops =
+        SplitAtColons(unlabelled_ops == nullptr ? "" : unlabelled_ops);
+    std::call_once(once, RegisterGpuKernels, ops);
     return Status();
   });
   return static_cast<int>(status.code());

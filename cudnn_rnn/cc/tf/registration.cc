@@ -1,5 +1,6 @@
 #include "cudnn_rnn/cc/tf/registration.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -63,6 +64,14 @@ std::vector<OpKernelEntry> EntriesFor(const BackendFactory& backend) {
   };
 }
 
+// Registers the kernel for all data types of the op.
+void RegisterForAllTypes(const OpKernelEntry& entry, const KernelTarget& target) {
+  RegisterKernel(entry, ::tensorflow::DT_HALF, target);
+  RegisterKernel(entry, ::tensorflow::DT_FLOAT, target);
+  RegisterKernel(entry, ::tensorflow::DT_DOUBLE, target);
+  if (OpTakesBfloat16(entry.op_name)) RegisterKernel(entry, ::tensorflow::DT_BFLOAT16, target);
+}
+
 }  // namespace
 
 void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
@@ -77,13 +86,15 @@ void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
 }
 
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend) {
+  for (const OpKernelEntry& entry : EntriesFor(create_backend)) RegisterForAllTypes(entry, target);
+}
+
+void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend,
+                     const std::vector<std::string>& op_names) {
   for (const OpKernelEntry& entry : EntriesFor(create_backend)) {
-    RegisterKernel(entry, ::tensorflow::DT_HALF, target);
-    RegisterKernel(entry, ::tensorflow::DT_FLOAT, target);
-    RegisterKernel(entry, ::tensorflow::DT_DOUBLE, target);
-    if (OpTakesBfloat16(entry.op_name)) {
-      RegisterKernel(entry, ::tensorflow::DT_BFLOAT16, target);
-    }
+    const bool is_named =
+        std::find(op_names.begin(), op_names.end(), entry.op_name) != op_names.end();
+    if (is_named) RegisterForAllTypes(entry, target);
   }
 }
 

@@ -33,8 +33,11 @@ struct OpKernelEntry {
 void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
                     const KernelTarget& target);
 
-// Registers the kernels of all ops. Must be called at most once per target in a process.
+// Registers the kernels of all ops, or of the ops named in `op_names`. Must be called at most once
+// per target in a process.
 void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend);
+void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend,
+                     const std::vector<std::string>& op_names);
 
 }  // namespace cudnn_rnn
 

@@ -1,0 +1,85 @@
+"""Kernel labels, which select this package's kernels for a node on any device.
+
+`gpu_choice.Choice.labels` has the ops whose nodes get the label if this package creates them. The
+gradient node of a labelled node gets the label as well: only the same provider's kernel can read
+the reserve space.
+"""
+
+import contextlib
+import functools
+
+from cudnn_rnn._compat import (
+    IS_TENSORFLOW_1,
+    gen_cudnn_rnn_ops,
+    kernel_label,
+    kernel_label_of,
+    tf,
+    wrap_gradient,
+)
+from cudnn_rnn._native import gpu_choice, gpu_kernels
+
+_V3_INPUTS = ("input", "input_h", "input_c", "params", "sequence_lengths")
+
+
+def chosen():
+    """Returns a context in which new nodes get the label if their op is in `Choice.labels`."""
+    labels = gpu_kernels.choice().labels
+    return kernel_label(gpu_kernels.KERNEL_LABEL, labels) if labels else contextlib.nullcontext()
+
+
+def cudnn_rnnv3(**arguments):
+    """Runs the op `CudnnRNNV3` with the given inputs and attributes; returns its outputs.
+
+    An op that is executed eagerly cannot have a label. If one is chosen, the op runs in a function
+    (in TensorFlow 2; eagerly executed ops of TensorFlow 1 run TensorFlow's own kernels).
+    """
+    has_label = "CudnnRNNV3" in gpu_kernels.choice().labels
+    if not has_label or not tf.executing_eagerly() or IS_TENSORFLOW_1:
+        return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
+    tensors = [tf.convert_to_tensor(arguments.pop(name)) for name in _V3_INPUTS]
+    specs = tuple((tuple(tensor.shape.as_list()), tensor.dtype) for tensor in tensors)
+    function = _v3_function(specs, tuple(arguments.items()))
+    return function(*tensors) if arguments["is_training"] else _infer(function, tensors)
+
+
+@functools.lru_cache(maxsize=256)
+def _v3_function(specs, attributes):
+    """Returns a function of the inputs with a labelled node; `specs` are shapes and dtypes."""
+
+    @tf.function(autograph=False)
+    def cudnn_rnn_v3(*tensors):
+        with chosen():
+            return tuple(gen_cudnn_rnn_ops.cudnn_rnnv3(*tensors, **dict(attributes)))
+
+    return cudnn_rnn_v3.get_concrete_function(*[tf.TensorSpec(*spec) for spec in specs])
+
+
+def _infer(function, tensors):
+    """Calls a function that has no gradient; like an op, raises only if the gradient is needed."""
+
+    @tf.custom_gradient
+    def infer(*tensors):
+        def gradient(*upstream):
+            raise ValueError(
+                "is_training is False, so CudnnRNNV3 has no gradient. Pass is_training=True."
+            )
+
+        return function(*map(tf.stop_gradient, tensors)), gradient
+
+    return infer(*tensors)
+
+
+def _with_label_of_forward_node(gradient_function):
+    """Wraps a gradient function so that its node gets the label of the forward node."""
+
+    def gradient_with_label(op, *gradients):
+        if kernel_label_of(op) != gpu_kernels.KERNEL_LABEL:
+            return gradient_function(op, *gradients)
+        with kernel_label(gpu_kernels.KERNEL_LABEL, gpu_choice.OPS):
+            return gradient_function(op, *gradients)
+
+    return gradient_with_label
+
+
+for _forward_op in ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"):
+    wrap_gradient(_forward_op, _with_label_of_forward_node)
