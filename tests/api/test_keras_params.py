@@ -131,6 +131,17 @@ def test_wrong_shapes_are_refused():
                 session.run(params)
 
 
+def test_a_wrong_number_of_tensors_is_refused():
+    """Before memory for that many layers is needed."""
+    config = make_config("lstm", 1, "unidirectional")
+    with tf.Graph().as_default(), tf.Session() as session:
+        params, _ = build(config._replace(num_layers=10**9), random_weights(config))
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="must each hold 2000000000 tensors"
+        ):
+            session.run(params)
+
+
 @pytest.mark.parametrize("mode, layers, direction", [ALL_CASES[3], ALL_CASES[7]])
 def test_plain_graphs(mode, layers, direction):
     """The export of a graph for training replaces the node and its gradient."""

@@ -13,8 +13,6 @@
 namespace cudnn_rnn {
 namespace {
 
-constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
-
 class CpuCall : public DeviceCall {
  public:
   CpuCall(::tensorflow::OpKernelContext* context, const std::string& instruction_set)

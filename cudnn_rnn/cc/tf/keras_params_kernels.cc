@@ -32,6 +32,13 @@ struct KerasPart {
   int64_t offset;
 };
 
+// Returns the position in Keras's weights of a gate of the buffer. Keras's GRU has the update
+// gate first, the buffer the reset gate.
+int64_t KerasPosition(const RnnConfig& config, int64_t gate) {
+  if (config.mode != RnnMode::kGru || gate == kGruCandidate) return gate;
+  return gate == kGruReset ? kGruUpdate : kGruReset;
+}
+
 class KerasParamsKernel : public StatusKernel {
  public:
   explicit KerasParamsKernel(OpKernelConstruction* context) : StatusKernel(context) {
@@ -51,15 +58,32 @@ class KerasParamsKernel : public StatusKernel {
       return TensorShape({weights[index].rows, gate_width()});
     }
     TensorShape BiasShape() const { return TensorShape({gate_width()}); }
+
+    // Calls visit(offset in the tensor of Keras, offset in the buffer) for each gate of a part.
+    template <typename Visit>
+    void ForGates(const KerasPart& part, const Visit& visit) const {
+      const int64_t units = config.num_units;
+      for (int64_t gate = 0; gate < config.num_gates(); ++gate) {
+        visit(KerasPosition(config, gate) * units, part.offset + gate * units * part.rows);
+      }
+    }
   };
 
-  TfStatus ReadParts(OpKernelContext* context, Parts* parts) const {
+  // `num_tensors` is the length of both lists of the node.
+  TfStatus ReadParts(OpKernelContext* context, int num_tensors, Parts* parts) const {
     RnnConfig& config = parts->config = attributes_;
     TF_RETURN_IF_ERROR(ReadSizeInputs(context, &config));
     ParamLayout& layout = parts->layout;
     TF_RETURN_IF_ERROR(ToTf(ParamLayout::Create(config, &layout)));
     if (config.skips_input_projection() || config.has_projection()) {
       return ToTf(InvalidArgument("Keras's layers have neither a skipped input nor a projection."));
+    }
+    const int64_t expected = config.num_layers * config.num_directions() * 2;
+    if (num_tensors != expected) {
+      return ToTf(InvalidArgument("weights and biases must each hold ", expected,
+                                  " tensors (num_layers * directions * 2), but the attribute "
+                                  "num_params is ",
+                                  num_tensors, "."));
     }
     for (int64_t layer = 0; layer < config.num_layers; ++layer) {
       for (int64_t d = 0; d < config.num_directions(); ++d) {
@@ -75,29 +99,16 @@ class KerasParamsKernel : public StatusKernel {
   template <typename T>
   TfStatus Transpose(OpKernelContext* context, const std::vector<Transposition<T>>& all) const {
     IntraOpRunner runner(context);
-    return ToTf(TransposeMatrices(all, instruction_set_, &runner));
-  }
-
-  // Returns the position in Keras's weights of a gate of the buffer. Keras's GRU has the update
-  // gate first, the buffer the reset gate.
-  static int64_t KerasPosition(const RnnConfig& config, int64_t gate) {
-    if (config.mode != RnnMode::kGru || gate == kGruCandidate) return gate;
-    return gate == kGruReset ? kGruUpdate : kGruReset;
+    const Status status = TransposeMatrices(all, instruction_set_, &runner);
+    if (status.ok()) return TfStatus();
+    return ToTf(InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
+                                instruction_set_, "'. ", status.message()));
   }
 
  private:
-  const std::string instruction_set_ = ReadEnvironment("CUDNN_RNN_CPU_INSTRUCTION_SET");
+  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
   RnnConfig attributes_;
 };
-
-TfStatus CheckLength(const char* name, int length, size_t expected) {
-  if (length == static_cast<int>(expected)) return TfStatus();
-  return ToTf(
-      InvalidArgument(name, " must hold ", expected,
-                      " tensors (num_layers * directions * 2), but the attribute num_params "
-                      "is ",
-                      length, "."));
-}
 
 template <typename T>
 class KerasToParamsKernel : public KerasParamsKernel {
@@ -106,19 +117,22 @@ class KerasToParamsKernel : public KerasParamsKernel {
 
  private:
   TfStatus Run(OpKernelContext* context) override {
-    Parts parts;
-    TF_RETURN_IF_ERROR(ReadParts(context, &parts));
     OpInputList weights, biases;
     TF_RETURN_IF_ERROR(context->input_list("weights", &weights));
     TF_RETURN_IF_ERROR(context->input_list("biases", &biases));
-    TF_RETURN_IF_ERROR(CheckLength("weights", weights.size(), parts.weights.size()));
+    Parts parts;
+    TF_RETURN_IF_ERROR(ReadParts(context, weights.size(), &parts));
+    // Check all shapes first: then the output is as large as the inputs, which are in memory.
+    for (int i = 0; i < weights.size(); ++i) {
+      TF_RETURN_IF_ERROR(
+          Check("weights", i, weights[i], parts.WeightShape(static_cast<size_t>(i))));
+      TF_RETURN_IF_ERROR(Check("biases", i, biases[i], parts.BiasShape()));
+    }
     Tensor* params;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({parts.layout.size()}), &params));
     std::vector<Transposition<T>> all;
     for (int i = 0; i < weights.size(); ++i) {
       const size_t index = static_cast<size_t>(i);
-      TF_RETURN_IF_ERROR(Check("weights", i, weights[i], parts.WeightShape(index)));
-      TF_RETURN_IF_ERROR(Check("biases", i, biases[i], parts.BiasShape()));
       Add(parts, parts.weights[index], weights[i], params, &all);
       Add(parts, parts.biases[index], biases[i], params, &all);
     }
@@ -134,13 +148,12 @@ class KerasToParamsKernel : public KerasParamsKernel {
 
   static void Add(const Parts& parts, const KerasPart& part, const Tensor& tensor, Tensor* params,
                   std::vector<Transposition<T>>* all) {
-    const int64_t units = parts.config.num_units;
-    for (int64_t gate = 0; gate < parts.config.num_gates(); ++gate) {
-      const T* source =
-          static_cast<const T*>(DataOf(tensor)) + KerasPosition(parts.config, gate) * units;
-      T* target = static_cast<T*>(MutableDataOf(params)) + part.offset + gate * units * part.rows;
-      all->push_back({source, parts.gate_width(), target, part.rows, part.rows, units});
-    }
+    const T* source = static_cast<const T*>(DataOf(tensor));
+    T* target = static_cast<T*>(MutableDataOf(params));
+    parts.ForGates(part, [&](int64_t in_tensor, int64_t in_buffer) {
+      all->push_back({source + in_tensor, parts.gate_width(), target + in_buffer, part.rows,
+                      part.rows, parts.config.num_units});
+    });
   }
 };
 
@@ -151,15 +164,14 @@ class ParamsToKerasKernel : public KerasParamsKernel {
 
  private:
   TfStatus Run(OpKernelContext* context) override {
-    Parts parts;
-    TF_RETURN_IF_ERROR(ReadParts(context, &parts));
-    const Tensor* params;
-    TF_RETURN_IF_ERROR(context->input("params", &params));
-    TF_RETURN_IF_ERROR(CheckShape("params", *params, {parts.layout.size()}, "params_size"));
     OpOutputList weights, biases;
     TF_RETURN_IF_ERROR(context->output_list("weights", &weights));
     TF_RETURN_IF_ERROR(context->output_list("biases", &biases));
-    TF_RETURN_IF_ERROR(CheckLength("weights", weights.size(), parts.weights.size()));
+    Parts parts;
+    TF_RETURN_IF_ERROR(ReadParts(context, weights.size(), &parts));
+    const Tensor* params;
+    TF_RETURN_IF_ERROR(context->input("params", &params));
+    TF_RETURN_IF_ERROR(CheckShape("params", *params, {parts.layout.size()}, "params_size"));
     std::vector<Transposition<T>> all;
     for (int i = 0; i < weights.size(); ++i) {
       const size_t index = static_cast<size_t>(i);
@@ -174,14 +186,12 @@ class ParamsToKerasKernel : public KerasParamsKernel {
 
   static void Add(const Parts& parts, const KerasPart& part, const Tensor& params, Tensor* tensor,
                   std::vector<Transposition<T>>* all) {
-    const int64_t units = parts.config.num_units;
-    for (int64_t gate = 0; gate < parts.config.num_gates(); ++gate) {
-      const T* source =
-          static_cast<const T*>(DataOf(params)) + part.offset + gate * units * part.rows;
-      T* target =
-          static_cast<T*>(MutableDataOf(tensor)) + KerasPosition(parts.config, gate) * units;
-      all->push_back({source, part.rows, target, parts.gate_width(), units, part.rows});
-    }
+    const T* source = static_cast<const T*>(DataOf(params));
+    T* target = static_cast<T*>(MutableDataOf(tensor));
+    parts.ForGates(part, [&](int64_t in_tensor, int64_t in_buffer) {
+      all->push_back({source + in_buffer, part.rows, target + in_tensor, parts.gate_width(),
+                      parts.config.num_units, part.rows});
+    });
   }
 };
 
