@@ -211,11 +211,11 @@ class Doctor:
         self._examine_libraries_of_cudnn(found["report"] or "", bool(found["devices"]))
         if found["reason"] != found["report"]:
             self._fact("GPU kernels", found["reason"])
-        runs = "run" if found["devices"] else "would run"
-        self._print("  Whose kernels %s the ops on a GPU (docs/gpu/README.md):" % runs)
-        self._print(textwrap.indent(describe_outcomes(found["outcomes"]), "    "))
+        if found["devices"] or found["kernels"] == "cudnn_rnn":  # where there is a driver, at least
+            self._print("  Whose kernels run the ops on a GPU (docs/gpu/README.md):")
+            self._print(textwrap.indent(describe_outcomes(found["outcomes"]), "    "))
         if not found["devices"]:
-            self._print("The missing GPU is not a problem: RNNs run on the CPU.")
+            self._print("This is not a problem: RNNs run on the CPU.")
 
     def _examine_libraries_of_cudnn(self, report, has_gpu):
         cudnn = re.match(r"cuDNN (\d+)\.\S+: (/.*)", report)

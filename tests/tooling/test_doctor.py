@@ -64,7 +64,6 @@ def test_a_working_installation():
         library.library_path(),
         library.build_info()["compiler"],
         "computed the right numbers",
-        "Whose kernels",
         "TensorFlow sees",
         "No OpKernel was registered to support Op",
         "Add `import cudnn_rnn`",
@@ -163,6 +162,15 @@ def test_the_gpu_report_is_printed(examine):
         ["CudnnRNNV3", "tensorflow", "tensorflow", "because"],
     ]
     assert "on a GPU, the node raises an error" in text
+
+
+def test_without_a_gpu_nothing_is_said_of_its_kernels(examine):
+    """What would fail on a GPU would only alarm users without one."""
+    found = {"devices": [], "report": "No NVIDIA driver was found.", "kernels": "tensorflow"}
+    found.update(reason=found["report"], outcomes=[["CudnnRNN", "tensorflow (fails)", "", ""]])
+    _, problems, text = examine("_examine_gpu", (found, None), {"is_cuda_build": True})
+    assert problems == 0 and "No NVIDIA driver" in text and "This is not a problem" in text
+    assert "fails" not in text
 
 
 REPORT = "cuDNN 9.13.0: /somewhere/cudnn/lib/libcudnn.so.9\nNVIDIA driver for CUDA 12.8: here"
