@@ -28,8 +28,8 @@ from cudnn_rnn._native.gpu_choice import KERNELS_VARIABLE
 
 CUDNN_VARIABLE = "CUDNN_RNN_CUDNN_LIBRARY"
 KERNEL_LABEL = "cudnn_rnn"
-# Of a TensorFlow that does not tell. Most of those that do were built with this version, and the
-# choice for it is right for an older one, too.
+# Assumed if TensorFlow does not report its cuDNN. The choice is then this package's kernels, which
+# call older versions as well.
 _UNKNOWN_CUDNN = 9
 
 

@@ -226,7 +226,7 @@ class Doctor:
         if crash is not None:
             problems = {"A library that cuDNN loads": "Opening it ended the process.\n" + crash}
         if not problems:
-            self._fact("cuDNN's parts", "open, as do cuBLASLt and NVRTC")
+            self._fact("cuDNN's parts", "can be opened, and so can cuBLASLt and NVRTC")
         for name, text in problems.items():
             if has_gpu:
                 self._broken("RNNs cannot run on the GPU: %s" % name, text)

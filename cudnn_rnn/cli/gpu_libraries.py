@@ -13,9 +13,9 @@ import os
 import re
 from typing import Callable, Dict, List, NamedTuple, Optional
 
-_DEFAULT_CUDA = 12  # if cuDNN's libraries do not tell
-# Folders beside that of cuDNN's wheel where the wheels of other libraries lie. The run-time path of
-# cuDNN's libraries lists them.
+_DEFAULT_CUDA = 12  # if cuDNN's libraries do not name a version
+# Folders of other libraries' wheels, beside the folder of cuDNN's wheel. The run-time path of
+# cuDNN's libraries lists these folders.
 _WHEEL_FOLDERS = ("cublas/lib", "cuda_nvrtc/lib", "cu13/lib")
 
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "cudnn_rnn/cc/cpu/float16.h"
+#include "cudnn_rnn/cc/core/float16.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problem_cases.h"
 #include "tests/core/testing.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 
 namespace cudnn_rnn {
 

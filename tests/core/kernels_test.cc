@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/cpu/dropout.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/problem.h"
 
 namespace cudnn_rnn {

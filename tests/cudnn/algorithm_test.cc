@@ -16,13 +16,6 @@ Problem SmallProblem() {
   return problem;
 }
 
-Algorithm AlgorithmOf(GpuModel* model, const Problem& problem, bool is_training = true) {
-  CudnnPlanCache::Found found;
-  const Status status = model->Find(problem, problem.Options(is_training), &found);
-  EXPECT(status.ok(), status.message());
-  return found.algorithm;
-}
-
 TEST(NamesOfAlgorithms) {
   for (const Algorithm algorithm :
        {Algorithm::kAuto, Algorithm::kStandard, Algorithm::kPersistStatic,

@@ -32,15 +32,6 @@ Problem SmallProblem() {
 
 constexpr int kSmallH = kCudnnAlgorithmPersistStaticSmallH;
 
-Algorithm AlgorithmOf(GpuModel* model, const Problem& problem, bool is_training = true) {
-  CudnnPlanCache::Found found;
-  const Status status = model->Find(problem, problem.Options(is_training), &found);
-  EXPECT(status.ok(), status.message());
-  if (!status.ok()) return Algorithm::kAuto;
-  EXPECT(found.plan->choice().algorithm == static_cast<int32_t>(found.algorithm));
-  return found.algorithm;
-}
-
 // Expects the algorithm, and that a call with it works.
 void ExpectAlgorithm(GpuModel* model, const Problem& problem, Algorithm expected) {
   EXPECT(AlgorithmOf(model, problem) == expected, problem.Text());

@@ -7,9 +7,9 @@
 #include <limits>
 #include <random>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
-#include "cudnn_rnn/cc/cpu/float16.h"
 #include "tests/core/testing.h"
 #include "tests/cudnn/mock/cpu_arithmetic.h"
 #include "tests/cudnn/mock/functions.h"
@@ -255,6 +255,15 @@ Status GpuModel::Run(const Problem& problem, const CallOptions& call, const Call
   std::unique_ptr<DeviceBuffer> reserve_space;
   CUDNN_RNN_RETURN_IF_ERROR(Forward(problem, call, buffers, &reserve_space));
   return call.is_training ? Backward(problem, call, buffers, *reserve_space) : Status();
+}
+
+Algorithm AlgorithmOf(GpuModel* model, const Problem& problem, bool is_training) {
+  CudnnPlanCache::Found found;
+  const Status status = model->Find(problem, problem.Options(is_training), &found);
+  EXPECT(status.ok(), status.message());
+  if (!status.ok()) return Algorithm::kAuto;
+  EXPECT(found.plan->choice().algorithm == static_cast<int32_t>(found.algorithm));
+  return found.algorithm;
 }
 
 Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffers& buffers) {

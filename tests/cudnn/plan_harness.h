@@ -112,6 +112,9 @@ class GpuModel {
   CudnnPlanCache cache_;
 };
 
+// Returns the algorithm that the model's cache chooses; kAuto if it finds no plan.
+Algorithm AlgorithmOf(GpuModel* model, const Problem& problem, bool is_training = true);
+
 // Runs the same as GpuModel::Run with the CPU plan.
 Status RunOnCpu(const Problem& problem, const CallOptions& call, const CallBuffers& buffers);
 

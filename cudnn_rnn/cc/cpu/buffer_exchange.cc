@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cudnn_rnn/cc/cpu/float16.h"
+#include "cudnn_rnn/cc/core/float16.h"
 
 namespace cudnn_rnn {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
@@ -49,20 +49,6 @@ float ExpectedOutput(RnnMode mode) {
   return h;
 }
 
-// A bfloat16 has the upper half of the bits of a float.
-uint16_t ToBfloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return static_cast<uint16_t>(bits >> 16);
-}
-
-float ToFloat(uint16_t bfloat16) {
-  const uint32_t bits = static_cast<uint32_t>(bfloat16) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 using Elements = std::vector<uint16_t>;
 
 // The device memory of one run.
@@ -95,7 +81,7 @@ class CheckMemory {
 };
 
 Elements Repeat(int64_t count, float value) {
-  return Elements(static_cast<size_t>(count), ToBfloat16(value));
+  return Elements(static_cast<size_t>(count), FloatToBfloat16(value));
 }
 
 Status CreatePlan(const Trial& trial, const RnnConfig& config, const SequenceShape& shape,
@@ -115,7 +101,7 @@ Status RunModel(const Trial& trial, const RnnConfig& config, Elements* output) {
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   Elements params = Repeat(layout.InputBiases(0, 0), kWeight);
-  params.resize(static_cast<size_t>(layout.size()), ToBfloat16(kBias));
+  params.resize(static_cast<size_t>(layout.size()), FloatToBfloat16(kBias));
   const int64_t state = kBatchSize * kNumUnits;
   *output = Repeat(kNumSteps * state, 0);
 
@@ -154,7 +140,7 @@ Status RunCheck(const Trial& trial, std::string* problem) {
   const size_t last_step = output.size() / kNumSteps * (kNumSteps - 1);
   problem->clear();
   for (size_t i = last_step; i < output.size(); ++i) {
-    const float found = ToFloat(output[i]);
+    const float found = Bfloat16ToFloat(output[i]);
     if (std::abs(found - expected) <= kTolerance) continue;  // false for NaN
     *problem = Concatenate("cuDNN ", CudnnVersionText(trial.runtime->libraries->cudnn_version),
                            " computes wrong values in bfloat16 on this GPU: a test model (",

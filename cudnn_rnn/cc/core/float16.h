@@ -1,8 +1,8 @@
 // Conversions between float and the 16-bit types (half: IEEE 754 binary16; bfloat16: the upper half
 // of a float). Rounds to nearest, ties to even. Works on bits, because threads may flush subnormal
 // numbers.
-#ifndef CUDNN_RNN_CC_CPU_FLOAT16_H_
-#define CUDNN_RNN_CC_CPU_FLOAT16_H_
+#ifndef CUDNN_RNN_CC_CORE_FLOAT16_H_
+#define CUDNN_RNN_CC_CORE_FLOAT16_H_
 
 #include <cstdint>
 #include <cstring>
@@ -65,4 +65,4 @@ inline uint16_t FloatToBfloat16(float value) {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_CC_CPU_FLOAT16_H_
+#endif  // CUDNN_RNN_CC_CORE_FLOAT16_H_
