@@ -81,6 +81,7 @@ void PackAndMultiply(const Kernels<T>& kernels, const StridedMatrix<T>& b,
   const int64_t size = NumPanels(kernels, product.columns) * PanelSize(kernels, product.depth);
   std::vector<T> packed(static_cast<size_t>(size) + 1, T(7));
   TeamMember alone;
+  const KernelThread<T> thread(kernels);
   PackPanels<T>(kernels, b, product.depth, product.columns, packed.data(), &alone);
   EXPECT(packed.back() == T(7), kernels.instruction_set, " packed beyond the panels");
   product.b = packed.data();
@@ -110,9 +111,9 @@ template <typename T>
 void CheckProducts() {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
     int variant = 0;
-    for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 64, 65}) {
+    for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 64, 65}) {
       for (int64_t columns : {1, 3, 15, 16, 17, 33, 47, 48, 49, 97}) {
-        for (int64_t depth : {1, 5, 16, 191, 192, 193}) {
+        for (int64_t depth : {1, 5, 16, 64, 191, 192, 193}) {
           variant += 5;
           CheckProduct<T>(*kernels, rows, columns, depth, variant & 1, variant & 2, variant & 4,
                           variant & 8, variant & 16);
@@ -121,6 +122,7 @@ void CheckProducts() {
     }
     // More than one block of rows, of columns and of depth.
     CheckProduct<T>(*kernels, 130, 16 * 48 + 5, 400, true, false, true, true, true);
+    CheckProduct<T>(*kernels, 130, 50, 1100, false, true, false, true, false);
     CheckProduct<T>(*kernels, 0, 5, 3, false, false, false, false, false);
     CheckProduct<T>(*kernels, 4, 0, 3, false, false, false, false, false);
     CheckProduct<T>(*kernels, 4, 5, 0, false, false, false, false, false);
@@ -161,6 +163,7 @@ void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& 
 template <typename T>
 void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, const FactorFunction<T>& factor) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
+    if (kernels->rounds() && factor != ExactFactor<T>) continue;  // They do not pack tiles.
     int variant = 0;
     for (int64_t rows : {1, 2, 3, 4, 5, 9, 33}) {
       for (int64_t columns : {1, 3, 4, 7, 15, 16, 17, 50}) {
@@ -217,7 +220,7 @@ TEST(PackingTilesForThemselvesChangesNoBit) {
   for (int64_t rows : {1, 9, 50, 64}) {
     for (int64_t depth : {7, 192, 385}) {
       for (const Kernels<float>* kernels : AllKernels<float>()) {
-        CompareWaysToPack(*kernels, rows, /*columns=*/117, depth);
+        if (!kernels->rounds()) CompareWaysToPack(*kernels, rows, /*columns=*/117, depth);
       }
       for (const Kernels<double>* kernels : AllKernels<double>()) {
         CompareWaysToPack(*kernels, rows, /*columns=*/117, depth);
@@ -307,6 +310,7 @@ double UnitsInTheLastPlace(T found, long double exact) {
 // activation, and LSTM keeps the sigmoid of its first gate.
 template <typename T>
 std::vector<T> Activate(const Kernels<T>& kernels, RnnMode mode, std::vector<T> values) {
+  const KernelThread<T> thread(kernels);
   ForwardTile<T> tile = ForwardTile<T>();
   tile.rows = 1;
   tile.keeps_gates = true;

@@ -11,8 +11,9 @@ namespace cudnn_rnn {
 namespace {
 
 constexpr int64_t kMinCyclesToWait = 4000;
-constexpr KernelTraits kAvx512 = {"avx512", /*lanes=*/16, /*tile_vectors=*/3, /*vnni_factor=*/1};
-constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2};
+constexpr KernelTraits kAvx512 = {"avx512",          /*lanes=*/16,         /*tile_vectors=*/3,
+                                  /*vnni_factor=*/1, /*depth_multiple=*/1, /*row_multiple=*/1};
+constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {

@@ -91,6 +91,10 @@ class BackwardPass {
         layer.recurrent_panels[d] = workspace.recurrent_panels[part];
         layer.projection_panels[d] = workspace.projection_panels[part];
         layer.projected_gradients[d] = workspace.projected_gradients[part];
+        for (int64_t i = 0; i < 2; ++i) {
+          layer.rounded_gate_gradients[d][i] = workspace.rounded_gate_gradients[2 * part + i];
+        }
+        layer.rounded_projected_gradients[d] = workspace.rounded_projected_gradients[part];
         layer.gate_gradients[d] =
             in_place ? layer.reserve.gates[d] : workspace.gate_gradients[part];
         layer.candidate_gradients[d] =
@@ -147,6 +151,16 @@ class BackwardPass {
   void PackStepWeights(const Layer& layer) {
     model_.PackStepWeights(layer.index, /*for_gradients=*/true, tensors_.params,
                            layer.recurrent_panels, layer.projection_panels, member_);
+    if (!model_.kernels.rounds()) return;
+    const auto clear = [&](int64_t begin, int64_t end) {
+      for (int64_t d = 0; d < model_.directions; ++d) {
+        for (const RoundedMatrix& half : layer.rounded_gate_gradients[d]) {
+          half.ClearRows(begin, end);
+        }
+        layer.rounded_projected_gradients[d].ClearRows(begin, end);
+      }
+    };
+    member_->ForEach(model_.shape.batch_size, model_.gate_width + 1, clear);
   }
 
   // After a sequence's first step comes one without a cell, which propagates the gradient to the
@@ -208,9 +222,12 @@ class BackwardPass {
       if (model_.config.has_projection()) {
         T* gradients = layer.projected_gradients[d] + (step.first + row) * output_size;
         SumGradients(cell, gradients + tile.column, output_size);
+        if (!model_.kernels.rounds()) continue;
+        model_.kernels.round_rows({gradients + tile.column, output_size, 1}, cell.rows, cell.units,
+                                  cell.units,
+                                  layer.rounded_projected_gradients[d].At(row, tile.column));
       } else {
-        PointCell(layer, tile, row, &cell);
-        model_.cell.backward(cell);
+        RunCell(layer, tile, row, &cell);
       }
     }
   }
@@ -242,9 +259,23 @@ class BackwardPass {
       product.rows = cell.rows;
       product.factors.a =
           layer.projected_gradients[tile.direction] + (tile.step->first + row) * model_.output_size;
+      product.factors.rounded_a = layer.rounded_projected_gradients[tile.direction].At(row, 0);
       model_.kernels.product(product);
-      PointCell(layer, tile, row, &cell);
-      model_.cell.backward(cell);
+      RunCell(layer, tile, row, &cell);
+    }
+  }
+
+  void RunCell(const Layer& layer, const StepTile& tile, int64_t row, BackwardTile<T>* cell) const {
+    PointCell(layer, tile, row, cell);
+    model_.cell.backward(*cell);
+    if (!model_.kernels.rounds()) return;
+    const int64_t d = tile.direction, units = model_.units;
+    const RoundedMatrix& rounded = layer.rounded_gate_gradients[d][tile.step->index & 1];
+    for (int64_t gate = 0; gate < model_.gates; ++gate) {
+      StridedMatrix<T> gradients = layer.RecurrentGateGradients(model_, d, gate);
+      gradients.data += (tile.step->first + row) * gradients.row_stride + tile.column;
+      model_.kernels.round_rows(gradients, cell->rows, cell->units, cell->units,
+                                rounded.At(row, gate * units + tile.column));
     }
   }
 
@@ -257,6 +288,19 @@ class BackwardPass {
     factors.b_panel_stride = PanelSize(kernels, model_.gate_width);
     const T* panels = layer.recurrent_panels[tile.direction] + tile.panel * factors.b_panel_stride;
     const bool prefetches = row == tile.first_row && product->rows >= kMinRowsToPrefetch;
+    if (kernels.rounds()) {
+      factors.rounded_a =
+          layer.rounded_gate_gradients[tile.direction][(tile.step->index + 1) & 1].At(row, 0);
+      factors.b = panels;
+      factors.depth = model_.gate_width;
+      factors.next_b =
+          prefetches ? panels + kernels.tile_vectors * factors.b_panel_stride : nullptr;
+      // The result's buffer has room for whole blocks of rows.
+      product->rows =
+          (product->rows + kernels.row_multiple - 1) / kernels.row_multiple * kernels.row_multiple;
+      kernels.product(*product);
+      return;
+    }
     const int64_t gates = model_.gates;
     for (int64_t first = 0, end = model_.shared_gates(); first < gates; first = end, end = gates) {
       const StridedMatrix<T> gradients =

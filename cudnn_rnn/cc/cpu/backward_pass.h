@@ -32,12 +32,14 @@ struct BackwardLayer {
   T* recurrent_panels[2];
   T* projection_panels[2];
   T* projected_gradients[2];
-  T* gate_gradients[2];       // in the workspace or over the reserve space's gates
-  T* candidate_gradients[2];  // likewise
-  const T* input;             // [N, LayerInputSize], before dropout
-  const T* output;            // [N, D * P]
-  const T* output_gradient;   // [N, D * P]
-  T* input_gradient;          // [N, LayerInputSize]
+  T* gate_gradients[2];                        // in the workspace or over the reserve space's gates
+  T* candidate_gradients[2];                   // likewise
+  RoundedMatrix rounded_gate_gradients[2][2];  // of even and of odd steps, of each direction
+  RoundedMatrix rounded_projected_gradients[2];
+  const T* input;            // [N, LayerInputSize], before dropout
+  const T* output;           // [N, D * P]
+  const T* output_gradient;  // [N, D * P]
+  T* input_gradient;         // [N, LayerInputSize]
   bool drops_input;
   DropoutPattern dropout;
 };

@@ -56,6 +56,7 @@ class CpuPlan : public RnnPlan {
     const PackedSequences sequences = PackSequences(options, &arena);
     const BufferShapes shapes = ShapesOf(sequences);
     const auto run = [&](TeamMember* member) {
+      const KernelThread<Real> thread(model_.kernels);
       Arena copies = arena;  // Each member computes the same addresses.
       const BufferExchange<Storage, Real> exchange(&copies, member);
       ForwardTensors<Real> tensors;
@@ -94,6 +95,7 @@ class CpuPlan : public RnnPlan {
     const PackedSequences sequences = PackSequences(options, &arena);
     const BufferShapes shapes = ShapesOf(sequences);
     const auto run = [&](TeamMember* member) {
+      const KernelThread<Real> thread(model_.kernels);
       Arena copies = arena;  // Each member computes the same addresses.
       const BufferExchange<Storage, Real> exchange(&copies, member);
       BackwardTensors<Real> tensors;

@@ -52,12 +52,18 @@ class ForwardPass {
     T* projection_panels[2];
     T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
     T* gates[2];
-    T* cell_states[2];         // null unless all steps are kept
-    T* candidate_products[2];  // of all steps, of a single step, or null
-    const T* input;            // [N, LayerInputSize]
-    T* output;                 // [N, D * P]
-    T* dropped;                // [N, D * P] `output` after dropout, or null
+    T* cell_states[2];                    // null unless all steps are kept
+    T* candidate_products[2];             // of all steps, of a single step, or null
+    RoundedMatrix rounded_outputs[2][2];  // h of even and of odd steps, of each direction
+    RoundedMatrix rounded_unprojected[2];
+    const T* input;  // [N, LayerInputSize]
+    T* output;       // [N, D * P]
+    T* dropped;      // [N, D * P] `output` after dropout, or null
     DropoutPattern dropout;
+
+    const RoundedMatrix& RoundedOutputs(const StepTile& tile, int64_t step) const {
+      return rounded_outputs[tile.direction][step & 1];
+    }
   };
 
   std::vector<Layer> MakeLayers() const {
@@ -87,6 +93,10 @@ class ForwardPass {
         layer.recurrent_panels[d] = workspace.recurrent_panels[part];
         layer.projection_panels[d] = workspace.projection_panels[part];
         layer.unprojected[d] = keeps_steps_ ? reserve.unprojected[d] : workspace.unprojected[part];
+        for (int64_t i = 0; i < 2; ++i) {
+          layer.rounded_outputs[d][i] = workspace.rounded_outputs[2 * part + i];
+        }
+        layer.rounded_unprojected[d] = workspace.rounded_unprojected[part];
         layer.gates[d] = keeps_steps_ ? reserve.gates[d] : workspace.gates[d];
         layer.cell_states[d] = reserve.cell_states[d];
         layer.candidate_products[d] =
@@ -207,6 +217,25 @@ class ForwardPass {
   void PackStepWeights(const Layer& layer) {
     model_.PackStepWeights(layer.index, /*for_gradients=*/false, tensors_.params,
                            layer.recurrent_panels, layer.projection_panels, member_);
+    if (model_.kernels.rounds()) PrepareRoundedSteps(layer);
+  }
+
+  // The halves for even and for odd steps both begin with the initial states, which a sequence that
+  // starts later, in the backward direction, still finds there.
+  void PrepareRoundedSteps(const Layer& layer) {
+    const Kernels<T>& kernels = model_.kernels;
+    const int64_t width = model_.output_size;
+    const auto prepare = [&](int64_t begin, int64_t end) {
+      for (int64_t d = 0; d < model_.directions; ++d) {
+        const T* states = tensors_.input_h + (model_.FirstState(layer.index, d) + begin) * width;
+        for (const RoundedMatrix& half : layer.rounded_outputs[d]) {
+          kernels.round_rows({states, width, 1}, end - begin, width, PaddedDepth(kernels, width),
+                             half.At(begin, 0));
+        }
+        layer.rounded_unprojected[d].ClearRows(begin, end);
+      }
+    };
+    member_->ForEach(model_.shape.batch_size, width * model_.directions + 1, prepare);
   }
 
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
@@ -249,6 +278,12 @@ class ForwardPass {
       cell.rows = RowsUpTo(row, tile.end_row, tile.step->previous_rows);
       PointCell(layer, tile, row, &cell);
       model_.cell.forward(cell);
+      if (!packs_step_weights_ || !model_.kernels.rounds()) continue;
+      const RoundedMatrix& rounded = model_.config.has_projection()
+                                         ? layer.rounded_unprojected[tile.direction]
+                                         : layer.RoundedOutputs(tile, tile.step->index);
+      model_.kernels.round_rows({cell.h, cell.h_row_stride, 1}, cell.rows, cell.units, cell.units,
+                                rounded.At(row, tile.column));
     }
   }
 
@@ -269,7 +304,15 @@ class ForwardPass {
     product.c = layer.output + row * model_.output_width + tile.direction * model_.output_size +
                 tile.column;
     product.c_row_stride = model_.output_width;
+    if (!model_.kernels.rounds()) {
+      model_.kernels.product(product);
+      return;
+    }
+    product.factors.rounded_a = layer.rounded_unprojected[tile.direction].At(tile.first_row, 0);
     model_.kernels.product(product);
+    model_.kernels.round_rows(
+        {product.c, product.c_row_stride, 1}, product.rows, product.columns, product.columns,
+        layer.RoundedOutputs(tile, tile.step->index).At(tile.first_row, tile.column));
   }
 
   // Sets the cell's pointers for the rows starting at `row`.
@@ -289,6 +332,7 @@ class ForwardPass {
         model_.PreviousOutput(tensors_.input_h, layer.output, layer.index, tile, row);
     cell->recurrent.a = previous.data;
     cell->recurrent.a_row_stride = previous.row_stride;
+    cell->recurrent.rounded_a = layer.RoundedOutputs(tile, step.index - 1).At(row, 0);
     cell->gates = layer.gates[d] + (step.first + row) * model_.gate_width + tile.column;
     if (model_.config.has_projection()) {
       cell->h = layer.unprojected[d] + unit;

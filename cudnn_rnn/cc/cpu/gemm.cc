@@ -7,10 +7,12 @@ namespace {
 
 // A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time. For float
 // with 16 lanes, its block of a (48 KiB) is in the L2 cache, and three panels of b (36 KiB) stay in
-// the L1 cache while they are multiplied with all rows.
+// the L1 cache while they are multiplied with all rows. For bfloat16 a block of a has 64 KiB, and
+// two panels of b 32 KiB.
 constexpr int64_t kItemRows = kMaxRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
+constexpr int64_t kRoundedDepthBlock = 512;
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
 constexpr int64_t kShortChain = 32;
 
@@ -39,21 +41,48 @@ void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
   factors->a = copy;
 }
 
-// k-blocks begin at even k, so that no bfloat16 pair is split.
-int64_t NumDepthBlocks(int64_t depth) {
-  return std::max<int64_t>(1, (depth + kDepthBlock - 1) / kDepthBlock);
-}
-int64_t FirstDepthOfBlock(int64_t depth, int64_t block) {
-  return std::min(depth, (depth + 1) / 2 * block / NumDepthBlocks(depth) * 2);
+// The k-blocks of a product, nearly equal. They begin at multiples of depth_multiple.
+struct DepthBlocks {
+  DepthBlocks(const KernelTraits& kernels, int64_t depth)
+      : depth(depth), multiple(std::max<int64_t>(2, kernels.depth_multiple)) {
+    const int64_t most = kernels.rounds() ? kRoundedDepthBlock : kDepthBlock;
+    count = std::max<int64_t>(1, (depth + most - 1) / most);
+  }
+  int64_t FirstDepth(int64_t block) const {
+    return std::min(depth, (depth + multiple - 1) / multiple * block / count * multiple);
+  }
+
+  int64_t depth;
+  int64_t multiple;
+  int64_t count;
+};
+
+// Memory for a block of a left operand, copied or rounded.
+template <typename T>
+union LeftBlock {
+  alignas(64) T copy[kDepthBlock * kItemRows];
+  alignas(64) uint16_t rounded[(kRoundedDepthBlock + 32) * kItemRows];
+};
+
+// Brings the left operand of a block into the form that the kernels read fast.
+template <typename T>
+void PrepareLeft(const Kernels<T>& kernels, const MatrixProduct<T>& product, int64_t rows,
+                 Factors<T>* factors, LeftBlock<T>* block) {
+  if (!kernels.rounds()) {
+    if (NeedsCopy(product.a)) CopyBlock(rows, factors, block->copy);
+    return;
+  }
+  factors->rounded_a = {block->rounded, RoundedRowStride(factors->depth)};
+  kernels.round_rows({factors->a, factors->a_row_stride, factors->a_depth_stride}, rows,
+                     factors->depth, PaddedDepth(kernels, factors->depth), factors->rounded_a);
 }
 
-// Computes rows x panels [first_panel, end_panel) of the product over one k-block, which begins at
-// an even k.
+// Computes rows x panels [first_panel, end_panel) of the product over one k-block.
 template <typename T>
 void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, int64_t first_row,
                    int64_t rows, int64_t first_panel, int64_t end_panel, int64_t first_depth,
                    int64_t depth) {
-  alignas(64) T block[kDepthBlock * kItemRows];
+  LeftBlock<T> block;
   ProductTile<T> tile = ProductTile<T>();
   tile.rows = rows;
   tile.factors.depth = depth;
@@ -61,7 +90,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
       product.a.data + first_row * product.a.row_stride + first_depth * product.a.column_stride;
   tile.factors.a_row_stride = product.a.row_stride;
   tile.factors.a_depth_stride = product.a.column_stride;
-  if (NeedsCopy(product.a)) CopyBlock(rows, &tile.factors, block);
+  PrepareLeft(kernels, product, rows, &tile.factors, &block);
   tile.factors.b_panel_stride = PanelSize(kernels, product.depth);
   tile.c_row_stride = product.c_row_stride;
   tile.accumulate = product.accumulate || first_depth > 0;
@@ -82,6 +111,13 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   }
 }
 
+// Returns where a block of rows begins: the blocks are nearly equal multiples of row_multiple.
+int64_t FirstRowOfBlock(const KernelTraits& kernels, int64_t rows, int64_t block,
+                        int64_t num_blocks) {
+  const int64_t groups = (rows + kernels.row_multiple - 1) / kernels.row_multiple;
+  return std::min(rows, groups * block / num_blocks * kernels.row_multiple);
+}
+
 // Computes one tile, panels [first_panel, end_panel), for all rows of the product.
 template <typename T>
 void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
@@ -89,7 +125,7 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& pr
   alignas(64) T packed[kMaxTileVectors * kMaxLanes * kDepthBlock];
   const int64_t column = first_panel * kernels.lanes;
   const int64_t end_column = std::min(product.columns, end_panel * kernels.lanes);
-  const int64_t depth_blocks = NumDepthBlocks(product.depth);
+  const DepthBlocks blocks(kernels, product.depth);
   ProductTile<T> tile = ProductTile<T>();
   tile.rows = product.rows;
   tile.columns = end_column - column;
@@ -98,9 +134,9 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& pr
   tile.factors.b = packed;
   tile.c = product.c + column;
   tile.c_row_stride = product.c_row_stride;
-  for (int64_t i = 0; i < depth_blocks; ++i) {
-    const int64_t first_depth = FirstDepthOfBlock(product.depth, i);
-    const int64_t depth = FirstDepthOfBlock(product.depth, i + 1) - first_depth;
+  for (int64_t i = 0; i < blocks.count; ++i) {
+    const int64_t first_depth = blocks.FirstDepth(i);
+    const int64_t depth = blocks.FirstDepth(i + 1) - first_depth;
     const int64_t panel_size = PanelSize(kernels, depth);
     const T* b = product.b + column * product.b_row_stride + first_depth;
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
@@ -148,23 +184,22 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   const int64_t wanted_blocks = Team::kMaxSlicesPerMember * member->team_size() / row_blocks;
   const int64_t panel_blocks =
       std::max((num_panels + kItemPanels - 1) / kItemPanels, std::min(num_tiles, wanted_blocks));
-  const int64_t depth_blocks = NumDepthBlocks(product.depth);
+  const DepthBlocks blocks(kernels, product.depth);
   const int64_t item_cost =
       (product.rows / row_blocks + 1) * ((num_panels / panel_blocks + 1) * (product.depth / 2 + 1));
   member->ForEach(row_blocks * panel_blocks, item_cost, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       // Adjacent items share panels.
       const int64_t panel_block = item / row_blocks, row_block = item % row_blocks;
-      const int64_t first_row = product.rows * row_block / row_blocks;
-      const int64_t end_row = product.rows * (row_block + 1) / row_blocks;
+      const int64_t first_row = FirstRowOfBlock(kernels, product.rows, row_block, row_blocks);
+      const int64_t end_row = FirstRowOfBlock(kernels, product.rows, row_block + 1, row_blocks);
       const int64_t first_panel = num_tiles * panel_block / panel_blocks * kernels.tile_vectors;
       const int64_t end_panel =
           std::min(num_panels, num_tiles * (panel_block + 1) / panel_blocks * kernels.tile_vectors);
-      for (int64_t i = 0; i < depth_blocks; ++i) {
-        const int64_t first_depth = FirstDepthOfBlock(product.depth, i);
-        const int64_t end_depth = FirstDepthOfBlock(product.depth, i + 1);
+      for (int64_t i = 0; i < blocks.count; ++i) {
+        const int64_t first_depth = blocks.FirstDepth(i);
         MultiplyBlock(kernels, product, first_row, end_row - first_row, first_panel, end_panel,
-                      first_depth, end_depth - first_depth);
+                      first_depth, blocks.FirstDepth(i + 1) - first_depth);
       }
     }
   });

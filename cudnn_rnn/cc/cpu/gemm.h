@@ -44,9 +44,9 @@ template <typename T>
 void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                         TeamMember* member);
 
-// Computes the same for more rows, up to one block: packs each tile's columns of the operand, one
-// k-block at a time, uses them while they are in the cache, and discards them. Results are
-// bit-identical to those of Multiply.
+// Computes the same for more rows, up to one block, with kernels that do not round: packs each
+// tile's columns of the operand, one k-block at a time, uses them while they are in the cache, and
+// discards them. Results are bit-identical to those of Multiply.
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                           TeamMember* member);

@@ -2,6 +2,7 @@
 #ifndef CUDNN_RNN_CC_CPU_KERNELS_H_
 #define CUDNN_RNN_CC_CPU_KERNELS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -29,7 +30,8 @@ constexpr int64_t kMaxTileVectors = 4;
 // product has several panels side by side, which need not be adjacent in the operand.
 //
 // For bfloat16 products a panel holds pairs of terms adjacent in depth (VNNI pairs), one per
-// element: [ceil(depth / 2), lanes]. The left-hand operand is rounded to bfloat16 as well.
+// element: [ceil(depth / 2), lanes]. The left-hand operand is rounded to bfloat16 as well, once for
+// all products with it: see RoundedMatrix.
 
 // A matrix view: element (row, column) is at data[row * row_stride + column * column_stride].
 template <typename T>
@@ -39,13 +41,38 @@ struct StridedMatrix {
   int64_t column_stride;
 };
 
+// A left-hand operand rounded to bfloat16, row by row: element (row, k) is at
+// data[row * row_stride + k], with zeros from the depth up to the next multiple of depth_multiple.
+// Products read kRowPadding rows beyond the last one, whatever they hold.
+struct RoundedMatrix {
+  // Returns the part of the matrix that begins at an element.
+  RoundedMatrix At(int64_t row, int64_t column) const {
+    return {data + row * row_stride + column, row_stride};
+  }
+  void ClearRows(int64_t begin, int64_t end) const {
+    std::fill(data + begin * row_stride, data + end * row_stride, uint16_t{0});
+  }
+
+  uint16_t* data;
+  int64_t row_stride;  // RoundedRowStride(columns), or 0 without data
+};
+constexpr int64_t kRowPadding = 15;
+
+// Returns an odd number of cache lines, so that rows are spread over the sets of the L1 cache.
+template <typename Size>
+Size RoundedRowStride(Size columns) {
+  constexpr int64_t kPerLine = 32;
+  return (columns + (2 * kPerLine - 1)) / (2 * kPerLine) * (2 * kPerLine) + kPerLine;
+}
+
 // The factors of a sum over k of a[m, k] * b[k, n], for a range of k.
 template <typename T>
 struct Factors {
   const T* a;  // a[m, k] at a[m * a_row_stride + k * a_depth_stride]; one of the strides is 1
   int64_t a_row_stride;
   int64_t a_depth_stride;
-  const T* b;  // the first panel, at its first k
+  RoundedMatrix rounded_a;  // replaces `a` for kernels that round
+  const T* b;               // the first panel, at its first k
   int64_t b_panel_stride;
   int64_t depth;
   // The next tile's packed panels, laid out as b, or the matrix they will be packed from; or null.
@@ -65,7 +92,8 @@ struct ProductTile {
   int64_t c_row_stride;
   bool accumulate;
   const T* bias;  // [columns], or null
-  // Maximum terms of a chain, even; 0 for a single chain. amx_bf16 always uses a single chain.
+  // Maximum terms of a chain, even; 0 for a single chain. amx_bf16 always uses a single chain,
+  // because the factors' 8 significant bits limit the precision anyway.
   int64_t chain_terms;
 };
 
@@ -161,13 +189,25 @@ struct CellKernels {
 
 struct KernelTraits {
   const char* instruction_set;
-  int64_t lanes;         // columns per vector
-  int64_t tile_vectors;  // vectors per tile of a product
-  int64_t vnni_factor;   // terms of a sum per element of a panel: 1, or 2 for bfloat16
+  int64_t lanes;           // columns per vector
+  int64_t tile_vectors;    // vectors per tile of a product
+  int64_t vnni_factor;     // terms of a sum per element of a panel: 1, or 2 for bfloat16
+  int64_t depth_multiple;  // products are computed in blocks of so many terms
+  int64_t row_multiple;    // and of so many rows: fewer take as long, and a copy in addition
+
+  // Whether products round their factors to bfloat16.
+  bool rounds() const { return vnni_factor > 1; }
 };
 
 template <typename T>
 struct Kernels : KernelTraits {
+  // Prepare the calling thread for all functions below, and undo that; null if nothing is needed.
+  void (*enter_thread)();
+  void (*leave_thread)();
+  // Rounds [rows, columns], with zeros up to `padded_columns`; null unless rounds(). One of the
+  // source's strides is 1.
+  void (*round_rows)(const StridedMatrix<T>& source, int64_t rows, int64_t columns,
+                     int64_t padded_columns, const RoundedMatrix& target);
   void (*product)(const ProductTile<T>&);
   void (*dot_products)(const RowMajorProduct<T>&);
   // Packs up to `lanes` columns [depth, columns] into one panel.
@@ -180,11 +220,34 @@ struct Kernels : KernelTraits {
   CellKernels<T> tanh;
 };
 
-// Returns the elements of a panel of `depth` terms. If `depth` is even, this is also the offset of
-// term `depth` within a deeper panel.
+// Every thread that calls kernels has one of these around the calls.
+template <typename T>
+class KernelThread {
+ public:
+  explicit KernelThread(const Kernels<T>& kernels) : kernels_(kernels) {
+    if (kernels_.enter_thread != nullptr) kernels_.enter_thread();
+  }
+  ~KernelThread() {
+    if (kernels_.leave_thread != nullptr) kernels_.leave_thread();
+  }
+  KernelThread(const KernelThread&) = delete;
+  KernelThread& operator=(const KernelThread&) = delete;
+
+ private:
+  const Kernels<T>& kernels_;
+};
+
+// Returns `depth` rounded up to whole blocks.
+template <typename Size>
+Size PaddedDepth(const KernelTraits& kernels, Size depth) {
+  return (depth + (kernels.depth_multiple - 1)) / kernels.depth_multiple * kernels.depth_multiple;
+}
+
+// Returns the elements of a panel of `depth` terms. If `depth` is a multiple of depth_multiple,
+// this is also the offset of term `depth` within a deeper panel.
 template <typename Size>
 Size PanelSize(const KernelTraits& kernels, Size depth) {
-  return (depth + (kernels.vnni_factor - 1)) / kernels.vnni_factor * kernels.lanes;
+  return PaddedDepth(kernels, depth) / kernels.vnni_factor * kernels.lanes;
 }
 
 // Returns the number of panels needed for `columns` columns.

@@ -35,7 +35,7 @@ Decision<Packing> RecurrentWeightPacking(const SequenceShape& shape, const Kerne
   if (shape.batch_size > kMaxRowsOfDecodeSteps) {
     return {Packing::kWhole, "one step, but of more than 32 sequences"};
   }
-  if (kernels.vnni_factor > 1) {
+  if (kernels.rounds()) {
     return {Packing::kNone, "one step of at most 32 sequences, in bfloat16"};
   }
   if (shape.batch_size <= kMaxRowsOfDotProducts) {
@@ -57,7 +57,8 @@ Decision<int64_t> ConcurrentLayers(const RnnConfig& config, const SequenceShape&
   return {config.num_layers, "a step is too small to share among threads"};
 }
 
-Decision<Packing> InputWeightPacking(const SequenceShape& shape, const Schedule& schedule) {
+Decision<Packing> InputWeightPacking(const SequenceShape& shape, const KernelTraits& kernels,
+                                     const Schedule& schedule) {
   const Decision<Packing>& recurrent = schedule.recurrent_weights;
   if (recurrent.value != Packing::kWhole) return recurrent;
   if (schedule.concurrent_layers.value > 1) {
@@ -66,6 +67,7 @@ Decision<Packing> InputWeightPacking(const SequenceShape& shape, const Schedule&
   if (CheckedSize(kMaxRowsOfPackedTiles) < CheckedSize(shape.num_steps) * shape.batch_size) {
     return {Packing::kWhole, "more than 64 rows (steps * sequences) use the panels"};
   }
+  if (kernels.rounds()) return {Packing::kWhole, "products in bfloat16 use whole panels"};
   return {Packing::kByTile, "at most 64 rows (steps * sequences)"};
 }
 
@@ -110,7 +112,7 @@ Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
   Schedule schedule;
   schedule.recurrent_weights = RecurrentWeightPacking(shape, kernels);
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
-  schedule.input_weights = InputWeightPacking(shape, schedule);
+  schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
   return schedule;
 }
 

@@ -21,6 +21,7 @@ struct DirectionStep {
   int64_t first;
   int64_t previous_first;
   int64_t next_first;
+  int64_t index;
 };
 
 // The backward direction starts at the last step of the longest sequence; shorter sequences join at
@@ -35,6 +36,7 @@ inline DirectionStep DirectionStepOf(const PackedSequences& sequences, int64_t d
   result.first = sequences.FirstRow(time);
   result.next_rows = sequences.RowsAt(next_time);
   result.next_first = sequences.FirstRow(next_time);
+  result.index = step;
   if (step <= 0) return result;
   result.previous_rows = std::min(result.rows, sequences.RowsAt(previous_time));
   result.previous_first = sequences.FirstRow(previous_time);

@@ -10,6 +10,14 @@ Parts<T> TakeParts(Arena* arena, CheckedSize count, CheckedSize size) {
   return {arena->Take<T>(count * size), size.value()};
 }
 
+// Takes matrices for steps of `batch_size` rows. Products read beyond the last row, so each has
+// kRowPadding rows more.
+RoundedParts TakeRounded(Arena* arena, CheckedSize count, CheckedSize batch_size, int64_t columns) {
+  const CheckedSize row_stride = RoundedRowStride(CheckedSize(columns));
+  return {TakeParts<uint16_t>(arena, count, (batch_size + kRowPadding) * row_stride),
+          row_stride.value()};
+}
+
 }  // namespace
 
 // All layers but the last take the same size.
@@ -71,6 +79,13 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
                                        model.ProjectionPanelElements(/*for_gradients=*/false));
     }
   }
+  if (schedule.recurrent_weights.value == Packing::kWhole && model.kernels.rounds()) {
+    const int64_t batch_size = model.shape.batch_size;
+    rounded_outputs = TakeRounded(arena, 2 * pseudo_layers, batch_size, model.output_size);
+    if (config.has_projection()) {
+      rounded_unprojected = TakeRounded(arena, pseudo_layers, batch_size, model.units);
+    }
+  }
   bias = TakeParts<T>(arena, layers, model.gate_width);
   const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
   if (GateStorage(config, pass).value == Storage::kWorkspace) {
@@ -121,6 +136,14 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
     projection_panels =
         TakeParts<T>(arena, pseudo_layers, model.ProjectionPanelElements(/*for_gradients=*/true));
     projected_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.output_size);
+  }
+  if (model.kernels.rounds()) {
+    const int64_t batch_size = model.shape.batch_size;
+    rounded_gate_gradients = TakeRounded(arena, 2 * pseudo_layers, batch_size, model.gate_width);
+    if (config.has_projection()) {
+      rounded_projected_gradients =
+          TakeRounded(arena, pseudo_layers, batch_size, model.output_size);
+    }
   }
   if (config.num_layers == 1) return;
   output_gradients[0] = arena->Take<T>(model.max_rows * model.output_width);

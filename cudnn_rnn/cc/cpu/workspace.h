@@ -23,6 +23,13 @@ struct Parts {
   T* operator[](int64_t index) const { return data == nullptr ? nullptr : data + index * size; }
 };
 
+// Matrices of equal size; null if there is no such buffer.
+struct RoundedParts {
+  Parts<uint16_t> parts;
+  int64_t row_stride = 0;
+  RoundedMatrix operator[](int64_t index) const { return {parts[index], row_stride}; }
+};
+
 // The part of the reserve space that belongs to one layer.
 template <typename T>
 struct ReserveSpace {
@@ -53,6 +60,9 @@ struct ForwardWorkspace {
   Parts<T> recurrent_panels;   // the memory of input_weight_panels if layers are not concurrent
   Parts<T> projection_panels;  // null without a projection
   Parts<T> unprojected;        // [B, H]; null without a projection or if the reserve space holds it
+  // For each concurrent layer and direction; null unless the kernels round.
+  RoundedParts rounded_outputs;      // [2, B, P] h of even and of odd steps
+  RoundedParts rounded_unprojected;  // [B, H] of one step, with a projection only
   // Shared by the layers; null if the reserve space holds them.
   T* gates[2] = {};               // [N, G * H]
   T* candidate_products[2] = {};  // [B, H] GRU's R_n h', only for a single step
@@ -72,6 +82,9 @@ struct BackwardWorkspace {
   Parts<T> gate_gradients;       // [N, G * H]; null if they overwrite the reserve space's gates
   Parts<T> candidate_gradients;  // [N, H], GRU only; likewise
   Parts<T> projected_gradients;  // [N, P] of h, with a projection only
+  // Likewise; null unless the kernels round.
+  RoundedParts rounded_gate_gradients;       // [2, B, G * H] of R h', of even and of odd steps
+  RoundedParts rounded_projected_gradients;  // [B, P] of one step, with a projection only
   // Shared by all layers.
   T* operand = nullptr;         // panels of a large product; the memory of recurrent_panels
   T* output_gradients[2] = {};  // [N, D * P] of inner layers, alternating by layer
