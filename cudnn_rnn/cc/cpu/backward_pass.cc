@@ -322,10 +322,10 @@ class BackwardPass {
     const int64_t units = model_.units;
     const DirectionStep& step = *tile.step;
     const int64_t d = tile.direction;
-    const int64_t gates = (step.first + row) * model_.gate_width + tile.column;
+    const int64_t gates = (step.first + row) * model_.gate_row_stride + tile.column;
     const int64_t unit = (step.first + row) * units + tile.column;
     cell->gate_stride = units;
-    cell->gate_row_stride = model_.gate_width;
+    cell->gate_row_stride = model_.gate_row_stride;
     cell->unit_row_stride = units;
     cell->gate_gradients = layer.gate_gradients[d] + gates;
     if (model_.gates == 1) {
@@ -373,8 +373,8 @@ class BackwardPass {
     product.rows = FirstRow(steps.end) - first_row;
     product.columns = columns;
     product.depth = model_.gate_width;
-    product.a = {layer.gate_gradients[direction] + first_row * model_.gate_width, model_.gate_width,
-                 1};
+    product.a = {layer.gate_gradients[direction] + first_row * model_.gate_row_stride,
+                 model_.gate_row_stride, 1};
     product.b = layer.input_weight_panels;
     product.c = layer.input_gradient + first_row * columns;
     product.c_row_stride = columns;
@@ -391,7 +391,8 @@ class BackwardPass {
         T* target = layer.input_gradient + row * units;
         if (direction == 0) std::fill_n(target, units, T(0));
         for (int64_t g = 0; g < model_.gates; ++g) {
-          const T* source = layer.gate_gradients[direction] + row * model_.gate_width + g * units;
+          const T* source =
+              layer.gate_gradients[direction] + row * model_.gate_row_stride + g * units;
           for (int64_t j = 0; j < units; ++j) target[j] += source[j];
         }
       }

@@ -23,7 +23,7 @@ struct BackwardLayer {
     if (first_gate >= model.shared_gates()) {
       return {candidate_gradients[direction], model.units, 1};
     }
-    return {gate_gradients[direction] + first_gate * model.units, model.gate_width, 1};
+    return {gate_gradients[direction] + first_gate * model.units, model.gate_row_stride, 1};
   }
 
   int64_t index;

@@ -136,13 +136,14 @@ struct EngineModel {
   const Kernels<T>& kernels;
   const CellKernels<T>& cell;
   const Schedule schedule;
-  const CheckedSize max_rows;  // T * B
-  const int64_t units;         // H
-  const int64_t output_size;   // P, which is H without a projection
-  const int64_t gates;         // G
-  const int64_t gate_width;    // G * H
-  const int64_t directions;    // D
-  const int64_t output_width;  // D * P
+  const CheckedSize max_rows;     // T * B
+  const int64_t units;            // H
+  const int64_t output_size;      // P, which is H without a projection
+  const int64_t gates;            // G
+  const int64_t gate_width;       // G * H
+  const int64_t gate_row_stride;  // of buffers of gates [N, G * H]
+  const int64_t directions;       // D
+  const int64_t output_width;     // D * P
 };
 
 // The passes are called by every member of a team. Each layer computes, in order: gates = x W^T +

@@ -173,13 +173,13 @@ class ForwardPass {
     const int64_t first_row = FirstRow(steps.first);
     const int64_t num_rows = FirstRow(steps.end) - first_row;
     const T* input = layer.input + first_row * columns;
-    T* gates = layer.gates[direction] + first_row * gate_width;
+    T* gates = layer.gates[direction] + first_row * model_.gate_row_stride;
     const Packing packing = model_.schedule.input_weights.value;
     if (packing != Packing::kWhole) {
       const T* weights = tensors_.params + model_.layout.InputWeights(layer.index, direction);
       MultiplyRowMajor(packing,
                        {num_rows, gate_width, columns, input, columns, weights, columns, gates,
-                        gate_width, /*accumulate=*/false, layer.bias},
+                        model_.gate_row_stride, /*accumulate=*/false, layer.bias},
                        member);
       return;
     }
@@ -190,7 +190,7 @@ class ForwardPass {
     product.a = {input, columns, 1};
     product.b = layer.input_weight_panels;
     product.c = gates;
-    product.c_row_stride = gate_width;
+    product.c_row_stride = model_.gate_row_stride;
     product.bias = layer.bias;
     Multiply(model_.kernels, product, member);
   }
@@ -202,7 +202,7 @@ class ForwardPass {
     const int64_t first_row = FirstRow(steps.first);
     const auto add = [&](int64_t begin, int64_t end) {
       for (int64_t row = first_row + begin; row < first_row + end; ++row) {
-        T* target = layer.gates[direction] + row * model_.gate_width;
+        T* target = layer.gates[direction] + row * model_.gate_row_stride;
         const T* x = layer.input + row * units;
         for (int64_t g = 0; g < model_.gates; ++g) {
           for (int64_t j = 0; j < units; ++j) {
@@ -271,7 +271,7 @@ class ForwardPass {
     }
     cell.recurrent.a_depth_stride = 1;
     cell.gate_stride = model_.units;
-    cell.gate_row_stride = model_.gate_width;
+    cell.gate_row_stride = model_.gate_row_stride;
     cell.unit_row_stride = model_.units;
     cell.keeps_gates = keeps_steps_;
     for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
@@ -333,7 +333,7 @@ class ForwardPass {
     cell->recurrent.a = previous.data;
     cell->recurrent.a_row_stride = previous.row_stride;
     cell->recurrent.rounded_a = layer.RoundedOutputs(tile, step.index - 1).At(row, 0);
-    cell->gates = layer.gates[d] + (step.first + row) * model_.gate_width + tile.column;
+    cell->gates = layer.gates[d] + (step.first + row) * model_.gate_row_stride + tile.column;
     if (model_.config.has_projection()) {
       cell->h = layer.unprojected[d] + unit;
       cell->h_row_stride = units;
@@ -391,7 +391,7 @@ class ForwardPass {
     product.b = tensors_.params + model_.layout.RecurrentWeights(layer.index, direction);
     product.b_row_stride = output_size;
     product.c = layer.gates[direction];
-    product.c_row_stride = model_.gate_width;
+    product.c_row_stride = model_.gate_row_stride;
     product.accumulate = true;
     MultiplyRowMajor(packing, product, member_);
     if (shared == model_.gate_width) return;

@@ -42,8 +42,8 @@ struct ParameterGradients {
     if (columns > 0) {
       PackPanels<T>(model.kernels, {input, columns, 1}, num_rows, columns, workspace.operand,
                     member);
-      multiply({layer.gate_gradients[direction], model.gate_width, 1}, model.gate_width, columns,
-               gradients + model.layout.InputWeights(layer.index, direction));
+      multiply({layer.gate_gradients[direction], model.gate_row_stride, 1}, model.gate_width,
+               columns, gradients + model.layout.InputWeights(layer.index, direction));
     }
     PackPreviousOutputs(direction);
     T* target = gradients + model.layout.RecurrentWeights(layer.index, direction);
@@ -75,7 +75,8 @@ struct ParameterGradients {
                                end_column - column, sums + column);
       });
     };
-    sum_rows({layer.gate_gradients[direction], model.gate_width, 1}, model.gate_width, input_bias);
+    sum_rows({layer.gate_gradients[direction], model.gate_row_stride, 1}, model.gate_width,
+             input_bias);
     const int64_t shared = model.shared_gates() * model.units;
     if (shared < model.gate_width) {
       sum_rows(layer.RecurrentGateGradients(model, direction, model.shared_gates()),

@@ -25,7 +25,7 @@ template <typename T>
 ReserveSpace<T>::ReserveSpace(const EngineModel<T>& model, int64_t layer, Arena* arena) {
   for (int64_t d = 0; d < model.directions; ++d) {
     if (GateStorage(model.config, Pass::kTraining).value == Storage::kReserveSpace) {
-      gates[d] = arena->Take<T>(model.max_rows * model.gate_width);
+      gates[d] = arena->Take<T>(model.max_rows * model.gate_row_stride);
       T*& of_units = model.config.has_cell_state() ? cell_states[d] : candidate_products[d];
       of_units = arena->Take<T>(model.max_rows * model.units);
     }
@@ -90,7 +90,7 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
   if (GateStorage(config, pass).value == Storage::kWorkspace) {
     for (int64_t d = 0; d < model.directions; ++d) {
-      gates[d] = arena->Take<T>(model.max_rows * model.gate_width);
+      gates[d] = arena->Take<T>(model.max_rows * model.gate_row_stride);
       if (schedule.recurrent_weights.value != Packing::kWhole && config.mode == RnnMode::kGru) {
         candidate_products[d] = arena->Take<T>(state_elements);
       }
@@ -127,7 +127,7 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
     input_weight_panels = {operand, input_weights.value()};
   }
   if (GateStorage(config, pass).value == Storage::kWorkspace) {
-    gate_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.gate_width);
+    gate_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.gate_row_stride);
     if (config.mode == RnnMode::kGru) {
       candidate_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.units);
     }
