@@ -82,7 +82,7 @@ void PackAndMultiply(const Kernels<T>& kernels, const StridedMatrix<T>& b,
   std::vector<T> packed(static_cast<size_t>(size) + 1, T(7));
   TeamMember alone;
   const KernelThread<T> thread(kernels);
-  PackPanels<T>(kernels, b, product.depth, product.columns, packed.data(), &alone);
+  PackPanels<T, T>(kernels, b, product.depth, product.columns, packed.data(), &alone);
   EXPECT(packed.back() == T(7), kernels.instruction_set, " packed beyond the panels");
   product.b = packed.data();
   Multiply(kernels, product, &alone);

@@ -53,6 +53,8 @@ class ParamLayout {
   // Offset of the biases of W: [G * H]; those of R, [G * H], follow.
   int64_t InputBiases(int64_t layer, int64_t direction) const;
   int64_t RecurrentBiases(int64_t layer, int64_t direction) const;
+  // Offset of the first bias; all matrices precede it.
+  int64_t first_bias() const { return biases_offset_; }
 
   // Columns of W; 0 in layer 0 if its input is skipped.
   int64_t InputWeightColumns(int64_t layer) const {

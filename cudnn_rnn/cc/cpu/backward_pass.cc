@@ -355,9 +355,8 @@ class BackwardPass {
   void PackInputWeights(const Layer& layer, int64_t direction) {
     const int64_t columns = model_.layout.InputWeightColumns(layer.index);
     if (columns == 0) return;
-    const T* weights = tensors_.params + model_.layout.InputWeights(layer.index, direction);
-    PackPanels<T>(model_.kernels, {weights, columns, 1}, model_.gate_width, columns,
-                  layer.input_weight_panels, member_);
+    model_.PackWeights(tensors_.params, model_.layout.InputWeights(layer.index, direction), columns,
+                       1, model_.gate_width, columns, layer.input_weight_panels, member_);
   }
 
   // Computes dx [N, I] = sum over directions of dgates W.

@@ -37,14 +37,15 @@ class CpuPlan : public RnnPlan {
   int64_t ForwardWorkspaceBytes(const CallOptions& options) const override {
     // output_h and output_c count as states.
     return (EngineForwardBytes(options.is_training) +
-            ExchangeSize(HasPadding(options),
-                         {/*inputs=*/1, /*outputs=*/1, /*states=*/2, /*params=*/1}))
+            ExchangeSize(HasPadding(options), {/*inputs=*/1, /*outputs=*/1, /*states=*/2,
+                                               NumCopiedParams(/*is_forward=*/true)}))
         .value();
   }
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override {
     return (EngineBackwardBytes(options.keeps_reserve_space) +
             ExchangeSize(HasPadding(options),
-                         {/*inputs=*/2, /*outputs=*/2, /*states=*/3, /*params=*/2}))
+                         {/*inputs=*/2, /*outputs=*/2, /*states=*/3,
+                          NumCopiedParams(/*is_forward=*/false) + num_params_}))
         .value();
   }
 
@@ -63,7 +64,7 @@ class CpuPlan : public RnnPlan {
       tensors.input = exchange.Read(buffers.input, shapes.input);
       tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
       tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
-      tensors.params = exchange.Read(buffers.params, shapes.params);
+      tensors.params = ReadParams(exchange, buffers.params, /*is_forward=*/true);
       tensors.output = exchange.OutputMemory(buffers.output, shapes.output);
       tensors.output_h = exchange.OutputMemory(buffers.output_h, shapes.hidden);
       tensors.output_c = exchange.OutputMemory(buffers.output_c, shapes.cell);
@@ -102,7 +103,7 @@ class CpuPlan : public RnnPlan {
       tensors.input = exchange.Read(buffers.input, shapes.input);
       tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
       tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
-      tensors.params = exchange.Read(buffers.params, shapes.params);
+      tensors.params = ReadParams(exchange, buffers.params, /*is_forward=*/false);
       tensors.output = exchange.Read(buffers.output, shapes.output);
       tensors.output_backprop = exchange.Read(buffers.output_backprop, shapes.output);
       tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, shapes.hidden);
@@ -112,13 +113,14 @@ class CpuPlan : public RnnPlan {
       tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, shapes.input);
       tensors.input_h_backprop = exchange.OutputMemory(buffers.input_h_backprop, shapes.hidden);
       tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, shapes.cell);
-      tensors.params_backprop = exchange.OutputMemory(buffers.params_backprop, shapes.params);
+      tensors.params_backprop =
+          exchange.OutputMemory(buffers.params_backprop, VectorShape(num_params_));
       tensors.workspace = buffers.workspace;
       RunBackward(model_, tensors, sequences, dropout_call_index, member);
       exchange.Store(tensors.input_backprop, shapes.input, buffers.input_backprop);
       exchange.Store(tensors.input_h_backprop, shapes.hidden, buffers.input_h_backprop);
       exchange.Store(tensors.input_c_backprop, shapes.cell, buffers.input_c_backprop);
-      exchange.Store(tensors.params_backprop, shapes.params, buffers.params_backprop);
+      exchange.Store(tensors.params_backprop, VectorShape(num_params_), buffers.params_backprop);
     };
     RunTeam(execution.runner, 2 * ForwardCost(sequences.num_rows(), num_params_), run);
     // The engine may have overwritten it: invalidates the header for further calls.
@@ -141,15 +143,34 @@ class CpuPlan : public RnnPlan {
     BufferShape output;
     BufferShape hidden;
     BufferShape cell;
-    BufferShape params;
   };
   // Number of buffers of each kind in a call.
   struct BufferCounts {
     int64_t inputs;
     int64_t outputs;
-    int64_t states;  // of h; as many of c
-    int64_t params;
+    int64_t states;      // of h; as many of c
+    CheckedSize params;  // elements of all
   };
+
+  // Copies all parameters into the engine's type, or only biases if matrices are packed as they
+  // are.
+  ParamTensors<Real> ReadParams(const BufferExchange<Storage, Real>& exchange, const void* params,
+                                bool is_forward) const {
+    const int64_t first_bias = model_.layout.first_bias();
+    if (!model_.PacksBfloat16(is_forward)) {
+      const Real* all = exchange.Read(params, VectorShape(num_params_));
+      return {all, nullptr, all + first_bias};
+    }
+    const Storage* stored = static_cast<const Storage*>(params);
+    return {nullptr, static_cast<const uint16_t*>(params),
+            exchange.Read(stored + first_bias, VectorShape(num_params_ - first_bias))};
+  }
+  CheckedSize NumCopiedParams(bool is_forward) const {
+    return num_params_ - (model_.PacksBfloat16(is_forward) ? model_.layout.first_bias() : 0);
+  }
+  static BufferShape VectorShape(int64_t size) {
+    return {{size, 1, /*time_major=*/true, nullptr, 1}, size, size, 1};
+  }
 
   // Returns the bytes of the packed sequences and of the copies.
   CheckedSize ExchangeSize(bool has_padding, const BufferCounts& counts) const {
@@ -159,7 +180,7 @@ class CpuPlan : public RnnPlan {
       for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
     };
     if (has_padding) arena.Take<int64_t>(PackedSequences::NumElements(shape_));
-    if (kConverts) take(counts.params, num_params_);
+    if (kConverts) take(1, counts.params);
     if (kConverts || has_padding || !shape_.time_major) {
       const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
       const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
@@ -185,9 +206,10 @@ class CpuPlan : public RnnPlan {
   }
 
   Status CheckSizes() const {
-    CheckedSize total = ReserveSpaceSize() + ExchangeSize(/*has_padding=*/true, {2, 2, 3, 2}) +
-                        EngineBackwardBytes(true) + EngineForwardBytes(false) +
-                        EngineForwardBytes(true);
+    CheckedSize total =
+        ReserveSpaceSize() +
+        ExchangeSize(/*has_padding=*/true, {2, 2, 3, CheckedSize(num_params_) * 2}) +
+        EngineBackwardBytes(true) + EngineForwardBytes(false) + EngineForwardBytes(true);
     // The caller's own buffers, which the workspaces need not hold copies of.
     const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
     const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
@@ -218,12 +240,10 @@ class CpuPlan : public RnnPlan {
     const RowMap step_map = {steps, batch_size, shape_.time_major, sequences.positions(), rows};
     const RowMap state_map = {num_pseudo_layers(), batch_size, shape_.time_major, sequences.order(),
                               batch_size};
-    const RowMap params_map = {num_params_, 1, /*time_major=*/true, nullptr, 1};
     return {{step_map, rows, sequences.num_rows(), config_.input_size},
             {step_map, rows, sequences.num_rows(), output_width()},
             {state_map, state_rows, state_rows, config_.output_size()},
-            {state_map, state_rows, state_rows, cell_width()},
-            {params_map, num_params_, num_params_, 1}};
+            {state_map, state_rows, state_rows, cell_width()}};
   }
 
   ReserveSpaceIdentity IdentityOf(const CallOptions& options, const void* output_h) const {

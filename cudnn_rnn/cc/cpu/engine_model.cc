@@ -57,27 +57,40 @@ int64_t EngineModel<T>::WidestInput() const {
 }
 
 template <typename T>
-void EngineModel<T>::PackStepWeights(int64_t layer, bool for_gradients, const T* params,
-                                     T* const* recurrent, T* const* projection,
-                                     TeamMember* member) const {
+void EngineModel<T>::PackWeights(const ParamTensors<T>& params, int64_t offset, int64_t row_stride,
+                                 int64_t column_stride, int64_t depth, int64_t columns, T* panels,
+                                 TeamMember* member) const {
+  if (params.bfloat16_weights != nullptr) {
+    const StridedMatrix<uint16_t> weights = {params.bfloat16_weights + offset, row_stride,
+                                             column_stride};
+    PackPanels(kernels, weights, depth, columns, panels, member);
+  } else {
+    const StridedMatrix<T> weights = {params.weights + offset, row_stride, column_stride};
+    PackPanels(kernels, weights, depth, columns, panels, member);
+  }
+}
+
+template <typename T>
+void EngineModel<T>::PackStepWeights(int64_t layer, bool for_gradients,
+                                     const ParamTensors<T>& params, T* const* recurrent,
+                                     T* const* projection, TeamMember* member) const {
   for (int64_t d = 0; d < directions; ++d) {
-    const T* weights = params + layout.RecurrentWeights(layer, d);
+    const int64_t weights = layout.RecurrentWeights(layer, d);
     if (for_gradients) {
-      PackPanels<T>(kernels, {weights, output_size, 1}, gate_width, output_size, recurrent[d],
-                    member);
+      PackWeights(params, weights, output_size, 1, gate_width, output_size, recurrent[d], member);
       continue;
     }
     for (int64_t g = 0; g < gates; ++g) {
-      PackPanels<T>(kernels, {weights + g * units * output_size, 1, output_size}, output_size,
-                    units, recurrent[d] + g * PanelElements(output_size, units).value(), member);
+      PackWeights(params, weights + g * units * output_size, 1, output_size, output_size, units,
+                  recurrent[d] + g * PanelElements(output_size, units).value(), member);
     }
   }
   for (int64_t d = 0; d < directions && config.has_projection(); ++d) {
-    const T* weights = params + layout.ProjectionWeights(layer, d);
+    const int64_t weights = layout.ProjectionWeights(layer, d);
     if (for_gradients) {
-      PackPanels<T>(kernels, {weights, units, 1}, output_size, units, projection[d], member);
+      PackWeights(params, weights, units, 1, output_size, units, projection[d], member);
     } else {
-      PackPanels<T>(kernels, {weights, 1, units}, units, output_size, projection[d], member);
+      PackWeights(params, weights, 1, units, units, output_size, projection[d], member);
     }
   }
 }

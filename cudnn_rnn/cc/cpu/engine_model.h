@@ -33,6 +33,15 @@
 
 namespace cudnn_rnn {
 
+// The parameters (see param_layout.h).
+template <typename T>
+struct ParamTensors {
+  const T* weights;  // null if the next are given
+  const uint16_t*
+      bfloat16_weights;  // of the caller; for kernels that round and pack whole matrices
+  const T* biases;       // from the first bias on
+};
+
 // The buffers of rnn_plan.h in the engine's real type, time-major, with N packed rows in place of
 // T * B.
 template <typename T>
@@ -40,7 +49,7 @@ struct ForwardTensors {
   const T* input;
   const T* input_h;
   const T* input_c;
-  const T* params;
+  ParamTensors<T> params;
   T* output;
   T* output_h;
   T* output_c;
@@ -53,7 +62,7 @@ struct BackwardTensors {
   const T* input;
   const T* input_h;
   const T* input_c;
-  const T* params;
+  ParamTensors<T> params;
   const T* output;
   const T* output_backprop;
   const T* output_h_backprop;
@@ -87,8 +96,22 @@ struct EngineModel {
     return for_gradients ? PanelElements(output_size, units) : PanelElements(units, output_size);
   }
   // Pack these operands for all directions; `recurrent` and `projection` are indexed by direction.
-  void PackStepWeights(int64_t layer, bool for_gradients, const T* params, T* const* recurrent,
-                       T* const* projection, TeamMember* member) const;
+  void PackStepWeights(int64_t layer, bool for_gradients, const ParamTensors<T>& params,
+                       T* const* recurrent, T* const* projection, TeamMember* member) const;
+  // Returns the biases of W, which those of R follow.
+  const T* InputBiases(const ParamTensors<T>& params, int64_t layer, int64_t direction) const {
+    return params.biases + (layout.InputBiases(layer, direction) - layout.first_bias());
+  }
+  // Packs the right-hand operand [depth, columns] whose first element is at `offset`.
+  void PackWeights(const ParamTensors<T>& params, int64_t offset, int64_t row_stride,
+                   int64_t column_stride, int64_t depth, int64_t columns, T* panels,
+                   TeamMember* member) const;
+
+  // Returns whether matrices of bfloat16 values are packed as they are.
+  bool PacksBfloat16(bool is_forward) const {
+    return kernels.rounds() && config.data_type == DataType::kBfloat16 &&
+           (!is_forward || schedule.recurrent_weights.value == Packing::kWhole);
+  }
 
   // Returns the largest number of columns of W in any layer.
   int64_t WidestInput() const;

@@ -145,8 +145,8 @@ class ForwardPass {
   // Sums the biases and, if W is packed as a whole, packs it.
   void PrepareInputProducts(const Layer& layer, int64_t direction) {
     const ParamLayout& layout = model_.layout;
-    const T* input_bias = tensors_.params + layout.InputBiases(layer.index, direction);
-    const T* recurrent_bias = tensors_.params + layout.RecurrentBiases(layer.index, direction);
+    const T* input_bias = model_.InputBiases(tensors_.params, layer.index, direction);
+    const T* recurrent_bias = input_bias + model_.gate_width;
     const int64_t shared_biases = model_.shared_gates() * model_.units;
     member_->Single([&] {
       for (int64_t j = 0; j < model_.gate_width; ++j) {
@@ -155,9 +155,8 @@ class ForwardPass {
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
     if (columns == 0 || model_.schedule.input_weights.value != Packing::kWhole) return;
-    const T* weights = tensors_.params + layout.InputWeights(layer.index, direction);
-    PackPanels<T>(model_.kernels, {weights, 1, columns}, columns, model_.gate_width,
-                  layer.input_weight_panels, member_);
+    model_.PackWeights(tensors_.params, layout.InputWeights(layer.index, direction), 1, columns,
+                       columns, model_.gate_width, layer.input_weight_panels, member_);
   }
 
   // Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
@@ -176,7 +175,8 @@ class ForwardPass {
     T* gates = layer.gates[direction] + first_row * model_.gate_row_stride;
     const Packing packing = model_.schedule.input_weights.value;
     if (packing != Packing::kWhole) {
-      const T* weights = tensors_.params + model_.layout.InputWeights(layer.index, direction);
+      const T* weights =
+          tensors_.params.weights + model_.layout.InputWeights(layer.index, direction);
       MultiplyRowMajor(packing,
                        {num_rows, gate_width, columns, input, columns, weights, columns, gates,
                         model_.gate_row_stride, /*accumulate=*/false, layer.bias},
@@ -344,8 +344,8 @@ class ForwardPass {
     if (model_.config.mode == RnnMode::kGru) {
       cell->previous_h = previous.data + tile.column;
       cell->previous_h_row_stride = previous.row_stride;
-      cell->candidate_bias = tensors_.params + model_.layout.RecurrentBiases(layer.index, d) +
-                             kGruCandidate * units + tile.column;
+      cell->candidate_bias = model_.InputBiases(tensors_.params, layer.index, d) +
+                             model_.gate_width + kGruCandidate * units + tile.column;
       T* const products = layer.candidate_products[d];
       cell->candidate_product = products == nullptr ? nullptr : products + unit;
     } else if (model_.config.has_cell_state()) {
@@ -368,7 +368,7 @@ class ForwardPass {
              [&](const StepTile& tile) { RunTile(layer, tile); });
     if (!model_.config.has_projection()) return;
     for (int64_t d = 0; d < model_.directions; ++d) {
-      const T* weights = tensors_.params + model_.layout.ProjectionWeights(layer.index, d);
+      const T* weights = tensors_.params.weights + model_.layout.ProjectionWeights(layer.index, d);
       MultiplyRowMajor(
           model_.schedule.recurrent_weights.value,
           {sequences_.num_rows(), model_.output_size, units, layer.unprojected[d], units, weights,
@@ -388,7 +388,7 @@ class ForwardPass {
     product.depth = output_size;
     product.a = tensors_.input_h + model_.FirstState(layer.index, direction) * output_size;
     product.a_row_stride = output_size;
-    product.b = tensors_.params + model_.layout.RecurrentWeights(layer.index, direction);
+    product.b = tensors_.params.weights + model_.layout.RecurrentWeights(layer.index, direction);
     product.b_row_stride = output_size;
     product.c = layer.gates[direction];
     product.c_row_stride = model_.gate_row_stride;

@@ -157,19 +157,30 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& pr
   }
 }
 
+template <typename T>
+void PackPanel(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
+               int64_t columns, T* packed) {
+  kernels.pack_panel(source, depth, columns, packed);
+}
+template <typename T>
+void PackPanel(const Kernels<T>& kernels, const StridedMatrix<uint16_t>& source, int64_t depth,
+               int64_t columns, T* packed) {
+  kernels.pack_bfloat16_panel(source, depth, columns, packed);
+}
+
 }  // namespace
 
-template <typename T>
-void PackPanels(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
+template <typename T, typename Source>
+void PackPanels(const Kernels<T>& kernels, const StridedMatrix<Source>& source, int64_t depth,
                 int64_t columns, T* panels, TeamMember* member) {
   const int64_t lanes = kernels.lanes;
   member->ForEach(NumPanels(kernels, columns), depth * lanes / 4 + 1,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t panel = begin; panel < end; ++panel) {
-                      StridedMatrix<T> part = source;
+                      StridedMatrix<Source> part = source;
                       part.data += panel * lanes * source.column_stride;
-                      kernels.pack_panel(part, depth, std::min(lanes, columns - panel * lanes),
-                                         panels + panel * PanelSize(kernels, depth));
+                      PackPanel(kernels, part, depth, std::min(lanes, columns - panel * lanes),
+                                panels + panel * PanelSize(kernels, depth));
                     }
                   });
 }
@@ -237,15 +248,19 @@ void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& p
                   });
 }
 
-template void PackPanels<float>(const Kernels<float>&, const StridedMatrix<float>&, int64_t,
-                                int64_t, float*, TeamMember*);
+template void PackPanels(const Kernels<float>&, const StridedMatrix<float>&, int64_t, int64_t,
+                         float*, TeamMember*);
+template void PackPanels(const Kernels<float>&, const StridedMatrix<uint16_t>&, int64_t, int64_t,
+                         float*, TeamMember*);
 template void Multiply<float>(const Kernels<float>&, const MatrixProduct<float>&, TeamMember*);
 template void ComputeDotProducts<float>(const Kernels<float>&, const RowMajorProduct<float>&,
                                         TeamMember*);
 template void MultiplyPackingTiles<float>(const Kernels<float>&, const RowMajorProduct<float>&,
                                           TeamMember*);
-template void PackPanels<double>(const Kernels<double>&, const StridedMatrix<double>&, int64_t,
-                                 int64_t, double*, TeamMember*);
+template void PackPanels(const Kernels<double>&, const StridedMatrix<double>&, int64_t, int64_t,
+                         double*, TeamMember*);
+template void PackPanels(const Kernels<double>&, const StridedMatrix<uint16_t>&, int64_t, int64_t,
+                         double*, TeamMember*);
 template void Multiply<double>(const Kernels<double>&, const MatrixProduct<double>&, TeamMember*);
 template void ComputeDotProducts<double>(const Kernels<double>&, const RowMajorProduct<double>&,
                                          TeamMember*);

@@ -10,9 +10,10 @@
 
 namespace cudnn_rnn {
 
-// Packs a right-hand operand [depth, columns] into consecutive panels.
-template <typename T>
-void PackPanels(const Kernels<T>& kernels, const StridedMatrix<T>& source, int64_t depth,
+// Packs a right-hand operand [depth, columns] into consecutive panels. Source is T or, for kernels
+// that round and values that are bfloat16 already, uint16_t.
+template <typename T, typename Source>
+void PackPanels(const Kernels<T>& kernels, const StridedMatrix<Source>& source, int64_t depth,
                 int64_t columns, T* panels, TeamMember* member);
 
 template <typename T>

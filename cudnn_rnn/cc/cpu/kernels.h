@@ -212,6 +212,9 @@ struct Kernels : KernelTraits {
   void (*dot_products)(const RowMajorProduct<T>&);
   // Packs up to `lanes` columns [depth, columns] into one panel.
   void (*pack_panel)(const StridedMatrix<T>& source, int64_t depth, int64_t columns, T* packed);
+  // The same for bfloat16 values, which keep their bits; null unless rounds().
+  void (*pack_bfloat16_panel)(const StridedMatrix<uint16_t>& source, int64_t depth, int64_t columns,
+                              T* packed);
   // sums[n] = the sum over rows of matrix[row * row_stride + n], in double, for n < columns.
   void (*sum_rows)(const T* matrix, int64_t row_stride, int64_t rows, int64_t columns, T* sums);
   CellKernels<T> lstm;

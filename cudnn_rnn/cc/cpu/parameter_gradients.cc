@@ -40,8 +40,8 @@ struct ParameterGradients {
     };
     const int64_t columns = model.layout.InputWeightColumns(layer.index);
     if (columns > 0) {
-      PackPanels<T>(model.kernels, {input, columns, 1}, num_rows, columns, workspace.operand,
-                    member);
+      PackPanels<T, T>(model.kernels, {input, columns, 1}, num_rows, columns, workspace.operand,
+                       member);
       multiply({layer.gate_gradients[direction], model.gate_row_stride, 1}, model.gate_width,
                columns, gradients + model.layout.InputWeights(layer.index, direction));
     }
@@ -53,8 +53,8 @@ struct ParameterGradients {
                model.output_size, target + first * model.units * model.output_size);
     }
     if (!model.config.has_projection()) return;
-    PackPanels<T>(model.kernels, {layer.reserve.unprojected[direction], model.units, 1}, num_rows,
-                  model.units, workspace.operand, member);
+    PackPanels<T, T>(model.kernels, {layer.reserve.unprojected[direction], model.units, 1},
+                     num_rows, model.units, workspace.operand, member);
     multiply({layer.projected_gradients[direction], model.output_size, 1}, model.output_size,
              model.units, gradients + model.layout.ProjectionWeights(layer.index, direction));
   }
