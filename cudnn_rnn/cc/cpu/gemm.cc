@@ -57,11 +57,14 @@ struct DepthBlocks {
   int64_t count;
 };
 
+// One plane of a rounded block; see RoundedRowStride.
+constexpr int64_t kRoundedPlane = (kRoundedDepthBlock + 32) * kItemRows;
+
 // Memory for a block of a left operand, copied or rounded.
 template <typename T>
 union LeftBlock {
   alignas(64) T copy[kDepthBlock * kItemRows];
-  alignas(64) uint16_t rounded[(kRoundedDepthBlock + 32) * kItemRows];
+  alignas(64) uint16_t rounded[kMaxPlanes * kRoundedPlane];
 };
 
 // Brings the left operand of a block into the form that the kernels read fast.
@@ -72,7 +75,7 @@ void PrepareLeft(const Kernels<T>& kernels, const MatrixProduct<T>& product, int
     if (NeedsCopy(product.a)) CopyBlock(rows, factors, block->copy);
     return;
   }
-  factors->rounded_a = {block->rounded, RoundedRowStride(factors->depth)};
+  factors->rounded_a = {block->rounded, RoundedRowStride(factors->depth), kRoundedPlane};
   kernels.round_rows({factors->a, factors->a_row_stride, factors->a_depth_stride}, rows,
                      factors->depth, PaddedDepth(kernels, factors->depth), factors->rounded_a);
 }

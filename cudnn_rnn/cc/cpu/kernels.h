@@ -24,6 +24,7 @@ namespace cudnn_rnn {
 // Maximum lanes of a vector and maximum vectors of a tile, over all instruction sets.
 constexpr int64_t kMaxLanes = 16;
 constexpr int64_t kMaxTileVectors = 4;
+constexpr int64_t kMaxPlanes = 2;
 
 // A right-hand operand [depth, columns] is packed into panels of one vector of columns: panel p
 // holds columns [p * lanes, (p + 1) * lanes) as [depth, lanes], padded with zeros. A tile of a
@@ -32,6 +33,11 @@ constexpr int64_t kMaxTileVectors = 4;
 // For bfloat16 products a panel holds pairs of terms adjacent in depth (VNNI pairs), one per
 // element: [ceil(depth / 2), lanes]. The left-hand operand is rounded to bfloat16 as well, once for
 // all products with it: see RoundedMatrix.
+//
+// With two planes, each factor x is the sum of two bfloat16 numbers: x rounded, and the rest rounded.
+// A product is the sum of three products of bfloat16 numbers; that of both rests, which is at most
+// 2^-18 of the whole, is left out. In a panel the planes alternate after each block of
+// depth_multiple terms.
 
 // A matrix view: element (row, column) is at data[row * row_stride + column * column_stride].
 template <typename T>
@@ -47,14 +53,19 @@ struct StridedMatrix {
 struct RoundedMatrix {
   // Returns the part of the matrix that begins at an element.
   RoundedMatrix At(int64_t row, int64_t column) const {
-    return {data + row * row_stride + column, row_stride};
+    return {data + row * row_stride + column, row_stride, plane_stride};
   }
   void ClearRows(int64_t begin, int64_t end) const {
-    std::fill(data + begin * row_stride, data + end * row_stride, uint16_t{0});
+    const auto clear = [&](uint16_t* plane) {
+      std::fill(plane + begin * row_stride, plane + end * row_stride, uint16_t{0});
+    };
+    clear(data);
+    if (plane_stride > 0) clear(data + plane_stride);
   }
 
   uint16_t* data;
-  int64_t row_stride;  // RoundedRowStride(columns), or 0 without data
+  int64_t row_stride;    // RoundedRowStride(columns), or 0 without data
+  int64_t plane_stride;  // from an element to its rest; 0 with one plane
 };
 constexpr int64_t kRowPadding = 15;
 
@@ -194,6 +205,7 @@ struct KernelTraits {
   int64_t vnni_factor;     // terms of a sum per element of a panel: 1, or 2 for bfloat16
   int64_t depth_multiple;  // products are computed in blocks of so many terms
   int64_t row_multiple;    // and of so many rows: fewer take as long, and a copy in addition
+  int64_t planes;          // bfloat16 numbers per factor, or 1
 
   // Whether products round their factors to bfloat16.
   bool rounds() const { return vnni_factor > 1; }
@@ -250,7 +262,7 @@ Size PaddedDepth(const KernelTraits& kernels, Size depth) {
 // this is also the offset of term `depth` within a deeper panel.
 template <typename Size>
 Size PanelSize(const KernelTraits& kernels, Size depth) {
-  return PaddedDepth(kernels, depth) / kernels.vnni_factor * kernels.lanes;
+  return PaddedDepth(kernels, depth) / kernels.vnni_factor * (kernels.planes * kernels.lanes);
 }
 
 // Returns the number of panels needed for `columns` columns.

@@ -1,4 +1,5 @@
-// Micro-kernels for bfloat16 models on processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX.
+// Micro-kernels on processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX: for bfloat16 models, and
+// with two planes (see kernels.h) for float and half models.
 
 #include <cstddef>
 #include <utility>
@@ -27,10 +28,21 @@ namespace cudnn_rnn {
 namespace {
 
 #define CUDNN_RNN_AMX_TILES
-#include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
-
 #define CUDNN_RNN_BFLOAT16_PANELS
+
+namespace bf16 {
+#include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
+// Not sorted: it requires the file above.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
+}  // namespace bf16
+
+#define CUDNN_RNN_TWO_PLANES
+namespace bf16x3 {
+#undef CUDNN_RNN_INLINE
+#include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
+// Not sorted: it requires the file above.
+#include "cudnn_rnn/cc/cpu/kernels.inc"
+}  // namespace bf16x3
 
 }  // namespace
 #if defined(__clang__)
@@ -43,7 +55,16 @@ namespace {
 
 const Kernels<float>* AmxBf16Kernels() {
 #if defined(CUDNN_RNN_HAS_AMX_BF16)
-  static const Kernels<float> kernels = MakeKernels<float>("amx_bf16");
+  static const Kernels<float> kernels = bf16::MakeKernels<float>("amx_bf16");
+  return &kernels;
+#else
+  return nullptr;
+#endif
+}
+
+const Kernels<float>* AmxBf16x3Kernels() {
+#if defined(CUDNN_RNN_HAS_AMX_BF16)
+  static const Kernels<float> kernels = bf16x3::MakeKernels<float>("amx_bf16x3");
   return &kernels;
 #else
   return nullptr;

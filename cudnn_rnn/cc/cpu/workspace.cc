@@ -12,10 +12,12 @@ Parts<T> TakeParts(Arena* arena, CheckedSize count, CheckedSize size) {
 
 // Takes matrices for steps of `batch_size` rows. Products read beyond the last row, so each has
 // kRowPadding rows more.
-RoundedParts TakeRounded(Arena* arena, CheckedSize count, CheckedSize batch_size, int64_t columns) {
+RoundedParts TakeRounded(Arena* arena, const KernelTraits& kernels, CheckedSize count,
+                         CheckedSize batch_size, int64_t columns) {
   const CheckedSize row_stride = RoundedRowStride(CheckedSize(columns));
-  return {TakeParts<uint16_t>(arena, count, (batch_size + kRowPadding) * row_stride),
-          row_stride.value()};
+  const CheckedSize plane = (batch_size + kRowPadding) * row_stride;
+  return {TakeParts<uint16_t>(arena, count, plane * kernels.planes), row_stride.value(),
+          kernels.planes > 1 ? plane.value() : 0};
 }
 
 }  // namespace
@@ -81,9 +83,9 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   }
   if (schedule.recurrent_weights.value == Packing::kWhole && model.kernels.rounds()) {
     const int64_t batch_size = model.shape.batch_size;
-    rounded_outputs = TakeRounded(arena, 2 * pseudo_layers, batch_size, model.output_size);
+    rounded_outputs = TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.output_size);
     if (config.has_projection()) {
-      rounded_unprojected = TakeRounded(arena, pseudo_layers, batch_size, model.units);
+      rounded_unprojected = TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.units);
     }
   }
   bias = TakeParts<T>(arena, layers, model.gate_width);
@@ -139,10 +141,10 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
   }
   if (model.kernels.rounds()) {
     const int64_t batch_size = model.shape.batch_size;
-    rounded_gate_gradients = TakeRounded(arena, 2 * pseudo_layers, batch_size, model.gate_width);
+    rounded_gate_gradients = TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.gate_width);
     if (config.has_projection()) {
       rounded_projected_gradients =
-          TakeRounded(arena, pseudo_layers, batch_size, model.output_size);
+          TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.output_size);
     }
   }
   if (config.num_layers == 1) return;

@@ -27,7 +27,10 @@ struct Parts {
 struct RoundedParts {
   Parts<uint16_t> parts;
   int64_t row_stride = 0;
-  RoundedMatrix operator[](int64_t index) const { return {parts[index], row_stride}; }
+  int64_t plane_stride = 0;
+  RoundedMatrix operator[](int64_t index) const {
+    return {parts[index], row_stride, plane_stride};
+  }
 };
 
 // The part of the reserve space that belongs to one layer.
