@@ -43,8 +43,8 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
-  --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the best of the first
-                      four that this processor has)
+  --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the fastest for the
+                      type, which `python -m cudnn_rnn doctor` names)
 )";
 
 struct Arguments {

@@ -19,15 +19,6 @@ from cudnn_rnn._version import __version__
 
 _SECONDS_FOR_A_TRIAL = 1200  # only against hanging; long enough for a busy machine
 
-# The CPU flags of the instruction sets that `kernels.cc` selects by default, best first.
-_AVX512 = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"}
-_INSTRUCTION_SETS = [
-    ("avx512_bf16", _AVX512 | {"avx512_bf16"}),
-    ("avx512", _AVX512),
-    ("avx2", {"avx2", "fma"}),
-]
-_INSTRUCTION_SET_VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
-
 _ERRORS_OF_PROGRAMS = """\
 "No OpKernel was registered to support Op 'CudnnRNN...'", "Could not find device for node":
     The process that loads the graph or SavedModel has not imported this package, which
@@ -66,8 +57,10 @@ answer = {}
 try:
     import cudnn_rnn
     from cudnn_rnn._native import library
+    from cudnn_rnn.cli import doctor
     answer["library"] = library.library_path()
     answer["build_info"] = library.build_info()
+    answer["cpu_report"] = doctor.cpu_report(answer["library"])
     import tensorflow.compat.v1 as tf
     with tf.Graph().as_default(), tf.device("/cpu:0"):
         model = cudnn_rnn.CudnnRNNRelu(1, 1, 1)
@@ -106,6 +99,15 @@ answer = gpu_libraries.problems(%r, %d)
 with open(sys.argv[1], "w") as file:
     json.dump(answer, file)
 """
+
+
+def cpu_report(library_path):
+    """Returns the instruction set that computes each dtype in this process and the reason."""
+    import ctypes
+
+    report = ctypes.CDLL(library_path).cudnn_rnn_cpu_report
+    report.restype = ctypes.c_char_p
+    return report().decode("utf-8", "replace")
 
 
 def gpu_report(library_path):
@@ -151,7 +153,6 @@ class Doctor:
         text = "cannot be imported" if tensorflow is None else describe_tensorflow(tensorflow)
         self._fact("TensorFlow", text)
         self._section("CPU")
-        self._fact("Instruction set", describe_instruction_set())
         works = self._examine_library(tensorflow, problem)
         self._section("GPU")
         if not works:
@@ -185,6 +186,7 @@ class Doctor:
         version = info.get("tensorflow", "of unknown version")
         compiler = info.get("compiler", "an unknown compiler")
         self._fact("Built", "for TensorFlow %s, with %s" % (version, compiler))
+        self._fact("Instruction sets", found["cpu_report"])
         if found["ones"] != [4.0, 4.0]:
             self._broken(
                 "An RNN with one unit computes wrong numbers.",
@@ -311,22 +313,6 @@ def describe_tensorflow(answer):
         known = ["%s %s" % (name, version) for name, version in versions.items() if version]
         lines[-1] += ": " + ", ".join(known) if known else ""
     return "\n".join(lines)
-
-
-def describe_instruction_set(cpuinfo_path="/proc/cpuinfo"):
-    """Describes the library's instruction set for this processor, according to /proc/cpuinfo."""
-    try:
-        with open(cpuinfo_path, encoding="utf-8", errors="replace") as file:
-            flags = re.search(r"^flags.*?:(.*)", file.read(), re.MULTILINE)
-    except OSError:
-        flags = None
-    supported = set(flags.group(1).split()) if flags else set()
-    best = next((name for name, needed in _INSTRUCTION_SETS if needed <= supported), "portable")
-    text = "%s, the best that both this processor and the library support" % best
-    wanted = os.environ.get(_INSTRUCTION_SET_VARIABLE)
-    if wanted:
-        text += "\noverridden by %s=%s" % (_INSTRUCTION_SET_VARIABLE, wanted)
-    return text
 
 
 _DESCRIPTION = """\

@@ -97,12 +97,12 @@ class KeepingRunner : public FunctionRunner {
   std::vector<Task> tasks_;
 };
 
-// Returns the instruction sets that this processor supports, oldest first.
+// Returns the instruction sets that this processor and the system support, oldest first.
 inline std::vector<std::string> InstructionSets() {
   std::vector<std::string> all;
   for (const char* instruction_set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"}) {
     const Kernels<float>* kernels;
-    if (ChooseKernels<float>(instruction_set, DataType::kFloat, &kernels).ok()) {
+    if (ChooseKernels<float>(instruction_set, DataType::kBfloat16, &kernels).ok()) {
       all.push_back(instruction_set);
     }
   }

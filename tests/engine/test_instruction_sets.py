@@ -6,13 +6,17 @@ test_parity.py runs only the best instruction set of the machine; these tests co
 import pytest
 import tensorflow.compat.v1 as tf
 
+from cudnn_rnn._native import library
+from cudnn_rnn.cli import doctor
 from helpers.cases import CASES
 from helpers.networks import arrays_and_results, run_network
 from helpers.op_harness import TOLERANCES, assert_close
+from helpers.processes import importable, output_of
 
 pytestmark = pytest.mark.once
 
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
+INSTRUCTION_SETS = ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"]
 # These cases include every mode, size and dtype of the table.
 SOME_CASES = CASES[::2]
 
@@ -24,14 +28,12 @@ def can_run(instruction_set):
         run_network(case.configuration, case.dtype, arrays_and_results(case)[0])
     except tf.errors.InvalidArgumentError as error:
         assert VARIABLE in error.message and instruction_set in error.message
-        assert "does not run" in error.message
+        assert "does not support" in error.message or "refuses AMX" in error.message
         return False
     return True
 
 
-@pytest.mark.parametrize(
-    "instruction_set", ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"]
-)
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 def test_instruction_set(instruction_set, monkeypatch):
     monkeypatch.setenv(VARIABLE, instruction_set)
     if not can_run(instruction_set):
@@ -56,3 +58,80 @@ def test_unknown_instruction_set(monkeypatch):
     with pytest.raises(tf.errors.InvalidArgumentError, match="sse9") as caught:
         run_network(case.configuration, case.dtype, arrays_and_results(case)[0])
     assert VARIABLE in caught.value.message and "portable" in caught.value.message
+
+
+def report():
+    """Returns the op library's report on the CPU kernels of this process."""
+    return doctor.cpu_report(library.library_path())
+
+
+def parsed(text):
+    """Returns {dtype: [instruction set, reason]} of a report."""
+    lines = [line.split(": ", 1) for line in text.splitlines()]
+    return {dtype: choice.split(", ", 1) for dtype, choice in lines}
+
+
+def test_report(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    found = parsed(report())
+    assert list(found) == ["float", "half", "bfloat16"]
+    assert found["float"][0] == found["half"][0] in INSTRUCTION_SETS[:3]
+    assert found["bfloat16"][0] in (found["float"][0], "avx512_bf16", "amx_bf16")
+    assert all(len(reason) > 10 for _, reason in found.values()), found
+    monkeypatch.setenv(VARIABLE, "portable")
+    assert list(parsed(report()).values()) == [["portable", "requested by name"]] * 3
+    monkeypatch.setenv(VARIABLE, "sse9")
+    assert report().count("but is 'sse9'.\n") == 3
+
+
+BFLOAT16_WITHOUT_AMX = """
+import sys
+import tensorflow.compat.v1 as tf
+import cudnn_rnn
+from cudnn_rnn._native import library
+from cudnn_rnn.cli import doctor
+from helpers import amx, sequence_cases
+
+amx.refuse()
+if sequence_cases.HAS_BFLOAT16:
+    with tf.Graph().as_default(), tf.Session() as session:
+        one = tf.ones([1, 1, 1], tf.bfloat16)
+        model = cudnn_rnn.CudnnRNNRelu(1, 1, 1, dtype=tf.bfloat16)
+        outputs, _ = session.run(model(one, one, tf.ones([4], tf.bfloat16), is_training=False))
+    assert float(outputs) == 4.0, outputs
+sys.stdout.write(doctor.cpu_report(library.library_path()))
+"""
+
+
+def output_of_program(program):
+    """Returns what the program prints in a process that can import the tests' helpers."""
+    return output_of("-W", "ignore", "-c", program, PYTHONPATH=importable(), **{VARIABLE: None})
+
+
+def test_bfloat16_where_the_system_refuses_amx(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    permitted, refused = parsed(report()), parsed(output_of_program(BFLOAT16_WITHOUT_AMX))
+    instruction_set, reason = refused.pop("bfloat16")
+    assert instruction_set != "amx_bf16"
+    if permitted.pop("bfloat16")[0] == "amx_bf16":
+        assert "the system refuses AMX" in reason and "Operation not permitted" in reason
+    assert refused == permitted
+
+
+PERMISSIONS = """
+import tensorflow
+from helpers import amx
+
+permitted = [amx.is_permitted()]
+import cudnn_rnn
+permitted.append(amx.is_permitted())
+from cudnn_rnn._native import library
+from cudnn_rnn.cli import doctor
+report = doctor.cpu_report(library.library_path())
+permitted.append(amx.is_permitted() == (": amx_bf16, " in report))
+print(permitted)
+"""
+
+
+def test_the_import_does_not_request_amx():
+    assert output_of_program(PERMISSIONS) == "[False, False, True]\n"

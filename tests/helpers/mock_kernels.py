@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 LABEL = "mock_cudnn"
 ADAPTER = "tests/cudnn/mock_kernels.cc"
 # The op library has the CPU kernels; the search for GPU libraries is not wanted here.
-LEFT_OUT = ("cpu_backend.cc", "gpu_registration.cc", "keras_params_kernels.cc")
+LEFT_OUT = ("cpu_backend.cc", "cpu_report.cc", "gpu_registration.cc", "keras_params_kernels.cc")
 
 
 def _build_support():

@@ -9,15 +9,7 @@
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
-
-// Defined if the compiler supports the bfloat16 products of AVX-512 and of AMX, respectively.
-#if defined(__x86_64__) && \
-    ((defined(__clang__) && __clang_major__ >= 10) || (!defined(__clang__) && __GNUC__ >= 11))
-#define CUDNN_RNN_HAS_AVX512_BF16
-#endif
-#if defined(CUDNN_RNN_HAS_AVX512_BF16) && (!defined(__clang__) || __clang_major__ >= 12)
-#define CUDNN_RNN_HAS_AMX_BF16
-#endif
+#include "cudnn_rnn/cc/cpu/instruction_set.h"
 
 namespace cudnn_rnn {
 
@@ -270,10 +262,8 @@ inline int64_t NumPanels(const KernelTraits& kernels, int64_t columns) {
   return (columns + kernels.lanes - 1) / kernels.lanes;
 }
 
-// Chooses the kernels named portable, avx2, avx512, avx512_bf16 or amx_bf16; for an empty name, the
-// best that this processor supports except amx_bf16, whose performance has not been measured.
-// avx512_bf16 and amx_bf16 choose the avx512 kernels unless `data_type` is bfloat16. Fails if the
-// processor lacks the instruction set or the name is unknown.
+// Chooses the kernels that ChooseInstructionSet names for this processor. The default is chosen
+// once per process.
 template <typename T>
 Status ChooseKernels(const std::string& instruction_set, DataType data_type,
                      const Kernels<T>** kernels);

@@ -70,7 +70,7 @@ void* MutableDataOf(::tensorflow::Tensor* tensor);
 // constructors: a program may change its environment while kernels run.
 std::string ReadEnvironment(const char* name);
 
-// Names the instruction set of the CPU kernels, for ChooseKernels (cc/cpu/kernels.h).
+// Names the instruction set of the CPU kernels (cc/cpu/instruction_set.h).
 constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
 
 // Sets `value` to true for 1 and true, and to false for 0, false, empty and unset, ignoring case.

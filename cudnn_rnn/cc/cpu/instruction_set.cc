@@ -1,0 +1,163 @@
+#include "cudnn_rnn/cc/cpu/instruction_set.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+#if defined(CUDNN_RNN_HAS_AMX_BF16) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace cudnn_rnn {
+namespace {
+
+// In the order of InstructionSet.
+const char* const kNames[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
+
+#if defined(CUDNN_RNN_EMULATES_AMX_BF16)  // tests/core/emulated
+bool HasAmxBf16() { return true; }
+int RequestAmx() { return 0; }
+#elif defined(CUDNN_RNN_HAS_AMX_BF16) && defined(__linux__)
+bool HasAmxBf16() {
+  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
+         (edx & kTiles) != 0;
+}
+int RequestAmx() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl's, since Linux 5.16
+  static const int error = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? 0 : errno;
+  return error;
+}
+#else
+bool HasAmxBf16() { return false; }
+int RequestAmx() { return ENOSYS; }
+#endif
+
+Processor DetectProcessor() {
+  Processor processor;
+#if defined(__x86_64__)
+  processor.has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  processor.has_avx512 = processor.has_avx2 && __builtin_cpu_supports("avx512f") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512vl");
+  processor.is_amd = __builtin_cpu_is("amd");
+#endif
+#if defined(CUDNN_RNN_EMULATES_AVX512_BF16)  // tests/core/emulated
+  processor.has_avx512_bf16 = processor.has_avx512;
+#elif defined(CUDNN_RNN_HAS_AVX512_BF16)
+  processor.has_avx512_bf16 = processor.has_avx512 && __builtin_cpu_supports("avx512bf16");
+#endif
+  // The kernels for AMX round with AVX512-BF16.
+  processor.has_amx_bf16 = processor.has_avx512_bf16 && HasAmxBf16();
+  processor.request_amx = RequestAmx;
+  return processor;
+}
+
+bool Supports(const Processor& processor, InstructionSet instruction_set) {
+  switch (instruction_set) {
+    case InstructionSet::kPortable:
+      return true;
+    case InstructionSet::kAvx2:
+      return processor.has_avx2;
+    case InstructionSet::kAvx512:
+      return processor.has_avx512;
+    case InstructionSet::kAvx512Bf16:
+      return processor.has_avx512_bf16;
+    case InstructionSet::kAmxBf16:
+      return processor.has_amx_bf16;
+  }
+  return false;
+}
+
+std::string RefusalOfAmx(int error) {
+  const char* const cause =
+      error == ENOSPC ? "a thread's alternate signal stack is too small for the AMX registers"
+                      : std::strerror(error);
+  return Concatenate("the system refuses AMX to this process (arch_prctl: ", cause, ")");
+}
+
+InstructionSetChoice FastestForFloat(const Processor& processor) {
+  if (processor.has_avx512) return {InstructionSet::kAvx512, "the processor has AVX-512"};
+  if (processor.has_avx2) {
+    return {InstructionSet::kAvx2, "the processor has AVX2 and FMA, but not AVX-512 F, DQ, BW, VL"};
+  }
+  return {InstructionSet::kPortable, "the processor lacks AVX2 or FMA"};
+}
+
+InstructionSetChoice FastestForBfloat16(const Processor& processor) {
+  std::string without_amx = "the processor or this build lacks AMX";
+  if (processor.has_amx_bf16) {
+    const int error = processor.request_amx();
+    if (error == 0) {
+      return {InstructionSet::kAmxBf16, "the processor has AMX, and the system permits it"};
+    }
+    without_amx = RefusalOfAmx(error);
+  }
+  if (processor.has_avx512_bf16 && processor.is_amd) {
+    return {InstructionSet::kAvx512Bf16,
+            "AMD's bfloat16 dot products have the full rate; " + without_amx};
+  }
+  const char* const without_bf16 = processor.has_avx512_bf16
+                                       ? "this processor's AVX512-BF16 is slower than float"
+                                       : "the processor or this build lacks AVX512-BF16";
+  return {FastestForFloat(processor).instruction_set,
+          Concatenate("computed in float; ", without_amx, ", and ", without_bf16)};
+}
+
+}  // namespace
+
+const char* Name(InstructionSet instruction_set) {
+  return kNames[static_cast<size_t>(instruction_set)];
+}
+
+const Processor& ThisProcessor() {
+  static const Processor processor = DetectProcessor();
+  return processor;
+}
+
+InstructionSetChoice FastestInstructionSet(DataType data_type, const Processor& processor) {
+  if (data_type == DataType::kBfloat16) return FastestForBfloat16(processor);
+  InstructionSetChoice choice = FastestForFloat(processor);
+  if (data_type == DataType::kHalf) {
+    choice.reason = "computed in float, because AVX512-FP16 would keep the sums in half";
+  }
+  return choice;
+}
+
+Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
+                            const Processor& processor, InstructionSetChoice* choice) {
+  if (wanted.empty()) {
+    *choice = FastestInstructionSet(data_type, processor);
+    return Status();
+  }
+  const auto name = std::find(std::begin(kNames), std::end(kNames), wanted);
+  if (name == std::end(kNames)) {
+    return InvalidArgument(
+        "The instruction set must be portable, avx2, avx512, avx512_bf16 or amx_bf16, but is '",
+        wanted, "'.");
+  }
+  const auto named = static_cast<InstructionSet>(name - std::begin(kNames));
+  const char* const instead = processor.has_avx2 ? "; use the default, or avx2 or portable."
+                                                 : "; use the default, or portable.";
+  if (!Supports(processor, named)) {
+    return InvalidArgument("This processor does not support the instruction set ", wanted, instead);
+  }
+  if (data_type != DataType::kBfloat16 && named > InstructionSet::kAvx512) {
+    *choice = {InstructionSet::kAvx512,
+               Concatenate("requested as ", wanted, ", which adds kernels for bfloat16 only")};
+    return Status();
+  }
+  const int error = named == InstructionSet::kAmxBf16 ? processor.request_amx() : 0;
+  if (error != 0) {
+    return InvalidArgument("The instruction set ", wanted, " cannot be used: ", RefusalOfAmx(error),
+                           instead);
+  }
+  *choice = {named, "requested by name"};
+  return Status();
+}
+
+}  // namespace cudnn_rnn
