@@ -72,9 +72,17 @@ TEST(FloatModelsUseTheWidestVectors) {
   for (const Processor& newer : {Avx512Processor(), Zen4(), SapphireRapids(RequestAmx<0>)}) {
     ExpectChoice(newer, DataType::kFloat, InstructionSet::kAvx512, "has AVX-512");
     ExpectChoice(newer, DataType::kDouble, InstructionSet::kAvx512, "has AVX-512");
-    ExpectChoice(newer, DataType::kHalf, InstructionSet::kAvx512, "AVX512-FP16");
   }
   EXPECT(amx_requests == 0, amx_requests);
+}
+
+TEST(HalfModelsUseAmxIfTheSystemPermitsIt) {
+  for (const Processor& processor :
+       {Avx512Processor(), Zen4(), SapphireRapids(RequestAmx<EPERM>)}) {
+    ExpectChoice(processor, DataType::kHalf, InstructionSet::kAvx512, "AVX512-FP16");
+  }
+  ExpectChoice(SapphireRapids(RequestAmx<0>), DataType::kHalf, InstructionSet::kAmxBf16x3,
+               "hold a half exactly");
 }
 
 TEST(Bfloat16ModelsUseBfloat16ProductsOnlyIfTheyAreFast) {
@@ -97,9 +105,15 @@ TEST(InstructionSetsByName) {
     EXPECT(Name(choice.instruction_set) == std::string(name), Name(choice.instruction_set));
   }
   amx_requests = 0;
-  ExpectChoice(processor, DataType::kFloat, InstructionSet::kAvx512, "bfloat16 only", "amx_bf16");
+  const char* const no_kernels = "adds no kernels for this dtype";
+  ExpectChoice(processor, DataType::kFloat, InstructionSet::kAvx512, no_kernels, "amx_bf16");
+  ExpectChoice(processor, DataType::kDouble, InstructionSet::kAvx512, no_kernels, "amx_bf16x3");
   ExpectChoice(processor, DataType::kBfloat16, InstructionSet::kAvx2, "by name", "avx2");
   EXPECT(amx_requests == 0, amx_requests);
+  for (DataType data_type : {DataType::kHalf, DataType::kFloat}) {
+    ExpectChoice(processor, data_type, InstructionSet::kAmxBf16x3, "by name", "amx_bf16x3");
+  }
+  ExpectChoice(processor, DataType::kBfloat16, InstructionSet::kAmxBf16, no_kernels, "amx_bf16x3");
 
   InstructionSetChoice choice;
   EXPECT_ERROR(ChooseInstructionSet("amx_bf16", DataType::kBfloat16,

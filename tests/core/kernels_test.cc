@@ -25,20 +25,29 @@ std::vector<T> Random(int64_t size, unsigned seed) {
   return values;
 }
 
-// Returns a factor as products of packed operands round it.
 template <typename T>
-T Factor(const Kernels<T>& kernels, T value) {
-  if (kernels.vnni_factor == 1) return value;
+T Rounded(T value) {
   return static_cast<T>(Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value))));
 }
 
 template <typename T>
-T ExactFactor(const Kernels<T>&, T value) {
-  return value;
+long double ExactProduct(const Kernels<T>&, T left, T right) {
+  return static_cast<long double>(left) * right;
+}
+
+// Returns the product of two factors of packed operands, which kernels may round.
+template <typename T>
+long double Product(const Kernels<T>& kernels, T left, T right) {
+  if (!kernels.rounds()) return ExactProduct(kernels, left, right);
+  const T high_left = Rounded(left), high_right = Rounded(right);
+  const long double product = ExactProduct(kernels, high_left, high_right);
+  if (kernels.planes == 1) return product;
+  return product + ExactProduct(kernels, high_left, Rounded(right - high_right)) +
+         ExactProduct(kernels, Rounded(left - high_left), high_right);
 }
 
 template <typename T>
-using FactorFunction = T(const Kernels<T>&, T);
+using ProductFunction = long double(const Kernels<T>&, T, T);
 
 // The elements of `c` between its rows, which no product may change.
 constexpr int64_t kGap = 3;
@@ -46,7 +55,7 @@ constexpr int64_t kGap = 3;
 // Compares the product's c with sums in long double. `b` is its right factor [depth, columns],
 // `before` its c before.
 template <typename T>
-void CheckResult(const Kernels<T>& kernels, const FactorFunction<T>& factor,
+void CheckResult(const Kernels<T>& kernels, const ProductFunction<T>& multiply,
                  const MatrixProduct<T>& product, const StridedMatrix<T>& b,
                  const std::vector<T>& before) {
   double worst = 0;
@@ -60,7 +69,7 @@ void CheckResult(const Kernels<T>& kernels, const FactorFunction<T>& factor,
       for (int64_t k = 0; k < product.depth; ++k) {
         const T left = product.a.data[m * product.a.row_stride + k * product.a.column_stride];
         const T right = b.data[k * b.row_stride + n * b.column_stride];
-        sum += static_cast<long double>(factor(kernels, left)) * factor(kernels, right);
+        sum += multiply(kernels, left, right);
       }
       worst = std::max(worst, std::abs(static_cast<double>(found[n] - sum)));
     }
@@ -104,7 +113,7 @@ void CheckProduct(const Kernels<T>& kernels, int64_t rows, int64_t columns, int6
       /*b=*/nullptr, c.data(), columns + kGap, accumulate, with_bias ? bias.data() : nullptr,
       has_long_sums};
   PackAndMultiply(kernels, b_view, product);
-  CheckResult(kernels, Factor<T>, product, b_view, before);
+  CheckResult(kernels, Product<T>, product, b_view, before);
 }
 
 template <typename T>
@@ -135,8 +144,8 @@ using RowMajorFunction = void(const Kernels<T>&, const RowMajorProduct<T>&, Team
 
 template <typename T>
 void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& multiply,
-                          const FactorFunction<T>& factor, int64_t rows, int64_t columns,
-                          int64_t depth, bool accumulate, bool with_bias) {
+                          int64_t rows, int64_t columns, int64_t depth, bool accumulate,
+                          bool with_bias) {
   const std::vector<T> a = Random<T>(rows * (depth + 2), 1),
                        b = Random<T>(columns * (depth + 1), 2);
   const std::vector<T> before = Random<T>(rows * (columns + kGap), 3), bias = Random<T>(columns, 4);
@@ -147,7 +156,7 @@ void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& 
            {rows, columns, depth, a.data(), depth + 2, b.data(), depth + 1, c.data(),
             columns + kGap, accumulate, given_bias},
            &alone);
-  CheckResult(kernels, factor,
+  CheckResult(kernels, ExactProduct<T>,
               {rows,
                columns,
                depth,
@@ -161,15 +170,15 @@ void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& 
 }
 
 template <typename T>
-void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, const FactorFunction<T>& factor) {
+void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, bool with_rounding_kernels) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
-    if (kernels->rounds() && factor != ExactFactor<T>) continue;  // They do not pack tiles.
+    if (kernels->rounds() && !with_rounding_kernels) continue;
     int variant = 0;
     for (int64_t rows : {1, 2, 3, 4, 5, 9, 33}) {
       for (int64_t columns : {1, 3, 4, 7, 15, 16, 17, 50}) {
         for (int64_t depth : {0, 1, 3, 8, 15, 16, 17, 100, 385}) {
           variant += 3;
-          CheckRowMajorProduct<T>(*kernels, multiply, factor, rows, columns, depth, variant & 1,
+          CheckRowMajorProduct<T>(*kernels, multiply, rows, columns, depth, variant & 1,
                                   variant & 2);
         }
       }
@@ -178,16 +187,16 @@ void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, const FactorFunc
 }
 
 TEST(DotProductsFloat) {
-  CheckRowMajorProducts<float>(ComputeDotProducts<float>, ExactFactor<float>);
+  CheckRowMajorProducts<float>(ComputeDotProducts<float>, /*with_rounding_kernels=*/true);
 }
 TEST(DotProductsDouble) {
-  CheckRowMajorProducts<double>(ComputeDotProducts<double>, ExactFactor<double>);
+  CheckRowMajorProducts<double>(ComputeDotProducts<double>, /*with_rounding_kernels=*/true);
 }
 TEST(ProductsThatPackTilesFloat) {
-  CheckRowMajorProducts<float>(MultiplyPackingTiles<float>, Factor<float>);
+  CheckRowMajorProducts<float>(MultiplyPackingTiles<float>, /*with_rounding_kernels=*/false);
 }
 TEST(ProductsThatPackTilesDouble) {
-  CheckRowMajorProducts<double>(MultiplyPackingTiles<double>, Factor<double>);
+  CheckRowMajorProducts<double>(MultiplyPackingTiles<double>, /*with_rounding_kernels=*/false);
 }
 
 // Expects the same bits from both ways to pack, across blocks of depth, columns and rows, so that
@@ -253,8 +262,8 @@ TEST(LongSumsKeepTheirPrecision) {
       for (int64_t n = 0; n < columns; ++n) {
         double sum = 0;
         for (int64_t k = 0; k < depth; ++k) {
-          sum += static_cast<double>(Factor(*kernels, squares[k * rows + m])) *
-                 Factor(*kernels, positive[k * columns + n]);
+          sum += static_cast<double>(
+              Product(*kernels, squares[k * rows + m], positive[k * columns + n]));
         }
         worst = std::max(worst, std::abs(c[m * columns + n] - sum) / sum);
       }
@@ -263,8 +272,9 @@ TEST(LongSumsKeepTheirPrecision) {
   }
 }
 
-// Only bfloat16 models use bfloat16 products, unless another instruction set is requested.
-TEST(ProductsOfBfloat16AreForItsModels) {
+// Float models use bfloat16 products only if amx_bf16x3 is requested, half models only three for
+// each product.
+TEST(ProductsOfBfloat16AreForTheirModels) {
   const auto kernels_for = [](const std::string& name, DataType data_type) {
     const Kernels<float>* kernels = nullptr;
     EXPECT(ChooseKernels<float>(name, data_type, &kernels).ok(), name);
@@ -273,19 +283,20 @@ TEST(ProductsOfBfloat16AreForItsModels) {
   for (const std::string& name : InstructionSets()) {
     if (!MultipliesBfloat16(name)) continue;
     for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
-      const bool rounds = data_type == DataType::kBfloat16;
+      const bool is_bfloat16 = data_type == DataType::kBfloat16, is_x3 = name == "amx_bf16x3";
+      const std::string expected =
+          is_bfloat16 ? (is_x3 ? "amx_bf16" : name) : (is_x3 ? name : "avx512");
       const Kernels<float>* kernels = kernels_for(name, data_type);
-      EXPECT(kernels->instruction_set == (rounds ? name : "avx512"), name, " ", Name(data_type));
-      EXPECT(kernels->vnni_factor == (rounds ? 2 : 1), name, " ", Name(data_type));
+      EXPECT(kernels->instruction_set == expected, name, " ", Name(data_type));
+      EXPECT(kernels->rounds() == (is_bfloat16 || is_x3), name, " ", Name(data_type));
+      EXPECT(kernels->planes == (is_x3 && !is_bfloat16 ? 2 : 1), name, " ", Name(data_type));
     }
   }
   InstructionSetChoice best;
   EXPECT(ChooseInstructionSet("", DataType::kBfloat16, ThisProcessor(), &best).ok());
   const std::string name = kernels_for("", DataType::kBfloat16)->instruction_set;
   EXPECT(name == Name(best.instruction_set), name, " ", best.reason);
-  for (DataType data_type : {DataType::kHalf, DataType::kFloat}) {
-    EXPECT(kernels_for("", data_type)->vnni_factor == 1, Name(data_type));
-  }
+  EXPECT(!kernels_for("", DataType::kFloat)->rounds());
   for (const char* name : {"portable", "avx2", "avx512"}) {
     const Kernels<float>* kernels;
     if (!ChooseKernels<float>(name, DataType::kBfloat16, &kernels).ok()) continue;

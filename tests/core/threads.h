@@ -100,7 +100,8 @@ class KeepingRunner : public FunctionRunner {
 // Returns the instruction sets that this processor and the system support, oldest first.
 inline std::vector<std::string> InstructionSets() {
   std::vector<std::string> all;
-  for (const char* instruction_set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"}) {
+  for (const char* instruction_set :
+       {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_bf16x3"}) {
     const Kernels<float>* kernels;
     if (ChooseKernels<float>(instruction_set, DataType::kBfloat16, &kernels).ok()) {
       all.push_back(instruction_set);
@@ -111,20 +112,24 @@ inline std::vector<std::string> InstructionSets() {
 
 // Returns whether the instruction set rounds factors to bfloat16 in bfloat16 models.
 inline bool MultipliesBfloat16(const std::string& instruction_set) {
-  return instruction_set == "avx512_bf16" || instruction_set == "amx_bf16";
+  return instruction_set == "avx512_bf16" || instruction_set == "amx_bf16" ||
+         instruction_set == "amx_bf16x3";
 }
 
-// Returns all kernels for T, each once; bfloat16 models have all of float's kernels and more.
+// Returns all kernels for T, each once.
 template <typename T>
 std::vector<const Kernels<T>*> AllKernels() {
-  const DataType data_type =
-      std::is_same<T, double>::value ? DataType::kDouble : DataType::kBfloat16;
+  constexpr bool kIsDouble = std::is_same<T, double>::value;
+  const DataType most = kIsDouble ? DataType::kDouble : DataType::kBfloat16;
   std::vector<const Kernels<T>*> all;
   for (const std::string& instruction_set : InstructionSets()) {
-    const Kernels<T>* kernels;
-    if (ChooseKernels<T>(instruction_set, data_type, &kernels).ok() &&
-        kernels->instruction_set == instruction_set) {
-      all.push_back(kernels);
+    for (DataType data_type : {most, kIsDouble ? DataType::kDouble : DataType::kFloat}) {
+      const Kernels<T>* kernels;
+      if (ChooseKernels<T>(instruction_set, data_type, &kernels).ok() &&
+          kernels->instruction_set == instruction_set) {
+        all.push_back(kernels);
+        break;
+      }
     }
   }
   return all;

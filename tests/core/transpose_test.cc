@@ -41,7 +41,7 @@ void CheckTransposition(const std::string& instruction_set, int64_t rows, int64_
 
 TEST(Transpositions) {
   ThreadRunner threads(3);
-  for (const char* set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"}) {
+  for (const char* set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_bf16x3"}) {
     const Kernels<float>* kernels;
     if (!ChooseKernels<float>(set, DataType::kFloat, &kernels).ok()) continue;
     for (int64_t rows : {0, 1, 5, 8, 16, 17, 40}) {

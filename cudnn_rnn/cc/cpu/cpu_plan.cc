@@ -38,14 +38,13 @@ class CpuPlan : public RnnPlan {
     // output_h and output_c count as states.
     return (EngineForwardBytes(options.is_training) +
             ExchangeSize(HasPadding(options), {/*inputs=*/1, /*outputs=*/1, /*states=*/2,
-                                               NumCopiedParams(/*is_forward=*/true)}))
+                                               NumCopiedParams(/*is_forward=*/true), 0}))
         .value();
   }
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override {
     return (EngineBackwardBytes(options.keeps_reserve_space) +
-            ExchangeSize(HasPadding(options),
-                         {/*inputs=*/2, /*outputs=*/2, /*states=*/3,
-                          NumCopiedParams(/*is_forward=*/false) + num_params_}))
+            ExchangeSize(HasPadding(options), {/*inputs=*/2, /*outputs=*/2, /*states=*/3,
+                                               NumCopiedParams(/*is_forward=*/false), num_params_}))
         .value();
   }
 
@@ -148,8 +147,9 @@ class CpuPlan : public RnnPlan {
   struct BufferCounts {
     int64_t inputs;
     int64_t outputs;
-    int64_t states;      // of h; as many of c
-    CheckedSize params;  // elements of all
+    int64_t states;           // of h; as many of c
+    CheckedSize read_params;  // elements of params
+    CheckedSize written_params;
   };
 
   // Copies all parameters into the engine's type, or only biases if matrices are packed as they
@@ -180,7 +180,8 @@ class CpuPlan : public RnnPlan {
       for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
     };
     if (has_padding) arena.Take<int64_t>(PackedSequences::NumElements(shape_));
-    if (kConverts) take(1, counts.params);
+    if (kConverts) take(1, counts.read_params);
+    if (kConverts) take(1, counts.written_params);
     if (kConverts || has_padding || !shape_.time_major) {
       const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
       const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
@@ -206,10 +207,10 @@ class CpuPlan : public RnnPlan {
   }
 
   Status CheckSizes() const {
-    CheckedSize total =
-        ReserveSpaceSize() +
-        ExchangeSize(/*has_padding=*/true, {2, 2, 3, CheckedSize(num_params_) * 2}) +
-        EngineBackwardBytes(true) + EngineForwardBytes(false) + EngineForwardBytes(true);
+    CheckedSize total = ReserveSpaceSize() +
+                        ExchangeSize(/*has_padding=*/true, {2, 2, 3, num_params_, num_params_}) +
+                        EngineBackwardBytes(true) + EngineForwardBytes(false) +
+                        EngineForwardBytes(true);
     // The caller's own buffers, which the workspaces need not hold copies of.
     const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
     const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;

@@ -15,7 +15,8 @@ namespace cudnn_rnn {
 namespace {
 
 // In the order of InstructionSet.
-const char* const kNames[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
+const char* const kNames[] = {"portable",    "avx2",     "avx512",
+                              "avx512_bf16", "amx_bf16", "amx_bf16x3"};
 
 #if defined(CUDNN_RNN_EMULATES_AMX_BF16)  // tests/core/emulated
 bool HasAmxBf16() { return true; }
@@ -68,9 +69,18 @@ bool Supports(const Processor& processor, InstructionSet instruction_set) {
     case InstructionSet::kAvx512Bf16:
       return processor.has_avx512_bf16;
     case InstructionSet::kAmxBf16:
+    case InstructionSet::kAmxBf16x3:
       return processor.has_amx_bf16;
   }
   return false;
+}
+
+// Returns the highest instruction set, up to `limit`, that has kernels of its own for a data type.
+InstructionSet HighestWithKernels(InstructionSet limit, DataType data_type) {
+  if (limit <= InstructionSet::kAvx512) return limit;
+  if (data_type == DataType::kBfloat16) return std::min(limit, InstructionSet::kAmxBf16);
+  const bool is_x3 = limit == InstructionSet::kAmxBf16x3 && data_type != DataType::kDouble;
+  return is_x3 ? limit : InstructionSet::kAvx512;
 }
 
 std::string RefusalOfAmx(int error) {
@@ -86,6 +96,16 @@ InstructionSetChoice FastestForFloat(const Processor& processor) {
     return {InstructionSet::kAvx2, "the processor has AVX2 and FMA, but not AVX-512 F, DQ, BW, VL"};
   }
   return {InstructionSet::kPortable, "the processor lacks AVX2 or FMA"};
+}
+
+// Two bfloat16 numbers hold the 11 significant bits of a half exactly.
+InstructionSetChoice FastestForHalf(const Processor& processor) {
+  if (processor.has_amx_bf16 && processor.request_amx() == 0) {
+    return {InstructionSet::kAmxBf16x3,
+            "the processor has AMX, and two bfloat16 numbers hold a half exactly"};
+  }
+  return {FastestForFloat(processor).instruction_set,
+          "computed in float, because AVX512-FP16 would keep the sums in half"};
 }
 
 InstructionSetChoice FastestForBfloat16(const Processor& processor) {
@@ -120,12 +140,14 @@ const Processor& ThisProcessor() {
 }
 
 InstructionSetChoice FastestInstructionSet(DataType data_type, const Processor& processor) {
-  if (data_type == DataType::kBfloat16) return FastestForBfloat16(processor);
-  InstructionSetChoice choice = FastestForFloat(processor);
-  if (data_type == DataType::kHalf) {
-    choice.reason = "computed in float, because AVX512-FP16 would keep the sums in half";
+  switch (data_type) {
+    case DataType::kBfloat16:
+      return FastestForBfloat16(processor);
+    case DataType::kHalf:
+      return FastestForHalf(processor);
+    default:
+      return FastestForFloat(processor);
   }
-  return choice;
 }
 
 Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
@@ -137,7 +159,8 @@ Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
   const auto name = std::find(std::begin(kNames), std::end(kNames), wanted);
   if (name == std::end(kNames)) {
     return InvalidArgument(
-        "The instruction set must be portable, avx2, avx512, avx512_bf16 or amx_bf16, but is '",
+        "The instruction set must be portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3, "
+        "but is '",
         wanted, "'.");
   }
   const auto named = static_cast<InstructionSet>(name - std::begin(kNames));
@@ -146,17 +169,15 @@ Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
   if (!Supports(processor, named)) {
     return InvalidArgument("This processor does not support the instruction set ", wanted, instead);
   }
-  if (data_type != DataType::kBfloat16 && named > InstructionSet::kAvx512) {
-    *choice = {InstructionSet::kAvx512,
-               Concatenate("requested as ", wanted, ", which adds kernels for bfloat16 only")};
-    return Status();
-  }
-  const int error = named == InstructionSet::kAmxBf16 ? processor.request_amx() : 0;
+  const InstructionSet chosen = HighestWithKernels(named, data_type);
+  const int error = chosen >= InstructionSet::kAmxBf16 ? processor.request_amx() : 0;
   if (error != 0) {
     return InvalidArgument("The instruction set ", wanted, " cannot be used: ", RefusalOfAmx(error),
                            instead);
   }
-  *choice = {named, "requested by name"};
+  *choice = {chosen, chosen == named ? "requested by name"
+                                     : Concatenate("requested as ", wanted,
+                                                   ", which adds no kernels for this dtype")};
   return Status();
 }
 

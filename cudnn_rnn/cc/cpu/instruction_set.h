@@ -18,10 +18,11 @@
 
 namespace cudnn_rnn {
 
-// Each includes those before it.
-enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
+// Each includes those before it. kAmxBf16x3 is kAmxBf16 with three bfloat16 products for each
+// product of floats; see kernels.h.
+enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16, kAmxBf16x3 };
 
-// Returns portable, avx2, avx512, avx512_bf16 or amx_bf16.
+// Returns portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3.
 const char* Name(InstructionSet instruction_set);
 
 // The instruction sets that a processor and this build support.
@@ -48,12 +49,13 @@ struct InstructionSetChoice {
 
 // Returns the fastest instruction set for models of `data_type`. The choice depends on the
 // processor and on request_amx alone, so that results are the same in each run. Requests AMX only
-// for bfloat16.
+// for the 16-bit types.
 InstructionSetChoice FastestInstructionSet(DataType data_type, const Processor& processor);
 
-// Chooses the instruction set named `wanted`; for an empty name, the fastest one. For models that
-// are not bfloat16, avx512_bf16 and amx_bf16 mean avx512. Fails if the name is unknown, if the
-// processor lacks the instruction set, or if the system refuses AMX to a bfloat16 model.
+// Chooses the instruction set named `wanted`; for an empty name, the fastest one. If that has no
+// kernels for `data_type`, the next lower one that has is chosen: amx_bf16x3 has them for half and
+// float, amx_bf16 and avx512_bf16 for bfloat16. Fails if the name is unknown, if the processor
+// lacks the instruction set, or if the system refuses AMX that the model would use.
 Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
                             const Processor& processor, InstructionSetChoice* choice);
 

@@ -13,9 +13,16 @@ InstructionSet DefaultFor(DataType data_type) {
   return of_bfloat16;
 }
 
-// Only bfloat16 models, which are computed in float, have kernels beyond AVX-512.
+// Only models computed in float have kernels beyond AVX-512.
 const Kernels<float>* Bfloat16Kernels(InstructionSet instruction_set, float) {
-  return instruction_set == InstructionSet::kAmxBf16 ? AmxBf16Kernels() : Avx512Bf16Kernels();
+  switch (instruction_set) {
+    case InstructionSet::kAmxBf16x3:
+      return AmxBf16x3Kernels();
+    case InstructionSet::kAmxBf16:
+      return AmxBf16Kernels();
+    default:
+      return Avx512Bf16Kernels();
+  }
 }
 const Kernels<double>* Bfloat16Kernels(InstructionSet, double) { return nullptr; }
 
@@ -30,6 +37,7 @@ const Kernels<T>* KernelsOf(InstructionSet instruction_set) {
       return Avx512Kernels<T>();
     case InstructionSet::kAvx512Bf16:
     case InstructionSet::kAmxBf16:
+    case InstructionSet::kAmxBf16x3:
       break;
   }
   return Bfloat16Kernels(instruction_set, T());

@@ -26,9 +26,9 @@ constexpr int64_t kMaxPlanes = 2;
 // element: [ceil(depth / 2), lanes]. The left-hand operand is rounded to bfloat16 as well, once for
 // all products with it: see RoundedMatrix.
 //
-// With two planes, each factor x is the sum of two bfloat16 numbers: x rounded, and the rest rounded.
-// A product is the sum of three products of bfloat16 numbers; that of both rests, which is at most
-// 2^-18 of the whole, is left out. In a panel the planes alternate after each block of
+// With two planes, each factor x is the sum of two bfloat16 numbers: x rounded, and the rest
+// rounded. A product is the sum of three products of bfloat16 numbers; that of both rests, which is
+// at most 2^-18 of the whole, is left out. In a panel the planes alternate after each block of
 // depth_multiple terms.
 
 // A matrix view: element (row, column) is at data[row * row_stride + column * column_stride].
@@ -278,6 +278,7 @@ template <typename T>
 const Kernels<T>* Avx512Kernels();
 const Kernels<float>* Avx512Bf16Kernels();
 const Kernels<float>* AmxBf16Kernels();
+const Kernels<float>* AmxBf16x3Kernels();
 
 }  // namespace cudnn_rnn
 

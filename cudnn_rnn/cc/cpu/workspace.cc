@@ -83,9 +83,11 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   }
   if (schedule.recurrent_weights.value == Packing::kWhole && model.kernels.rounds()) {
     const int64_t batch_size = model.shape.batch_size;
-    rounded_outputs = TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.output_size);
+    rounded_outputs =
+        TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.output_size);
     if (config.has_projection()) {
-      rounded_unprojected = TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.units);
+      rounded_unprojected =
+          TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.units);
     }
   }
   bias = TakeParts<T>(arena, layers, model.gate_width);
@@ -141,7 +143,8 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
   }
   if (model.kernels.rounds()) {
     const int64_t batch_size = model.shape.batch_size;
-    rounded_gate_gradients = TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.gate_width);
+    rounded_gate_gradients =
+        TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.gate_width);
     if (config.has_projection()) {
       rounded_projected_gradients =
           TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.output_size);

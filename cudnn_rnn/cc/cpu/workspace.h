@@ -28,9 +28,7 @@ struct RoundedParts {
   Parts<uint16_t> parts;
   int64_t row_stride = 0;
   int64_t plane_stride = 0;
-  RoundedMatrix operator[](int64_t index) const {
-    return {parts[index], row_stride, plane_stride};
-  }
+  RoundedMatrix operator[](int64_t index) const { return {parts[index], row_stride, plane_stride}; }
 };
 
 // The part of the reserve space that belongs to one layer.
