@@ -185,6 +185,49 @@ TEST(LayersSideBySideDoNotChangeABit) {
   }
 }
 
+// Inference computes the gates of a block of steps at a time, training those of all steps.
+TEST(BlocksOfStepsDoNotChangeABit) {
+  struct Case {
+    RnnMode mode;
+    Direction direction;
+    InputMode input_mode;
+    size_t lengths;
+  };
+  const Case cases[] = {
+      {RnnMode::kLstm, Direction::kBidirectional, InputMode::kLinear, 0},
+      {RnnMode::kLstm, Direction::kUnidirectional, InputMode::kLinear, 2},
+      {RnnMode::kGru, Direction::kBidirectional, InputMode::kLinear, 3},
+      {RnnMode::kGru, Direction::kUnidirectional, InputMode::kSkip, 4},
+  };
+  for (const Case& test : cases) {
+    Problem problem;
+    constexpr int64_t kUnits = 29, kGateBytes = int64_t(8) << 20;  // of all steps
+    problem.config = {test.mode,
+                      test.input_mode,
+                      test.direction,
+                      DataType::kFloat,
+                      /*num_layers=*/1,
+                      kUnits,
+                      /*input_size=*/test.input_mode == InputMode::kSkip ? kUnits : 11};
+    const int64_t row_bytes =
+        4 * problem.config.num_gates() * problem.config.num_directions() * kUnits;
+    problem.shape = {kGateBytes / (row_bytes * 31) + 1, 31};
+    problem.lengths = AllLengths(problem.shape)[test.lengths];
+    std::unique_ptr<RnnPlan> plan;
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    EXPECT(plan->ForwardWorkspaceBytes(problem.Options(false)) < kGateBytes, problem.Text());
+    for (int64_t num_threads : {1, 3, 4}) {
+      ThreadRunner threads(num_threads);
+      Tensors inference = MakeTensors(problem), training = inference;
+      RunPlan(*plan, problem, {&threads}, /*is_training=*/false, &inference);
+      RunPlan(*plan, problem, {&threads}, /*is_training=*/true, &training);
+      for (Vector Tensors::*values : {&Tensors::output, &Tensors::output_h, &Tensors::output_c}) {
+        EXPECT(SameBits(inference.*values, training.*values), problem.Text());
+      }
+    }
+  }
+}
+
 TEST(InstructionSetsAgree) {
   SerialRunner runner;
   int64_t index = 0;

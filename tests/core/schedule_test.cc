@@ -25,7 +25,7 @@ TEST(ScheduleOfEachKindOfModel) {
   constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
   constexpr Packing kWhole = Packing::kWhole, kByTile = Packing::kByTile, kNone = Packing::kNone;
   constexpr Division kTiles = Division::kTiles, kDirections = Division::kDirections;
-  constexpr Division kLayers = Division::kLayers;
+  constexpr Division kLayers = Division::kLayers, kRows = Division::kRows;
   struct Case {
     int64_t layers, units;
     Direction direction;
@@ -50,6 +50,13 @@ TEST(ScheduleOfEachKindOfModel) {
       {3, 12, kOne, 15, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {3, 12, kBoth, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {1, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
+      // R of at most 1 MiB, and at least four sequences per thread, in bfloat16 sixteen.
+      {2, 256, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kRows},
+      {2, 257, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kTiles},
+      {2, 256, kOne, 35, 7, kAvx512, kWhole, kWhole, 1, kTiles},
+      {2, 256, kOne, 35, 32, kBfloat16, kWhole, kWhole, 1, kRows},
+      {2, 256, kOne, 35, 31, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {1, 12, kOne, 37, 8, kAvx512, kWhole, kWhole, 1, kRows},
       // Decode steps.
       {2, 650, kOne, 1, 1, kAvx512, kNone, kNone, 1, kTiles},
       {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},
@@ -66,7 +73,8 @@ TEST(ScheduleOfEachKindOfModel) {
     const SequenceShape shape = {test.steps, test.batch};
     const Schedule schedule = MakeSchedule(config, shape, test.kernels);
     const auto division_for = [&](int64_t num_threads) {
-      return MakePassSchedule(schedule, config, shape, test.kernels, Pass::kInference, test.steps,
+      return MakePassSchedule(schedule, config, shape, test.kernels, Pass::kInference,
+                              {test.steps, test.steps * test.batch},
                               {num_threads, kMinCyclesToWait})
           .division.value;
     };
@@ -87,7 +95,8 @@ TEST(ScheduleDependsOnThreadsAndLengths) {
                            int64_t min_cycles_to_wait) {
     const SequenceShape shape = {37, 5};
     return MakePassSchedule(MakeSchedule(config, shape, kAvx512), config, shape, kAvx512,
-                            Pass::kTraining, num_steps, {num_threads, min_cycles_to_wait})
+                            Pass::kTraining, {num_steps, num_steps * 5},
+                            {num_threads, min_cycles_to_wait})
         .division.value;
   };
   const RnnConfig both = MakeConfig(RnnMode::kLstm, 2, 650, Direction::kBidirectional);
@@ -97,6 +106,46 @@ TEST(ScheduleDependsOnThreadsAndLengths) {
   EXPECT(division(small, 37, 4, kMinCyclesToWait) == Division::kLayers);
   EXPECT(division(small, 15, 4, kMinCyclesToWait) == Division::kDirections);
   EXPECT(division(small, 37, 4, /*min_cycles_to_wait=*/0) == Division::kTiles);
+}
+
+// Sequences are shared only if their lengths are equal and every thread has the same share.
+TEST(ScheduleSharesSequences) {
+  const auto groups = [](Direction direction, const PassLengths& lengths, int64_t num_threads) {
+    const RnnConfig config = MakeConfig(RnnMode::kGru, 2, 200, direction);
+    const SequenceShape shape = {37, 20};
+    return MakePassSchedule(MakeSchedule(config, shape, kAvx512), config, shape, kAvx512,
+                            Pass::kBackward, lengths, {num_threads, kMinCyclesToWait})
+        .row_groups;
+  };
+  EXPECT(groups(Direction::kUnidirectional, {37, 37 * 20}, 2) == 2);
+  EXPECT(groups(Direction::kUnidirectional, {37, 37 * 20}, 5) == 5);
+  EXPECT(groups(Direction::kUnidirectional, {37, 37 * 20}, 6) == 1);
+  EXPECT(groups(Direction::kUnidirectional, {30, 30 * 20}, 2) == 2);
+  EXPECT(groups(Direction::kUnidirectional, {37, 37 * 20 - 1}, 2) == 1);
+  EXPECT(groups(Direction::kUnidirectional, {1, 20}, 2) == 1);
+  EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 2) == 1);
+  EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 3) == 1);
+  EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 4) == 2);
+}
+
+TEST(ScheduleOfStepsPerBlock) {
+  struct Case {
+    int64_t units, steps, batch, steps_per_block;
+    Direction direction = Direction::kUnidirectional;
+  };
+  const Case cases[] = {
+      {512, 50, 64, 4},     {256, 100, 32, 8, Direction::kBidirectional},
+      {650, 35, 20, 10},    {650, 31, 20, 31},  // gates of 620 rows, smaller than W
+      {1500, 100, 20, 100},                     // W of 34 MiB
+      {128, 47, 64, 47},                        // gates of less than 6 MiB
+      {128, 48, 64, 16},    {128, 3, 4000, 1},  // one step has more than 2 MiB
+  };
+  for (const Case& test : cases) {
+    const RnnConfig config = MakeConfig(RnnMode::kLstm, 2, test.units, test.direction);
+    const int64_t found =
+        MakeSchedule(config, {test.steps, test.batch}, kAvx512).steps_per_block.value;
+    EXPECT(found == test.steps_per_block, Describe(config), ", steps ", test.steps, ": ", found);
+  }
 }
 
 TEST(ScheduleOfEachPassStoresGates) {

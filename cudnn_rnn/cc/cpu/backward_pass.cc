@@ -147,6 +147,7 @@ class BackwardPass {
   }
 
   int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
+  StepPart AllRows() const { return {0, model_.directions, 0, sequences_.RowsAt(0)}; }
 
   void PackStepWeights(const Layer& layer) {
     model_.PackStepWeights(layer.index, /*for_gradients=*/true, tensors_.params,
@@ -167,21 +168,21 @@ class BackwardPass {
   // initial states. For sequences that start at step 0 it is step -1.
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     const Kernels<T>& kernels = model_.kernels;
-    const auto run_step = [&](int64_t step, const DirectionRange& directions, TeamMember* worker) {
+    const auto run_step = [&](int64_t step, const StepPart& part, TeamMember* worker) {
       const StepPhase states = {model_.output_size, kernels.lanes, kernels.tile_vectors,
                                 model_.gate_width,  step,
                                 /*with_next=*/true};
-      ForTiles(sequences_, states, directions, worker,
+      ForTiles(sequences_, states, part, worker,
                [&](const StepTile& tile) { RunTile(layer, tile); });
       if (!model_.config.has_projection()) return;
       const StepPhase projections = {model_.units,       kernels.lanes, kernels.tile_vectors,
                                      model_.output_size, step,
                                      /*with_next=*/false};
-      ForTiles(sequences_, projections, directions, worker,
+      ForTiles(sequences_, projections, part, worker,
                [&](const StepTile& tile) { RunProjectionTile(layer, tile); });
     };
     const StepRange extended = {steps.first == 0 ? -1 : steps.first, steps.end};
-    RunSteps(extended, /*is_reversed=*/true, model_.directions, schedule_.division.value,
+    RunSteps(extended, /*is_reversed=*/true, AllRows(), schedule_,
              model_.StepCost(model_.gate_width), run_step, member);
   }
 

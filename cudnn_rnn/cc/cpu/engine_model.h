@@ -137,7 +137,8 @@ struct EngineModel {
 
   PassSchedule ScheduleOf(Pass pass, const PackedSequences& sequences,
                           const TeamMember& member) const {
-    return MakePassSchedule(schedule, config, shape, kernels, pass, sequences.num_steps(),
+    return MakePassSchedule(schedule, config, shape, kernels, pass,
+                            {sequences.num_steps(), sequences.num_rows()},
                             {member.team_size(), member.min_cycles_to_wait()});
   }
   int64_t StepCost(int64_t depth) const {

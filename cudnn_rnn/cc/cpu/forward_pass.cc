@@ -46,12 +46,13 @@ class ForwardPass {
   // The buffers of one layer; workspace.h has the shapes of those without one here.
   struct Layer {
     int64_t index;
-    T* input_weight_panels;
-    T* bias;
+    T* input_weight_panels[2];
+    T* bias[2];
     T* recurrent_panels[2];
     T* projection_panels[2];
     T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
     T* gates[2];
+    int64_t first_gate_row[2];            // the packed row that `gates` begin with
     T* cell_states[2];                    // null unless all steps are kept
     T* candidate_products[2];             // of all steps, of a single step, or null
     RoundedMatrix rounded_outputs[2][2];  // h of even and of odd steps, of each direction
@@ -80,8 +81,6 @@ class ForwardPass {
       const int64_t place = l % model_.schedule.concurrent_layers.value;
       Layer& layer = layers[static_cast<size_t>(l)];
       layer.index = l;
-      layer.input_weight_panels = workspace.input_weight_panels[place];
-      layer.bias = workspace.bias[place];
       layer.input = input;
       layer.output = is_last        ? tensors_.output
                      : is_training_ ? reserve.output
@@ -90,6 +89,8 @@ class ForwardPass {
       layer.dropout = {config.dropout, config.seed, config.seed2, dropout_call_index_, l + 1};
       for (int64_t d = 0; d < model_.directions; ++d) {
         const int64_t part = place * model_.directions + d;
+        layer.input_weight_panels[d] = workspace.input_weight_panels[part];
+        layer.bias[d] = workspace.bias[part];
         layer.recurrent_panels[d] = workspace.recurrent_panels[part];
         layer.projection_panels[d] = workspace.projection_panels[part];
         layer.unprojected[d] = keeps_steps_ ? reserve.unprojected[d] : workspace.unprojected[part];
@@ -109,17 +110,45 @@ class ForwardPass {
 
   void RunLayer(const Layer& layer) {
     const StepRange steps = {0, sequences_.num_steps()};
-    for (int64_t d = 0; d < model_.directions; ++d) {
-      PrepareInputProducts(layer, d);
-      ComputeInputProducts(layer, d, steps, member_);
-    }
-    if (packs_step_weights_) {
-      PackStepWeights(layer);
-      RunLayerSteps(layer, steps, member_);
+    const int64_t steps_per_block = model_.schedule.steps_per_block.value;
+    if (!keeps_steps_ && steps_per_block < model_.shape.num_steps) {
+      RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
     } else {
-      RunSingleStep(layer);
+      for (int64_t d = 0; d < model_.directions; ++d) {
+        PrepareInputProducts(layer, d);
+        ComputeInputProducts(layer, d, steps, member_);
+      }
+      if (packs_step_weights_) {
+        PackStepWeights(layer);
+        RunLayerSteps(layer, steps, member_);
+      } else {
+        RunSingleStep(layer);
+      }
     }
     FinishSteps(layer, steps, member_);
+  }
+
+  // Computes the input products of a block of steps right before these steps.
+  void RunLayerInBlocks(const Layer& layer, int64_t num_blocks) {
+    for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
+    PackStepWeights(layer);
+    Layer part = layer;
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const StepRange steps = BlockOfSteps(sequences_.num_steps(), block, num_blocks);
+      for (int64_t d = 0; d < model_.directions; ++d) {
+        part.first_gate_row[d] = RowsOf(d, steps).first;
+        ComputeInputProducts(part, d, steps, member_);
+      }
+      RunLayerSteps(part, steps, member_);
+    }
+  }
+
+  // Returns the packed rows of a direction's steps.
+  RowRange RowsOf(int64_t direction, const StepRange& steps) const {
+    const int64_t num_steps = sequences_.num_steps();
+    return direction == 0
+               ? RowRange{FirstRow(steps.first), FirstRow(steps.end)}
+               : RowRange{FirstRow(num_steps - steps.end), FirstRow(num_steps - steps.first)};
   }
 
   // The layers share the workspace's buffers of N rows; each uses the rows of its own block.
@@ -141,6 +170,7 @@ class ForwardPass {
   }
 
   int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
+  StepPart AllRows() const { return {0, model_.directions, 0, sequences_.RowsAt(0)}; }
 
   // Sums the biases and, if W is packed as a whole, packs it.
   void PrepareInputProducts(const Layer& layer, int64_t direction) {
@@ -150,13 +180,14 @@ class ForwardPass {
     const int64_t shared_biases = model_.shared_gates() * model_.units;
     member_->Single([&] {
       for (int64_t j = 0; j < model_.gate_width; ++j) {
-        layer.bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
+        layer.bias[direction][j] =
+            j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
       }
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
     if (columns == 0 || model_.schedule.input_weights.value != Packing::kWhole) return;
     model_.PackWeights(tensors_.params, layout.InputWeights(layer.index, direction), 1, columns,
-                       columns, model_.gate_width, layer.input_weight_panels, member_);
+                       columns, model_.gate_width, layer.input_weight_panels[direction], member_);
   }
 
   // Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
@@ -169,17 +200,18 @@ class ForwardPass {
       return;
     }
     const int64_t gate_width = model_.gate_width;
-    const int64_t first_row = FirstRow(steps.first);
-    const int64_t num_rows = FirstRow(steps.end) - first_row;
-    const T* input = layer.input + first_row * columns;
-    T* gates = layer.gates[direction] + first_row * model_.gate_row_stride;
+    const RowRange rows = RowsOf(direction, steps);
+    const int64_t num_rows = rows.end - rows.first;
+    const T* input = layer.input + rows.first * columns;
+    T* gates = layer.gates[direction] +
+               (rows.first - layer.first_gate_row[direction]) * model_.gate_row_stride;
     const Packing packing = model_.schedule.input_weights.value;
     if (packing != Packing::kWhole) {
       const T* weights =
           tensors_.params.weights + model_.layout.InputWeights(layer.index, direction);
       MultiplyRowMajor(packing,
                        {num_rows, gate_width, columns, input, columns, weights, columns, gates,
-                        model_.gate_row_stride, /*accumulate=*/false, layer.bias},
+                        model_.gate_row_stride, /*accumulate=*/false, layer.bias[direction]},
                        member);
       return;
     }
@@ -188,10 +220,10 @@ class ForwardPass {
     product.columns = gate_width;
     product.depth = columns;
     product.a = {input, columns, 1};
-    product.b = layer.input_weight_panels;
+    product.b = layer.input_weight_panels[direction];
     product.c = gates;
     product.c_row_stride = model_.gate_row_stride;
-    product.bias = layer.bias;
+    product.bias = layer.bias[direction];
     Multiply(model_.kernels, product, member);
   }
 
@@ -199,19 +231,21 @@ class ForwardPass {
   void AddSkippedInput(const Layer& layer, int64_t direction, const StepRange& steps,
                        TeamMember* member) const {
     const int64_t units = model_.units;
-    const int64_t first_row = FirstRow(steps.first);
+    const RowRange rows = RowsOf(direction, steps);
+    const T* bias = layer.bias[direction];
     const auto add = [&](int64_t begin, int64_t end) {
-      for (int64_t row = first_row + begin; row < first_row + end; ++row) {
-        T* target = layer.gates[direction] + row * model_.gate_row_stride;
+      for (int64_t row = rows.first + begin; row < rows.first + end; ++row) {
+        T* target = layer.gates[direction] +
+                    (row - layer.first_gate_row[direction]) * model_.gate_row_stride;
         const T* x = layer.input + row * units;
         for (int64_t g = 0; g < model_.gates; ++g) {
           for (int64_t j = 0; j < units; ++j) {
-            target[g * units + j] = layer.bias[g * units + j] + x[j];
+            target[g * units + j] = bias[g * units + j] + x[j];
           }
         }
       }
     };
-    member->ForEach(FirstRow(steps.end) - first_row, model_.gate_width / 2 + 1, add);
+    member->ForEach(rows.end - rows.first, model_.gate_width / 2 + 1, add);
   }
 
   void PackStepWeights(const Layer& layer) {
@@ -241,19 +275,19 @@ class ForwardPass {
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     const Kernels<T>& kernels = model_.kernels;
     const int64_t depth = model_.gates * model_.output_size;
-    const auto run_step = [&](int64_t step, const DirectionRange& directions, TeamMember* worker) {
+    const auto run_step = [&](int64_t step, const StepPart& part, TeamMember* worker) {
       const StepPhase cells = {model_.units, kernels.lanes, model_.cell.forward_vectors,
                                depth,        step,          false};
-      ForTiles(sequences_, cells, directions, worker,
+      ForTiles(sequences_, cells, part, worker,
                [&](const StepTile& tile) { RunTile(layer, tile); });
       if (!model_.config.has_projection()) return;
       const StepPhase projections = {model_.output_size, kernels.lanes, kernels.tile_vectors,
                                      model_.units,       step,          false};
-      ForTiles(sequences_, projections, directions, worker,
+      ForTiles(sequences_, projections, part, worker,
                [&](const StepTile& tile) { RunProjectionTile(layer, tile); });
     };
-    RunSteps(steps, /*is_reversed=*/false, model_.directions, schedule_.division.value,
-             model_.StepCost(depth), run_step, member);
+    RunSteps(steps, /*is_reversed=*/false, AllRows(), schedule_, model_.StepCost(depth), run_step,
+             member);
   }
 
   void RunTile(const Layer& layer, const StepTile& tile) const {
@@ -333,7 +367,9 @@ class ForwardPass {
     cell->recurrent.a = previous.data;
     cell->recurrent.a_row_stride = previous.row_stride;
     cell->recurrent.rounded_a = layer.RoundedOutputs(tile, step.index - 1).At(row, 0);
-    cell->gates = layer.gates[d] + (step.first + row) * model_.gate_row_stride + tile.column;
+    cell->gates = layer.gates[d] +
+                  (step.first + row - layer.first_gate_row[d]) * model_.gate_row_stride +
+                  tile.column;
     if (model_.config.has_projection()) {
       cell->h = layer.unprojected[d] + unit;
       cell->h_row_stride = units;
@@ -364,7 +400,7 @@ class ForwardPass {
     for (int64_t d = 0; d < model_.directions; ++d) AddRecurrentProducts(layer, d);
     const StepPhase cells = {units,       model_.kernels.lanes, model_.cell.forward_vectors,
                              /*depth=*/0, /*step=*/0,           /*with_next=*/false};
-    ForTiles(sequences_, cells, {0, model_.directions}, member_,
+    ForTiles(sequences_, cells, AllRows(), member_,
              [&](const StepTile& tile) { RunTile(layer, tile); });
     if (!model_.config.has_projection()) return;
     for (int64_t d = 0; d < model_.directions; ++d) {

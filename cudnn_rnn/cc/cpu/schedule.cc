@@ -17,11 +17,28 @@ constexpr int64_t kMaxRowsOfDotProducts = 8;
 // In processor cycles. A step that costs less is not worth sharing among any number of threads.
 constexpr int64_t kStepWorthSharing = 4000;
 
+// Division::kRows: every thread reads all of R in every step, so R's panels must fit the L2 cache
+// next to gates and states, and the rows of a share must be enough for an efficient tile.
+constexpr int64_t kMaxBytesOfSharedPanels = int64_t(1) << 20;
+constexpr int64_t kMinRowsPerShare = 4;
+constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
+
 // The wavefront's blocks. With many blocks per layer, little time is lost while the wavefront fills
 // and drains; with several steps per block, a block is worth a barrier and its input products fill
 // a tile.
 constexpr int64_t kBlocksPerLayer = 8;
 constexpr int64_t kStepsPerBlock = 8;
+
+// Input products in blocks: the gates of a block stay in the L2 caches until the steps read them.
+// The panels of W, which every block reads again, must fit the L3 cache and not take more memory
+// than the gates of all steps, which they replace.
+constexpr int64_t kGateBytesPerBlock = int64_t(2) << 20;
+constexpr int64_t kMaxBytesOfRereadPanels = int64_t(8) << 20;
+
+// Returns the bytes of an element of the engine's buffers.
+int64_t ElementBytes(const RnnConfig& config) {
+  return config.data_type == DataType::kDouble ? 8 : 4;
+}
 
 // Returns the cost of a step in one direction.
 int64_t StepCyclesOf(bool is_forward, const RnnConfig& config, int64_t batch_size,
@@ -71,17 +88,56 @@ Decision<Packing> InputWeightPacking(const SequenceShape& shape, const KernelTra
   return {Packing::kByTile, "at most 64 rows (steps * sequences)"};
 }
 
+Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& shape,
+                                const KernelTraits& kernels, const Schedule& schedule) {
+  const int64_t all = shape.num_steps;
+  if (schedule.concurrent_layers.value > 1) return {all, "the wavefront has blocks of its own"};
+  if (schedule.input_weights.value != Packing::kWhole) return {all, "W is not packed as a whole"};
+  const CheckedSize width = CheckedSize(config.num_gates()) * config.num_units *
+                            config.num_directions() * ElementBytes(config);
+  const CheckedSize gates = width * shape.num_steps * shape.batch_size;
+  const CheckedSize panels =
+      width * config.LayerInputSize(config.num_layers - 1) / kernels.vnni_factor;
+  if (gates < CheckedSize(3 * kGateBytesPerBlock)) return {all, "the gates of all steps are small"};
+  if (CheckedSize(kMaxBytesOfRereadPanels) < panels || gates < panels) {
+    return {all, "W is too large to be read for every block"};
+  }
+  const CheckedSize step = width * shape.batch_size;
+  const int64_t steps =
+      CheckedSize(kGateBytesPerBlock) < step ? 1 : kGateBytesPerBlock / step.value();
+  return {steps, "the steps find the gates of a block in the cache"};
+}
+
+// Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
+// of different lengths would be uneven.
+int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const KernelTraits& kernels,
+                  const PassLengths& lengths, const PassThreads& threads) {
+  const int64_t directions = config.num_directions();
+  if (lengths.longest < 2 || threads.count % directions != 0) return 1;
+  if (lengths.sum != lengths.longest * shape.batch_size) return 1;
+  const int64_t groups = threads.count / directions;
+  const int64_t min_rows = kernels.vnni_factor > 1 ? kMinRowsPerBfloat16Share : kMinRowsPerShare;
+  const int64_t panel_bytes = PanelSize(kernels, config.output_size()) *
+                              NumPanels(kernels, config.num_units) * config.num_gates() *
+                              ElementBytes(config);
+  if (panel_bytes > kMaxBytesOfSharedPanels || shape.batch_size < groups * min_rows) return 1;
+  return groups;
+}
+
 Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& config,
                                 int64_t batch_size, const KernelTraits& kernels, Pass pass,
-                                int64_t num_blocks, const PassThreads& threads) {
+                                const PassSchedule& pass_schedule, const PassThreads& threads) {
   if (threads.count == 1) return {Division::kDirections, "there is one thread"};
   const int64_t forward_cycles = StepCyclesOf(/*is_forward=*/true, config, batch_size, kernels);
   const bool is_forward = pass == Pass::kInference || pass == Pass::kTraining;
   const int64_t cycles = StepCyclesOf(is_forward, config, batch_size, kernels);
-  if (schedule.concurrent_layers.value > 1 && num_blocks > 1 &&
+  if (schedule.concurrent_layers.value > 1 && pass_schedule.num_blocks > 1 &&
       forward_cycles < threads.min_cycles_to_wait) {
     return {Division::kLayers,
             "a step is not worth a barrier, but the layers can run side by side"};
+  }
+  if (pass_schedule.row_groups > 1) {
+    return {Division::kRows, "each thread has enough sequences, and R fits its cache"};
   }
   if (cycles * config.num_directions() < threads.min_cycles_to_wait) {
     return {Division::kDirections, "a step is not worth a barrier"};
@@ -94,8 +150,9 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
 
 // In the order of the enumerators.
 const char* const kPackingNames[] = {"packed as a whole", "packed by tiles", "not packed"};
-const char* const kDivisionNames[] = {"all threads share each step",
-                                      "one thread for each direction", "a wavefront of layers"};
+const char* const kDivisionNames[] = {
+    "all threads share each step", "one thread for each direction",
+    "each thread has a share of the sequences", "a wavefront of layers"};
 const char* const kStorageNames[] = {"in the workspace", "in the reserve space"};
 
 template <typename Value, size_t size>
@@ -113,6 +170,7 @@ Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
   schedule.recurrent_weights = RecurrentWeightPacking(shape, kernels);
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
+  schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
   return schedule;
 }
 
@@ -135,11 +193,14 @@ Decision<Storage> GateStorage(const RnnConfig& config, Pass pass) {
 
 PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
                               const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
-                              int64_t num_steps, const PassThreads& threads) {
+                              const PassLengths& lengths, const PassThreads& threads) {
   PassSchedule result;
-  result.num_blocks = std::min(kBlocksPerLayer * config.num_layers, num_steps / kStepsPerBlock);
+  result.num_blocks =
+      std::min(kBlocksPerLayer * config.num_layers, lengths.longest / kStepsPerBlock);
+  result.row_groups = RowGroups(config, shape, kernels, lengths, threads);
   result.division =
-      StepDivision(schedule, config, shape.batch_size, kernels, pass, result.num_blocks, threads);
+      StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
+  if (result.division.value != Division::kRows) result.row_groups = 1;
   result.gates = GateStorage(config, pass);
   return result;
 }
@@ -154,9 +215,12 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
   text += Line("forward R", schedule.recurrent_weights, kPackingNames);
   text += Concatenate("concurrent layers: ", schedule.concurrent_layers.value, " (",
                       schedule.concurrent_layers.reason, ")\n");
+  text += Concatenate("gates in the workspace: of ", schedule.steps_per_block.value,
+                      " steps at a time (", schedule.steps_per_block.reason, ")\n");
   const auto add_pass = [&](const std::string& name, Pass pass, const std::string& gates) {
     const PassSchedule decided =
-        MakePassSchedule(schedule, config, shape, kernels, pass, shape.num_steps, threads);
+        MakePassSchedule(schedule, config, shape, kernels, pass,
+                         {shape.num_steps, shape.num_steps * shape.batch_size}, threads);
     text += Line(name + " steps", decided.division, kDivisionNames);
     text += Line(gates, decided.gates, kStorageNames);
   };

@@ -46,6 +46,7 @@ enum class Packing {
 enum class Division {
   kTiles,       // all threads share each step; a barrier follows
   kDirections,  // one thread runs all steps of a direction, without barriers
+  kRows,        // one thread runs all steps of a share of the sequences, without barriers
   kLayers,      // a wavefront: each thread runs a block of steps of another layer
 };
 
@@ -70,6 +71,9 @@ struct Schedule {
   Decision<Packing> recurrent_weights;  // R and the projection
   // The number of layers that have buffers of their own, so that they can run side by side.
   Decision<int64_t> concurrent_layers;
+  // The number of steps whose input products are computed at a time, if the workspace holds the
+  // gates.
+  Decision<int64_t> steps_per_block;
 };
 
 struct PassSchedule {
@@ -77,6 +81,13 @@ struct PassSchedule {
   // Of the gates in a forward pass, and of their gradients in a backward pass.
   Decision<Storage> gates;
   int64_t num_blocks;  // of steps, per layer, for Division::kLayers
+  int64_t row_groups;  // shares of a direction's sequences; 1 unless Division::kRows
+};
+
+// The lengths of a pass's sequences.
+struct PassLengths {
+  int64_t longest;
+  int64_t sum;
 };
 
 // The threads of a pass. A phase that costs less than `min_cycles_to_wait` is not worth a barrier.
@@ -88,10 +99,9 @@ struct PassThreads {
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
                       const KernelTraits& kernels);
 
-// `num_steps` is the length of the longest sequence.
 PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
                               const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
-                              int64_t num_steps, const PassThreads& threads);
+                              const PassLengths& lengths, const PassThreads& threads);
 
 // Part of MakePassSchedule: the size of the workspace depends on this decision.
 Decision<Storage> GateStorage(const RnnConfig& config, Pass pass);

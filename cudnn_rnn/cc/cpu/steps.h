@@ -49,9 +49,18 @@ struct StepRange {
   int64_t end;
 };
 
-struct DirectionRange {
+// Packed rows [first, end).
+struct RowRange {
   int64_t first;
   int64_t end;
+};
+
+// Directions and rows of the batch whose steps are computed together.
+struct StepPart {
+  int64_t first_direction;
+  int64_t end_direction;
+  int64_t first_row;
+  int64_t end_row;
 };
 
 // One phase of a step: all vectors of `columns` columns, in each direction.
@@ -146,27 +155,31 @@ inline int SplitIntoRuns(const PhaseItems& items, int64_t begin, int64_t end, Ve
   return num_runs;
 }
 
-// Calls `compute` for tiles that together cover the directions of the phase, shared by the team of
+// Calls `compute` for tiles that together cover `part` of the phase, shared by the team of
 // `member`. Odd steps go from the last tile to the first: the last vectors are still in the cache.
 template <typename Compute>
-void ForTiles(const PackedSequences& sequences, const StepPhase& phase,
-              const DirectionRange& directions, TeamMember* member, const Compute& compute) {
+void ForTiles(const PackedSequences& sequences, const StepPhase& phase, const StepPart& part,
+              TeamMember* member, const Compute& compute) {
   DirectionStep steps[2];
-  int64_t rows[2], most_rows = 0;
-  for (int64_t d = directions.first; d < directions.end; ++d) {
+  int64_t rows[2], most_rows = 0;  // rows of `part` that have the step
+  for (int64_t d = part.first_direction; d < part.end_direction; ++d) {
     steps[d] = DirectionStepOf(sequences, d, phase.step);
-    rows[d] = phase.with_next ? std::max(steps[d].rows, steps[d].next_rows) : steps[d].rows;
+    const int64_t all_rows =
+        phase.with_next ? std::max(steps[d].rows, steps[d].next_rows) : steps[d].rows;
+    rows[d] = std::max<int64_t>(0, std::min(all_rows, part.end_row) - part.first_row);
     most_rows = std::max(most_rows, rows[d]);
   }
   const bool is_reversed = phase.step % 2 != 0;
-  const PhaseItems items(phase, directions.end - directions.first, most_rows, member->team_size());
-  const auto first_row_of = [&](int64_t group, int64_t all_rows) {
-    if (group == 0) return int64_t{0};
-    return group == items.row_groups ? all_rows : all_rows * group / items.row_groups;
+  const PhaseItems items(phase, part.end_direction - part.first_direction, most_rows,
+                         member->team_size());
+  const auto first_row_of = [&](int64_t group, int64_t part_rows) {
+    if (group == 0) return part.first_row;
+    return part.first_row +
+           (group == items.row_groups ? part_rows : part_rows * group / items.row_groups);
   };
   const auto compute_run = [&](VectorRun run) {
     StepTile tile;
-    tile.direction = directions.first + run.direction;
+    tile.direction = part.first_direction + run.direction;
     tile.step = &steps[tile.direction];
     tile.first_row = first_row_of(run.first_group, rows[tile.direction]);
     tile.end_row = first_row_of(run.end_group, rows[tile.direction]);
@@ -194,29 +207,36 @@ void ForTiles(const PackedSequences& sequences, const StepPhase& phase,
   member->ForEach(items.count(), item_cost, compute_items, /*slices_per_member=*/1);
 }
 
-// Calls run_step(step, directions, member) for the steps in order, or in reverse order if
-// `is_reversed`: either all directions on the whole team, or each direction on one member.
-// `step_cost` is that of one direction.
+// Calls run_step(step, part, member) for the steps in order, or in reverse order if `is_reversed`:
+// either all directions and rows on the whole team, or each direction, or a direction's share of
+// the rows, on one member. `step_cost` is that of one direction.
 template <typename RunStep>
-void RunSteps(const StepRange& steps, bool is_reversed, int64_t num_directions, Division division,
-              int64_t step_cost, const RunStep& run_step, TeamMember* member) {
+void RunSteps(const StepRange& steps, bool is_reversed, const StepPart& whole,
+              const PassSchedule& schedule, int64_t step_cost, const RunStep& run_step,
+              TeamMember* member) {
   const int64_t num_steps = steps.end - steps.first;
   const auto step_at = [&](int64_t i) { return is_reversed ? steps.end - 1 - i : steps.first + i; };
-  if (division == Division::kTiles) {
+  if (schedule.division.value == Division::kTiles) {
     for (int64_t i = 0; i < num_steps && !member->has_left(); ++i) {
-      run_step(step_at(i), DirectionRange{0, num_directions}, member);
+      run_step(step_at(i), whole, member);
     }
     return;
   }
-  const auto run_directions = [&](int64_t begin, int64_t end) {
+  const int64_t num_directions = whole.end_direction - whole.first_direction;
+  const int64_t row_groups = schedule.row_groups;
+  const int64_t rows = whole.end_row - whole.first_row;
+  const auto run_parts = [&](int64_t begin, int64_t end) {
     TeamMember alone;
-    for (int64_t d = begin; d < end; ++d) {
-      for (int64_t i = 0; i < num_steps; ++i)
-        run_step(step_at(i), DirectionRange{d, d + 1}, &alone);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t direction = whole.first_direction + i / row_groups, group = i % row_groups;
+      const StepPart part = {direction, direction + 1, whole.first_row + rows * group / row_groups,
+                             whole.first_row + rows * (group + 1) / row_groups};
+      for (int64_t s = 0; s < num_steps; ++s) run_step(step_at(s), part, &alone);
     }
   };
-  const double cost = static_cast<double>(step_cost) * static_cast<double>(num_steps);
-  member->ForEach(num_directions, Cycles(cost), run_directions, /*slices_per_member=*/1);
+  const double cost = static_cast<double>(step_cost) * static_cast<double>(num_steps) /
+                      static_cast<double>(row_groups);
+  member->ForEach(num_directions * row_groups, Cycles(cost), run_parts, /*slices_per_member=*/1);
 }
 
 // Returns the steps of a wavefront's block.

@@ -63,17 +63,19 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   const int64_t layers = schedule.concurrent_layers.value;
   const int64_t pseudo_layers = layers * model.directions;
   const bool is_training = pass == Pass::kTraining;
+  const bool keeps_gates = GateStorage(config, pass).value == Storage::kReserveSpace;
+  const bool has_blocks = !keeps_gates && schedule.steps_per_block.value < model.shape.num_steps;
   if (schedule.recurrent_weights.value == Packing::kWhole) {
     const bool packs_input_weights = schedule.input_weights.value == Packing::kWhole;
     const CheckedSize inputs =
         model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
     const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
-    if (layers > 1) {
-      input_weight_panels = TakeParts<T>(arena, layers, inputs);
+    if (layers > 1 || has_blocks) {
+      input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
       recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
-    } else {  // W is no longer needed when R is packed.
+    } else {  // W of one direction is no longer needed when the next one or R is packed.
       T* const panels = arena->Take<T>(std::max(inputs, recurrent * pseudo_layers));
-      input_weight_panels = {panels, inputs.value()};
+      input_weight_panels = {panels, 0};
       recurrent_panels = {panels, recurrent.value()};
     }
     if (config.has_projection()) {
@@ -90,11 +92,13 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
           TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.units);
     }
   }
-  bias = TakeParts<T>(arena, layers, model.gate_width);
+  bias = TakeParts<T>(arena, pseudo_layers, model.gate_width);
   const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
-  if (GateStorage(config, pass).value == Storage::kWorkspace) {
+  if (!keeps_gates) {
+    const CheckedSize gate_rows =
+        CheckedSize(schedule.steps_per_block.value) * model.shape.batch_size;
     for (int64_t d = 0; d < model.directions; ++d) {
-      gates[d] = arena->Take<T>(model.max_rows * model.gate_row_stride);
+      gates[d] = arena->Take<T>(gate_rows * model.gate_row_stride);
       if (schedule.recurrent_weights.value != Packing::kWhole && config.mode == RnnMode::kGru) {
         candidate_products[d] = arena->Take<T>(state_elements);
       }
