@@ -9,7 +9,7 @@ import argparse
 import os
 
 from configurations import GATES, GROUPS, KINDS, configurations, gpu_configurations
-from peers import CPU_PEERS, GPU_PEERS, OURS
+from peers import BFLOAT16_PEERS, CPU_PEERS, GPU_PEERS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PRODUCT_SIZE = 2048
@@ -30,11 +30,9 @@ and table.md after each configuration, ratios.png at the end, and the peers' wor
 examples:
   make bench                                        everything; takes up to an hour
   make bench ARGS="--quick"                         a dry run on tiny models
-  make bench ARGS="--check"                         compares results, measures no time
   make bench ARGS="--configurations gru-* decode"   some models
   make bench ARGS="--peers ours onnxruntime --kinds inference"
-  make bench ARGS="--memory"                        memory of a training step, against torch
-  make bench ARGS="--record"                        also writes the results to docs/benchmarks
+  make bench ARGS="--dtype bfloat16 --memory"       memory of a training step, against torch
 """ % (
     "\n  ".join("%-12s %s" % (name, peer.title) for name, peer in CPU_PEERS.items()),
     "\n  ".join("%-9s %s" % group for group in GROUPS.items()),
@@ -50,12 +48,9 @@ peers:
   torch       torch.nn with the same cuDNN
   tensorflow  session steps with our kernels, and of CudnnRNNV3 with TensorFlow's own
 
-method:
-  TF32 is disabled everywhere.
-  Each peer runs in its own process. For each configuration, all peers are set up and then
-  measured in turn, in a different order each round. Device time is the time between two events on
-  the stream; wall-clock time includes the call and the wait for its end. The table contains
-  medians. The output folder gets the same files as that of make bench.
+TF32 is disabled everywhere. The peers are measured in turn, as by make bench, and the output folder
+gets the same files. Device time is the time between two events on the stream; wall-clock time
+includes the call and the wait for its end. The table contains medians.
 
 examples:
   make bench-gpu                                     everything, on the GPU
@@ -75,6 +70,8 @@ def _add_cpu_options(add):
     add("--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)")
     add("--kinds", nargs="+", choices=KINDS, default=KINDS, help="default: both")
     add("--threads", type=int, default=2, help="threads per peer (default: 2)")
+    text = "default: float; bfloat16 is only for the peers " + " and ".join(BFLOAT16_PEERS)
+    add("--dtype", choices=["float", "bfloat16"], default="float", help=text)
     for name, text in [
         ("--memory", "measure the peak memory of training steps instead of their times"),
         ("--check", "compare results instead of measuring times; the machine need not be idle"),
@@ -98,15 +95,12 @@ def parse_arguments(arguments=None):
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
     parsers = {}
     for processor, (target, text, peers, rounds, seconds, limit) in _COMMANDS.items():
-        parsers[processor] = parser = commands.add_parser(
-            processor,
-            prog=target,
-            epilog=text,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        form = argparse.RawDescriptionHelpFormatter
+        parser = commands.add_parser(processor, prog=target, epilog=text, formatter_class=form)
+        parsers[processor] = parser
         add, names, output = parser.add_argument, list(peers), os.path.join(ROOT, ".build", target)
         add("--quick", action="store_true", help="use tiny models and few samples")
-        add("--peers", nargs="+", choices=names, default=names, help="default: all")
+        add("--peers", nargs="+", choices=names, help="default: all")
         add("--rounds", type=int, help="samples per peer (default: %d, quick: 3)" % rounds)
         text = "length of a sample (default: %g, quick: 0.002)" % seconds
         add("--sample-seconds", type=float, help=text)
@@ -116,16 +110,17 @@ def parse_arguments(arguments=None):
     _add_cpu_options(parsers["cpu"].add_argument)
     parsers["cpu"].set_defaults(device="cpu", time_budget=None)
     _add_gpu_options(parsers["gpu"].add_argument)
-    absent = dict.fromkeys(("threads", "check", "memory", "record"))
-    parsers["gpu"].set_defaults(**absent)
+    parsers["gpu"].set_defaults(**dict.fromkeys(("threads", "dtype", "check", "memory", "record")))
     chosen = everything.parse_args(arguments)
     target, *_, rounds, seconds, _ = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
+    chosen.names_peers = chosen.peers is not None
     is_gpu = chosen.processor == "gpu"
     chosen.is_dry_run = chosen.device == "cpu" if is_gpu else chosen.quick
     chosen.rounds = chosen.rounds or (3 if chosen.quick else rounds)
     chosen.sample_seconds = chosen.sample_seconds or (0.002 if chosen.quick else seconds)
     if is_gpu:
+        chosen.peers = chosen.peers or list(GPU_PEERS)
         chosen.todo = gpu_configurations(chosen.quick, chosen.rnn_modes)
     else:
         _check_cpu_arguments(chosen, parsers["cpu"].error)
@@ -133,17 +128,23 @@ def parse_arguments(arguments=None):
 
 
 def _check_cpu_arguments(chosen, error):
-    """Chooses the configurations; calls `error` with a text if the arguments are wrong."""
+    """Chooses peers and configurations; calls `error` with a text if the arguments are wrong."""
     if chosen.threads < 1:
         error("--threads must be at least 1, but is %d" % chosen.threads)
     if chosen.check and (chosen.memory or chosen.record):
         error("--check measures nothing and cannot be combined with --memory or --record")
+    is_bfloat16 = chosen.dtype == "bfloat16"
+    if not chosen.peers:
+        chosen.peers = list(BFLOAT16_PEERS if chosen.memory or is_bfloat16 else CPU_PEERS)
+    others = [name for name in chosen.peers if name not in BFLOAT16_PEERS]
+    if is_bfloat16 and others:
+        text = "--dtype bfloat16 is only for the peers %s, but --peers has %s"
+        error(text % (" and ".join(BFLOAT16_PEERS), ", ".join(others)))
     if chosen.memory:
         chosen.kinds = ["training"]
-        if chosen.peers == list(CPU_PEERS):
-            chosen.peers = [OURS, "torch"]
     try:
-        chosen.todo = configurations(chosen.quick, chosen.configurations, chosen.kinds)
+        kinds, dtype = chosen.kinds, chosen.dtype
+        chosen.todo = configurations(chosen.quick, chosen.configurations, kinds, dtype)
     except ValueError as wrong:
         error("--configurations: %s" % wrong)
     if not chosen.todo:

@@ -1,9 +1,9 @@
 """Defines the measured configurations. Standard library only."""
 
-import fnmatch
 import itertools
 import re
 from collections import namedtuple
+from fnmatch import fnmatch
 
 # Gates per mode: each needs one product with an input matrix and one with a recurrent matrix.
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -18,8 +18,9 @@ class Configuration(
         defaults=["float"],
     )
 ):
-    """One model with one shape of data, for inference or training; `dtype` is "float" or "half".
+    """One model with one shape of data, for inference or training.
 
+    `dtype` is "float", "half" (only on a GPU) or "bfloat16" (only on a CPU).
     With `has_lengths`, the sequences have lengths from 1 to `steps` whose mean is half of `steps`.
     In the group "decode", a run is `steps` calls of one step, and the caller carries the state.
     """
@@ -85,9 +86,8 @@ class Configuration(
         """Floating-point operations of a run's matrix products; all others are negligible."""
         width = GATES[self.rnn_mode] * self.num_units
         depths = [self.layer_input_size(layer) + self.num_units for layer, _ in self.stacks]
-        forward = 2 * width * sum(depths) * self.num_rows
         # Backward computes the gradients of both factors of every product.
-        return forward * 3 if self.is_training else forward
+        return 2 * width * sum(depths) * self.num_rows * (3 if self.is_training else 1)
 
 
 _NAME = re.compile(r"(\w+)-(\d+)x(\d+)(?:-i(\d+))?(-bi)?-b(\d+)-t(\d+)(-half)?(-decode)?")
@@ -121,7 +121,7 @@ _NAMES = {
     " gru-2x650-b20-t35-half",
     # Show how time grows with the number of steps and with the batch size.
     "scaling": "lstm-1x256-b16-t100 lstm-1x256-b16-t1000 lstm-1x256-b16-t10000 lstm-1x512-b64-t20"
-    " lstm-1x512-b256-t20 lstm-1x512-b512-t20",
+    " lstm-1x512-b256-t20 lstm-1x512-b512-t20 lstm-2x650-b64-t35 gru-2x650-b64-t35",
 }
 # A smoke test that covers most groups and cells and takes seconds.
 _QUICK_NAMES = {
@@ -139,31 +139,28 @@ _GPU_NAMES = (
 _QUICK_GPU_NAMES = "lstm-2x32-b4-t10 lstm-1x64-bi-b1-t20"
 
 
-def configurations(quick=False, patterns=None, kinds=KINDS):
+def configurations(quick=False, patterns=None, kinds=KINDS, dtype="float"):
     """Returns the chosen configurations of the CPU benchmark, tiny ones if `quick`.
 
     `patterns` are names of groups, or patterns of names such as "gru-*"; None for all. Raises
     `ValueError` if a pattern matches no configuration.
     """
     names = _QUICK_NAMES if quick else _NAMES
-    chosen = [_parse(group, name) for group in names for name in names[group].split()]
+    models = [_parse(group, name) for group in names for name in names[group].split()]
+    chosen = models if patterns is None else []
     for pattern in patterns or []:
-        if not any(_matches(one, pattern) for one in chosen):
-            raise ValueError(
-                "%r is neither a group (%s) nor a pattern that matches a name (%s)"
-                % (pattern, ", ".join(GROUPS), ", ".join(one.name for one in chosen))
-            )
+        found = [one for one in models if pattern == one.group or fnmatch(one.name, pattern)]
+        if not found:
+            text = "%r is neither a group (%s) nor a pattern that matches a name (%s)"
+            known = ", ".join(one.name for one in models)
+            raise ValueError(text % (pattern, ", ".join(GROUPS), known))
+        chosen = chosen + found
     return [
-        one._replace(is_training=kind == "training")
-        for one in chosen
+        one._replace(is_training=kind == "training", dtype=dtype)
+        for one in models
         for kind in kinds
-        if (kind == "inference" or not one.is_decode)
-        and (patterns is None or any(_matches(one, pattern) for pattern in patterns))
+        if one in chosen and (kind == "inference" or not one.is_decode)
     ]
-
-
-def _matches(configuration, pattern):
-    return pattern == configuration.group or fnmatch.fnmatch(configuration.name, pattern)
 
 
 def gpu_configurations(quick=False, rnn_modes=("lstm",)):

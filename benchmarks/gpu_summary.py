@@ -10,7 +10,6 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
 import functools
 from collections import namedtuple
 from fnmatch import fnmatch
-from operator import attrgetter
 
 from pictures import draw_ratios
 from tables import could_not_run, make_cell, markdown_table, show
@@ -45,7 +44,8 @@ def ratio(result, series):
     return cells[0].seconds / cells[1].seconds if all(cells) else None
 
 
-def _time(cell):
+def _time(result, field, pattern):
+    cell = best(result, field, pattern)
     if cell is None:
         return "-"
     variant = "" if cell.variant in ("", "cpu", "standard") else " (%s)" % cell.variant
@@ -65,10 +65,8 @@ def _columns():
     ]
     for one in SERIES:
         for name, title in [(one.ours, one.ours), (one.peer, one.title)]:
-            text_of = functools.partial(best, field=one.field, pattern=name)
-            columns.append(
-                ("%s, %s" % (title, one.where), lambda result, of=text_of: _time(of(result)))
-            )
+            text_of = functools.partial(_time, field=one.field, pattern=name)
+            columns.append(("%s, %s" % (title, one.where), text_of))
         columns.append(("ratio", lambda result, one=one: show(ratio(result, one), "%.3f")))
     for name in ("core standard", "cuDNN standard"):
         columns.append(("launch, " + name, functools.partial(_launch, name=name)))
@@ -107,7 +105,7 @@ def describe(results, left_out=(), is_dry_run=False):
     if spreads:
         text = "Widest spread (interquartile range over the median): %.1f%%, %s."
         parts.append(text % max(spreads))
-    parts.append(could_not_run(results, attrgetter("name")))
+    parts.append(could_not_run(results))
     if left_out:
         parts.append("Not measured within the time budget:")
         parts.append("\n".join("- " + key for key in left_out))
@@ -116,14 +114,8 @@ def describe(results, left_out=(), is_dry_run=False):
 
 def draw(results, title, path):
     """Writes a PNG with one line for each configuration and one mark for each peer's ratio."""
-    draw_ratios(
-        [result["configuration"].key for result in results],
-        [
-            ("%s / %s" % (one.ours, one.title), [ratio(result, one) for result in results])
-            for one in SERIES
-        ],
-        title,
-        "our time / peer's time   (left of 1: ours is faster)",
-        path,
-        CUDNN_MARGIN,
-    )
+    labels = [result["configuration"].key for result in results]
+    names = ["%s / %s" % (one.ours, one.title) for one in SERIES]
+    ratios = [[ratio(result, one) for result in results] for one in SERIES]
+    axis_label = "our time / peer's time   (left of 1: ours is faster)"
+    draw_ratios(labels, list(zip(names, ratios)), title, axis_label, path, CUDNN_MARGIN)

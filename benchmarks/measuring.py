@@ -17,18 +17,11 @@ Sample = namedtuple("Sample", "seconds device_seconds", defaults=[None])
 
 
 def measure_all(runs, rounds, sample_seconds, deadline=None, clock=time.perf_counter, warm_steps=2):
-    """Measures runs in turn.
+    """Returns a dict from the runs' names to lists of `Sample`, one for each round.
 
-    Args:
-      runs: a dict from name to a function from a number of steps to a `Sample`.
-      rounds: the number of samples of each run.
-      sample_seconds: the intended duration of a sample.
-      deadline: the time on `clock`, if any, after which no round but the first three begins.
-      clock: returns the current time in seconds.
-      warm_steps: the number of steps in each of the two warm-up runs.
-
-    Returns:
-      A dict from name to a list of `Sample`, all of the same length.
+    `runs` is a dict from name to a function from a number of steps to a `Sample`. A sample lasts
+    about `sample_seconds`. After the `deadline`, a time on `clock`, no round but the first three
+    begins. Each of the two warm-up runs has `warm_steps` steps.
     """
     steps = {}
     for name, run in runs.items():

@@ -1,9 +1,8 @@
 """Measures the memory that a training step needs beyond weights and inputs: ours and the peers'.
 
 Each peer and configuration gets its own process. A tiny model first triggers the libraries' lazy
-loading; then the network is created, with its weights, inputs and output gradients. The result is
-by how much a few training steps raise the peak resident memory: activations, workspace, results
-and gradients. Freed blocks return to the system at once, so that no step reuses leftover memory.
+loading; then the network is created. The result is by how much a few training steps raise the peak
+resident memory: activations, workspace, results and gradients.
 """
 
 from configurations import configurations
@@ -12,7 +11,8 @@ from processes import PeerFailure
 from tables import could_not_run, markdown_table, peer_columns, show
 
 _STEPS = 3
-# The glibc settings return freed blocks of at least 64 KiB to the system. TensorFlow's allocator
+# The glibc settings return freed blocks of at least 64 KiB to the system, so that no step reuses
+# leftover memory. TensorFlow's allocator
 # with oneDNN, which our kernels do not use, keeps freed memory and would hide what a step needs.
 _ALLOCATION = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
@@ -34,11 +34,9 @@ def measure(benchmark, configuration, _=None):
 def _measure_peer(benchmark, name, configuration):
     """Returns {"bytes": rise of the peak}, or {"reason": text, "is_error": bool} on failure."""
     peer = benchmark.make_process(name, CPU_PEERS[name], **_ALLOCATION)
-    tiny = next(
-        one
-        for one in configurations(quick=True, kinds=["training"])
-        if one.rnn_mode == configuration.rnn_mode and not one.has_lengths
-    )
+    pattern, dtype = configuration.rnn_mode + "-*", configuration.dtype
+    models = configurations(True, [pattern], ["training"], dtype)
+    tiny = next(one for one in models if not one.has_lengths)
     try:
         for one in (tiny, configuration):
             peer.prepare(one)

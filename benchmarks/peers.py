@@ -9,8 +9,8 @@ from collections import namedtuple
 from configurations import KINDS
 
 Peer = namedtuple("Peer", "title environment module kinds options", defaults=[KINDS, {}])
-"""The title in tables, the Python environment, the module in workers/, the supported kinds, and the
-module's own options."""
+"""The title in tables, the Python environment ("torch" is the one that $TORCH_PYTHON names), the
+module in workers/, the supported kinds, and the module's own options."""
 
 OURS = "ours"
 
@@ -23,9 +23,9 @@ CPU_PEERS = {
     "keras-ours": Peer(
         "cudnn_rnn.keras", "tensorflow", "keras_network", options={"layers": "cudnn_rnn.keras"}
     ),
-    "tf1-cell": Peer("TF 1.15 dynamic_rnn", "tensorflow1", "tf1_cells"),
+    "tf1-cell": Peer("TF 1.15 dynamic_rnn", "tensorflow_1", "tf1_cells"),
     "tf1-fused": Peer(
-        "TF 1.15 LSTMBlockFusedCell", "tensorflow1", "tf1_cells", options={"fused": True}
+        "TF 1.15 LSTMBlockFusedCell", "tensorflow_1", "tf1_cells", options={"fused": True}
     ),
 }
 
@@ -46,13 +46,8 @@ GPU_PEERS = {
     ],
 }
 
-# The environment variable that names each environment's Python executable.
-ENVIRONMENT_VARIABLES = {
-    "tensorflow": "TENSORFLOW_PYTHON",
-    "torch": "TORCH_PYTHON",
-    "onnxruntime": "ONNXRUNTIME_PYTHON",
-    "tensorflow1": "TENSORFLOW_1_PYTHON",
-}
+# These multiply bfloat16 matrices.
+BFLOAT16_PEERS = (OURS, "torch")
 
 # In these groups some peers would take minutes.
 _ALLOWED_IN_GROUP = {"scaling": (OURS, "torch", "onnxruntime")}

@@ -11,7 +11,6 @@ import subprocess
 import sys
 
 from measuring import Sample
-from peers import ENVIRONMENT_VARIABLES
 
 
 class PeerFailure(Exception):
@@ -59,27 +58,28 @@ class PeerProcess:
         self.name, self.peer, self.versions, self.has_product = name, peer, {}, False
         self._environment = dict(worker_environment(peer, chosen.threads), **environment)
         self._cpus, self._is_suspended, self._process = cpus, chosen.device == "cpu", None
-        self._options = dict(peer.options, threads=chosen.threads, device=chosen.device)
+        common = {name: getattr(chosen, name) for name in ("threads", "device", "dtype")}
+        self._options = dict(peer.options, **common)
+        self._is_wanted = chosen.names_peers
         self._log = os.path.join(chosen.output, "worker-%s.log" % name.replace(" ", "-"))
 
     def start(self):
         """Starts the process unless it runs; raises `PeerFailure` if that is not possible."""
         if self._process is not None:
             return
-        variable = ENVIRONMENT_VARIABLES[self.peer.environment]
+        variable = self.peer.environment.upper() + "_PYTHON"
         # One Python may run the whole GPU benchmark.
         python = os.environ.get(variable) or (None if self._options["threads"] else sys.executable)
         if not python:
             text = "$%s is not set; expected the path of this peer's Python" % variable
-            raise PeerFailure(self.name, text, is_error=False)
+            raise PeerFailure(self.name, text, is_error=self._is_wanted)
         worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "workers", "worker.py")
         command = [python, worker, self.peer.module, json.dumps(self._options)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "universal_newlines": True}
+        options = {"env": self._environment, "universal_newlines": True}
+        options.update(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             with open(self._log, "w") as log:
-                self._process = subprocess.Popen(
-                    command, env=self._environment, stderr=log, **pipes
-                )
+                self._process = subprocess.Popen(command, stderr=log, **options)
         except OSError as error:
             raise PeerFailure(self.name, "the process cannot be started: %s" % error)
         if self._cpus:
@@ -103,9 +103,12 @@ class PeerProcess:
         except OSError:
             line = ""
         if not line:
-            text = "the process ended with status %s (see %s)" % (self._process.wait(), self._log)
+            status = self._process.wait()
             self.close()
-            raise PeerFailure(self.name, text)
+            with open(self._log) as log:
+                last_line = log.read().strip().rpartition("\n")[2]
+            text = "the process ended with status %s: %s (see %s)"
+            raise PeerFailure(self.name, text % (status, last_line, self._log))
         if self._is_suspended:
             self._process.send_signal(signal.SIGSTOP)
         answer = json.loads(line)

@@ -27,12 +27,9 @@ def write_whole(path, text):
 
 def write_json(path, everything):
     """Writes a dict, one line for each key, with floats of six digits, the most clocks resolve."""
-
-    def rounded(text):
-        return float("%.6g" % float(text))
-
-    items = json.loads(json.dumps(everything), parse_float=rounded).items()
-    lines = ["%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in items]
+    text = json.dumps(everything)
+    rounded = json.loads(text, parse_float=lambda number: float("%.6g" % float(number)))
+    lines = ["%s: %s" % (json.dumps(key), json.dumps(rounded[key])) for key in rounded]
     write_whole(path, "{\n%s\n}\n" % ",\n".join(lines))
 
 
@@ -40,7 +37,7 @@ def _facts(everything):
     """Yields the rows of the table of machine, settings and versions."""
     for key, value in sorted(everything["machine"].items()):
         yield key.replace("_", " "), value
-    for key in ("date", "command", "threads", "rounds"):
+    for key in ("date", "command", "dtype", "threads", "rounds"):
         yield key, everything[key]
     yield "load average before", "%.2f" % everything["load_before"]
     for name, rate in everything.get("matrix_product_gigaflops", {}).items():
@@ -57,9 +54,11 @@ def keep(results_folder, target):
     cpu = everything["machine"].get("cpu", "unknown")
     slug = re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
     name = "%s-%s-%d-threads" % (everything["date"], slug, everything["threads"])
+    name += "" if everything["dtype"] == "float" else "-" + everything["dtype"]
     columns = [("run", lambda fact: fact[0]), ("", lambda fact: fact[1])]
     parts = [
-        "# %s, %d threads, %s" % (cpu, everything["threads"], everything["date"]),
+        "# %s, %d threads, %s, %s"
+        % (cpu, everything["threads"], everything["dtype"], everything["date"]),
         markdown_table(columns, _facts(everything)),
     ]
     target.mkdir(parents=True, exist_ok=True)

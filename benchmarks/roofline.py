@@ -1,12 +1,9 @@
 """Computes lower bounds on the time of a configuration on a machine. Standard library only.
 
-By arithmetic: the floating-point operations of the matrix products, at the rate of a large matrix
-product. By bytes: the weights that must be read, at the rate at which the threads repeatedly read a
-block of that size. Each step reads its layer's recurrent weights, in training once forward and once
-backward. The input weights are read once per run; training counts them three times (forward,
-gradient of the input, and writing their own gradient). In a decode loop each step reads all
-weights. No order of the work reads less, because each step needs the previous state. The exception:
-a slice of the weights that stays in registers between steps is read only once.
+docs/benchmarks/README.md defines them. The input weights count three times in training: forward,
+gradient of the input, and writing their own gradient. No order of the work reads less, because each
+step needs the previous state. The exception: a slice of the weights that stays in registers between
+steps is read only once.
 """
 
 from collections import namedtuple
@@ -18,8 +15,9 @@ Floor = namedtuple("Floor", "by_arithmetic by_bytes seconds")
 
 
 def _weight_bytes(configuration):
-    """Returns the bytes of all float input weights, and of one layer's recurrent weights."""
-    width = 4 * GATES[configuration.rnn_mode] * configuration.num_units
+    """Returns the bytes of all input weights, and of one layer's recurrent weights."""
+    bytes_of_one = 4 if configuration.dtype == "float" else 2
+    width = bytes_of_one * GATES[configuration.rnn_mode] * configuration.num_units
     depths = [configuration.layer_input_size(layer) for layer, _ in configuration.stacks]
     return width * sum(depths), width * configuration.num_units * configuration.num_directions
 

@@ -72,10 +72,8 @@ class Benchmark:
                 peer.start()
                 if self.is_gpu or not peer.has_product:
                     continue
-                samples = [
-                    peer.run(1, product_size=PRODUCT_SIZE).seconds
-                    for _ in range(3 if self.chosen.quick else 9)
-                ]
+                runs = range(3 if self.chosen.quick else 9)
+                samples = [peer.run(1, product_size=PRODUCT_SIZE).seconds for _ in runs]
                 self.product_rates[name] = float(2e-9 * PRODUCT_SIZE**3 / np.median(samples))
             except PeerFailure as failure:
                 tqdm.write("%s: %s" % (name, failure), file=sys.stderr)
@@ -97,9 +95,8 @@ class Benchmark:
                 on_device = [one.device_seconds for one in some if one.device_seconds is not None]
                 found[name]["device_seconds"] = on_device
                 found[name]["launch"] = self._launch(name)
-        if self.is_gpu:
-            for peer in self.peers.values():
-                peer.release()
+        for peer in self.peers.values() if self.is_gpu else ():
+            peer.release()
         return result
 
     def _launch(self, name):
@@ -170,11 +167,11 @@ class Benchmark:
 
 def find_circumstances(chosen):
     """Returns the date, settings and machine that the results depend on."""
-    names = ["rounds", "sample_seconds"] + (["threads"] if chosen.processor == "cpu" else [])
-    found = {name: getattr(chosen, name) for name in names}
+    found = {"rounds": chosen.rounds, "sample_seconds": chosen.sample_seconds}
     found["date"] = time.strftime("%Y-%m-%d")
     found["command"] = "%s ARGS=%r" % (chosen.command, " ".join(sys.argv[2:]))
     if chosen.processor == "cpu":
+        found.update(threads=chosen.threads, dtype=chosen.dtype)
         found.update(machine=describe_machine(), load_before=os.getloadavg()[0])
     return found
 
@@ -217,7 +214,7 @@ def run(benchmark):
         return int(summary.has_errors(results))
     benchmark.start()
     processor = circumstances.get("machine", {}).get("cpu", "unknown processor")
-    title = "%s, %s threads, %s" % (processor, chosen.threads, circumstances["date"])
+    title = (processor, "%s threads" % chosen.threads, chosen.dtype, circumstances["date"])
     if benchmark.is_gpu:
         versions = [peer.versions for peer in benchmark.peers.values()]
         dry_runs = ["CPU (dry run)"] * chosen.is_dry_run
@@ -225,10 +222,10 @@ def run(benchmark):
         if gpu is None:
             print("No peer finds a GPU. Use --device cpu --quick for a dry run without a GPU.")
             return 1
-        title = "%s, %s" % (gpu, circumstances["date"])
+        title = (gpu, circumstances["date"])
     tables = gpu_summary if benchmark.is_gpu else summary
     results = measure_everything(benchmark, circumstances, tables.describe)
-    tables.draw(results, title, os.path.join(chosen.output, "ratios.png"))
+    tables.draw(results, ", ".join(title), os.path.join(chosen.output, "ratios.png"))
     if chosen.record:
         print("recorded in " + keep(chosen.output, os.path.join(ROOT, "docs", "benchmarks")))
     return 0 if benchmark.is_gpu else int(summary.has_errors(results))

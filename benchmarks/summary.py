@@ -11,7 +11,6 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
 """
 
 from collections import namedtuple
-from operator import attrgetter
 
 import numpy as np
 from arguments import PRODUCT_SIZE
@@ -35,7 +34,7 @@ def make_rows(results):
     for result in results:
         configuration = result["configuration"]
         cells = {
-            name: make_cell(found["seconds"], name)
+            name: make_cell(found["seconds"])
             for name, found in result["peers"].items()
             if found.get("seconds")
         }
@@ -127,13 +126,9 @@ def _equal_results(results):
     return "\n".join([heading, ""] + lines)
 
 
-def _reasons(results):
-    return could_not_run(results, attrgetter("name"))
-
-
 def describe_check(results, *_):
     """Returns Markdown that says whether all peers compute the same results."""
-    parts = ["Nothing was measured.", _equal_results(results), _reasons(results)]
+    parts = ["Nothing was measured.", _equal_results(results), could_not_run(results)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -141,14 +136,13 @@ _COLUMNS = (
     "The column of ours shows the median time and, in brackets, the interquartile range over the"
     " median. The column of a peer shows its median time divided by ours (above 1, ours is faster)"
     " and, in brackets, its median time in milliseconds. The peak is the rate of a %d x %d x %d"
-    " float matrix product%s, measured in turn with the peers of each configuration. Training"
+    " %s matrix product%s, measured in turn with the peers of each configuration. Training"
     " counts as three times the operations of inference."
 )
 _FLOORS = (
-    "Floor by arithmetic: the operations of the matrix products divided by the peak. Floor by"
-    " bytes: the size of the weights that a run must read (in each step the recurrent weights of"
-    " the layer, twice in training; in a decode loop all weights) divided by the bandwidth at which"
-    " the threads repeatedly read a block of that size."
+    "No run can be faster than either floor: the operations of its matrix products over the peak,"
+    " and the bytes of the weights that it must read over the bandwidth at which the threads read"
+    " them. docs/benchmarks/README.md has the details."
 )
 
 
@@ -159,12 +153,13 @@ def describe(results, _=(), is_dry_run=False):
     whose = "".join(" of " + CPU_PEERS[name].title for name in products)
     means = means_table(rows)
     parts = ["This was a dry run on tiny models; its numbers are meaningless."] * is_dry_run
-    parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (whose,)), times_table(rows)]
+    dtypes = " and ".join(sorted({row.configuration.dtype for row in rows}))
+    parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (dtypes, whose)), times_table(rows)]
     if means:
         groups = " and ".join(MEAN_GROUPS)
         parts += ["Times of the peers divided by ours, in the groups %s:" % groups, means]
     parts += ["## Rooflines", _FLOORS, roofline_table(rows)]
-    equal, reasons = _equal_results(results), _reasons(results)
+    equal, reasons = _equal_results(results), could_not_run(results)
     parts += ["## Equal results", equal] if equal else []
     parts += ["## Not measured", reasons] if reasons else []
     return "\n\n".join(parts) + "\n"
@@ -173,14 +168,8 @@ def describe(results, _=(), is_dry_run=False):
 def draw(results, title, path):
     """Writes a PNG of the peers' times over ours."""
     rows = [row for row in make_rows(results) if row.ours is not None]
-    draw_ratios(
-        [row.configuration.key for row in rows],
-        [
-            (peer.title, [row.ratios.get(name) for row in rows])
-            for name, peer in CPU_PEERS.items()
-            if name != OURS
-        ],
-        title,
-        "peer's time / our time   (right of 1: ours is faster)",
-        path,
-    )
+    labels = [row.configuration.key for row in rows]
+    others = [(name, peer.title) for name, peer in CPU_PEERS.items() if name != OURS]
+    series = [(peer, [row.ratios.get(name) for row in rows]) for name, peer in others]
+    axis_label = "peer's time / our time   (right of 1: ours is faster)"
+    draw_ratios(labels, series, title, axis_label, path)

@@ -2,7 +2,6 @@
 
 import functools
 from collections import namedtuple
-from operator import attrgetter
 
 import numpy as np
 from peers import CPU_PEERS
@@ -44,19 +43,19 @@ def peer_columns(rows, text_of, heading="%s"):
     return [pair for pair in columns.items() if any(pair[1](row) != "-" for row in rows)]
 
 
-def could_not_run(results, name_of=attrgetter("key")):
+def could_not_run(results):
     """Returns a Markdown list of the reasons why peers could not run, or None if all ran.
 
-    Each reason is listed once, with the configurations that it affects; `name_of` returns their
-    text for reasons that are not errors.
+    Each reason is listed once, with the configurations that it affects: errors with their keys,
+    others with their names.
     """
     reasons = {}  # dicts whose keys are the texts, in order
     for result in results:
         for name, found in result["peers"].items():
             if "reason" not in found:
                 continue
-            error, text_of = ("ERROR: ", attrgetter("key")) if found["is_error"] else ("", name_of)
+            error, text = ("ERROR: ", "key") if found["is_error"] else ("", "name")
             line = "%s: %s%s" % (name, error, found["reason"])
-            reasons.setdefault(line, {})[text_of(result["configuration"])] = None
+            reasons.setdefault(line, {})[getattr(result["configuration"], text)] = None
     lines = ["- %s (%s)" % (line, "; ".join(texts)) for line, texts in reasons.items()]
     return "\n".join(["Could not run:", ""] + lines) if lines else None

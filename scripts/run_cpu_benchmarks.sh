@@ -32,7 +32,7 @@ for environment in $(python3 benchmarks/arguments.py cpu --list-environments "$@
             make_requirements .venv/onnxruntime "$python" "${ONNXRUNTIME:-onnxruntime==1.31.1}" onnx numpy
             ONNXRUNTIME_PYTHON="$PWD/.venv/onnxruntime/bin/python"
             ;;
-        tensorflow1)
+        tensorflow_1)
             [ -n "${TENSORFLOW_1_PYTHON:-}" ] && continue
             if python="$(PYTHON='' find_python 3.7)"; then
                 make_requirements .venv/tf1.15 "$python" "$TENSORFLOW_1" "$TENSORFLOW_1_REQUIREMENTS"

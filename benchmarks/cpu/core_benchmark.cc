@@ -181,27 +181,27 @@ void Run(const Arguments& arguments) {
   Memory workspace(std::max(plan->ForwardWorkspaceBytes(options),
                             is_training ? plan->BackwardWorkspaceBytes(options) : 0));
   buffers.forward.workspace = buffers.backward.workspace = workspace.data();
-  const auto pass = [&](double* forward_seconds, double* backward_seconds) {
-    const double begin = Now();
-    Check(plan->Forward(buffers.forward, options, {&pool}));
-    const double middle = Now();
-    if (is_training) Check(plan->Backward(buffers.backward, options, {&pool}));
-    *forward_seconds += middle - begin;
-    *backward_seconds += Now() - middle;
-  };
   double forward = 0, backward = 0;
-  pass(&forward, &backward);
-  forward = backward = 0;
-  pass(&forward, &backward);
+  const auto measure = [&](int passes) {  // sets the seconds of one pass of each kind
+    forward = backward = 0;
+    for (int i = 0; i < passes; ++i) {
+      const double begin = Now();
+      Check(plan->Forward(buffers.forward, options, {&pool}));
+      const double middle = Now();
+      if (is_training) Check(plan->Backward(buffers.backward, options, {&pool}));
+      forward += (middle - begin) / passes;
+      backward += (Now() - middle) / passes;
+    }
+  };
+  for (int warm_up = 0; warm_up < 2; ++warm_up) measure(1);
   constexpr double kSampleSeconds = 0.002;
   const int passes = static_cast<int>(std::ceil(kSampleSeconds / (forward + backward)));
   std::vector<double> forwards, backwards, totals;
   for (int round = 0; round < arguments.rounds; ++round) {
-    forward = backward = 0;
-    for (int i = 0; i < passes; ++i) pass(&forward, &backward);
-    forwards.push_back(forward / passes);
-    backwards.push_back(backward / passes);
-    totals.push_back((forward + backward) / passes);
+    measure(passes);
+    forwards.push_back(forward);
+    backwards.push_back(backward);
+    totals.push_back(forward + backward);
   }
   const std::string title = Concatenate(
       Describe(problem.config), ", batch ", problem.shape.batch_size, ", ", problem.shape.num_steps,

@@ -31,22 +31,14 @@ class Network:
                 self._library.open_gpu()
             elif LIBRARY_VARIABLE in os.environ:
                 self._library.open_mock(os.environ[LIBRARY_VARIABLE])
-            description = core_library.Description(
-                configuration.rnn_mode,
-                configuration.num_layers,
-                configuration.num_units,
-                configuration.input_size,
-                torch_network.DTYPES[configuration.dtype],
-                direction=configuration.direction,
-                algorithm=options["algorithm"],
-            )
+            model = configuration.num_layers, configuration.num_units, configuration.input_size
+            dtype = torch_network.DTYPES[configuration.dtype]
+            choices = {"direction": configuration.direction, "algorithm": options["algorithm"]}
+            description = core_library.Description(configuration.rnn_mode, *model, dtype, **choices)
             self._model = core_library.Model(self._library, description, options["device"])
-            self._call = self._model.make_call(
-                configuration.steps,
-                configuration.batch,
-                is_training=configuration.is_training,
-                keeps_reserve_space=False,
-            )
+            shape = configuration.steps, configuration.batch
+            modes = {"is_training": configuration.is_training, "keeps_reserve_space": False}
+            self._call = self._model.make_call(*shape, **modes)
             sizes = self._model.prepare(self._call)
         except core_library.CoreError as error:
             raise Refused(str(error))

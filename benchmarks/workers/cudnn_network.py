@@ -92,24 +92,14 @@ class Network:
         no_dropout = ctypes.c_float(0.0)
         self._call("SetDropoutDescriptor", dropout, self._handle, no_dropout, *no_states)
         self._rnn = self._create("RNNDescriptor")
-        self._call(
-            "SetRNNDescriptor_v8",
-            self._rnn,
-            algorithm,
-            _MODES.index(configuration.rnn_mode),
-            _DOUBLE_BIAS,
-            configuration.num_directions - 1,
-            _LINEAR_INPUT,
-            self._data_type,
-            _DATA_TYPES["float"],  # math precision
-            _FMA_MATH if configuration.dtype == "float" else _TENSOR_OP_MATH,
-            configuration.input_size,
-            configuration.num_units,
-            configuration.num_units,  # projection size: no projection
-            configuration.num_layers,
-            dropout,
-            0,
-        )
+        mode, direction = _MODES.index(configuration.rnn_mode), configuration.num_directions - 1
+        cell = (algorithm, mode, _DOUBLE_BIAS, direction, _LINEAR_INPUT)
+        math = _FMA_MATH if configuration.dtype == "float" else _TENSOR_OP_MATH
+        # The second num_units is the width of a projection: none.
+        sizes = (configuration.input_size, configuration.num_units, configuration.num_units)
+        types = (self._data_type, _DATA_TYPES["float"], math)
+        layers = (configuration.num_layers, dropout, 0)
+        self._call("SetRNNDescriptor_v8", self._rnn, *cell, *types, *sizes, *layers)
         if self.variant == "persist_dynamic":
             self._call("BuildRNNDynamic", self._handle, self._rnn, configuration.batch)
 

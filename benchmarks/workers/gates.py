@@ -9,14 +9,15 @@ def reordered(stacked, order):
     return np.concatenate([gates[index] for index in order])
 
 
-def joint_kernel(arrays, order):
+def joint_kernel(arrays):
     """Returns the kernel `[I + H, G * H]` by which a TensorFlow cell multiplies `[x, h']`."""
-    return np.concatenate([reordered(arrays[name], order).T for name in ("w", "r")])
+    return np.concatenate([arrays["w"].T, arrays["r"].T])
 
 
-def weights_of(stack, weights):
-    """Returns w, r, bw and br of a (layer, direction) by these names."""
-    return {kind: weights["%s_%d_%d" % ((kind,) + stack)] for kind in ("w", "r", "bw", "br")}
+def weights_of(stack, weights, order):
+    """Returns w, r, bw and br of a (layer, direction) by these names, with gates in this order."""
+    names = {kind: "%s_%d_%d" % ((kind,) + stack) for kind in ("w", "r", "bw", "br")}
+    return {kind: reordered(weights[name], order) for kind, name in names.items()}
 
 
 def pull_back(convert, weights, gradients):

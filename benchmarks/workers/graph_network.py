@@ -12,6 +12,7 @@ import tensorflow as tensorflow
 from gates import pull_back
 
 tf = tensorflow.compat.v1
+_DTYPES = {"float": tf.float32, "half": tf.float16, "bfloat16": tf.bfloat16}
 
 
 def start(options):
@@ -35,11 +36,25 @@ def _session(graph, options):
 def matrix_product(size, options):
     """Returns a function that multiplies two matrices."""
     with tf.Graph().as_default() as graph:
-        a, b = tf.Variable(tf.ones([size, size])), tf.Variable(tf.ones([size, size]))
+        a, b = (tf.Variable(tf.ones([size, size], _DTYPES[options["dtype"]])) for _ in range(2))
         product = tf.matmul(a, b).op
         session = _session(graph, options)
         session.run(tf.global_variables_initializer())
     return session.make_callable(product)
+
+
+def decode_loop(step, steps, states, dtype):
+    """Returns the stacked outputs and the last states of `output, states = step(time, states)`."""
+
+    def body(time, outputs, states):
+        output, states = step(time, states)
+        return time + 1, outputs.write(time, output), states
+
+    start = (0, tf.TensorArray(dtype, steps), states)
+    _, outputs, states = tensorflow.while_loop(
+        lambda time, *_: time < steps, body, start, parallel_iterations=1
+    )
+    return outputs.stack(), states
 
 
 class GraphNetwork:
@@ -55,7 +70,7 @@ class GraphNetwork:
 
     def __init__(self, configuration, problem, options):
         self.configuration, self.options = configuration, options
-        self.dtype = {"float": tf.float32, "half": tf.float16}[configuration.dtype]
+        self.dtype = _DTYPES[configuration.dtype]
         self._weights, self._values, self._gradients = problem.weights, [], []
         on_gpu = options["device"] == "cuda"
         graph = tf.Graph()
@@ -96,22 +111,16 @@ class GraphNetwork:
 
     def _connect_decoding(self, problem):
         """Connects a loop that carries the state from step to step; returns the parameters."""
-        steps = self.configuration.steps
         x, *initial = [self._variable(array).read_value() for array in problem.inputs]
 
-        def body(time, outputs, *states):
-            output, final_states = self.connect_step(x[time : time + 1], list(states))
+        def step(time, states):
+            output, final_states = self.connect_step(x[time : time + 1], states)
             for final, state in zip(final_states, states):
                 final.set_shape(state.shape)
-            return [time + 1, outputs.write(time, output[0])] + final_states
+            return output[0], final_states
 
-        _, outputs, *states = tf.while_loop(
-            lambda time, *_: time < steps,
-            body,
-            [0, tf.TensorArray(tf.float32, steps)] + initial,
-            parallel_iterations=1,
-        )
-        self._results = [outputs.stack()] + states
+        outputs, states = decode_loop(step, self.configuration.steps, initial, self.dtype)
+        self._results = [outputs] + states
         return self.parameters(self._weights)
 
     def connect_step(self, x, states):

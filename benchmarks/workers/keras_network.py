@@ -8,7 +8,8 @@ import importlib
 import keras
 import numpy as np
 import tensorflow as tf
-from gates import pull_back, reordered, weights_of
+from gates import pull_back, weights_of
+from graph_network import decode_loop
 from problem import Refused
 
 _LAYERS = {
@@ -67,10 +68,7 @@ class Network:
         """Returns the layers' weights, three for each."""
         found = []
         for stack in self._configuration.stacks:
-            one = {
-                name: reordered(value, self._order)
-                for name, value in weights_of(stack, weights).items()
-            }
+            one = weights_of(stack, weights, self._order)
             biases = np.stack([one["bw"], one["br"]])
             is_gru = self._configuration.rnn_mode == "gru"
             found += [one["w"].T, one["r"].T, biases if is_gru else biases.sum(axis=0)]
@@ -104,19 +102,13 @@ class Network:
 
     def _decode(self, x, states):
         """Runs a loop that carries the state from step to step; returns the same as `_forward`."""
-        steps = self._configuration.steps
 
-        def body(time, outputs, states):
+        def step(time, states):
             output, states = self._forward(x[:, time : time + 1], states)
-            return time + 1, outputs.write(time, output[:, 0]), states
+            return output[:, 0], states
 
-        _, outputs, last = tf.while_loop(
-            lambda time, *_: time < steps,
-            body,
-            (0, tf.TensorArray(tf.float32, steps), states),
-            parallel_iterations=1,
-        )
-        return tf.transpose(outputs.stack(), [1, 0, 2]), last
+        outputs, last = decode_loop(step, self._configuration.steps, states, tf.float32)
+        return tf.transpose(outputs, [1, 0, 2]), last
 
     def results(self):
         """Returns the results."""

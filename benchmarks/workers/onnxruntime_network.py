@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import onnxruntime
-from gates import reordered, weights_of
+from gates import weights_of
 from onnx import TensorProto, helper, numpy_helper
 from problem import Refused
 
@@ -71,9 +71,8 @@ class Network:
         for layer in range(configuration.num_layers):
             joined = self._join(layer, self._add_layer(layer, joined))
         outputs = [_tensor(joined, joined_shape)] + self._outputs
-        self._session = _make_session(
-            self._nodes, self._inputs, outputs, self._initializers, options
-        )
+        parts = self._nodes, self._inputs, outputs, self._initializers
+        self._session = _make_session(*parts, options)
         self._output_names = [one.name for one in outputs]
         # The state input that corresponds to each state output.
         self._state_inputs = [name.replace("final", "initial") for name in self._output_names[1:]]
@@ -90,18 +89,12 @@ class Network:
         configuration, directions = self._configuration, self._configuration.num_directions
         operator, order = _OPERATORS[configuration.rnn_mode]
         # The arrays of all directions `[D, ...]`, with gates in the operator's order.
-        stacks = [weights_of((layer, one), self._problem.weights) for one in range(directions)]
-        w, r, bw, br = [
-            np.stack([reordered(weights[kind], order) for weights in stacks])
-            for kind in ("w", "r", "bw", "br")
-        ]
-        arguments = [
-            layer_input,
-            self._constant("W%d" % layer, w),
-            self._constant("R%d" % layer, r),
-            self._constant("B%d" % layer, np.concatenate([bw, br], axis=1)),
-            "lengths" if configuration.has_lengths else "",
-        ]
+        weights = self._problem.weights
+        stacks = [weights_of((layer, one), weights, order) for one in range(directions)]
+        w, r, bw, br = [np.stack([one[kind] for one in stacks]) for kind in ("w", "r", "bw", "br")]
+        parts = {"W%d": w, "R%d": r, "B%d": np.concatenate([bw, br], axis=1)}
+        constants = [self._constant(name % layer, value) for name, value in parts.items()]
+        arguments = [layer_input, *constants, "lengths" if configuration.has_lengths else ""]
         results = ["y%d" % layer]
         shape = [directions, configuration.batch, configuration.num_units]
         for state, value in zip(configuration.states, self._problem.inputs[1:]):
@@ -112,10 +105,8 @@ class Network:
             self._values["initial_" + name] = _make_value(np.ascontiguousarray(rows))
             arguments.append("initial_" + name)
             results.append("final_" + name)
-        attributes = {
-            "hidden_size": configuration.num_units,
-            "direction": "bidirectional" if directions == 2 else "forward",
-        }
+        direction = "bidirectional" if directions == 2 else "forward"
+        attributes = {"hidden_size": configuration.num_units, "direction": direction}
         if operator == "GRU":
             attributes["linear_before_reset"] = 1
         if operator == "RNN":

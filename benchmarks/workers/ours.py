@@ -37,20 +37,11 @@ class Network(graph_network.GraphNetwork):
     def call(self, x, states, params, lengths):
         """Connects the op; returns its output and final states."""
         configuration = self.configuration
-        model = _CLASSES[configuration.rnn_mode](
-            configuration.num_layers,
-            configuration.num_units,
-            configuration.input_size,
-            direction=configuration.direction,
-        )
+        sizes = configuration.num_layers, configuration.num_units, configuration.input_size
+        model = _CLASSES[configuration.rnn_mode](*sizes, direction=configuration.direction)
+        options = {"is_training": configuration.is_training, "sequence_lengths": lengths}
         with cudnn_rnn.plain_ops() if self.options.get("plain") else contextlib.nullcontext():
-            return model(
-                x,
-                *states,
-                params=params,
-                is_training=configuration.is_training,
-                sequence_lengths=lengths,
-            )
+            return model(x, *states, params=params, **options)
 
     def parameters(self, weights):
         return [(self._params, joined(weights))]

@@ -34,14 +34,9 @@ class Network(ours.Network):
         if self.options["kernels"] == "cudnn_rnn":
             return super().call(x, states, params, lengths)
         configuration = self.configuration
-        node = gen_cudnn_rnn_ops.cudnn_rnnv3(
-            input=x,
-            input_h=states[0],
-            input_c=states[1] if len(states) == 2 else tf.constant([], self.dtype),
-            params=params,
-            sequence_lengths=tf.constant([configuration.steps] * configuration.batch, tf.int32),
-            rnn_mode=configuration.rnn_mode,
-            direction=configuration.direction,
-            is_training=configuration.is_training,
-        )
+        h, c = states if len(states) == 2 else (states[0], tf.constant([], self.dtype))
+        lengths = tf.constant([configuration.steps] * configuration.batch, tf.int32)
+        names = ("rnn_mode", "direction", "is_training")
+        modes = {name: getattr(configuration, name) for name in names}
+        node = gen_cudnn_rnn_ops.cudnn_rnnv3(x, h, c, params, lengths, **modes)
         return [node.output, node.output_h, node.output_c][: 1 + len(states)]

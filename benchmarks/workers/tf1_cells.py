@@ -7,12 +7,12 @@ and direction.
 
 import numpy as np
 import tensorflow
-from gates import joint_kernel, reordered, weights_of
+from gates import joint_kernel, weights_of
 from graph_network import GraphNetwork, matrix_product, start, tf  # noqa: F401  (used by worker.py)
 from problem import Refused
 
-# The LSTM cell's gates i, g, f, o as indices of cuDNN's i, f, g, o.
-_ORDERS = {"lstm": [0, 2, 1, 3], "rnn_tanh": [0]}
+# The cells' gates as indices of cuDNN's. The LSTM cell has i, g, f, o, cuDNN i, f, g, o.
+_ORDERS = {"lstm": [0, 2, 1, 3], "gru": [0, 1, 2], "rnn_tanh": [0]}
 
 
 def _make_cell(configuration, is_fused):
@@ -57,14 +57,8 @@ class Network(GraphNetwork):
 
     @staticmethod
     def _connect_loops(cells, x, lengths, initial):
-        return tensorflow.nn.bidirectional_dynamic_rnn(
-            *cells,
-            inputs=x,
-            sequence_length=lengths,
-            initial_state_fw=initial[0],
-            initial_state_bw=initial[1],
-            time_major=True,
-        )
+        connect = tensorflow.nn.bidirectional_dynamic_rnn
+        return connect(*cells, x, lengths, *initial, time_major=True)
 
     @staticmethod
     def _connect_fused(cells, x, lengths, initial):
@@ -102,20 +96,18 @@ class Network(GraphNetwork):
     def parameters(self, weights):
         found = []
         for cell, stack in zip(self.cells, self.configuration.stacks):
-            found += zip(cell.weights, self._convert(weights_of(stack, weights)))
+            order = _ORDERS[self.configuration.rnn_mode]
+            found += zip(cell.weights, self._convert(weights_of(stack, weights, order)))
         return found
 
     def _convert(self, weights):
         """Returns the values of the cell's variables, given w, r, bw and br."""
         if self.configuration.rnn_mode != "gru":  # kernel and bias
-            order = _ORDERS[self.configuration.rnn_mode]
-            bias = reordered(weights["bw"] + weights["br"], order)
-            return [joint_kernel(weights, order), bias]
+            return [joint_kernel(weights), weights["bw"] + weights["br"]]
         # The kernel and the bias of r and u, then the two kernels and the two biases of the
         # candidate's projections.
         gates, candidate = {}, {}
         for name, value in weights.items():
             gates[name], candidate[name] = np.split(value, [value.shape[0] * 2 // 3])
-        kernel = np.concatenate([gates["w"].T, gates["r"].T])
-        kernels = [candidate["w"].T, candidate["r"].T]
-        return [kernel, gates["bw"] + gates["br"]] + kernels + [candidate["bw"], candidate["br"]]
+        both = [joint_kernel(gates), gates["bw"] + gates["br"]]
+        return both + [candidate["w"].T, candidate["r"].T, candidate["bw"], candidate["br"]]

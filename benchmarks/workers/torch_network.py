@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 import torch
-from problem import input_names, joined, output_names
+from problem import array_names, joined
 
-DTYPES = {"float": torch.float32, "half": torch.float16}
+DTYPES = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16}
 _PARAMETERS = {"w": "weight_ih", "r": "weight_hh", "bw": "bias_ih", "br": "bias_hh"}
 
 
@@ -27,7 +27,7 @@ def start(options):
 
 def matrix_product(size, options):
     """Returns a function that multiplies two matrices."""
-    a, b, product = (torch.ones(size, size) for _ in range(3))
+    a, b, product = (torch.ones(size, size, dtype=DTYPES[options["dtype"]]) for _ in range(3))
     return torch.inference_mode()(lambda: torch.mm(a, b, out=product))
 
 
@@ -66,7 +66,7 @@ def to_tensor(array, configuration, options):
 
 def make_tensors(configuration, problem, options):
     """Returns inputs, outputs, params and, under the name with "_backprop", a gradient of each."""
-    names = input_names(configuration) + output_names(configuration) + ["params"]
+    names = array_names("input", configuration) + array_names("output", configuration) + ["params"]
     values = problem.inputs + problem.backprops + [joined(problem.weights)]
     tensors = {name: to_tensor(one, configuration, options) for name, one in zip(names, values)}
     tensors.update({name + "_backprop": value.clone() for name, value in tensors.items()})
@@ -96,12 +96,12 @@ class Network:
             theirs = "%s_l%s%s" % (_PARAMETERS[part], layer, "_reverse" * int(direction))
             parameters.append(getattr(self._module, theirs))
             parameters[-1].data.copy_(to_tensor(value, configuration, options))
-        x, *self._states = inputs = [
-            to_tensor(array, configuration, options) for array in problem.inputs
+        inputs, self._backprops = [
+            [to_tensor(array, configuration, options) for array in arrays]
+            for arrays in (problem.inputs, problem.backprops)
         ]
-        self._backprops = [to_tensor(array, configuration, options) for array in problem.backprops]
-        lengths = configuration.lengths
-        self._lengths = None if lengths is None else torch.tensor(lengths)
+        x, *self._states = inputs
+        self._lengths = torch.tensor(configuration.lengths) if configuration.has_lengths else None
         if configuration.is_training:
             for leaf in inputs:
                 leaf.requires_grad_()
@@ -135,4 +135,4 @@ class Network:
         """Returns the results."""
         output, *others = self.step()
         output = torch.cat(output) if isinstance(output, list) else output
-        return [np.array(value.detach().cpu()) for value in [output] + others]
+        return [np.array(value.detach().cpu().float()) for value in [output] + others]

@@ -3,8 +3,8 @@
     python worker.py MODULE OPTIONS
 
 Requests are lines of JSON on stdin, answers are lines of JSON on the original stdout. OPTIONS is a
-JSON object: "threads" (None for the library's default), "device" ("cpu" or "cuda"), and those of
-the peer. MODULE is a module of this folder, with
+JSON object: "threads" (None for the library's default), "device" ("cpu" or "cuda"), "dtype" (of
+matrix_product), and those of the peer. MODULE is a module of this folder, with
   start(options)
       is called once; sets the number of threads, and returns the versions as a dict
   Network(configuration, problem, options)
@@ -70,7 +70,8 @@ class Worker:
         except Refused as refusal:
             return {"refused": str(refusal)}
         if request["results"]:
-            np.savez(request["results"], *self._network.results())
+            results = [np.asarray(one, np.float32) for one in self._network.results()]
+            np.savez(request["results"], *results)
         return {"variant": getattr(self._network, "variant", "")}
 
     def _release(self, _):

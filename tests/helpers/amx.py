@@ -15,6 +15,21 @@ def is_permitted():
     return status == 0 and bool(features.value >> _TILE_DATA & 1)
 
 
+class _Stack(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+
+_SMALL_STACK = ctypes.create_string_buffer(4096)  # the AMX registers alone have 8 KiB
+
+
+def use_small_signal_stack():
+    """Gives this thread an alternate signal stack for which the system refuses AMX, with ENOSPC."""
+    address = ctypes.addressof(_SMALL_STACK)
+    stack = _Stack(address, 0, len(_SMALL_STACK))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.sigaltstack(ctypes.byref(stack), None) == 0, ctypes.get_errno()
+
+
 class _Instruction(ctypes.Structure):
     _fields_ = [
         ("code", ctypes.c_uint16),
@@ -28,7 +43,7 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_uint16), ("instructions", ctypes.POINTER(_Instruction))]
 
 
-def refuse():
+def forbid():
     """Makes the system refuse the permission to this process from now on, with EPERM."""
     load, skip_unless_equal, end = 0x20, 0x15, 0x06
     allow, refuse_with_eperm = 0x7FFF0000, 0x00050001

@@ -6,7 +6,7 @@ import machine
 import numpy as np
 import pytest
 from configurations import Configuration, configurations
-from gates import joint_kernel, pull_back, reordered
+from gates import joint_kernel, pull_back, reordered, weights_of
 from problem import Mismatch, compare, make_problem, result_names
 from roofline import floor_of
 from summary import describe, has_errors, make_rows, mean_ratio
@@ -64,7 +64,7 @@ def test_quick_configurations_have_every_group_and_mode():
 def test_choosing_configurations():
     found = configurations(patterns=["gru-*", "decode"], kinds=["inference"])
     assert {one.rnn_mode for one in found if one.group == "table"} == {"gru"}
-    assert {one.group for one in found} == {"table", "decode", "lengths"}
+    assert {one.group for one in found} == {"table", "decode", "lengths", "scaling"}
     with pytest.raises(ValueError, match="'gnu-.*' is neither a group .*decode.* gru-2x650"):
         configurations(patterns=["gnu-*"])
 
@@ -101,6 +101,7 @@ def test_floors():
     decoding = floor_of(one._replace(group="decode"), 1e9, 1e9)
     assert decoding.by_bytes == pytest.approx(50 * 2 * matrix / 1e9)
     assert floor_of(one, 1e9, None).by_bytes is None
+    assert floor_of(one._replace(dtype="bfloat16"), 1e9, 1e9).by_bytes == floor.by_bytes / 2
 
 
 def test_a_row():
@@ -149,6 +150,10 @@ def test_tables():
     assert roof[3] == "%.3g" % (operations / 100e9 * 1000)
     assert "meaningless" in describe(results, is_dry_run=True) and "meaningless" not in text
     assert "Rooflines" in describe([])
+    assert "2048 float matrix product" in text
+    for result in results:
+        result["configuration"] = result["configuration"]._replace(dtype="bfloat16")
+    assert "2048 bfloat16 matrix product" in describe(results)
 
 
 def test_problem_and_comparison():
@@ -172,6 +177,7 @@ def test_problem_and_comparison():
         return compare(one, results[:index] + wrong + results[index + 1 :], results)
 
     assert 0 < compare_with("d_input", [array * (1 + 1e-5)]) < 1e-4
+    assert compare(one._replace(dtype="bfloat16"), [array * 1.01] * len(names), results) < 0.02
     for name, wrong, text in [
         ("d_r_1_0", [array + 0.01], "d_r_1_0 differs by 0.0017"),
         ("output", [array * np.nan], "output differs by nan"),
@@ -184,18 +190,19 @@ def test_problem_and_comparison():
 
 def test_gradients_of_converted_weights():
     random = np.random.RandomState(1)
-    shapes = {"w": (8, 3), "r": (8, 2), "bw": (8,), "br": (8,)}
+    shapes = {"w_0_0": (8, 3), "r_0_0": (8, 2), "bw_0_0": (8,), "br_0_0": (8,)}
     weights = {name: random.rand(*shape).astype(np.float32) for name, shape in shapes.items()}
     order = [2, 0, 3, 1]
-    assert (reordered(weights["w"], order)[:2] == weights["w"][4:6]).all()
+    assert (reordered(weights["w_0_0"], order)[:2] == weights["w_0_0"][4:6]).all()
 
     def convert(weights):
-        return [joint_kernel(weights, order), reordered(weights["bw"] + weights["br"], order)]
+        one = weights_of((0, 0), weights, order)
+        return [joint_kernel(one), one["bw"] + one["br"]]
 
     kernel, _ = convert(weights)
     assert kernel.shape == (5, 8)
-    found = pull_back(convert, weights, [kernel, reordered(weights["bw"], order)])
-    expected = dict(weights, br=weights["bw"])
+    found = pull_back(convert, weights, [kernel, reordered(weights["bw_0_0"], order)])
+    expected = dict(weights, br_0_0=weights["bw_0_0"])
     assert all((one == expected[name]).all() for one, name in zip(found, weights))
 
 
@@ -207,8 +214,10 @@ def test_the_help_needs_no_environment():
         status, text = run_arguments(processor, "--help")
         assert status == 0 and all(part in text for part in parts)
         assert run_arguments(processor, "--quick") == (0, "")
-    options = ["--list-environments", "--peers", "ours", "keras", "torch"]
-    assert run_arguments("cpu", *options)[1].split() == ["tensorflow", "torch"]
+    for options in ["--peers ours keras torch", "--dtype bfloat16"]:
+        printed = run_arguments("cpu", "--list-environments", *options.split())[1]
+        assert printed.split() == ["tensorflow", "torch"]
+    assert "tensorflow_1" in run_arguments("cpu", "--list-environments")[1].split()
 
 
 def test_wrong_arguments_are_named():
@@ -218,6 +227,7 @@ def test_wrong_arguments_are_named():
         ("cpu --configurations gnu-*", "gnu-*"),
         ("cpu --check --record", "--check measures nothing and cannot be combined"),
         ("cpu --threads 0", "--threads must be at least 1"),
+        ("cpu --dtype bfloat16 --peers ours keras", "only for the peers ours and torch, but"),
         ("cpu --configurations decode --kinds training", "no configuration is left"),
     ]:
         status, text = run_arguments(*wrong.split())

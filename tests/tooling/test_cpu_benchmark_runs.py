@@ -172,23 +172,39 @@ def test_check_option_measures_no_time(pretended_peers):
     assert line.endswith("; of 4 configurations)")
 
 
-def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peers, monkeypatch):
-    torch = peers.CPU_PEERS["torch"]
-    peers.CPU_PEERS["torch"] = torch._replace(environment="keras")
-    monkeypatch.setitem(peers.ENVIRONMENT_VARIABLES, "keras", "NO_SUCH_PYTHON")
-    for failing, is_error, reason in [
-        ("keras", True, "wrong results"),
-        ("tf1-cell", True, "ended with status 3"),
-        ("torch", False, "$NO_SUCH_PYTHON is not set"),
+def assert_not_measured(everything, failing, reason, is_error):
+    for result in everything["results"]:
+        assert len(result["peers"]["ours"]["seconds"]) == 3
+        found = result["peers"][failing]
+        assert reason in found["reason"] and found["is_error"] == is_error
+        assert "seconds" not in found
+
+
+def without_environment(name):
+    """Moves a peer to an environment that does not exist."""
+    peers.CPU_PEERS[name] = peers.CPU_PEERS[name]._replace(environment="no_such")
+
+
+def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peers):
+    without_environment("torch")
+    for failing, reason in [
+        ("keras", "wrong results"),
+        ("tf1-cell", "ended with status 3"),
+        ("torch", "$NO_SUCH_PYTHON is not set"),
     ]:
         options = "--peers ours %s --configurations rnn_tanh-1x16-*" % failing
         status, everything, _ = run_benchmark(pretended_peers, options)
-        assert status == is_error
-        for result in everything["results"]:
-            assert len(result["peers"]["ours"]["seconds"]) == 3
-            found = result["peers"][failing]
-            assert reason in found["reason"] and found["is_error"] == is_error
-            assert "seconds" not in found
+        assert status == 1
+        assert_not_measured(everything, failing, reason, is_error=True)
+
+
+def test_a_missing_environment_is_an_error_only_if_the_peer_is_named(pretended_peers):
+    replace_peers(ours={}, torch={})
+    without_environment("torch")
+    status, everything, output = run_benchmark(pretended_peers, "--configurations rnn_tanh-1x16-*")
+    assert status == 0
+    assert_not_measured(everything, "torch", "$NO_SUCH_PYTHON is not set", is_error=False)
+    assert "torch: $NO_SUCH_PYTHON is not set" in (output / "table.md").read_text()
 
 
 def test_memory(pretended_peers, capfd):
@@ -212,5 +228,20 @@ def test_page_of_a_run(pretended_peers):
     for part in ["# ", "| logical cpus ", "| command ", "## Times", "| memory |", "pretended 1"]:
         assert part in text, (part, text)
     name = os.path.splitext(path)[0]
-    assert os.path.basename(name) + ".png" in text
+    assert os.path.basename(name) + ".png" in text and name.endswith("-threads")
     assert os.path.exists(name + ".png") and os.path.exists(name + ".json")
+
+
+def test_a_run_in_bfloat16_names_the_dtype(pretended_peers):
+    options = "--dtype bfloat16 --configurations rnn_tanh-1x16-*"
+    status, everything, output = run_benchmark(pretended_peers, options)
+    assert status == 0 and everything["dtype"] == "bfloat16"
+    for result in everything["results"]:
+        assert result["configuration"]["dtype"] == "bfloat16"
+        assert list(result["peers"]) == ["ours", "torch"]
+    path = record.keep(str(output), str(pretended_peers / "docs"))
+    assert path.endswith("-1-threads-bfloat16.md")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert ", 1 threads, bfloat16, " in text.splitlines()[0] and "| dtype " in text
+    assert "rnn_tanh-1x16-bi-b3-t6, bfloat16, inference" in text
