@@ -29,4 +29,5 @@ run_tests_on_all_cores "$build_folder/core_test"
 program="$(bash scripts/build_cpu_benchmarks.sh core_benchmark "$@")"
 "$program" lstm 2 40 --input 7 --batch 5 --steps 4 --direction bidirectional --lengths --training \
     --threads 3 --rounds 3 > "$build_folder/core_benchmark.log"
+"$program" gru 2 40 --steps 4 --training --rounds 1 --predict >> "$build_folder/core_benchmark.log"
 echo "the benchmark of the core runs"

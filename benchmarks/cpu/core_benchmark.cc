@@ -7,19 +7,23 @@
 // sequence, layer and direction, in training three times that.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/core/team.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/problem.h"
 #include "tests/core/thread_pool.h"
@@ -43,8 +47,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
-  --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16 (default: the fastest for the
-                      type, which `python -m cudnn_rnn doctor` names)
+  Calls calls(arguments);
 )";
 
 struct Arguments {
@@ -52,6 +55,7 @@ struct Arguments {
   bool has_mean_half_lengths = false;
   bool is_training = false;
   bool explains = false;
+  bool predicts = false;
   int64_t threads = 2;
   int64_t rounds = 20;
   std::string instruction_set;
@@ -99,7 +103,8 @@ Arguments ParseArguments(int argc, char** argv) {
   shape = {35, 20};
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
                                                  {"--lengths", &arguments.has_mean_half_lengths},
-                                                 {"--explain", &arguments.explains}};
+                                                 {"--explain", &arguments.explains},
+                                                 {"--predict", &arguments.predicts}};
   const std::map<std::string, int64_t*> counts = {
       {"--input", &config.input_size},   {"--batch", &shape.batch_size},
       {"--steps", &shape.num_steps},     {"--projection", &config.num_proj},
@@ -161,10 +166,131 @@ void Report(const char* name, const std::vector<double>& seconds, double operati
               operations / median * 1e-9);
 }
 
+// A plan with its buffers.
+class Calls {
+ public:
+  explicit Calls(const Arguments& arguments)
+      : options_(arguments.problem.Options(arguments.is_training)) {
+    const Problem& problem = arguments.problem;
+    const bool is_training = arguments.is_training;
+    Check(CreateCpuPlan(problem.config, problem.shape, arguments.instruction_set, &plan_));
+    const double params_scale = 1 / std::sqrt(static_cast<double>(problem.config.num_units));
+    buffers_.reset(new PlanBuffers(MakeTensors(problem, params_scale), problem.config.data_type,
+                                   is_training ? plan_->ReserveSpaceBytes() : 0));
+    workspace_.reset(
+        new Memory(std::max(plan_->ForwardWorkspaceBytes(options_),
+                            is_training ? plan_->BackwardWorkspaceBytes(options_) : 0)));
+    buffers_->forward.workspace = buffers_->backward.workspace = workspace_->data();
+  }
+
+  // Runs the forward pass and, in training, the backward pass; adds their times.
+  void Pass(ParallelRunner* runner, double* forward_seconds, double* backward_seconds) {
+    const double begin = Now();
+    Check(plan_->Forward(buffers_->forward, options_, {runner}));
+    const double middle = Now();
+    if (options_.is_training) Check(plan_->Backward(buffers_->backward, options_, {runner}));
+    *forward_seconds += middle - begin;
+    *backward_seconds += Now() - middle;
+  }
+
+  int64_t reserve_space_bytes() const { return buffers_->backward.reserve_space_bytes; }
+  int64_t workspace_bytes() const { return workspace_->bytes(); }
+
+ private:
+  const CallOptions options_;
+  std::unique_ptr<RnnPlan> plan_;
+  std::unique_ptr<PlanBuffers> buffers_;
+  std::unique_ptr<Memory> workspace_;
+};
+
+// A team of which only one member computes, and only its own share.
+class OneShareRunner : public ParallelRunner {
+ public:
+  explicit OneShareRunner(int64_t num_threads) : num_threads_(num_threads) {}
+  int64_t num_threads() const override { return num_threads_; }
+  void Schedule(std::function<void()>) override {}
+  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
+  bool leaves_out_helpers() const override { return true; }
+  void CountPhase(int64_t num_slices) override {
+    ++num_barriers;
+    this->num_slices += num_slices;
+  }
+
+  int64_t num_barriers = 0, num_slices = 0;
+
+ private:
+  const int64_t num_threads_;
+  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
+};
+
+// Returns the seconds that a barrier of two threads takes, per thread.
+double MeasureArrival() {
+  constexpr int64_t kPhases = 2000, kCycles = int64_t(1) << 20;
+  constexpr double kWork = 2e-6;  // long enough that neither thread takes both slices
+  ThreadPool pool(2);
+  std::vector<double> barriers;
+  for (int round = 0; round < 9; ++round) {
+    std::atomic<int64_t> arrived{0};
+    RunTeam(&pool, kCycles, [&](TeamMember* member) {
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+      const double begin = Now();
+      for (int64_t i = 0; i < kPhases; ++i) {
+        member->ForEach(2, kCycles, [](int64_t, int64_t) {
+          for (const double end = Now() + kWork; Now() < end;) {
+          }
+        });
+      }
+      member->Single([&] { barriers.push_back((Now() - begin) / kPhases - kWork); });
+    });
+  }
+  return Quantile(barriers, 0.5) / 2;
+}
+
+// Predicts the time with more threads. At best it is that of the largest share, computed alone, and
+// of the barriers; in a barrier a cache line passes from thread to thread, so its time is
+// proportional to their number. Two threads lose more than that: one must be woken, and each reads
+// what the other has written. At worst every barrier of n threads loses 2 * (n - 1) / n times as
+// much, as each thread reads (n - 1) / n of a buffer from the others.
+void Predict(const Arguments& arguments) {
+  Calls calls(arguments);
+  const auto measure = [&](ParallelRunner* runner) {
+    std::vector<double> totals;
+    for (int64_t round = 0; round <= arguments.rounds; ++round) {
+      double seconds = 0;
+      calls.Pass(runner, &seconds, &seconds);
+      if (round > 0) totals.push_back(seconds);
+    }
+    return 1e3 * Quantile(totals, 0.5);
+  };
+  ThreadPool one(1), two(2);
+  const double arrival = 1e3 * MeasureArrival(), alone = measure(&one), both = measure(&two);
+  std::printf(
+      "milliseconds, measured: %.3f with 1 thread, %.3f with 2, %.5f per barrier and thread\n",
+      alone, both, arrival);
+  std::puts("threads     share  barriers  slices of each   at best  speedup  at worst  speedup");
+  double loss = 0;  // per barrier
+  for (int64_t threads = 2; threads <= Team::kMaxMembers; threads *= 2) {
+    OneShareRunner runner(threads);
+    const double share = measure(&runner);
+    const double passes = static_cast<double>(arguments.rounds + 1);
+    const double barriers = std::max(1.0, static_cast<double>(runner.num_barriers) / passes);
+    const double slices = static_cast<double>(runner.num_slices) / passes;
+    const double best = share + slices * arrival;
+    if (threads == 2) loss = std::max(0.0, both - best) / barriers;
+    const double members = std::max(1.0, std::min(static_cast<double>(threads), slices / barriers));
+    const double worst = best + barriers * loss * 2 * (members - 1) / members;
+    std::printf("%7d  %8.3f  %8.0f  %14.1f  %8.3f  %7.1f  %8.3f  %7.1f\n",
+                static_cast<int>(threads), share, barriers, slices / barriers, best, alone / best,
+                worst, alone / worst);
+  }
+}
+
 void Run(const Arguments& arguments) {
-  ThreadPool pool(arguments.threads);
   const Problem& problem = arguments.problem;
   const bool is_training = arguments.is_training;
+  if (arguments.predicts) return Predict(arguments);
+  ThreadPool pool(arguments.threads);
   if (arguments.explains) {
     std::string text;
     Check(ExplainCpuPlan(problem.config, problem.shape, arguments.instruction_set, is_training,
@@ -172,26 +298,13 @@ void Run(const Arguments& arguments) {
     std::fputs(text.c_str(), stdout);
     return;
   }
-  std::unique_ptr<RnnPlan> plan;
-  Check(CreateCpuPlan(problem.config, problem.shape, arguments.instruction_set, &plan));
-  const CallOptions options = problem.Options(is_training);
-  const double params_scale = 1 / std::sqrt(static_cast<double>(problem.config.num_units));
-  PlanBuffers buffers(MakeTensors(problem, params_scale), problem.config.data_type,
-                      is_training ? plan->ReserveSpaceBytes() : 0);
-  Memory workspace(std::max(plan->ForwardWorkspaceBytes(options),
-                            is_training ? plan->BackwardWorkspaceBytes(options) : 0));
-  buffers.forward.workspace = buffers.backward.workspace = workspace.data();
+  Calls calls(arguments);
   double forward = 0, backward = 0;
   const auto measure = [&](int passes) {  // sets the seconds of one pass of each kind
     forward = backward = 0;
-    for (int i = 0; i < passes; ++i) {
-      const double begin = Now();
-      Check(plan->Forward(buffers.forward, options, {&pool}));
-      const double middle = Now();
-      if (is_training) Check(plan->Backward(buffers.backward, options, {&pool}));
-      forward += (middle - begin) / passes;
-      backward += (Now() - middle) / passes;
-    }
+    for (int i = 0; i < passes; ++i) calls.Pass(&pool, &forward, &backward);
+    forward /= passes;
+    backward /= passes;
   };
   for (int warm_up = 0; warm_up < 2; ++warm_up) measure(1);
   constexpr double kSampleSeconds = 0.002;
@@ -215,8 +328,8 @@ void Run(const Arguments& arguments) {
     Report("training", totals, 3 * operations);
   }
   std::printf("reserve space %.3f MiB, workspace %.3f MiB\n",
-              static_cast<double>(buffers.backward.reserve_space_bytes) / 1048576,
-              static_cast<double>(workspace.bytes()) / 1048576);
+              static_cast<double>(calls.reserve_space_bytes()) / 1048576,
+              static_cast<double>(calls.workspace_bytes()) / 1048576);
 }
 
 }  // namespace

@@ -153,6 +153,67 @@ TEST(ThreadsDoNotChangeABit) {
   }
 }
 
+// Teams of more members than this machine may have cores.
+TEST(ManyThreadsDoNotChangeABit) {
+  struct Case {
+    RnnMode mode;
+    int64_t num_layers, num_units, num_steps, batch_size;
+    Direction direction;
+    DataType data_type;
+    size_t lengths;
+  };
+  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
+  const Case cases[] = {{RnnMode::kLstm, 1, 128, 12, 1, kOne, DataType::kFloat, 0},
+                        {RnnMode::kLstm, 2, 90, 4, 33, kBoth, DataType::kFloat, 3},
+                        {RnnMode::kLstm, 1, 200, 3, 20, kOne, DataType::kBfloat16, 0},
+                        {RnnMode::kGru, 2, 37, 5, 70, kOne, DataType::kFloat, 0},
+                        {RnnMode::kGru, 1, 75, 4, 9, kBoth, DataType::kBfloat16, 2},
+                        {RnnMode::kTanh, 3, 20, 6, 64, kOne, DataType::kFloat, 0},
+                        {RnnMode::kLstm, 1, 50, 1, 12, kOne, DataType::kFloat, 0},
+                        {RnnMode::kGru, 1, 50, 1, 3, kOne, DataType::kBfloat16, 0}};
+  for (const Case& test : cases) {
+    Problem problem;
+    problem.config = {test.mode,
+                      InputMode::kLinear,
+                      test.direction,
+                      test.data_type,
+                      test.num_layers,
+                      test.num_units,
+                      /*input_size=*/test.num_units};
+    problem.shape = {test.num_steps, test.batch_size};
+    problem.lengths = AllLengths(problem.shape)[test.lengths];
+    for (const bool is_training : {false, true}) {
+      ExpectSameBitsOnThreads(problem, is_training, /*min_cycles_to_wait=*/0, {8, 16});
+    }
+  }
+}
+
+// Returns how many threads a forward pass asks for, on a machine with many cores.
+int64_t ThreadsOfForwardPass(const RnnConfig& config, const SequenceShape& shape) {
+  KeepingRunner runner(Team::kMaxMembers);
+  Problem problem;
+  problem.config = config;
+  problem.shape = shape;
+  Tensors tensors = MakeTensors(problem);
+  RunCpuPlan(problem, &runner, /*is_training=*/false, &tensors, "portable");
+  return 1 + static_cast<int64_t>(runner.num_tasks());
+}
+
+// 128 units are 32 vectors of 4 lanes. Their steps are worth more threads than that.
+TEST(ThreadsAreNoMoreThanPhasesCanUse) {
+  RnnConfig config;
+  config.mode = RnnMode::kLstm;
+  config.num_units = config.input_size = 128;
+  EXPECT(ThreadsOfForwardPass(config, {120, 1}) == 32);
+  EXPECT(ThreadsOfForwardPass(config, {60, 2}) == 32);
+  EXPECT(ThreadsOfForwardPass(config, {15, 8}) > 32);  // two groups of rows per vector
+  config.direction = Direction::kBidirectional;
+  EXPECT(ThreadsOfForwardPass(config, {120, 1}) > 32);
+  config.direction = Direction::kUnidirectional;
+  config.input_size = 5000;  // the products of x are worth more threads than the steps
+  EXPECT(ThreadsOfForwardPass(config, {400, 1}) > 32);
+}
+
 // Steps too small to be shared, in a stack of layers. There are 4 blocks of steps.
 TEST(LayersSideBySideDoNotChangeABit) {
   constexpr int64_t kMinCyclesToWait = 4000;

@@ -247,6 +247,62 @@ TEST(TeamIsAsLargeAsTheWorkIsWorth) {
   EXPECT(runner.num_tasks() == 5, runner.num_tasks());
 }
 
+TEST(TeamIsNoLargerThanItsProgramAllows) {
+  KeepingRunner runner(50);
+  RunTeam(
+      &runner, kWorthATeam, [](TeamMember* member) { EXPECT(member->team_size() == 7); },
+      /*max_members=*/7);
+  EXPECT(runner.num_tasks() == 6, runner.num_tasks());
+}
+
+// One helper of three has come. It is enough for phases with two slices.
+TEST(TeamRecruitsOnlyForPhasesWithMoreSlicesThanMembers) {
+  std::vector<std::thread> threads;
+  int64_t scheduled = 0;
+  FunctionRunner runner(4, [&](Task task) {
+    if (scheduled++ == 0) threads.emplace_back(std::move(task));
+  });
+  runner.patience = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> arrived{0};
+  std::atomic<bool> caller_arrived{false};
+  const std::thread::id caller = std::this_thread::get_id();
+  RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
+    const bool is_caller = std::this_thread::get_id() == caller;
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+    for (int64_t num_items : {2, 2, 4}) {
+      EXPECT(!is_caller || scheduled == 3, scheduled);
+      member->ForEach(num_items, kWorthATeam, [&, num_items, is_caller](int64_t, int64_t) {
+        // The helper leaves slices of the last phase for the caller.
+        if (is_caller && num_items == 4) caller_arrived = true;
+        while (num_items == 4 && !caller_arrived) std::this_thread::yield();
+      });
+    }
+  });
+  EXPECT(scheduled > 3, scheduled);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The share of one member in 1,000 items in 16 slices, and in 3 items.
+TEST(TeamLeavesOutTheSharesOfHelpers) {
+  struct Runner : FunctionRunner {
+    Runner() : FunctionRunner(4, [](const Task&) {}) {}
+    bool leaves_out_helpers() const override { return true; }
+    void CountPhase(int64_t num_slices) override { counted.push_back(num_slices); }
+    std::vector<int64_t> counted;
+  } runner;
+  int64_t computed = 0;
+  RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
+    const auto count = [&](int64_t begin, int64_t end) { computed += end - begin; };
+    member->ForEach(1000, kWorthATeam, count);
+    EXPECT(computed == 250, computed);
+    member->ForEach(3, kWorthATeam, count);
+    EXPECT(computed == 251, computed);
+    member->Single([&] { computed = 0; });
+  });
+  EXPECT(computed == 0 && runner.counted == (std::vector<int64_t>{16, 3}));
+}
+
 // Similar phases have the same items on the same member while all members are present.
 TEST(TeamKeepsItemsWithTheirMember) {
   ThreadRunner runner(2, /*min_cycles_to_wait=*/0, std::numeric_limits<int64_t>::max());

@@ -1,4 +1,4 @@
-"""Host memory: fed lengths that a thread overwrites, and many steps of an empty batch."""
+"""Host memory: fed lengths that a thread overwrites, an empty batch, repeated training steps."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from helpers.networks import model
 from helpers.op_harness import Network
 from helpers.processes import importable, output_of
-from programs import changing_lengths
+from programs import changing_lengths, memory_of_training
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
@@ -41,3 +41,15 @@ def test_steps_without_a_batch_need_no_memory(version):
     assert found["shape"].tolist() == [num_steps, 0, 2]
     assert found["output_h"].shape == found["output_c"].shape == state.shape
     assert found["d_params"].shape == (56,) and not found["d_params"].any()
+
+
+def test_training_steps_hold_no_memory():
+    """After each step the process holds as many bytes in large blocks as after the one before."""
+    printed = output_of(
+        memory_of_training.__file__,
+        PYTHONPATH=importable(),
+        MALLOC_MMAP_THRESHOLD_="65536",
+        TF_ENABLE_ONEDNN_OPTS="0",
+    )
+    held = [line.split()[0] for line in printed.splitlines()]
+    assert held == [held[0]] * memory_of_training.STEPS and int(held[0]) > 0

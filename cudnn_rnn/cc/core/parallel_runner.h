@@ -35,6 +35,12 @@ class ParallelRunner {
   // phase: longer than a slow slice takes, since the next phase is probably shared too.
   virtual int64_t serial_patience_ns() const { return 50 * 1000; }
   virtual int64_t shared_patience_ns() const { return 1000 * 1000; }
+
+  // For predicting the time on more threads than there are. If this returns true, a team has no
+  // helpers, and of each shared phase computes only one member's slices; results are meaningless.
+  virtual bool leaves_out_helpers() const { return false; }
+  // Then called after each shared phase.
+  virtual void CountPhase(int64_t /*num_slices*/) {}
 };
 
 // Runs everything on the calling thread.

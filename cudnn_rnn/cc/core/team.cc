@@ -46,6 +46,7 @@ Team::Team(ParallelRunner* runner, int64_t size, const Program& program)
       min_cycles_to_wait_(runner->min_cycles_to_wait()),
       serial_patience_ns_(runner->serial_patience_ns()),
       shared_patience_ns_(runner->shared_patience_ns()),
+      leaves_out_helpers_(runner->leaves_out_helpers()),
       claims_(static_cast<size_t>(size * kMaxSlicesPerMember)) {
   recruiter_->Open(this);
 }
@@ -114,14 +115,15 @@ void TeamMember::WaitAtBarrierAsHelper(int64_t patience) {
 }
 
 // Uses no more threads than the work justifies waking, even on a machine with many cores.
-int64_t TeamSize(const ParallelRunner& runner, int64_t cost) {
+int64_t TeamSize(const ParallelRunner& runner, int64_t cost, int64_t max_members) {
   const int64_t wake_cost = runner.min_cycles_to_wake();
   const int64_t affordable = wake_cost == 0 ? Team::kMaxMembers : 1 + cost / wake_cost;
-  return std::min({runner.num_threads(), Team::kMaxMembers, affordable});
+  return std::min({runner.num_threads(), Team::kMaxMembers, max_members, affordable});
 }
 
-void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program) {
-  const int64_t size = TeamSize(*runner, cost);
+void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program,
+             int64_t max_members) {
+  const int64_t size = TeamSize(*runner, cost, max_members);
   if (size <= 1) {
     TeamMember alone;
     program(&alone);

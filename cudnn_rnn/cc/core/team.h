@@ -78,6 +78,14 @@ class Team {
   }
   void FinishSlice() { num_finished_slices_.fetch_add(1, std::memory_order_acq_rel); }
 
+  // See ParallelRunner::leaves_out_helpers.
+  bool leaves_out_helpers() const { return leaves_out_helpers_; }
+  // Ends a phase of which one member's slices have been computed.
+  void LeaveOutSlices(int64_t num_slices) {
+    num_finished_slices_.fetch_add(num_slices, std::memory_order_acq_rel);
+    runner_->CountPhase(num_slices);
+  }
+
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   // Rethrows what a helper's program threw.
@@ -116,6 +124,7 @@ class Team {
   const int64_t min_cycles_to_wait_;
   const int64_t serial_patience_ns_;
   const int64_t shared_patience_ns_;
+  const bool leaves_out_helpers_;
   std::vector<Claimed> claims_;
   uint64_t helper_indices_ = 0;  // a bit for each index in use; guarded by the recruiter's lock
   std::exception_ptr failure_;   // written once, before has_failed_
@@ -186,7 +195,8 @@ class TeamMember {
       team_->FinishSlice();
       return;
     }
-    if (index_ == 0) RecruitFor(cost);
+    if (team_->leaves_out_helpers()) return ComputeOneShare(num_items, num_slices, work);
+    if (index_ == 0) RecruitFor(cost, num_slices);
     const int64_t first = num_slices * index_ / team_->size();
     for (int64_t i = 0; i < num_slices; ++i) {
       const int64_t slice = (first + i) % num_slices;
@@ -219,9 +229,19 @@ class TeamMember {
     const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
     return std::min(std::min(num_items, affordable), team_->size() * slices_per_member);
   }
-  // Recruits helpers once the phases with vacancies add up to enough work to wake a thread.
-  void RecruitFor(int64_t cost) {
-    if (team_->num_vacancies() == 0) return;
+  // Computes the slices of the last member, whose share is the largest if shares differ.
+  template <typename Work>
+  void ComputeOneShare(int64_t num_items, int64_t num_slices, const Work& work) {
+    const int64_t share = (num_slices + team_->size() - 1) / team_->size();
+    for (int64_t slice = num_slices - share; slice < num_slices; ++slice) {
+      work(num_items * slice / num_slices, num_items * (slice + 1) / num_slices);
+    }
+    team_->LeaveOutSlices(num_slices);
+  }
+  // Recruits helpers once the phases with more slices than members add up to enough work to wake a
+  // thread.
+  void RecruitFor(int64_t cost, int64_t num_slices) {
+    if (team_->num_helpers() + 1 >= std::min(num_slices, team_->size())) return;
     unshared_cycles_ += std::min(cost, kManyCycles);
     if (unshared_cycles_ < team_->min_cycles_to_wake()) return;
     unshared_cycles_ = 0;
@@ -239,13 +259,15 @@ class TeamMember {
   bool has_left_ = false;
 };
 
-// Returns how many threads a program of `cost` processor cycles justifies, at least 1.
-int64_t TeamSize(const ParallelRunner& runner, int64_t cost);
+// Returns how many threads a program of `cost` processor cycles justifies, from 1 to `max_members`.
+int64_t TeamSize(const ParallelRunner& runner, int64_t cost,
+                 int64_t max_members = Team::kMaxMembers);
 
 // Runs the program on the calling thread and, if `cost` (approximate processor cycles) justifies
-// it, on other threads of the runner. Returns when the program is done. Throws what the program
-// throws on any member, after all members have left it.
-void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program);
+// it, on other threads of the runner, in all at most `max_members`. Returns when the program is
+// done. Throws what the program throws on any member, after all members have left it.
+void RunTeam(ParallelRunner* runner, int64_t cost, const Team::Program& program,
+             int64_t max_members = Team::kMaxMembers);
 
 }  // namespace cudnn_rnn
 

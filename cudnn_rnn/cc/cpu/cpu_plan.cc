@@ -75,7 +75,7 @@ class CpuPlan : public RnnPlan {
       exchange.Store(tensors.output_h, shapes.hidden, buffers.output_h);
       exchange.Store(tensors.output_c, shapes.cell, buffers.output_c);
     };
-    RunTeam(execution.runner, ForwardCost(sequences.num_rows(), num_params_), run);
+    RunOnThreads(/*is_backward=*/false, sequences.num_rows(), execution.runner, run);
     if (is_training) {
       WriteReserveHeader(IdentityOf(options, buffers.output_h), options.dropout_call_index,
                          buffers.reserve_space);
@@ -121,7 +121,7 @@ class CpuPlan : public RnnPlan {
       exchange.Store(tensors.input_c_backprop, shapes.cell, buffers.input_c_backprop);
       exchange.Store(tensors.params_backprop, VectorShape(num_params_), buffers.params_backprop);
     };
-    RunTeam(execution.runner, 2 * ForwardCost(sequences.num_rows(), num_params_), run);
+    RunOnThreads(/*is_backward=*/true, sequences.num_rows(), execution.runner, run);
     // The engine may have overwritten it: invalidates the header for further calls.
     if (!options.keeps_reserve_space) {
       WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call_index=*/0, buffers.reserve_space);
@@ -224,6 +224,13 @@ class CpuPlan : public RnnPlan {
                            config_.input_size, " need more bytes than 64 bits can count.");
   }
 
+  void RunOnThreads(bool is_backward, int64_t num_rows, ParallelRunner* runner,
+                    const Team::Program& program) const {
+    const int64_t cost = (is_backward ? 2 : 1) * ForwardCost(num_rows, num_params_);
+    RunTeam(runner, cost, program,
+            model_.UsefulThreads(is_backward, cost, runner->min_cycles_to_wake()));
+  }
+
   bool HasPadding(const CallOptions& options) const {
     return cudnn_rnn::HasPadding(options.sequence_lengths, shape_);
   }
@@ -285,8 +292,11 @@ Status Explain(const RnnConfig& config, const SequenceShape& shape,
   const Kernels<Real>* kernels;
   CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
   const int64_t cost = ForwardCost(shape.num_steps * shape.batch_size, layout.size());
+  const int64_t useful =
+      EngineModel<Real>(config, layout, shape, *kernels)
+          .UsefulThreads(/*is_backward=*/false, cost, runner.min_cycles_to_wake());
   *text = ExplainSchedule(config, shape, *kernels, is_training,
-                          {TeamSize(runner, cost), runner.min_cycles_to_wait()});
+                          {TeamSize(runner, cost, useful), runner.min_cycles_to_wait()});
   return Status();
 }
 

@@ -1,6 +1,7 @@
 #include "cudnn_rnn/cc/cpu/engine_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cudnn_rnn/cc/cpu/gemm.h"
 
@@ -93,6 +94,32 @@ void EngineModel<T>::PackStepWeights(int64_t layer, bool for_gradients,
       PackWeights(params, weights, 1, units, units, output_size, projection[d], member);
     }
   }
+}
+
+template <typename T>
+int64_t EngineModel<T>::UsefulThreads(bool is_backward, int64_t pass_cost,
+                                      int64_t cycles_to_wake) const {
+  if (cycles_to_wake == 0) return Team::kMaxMembers;
+  const bool packs_step_weights = schedule.recurrent_weights.value == Packing::kWhole;
+  StepPhase phase = StepPhase();
+  phase.columns = packs_step_weights ? units : gate_width;
+  phase.lanes = kernels.lanes;
+  const int64_t step_items =
+      PhaseItems(phase, directions, shape.batch_size, Team::kMaxMembers).count();
+  // The input products; a backward pass, twice as long, has those for dx, dW and dR.
+  double product_params = 0;
+  for (int64_t l = 0; l < config.num_layers; ++l) {
+    const int64_t columns = layout.InputWeightColumns(l);
+    const double width = static_cast<double>(directions * gate_width);
+    product_params +=
+        width * static_cast<double>(is_backward ? 2 * columns + output_size : columns);
+  }
+  const double params = static_cast<double>(layout.size()) * (is_backward ? 2 : 1);
+  const double product_cost = static_cast<double>(pass_cost) * product_params / params;
+  // The n-th thread saves product_cost / (n - 1) - product_cost / n = product_cost / (n * (n - 1)).
+  const int64_t by_products = static_cast<int64_t>(
+      0.5 + std::sqrt(0.25 + product_cost / static_cast<double>(cycles_to_wake)));
+  return std::max({step_items, schedule.concurrent_layers.value, by_products});
 }
 
 template <typename T>

@@ -151,6 +151,11 @@ struct EngineModel {
                   static_cast<double>(num_steps / num_blocks));
   }
 
+  // Returns the number of threads above which another one has no part of a step, and saves less in
+  // the large products than the cycles that it costs to wake it. `pass_cost` is that of the forward
+  // or backward pass.
+  int64_t UsefulThreads(bool is_backward, int64_t pass_cost, int64_t cycles_to_wake) const;
+
   // Copies h and, if there is one, c of all layers.
   void CopyStates(const T* h, const T* c, T* target_h, T* target_c) const;
 
