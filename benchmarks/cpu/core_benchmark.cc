@@ -47,7 +47,9 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
-  Calls calls(arguments);
+  --predict           predicts the times with up to 64 threads, beside those measured with 1 and 2
+  --instruction-set S portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3 (default: the
+                      fastest for the type, which `python -m cudnn_rnn doctor` names)
 )";
 
 struct Arguments {
