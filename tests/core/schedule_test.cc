@@ -12,8 +12,9 @@ namespace {
 
 constexpr int64_t kMinCyclesToWait = 4000;
 constexpr KernelTraits kAvx512 = {"avx512",          /*lanes=*/16,         /*tile_vectors=*/3,
-                                  /*vnni_factor=*/1, /*depth_multiple=*/1, /*row_multiple=*/1};
-constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1};
+                                  /*vnni_factor=*/1, /*depth_multiple=*/1, /*row_multiple=*/1,
+                                  /*planes=*/1};
+constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1, 1};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {
@@ -134,11 +135,16 @@ TEST(ScheduleOfStepsPerBlock) {
     Direction direction = Direction::kUnidirectional;
   };
   const Case cases[] = {
-      {512, 50, 64, 4},     {256, 100, 32, 8, Direction::kBidirectional},
-      {650, 35, 20, 10},    {650, 31, 20, 31},  // gates of 620 rows, smaller than W
-      {1500, 100, 20, 100},                     // W of 34 MiB
-      {128, 47, 64, 47},                        // gates of less than 6 MiB
-      {128, 48, 64, 16},    {128, 3, 4000, 1},  // one step has more than 2 MiB
+      {512, 50, 64, 4},
+      {256, 100, 32, 8, Direction::kBidirectional},
+      {650, 35, 20, 10},
+      {650, 31, 20, 31},     // gates of 620 rows, smaller than W
+      {1500, 100, 20, 100},  // W of 34 MiB
+      {128, 47, 64, 47},     // gates of less than 6 MiB
+      // One step has more than 2 MiB.
+      {128, 48, 64, 16},
+      {128, 3, 4000, 1},
+      {128, 3, int64_t(1) << 60, 1},
   };
   for (const Case& test : cases) {
     const RnnConfig config = MakeConfig(RnnMode::kLstm, 2, test.units, test.direction);
