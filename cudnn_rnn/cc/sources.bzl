@@ -18,6 +18,7 @@ CPU_SOURCES = [
     "cpu/backward_pass.cc",
     "cpu/buffer_exchange.cc",
     "cpu/cpu_plan.cc",
+    "cpu/decode_step.cc",
     "cpu/dropout.cc",
     "cpu/engine_model.cc",
     "cpu/forward_pass.cc",

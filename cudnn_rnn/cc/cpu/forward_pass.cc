@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cudnn_rnn/cc/cpu/dropout.h"
-#include "cudnn_rnn/cc/cpu/engine_model.h"
+#include "cudnn_rnn/cc/cpu/forward_layer.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 #include "cudnn_rnn/cc/cpu/steps.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
@@ -43,22 +42,7 @@ class ForwardPass {
   }
 
  private:
-  // The buffers of one layer; workspace.h has the shapes of those without one here.
-  struct Layer {
-    int64_t index;
-    T* input_weight_panels;
-    T* bias;
-    T* recurrent_panels[2];
-    T* projection_panels[2];
-    T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
-    T* gates[2];
-    T* cell_states[2];         // null unless all steps are kept
-    T* candidate_products[2];  // of all steps, of a single step, or null
-    const T* input;            // [N, LayerInputSize]
-    T* output;                 // [N, D * P]
-    T* dropped;                // [N, D * P] `output` after dropout, or null
-    DropoutPattern dropout;
-  };
+  using Layer = ForwardLayer<T>;
 
   std::vector<Layer> MakeLayers() const {
     const RnnConfig& config = model_.config;
@@ -75,7 +59,6 @@ class ForwardPass {
       Layer& layer = layers[static_cast<size_t>(l)];
       layer.index = l;
       layer.input_weight_panels = workspace.input_weight_panels[place];
-      layer.bias = workspace.bias[place];
       layer.input = input;
       layer.output = is_last        ? tensors_.output
                      : is_training_ ? reserve.output
@@ -84,6 +67,7 @@ class ForwardPass {
       layer.dropout = {config.dropout, config.seed, config.seed2, dropout_call_index_, l + 1};
       for (int64_t d = 0; d < model_.directions; ++d) {
         const int64_t part = place * model_.directions + d;
+        layer.bias[d] = workspace.bias[part];
         layer.recurrent_panels[d] = workspace.recurrent_panels[part];
         layer.projection_panels[d] = workspace.projection_panels[part];
         layer.unprojected[d] = keeps_steps_ ? reserve.unprojected[d] : workspace.unprojected[part];
@@ -99,16 +83,17 @@ class ForwardPass {
 
   void RunLayer(const Layer& layer) {
     const StepRange steps = {0, sequences_.num_steps()};
+    if (!packs_step_weights_) {
+      RunDecodeStep(model_, tensors_, sequences_, layer, keeps_steps_, member_);
+      ApplyDropout(layer, steps, member_);
+      return;
+    }
     for (int64_t d = 0; d < model_.directions; ++d) {
       PrepareInputProducts(layer, d);
       ComputeInputProducts(layer, d, steps, member_);
     }
-    if (packs_step_weights_) {
-      PackStepWeights(layer);
-      RunLayerSteps(layer, steps, member_);
-    } else {
-      RunSingleStep(layer);
-    }
+    PackStepWeights(layer);
+    RunLayerSteps(layer, steps, member_);
     FinishSteps(layer, steps, member_);
   }
 
@@ -138,9 +123,10 @@ class ForwardPass {
     const T* input_bias = tensors_.params + layout.InputBiases(layer.index, direction);
     const T* recurrent_bias = tensors_.params + layout.RecurrentBiases(layer.index, direction);
     const int64_t shared_biases = model_.shared_gates() * model_.units;
+    T* const bias = layer.bias[direction];
     member_->Single([&] {
       for (int64_t j = 0; j < model_.gate_width; ++j) {
-        layer.bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
+        bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
       }
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
@@ -164,13 +150,12 @@ class ForwardPass {
     const int64_t num_rows = FirstRow(steps.end) - first_row;
     const T* input = layer.input + first_row * columns;
     T* gates = layer.gates[direction] + first_row * gate_width;
-    const Packing packing = model_.schedule.input_weights.value;
-    if (packing != Packing::kWhole) {
+    if (model_.schedule.input_weights.value != Packing::kWhole) {
       const T* weights = tensors_.params + model_.layout.InputWeights(layer.index, direction);
-      MultiplyRowMajor(packing,
-                       {num_rows, gate_width, columns, input, columns, weights, columns, gates,
-                        gate_width, /*accumulate=*/false, layer.bias},
-                       member);
+      MultiplyPackingTiles(model_.kernels,
+                           {num_rows, gate_width, columns, input, columns, weights, columns, gates,
+                            gate_width, /*accumulate=*/false, layer.bias[direction]},
+                           member);
       return;
     }
     MatrixProduct<T> product;
@@ -181,7 +166,7 @@ class ForwardPass {
     product.b = layer.input_weight_panels;
     product.c = gates;
     product.c_row_stride = gate_width;
-    product.bias = layer.bias;
+    product.bias = layer.bias[direction];
     Multiply(model_.kernels, product, member);
   }
 
@@ -190,13 +175,14 @@ class ForwardPass {
                        TeamMember* member) const {
     const int64_t units = model_.units;
     const int64_t first_row = FirstRow(steps.first);
+    const T* bias = layer.bias[direction];
     const auto add = [&](int64_t begin, int64_t end) {
       for (int64_t row = first_row + begin; row < first_row + end; ++row) {
         T* target = layer.gates[direction] + row * model_.gate_width;
         const T* x = layer.input + row * units;
         for (int64_t g = 0; g < model_.gates; ++g) {
           for (int64_t j = 0; j < units; ++j) {
-            target[g * units + j] = layer.bias[g * units + j] + x[j];
+            target[g * units + j] = bias[g * units + j] + x[j];
           }
         }
       }
@@ -230,15 +216,13 @@ class ForwardPass {
   void RunTile(const Layer& layer, const StepTile& tile) const {
     ForwardTile<T> cell = ForwardTile<T>();
     cell.units = tile.columns;
-    if (packs_step_weights_) {
-      const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
-      const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
-      cell.recurrent.b = layer.recurrent_panels[tile.direction] + tile.panel * panel_size;
-      cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
-      cell.recurrent.depth = model_.output_size;
-      if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
-        cell.recurrent.next_b = cell.recurrent.b + panel_size;
-      }
+    const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
+    const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
+    cell.recurrent.b = layer.recurrent_panels[tile.direction] + tile.panel * panel_size;
+    cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
+    cell.recurrent.depth = model_.output_size;
+    if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
+      cell.recurrent.next_b = cell.recurrent.b + panel_size;
     }
     cell.recurrent.a_depth_stride = 1;
     cell.gate_stride = model_.units;
@@ -313,63 +297,6 @@ class ForwardPass {
     }
   }
 
-  // Replaces PackStepWeights and RunLayerSteps for a single step whose weights are not packed as a
-  // whole.
-  void RunSingleStep(const Layer& layer) {
-    const int64_t units = model_.units;
-    for (int64_t d = 0; d < model_.directions; ++d) AddRecurrentProducts(layer, d);
-    const StepPhase cells = {units,       model_.kernels.lanes, model_.cell.forward_vectors,
-                             /*depth=*/0, /*step=*/0,           /*with_next=*/false};
-    ForTiles(sequences_, cells, {0, model_.directions}, member_,
-             [&](const StepTile& tile) { RunTile(layer, tile); });
-    if (!model_.config.has_projection()) return;
-    for (int64_t d = 0; d < model_.directions; ++d) {
-      const T* weights = tensors_.params + model_.layout.ProjectionWeights(layer.index, d);
-      MultiplyRowMajor(
-          model_.schedule.recurrent_weights.value,
-          {sequences_.num_rows(), model_.output_size, units, layer.unprojected[d], units, weights,
-           units, layer.output + d * model_.output_size, model_.output_width},
-          member_);
-    }
-  }
-
-  // Computes gates += h' R^T, but stores GRU's R_n h' separately.
-  void AddRecurrentProducts(const Layer& layer, int64_t direction) {
-    const Packing packing = model_.schedule.recurrent_weights.value;
-    const int64_t output_size = model_.output_size;
-    const int64_t shared = model_.shared_gates() * model_.units;
-    RowMajorProduct<T> product;
-    product.rows = sequences_.num_rows();
-    product.columns = shared;
-    product.depth = output_size;
-    product.a = tensors_.input_h + model_.FirstState(layer.index, direction) * output_size;
-    product.a_row_stride = output_size;
-    product.b = tensors_.params + model_.layout.RecurrentWeights(layer.index, direction);
-    product.b_row_stride = output_size;
-    product.c = layer.gates[direction];
-    product.c_row_stride = model_.gate_width;
-    product.accumulate = true;
-    MultiplyRowMajor(packing, product, member_);
-    if (shared == model_.gate_width) return;
-    product.b += shared * output_size;
-    product.columns = model_.gate_width - shared;
-    product.c = layer.candidate_products[direction];
-    product.c_row_stride = model_.units;
-    product.accumulate = false;
-    MultiplyRowMajor(packing, product, member_);
-  }
-
-  // Dot products sum in a different order than the other kernels. They are used for single steps
-  // only, and the choice does not depend on the lengths, so the results do not either.
-  void MultiplyRowMajor(Packing packing, const RowMajorProduct<T>& product,
-                        TeamMember* member) const {
-    if (packing == Packing::kNone) {
-      ComputeDotProducts(model_.kernels, product, member);
-    } else {
-      MultiplyPackingTiles(model_.kernels, product, member);
-    }
-  }
-
   // Stores the final states of each sequence whose last step is in `steps`. A sequence of length 0
   // keeps its initial states.
   void StoreFinalStates(const Layer& layer, int64_t direction, const StepRange& steps) const {
@@ -405,6 +332,10 @@ class ForwardPass {
     member->Single([&] {
       for (int64_t d = 0; d < model_.directions; ++d) StoreFinalStates(layer, d, steps);
     });
+    ApplyDropout(layer, steps, member);
+  }
+
+  void ApplyDropout(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     if (layer.dropped == nullptr) return;
     ApplyDropoutToRows(layer.dropout, sequences_.positions(), FirstRow(steps.first),
                        FirstRow(steps.end), model_.output_width, layer.output, layer.dropped,

@@ -71,7 +71,7 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
                                        model.ProjectionPanelElements(/*for_gradients=*/false));
     }
   }
-  bias = TakeParts<T>(arena, layers, model.gate_width);
+  bias = TakeParts<T>(arena, pseudo_layers, model.gate_width);
   const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
   if (GateStorage(config, pass).value == Storage::kWorkspace) {
     for (int64_t d = 0; d < model.directions; ++d) {

@@ -48,8 +48,8 @@ struct ForwardWorkspace {
 
   // For each concurrent layer. Panels are null unless weights are packed as a whole.
   Parts<T> input_weight_panels;  // W of one direction
-  Parts<T> bias;                 // [G * H] of one direction, added to x W^T
   // For each concurrent layer and direction.
+  Parts<T> bias;               // [G * H] added to x W^T
   Parts<T> recurrent_panels;   // the memory of input_weight_panels if layers are not concurrent
   Parts<T> projection_panels;  // null without a projection
   Parts<T> unprojected;        // [B, H]; null without a projection or if the reserve space holds it
