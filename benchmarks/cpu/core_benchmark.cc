@@ -40,6 +40,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --dtype TYPE        float, double, half or bfloat16 (default: float)
   --lengths           sequences of every length, on average half the steps (default: full)
   --training          forward keeps what backward needs, and backward follows
+  --packed            packs the weights once, as for parameters that stay the same; inference only
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
@@ -51,6 +52,7 @@ struct Arguments {
   Problem problem;
   bool has_mean_half_lengths = false;
   bool is_training = false;
+  bool is_packed = false;
   bool explains = false;
   int64_t threads = 2;
   int64_t rounds = 20;
@@ -99,6 +101,7 @@ Arguments ParseArguments(int argc, char** argv) {
   shape = {35, 20};
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
                                                  {"--lengths", &arguments.has_mean_half_lengths},
+                                                 {"--packed", &arguments.is_packed},
                                                  {"--explain", &arguments.explains}};
   const std::map<std::string, int64_t*> counts = {
       {"--input", &config.input_size},   {"--batch", &shape.batch_size},
@@ -189,8 +192,11 @@ void Run(const Arguments& arguments) {
     *forward_seconds += middle - begin;
     *backward_seconds += Now() - middle;
   };
+  Memory packed_weights(arguments.is_packed ? plan->PackedWeights(options).bytes : 0);
+  if (packed_weights.bytes() > 0) buffers.forward.packed_weights = packed_weights.data();
   double forward = 0, backward = 0;
   pass(&forward, &backward);
+  buffers.forward.packed_weights_are_ready = packed_weights.bytes() > 0;
   forward = backward = 0;
   pass(&forward, &backward);
   constexpr double kSampleSeconds = 0.002;

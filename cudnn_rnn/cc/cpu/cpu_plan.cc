@@ -1,5 +1,8 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/team.h"
@@ -48,6 +51,17 @@ class CpuPlan : public RnnPlan {
         .value();
   }
 
+  PackedWeightsSpec PackedWeights(const CallOptions& options) const override {
+    const std::vector<int32_t>& lengths = options.sequence_lengths;
+    const bool has_steps = lengths.empty() || std::count(lengths.begin(), lengths.end(), 0) <
+                                                  static_cast<int64_t>(lengths.size());
+    if (options.is_training || IsEmpty(shape_) || !has_steps) return PackedWeightsSpec();
+    Arena arena(nullptr);
+    if (kConverts) arena.Take<Real>(num_params_);
+    cudnn_rnn::PackedWeights<Real>(model_, Pass::kInference, &arena);
+    return {arena.used().value(), static_cast<int64_t>(model_.schedule.recurrent_weights.value)};
+  }
+
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
                  const Execution& execution) const override {
     CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
@@ -62,7 +76,7 @@ class CpuPlan : public RnnPlan {
       tensors.input = exchange.Read(buffers.input, shapes.input);
       tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
       tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
-      tensors.params = exchange.Read(buffers.params, shapes.params);
+      ReadParams(buffers, shapes.params, exchange, member, &tensors);
       tensors.output = exchange.OutputMemory(buffers.output, shapes.output);
       tensors.output_h = exchange.OutputMemory(buffers.output_h, shapes.hidden);
       tensors.output_c = exchange.OutputMemory(buffers.output_c, shapes.cell);
@@ -134,6 +148,9 @@ class CpuPlan : public RnnPlan {
         num_params_(layout.size()),
         model_(config, layout, shape, kernels) {}
 
+  // The elements of `params` differ from the engine's.
+  static constexpr bool kConverts = !std::is_same<Storage, Real>::value;
+
   struct BufferShapes {
     BufferShape input;
     BufferShape output;
@@ -151,7 +168,6 @@ class CpuPlan : public RnnPlan {
 
   // Returns the bytes of the packed sequences and of the copies.
   CheckedSize ExchangeSize(bool has_padding, const BufferCounts& counts) const {
-    constexpr bool kConverts = !std::is_same<Storage, Real>::value;
     Arena arena(nullptr);
     const auto take = [&arena](int64_t count, CheckedSize num_elements) {
       for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
@@ -197,6 +213,26 @@ class CpuPlan : public RnnPlan {
                            " steps and batch size ", shape_.batch_size, ", num_layers ",
                            config_.num_layers, ", num_units ", config_.num_units, ", input_size ",
                            config_.input_size, " need more bytes than 64 bits can count.");
+  }
+
+  // Reads the parameters and points to the packed weights, which begin with the parameters if these
+  // are converted.
+  void ReadParams(const ForwardBuffers& buffers, const BufferShape& shape,
+                  const BufferExchange<Storage, Real>& exchange, TeamMember* member,
+                  ForwardTensors<Real>* tensors) const {
+    Arena packed(buffers.packed_weights);
+    if (!kConverts || buffers.packed_weights == nullptr) {
+      tensors->params = exchange.Read(buffers.params, shape);
+    } else if (buffers.packed_weights_are_ready) {
+      tensors->params = packed.Take<Real>(num_params_);
+    } else {
+      tensors->params = BufferExchange<Storage, Real>(&packed, member).Read(buffers.params, shape);
+    }
+    tensors->packed_weights_are_ready = buffers.packed_weights_are_ready;
+    tensors->packed_weights = nullptr;
+    if (buffers.packed_weights != nullptr) {
+      tensors->packed_weights = static_cast<char*>(buffers.packed_weights) + packed.used().value();
+    }
   }
 
   bool HasPadding(const CallOptions& options) const {

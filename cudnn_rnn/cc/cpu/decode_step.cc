@@ -12,6 +12,10 @@
 namespace cudnn_rnn {
 namespace {
 
+// With at least this many whole tiles per member, members divide the units into whole tiles,
+// otherwise into single vectors.
+constexpr int64_t kTilesPerMember = 6;
+
 template <typename T>
 class DecodeStep {
  public:
@@ -25,9 +29,13 @@ class DecodeStep {
         input_size_(model.layout.InputWeightColumns(layer.index)) {}
 
   void Run(TeamMember* member) const {
-    const int64_t lanes = model_.kernels.lanes, depth = input_size_ + model_.output_size;
-    if (model_.schedule.recurrent_weights.value == Packing::kNone) {
-      ForColumns(model_.units, lanes, model_.gates * depth, member,
+    const int64_t lanes = model_.kernels.lanes, tile_columns = model_.kernels.tile_vectors * lanes;
+    const int64_t depth = input_size_ + model_.output_size;
+    if (HasPanels() && !tensors_.packed_weights_are_ready) PackWeights(member);
+    if (HasPanels() || model_.schedule.recurrent_weights.value == Packing::kNone) {
+      const bool has_many_tiles =
+          HasPanels() && model_.units >= kTilesPerMember * member->team_size() * tile_columns;
+      ForColumns(model_.units, has_many_tiles ? tile_columns : lanes, model_.gates * depth, member,
                  [&](int64_t direction, const Range& units) {
                    for (int64_t gate = 0; gate < model_.gates; ++gate) {
                      ComputeGates(direction, {gate * model_.units + units.first, units.count});
@@ -37,7 +45,7 @@ class DecodeStep {
     } else {
       // Whole tiles of adjacent columns, whatever their gates.
       ForColumns(
-          model_.gate_width, model_.kernels.tile_vectors * lanes, depth, member,
+          model_.gate_width, tile_columns, depth, member,
           [&](int64_t direction, const Range& columns) { ComputeGates(direction, columns); });
       ForColumns(model_.units, lanes, /*depth=*/0, member,
                  [&](int64_t direction, const Range& units) { ComputeStates(direction, units); });
@@ -68,6 +76,31 @@ class DecodeStep {
         compute(d, {first, last - first});
       }
     });
+  }
+
+  bool HasPanels() const { return layer_.panels.recurrent[0] != nullptr; }
+
+  void PackWeights(TeamMember* member) const {
+    for (int64_t d = 0; d < model_.directions && input_size_ > 0; ++d) {
+      for (int64_t gate = 0; gate < model_.gates; ++gate) {
+        const int64_t column = gate * model_.units;
+        PackPanels<T>(model_.kernels, {InputWeights(d, column), 1, input_size_}, input_size_,
+                      model_.units, PanelOf(layer_.panels.input_weights[d], input_size_, column),
+                      member);
+      }
+    }
+    model_.PackStepWeights(layer_.index, /*for_gradients=*/false, tensors_.params,
+                           layer_.panels.recurrent, layer_.panels.projection, member);
+  }
+
+  // Returns the panel of W or R that begins at a column of [G * H], a multiple of the lanes within
+  // its gate; null if `panels` is.
+  T* PanelOf(T* panels, int64_t depth, int64_t column) const {
+    if (panels == nullptr) return nullptr;
+    const int64_t gate = column / model_.units, unit = column % model_.units;
+    const int64_t index =
+        gate * NumPanels(model_.kernels, model_.units) + unit / model_.kernels.lanes;
+    return panels + index * PanelSize(model_.kernels, depth);
   }
 
   // Computes gates = W x + R h' + biases for a range of columns of [G * H]. GRU's R_n h' is stored
@@ -108,7 +141,8 @@ class DecodeStep {
       Multiply({rows_, columns.count, input_size_, layer_.input, input_size_,
                 InputWeights(direction, columns.first), input_size_, gates + columns.first,
                 model_.gate_width, /*accumulate=*/false, bias + columns.first,
-                RecurrentWeights(direction, columns.first)});
+                RecurrentWeights(direction, columns.first),
+                PanelOf(layer_.panels.input_weights[direction], input_size_, columns.first)});
       return;
     }
     for (int64_t row = 0; row < rows_; ++row) {
@@ -126,7 +160,8 @@ class DecodeStep {
     const T* previous_h = tensors_.input_h + model_.FirstState(layer_.index, direction) * depth;
     Multiply({rows_, columns.count, depth, previous_h, depth,
               RecurrentWeights(direction, columns.first), depth, target, target_row_stride,
-              accumulate, /*bias=*/nullptr, InputWeights(direction, columns.first + model_.units)});
+              accumulate, /*bias=*/nullptr, InputWeights(direction, columns.first + model_.units),
+              PanelOf(layer_.panels.recurrent[direction], depth, columns.first)});
   }
 
   // Return the weights of a gate's unit, which is a column of the gates.
@@ -196,9 +231,21 @@ class DecodeStep {
   void ProjectStates(int64_t direction, const Range& units) const {
     const T* weights = tensors_.params + model_.layout.ProjectionWeights(layer_.index, direction) +
                        units.first * model_.units;
-    Multiply({rows_, units.count, model_.units, layer_.unprojected[direction], model_.units,
-              weights, model_.units, layer_.output + direction * model_.output_size + units.first,
-              model_.output_width});
+    RowMajorProduct<T> product = {rows_,
+                                  units.count,
+                                  model_.units,
+                                  layer_.unprojected[direction],
+                                  model_.units,
+                                  weights,
+                                  model_.units,
+                                  layer_.output + direction * model_.output_size + units.first,
+                                  model_.output_width};
+    const T* panels = layer_.panels.projection[direction];
+    if (panels != nullptr) {
+      product.panels =
+          panels + units.first / model_.kernels.lanes * PanelSize(model_.kernels, model_.units);
+    }
+    Multiply(product);
     StoreFinalOutputs(direction, units);
   }
 

@@ -7,6 +7,7 @@
 
 #include "cudnn_rnn/cc/cpu/dropout.h"
 #include "cudnn_rnn/cc/cpu/engine_model.h"
+#include "cudnn_rnn/cc/cpu/workspace.h"
 
 namespace cudnn_rnn {
 
@@ -14,10 +15,8 @@ namespace cudnn_rnn {
 template <typename T>
 struct ForwardLayer {
   int64_t index;
-  T* input_weight_panels;
+  LayerPanels<T> panels;  // null if weights are not packed as a whole
   T* bias[2];
-  T* recurrent_panels[2];
-  T* projection_panels[2];
   T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
   T* gates[2];
   T* cell_states[2];         // null unless all steps are kept
@@ -28,9 +27,9 @@ struct ForwardLayer {
   DropoutPattern dropout;
 };
 
-// Runs a layer's only step, whose weights are not packed as a whole: input products, cells and
-// final states, but not dropout. `keeps_steps` says whether the gates, c and R_n h' are kept for
-// the gradient.
+// Runs a layer's only step of few sequences: input products, cells and final states, but not
+// dropout. Weights are packed as a whole only into the caller's packed weights. `keeps_steps` says
+// whether the gates, c and R_n h' are kept for the gradient.
 template <typename T>
 void RunDecodeStep(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
                    const PackedSequences& sequences, const ForwardLayer<T>& layer, bool keeps_steps,

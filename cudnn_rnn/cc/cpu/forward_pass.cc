@@ -49,6 +49,9 @@ class ForwardPass {
     Arena arena(tensors_.workspace);
     const ForwardWorkspace<T> workspace(model_, is_training_ ? Pass::kTraining : Pass::kInference,
                                         &arena);
+    Arena packed_weights_arena(tensors_.packed_weights);
+    const PackedWeights<T> packed_weights(model_, Pass::kInference, &packed_weights_arena);
+    const bool packs_input_weights = model_.schedule.input_weights.value == Packing::kWhole;
     std::vector<Layer> layers(static_cast<size_t>(config.num_layers));
     const T* input = tensors_.input;
     for (int64_t l = 0; l < config.num_layers; ++l) {
@@ -58,7 +61,7 @@ class ForwardPass {
       const int64_t place = l % model_.schedule.concurrent_layers.value;
       Layer& layer = layers[static_cast<size_t>(l)];
       layer.index = l;
-      layer.input_weight_panels = workspace.input_weight_panels[place];
+      layer.panels = packed_weights.layers[static_cast<size_t>(l)];
       layer.input = input;
       layer.output = is_last        ? tensors_.output
                      : is_training_ ? reserve.output
@@ -68,8 +71,12 @@ class ForwardPass {
       for (int64_t d = 0; d < model_.directions; ++d) {
         const int64_t part = place * model_.directions + d;
         layer.bias[d] = workspace.bias[part];
-        layer.recurrent_panels[d] = workspace.recurrent_panels[part];
-        layer.projection_panels[d] = workspace.projection_panels[part];
+        if (tensors_.packed_weights == nullptr) {
+          layer.panels.input_weights[d] =
+              packs_input_weights ? workspace.input_weight_panels[place] : nullptr;
+          layer.panels.recurrent[d] = workspace.recurrent_panels[part];
+          layer.panels.projection[d] = workspace.projection_panels[part];
+        }
         layer.unprojected[d] = keeps_steps_ ? reserve.unprojected[d] : workspace.unprojected[part];
         layer.gates[d] = keeps_steps_ ? reserve.gates[d] : workspace.gates[d];
         layer.cell_states[d] = reserve.cell_states[d];
@@ -117,7 +124,7 @@ class ForwardPass {
 
   int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
 
-  // Sums the biases and, if W is packed as a whole, packs it.
+  // Sums the biases and, if W is to be packed as a whole, packs it.
   void PrepareInputProducts(const Layer& layer, int64_t direction) {
     const ParamLayout& layout = model_.layout;
     const T* input_bias = tensors_.params + layout.InputBiases(layer.index, direction);
@@ -130,10 +137,11 @@ class ForwardPass {
       }
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
-    if (columns == 0 || model_.schedule.input_weights.value != Packing::kWhole) return;
+    T* const panels = layer.panels.input_weights[direction];
+    if (columns == 0 || panels == nullptr || tensors_.packed_weights_are_ready) return;
     const T* weights = tensors_.params + layout.InputWeights(layer.index, direction);
-    PackPanels<T>(model_.kernels, {weights, 1, columns}, columns, model_.gate_width,
-                  layer.input_weight_panels, member_);
+    PackPanels<T>(model_.kernels, {weights, 1, columns}, columns, model_.gate_width, panels,
+                  member_);
   }
 
   // Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
@@ -150,7 +158,7 @@ class ForwardPass {
     const int64_t num_rows = FirstRow(steps.end) - first_row;
     const T* input = layer.input + first_row * columns;
     T* gates = layer.gates[direction] + first_row * gate_width;
-    if (model_.schedule.input_weights.value != Packing::kWhole) {
+    if (layer.panels.input_weights[direction] == nullptr) {
       const T* weights = tensors_.params + model_.layout.InputWeights(layer.index, direction);
       MultiplyPackingTiles(model_.kernels,
                            {num_rows, gate_width, columns, input, columns, weights, columns, gates,
@@ -163,7 +171,7 @@ class ForwardPass {
     product.columns = gate_width;
     product.depth = columns;
     product.a = {input, columns, 1};
-    product.b = layer.input_weight_panels;
+    product.b = layer.panels.input_weights[direction];
     product.c = gates;
     product.c_row_stride = gate_width;
     product.bias = layer.bias[direction];
@@ -191,8 +199,9 @@ class ForwardPass {
   }
 
   void PackStepWeights(const Layer& layer) {
+    if (tensors_.packed_weights_are_ready) return;
     model_.PackStepWeights(layer.index, /*for_gradients=*/false, tensors_.params,
-                           layer.recurrent_panels, layer.projection_panels, member_);
+                           layer.panels.recurrent, layer.panels.projection, member_);
   }
 
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
@@ -218,7 +227,7 @@ class ForwardPass {
     cell.units = tile.columns;
     const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
     const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
-    cell.recurrent.b = layer.recurrent_panels[tile.direction] + tile.panel * panel_size;
+    cell.recurrent.b = layer.panels.recurrent[tile.direction] + tile.panel * panel_size;
     cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
     cell.recurrent.depth = model_.output_size;
     if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
@@ -249,7 +258,7 @@ class ForwardPass {
     product.factors.a_depth_stride = 1;
     product.factors.b_panel_stride = PanelSize(model_.kernels, model_.units);
     product.factors.b =
-        layer.projection_panels[tile.direction] + tile.panel * product.factors.b_panel_stride;
+        layer.panels.projection[tile.direction] + tile.panel * product.factors.b_panel_stride;
     product.c = layer.output + row * model_.output_width + tile.direction * model_.output_size +
                 tile.column;
     product.c_row_stride = model_.output_width;

@@ -45,8 +45,8 @@ void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& pro
                         TeamMember* member);
 
 // Computes the same for more rows, up to one block: packs each tile's columns of the operand, one
-// k-block at a time, uses them while they are in the cache, and discards them. Results are
-// bit-identical to those of Multiply.
+// k-block at a time, uses them while they are in the cache, and discards them. If the product has
+// panels, uses these. Results are bit-identical to those of Multiply.
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                           TeamMember* member);
