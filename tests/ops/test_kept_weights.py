@@ -352,3 +352,17 @@ def test_which_nodes_are_marked():
             assert not is_marked(params, is_training=True), params
         for params in (reference, tf.identity(reference), fed, constant * 2):
             assert not is_marked(params), params
+
+
+def test_nodes_share_packed_weights():
+    """Kernels with the same parameters have one set, which outlives the first of them."""
+    with tf.Graph().as_default():
+        variable = resource_variable(tf.float32)
+        pairs = [Pair(variable, 1, batch, tf.float32) for batch in (12, 12, 20)]
+        update = variable.assign_add(tf.ones_like(variable) * 0.01).op
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for _ in range(3):
+                for pair in pairs * 3:
+                    pair.check(session, calls=2)
+                session.run(update)

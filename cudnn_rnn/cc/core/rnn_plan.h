@@ -81,8 +81,8 @@ struct Execution {
 // The memory in which a plan's inference calls find the weights in the form that they multiply.
 struct PackedWeightsSpec {
   int64_t bytes = 0;  // 0: the plan has no use for it
-  // Plans for the same model and of the same layout share packed weights.
-  int64_t layout = 0;
+  // Plans of the same layout, which identifies the model as well, share packed weights.
+  std::vector<int64_t> layout;
 };
 
 struct ForwardBuffers {

@@ -55,11 +55,20 @@ class CpuPlan : public RnnPlan {
     const std::vector<int32_t>& lengths = options.sequence_lengths;
     const bool has_steps = lengths.empty() || std::count(lengths.begin(), lengths.end(), 0) <
                                                   static_cast<int64_t>(lengths.size());
-    if (options.is_training || IsEmpty(shape_) || !has_steps) return PackedWeightsSpec();
+    const Packing packing = model_.schedule.recurrent_weights.value;
+    const bool has_packed_weights = kConverts || packing != Packing::kNone;
+    if (!has_packed_weights || options.is_training || IsEmpty(shape_) || !has_steps) {
+      return PackedWeightsSpec();
+    }
     Arena arena(nullptr);
     if (kConverts) arena.Take<Real>(num_params_);
     cudnn_rnn::PackedWeights<Real>(model_, Pass::kInference, &arena);
-    return {arena.used().value(), static_cast<int64_t>(model_.schedule.recurrent_weights.value)};
+    return {arena.used().value(),
+            {static_cast<int64_t>(config_.mode), static_cast<int64_t>(config_.direction),
+             static_cast<int64_t>(config_.data_type), config_.skips_input_projection() ? 1 : 0,
+             config_.num_layers, config_.num_units, config_.input_size, config_.num_proj,
+             static_cast<int64_t>(packing),
+             static_cast<int64_t>(reinterpret_cast<intptr_t>(&model_.kernels))}};
   }
 
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,

@@ -15,7 +15,6 @@
 #include <mutex>
 #include <vector>
 
-#include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/tf/compat.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -32,22 +31,23 @@ constexpr char kKeepWeightsVariable[] = "CUDNN_RNN_KEEP_WEIGHTS";
 TfStatus ReadKeepsWeights(::tensorflow::OpKernelConstruction* context, bool* keeps_weights);
 
 // Thread-safe. Keeps at most one set of packed weights, and with it a reference to the parameters.
-// While it does, the next update of the variable has to copy it. So weights are packed only once
-// successive calls have had the same parameters, and more calls are needed after each set that was
-// hardly used: a program that trains between inference calls soon pays for neither.
+// Kernels with the same parameters share a set, such as the nodes of an unrolled loop. While it
+// does, the next update of the variable has to copy it. So weights are packed only once successive
+// calls have had the same parameters, and more calls are needed after each set that was hardly
+// used: a program that trains between inference calls soon pays for neither.
 class KeptWeights {
  public:
-  // One set. Calls share it; it lives until the last of them is done.
+  // One set. Kernels and calls share it; it lives until the last of them lets go of it.
   struct Set {
     ::tensorflow::Tensor params;
-    std::vector<int64_t> key;
+    std::vector<int64_t> layout;
     ::tensorflow::Tensor memory;
     bool is_ready = false;  // its first user fills it
   };
 
   // Returns the set for a call with these parameters: ready, or to be filled by this call, which
   // then calls Keep. Null if the call does without.
-  std::shared_ptr<Set> Find(::tensorflow::OpKernelContext* context, const RnnConfig& config,
+  std::shared_ptr<Set> Find(::tensorflow::OpKernelContext* context,
                             const ::tensorflow::Tensor& params, const PackedWeightsSpec& spec);
   // Keeps a set that the call has filled.
   void Keep(std::shared_ptr<Set> set);
@@ -59,7 +59,7 @@ class KeptWeights {
   // A set with fewer uses was not worth packing.
   static constexpr int64_t kUsesWorthPacking = 4;
 
-  bool IsWorthPacking(const void* params, const std::vector<int64_t>& key);
+  bool IsWorthPacking(const void* params, const std::vector<int64_t>& layout);
   void Drop();
 
   std::mutex mutex_;
@@ -69,7 +69,7 @@ class KeptWeights {
   // Successive calls that had no set and the same parameters, apparently: their buffer may have
   // been written to or given back since.
   const void* last_params_ = nullptr;
-  std::vector<int64_t> last_key_;
+  std::vector<int64_t> last_layout_;
   int64_t num_similar_calls_ = 0;
   int64_t needed_calls_ = kFewestCalls;
 };
