@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_resource_variable_ops, gen_state_ops, gen_training_ops
+from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn._core.kept_weights import ATTRIBUTE
@@ -111,14 +111,14 @@ def scatter_updates(variable):
     indices, values = rows(variable)
     points = [[index] for index in indices]
     updates = {
-        name: getattr(gen_resource_variable_ops, "resource_scatter_" + name)(
-            variable.handle, indices, values
+        name: getattr(tf.raw_ops, "ResourceScatter" + name)(
+            resource=variable.handle, indices=indices, updates=values
         )
-        for name in ("add", "sub", "mul", "div", "min", "max", "update")
+        for name in ("Add", "Sub", "Mul", "Div", "Min", "Max", "Update")
     }
-    for name in ("add", "sub", "update"):
-        scatter = getattr(gen_state_ops, "resource_scatter_nd_" + name)
-        updates["nd " + name] = scatter(variable.handle, points, values)
+    for name in ("NdAdd", "NdSub", "NdUpdate"):
+        scatter = getattr(tf.raw_ops, "ResourceScatter" + name)
+        updates[name] = scatter(ref=variable.handle, indices=points, updates=values)
     return updates
 
 
@@ -132,8 +132,11 @@ def dense_updates(variable):
         "assign its own value": variable.assign(variable.read_value()).op,
         "assign its changed value": variable.assign(variable.read_value() * 0.5).op,
         "slice": variable[3:9].assign(tf.zeros([6], variable.dtype)),
-        "gradient descent": gen_training_ops.resource_apply_gradient_descent(
-            variable.handle, tf.constant(0.5, variable.dtype), delta, use_locking=True
+        "gradient descent": tf.raw_ops.ResourceApplyGradientDescent(
+            var=variable.handle,
+            alpha=tf.constant(0.5, variable.dtype),
+            delta=delta,
+            use_locking=True,
         ),
         "initializer": variable.initializer,
     }
@@ -158,7 +161,7 @@ def test_every_update_of_a_resource_variable(steps, batch, dtype, group):
             session.run(update)
             # Sometimes the next update follows the first call, sometimes later ones.
             after = pair.check(session, calls=CALLS)
-            if name not in ("assign its own value", "initializer", "min", "max"):
+            if name not in ("assign its own value", "initializer", "Min", "Max"):
                 assert not np.array_equal(before, after), name
             session.run(update)
             before = pair.check(session, calls=1)
@@ -295,6 +298,43 @@ def test_calls_and_updates_on_several_threads():
             thread.join()
         assert not failures
         pair.check(session)
+
+
+def test_functions_with_eager_updates():
+    with context.eager_mode():
+        variable = resource_variable(tf.float32)
+        nodes = []
+
+        @tf.function(autograph=False)
+        def run():
+            pair = Pair(variable, 1, 12, tf.float32)
+            nodes.append(pair.is_marked())
+            return pair.kept, pair.expected
+
+        @tf.function(autograph=False)
+        def add():
+            variable.assign_add(tf.ones_like(variable) * 0.01)
+
+        optimizer = tf.train.AdamOptimizer(0.1)
+        array = np.float32(random(params_size(), seed=9))
+        updates = [
+            lambda: variable.assign(array),
+            lambda: variable.assign(tf.constant(array) * 3),
+            lambda: variable.assign_add(array),
+            lambda: variable.scatter_nd_update([[3]], [0.7]),
+            lambda: optimizer.apply_gradients([(tf.constant(array), variable)]),
+            add,
+        ]
+        before = None
+        for update in updates * 3:
+            for _ in range(CALLS):
+                kept, expected = (tensor.numpy() for tensor in run())
+                np.testing.assert_array_equal(kept, expected)
+            assert before is None or not np.array_equal(before, kept)
+            before = kept
+            update()
+            array *= 0.5  # in place: the variable may share the array's memory
+        assert nodes == [[True, False]]
 
 
 def results_after_update_in_place(session, steps=1, batch=12):
