@@ -106,8 +106,7 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   buffers.workspace = MutableDataOf(&workspace);
   std::shared_ptr<KeptWeights::Set> weights;
   if (kept_weights_ != nullptr) {
-    weights =
-        kept_weights_->Find(context, model.config, *model.params, plan->PackedWeights(options));
+    weights = kept_weights_->Find(context, *model.params, plan->PackedWeights(options));
   }
   if (weights != nullptr) {
     buffers.packed_weights = MutableDataOf(&weights->memory);
