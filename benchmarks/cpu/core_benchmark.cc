@@ -44,6 +44,7 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
   --dtype TYPE        float, double, half or bfloat16 (default: float)
   --lengths           sequences of every length, on average half the steps (default: full)
   --training          forward keeps what backward needs, and backward follows
+  --packed            packs the weights once, as for parameters that stay the same; inference only
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
@@ -56,6 +57,7 @@ struct Arguments {
   Problem problem;
   bool has_mean_half_lengths = false;
   bool is_training = false;
+  bool is_packed = false;
   bool explains = false;
   bool predicts = false;
   int64_t threads = 2;
@@ -105,6 +107,7 @@ Arguments ParseArguments(int argc, char** argv) {
   shape = {35, 20};
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
                                                  {"--lengths", &arguments.has_mean_half_lengths},
+                                                 {"--packed", &arguments.is_packed},
                                                  {"--explain", &arguments.explains},
                                                  {"--predict", &arguments.predicts}};
   const std::map<std::string, int64_t*> counts = {
@@ -183,12 +186,16 @@ class Calls {
         new Memory(std::max(plan_->ForwardWorkspaceBytes(options_),
                             is_training ? plan_->BackwardWorkspaceBytes(options_) : 0)));
     buffers_->forward.workspace = buffers_->backward.workspace = workspace_->data();
+    packed_weights_.reset(
+        new Memory(arguments.is_packed ? plan_->PackedWeights(options_).bytes : 0));
+    if (packed_weights_->bytes() > 0) buffers_->forward.packed_weights = packed_weights_->data();
   }
 
   // Runs the forward pass and, in training, the backward pass; adds their times.
   void Pass(ParallelRunner* runner, double* forward_seconds, double* backward_seconds) {
     const double begin = Now();
     Check(plan_->Forward(buffers_->forward, options_, {runner}));
+    buffers_->forward.packed_weights_are_ready = packed_weights_->bytes() > 0;
     const double middle = Now();
     if (options_.is_training) Check(plan_->Backward(buffers_->backward, options_, {runner}));
     *forward_seconds += middle - begin;
@@ -203,6 +210,7 @@ class Calls {
   std::unique_ptr<RnnPlan> plan_;
   std::unique_ptr<PlanBuffers> buffers_;
   std::unique_ptr<Memory> workspace_;
+  std::unique_ptr<Memory> packed_weights_;
 };
 
 // A team of which only one member computes, and only its own share.

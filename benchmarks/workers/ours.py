@@ -30,7 +30,10 @@ class Network(graph_network.GraphNetwork):
     def connect(self, x, states, lengths):
         # Creates the variable outside the decode loop.
         with tf.init_scope():
-            self._params = tf.Variable(tf.zeros(joined(self._weights).shape, self.dtype))
+            # A resource variable, as in TensorFlow 2: the op keeps its packed weights.
+            self._params = tf.Variable(
+                tf.zeros(joined(self._weights).shape, self.dtype), use_resource=True
+            )
         output, *final_states = self.call(x, states, self._params, lengths)
         return output, final_states
 

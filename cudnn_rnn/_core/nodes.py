@@ -21,7 +21,7 @@ from cudnn_rnn._compat import (
     register_gradient,
     tf,
 )
-from cudnn_rnn._core import kernel_labels, model_sizes, plain_rnn
+from cudnn_rnn._core import kept_weights, kernel_labels, model_sizes, plain_rnn
 from cudnn_rnn._native import gpu_choice, gpu_kernels
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
@@ -140,6 +140,8 @@ def rnn(
             results = gen_cudnn_rnn_ops.cudnn_rnnv2(**arguments)
         else:
             results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
+    if not is_training:
+        kept_weights.mark(results[0])
     return tuple(results)[:3]
 
 

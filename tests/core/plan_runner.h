@@ -60,6 +60,25 @@ inline Status CallBackward(const RnnPlan& plan, const CallOptions& options,
   return plan.Backward(buffers->backward, options, execution);
 }
 
+// Checks that inference gives the same bits if it fills packed weights, and if it only reads them.
+inline void CheckPackedWeights(const RnnPlan& plan, const Problem& problem,
+                               const Execution& execution, const Tensors& expected,
+                               PlanBuffers* buffers) {
+  const CallOptions options = problem.Options(/*is_training=*/false);
+  const int64_t bytes = plan.PackedWeights(options).bytes;
+  if (bytes == 0) return;
+  Memory packed_weights(bytes);
+  buffers->forward.packed_weights = packed_weights.data();
+  for (bool are_ready : {false, true}) {
+    Tensors found = expected;
+    buffers->forward.packed_weights_are_ready = are_ready;
+    EXPECT(CallForward(plan, options, execution, buffers).ok(), problem.Text());
+    buffers->ReadResults(&found);
+    ExpectSameBits(found, expected,
+                   Concatenate("packed weights, ready ", are_ready, ": ", problem.Text()));
+  }
+}
+
 // Runs the plan's forward pass and, in training, its backward pass on the problem.
 inline void RunPlan(const RnnPlan& plan, const Problem& problem, const Execution& execution,
                     bool is_training, Tensors* tensors) {
@@ -71,7 +90,7 @@ inline void RunPlan(const RnnPlan& plan, const Problem& problem, const Execution
   if (is_training) status = CallBackward(plan, options, execution, &buffers);
   EXPECT(status.ok(), status.message(), problem.Text());
   buffers.ReadResults(tensors);
-  if (!is_training) return;
+  if (!is_training) return CheckPackedWeights(plan, problem, execution, *tensors, &buffers);
 
   // Once more, overwriting the reserve space, which the plan must then refuse.
   Tensors in_place = *tensors;

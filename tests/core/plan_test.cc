@@ -112,6 +112,45 @@ TEST(SixteenBitTypesRoundWhatFloatComputes) {
   }
 }
 
+// Calls with many steps and with 9 to 32 rows read their packed weights, those with fewer rows only
+// converted parameters. Training calls and calls without a step have none.
+TEST(PackedWeightsAreRead) {
+  struct Case {
+    DataType data_type;
+    SequenceShape shape;
+    bool has_packed_weights;
+  };
+  const Case cases[] = {
+      {DataType::kFloat, {3, 2}, true},  {DataType::kFloat, {1, 12}, true},
+      {DataType::kFloat, {1, 40}, true}, {DataType::kFloat, {1, 2}, false},
+      {DataType::kHalf, {1, 2}, true},   {DataType::kFloat, {0, 2}, false},
+  };
+  SerialRunner runner;
+  for (const Case& test : cases) {
+    Problem problem;
+    problem.config = {
+        RnnMode::kLstm, InputMode::kLinear, Direction::kBidirectional, test.data_type, 2, 20, 7};
+    problem.shape = test.shape;
+    std::unique_ptr<RnnPlan> plan;
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    const CallOptions options = problem.Options(/*is_training=*/false);
+    const int64_t bytes = plan->PackedWeights(options).bytes;
+    EXPECT((bytes > 0) == test.has_packed_weights, problem.Text());
+    EXPECT(plan->PackedWeights(problem.Options(/*is_training=*/true)).bytes == 0, problem.Text());
+    problem.lengths.assign(static_cast<size_t>(problem.shape.batch_size), 0);
+    EXPECT(plan->PackedWeights(problem.Options(/*is_training=*/false)).bytes == 0, problem.Text());
+    if (bytes == 0) continue;
+    Tensors tensors = MakeTensors(problem);
+    PlanBuffers buffers(tensors, problem.config.data_type, 0);
+    Memory not_numbers(bytes);
+    buffers.forward.packed_weights = not_numbers.data();
+    buffers.forward.packed_weights_are_ready = true;
+    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
+    buffers.ReadResults(&tensors);
+    for (const double value : tensors.output) EXPECT(std::isnan(value), problem.Text());
+  }
+}
+
 // Runs the problem alone and with each number of threads.
 void ExpectSameBitsOnThreads(const Problem& problem, bool is_training, int64_t min_cycles_to_wait,
                              const std::vector<int>& thread_counts) {

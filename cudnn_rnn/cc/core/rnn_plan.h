@@ -78,6 +78,13 @@ struct Execution {
   void* stream = nullptr;            // cuDNN plans: the CUstream on which all work is queued
 };
 
+// The memory in which a plan's inference calls find the weights in the form that they multiply.
+struct PackedWeightsSpec {
+  int64_t bytes = 0;  // 0: the plan has no use for it
+  // Plans of the same layout, which identifies the model as well, share packed weights.
+  std::vector<int64_t> layout;
+};
+
 struct ForwardBuffers {
   const void* input = nullptr;
   const void* input_h = nullptr;
@@ -88,6 +95,11 @@ struct ForwardBuffers {
   void* output_c = nullptr;
   // Training only: ReserveSpaceBytes() bytes, aligned to 64, read by Backward.
   void* reserve_space = nullptr;
+  // Inference only, optional: PackedWeights().bytes bytes, aligned to 64. The call fills them, or
+  // only reads them if a call with the same parameters has filled them. Results are the same bits
+  // with and without.
+  void* packed_weights = nullptr;
+  bool packed_weights_are_ready = false;
   // ForwardWorkspaceBytes() bytes, aligned to 64.
   void* workspace = nullptr;
 };
@@ -122,6 +134,8 @@ class RnnPlan {
   virtual int64_t ReserveSpaceBytes() const = 0;
   virtual int64_t ForwardWorkspaceBytes(const CallOptions& options) const = 0;
   virtual int64_t BackwardWorkspaceBytes(const CallOptions& options) const = 0;
+  // Of an inference call; training calls and calls without any step have none.
+  virtual PackedWeightsSpec PackedWeights(const CallOptions&) const { return PackedWeightsSpec(); }
 
   virtual Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
                          const Execution& execution) const = 0;

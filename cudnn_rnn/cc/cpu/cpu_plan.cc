@@ -1,5 +1,8 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/team.h"
@@ -48,6 +51,26 @@ class CpuPlan : public RnnPlan {
         .value();
   }
 
+  PackedWeightsSpec PackedWeights(const CallOptions& options) const override {
+    const std::vector<int32_t>& lengths = options.sequence_lengths;
+    const bool has_steps = lengths.empty() || std::count(lengths.begin(), lengths.end(), 0) <
+                                                  static_cast<int64_t>(lengths.size());
+    const Packing packing = model_.schedule.recurrent_weights.value;
+    const bool has_packed_weights = kConverts || packing != Packing::kNone;
+    if (!has_packed_weights || options.is_training || IsEmpty(shape_) || !has_steps) {
+      return PackedWeightsSpec();
+    }
+    Arena arena(nullptr);
+    if (kConverts) arena.Take<Real>(NumCopiedParams(/*is_forward=*/true));
+    cudnn_rnn::PackedWeights<Real>(model_, Pass::kInference, &arena);
+    return {arena.used().value(),
+            {static_cast<int64_t>(config_.mode), static_cast<int64_t>(config_.direction),
+             static_cast<int64_t>(config_.data_type), config_.skips_input_projection() ? 1 : 0,
+             config_.num_layers, config_.num_units, config_.input_size, config_.num_proj,
+             static_cast<int64_t>(packing),
+             static_cast<int64_t>(reinterpret_cast<intptr_t>(&model_.kernels))}};
+  }
+
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,
                  const Execution& execution) const override {
     CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(options.sequence_lengths, shape_));
@@ -63,7 +86,7 @@ class CpuPlan : public RnnPlan {
       tensors.input = exchange.Read(buffers.input, shapes.input);
       tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
       tensors.input_c = exchange.Read(buffers.input_c, shapes.cell);
-      tensors.params = ReadParams(exchange, buffers.params, /*is_forward=*/true);
+      ReadParams(buffers, exchange, member, &tensors);
       tensors.output = exchange.OutputMemory(buffers.output, shapes.output);
       tensors.output_h = exchange.OutputMemory(buffers.output_h, shapes.hidden);
       tensors.output_c = exchange.OutputMemory(buffers.output_c, shapes.cell);
@@ -137,6 +160,9 @@ class CpuPlan : public RnnPlan {
         num_params_(layout.size()),
         model_(config, layout, shape, kernels) {}
 
+  // The elements of `params` differ from the engine's.
+  static constexpr bool kConverts = !std::is_same<Storage, Real>::value;
+
   struct BufferShapes {
     BufferShape input;
     BufferShape output;
@@ -156,16 +182,18 @@ class CpuPlan : public RnnPlan {
   // are.
   ParamTensors<Real> ReadParams(const BufferExchange<Storage, Real>& exchange, const void* params,
                                 bool is_forward) const {
-    const int64_t first_bias = model_.layout.first_bias();
-    if (!model_.PacksBfloat16(is_forward)) {
-      const Real* all = exchange.Read(params, VectorShape(num_params_));
-      return {all, nullptr, all + first_bias};
-    }
-    const Storage* stored = static_cast<const Storage*>(params);
-    return {nullptr, static_cast<const uint16_t*>(params),
-            exchange.Read(stored + first_bias, VectorShape(num_params_ - first_bias))};
+    const int64_t count = NumCopiedParams(is_forward);
+    const Storage* last = static_cast<const Storage*>(params) + (num_params_ - count);
+    return ParamsOf(exchange.Read(last, VectorShape(count)), params, is_forward);
   }
-  CheckedSize NumCopiedParams(bool is_forward) const {
+  // `copied` are the last NumCopiedParams parameters.
+  ParamTensors<Real> ParamsOf(const Real* copied, const void* params, bool is_forward) const {
+    if (!model_.PacksBfloat16(is_forward)) {
+      return {copied, nullptr, copied + model_.layout.first_bias()};
+    }
+    return {nullptr, static_cast<const uint16_t*>(params), copied};
+  }
+  int64_t NumCopiedParams(bool is_forward) const {
     return num_params_ - (model_.PacksBfloat16(is_forward) ? model_.layout.first_bias() : 0);
   }
   static BufferShape VectorShape(int64_t size) {
@@ -174,7 +202,6 @@ class CpuPlan : public RnnPlan {
 
   // Returns the bytes of the packed sequences and of the copies.
   CheckedSize ExchangeSize(bool has_padding, const BufferCounts& counts) const {
-    constexpr bool kConverts = !std::is_same<Storage, Real>::value;
     Arena arena(nullptr);
     const auto take = [&arena](int64_t count, CheckedSize num_elements) {
       for (int64_t i = 0; i < count; ++i) arena.Take<Real>(num_elements);
@@ -229,6 +256,27 @@ class CpuPlan : public RnnPlan {
     const int64_t cost = (is_backward ? 2 : 1) * ForwardCost(num_rows, num_params_);
     RunTeam(runner, cost, program,
             model_.UsefulThreads(is_backward, cost, runner->min_cycles_to_wake()));
+  }
+
+  // Reads the parameters and points to the packed weights, which begin with the copied parameters
+  // if these are converted.
+  void ReadParams(const ForwardBuffers& buffers, const BufferExchange<Storage, Real>& exchange,
+                  TeamMember* member, ForwardTensors<Real>* tensors) const {
+    Arena packed(buffers.packed_weights);
+    if (!kConverts || buffers.packed_weights == nullptr) {
+      tensors->params = ReadParams(exchange, buffers.params, /*is_forward=*/true);
+    } else if (buffers.packed_weights_are_ready) {
+      tensors->params = ParamsOf(packed.Take<Real>(NumCopiedParams(/*is_forward=*/true)),
+                                 buffers.params, /*is_forward=*/true);
+    } else {
+      const BufferExchange<Storage, Real> kept(&packed, member);
+      tensors->params = ReadParams(kept, buffers.params, /*is_forward=*/true);
+    }
+    tensors->packed_weights_are_ready = buffers.packed_weights_are_ready;
+    tensors->packed_weights = nullptr;
+    if (buffers.packed_weights != nullptr) {
+      tensors->packed_weights = static_cast<char*>(buffers.packed_weights) + packed.used().value();
+    }
   }
 
   bool HasPadding(const CallOptions& options) const {

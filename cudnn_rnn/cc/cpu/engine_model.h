@@ -55,6 +55,8 @@ struct ForwardTensors {
   T* output_c;
   void* reserve_space;
   void* workspace;
+  void* packed_weights;  // for a PackedWeights (workspace.h), or null
+  bool packed_weights_are_ready;
 };
 
 template <typename T>

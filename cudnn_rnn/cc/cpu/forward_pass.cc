@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cudnn_rnn/cc/cpu/dropout.h"
-#include "cudnn_rnn/cc/cpu/engine_model.h"
+#include "cudnn_rnn/cc/cpu/forward_layer.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 #include "cudnn_rnn/cc/cpu/steps.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
@@ -43,35 +42,16 @@ class ForwardPass {
   }
 
  private:
-  // The buffers of one layer; workspace.h has the shapes of those without one here.
-  struct Layer {
-    int64_t index;
-    T* input_weight_panels[2];
-    T* bias[2];
-    T* recurrent_panels[2];
-    T* projection_panels[2];
-    T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
-    T* gates[2];
-    int64_t first_gate_row[2];            // the packed row that `gates` begin with
-    T* cell_states[2];                    // null unless all steps are kept
-    T* candidate_products[2];             // of all steps, of a single step, or null
-    RoundedMatrix rounded_outputs[2][2];  // h of even and of odd steps, of each direction
-    RoundedMatrix rounded_unprojected[2];
-    const T* input;  // [N, LayerInputSize]
-    T* output;       // [N, D * P]
-    T* dropped;      // [N, D * P] `output` after dropout, or null
-    DropoutPattern dropout;
-
-    const RoundedMatrix& RoundedOutputs(const StepTile& tile, int64_t step) const {
-      return rounded_outputs[tile.direction][step & 1];
-    }
-  };
+  using Layer = ForwardLayer<T>;
 
   std::vector<Layer> MakeLayers() const {
     const RnnConfig& config = model_.config;
     Arena arena(tensors_.workspace);
     const ForwardWorkspace<T> workspace(model_, is_training_ ? Pass::kTraining : Pass::kInference,
                                         &arena);
+    Arena packed_weights_arena(tensors_.packed_weights);
+    const PackedWeights<T> packed_weights(model_, Pass::kInference, &packed_weights_arena);
+    const bool packs_input_weights = model_.schedule.input_weights.value == Packing::kWhole;
     std::vector<Layer> layers(static_cast<size_t>(config.num_layers));
     const T* input = tensors_.input;
     for (int64_t l = 0; l < config.num_layers; ++l) {
@@ -81,6 +61,7 @@ class ForwardPass {
       const int64_t place = l % model_.schedule.concurrent_layers.value;
       Layer& layer = layers[static_cast<size_t>(l)];
       layer.index = l;
+      layer.panels = packed_weights.layers[static_cast<size_t>(l)];
       layer.input = input;
       layer.output = is_last        ? tensors_.output
                      : is_training_ ? reserve.output
@@ -89,10 +70,13 @@ class ForwardPass {
       layer.dropout = {config.dropout, config.seed, config.seed2, dropout_call_index_, l + 1};
       for (int64_t d = 0; d < model_.directions; ++d) {
         const int64_t part = place * model_.directions + d;
-        layer.input_weight_panels[d] = workspace.input_weight_panels[part];
         layer.bias[d] = workspace.bias[part];
-        layer.recurrent_panels[d] = workspace.recurrent_panels[part];
-        layer.projection_panels[d] = workspace.projection_panels[part];
+        if (tensors_.packed_weights == nullptr) {
+          layer.panels.input_weights[d] =
+              packs_input_weights ? workspace.input_weight_panels[part] : nullptr;
+          layer.panels.recurrent[d] = workspace.recurrent_panels[part];
+          layer.panels.projection[d] = workspace.projection_panels[part];
+        }
         layer.unprojected[d] = keeps_steps_ ? reserve.unprojected[d] : workspace.unprojected[part];
         for (int64_t i = 0; i < 2; ++i) {
           layer.rounded_outputs[d][i] = workspace.rounded_outputs[2 * part + i];
@@ -110,6 +94,11 @@ class ForwardPass {
 
   void RunLayer(const Layer& layer) {
     const StepRange steps = {0, sequences_.num_steps()};
+    if (!packs_step_weights_) {
+      RunDecodeStep(model_, tensors_, sequences_, layer, keeps_steps_, member_);
+      ApplyDropout(layer, steps, member_);
+      return;
+    }
     const int64_t steps_per_block = model_.schedule.steps_per_block.value;
     if (!keeps_steps_ && steps_per_block < model_.shape.num_steps) {
       RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
@@ -118,12 +107,8 @@ class ForwardPass {
         PrepareInputProducts(layer, d);
         ComputeInputProducts(layer, d, steps, member_);
       }
-      if (packs_step_weights_) {
-        PackStepWeights(layer);
-        RunLayerSteps(layer, steps, member_);
-      } else {
-        RunSingleStep(layer);
-      }
+      PackStepWeights(layer);
+      RunLayerSteps(layer, steps, member_);
     }
     FinishSteps(layer, steps, member_);
   }
@@ -172,22 +157,23 @@ class ForwardPass {
   int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
   StepPart AllRows() const { return {0, model_.directions, 0, sequences_.RowsAt(0)}; }
 
-  // Sums the biases and, if W is packed as a whole, packs it.
+  // Sums the biases and, if W is to be packed as a whole, packs it.
   void PrepareInputProducts(const Layer& layer, int64_t direction) {
     const ParamLayout& layout = model_.layout;
     const T* input_bias = model_.InputBiases(tensors_.params, layer.index, direction);
     const T* recurrent_bias = input_bias + model_.gate_width;
     const int64_t shared_biases = model_.shared_gates() * model_.units;
+    T* const bias = layer.bias[direction];
     member_->Single([&] {
       for (int64_t j = 0; j < model_.gate_width; ++j) {
-        layer.bias[direction][j] =
-            j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
+        bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
       }
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
-    if (columns == 0 || model_.schedule.input_weights.value != Packing::kWhole) return;
+    T* const panels = layer.panels.input_weights[direction];
+    if (columns == 0 || panels == nullptr || tensors_.packed_weights_are_ready) return;
     model_.PackWeights(tensors_.params, layout.InputWeights(layer.index, direction), 1, columns,
-                       columns, model_.gate_width, layer.input_weight_panels[direction], member_);
+                       columns, model_.gate_width, panels, member_);
   }
 
   // Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
@@ -205,14 +191,13 @@ class ForwardPass {
     const T* input = layer.input + rows.first * columns;
     T* gates = layer.gates[direction] +
                (rows.first - layer.first_gate_row[direction]) * model_.gate_row_stride;
-    const Packing packing = model_.schedule.input_weights.value;
-    if (packing != Packing::kWhole) {
+    if (layer.panels.input_weights[direction] == nullptr) {
       const T* weights =
           tensors_.params.weights + model_.layout.InputWeights(layer.index, direction);
-      MultiplyRowMajor(packing,
-                       {num_rows, gate_width, columns, input, columns, weights, columns, gates,
-                        model_.gate_row_stride, /*accumulate=*/false, layer.bias[direction]},
-                       member);
+      MultiplyPackingTiles(model_.kernels,
+                           {num_rows, gate_width, columns, input, columns, weights, columns, gates,
+                            model_.gate_row_stride, /*accumulate=*/false, layer.bias[direction]},
+                           member);
       return;
     }
     MatrixProduct<T> product;
@@ -220,7 +205,7 @@ class ForwardPass {
     product.columns = gate_width;
     product.depth = columns;
     product.a = {input, columns, 1};
-    product.b = layer.input_weight_panels[direction];
+    product.b = layer.panels.input_weights[direction];
     product.c = gates;
     product.c_row_stride = model_.gate_row_stride;
     product.bias = layer.bias[direction];
@@ -249,8 +234,10 @@ class ForwardPass {
   }
 
   void PackStepWeights(const Layer& layer) {
-    model_.PackStepWeights(layer.index, /*for_gradients=*/false, tensors_.params,
-                           layer.recurrent_panels, layer.projection_panels, member_);
+    if (!tensors_.packed_weights_are_ready) {
+      model_.PackStepWeights(layer.index, /*for_gradients=*/false, tensors_.params,
+                             layer.panels.recurrent, layer.panels.projection, member_);
+    }
     if (model_.kernels.rounds()) PrepareRoundedSteps(layer);
   }
 
@@ -293,15 +280,13 @@ class ForwardPass {
   void RunTile(const Layer& layer, const StepTile& tile) const {
     ForwardTile<T> cell = ForwardTile<T>();
     cell.units = tile.columns;
-    if (packs_step_weights_) {
-      const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
-      const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
-      cell.recurrent.b = layer.recurrent_panels[tile.direction] + tile.panel * panel_size;
-      cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
-      cell.recurrent.depth = model_.output_size;
-      if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
-        cell.recurrent.next_b = cell.recurrent.b + panel_size;
-      }
+    const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
+    const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
+    cell.recurrent.b = layer.panels.recurrent[tile.direction] + tile.panel * panel_size;
+    cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
+    cell.recurrent.depth = model_.output_size;
+    if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
+      cell.recurrent.next_b = cell.recurrent.b + panel_size;
     }
     cell.recurrent.a_depth_stride = 1;
     cell.gate_stride = model_.units;
@@ -334,7 +319,7 @@ class ForwardPass {
     product.factors.a_depth_stride = 1;
     product.factors.b_panel_stride = PanelSize(model_.kernels, model_.units);
     product.factors.b =
-        layer.projection_panels[tile.direction] + tile.panel * product.factors.b_panel_stride;
+        layer.panels.projection[tile.direction] + tile.panel * product.factors.b_panel_stride;
     product.c = layer.output + row * model_.output_width + tile.direction * model_.output_size +
                 tile.column;
     product.c_row_stride = model_.output_width;
@@ -393,63 +378,6 @@ class ForwardPass {
     }
   }
 
-  // Replaces PackStepWeights and RunLayerSteps for a single step whose weights are not packed as a
-  // whole.
-  void RunSingleStep(const Layer& layer) {
-    const int64_t units = model_.units;
-    for (int64_t d = 0; d < model_.directions; ++d) AddRecurrentProducts(layer, d);
-    const StepPhase cells = {units,       model_.kernels.lanes, model_.cell.forward_vectors,
-                             /*depth=*/0, /*step=*/0,           /*with_next=*/false};
-    ForTiles(sequences_, cells, AllRows(), member_,
-             [&](const StepTile& tile) { RunTile(layer, tile); });
-    if (!model_.config.has_projection()) return;
-    for (int64_t d = 0; d < model_.directions; ++d) {
-      const T* weights = tensors_.params.weights + model_.layout.ProjectionWeights(layer.index, d);
-      MultiplyRowMajor(
-          model_.schedule.recurrent_weights.value,
-          {sequences_.num_rows(), model_.output_size, units, layer.unprojected[d], units, weights,
-           units, layer.output + d * model_.output_size, model_.output_width},
-          member_);
-    }
-  }
-
-  // Computes gates += h' R^T, but stores GRU's R_n h' separately.
-  void AddRecurrentProducts(const Layer& layer, int64_t direction) {
-    const Packing packing = model_.schedule.recurrent_weights.value;
-    const int64_t output_size = model_.output_size;
-    const int64_t shared = model_.shared_gates() * model_.units;
-    RowMajorProduct<T> product;
-    product.rows = sequences_.num_rows();
-    product.columns = shared;
-    product.depth = output_size;
-    product.a = tensors_.input_h + model_.FirstState(layer.index, direction) * output_size;
-    product.a_row_stride = output_size;
-    product.b = tensors_.params.weights + model_.layout.RecurrentWeights(layer.index, direction);
-    product.b_row_stride = output_size;
-    product.c = layer.gates[direction];
-    product.c_row_stride = model_.gate_row_stride;
-    product.accumulate = true;
-    MultiplyRowMajor(packing, product, member_);
-    if (shared == model_.gate_width) return;
-    product.b += shared * output_size;
-    product.columns = model_.gate_width - shared;
-    product.c = layer.candidate_products[direction];
-    product.c_row_stride = model_.units;
-    product.accumulate = false;
-    MultiplyRowMajor(packing, product, member_);
-  }
-
-  // Dot products sum in a different order than the other kernels. They are used for single steps
-  // only, and the choice does not depend on the lengths, so the results do not either.
-  void MultiplyRowMajor(Packing packing, const RowMajorProduct<T>& product,
-                        TeamMember* member) const {
-    if (packing == Packing::kNone) {
-      ComputeDotProducts(model_.kernels, product, member);
-    } else {
-      MultiplyPackingTiles(model_.kernels, product, member);
-    }
-  }
-
   // Stores the final states of each sequence whose last step is in `steps`. A sequence of length 0
   // keeps its initial states.
   void StoreFinalStates(const Layer& layer, int64_t direction, const StepRange& steps) const {
@@ -485,6 +413,10 @@ class ForwardPass {
     member->Single([&] {
       for (int64_t d = 0; d < model_.directions; ++d) StoreFinalStates(layer, d, steps);
     });
+    ApplyDropout(layer, steps, member);
+  }
+
+  void ApplyDropout(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     if (layer.dropped == nullptr) return;
     ApplyDropoutToRows(layer.dropout, sequences_.positions(), FirstRow(steps.first),
                        FirstRow(steps.end), model_.output_width, layer.output, layer.dropped,

@@ -121,7 +121,8 @@ int64_t FirstRowOfBlock(const KernelTraits& kernels, int64_t rows, int64_t block
   return std::min(rows, groups * block / num_blocks * kernels.row_multiple);
 }
 
-// Computes one tile, panels [first_panel, end_panel), for all rows of the product.
+// Computes one tile, panels [first_panel, end_panel), for all rows of the product. Packs the
+// columns unless they are packed already.
 template <typename T>
 void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                          int64_t first_panel, int64_t end_panel) {
@@ -134,12 +135,23 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& pr
   tile.columns = end_column - column;
   tile.factors.a_row_stride = product.a_row_stride;
   tile.factors.a_depth_stride = 1;
-  tile.factors.b = packed;
   tile.c = product.c + column;
   tile.c_row_stride = product.c_row_stride;
   for (int64_t i = 0; i < blocks.count; ++i) {
     const int64_t first_depth = blocks.FirstDepth(i);
     const int64_t depth = blocks.FirstDepth(i + 1) - first_depth;
+    tile.factors.depth = depth;
+    tile.factors.a = product.a + first_depth;
+    tile.accumulate = product.accumulate || i > 0;
+    tile.bias = product.bias == nullptr || i > 0 ? nullptr : product.bias + column;
+    if (product.panels != nullptr) {
+      const int64_t panel_size = PanelSize(kernels, product.depth);
+      tile.factors.b = product.panels + first_panel * panel_size + PanelSize(kernels, first_depth);
+      tile.factors.b_panel_stride = panel_size;
+      tile.factors.next_b = tile.factors.b + (end_panel - first_panel) * panel_size;
+      kernels.product(tile);
+      continue;
+    }
     const int64_t panel_size = PanelSize(kernels, depth);
     const T* b = product.b + column * product.b_row_stride + first_depth;
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
@@ -148,14 +160,11 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& pr
                          std::min(kernels.lanes, tile.columns - offset),
                          packed + (panel - first_panel) * panel_size);
     }
-    tile.factors.depth = depth;
-    tile.factors.a = product.a + first_depth;
+    tile.factors.b = packed;
     tile.factors.b_panel_stride = panel_size;
     // Each pass over the panels prefetches as much of the next tile's columns, which follow in b.
     tile.factors.next_b =
         product.b + end_column * product.b_row_stride + tile.columns * first_depth;
-    tile.accumulate = product.accumulate || i > 0;
-    tile.bias = product.bias == nullptr || i > 0 ? nullptr : product.bias + column;
     kernels.product(tile);
   }
 }

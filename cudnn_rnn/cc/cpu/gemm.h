@@ -47,7 +47,8 @@ void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& pro
 
 // Computes the same for more rows, up to one block, with kernels that do not round: packs each
 // tile's columns of the operand, one k-block at a time, uses them while they are in the cache, and
-// discards them. Results are bit-identical to those of Multiply.
+// discards them. If the product has panels, uses these. Results are bit-identical to those of
+// Multiply.
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                           TeamMember* member);

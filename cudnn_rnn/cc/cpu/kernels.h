@@ -115,6 +115,11 @@ struct RowMajorProduct {
   int64_t c_row_stride;
   bool accumulate = false;
   const T* bias = nullptr;  // [columns], or null
+  // The rows of b that the next product reads, or null: prefetched while the last columns are
+  // multiplied. Never dereferenced, as in Factors.
+  const T* next_b = nullptr;
+  // The panels of b, or null. Dot products do not read them.
+  const T* panels = nullptr;
 };
 
 // One forward step of a cell for a range of the batch's rows and a range of units. Each pointer

@@ -117,6 +117,30 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
 }
 
 template <typename T>
+PackedWeights<T>::PackedWeights(const EngineModel<T>& model, Pass, Arena* arena) {
+  const RnnConfig& config = model.config;
+  layers.resize(static_cast<size_t>(config.num_layers));
+  const Packing packing = model.schedule.recurrent_weights.value;
+  if (packing == Packing::kNone) return;
+  for (int64_t l = 0; l < config.num_layers; ++l) {
+    LayerPanels<T>& layer = layers[static_cast<size_t>(l)];
+    const int64_t columns = model.layout.InputWeightColumns(l);
+    for (int64_t d = 0; d < model.directions; ++d) {
+      if (columns > 0) {
+        layer.input_weights[d] = arena->Take<T>(
+            packing == Packing::kWhole ? model.PanelElements(columns, model.gate_width)
+                                       : model.PanelElements(columns, model.units) * model.gates);
+      }
+      layer.recurrent[d] = arena->Take<T>(model.RecurrentPanelElements(/*for_gradients=*/false));
+      if (config.has_projection()) {
+        layer.projection[d] =
+            arena->Take<T>(model.ProjectionPanelElements(/*for_gradients=*/false));
+      }
+    }
+  }
+}
+
+template <typename T>
 BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, Arena* arena) {
   const RnnConfig& config = model.config;
   const int64_t layers = model.schedule.concurrent_layers.value;
@@ -166,6 +190,8 @@ template struct ReserveSpace<float>;
 template struct ReserveSpace<double>;
 template struct ForwardWorkspace<float>;
 template struct ForwardWorkspace<double>;
+template struct PackedWeights<float>;
+template struct PackedWeights<double>;
 template struct BackwardWorkspace<float>;
 template struct BackwardWorkspace<double>;
 template CheckedSize ReserveSpaceBytes(const EngineModel<float>&);

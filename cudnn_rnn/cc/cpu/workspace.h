@@ -9,6 +9,7 @@
 #define CUDNN_RNN_CC_CPU_WORKSPACE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cudnn_rnn/cc/core/arena.h"
 #include "cudnn_rnn/cc/cpu/engine_model.h"
@@ -69,6 +70,22 @@ struct ForwardWorkspace {
   T* candidate_products[2] = {};  // [B, H] GRU's R_n h', only for a single step
   T* outputs[2] = {};             // [N, D * P] of inner layers, alternating by layer
   T* dropped = nullptr;           // [N, D * P] a layer's output after dropout; training only
+};
+
+// The panels of one layer's weights, by direction; null if there are none.
+template <typename T>
+struct LayerPanels {
+  T* input_weights[2] = {};  // W; for decode steps, the panels of each gate
+  T* recurrent[2] = {};
+  T* projection[2] = {};
+};
+
+// The panels of all layers for inference, which the caller may keep between calls.
+template <typename T>
+struct PackedWeights {
+  PackedWeights(const EngineModel<T>& model, Pass, Arena* arena);
+
+  std::vector<LayerPanels<T>> layers;
 };
 
 template <typename T>

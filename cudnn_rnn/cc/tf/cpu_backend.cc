@@ -1,8 +1,12 @@
 // The backend of CPU kernels: plans of cc/cpu on threads of TensorFlow's pool. Registers the CPU
 // kernels when the library is loaded: TensorFlow has none of its own.
 
+#include <array>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
@@ -13,18 +17,59 @@
 namespace cudnn_rnn {
 namespace {
 
-class CpuCall : public DeviceCall {
+// The plans of one kernel's last calls. Plans hold no buffers and serve any number of calls at
+// once.
+class CpuPlans {
  public:
-  CpuCall(::tensorflow::OpKernelContext* context, const std::string& instruction_set)
-      : runner_(context), instruction_set_(instruction_set) {}
-
-  Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions&,
-                  std::shared_ptr<const RnnPlan>* plan) override {
+  // `config` differs between calls only in its sizes: a node's attributes fix the rest.
+  Status Find(const RnnConfig& config, const SequenceShape& shape,
+              std::shared_ptr<const RnnPlan>* plan) {
+    const std::array<int64_t, 5> key = {config.num_layers, config.num_units, config.input_size,
+                                        shape.num_steps, shape.batch_size};
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const Entry& entry : entries_) {
+      if (entry.plan == nullptr || entry.key != key) continue;
+      *plan = entry.plan;
+      return Status();
+    }
     std::unique_ptr<RnnPlan> created;
     const Status status = CreateCpuPlan(config, shape, instruction_set_, &created);
     if (!status.ok()) return Explained(status, config.data_type);
     *plan = std::move(created);
+    entries_[next_entry_] = {key, *plan};
+    next_entry_ = (next_entry_ + 1) % entries_.size();
     return Status();
+  }
+
+ private:
+  struct Entry {
+    std::array<int64_t, 5> key;
+    std::shared_ptr<const RnnPlan> plan;  // null in unused entries
+  };
+
+  // If the instruction set is to blame, names the environment variable that it comes from.
+  Status Explained(const Status& error, DataType data_type) const {
+    const Kernels<float>* kernels;
+    const Status supported = ChooseKernels<float>(instruction_set_, data_type, &kernels);
+    if (supported.ok()) return error;
+    return InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
+                           instruction_set_, "'. ", supported.message());
+  }
+
+  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
+  std::mutex mutex_;
+  std::array<Entry, 4> entries_;
+  size_t next_entry_ = 0;  // the oldest entry, once all are used
+};
+
+class CpuCall : public DeviceCall {
+ public:
+  CpuCall(::tensorflow::OpKernelContext* context, CpuPlans* plans)
+      : runner_(context), plans_(plans) {}
+
+  Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions&,
+                  std::shared_ptr<const RnnPlan>* plan) override {
+    return plans_->Find(config, shape, plan);
   }
 
   Execution execution() override {
@@ -48,27 +93,18 @@ class CpuCall : public DeviceCall {
   }
 
  private:
-  // If the instruction set is to blame, names the environment variable that it comes from.
-  Status Explained(const Status& error, DataType data_type) const {
-    const Kernels<float>* kernels;
-    const Status supported = ChooseKernels<float>(instruction_set_, data_type, &kernels);
-    if (supported.ok()) return error;
-    return InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
-                           instruction_set_, "'. ", supported.message());
-  }
-
   IntraOpRunner runner_;
-  const std::string& instruction_set_;
+  CpuPlans* const plans_;
 };
 
 class CpuBackend : public DeviceBackend {
  public:
   std::unique_ptr<DeviceCall> Start(::tensorflow::OpKernelContext* context) override {
-    return std::unique_ptr<DeviceCall>(new CpuCall(context, instruction_set_));
+    return std::unique_ptr<DeviceCall>(new CpuCall(context, &plans_));
   }
 
  private:
-  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
+  CpuPlans plans_;
 };
 
 Status CreateCpuBackend(std::unique_ptr<DeviceBackend>* backend) {

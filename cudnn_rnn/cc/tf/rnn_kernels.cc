@@ -63,6 +63,9 @@ ForwardKernel::ForwardKernel(OpKernelConstruction* context, OpVersion version,
   OP_REQUIRES_OK(context, ToTf(ReadEnvironmentSwitch("TF_CUDNN_RESET_RND_GEN_STATE",
                                                      &repeats_dropout_pattern_)));
   OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+  bool keeps_weights;
+  OP_REQUIRES_OK(context, ReadKeepsWeights(context, &keeps_weights));
+  if (keeps_weights && !is_training_) kept_weights_.reset(new KeptWeights());
 }
 
 TfStatus ForwardKernel::Run(OpKernelContext* context) {
@@ -101,7 +104,16 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   }
   buffers.reserve_space = MutableDataOf(outputs.reserve_space);
   buffers.workspace = MutableDataOf(&workspace);
+  std::shared_ptr<KeptWeights::Set> weights;
+  if (kept_weights_ != nullptr) {
+    weights = kept_weights_->Find(context, *model.params, plan->PackedWeights(options));
+  }
+  if (weights != nullptr) {
+    buffers.packed_weights = MutableDataOf(&weights->memory);
+    buffers.packed_weights_are_ready = weights->is_ready;
+  }
   TF_RETURN_IF_ERROR(ToTf(plan->Forward(buffers, options, call->execution())));
+  if (weights != nullptr && !buffers.packed_weights_are_ready) kept_weights_->Keep(weights);
   if (outputs.host_reserved != nullptr && is_training_) {
     WriteReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
                        options.dropout_call_index, MutableDataOf(outputs.host_reserved),

@@ -9,6 +9,7 @@
 
 #include "cudnn_rnn/cc/tf/adapter.h"
 #include "cudnn_rnn/cc/tf/device_backend.h"
+#include "cudnn_rnn/cc/tf/kept_weights.h"
 #include "cudnn_rnn/cc/tf/rnn_model.h"
 
 namespace cudnn_rnn {
@@ -27,6 +28,7 @@ class ForwardKernel : public StatusKernel {
   bool is_training_ = true;
   bool repeats_dropout_pattern_ = false;
   std::atomic<int64_t> num_calls_{0};
+  std::unique_ptr<KeptWeights> kept_weights_;  // null if this node keeps none
 };
 
 class BackwardKernel : public StatusKernel {
