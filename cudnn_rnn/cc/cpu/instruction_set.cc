@@ -98,24 +98,29 @@ InstructionSetChoice FastestForFloat(const Processor& processor) {
   return {InstructionSet::kPortable, "the processor lacks AVX2 or FMA"};
 }
 
+// Returns why AMX cannot be used, or an empty text if it can.
+std::string ReasonAgainstAmx(const Processor& processor) {
+  if (!processor.has_amx_bf16) return "the processor or this build lacks AMX";
+  const int error = processor.request_amx();
+  return error == 0 ? "" : RefusalOfAmx(error);
+}
+
 // Two bfloat16 numbers hold the 11 significant bits of a half exactly.
 InstructionSetChoice FastestForHalf(const Processor& processor) {
-  if (processor.has_amx_bf16 && processor.request_amx() == 0) {
+  const std::string without_amx = ReasonAgainstAmx(processor);
+  if (without_amx.empty()) {
     return {InstructionSet::kAmxBf16x3,
             "the processor has AMX, and two bfloat16 numbers hold a half exactly"};
   }
   return {FastestForFloat(processor).instruction_set,
-          "computed in float, because AVX512-FP16 would keep the sums in half"};
+          Concatenate("computed in float; ", without_amx,
+                      ", and AVX512-FP16 would keep the sums in half")};
 }
 
 InstructionSetChoice FastestForBfloat16(const Processor& processor) {
-  std::string without_amx = "the processor or this build lacks AMX";
-  if (processor.has_amx_bf16) {
-    const int error = processor.request_amx();
-    if (error == 0) {
-      return {InstructionSet::kAmxBf16, "the processor has AMX, and the system permits it"};
-    }
-    without_amx = RefusalOfAmx(error);
+  const std::string without_amx = ReasonAgainstAmx(processor);
+  if (without_amx.empty()) {
+    return {InstructionSet::kAmxBf16, "the processor has AMX, and the system permits it"};
   }
   if (processor.has_avx512_bf16 && processor.is_amd) {
     return {InstructionSet::kAvx512Bf16,
