@@ -31,11 +31,8 @@ std::vector<Vector> DropoutMasks(const Problem& problem) {
   return masks;
 }
 
-// Returns whether products round the unpacked factor: those with packed weights do, but a single
-// step of few sequences packs nothing.
 bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
-  return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set) &&
-         (problem.shape.num_steps > 1 || problem.shape.batch_size > 32);
+  return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set);
 }
 
 void CompareWithNaive(const Problem& problem, double tolerance,

@@ -47,13 +47,17 @@ int64_t StepCyclesOf(bool is_forward, const RnnConfig& config, int64_t batch_siz
   return StepCycles(kernels.lanes, batch_size, config.num_units, config.num_gates() * width);
 }
 
-Decision<Packing> RecurrentWeightPacking(const SequenceShape& shape, const KernelTraits& kernels) {
+Decision<Packing> RecurrentWeightPacking(const RnnConfig& config, const SequenceShape& shape,
+                                         const KernelTraits& kernels) {
   if (shape.num_steps != 1) return {Packing::kWhole, "many steps use the panels"};
   if (shape.batch_size > kMaxRowsOfDecodeSteps) {
     return {Packing::kWhole, "one step, but of more than 32 sequences"};
   }
+  if (kernels.rounds() && config.data_type == DataType::kBfloat16) {
+    return {Packing::kWhole, "one step, but bfloat16 is packed faster than converted to float"};
+  }
   if (kernels.rounds()) {
-    return {Packing::kNone, "one step of at most 32 sequences, in bfloat16"};
+    return {Packing::kNone, "one step of at most 32 sequences, and panels would be rounded"};
   }
   if (shape.batch_size <= kMaxRowsOfDotProducts) {
     return {Packing::kNone, "one step of at most 8 sequences"};
@@ -167,7 +171,7 @@ std::string Line(const std::string& subject, const Decision<Value>& decision,
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
                       const KernelTraits& kernels) {
   Schedule schedule;
-  schedule.recurrent_weights = RecurrentWeightPacking(shape, kernels);
+  schedule.recurrent_weights = RecurrentWeightPacking(config, shape, kernels);
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
   schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
