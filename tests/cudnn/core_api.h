@@ -93,7 +93,7 @@ CUDNN_RNN_EXPORT int cudnn_rnn_backward(cudnn_rnn_model* model, const cudnn_rnn_
 }  // extern "C"
 
 // core_library.py declares these structures field by field.
-static_assert(sizeof(cudnn_rnn_forward_buffers) == 11 * sizeof(void*), "core_library.py");
+static_assert(sizeof(cudnn_rnn_forward_buffers) == 13 * sizeof(void*), "core_library.py");
 static_assert(sizeof(cudnn_rnn_backward_buffers) == 17 * sizeof(void*), "core_library.py");
 
 #endif  // CUDNN_RNN_TESTS_CUDNN_CORE_API_H_

@@ -65,10 +65,13 @@ class Sizes(ctypes.Structure):
 class ForwardBuffers(ctypes.Structure):
     """cudnn_rnn_forward_buffers."""
 
-    _fields_ = _fields(
-        ctypes.c_void_p,
-        "input input_h input_c params output output_h output_c reserve_space workspace",
-    ) + _fields(ctypes.c_int64, "reserve_space_bytes workspace_bytes")
+    _fields_ = (
+        _fields(ctypes.c_void_p, "input input_h input_c params output output_h output_c")
+        + _fields(ctypes.c_void_p, "reserve_space packed_weights")
+        + _fields(ctypes.c_bool, "packed_weights_are_ready")
+        + _fields(ctypes.c_void_p, "workspace")
+        + _fields(ctypes.c_int64, "reserve_space_bytes workspace_bytes")
+    )
 
 
 class BackwardBuffers(ctypes.Structure):
