@@ -292,10 +292,12 @@ TEST(ProductsOfBfloat16AreForTheirModels) {
       EXPECT(kernels->planes == (is_x3 && !is_bfloat16 ? 2 : 1), name, " ", Name(data_type));
     }
   }
-  InstructionSetChoice best;
-  EXPECT(ChooseInstructionSet("", DataType::kBfloat16, ThisProcessor(), &best).ok());
-  const std::string name = kernels_for("", DataType::kBfloat16)->instruction_set;
-  EXPECT(name == Name(best.instruction_set), name, " ", best.reason);
+  for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
+    InstructionSetChoice best;
+    EXPECT(ChooseInstructionSet("", data_type, ThisProcessor(), &best).ok());
+    const std::string name = kernels_for("", data_type)->instruction_set;
+    EXPECT(name == Name(best.instruction_set), name, " ", best.reason);
+  }
   EXPECT(!kernels_for("", DataType::kFloat)->rounds());
   for (const char* name : {"portable", "avx2", "avx512"}) {
     const Kernels<float>* kernels;

@@ -3,14 +3,26 @@
 namespace cudnn_rnn {
 namespace {
 
+// Chosen once in a process.
+template <DataType data_type>
+InstructionSet Fastest() {
+  static const InstructionSet fastest =
+      FastestInstructionSet(data_type, ThisProcessor()).instruction_set;
+  return fastest;
+}
+
 InstructionSet DefaultFor(DataType data_type) {
-  const auto choose = [](DataType type) {
-    return FastestInstructionSet(type, ThisProcessor()).instruction_set;
-  };
-  static const InstructionSet of_others = choose(DataType::kFloat);
-  if (data_type != DataType::kBfloat16) return of_others;
-  static const InstructionSet of_bfloat16 = choose(DataType::kBfloat16);
-  return of_bfloat16;
+  switch (data_type) {
+    case DataType::kHalf:
+      return Fastest<DataType::kHalf>();
+    case DataType::kBfloat16:
+      return Fastest<DataType::kBfloat16>();
+    case DataType::kFloat:
+      return Fastest<DataType::kFloat>();
+    case DataType::kDouble:
+      break;
+  }
+  return Fastest<DataType::kDouble>();
 }
 
 // Only models computed in float have kernels beyond AVX-512.
