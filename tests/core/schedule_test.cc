@@ -5,7 +5,9 @@
 #include <string>
 
 #include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/testing.h"
+#include "tests/core/threads.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -165,6 +167,22 @@ TEST(ScheduleOfEachPassStoresGates) {
        {Pass::kInference, Pass::kTraining, Pass::kBackward, Pass::kBackwardInPlace}) {
     EXPECT(GateStorage(tanh, pass).value == Storage::kWorkspace);
   }
+}
+
+TEST(HalfModelsOfFewSequencesAreComputedAsFloat) {
+  ThreadRunner runner(1);
+  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 40);
+  const auto first_line = [&](DataType data_type, int64_t batch_size) {
+    config.data_type = data_type;
+    std::string text;
+    EXPECT(ExplainCpuPlan(config, {20, batch_size}, "", /*is_training=*/false, runner, &text).ok());
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT(first_line(DataType::kHalf, 15) == first_line(DataType::kFloat, 15));
+  const Kernels<float>* kernels;
+  EXPECT(ChooseKernels<float>("", DataType::kHalf, &kernels).ok());
+  const std::string line = first_line(DataType::kHalf, 16);
+  EXPECT(line.find(Concatenate("kernels: ", kernels->instruction_set, ",")) == 0, line);
 }
 
 TEST(ScheduleExplainsItself) {

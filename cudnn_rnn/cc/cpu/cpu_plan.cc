@@ -321,13 +321,21 @@ class CpuPlan : public RnnPlan {
   const EngineModel<Real> model_;
 };
 
+// Returns the data type whose kernels compute the model. With few sequences a half model is limited
+// by reading its weights, which float's kernels do not split first.
+DataType KernelsDataType(const RnnConfig& config, const SequenceShape& shape) {
+  const bool is_float = config.data_type == DataType::kHalf && shape.batch_size < kMinSplitRows;
+  return is_float ? DataType::kFloat : config.data_type;
+}
+
 template <typename Storage, typename Real>
 Status Create(const RnnConfig& config, const SequenceShape& shape,
               const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   const Kernels<Real>* kernels;
-  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      ChooseKernels<Real>(instruction_set, KernelsDataType(config, shape), &kernels));
   return CpuPlan<Storage, Real>::Create(config, layout, shape, *kernels, plan);
 }
 
@@ -338,7 +346,8 @@ Status Explain(const RnnConfig& config, const SequenceShape& shape,
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   const Kernels<Real>* kernels;
-  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, config.data_type, &kernels));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      ChooseKernels<Real>(instruction_set, KernelsDataType(config, shape), &kernels));
   const int64_t cost = ForwardCost(shape.num_steps * shape.batch_size, layout.size());
   const int64_t useful =
       EngineModel<Real>(config, layout, shape, *kernels)

@@ -109,8 +109,11 @@ std::string ReasonAgainstAmx(const Processor& processor) {
 InstructionSetChoice FastestForHalf(const Processor& processor) {
   const std::string without_amx = ReasonAgainstAmx(processor);
   if (without_amx.empty()) {
-    return {InstructionSet::kAmxBf16x3,
-            "the processor has AMX, and two bfloat16 numbers hold a half exactly"};
+    return {
+        InstructionSet::kAmxBf16x3,
+        Concatenate("for ", kMinSplitRows,
+                    " sequences or more: the processor has AMX, and two bfloat16 numbers hold a "
+                    "half exactly; fewer are computed as float")};
   }
   return {FastestForFloat(processor).instruction_set,
           Concatenate("computed in float; ", without_amx,

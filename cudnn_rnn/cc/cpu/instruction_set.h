@@ -2,6 +2,7 @@
 #ifndef CUDNN_RNN_CC_CPU_INSTRUCTION_SET_H_
 #define CUDNN_RNN_CC_CPU_INSTRUCTION_SET_H_
 
+#include <cstdint>
 #include <string>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
@@ -41,6 +42,9 @@ struct Processor {
 };
 
 const Processor& ThisProcessor();
+
+// Half models of fewer sequences are computed as float models are.
+constexpr int64_t kMinSplitRows = 16;
 
 struct InstructionSetChoice {
   InstructionSet instruction_set;
