@@ -67,6 +67,8 @@ def test_6620_a_moving_average_of_the_parameters(session, kind):
     with tf.control_dependencies([train]):
         update = average.apply([params])
     assert average.average(params).shape.as_list() == params.shape.as_list()
+    # The average's initializer reads the parameters; in one run with theirs it has come first.
+    session.run(params.initializer)
     initialize(session)
     before = session.run(params)
     session.run(update)
