@@ -67,9 +67,11 @@ def test_6620_a_moving_average_of_the_parameters(session, kind):
     with tf.control_dependencies([train]):
         update = average.apply([params])
     assert average.average(params).shape.as_list() == params.shape.as_list()
-    # The average's initializer reads the parameters; in one run with theirs it has come first.
+    # The average's initializer reads the parameters. In one run, TensorFlow does not order it and
+    # the initializer of a reference variable.
     session.run(params.initializer)
-    initialize(session)
+    others = [variable for variable in tf.global_variables() if variable is not params]
+    session.run(tf.variables_initializer(others))
     before = session.run(params)
     session.run(update)
     expected = 0.5 * before + 0.5 * session.run(params)
