@@ -41,9 +41,7 @@ void CheckTransposition(const std::string& instruction_set, int64_t rows, int64_
 
 TEST(Transpositions) {
   ThreadRunner threads(3);
-  for (const char* set : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_bf16x3"}) {
-    const Kernels<float>* kernels;
-    if (!ChooseKernels<float>(set, DataType::kFloat, &kernels).ok()) continue;
+  for (const std::string& set : InstructionSets()) {
     for (int64_t rows : {0, 1, 5, 8, 16, 17, 40}) {
       for (int64_t columns : {0, 1, 7, 16, 63, 64, 65, 130}) {
         CheckTransposition<float>(set, rows, columns, &threads);

@@ -223,10 +223,8 @@ class BackwardPass {
       if (model_.config.has_projection()) {
         T* gradients = layer.projected_gradients[d] + (step.first + row) * output_size;
         SumGradients(cell, gradients + tile.column, output_size);
-        if (!model_.kernels.rounds()) continue;
-        model_.kernels.round_rows({gradients + tile.column, output_size, 1}, cell.rows, cell.units,
-                                  cell.units,
-                                  layer.rounded_projected_gradients[d].At(row, tile.column));
+        model_.RoundPart({gradients + tile.column, output_size, 1}, cell.rows, cell.units,
+                         layer.rounded_projected_gradients[d], row, tile.column);
       } else {
         RunCell(layer, tile, row, &cell);
       }
@@ -275,8 +273,8 @@ class BackwardPass {
     for (int64_t gate = 0; gate < model_.gates; ++gate) {
       StridedMatrix<T> gradients = layer.RecurrentGateGradients(model_, d, gate);
       gradients.data += (tile.step->first + row) * gradients.row_stride + tile.column;
-      model_.kernels.round_rows(gradients, cell->rows, cell->units, cell->units,
-                                rounded.At(row, gate * units + tile.column));
+      model_.RoundPart(gradients, cell->rows, cell->units, rounded, row,
+                       gate * units + tile.column);
     }
   }
 
@@ -289,21 +287,14 @@ class BackwardPass {
     factors.b_panel_stride = PanelSize(kernels, model_.gate_width);
     const T* panels = layer.recurrent_panels[tile.direction] + tile.panel * factors.b_panel_stride;
     const bool prefetches = row == tile.first_row && product->rows >= kMinRowsToPrefetch;
-    if (kernels.rounds()) {
-      factors.rounded_a =
-          layer.rounded_gate_gradients[tile.direction][(tile.step->index + 1) & 1].At(row, 0);
-      factors.b = panels;
-      factors.depth = model_.gate_width;
-      factors.next_b =
-          prefetches ? panels + kernels.tile_vectors * factors.b_panel_stride : nullptr;
-      // The result's buffer has room for whole blocks of rows.
-      product->rows =
-          (product->rows + kernels.row_multiple - 1) / kernels.row_multiple * kernels.row_multiple;
-      kernels.product(*product);
-      return;
-    }
-    const int64_t gates = model_.gates;
-    for (int64_t first = 0, end = model_.shared_gates(); first < gates; first = end, end = gates) {
+    factors.rounded_a =
+        layer.rounded_gate_gradients[tile.direction][(tile.step->index + 1) & 1].At(row, 0);
+    // The result's buffer has room for whole blocks of rows.
+    product->rows =
+        (product->rows + kernels.row_multiple - 1) / kernels.row_multiple * kernels.row_multiple;
+    // Rounded, the gradients of all gates are in one matrix.
+    const int64_t gates = model_.gates, shared = kernels.rounds() ? gates : model_.shared_gates();
+    for (int64_t first = 0, end = shared; first < gates; first = end, end = gates) {
       const StridedMatrix<T> gradients =
           layer.RecurrentGateGradients(model_, tile.direction, first);
       factors.a = gradients.data + (tile.step->next_first + row) * gradients.row_stride;

@@ -109,6 +109,14 @@ struct EngineModel {
                    int64_t column_stride, int64_t depth, int64_t columns, T* panels,
                    TeamMember* member) const;
 
+  // Rounds [rows, columns], a part of a step's result, into `target` from an element on, for
+  // products with it; only if the kernels round.
+  void RoundPart(const StridedMatrix<T>& source, int64_t rows, int64_t columns,
+                 const RoundedMatrix& target, int64_t target_row, int64_t target_column) const {
+    if (!kernels.rounds()) return;
+    kernels.round_rows(source, rows, columns, columns, target.At(target_row, target_column));
+  }
+
   // Returns whether matrices of bfloat16 values are packed as they are.
   bool PacksBfloat16(bool is_forward) const {
     return kernels.rounds() && config.data_type == DataType::kBfloat16 &&

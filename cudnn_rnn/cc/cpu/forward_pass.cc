@@ -297,12 +297,11 @@ class ForwardPass {
       cell.rows = RowsUpTo(row, tile.end_row, tile.step->previous_rows);
       PointCell(layer, tile, row, &cell);
       model_.cell.forward(cell);
-      if (!packs_step_weights_ || !model_.kernels.rounds()) continue;
-      const RoundedMatrix& rounded = model_.config.has_projection()
-                                         ? layer.rounded_unprojected[tile.direction]
-                                         : layer.RoundedOutputs(tile, tile.step->index);
-      model_.kernels.round_rows({cell.h, cell.h_row_stride, 1}, cell.rows, cell.units, cell.units,
-                                rounded.At(row, tile.column));
+      model_.RoundPart({cell.h, cell.h_row_stride, 1}, cell.rows, cell.units,
+                       model_.config.has_projection()
+                           ? layer.rounded_unprojected[tile.direction]
+                           : layer.RoundedOutputs(tile, tile.step->index),
+                       row, tile.column);
     }
   }
 
@@ -323,15 +322,10 @@ class ForwardPass {
     product.c = layer.output + row * model_.output_width + tile.direction * model_.output_size +
                 tile.column;
     product.c_row_stride = model_.output_width;
-    if (!model_.kernels.rounds()) {
-      model_.kernels.product(product);
-      return;
-    }
     product.factors.rounded_a = layer.rounded_unprojected[tile.direction].At(tile.first_row, 0);
     model_.kernels.product(product);
-    model_.kernels.round_rows(
-        {product.c, product.c_row_stride, 1}, product.rows, product.columns, product.columns,
-        layer.RoundedOutputs(tile, tile.step->index).At(tile.first_row, tile.column));
+    model_.RoundPart({product.c, product.c_row_stride, 1}, product.rows, product.columns,
+                     layer.RoundedOutputs(tile, tile.step->index), tile.first_row, tile.column);
   }
 
   // Sets the cell's pointers for the rows starting at `row`.

@@ -101,7 +101,7 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
                             config.num_directions() * ElementBytes(config);
   const CheckedSize gates = width * shape.num_steps * shape.batch_size;
   const CheckedSize panels =
-      width * config.LayerInputSize(config.num_layers - 1) / kernels.vnni_factor;
+      width * config.LayerInputSize(config.num_layers - 1) * kernels.planes / kernels.vnni_factor;
   if (gates < CheckedSize(3 * kGateBytesPerBlock)) return {all, "the gates of all steps are small"};
   if (CheckedSize(kMaxBytesOfRereadPanels) < panels || gates < panels) {
     return {all, "W is too large to be read for every block"};
@@ -120,7 +120,7 @@ int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const Ker
   if (lengths.longest < 2 || threads.count % directions != 0) return 1;
   if (lengths.sum != lengths.longest * shape.batch_size) return 1;
   const int64_t groups = threads.count / directions;
-  const int64_t min_rows = kernels.vnni_factor > 1 ? kMinRowsPerBfloat16Share : kMinRowsPerShare;
+  const int64_t min_rows = kernels.rounds() ? kMinRowsPerBfloat16Share : kMinRowsPerShare;
   const int64_t panel_bytes = PanelSize(kernels, config.output_size()) *
                               NumPanels(kernels, config.num_units) * config.num_gates() *
                               ElementBytes(config);

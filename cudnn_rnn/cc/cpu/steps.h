@@ -21,7 +21,7 @@ struct DirectionStep {
   int64_t first;
   int64_t previous_first;
   int64_t next_first;
-  int64_t index;
+  int64_t index;  // of this step
 };
 
 // The backward direction starts at the last step of the longest sequence; shorter sequences join at

@@ -10,14 +10,17 @@ Parts<T> TakeParts(Arena* arena, CheckedSize count, CheckedSize size) {
   return {arena->Take<T>(count * size), size.value()};
 }
 
-// Takes matrices for steps of `batch_size` rows. Products read beyond the last row, so each has
+// Takes matrices [B, columns], if the kernels round. Products read beyond the last row, so each has
 // kRowPadding rows more.
-RoundedParts TakeRounded(Arena* arena, const KernelTraits& kernels, CheckedSize count,
-                         CheckedSize batch_size, int64_t columns) {
+template <typename T>
+RoundedParts TakeRounded(Arena* arena, const EngineModel<T>& model, int64_t count,
+                         int64_t columns) {
+  if (!model.kernels.rounds()) return RoundedParts();
   const CheckedSize row_stride = RoundedRowStride(CheckedSize(columns));
-  const CheckedSize plane = (batch_size + kRowPadding) * row_stride;
-  return {TakeParts<uint16_t>(arena, count, plane * kernels.planes), row_stride.value(),
-          kernels.planes > 1 ? plane.value() : 0};
+  const CheckedSize plane = (CheckedSize(model.shape.batch_size) + kRowPadding) * row_stride;
+  const int64_t planes = model.kernels.planes;
+  return {TakeParts<uint16_t>(arena, count, plane * planes), row_stride.value(),
+          planes > 1 ? plane.value() : 0};
 }
 
 }  // namespace
@@ -81,16 +84,9 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
     if (config.has_projection()) {
       projection_panels = TakeParts<T>(arena, pseudo_layers,
                                        model.ProjectionPanelElements(/*for_gradients=*/false));
+      rounded_unprojected = TakeRounded(arena, model, pseudo_layers, model.units);
     }
-  }
-  if (schedule.recurrent_weights.value == Packing::kWhole && model.kernels.rounds()) {
-    const int64_t batch_size = model.shape.batch_size;
-    rounded_outputs =
-        TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.output_size);
-    if (config.has_projection()) {
-      rounded_unprojected =
-          TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.units);
-    }
+    rounded_outputs = TakeRounded(arena, model, 2 * pseudo_layers, model.output_size);
   }
   bias = TakeParts<T>(arena, pseudo_layers, model.gate_width);
   const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
@@ -168,16 +164,9 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
     projection_panels =
         TakeParts<T>(arena, pseudo_layers, model.ProjectionPanelElements(/*for_gradients=*/true));
     projected_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.output_size);
+    rounded_projected_gradients = TakeRounded(arena, model, pseudo_layers, model.output_size);
   }
-  if (model.kernels.rounds()) {
-    const int64_t batch_size = model.shape.batch_size;
-    rounded_gate_gradients =
-        TakeRounded(arena, model.kernels, 2 * pseudo_layers, batch_size, model.gate_width);
-    if (config.has_projection()) {
-      rounded_projected_gradients =
-          TakeRounded(arena, model.kernels, pseudo_layers, batch_size, model.output_size);
-    }
-  }
+  rounded_gate_gradients = TakeRounded(arena, model, 2 * pseudo_layers, model.gate_width);
   if (config.num_layers == 1) return;
   output_gradients[0] = arena->Take<T>(model.max_rows * model.output_width);
   if (config.num_layers > 2) {
