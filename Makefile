@@ -6,7 +6,7 @@ ARGS ?=
 export PYTHON TENSORFLOW
 
 .PHONY: help demo docs test python-test test-all core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
-	torch-parity test-gpu bench bench-core bench-gpu pack-gpu try-versions wheels lint \
+	torch-parity test-gpu bench bench-core bench-gpu pack-gpu trials try-versions wheels lint \
 	format clean
 
 help:
@@ -26,6 +26,8 @@ help:
 	@echo "                                         of large tables only a sample of the cases"
 	@echo "  make test-all                          run all cases, as before a release"
 	@echo "  make python-test ARGS='-k gradients'   run some of the Python tests"
+	@echo "  make trials                            fuzzing, schedules, faults, load, errors: docs/reliability.md; takes an"
+	@echo "                                         hour; ARGS=--help lists them, ARGS=--short takes a minute"
 	@echo "  make try-versions                      test many TensorFlow versions; takes one to two hours,"
 	@echo "                                         downloads 8 GB; ARGS=--help lists the options"
 	@echo "  make wheels                            build and check a wheel for each TensorFlow, into dist/; downloads"
@@ -60,6 +62,9 @@ python-test:
 
 test-all: core-test
 	@bash scripts/run_tests.sh --all $(ARGS)
+
+trials:
+	@bash scripts/run_trials.sh $(ARGS)
 
 try-versions:
 	@python3 scripts/try_tensorflow_versions $(ARGS)

@@ -1,0 +1,125 @@
+"""make trials: tries what tests cannot try in seconds, and writes the table of docs/reliability.md.
+
+Each trial is a program in this folder. It runs alone, too: `tests/trials/NAME --help`. The last
+line that it prints is `result: TEXT`, and its exit status is 0 if everything held. What fails is
+printed with what reproduces it.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+ROOT = FOLDER.parent.parent
+DOCUMENT = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- table of make trials -->\n", "<!-- end of the table -->\n"
+# The whole run takes at most an hour on two cores; this only ends a trial that hangs.
+LIMIT_SECONDS = 2 * 3600
+
+# Name of the program, and what it tries.
+TRIALS = {
+    "errors": "results of random models in each dtype and instruction set, against double",
+}
+
+
+def run_trial(name, is_short, seed, log):
+    """Runs a trial, copying its output to `log` and stdout; returns (has held, result, seconds)."""
+    command = [str(FOLDER / name)] + ["--short"] * is_short
+    command += [] if seed is None else ["--seed", str(seed)]
+    environment = dict(os.environ)
+    environment.setdefault("TRIALS_PYTHON", sys.executable)
+    environment["PYTHONUNBUFFERED"] = "1"
+    start, result = time.monotonic(), "no result"
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "universal_newlines": True}
+    with subprocess.Popen(command, cwd=str(ROOT), env=environment, **options) as process:
+        watchdog = threading.Timer(LIMIT_SECONDS, process.kill)
+        watchdog.start()
+        with open(str(log), "w", encoding="utf-8") as file:
+            for line in process.stdout:
+                file.write(line)
+                print("  " + line, end="", flush=True)
+                result = line[len("result: ") :].strip() if line.startswith("result: ") else result
+        has_held = process.wait() == 0 and result != "no result"
+        watchdog.cancel()
+    return has_held, result, time.monotonic() - start
+
+
+def describe_processor():
+    """Returns the processor's name and the number of CPUs that this process may use."""
+    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = re.search(r"model name\s*: (.*)", text)
+    return "%s, %d CPUs" % (name and name.group(1), len(os.sched_getaffinity(0)))
+
+
+def make_table(rows):
+    """Returns the Markdown table of rows (name, has held, result, seconds)."""
+    lines = ["| trial | what is tried | result | time |", "| --- | --- | --- | --- |"]
+    for name, has_held, result, seconds in rows:
+        text = result if has_held else "**FAILED**: " + result
+        duration = "%.0f s" % seconds if seconds < 100 else "%.0f min" % (seconds / 60)
+        lines.append("| `%s` | %s | %s | %s |" % (name, TRIALS[name], text, duration))
+    return "\n".join(lines) + "\n"
+
+
+def record(text):
+    """Replaces the table in the document."""
+    before, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    DOCUMENT.write_text(before + BEGIN + "\n" + text + "\n" + END + after, encoding="utf-8")
+
+
+def parse_arguments(arguments=None):
+    form = argparse.RawDescriptionHelpFormatter
+    lines = ["  %-20s %s" % pair for pair in TRIALS.items()]
+    epilog = "trials:\n%s\n\nLogs and the table are in .build/trials." % "\n".join(lines)
+    parser = argparse.ArgumentParser(
+        prog="make trials",
+        description=__doc__.split("\n\n")[0],
+        epilog=epilog,
+        formatter_class=form,
+    )
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="names (default: all)")
+    parser.add_argument(
+        "--short", action="store_true", help="a few seconds of each, as in make test"
+    )
+    parser.add_argument("--seed", type=int, help="of random choices (default: each trial's own)")
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--record", action="store_true", help="also update docs/reliability.md")
+    chosen = parser.parse_args(arguments)
+    unknown = sorted(set(chosen.trials) - set(TRIALS))
+    if unknown:
+        parser.error("no trial is named %s; expected %s" % (unknown[0], ", ".join(TRIALS)))
+    if chosen.record and (chosen.trials or chosen.short):
+        parser.error("--record is only for a run of all trials in full")
+    return chosen
+
+
+def main(arguments=None):
+    """Runs the chosen trials; returns the exit status."""
+    chosen, rows = parse_arguments(arguments), []
+    if chosen.check:  # only the arguments
+        return 0
+    names = [name for name in TRIALS if not chosen.trials or name in chosen.trials]
+    folder = ROOT / ".build" / "trials"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(names, 1):
+        print("== %d of %d, %s: %s" % (number, len(names), name, TRIALS[name]), flush=True)
+        found = run_trial(name, chosen.short, chosen.seed, folder / (name + ".log"))
+        rows.append((name,) + found)
+    facts = "%s, %s" % (describe_processor(), time.strftime("%Y-%m-%d"))
+    command = "make trials ARGS=%r" % " ".join(arguments or sys.argv[1:])
+    text = "%s\n%s, `%s`.\n" % (make_table(rows), facts, command)
+    (folder / "table.md").write_text(text, encoding="utf-8")
+    print("\n" + text)
+    if chosen.record:
+        record(text)
+    return 0 if all(has_held for _, has_held, _, _ in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
