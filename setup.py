@@ -109,7 +109,7 @@ setup(
         "torch": ["torch", "safetensors"],
         "onnx": ["onnx"],
         "plot": ["matplotlib"],
-        "test": ["pytest", "pytest-xdist", "matplotlib", "tqdm", "tabulate"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "matplotlib", "tqdm", "tabulate"],
     },
     classifiers=[
         "Programming Language :: Python :: 3",

@@ -23,6 +23,10 @@ LIMIT_SECONDS = 2 * 3600
 
 # Name of the program, and what it tries.
 TRIALS = {
+    "fuzz": "models, sizes, plans and the C API, coverage-guided, with address and undefined sanitizers",
+    "properties": "the ops with any arguments: equal to the reference, or a documented error",
+    "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
+    "soak": "training, inference and decoding in many sessions at once, beside a busy core",
     "errors": "results of random models in each dtype and instruction set, against double",
 }
 
