@@ -5,9 +5,9 @@ TENSORFLOW ?= tensorflow==2.21.0
 ARGS ?=
 export PYTHON TENSORFLOW
 
-.PHONY: help demo docs test python-test test-all core-test core-test-sanitized cudnn-test cudnn-test-sanitized declarations \
-	torch-parity test-gpu bench bench-core bench-gpu pack-gpu trials try-versions wheels lint \
-	format clean
+.PHONY: help demo docs test python-test test-all core-test core-test-sanitized core-test-threads cudnn-test \
+	cudnn-test-sanitized declarations torch-parity test-gpu bench bench-core bench-gpu pack-gpu trials \
+	try-versions wheels lint format clean
 
 help:
 	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for current versions of TensorFlow, also on a CPU"
@@ -34,6 +34,7 @@ help:
 	@echo "                                         8 GB; ARGS='2.21 1.15' builds some, ARGS=--help lists the options"
 	@echo "  make core-test                         run only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behavior sanitizers"
+	@echo "  make core-test-threads                 the tests of thread teams with the thread sanitizer"
 	@echo "  make cudnn-test                        test the cuDNN plan on a mock of cuDNN, without a GPU"
 	@echo "  make cudnn-test-sanitized              the same with the sanitizers"
 	@echo "  make declarations                      compare our declarations of cuDNN with NVIDIA's headers"
@@ -77,6 +78,9 @@ core-test:
 
 core-test-sanitized:
 	@bash scripts/run_core_tests.sh --sanitize
+
+core-test-threads:
+	@bash scripts/run_core_tests.sh --sanitize=thread
 
 cudnn-test:
 	@bash scripts/run_cudnn_tests.sh $(ARGS)

@@ -1,8 +1,9 @@
 # Sourced in the project's folder by the scripts that build C++ without TensorFlow, which share one
 # set of flags and one folder of objects.
 
-# set_up_build [--sanitize]: sets build_folder, compiler, flags and link_flags.
-# --sanitize: with the address and undefined behaviour sanitizers.
+# set_up_build [--sanitize[=thread]]: sets build_folder, compiler, flags and link_flags.
+# --sanitize: with the address and undefined behaviour sanitizers; --sanitize=thread: with the thread
+# sanitizer.
 set_up_build() {
     build_folder=.build/cpp
     compiler="${CXX:-c++}"
@@ -15,10 +16,14 @@ import build_support
 print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
     flags+=(-std=c++14 -I. -pthread)
     link_flags=(-pthread -ldl)
-    if [ "${1:-}" = --sanitize ]; then
-        build_folder=.build/cpp-sanitized
-        flags+=(-Werror -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-        link_flags+=(-fsanitize=address,undefined)
+    local sanitizers=""
+    case "${1:-}" in
+        --sanitize) sanitizers=address,undefined build_folder=.build/cpp-sanitized ;;
+        --sanitize=thread) sanitizers=thread build_folder=.build/cpp-thread-sanitized ;;
+    esac
+    if [ -n "$sanitizers" ]; then
+        flags+=(-Werror -O1 -g1 "-fsanitize=$sanitizers" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+        link_flags+=("-fsanitize=$sanitizers")
     fi
     mkdir -p "$build_folder"
 }

@@ -1,12 +1,24 @@
 #!/bin/bash
 # make core-test: runs the C++ tests of the core and the CPU plan, without TensorFlow, and checks
 # that their benchmark runs.
+#
+#   run_core_tests.sh [--sanitize | --sanitize=thread]
+#
 # --sanitize: with the address and undefined behaviour sanitizers.
+# --sanitize=thread: only the tests of teams, with the thread sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh
 
 set_up_build "$@"
+if [ "${1:-}" = --sanitize=thread ]; then # teams need nothing but the core
+    # shellcheck disable=SC2046
+    compile $(list_sources CORE_SOURCES) tests/core/{team_test,main}.cc
+    # shellcheck disable=SC2086
+    $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/team_test"
+    run_tests_on_all_cores "$build_folder/team_test"
+    exit
+fi
 mapfile -t sources < <(list_sources CORE_SOURCES CPU_SOURCES)
 emulated=()
 for feature in avx512_bf16 amx_bf16; do

@@ -206,6 +206,26 @@ def test_reuse_makes_one_saveable(session, reuse):
     tf.train.Saver()
 
 
+def test_reuse_by_a_build_and_by_a_call_makes_two_saveables(session):
+    """A call builds its layer in the layer's own scope, which is part of the keys."""
+    with tf.variable_scope("main", reuse=tf.AUTO_REUSE):
+        with tf.variable_scope("rnn"):
+            called = make_layer("lstm", name="rnn")
+            called(tf.constant(make_inputs()))
+        built = make_layer("lstm", name="rnn/rnn")
+        built.build([None, None, WIDTH])
+    assert built.kernel is called.kernel
+    assert tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS) == [called.saveable, built.saveable]
+    assert not set(keys(built.saveable)) & set(keys(called.saveable))
+    tf.train.Saver()
+
+
+def test_layers_built_in_the_root_scope_share_a_saveable(session):
+    with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+        first, second = (built_layer("lstm", name="rnn") for _ in range(2))
+    assert second.kernel is first.kernel and second.saveable is first.saveable
+
+
 def test_reuse_of_another_size_is_refused(session):
     with tf.variable_scope("main"):
         built_layer("lstm", LAYER_COUNT, name="rnn")

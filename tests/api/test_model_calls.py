@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from helpers.arrays import assert_equal
-from helpers.rnn_models import CLASSES, call_arguments, initialize, params_size
+from helpers.rnn_models import CLASSES, FUNCTIONS, call_arguments, initialize, params_size
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -112,6 +112,17 @@ def test_partly_unknown_shapes(session):
     feed[placeholders["input_h"]] = np.ones([1, 3, 4])
     with pytest.raises(tf.errors.InvalidArgumentError, match="input_h"):
         session.run(output, feed)
+
+
+def test_the_width_is_known_from_input_c_alone():
+    shapes = [None, None, 3], [None, None, None], [None, 2, 4], [None]
+    tensors = [tf.placeholder(tf.float32, shape) for shape in shapes]
+    output, output_h, output_c = FUNCTIONS["lstm"](*tensors, is_training=True)
+    assert output.shape.as_list() == [None, 2, 4]
+    assert output_h.shape.as_list() == output_c.shape.as_list() == [None, 2, 4]
+    # The width of a projection is not that of c.
+    output, output_h, _ = FUNCTIONS["lstm"](*tensors, is_training=True, num_proj=2)
+    assert output.shape.as_list() == output_h.shape.as_list() == [None, 2, 2]
 
 
 BAD_SHAPES = [

@@ -66,12 +66,14 @@ def test_another_shape_of_the_same_size(session, tmp_path, kind):
             restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
-def test_all_wrong_keys_are_named(session, tmp_path):
+@pytest.mark.parametrize("missing", [0, 1])
+def test_all_wrong_keys_are_named(session, tmp_path, missing):
+    """A missing key decides the type of the error, whatever the order of the keys."""
     models, path = saved_models(session, tmp_path, "opaque_lstm")
-    first, second = keys(models.saveable)[:2]
-    damaged_checkpoints.without(path, first)
-    damaged_checkpoints.other_shape(path, second)
-    parts = first + ": missing (similar key: ", second + ": has shape ["
+    lost, other = keys(models.saveable)[missing], keys(models.saveable)[1 - missing]
+    damaged_checkpoints.without(path, lost)
+    damaged_checkpoints.other_shape(path, other)
+    parts = lost + ": missing (similar key: ", other + ": has shape ["
     restoring_fails(models, session, path, tf.errors.NotFoundError, *parts)
 
 
@@ -407,12 +409,16 @@ def test_checkpoint_read(run, tmp_path, damage):
     objects.restoring_fails(run, path, spoil_object(path, damage), *KERNEL_PARTS)
 
 
+SAVED_AS = {"list": lambda saveable: [saveable], "dict": lambda saveable: {"rnn": saveable}}
+EAGER_SAVERS = [("list", damage) for damage in sorted(DAMAGES)] + [("dict", "other_shape")]
+
+
 @pytest.mark.parametrize("run", ["eager"], indirect=True)
-@pytest.mark.parametrize("damage", sorted(DAMAGES))
-def test_eager_saver(run, tmp_path, damage):
+@pytest.mark.parametrize("saved_as, damage", EAGER_SAVERS)
+def test_eager_saver(run, tmp_path, saved_as, damage):
     layer = built_layer("gru")
     layer.kernel.assign(random_values(layer.kernel.shape.num_elements()))
-    saver = tf.train.Saver([layer.saveable])
+    saver = tf.train.Saver(SAVED_AS[saved_as](layer.saveable))
     path = saver.save(None, str(tmp_path / "model"))
     key = keys(layer.saveable)[0]
     spoil, kind_of_error = DAMAGES[damage]

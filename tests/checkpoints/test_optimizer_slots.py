@@ -371,11 +371,12 @@ def test_arguments_that_are_not_optimizers_are_refused(session):
         cudnn_rnn.saved_as_cells(0.1)
 
 
-def test_a_slot_without_the_name_of_its_variable_is_refused(session):
+@pytest.mark.parametrize("name", ["my_opaque_kernel/odd", "my_cudnn_lstm/opaque_kernel/odd"])
+def test_a_slot_without_the_name_of_its_variable_is_refused(session, name):
     kernel = built_layer("lstm").kernel
-    slot = tf.Variable(tf.zeros_like(kernel), name="my_opaque_kernel/odd")
+    slot = tf.Variable(tf.zeros_like(kernel), name=name)
     optimizer = types.SimpleNamespace(get_slot_names=lambda: ["odd"], get_slot=lambda *_: slot)
-    with pytest.raises(ValueError, match="slot my_opaque_kernel/odd of the variable cudnn_"):
+    with pytest.raises(ValueError, match="slot %s of the variable cudnn_" % name):
         cudnn_rnn.saved_as_cells(optimizer)
 
 

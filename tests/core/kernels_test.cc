@@ -272,6 +272,23 @@ TEST(LongSumsKeepTheirPrecision) {
   }
 }
 
+// Bias gradients are sums over all steps of all sequences. The columns are a whole block and a
+// rest.
+TEST(SumsOfManyRowsKeepTheirPrecision) {
+  const int64_t rows = 200000, columns = 33;
+  std::vector<float> matrix = Random<float>(rows * columns, 1), sums(columns);
+  for (float& value : matrix) value = std::abs(value);
+  for (const Kernels<float>* kernels : AllKernels<float>()) {
+    kernels->sum_rows(matrix.data(), columns, rows, columns, sums.data());
+    for (int64_t n = 0; n < columns; ++n) {
+      double sum = 0;
+      for (int64_t m = 0; m < rows; ++m) sum += static_cast<double>(matrix[m * columns + n]);
+      EXPECT(std::abs(sums[n] - sum) <= 1e-7 * sum, kernels->instruction_set, " ", sums[n], " ",
+             sum);
+    }
+  }
+}
+
 // Float models use bfloat16 products only if amx_bf16x3 is requested, half models only three for
 // each product.
 TEST(ProductsOfBfloat16AreForTheirModels) {
@@ -487,6 +504,49 @@ TEST(DropoutRateAndScale) {
     const double rate = static_cast<double>(dropped) / size;
     const double deviation = std::sqrt(dropout * (1 - dropout) / size);
     EXPECT(std::abs(rate - dropout) <= 5 * deviation, dropout, " gave ", rate);
+  }
+}
+
+// Philox4x32-10, written from the paper's definition.
+std::vector<uint32_t> Philox(std::vector<uint32_t> counter, std::vector<uint32_t> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t left = uint64_t{counter[0]} * 0xd2511f53u;
+    const uint64_t right = uint64_t{counter[2]} * 0xcd9e8d57u;
+    const auto high = [](uint64_t product) { return static_cast<uint32_t>(product >> 32); };
+    counter = {high(right) ^ counter[1] ^ key[0], static_cast<uint32_t>(right),
+               high(left) ^ counter[3] ^ key[1], static_cast<uint32_t>(left)};
+    key = {key[0] + 0x9e3779b9u, key[1] + 0xbb67ae85u};
+  }
+  return counter;
+}
+
+// Known answers of the generator's authors, then dropout's pattern from the same function, also
+// for elements whose numbers need more than 32 bits.
+TEST(DropoutPatternsAreThoseOfPhilox) {
+  using Words = std::vector<uint32_t>;
+  constexpr uint32_t kOnes = 0xffffffffu;
+  EXPECT(Philox({0, 0, 0, 0}, {0, 0}) == (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT(Philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}) ==
+         (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT(Philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+         (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  Words key = {0x243f6a88, 0x85a308d3};
+  for (const Words& part : {Words{11, 1, 22, 2}, Words{33, 3, 44, 4}}) key = Philox(part, key);
+  key.resize(2);
+  const auto number = [](int64_t high, int64_t low) { return (high << 32) + low; };
+  const DropoutPattern pattern = {0.25f, number(1, 11), number(2, 22), number(3, 33),
+                                  number(4, 44)};
+  constexpr int64_t kWidth = 12;  // of three blocks of random numbers
+  const int64_t positions[] = {0, 1, int64_t{1} << 34};
+  std::vector<float> found(3 * kWidth, 1.0f);
+  TeamMember alone;
+  ApplyDropoutToRows(pattern, positions, 0, 3, kWidth, found.data(), found.data(), &alone);
+  for (int64_t i = 0; i < 3 * kWidth; ++i) {
+    const int64_t element = positions[i / kWidth] * kWidth + i % kWidth, block = element / 4;
+    const Words random = Philox(
+        {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, {key[0], key[1]});
+    const bool is_kept = random[static_cast<size_t>(element % 4)] >= 0x40000000u;
+    EXPECT(found[i] == (is_kept ? 1 / 0.75f : 0.0f), i, " ", found[i]);
   }
 }
 

@@ -142,6 +142,14 @@ TEST(SizesThatOverflowAreRefused) {
   EXPECT_ERROR(create(1, std::numeric_limits<int64_t>::max(), 1), "64 bits");
   EXPECT_ERROR(create(std::numeric_limits<int64_t>::max(), 1, 1), "64 bits");
   EXPECT_ERROR(create(1, 1, std::numeric_limits<int64_t>::max()), "64 bits");
+  // A unidirectional layer with one unit has 4 * (input_size + 3) parameters of at most 8 bytes.
+  const auto create_narrow = [&](int64_t input_size) {
+    return ParamLayout::Create(
+        MakeConfig(RnnMode::kLstm, Direction::kUnidirectional, 1, 1, input_size), &layout);
+  };
+  const int64_t smallest_refused = (int64_t{1} << 58) - 3;
+  EXPECT_ERROR(create_narrow(smallest_refused), "64 bits");
+  EXPECT(create_narrow(smallest_refused - 1).ok());
   // A size beyond 32 bits but within 64 is valid, and creating its layout takes no memory.
   EXPECT(create(1000, 1000, 1000).ok());
   EXPECT(layout.size() > large);

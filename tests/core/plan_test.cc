@@ -449,6 +449,31 @@ TEST(ReserveSpacesOfOthersAreRefused) {
   EXPECT(PlanFingerprint(config, {4, 5, false}) != identity.plan);
 }
 
+// The gradient refuses an output_h that differs in any element, the last one included.
+TEST(ReserveSpacesOfOtherFinalStatesAreRefused) {
+  SerialRunner runner;
+  for (DataType data_type : {DataType::kHalf, DataType::kFloat, DataType::kDouble}) {
+    Problem problem;
+    problem.config = {
+        RnnMode::kLstm, InputMode::kLinear, Direction::kBidirectional, data_type, 2, 5, 3};
+    problem.config.num_proj = 2;
+    problem.shape = {2, 3};
+    std::unique_ptr<RnnPlan> plan;
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    PlanBuffers buffers(MakeTensors(problem), data_type, plan->ReserveSpaceBytes());
+    const CallOptions options = problem.Options(/*is_training=*/true);
+    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok());
+    const int64_t bytes = problem.hidden_states() * SizeOf(data_type);
+    for (int64_t byte : {int64_t{0}, bytes / 2, bytes - 1}) {
+      char* const changed = static_cast<char*>(buffers.forward.output_h) + byte;
+      *changed ^= 1;
+      EXPECT_ERROR(CallBackward(*plan, options, {&runner}, &buffers), "another forward call");
+      *changed ^= 1;
+    }
+    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok());
+  }
+}
+
 // Bookkeeping of lengths takes memory per step, unless the batch is empty.
 TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
   constexpr int64_t kMaxBytes = 1 << 16;

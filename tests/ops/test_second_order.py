@@ -153,6 +153,18 @@ def test_other_dtypes(dtype, tolerance):
         assert np.abs(found[name] - expected).max() < tolerance * np.abs(expected).max(), name
 
 
+def test_half_is_computed_in_float():
+    """The error is that of rounded inputs and results, however many steps there are."""
+    penalties = [Penalty("gru", dtype, steps=20) for dtype in (tf.float64, tf.float16)]
+    for penalty in penalties:
+        for name, array in penalty.arrays.items():
+            penalty.arrays[name] = array.astype(np.float16).astype(np.float64)
+    (wanted,), (found,) = (penalty.gradients() for penalty in penalties)
+    for name, expected in wanted.items():
+        difference = np.abs(found[name] - expected).max() / np.abs(expected).max()
+        assert difference < 1e-3, name
+
+
 @pytest.mark.sampled(4)
 @every_mode
 def test_eager_tapes(rnn_mode):
@@ -232,10 +244,10 @@ def test_training_with_a_gradient_penalty():
 # --- What is refused ---
 
 
-def gradient_of_gradient(inputs, **options):
-    model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH, **options)
+def gradient_of_gradient(inputs, num_layers=LAYERS, **options):
+    model = cudnn_rnn.CudnnGRU(num_layers, UNITS, WIDTH, **options)
     params = 0.1 * tf.ones([model.params_size()])
-    output = model(inputs, tf.ones([LAYERS, BATCH, UNITS]), params)[0]
+    output = model(inputs, tf.ones([num_layers, BATCH, UNITS]), params)[0]
     return tf.gradients(tf.gradients(output, inputs)[0], inputs)
 
 
@@ -244,6 +256,16 @@ def test_dropout_is_refused():
     message = "dropout is 0.25; expected 0, .*without dropout.*stop_gradient"
     with pytest.raises(LookupError, match=message):
         gradient_of_gradient(tf.ones([STEPS, BATCH, WIDTH]), dropout=0.25)
+
+
+def test_dropout_of_one_layer_is_accepted():
+    """Dropout is between layers, so one layer drops nothing."""
+    inputs = tf.ones([STEPS, BATCH, WIDTH])
+    second = [gradient_of_gradient(inputs, 1, dropout=dropout)[0] for dropout in (0.5, 0.0)]
+    with open_session() as session:
+        found, expected = session.run(second)
+    assert found.any()
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("shape", [[None, BATCH, WIDTH], None])

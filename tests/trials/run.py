@@ -23,7 +23,7 @@ LIMIT_SECONDS = 2 * 3600
 
 # Name of the program, and what it tries.
 TRIALS = {
-    "fuzz": "models, sizes, plans and the C API, coverage-guided, with address and undefined sanitizers",
+    "fuzz": "sizes, plans and the C API, coverage-guided, with two sanitizers",
     "properties": "the ops with any arguments: equal to the reference, or a documented error",
     "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
     "soak": "training, inference and decoding in many sessions at once, beside a busy core",
