@@ -26,6 +26,7 @@ TRIALS = {
     "fuzz": "sizes, plans and the C API, coverage-guided, with two sanitizers",
     "properties": "the ops with any arguments: equal to the reference, or a documented error",
     "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
+    "sanitized_ops": "the tests of the ops, with two sanitizers, in both TensorFlows",
     "soak": "training, inference and decoding in many sessions at once, beside a busy core",
     "errors": "results of random models in each dtype and instruction set, against double",
 }
