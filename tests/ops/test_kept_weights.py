@@ -13,6 +13,7 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn._core.kept_weights import ATTRIBUTE
+from tests.helpers.versions import needs_tensorflow_2
 
 VARIABLE = "CUDNN_RNN_KEEP_WEIGHTS"
 UNITS, WIDTH = 20, 7
@@ -36,18 +37,21 @@ def random(*shape, seed=0):
     return np.random.RandomState(seed).uniform(-0.5, 0.5, shape)
 
 
+def kept_and_expected(x, state, params):
+    """Returns the outputs of a node with these parameters and of one that computes them anew."""
+    half = params_size() // 2
+    computed = tf.concat([params[:half], params[half:]], 0)
+    model = model_of(x.dtype)
+    return [model(x, state, state, one, is_training=False)[0] for one in (params, computed)]
+
+
 class Pair:
     """A node whose parameters are `params`, and one whose parameters are computed from them."""
 
     def __init__(self, params, steps, batch, dtype):
         x = tf.constant(random(steps, batch, WIDTH), dtype)
         state = tf.constant(random(2, batch, UNITS, seed=1), dtype)
-        model = model_of(dtype)
-        half = params_size() // 2
-        computed = tf.concat([params[:half], params[half:]], 0)
-        self.kept, self.expected = (
-            model(x, state, state, one, is_training=False)[0] for one in (params, computed)
-        )
+        self.kept, self.expected = kept_and_expected(x, state, params)
 
     def is_marked(self):
         return [ATTRIBUTE in tensor.op.node_def.attr for tensor in (self.kept, self.expected)]
@@ -70,25 +74,30 @@ def rows(variable):
     return [1, 5, 300], tf.constant([0.5, -0.5, 0.25], variable.dtype)
 
 
-def optimizer_updates(variable):
+def optimizer_updates(variable, use_locking=False):
     gradients = [(tf.constant(random(params_size(), seed=3), variable.dtype), variable)]
+    locking = {"use_locking": use_locking}
     optimizers = [
-        tf.train.GradientDescentOptimizer(0.5),
-        tf.train.MomentumOptimizer(0.5, 0.9),
-        tf.train.MomentumOptimizer(0.5, 0.9, use_nesterov=True),
-        tf.train.AdamOptimizer(0.1),
-        tf.train.AdagradOptimizer(0.5),
-        tf.train.AdadeltaOptimizer(100.0),
-        tf.train.FtrlOptimizer(0.5),
-        tf.train.RMSPropOptimizer(0.1),
-        tf.train.RMSPropOptimizer(0.1, centered=True),
-        tf.train.ProximalGradientDescentOptimizer(0.5),
-        tf.train.ProximalAdagradOptimizer(0.5),
+        tf.train.GradientDescentOptimizer(0.5, **locking),
+        tf.train.MomentumOptimizer(0.5, 0.9, **locking),
+        tf.train.MomentumOptimizer(0.5, 0.9, use_nesterov=True, **locking),
+        tf.train.AdamOptimizer(0.1, **locking),
+        tf.train.AdagradOptimizer(0.5, **locking),
+        tf.train.AdadeltaOptimizer(100.0, **locking),
+        tf.train.FtrlOptimizer(0.5, **locking),
+        tf.train.RMSPropOptimizer(0.1, **locking),
+        tf.train.RMSPropOptimizer(0.1, centered=True, **locking),
+        tf.train.ProximalGradientDescentOptimizer(0.5, **locking),
+        tf.train.ProximalAdagradOptimizer(0.5, **locking),
     ]
     return {
         "%d %s" % (i, type(optimizer).__name__): optimizer.apply_gradients(gradients)
         for i, optimizer in enumerate(optimizers)
     }
+
+
+def locking_optimizer_updates(variable):
+    return optimizer_updates(variable, use_locking=True)
 
 
 def sparse_optimizer_updates(variable):
@@ -142,13 +151,15 @@ def dense_updates(variable):
     }
 
 
-GROUPS = [dense_updates, optimizer_updates, sparse_optimizer_updates, scatter_updates]
+OPTIMIZER_GROUPS = [optimizer_updates, sparse_optimizer_updates]
+GROUPS = OPTIMIZER_GROUPS + [dense_updates, scatter_updates]
+UPDATES_WITHOUT_EFFECT = ("assign its own value", "initializer", "Min", "Max")
 
 
 @every_shape
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", GROUPS + [locking_optimizer_updates])
 def test_every_update_of_a_resource_variable(steps, batch, dtype, group):
-    if dtype == tf.float16 and group in (optimizer_updates, sparse_optimizer_updates):
+    if dtype == tf.float16 and group in OPTIMIZER_GROUPS + [locking_optimizer_updates]:
         dtype = tf.float32  # some of these underflow in half
     with tf.Graph().as_default(), tf.Session() as session:
         variable = resource_variable(dtype)
@@ -161,10 +172,38 @@ def test_every_update_of_a_resource_variable(steps, batch, dtype, group):
             session.run(update)
             # Sometimes the next update follows the first call, sometimes later ones.
             after = pair.check(session, calls=CALLS)
-            if name not in ("assign its own value", "initializer", "Min", "Max"):
+            if name not in UPDATES_WITHOUT_EFFECT:
                 assert not np.array_equal(before, after), name
             session.run(update)
             before = pair.check(session, calls=1)
+
+
+def run_and_list_ops(session, operation):
+    """Runs an operation; returns the types of the nodes that TensorFlow made of the graph."""
+    options, metadata = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
+    session.run(operation, options=options, run_metadata=metadata)
+    return {node.op for graph in metadata.partition_graphs for node in graph.node}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_update_compiled_by_xla(group):
+    """XLA writes to the variable's own buffer if nobody else holds it."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = resource_variable(tf.float32)
+        pair = Pair(variable, 1, 12, tf.float32)
+        with tf.xla.experimental.jit_scope():
+            updates = group(variable)
+        session.run(tf.global_variables_initializer())
+        before, compiled = pair.check(session), set()
+        for name, update in sorted(updates.items()):
+            if "_XlaRun" in run_and_list_ops(session, update):
+                compiled.add(name)
+            after = pair.check(session)
+            if name not in UPDATES_WITHOUT_EFFECT:
+                assert not np.array_equal(before, after), name
+            session.run(update)
+            before = pair.check(session, calls=1)
+        assert len(compiled) > len(updates) / 2, compiled
 
 
 @every_shape
@@ -219,12 +258,7 @@ def test_shapes_alternate():
         variable = resource_variable(tf.float32)
         x = tf.placeholder(tf.float32, [None, None, WIDTH])
         state = tf.placeholder(tf.float32, [2, None, UNITS])
-        half = params_size() // 2
-        computed = tf.concat([variable[:half], variable[half:]], 0)
-        outputs = [
-            model_of(tf.float32)(x, state, state, params, is_training=False)[0]
-            for params in (variable, computed)
-        ]
+        outputs = kept_and_expected(x, state, variable)
         update = variable.assign_add(tf.ones_like(variable) * 0.01).op
         session.run(tf.global_variables_initializer())
         for i, (steps, batch) in enumerate([(1, 12), (4, 3), (1, 12), (1, 40), (1, 2)] * 4):
@@ -300,7 +334,12 @@ def test_calls_and_updates_on_several_threads():
         pair.check(session)
 
 
-def test_functions_with_eager_updates():
+def check_function(updates_of):
+    """Compares the results of a `tf.function` after each of some updates.
+
+    `updates_of` returns the updates of a variable as functions. The array that it gets as well
+    changes in place after each of them: the variable may share its memory.
+    """
     with context.eager_mode():
         variable = resource_variable(tf.float32)
         nodes = []
@@ -311,30 +350,100 @@ def test_functions_with_eager_updates():
             nodes.append(pair.is_marked())
             return pair.kept, pair.expected
 
-        @tf.function(autograph=False)
-        def add():
-            variable.assign_add(tf.ones_like(variable) * 0.01)
-
-        optimizer = tf.train.AdamOptimizer(0.1)
         array = np.float32(random(params_size(), seed=9))
-        updates = [
-            lambda: variable.assign(array),
-            lambda: variable.assign(tf.constant(array) * 3),
-            lambda: variable.assign_add(array),
-            lambda: variable.scatter_nd_update([[3]], [0.7]),
-            lambda: optimizer.apply_gradients([(tf.constant(array), variable)]),
-            add,
-        ]
         before = None
-        for update in updates * 3:
+        for update in updates_of(variable, array) * 3:
             for _ in range(CALLS):
                 kept, expected = (tensor.numpy() for tensor in run())
                 np.testing.assert_array_equal(kept, expected)
             assert before is None or not np.array_equal(before, kept)
             before = kept
             update()
-            array *= 0.5  # in place: the variable may share the array's memory
+            array *= -0.9
         assert nodes == [[True, False]]
+
+
+def eager_updates(variable, array):
+    optimizer = tf.train.AdamOptimizer(0.1)
+
+    @tf.function(autograph=False)
+    def add():
+        variable.assign_add(tf.ones_like(variable) * 0.01)
+
+    return [
+        lambda: variable.assign(array),
+        lambda: variable.assign(tf.constant(array) * 3),
+        lambda: variable.assign_add(array),
+        lambda: variable.scatter_nd_update([[3]], [0.7]),
+        lambda: optimizer.apply_gradients([(tf.constant(array), variable)]),
+        add,
+    ]
+
+
+def compiled_updates(variable, array):
+    optimizer = tf.train.AdamOptimizer(0.1)
+
+    def add_in_loop():
+        def body(i):
+            variable.assign_add(tf.ones_like(variable) * 0.01)
+            return i + 1
+
+        tf.while_loop(lambda i: i < 3, body, [0])
+
+    def add_if(value):
+        tf.cond(value[0] > 0, lambda: variable.assign_add(value), lambda: variable.assign(value))
+
+    updates = [
+        variable.assign,
+        lambda value: variable.assign(value * 3),
+        variable.assign_add,
+        variable.assign_sub,
+        lambda value: variable.assign(variable * 0.5),
+        lambda value: variable.scatter_nd_update([[3]], value[:1] + 0.7),
+        lambda value: optimizer.apply_gradients([(value, variable)]),
+        lambda value: add_in_loop(),
+        add_if,
+    ]
+
+    def compiled(update):
+        @tf.function(autograph=False, jit_compile=True)
+        def run(value):
+            update(value)
+            return variable.read_value()  # an output of XLA with the variable's value
+
+        return lambda: run(tf.constant(array))
+
+    return [compiled(update) for update in updates]
+
+
+def test_functions_with_eager_updates():
+    check_function(eager_updates)
+
+
+def test_functions_with_relaxed_shapes():
+    with context.eager_mode():
+        variable = resource_variable(tf.float32)
+        traced = []
+
+        @tf.function(autograph=False, experimental_relax_shapes=True)
+        def run(x, state):
+            traced.append(x.shape.as_list())
+            return kept_and_expected(x, state, variable)
+
+        for i, batch in enumerate([9, 10, 11, 12, 12, 13, 12, 40]):
+            x = tf.constant(random(1, batch, WIDTH), tf.float32)
+            state = tf.constant(random(2, batch, UNITS), tf.float32)
+            for _ in range(CALLS):
+                kept, expected = run(x, state)
+                np.testing.assert_array_equal(kept.numpy(), expected.numpy())
+            if i % 3 > 0:
+                variable.assign_add(tf.ones_like(variable) * 0.01)
+        assert traced[-1] == [1, None, WIDTH], traced
+
+
+@needs_tensorflow_2
+def test_functions_with_updates_compiled_by_xla():
+    check_function(compiled_updates)
 
 
 def results_after_update_in_place(session, steps=1, batch=12):

@@ -140,7 +140,7 @@ class DecodeStep {
       Multiply({rows_, columns.count, input_size_, layer_.input, input_size_,
                 InputWeights(direction, columns.first), input_size_, gates + columns.first,
                 model_.gate_row_stride, /*accumulate=*/false, bias + columns.first,
-                RecurrentWeights(direction, columns.first),
+                NextRecurrentWeights(direction, columns.first),
                 PanelOf(layer_.panels.input_weights[direction], input_size_, columns.first)});
       return;
     }
@@ -159,8 +159,22 @@ class DecodeStep {
     const T* previous_h = tensors_.input_h + model_.FirstState(layer_.index, direction) * depth;
     Multiply({rows_, columns.count, depth, previous_h, depth,
               RecurrentWeights(direction, columns.first), depth, target, target_row_stride,
-              accumulate, /*bias=*/nullptr, InputWeights(direction, columns.first + model_.units),
+              accumulate, /*bias=*/nullptr, NextInputWeights(direction, columns),
               PanelOf(layer_.panels.recurrent[direction], depth, columns.first)});
+  }
+
+  // Return what the next product reads, to be prefetched.
+  const T* NextRecurrentWeights(int64_t direction, int64_t column) const {
+    return HasPanels() ? PanelOf(layer_.panels.recurrent[direction], model_.output_size, column)
+                       : RecurrentWeights(direction, column);
+  }
+  // Of the next gate's units or, with panels, from the last gate to the next units of the first.
+  const T* NextInputWeights(int64_t direction, const Range& columns) const {
+    if (!HasPanels()) return InputWeights(direction, columns.first + model_.units);
+    const int64_t next = columns.first + model_.units;
+    const int64_t column =
+        next < model_.gate_width ? next : columns.first % model_.units + columns.count;
+    return PanelOf(layer_.panels.input_weights[direction], input_size_, column);
   }
 
   // Return the weights of a gate's unit, which is a column of the gates.

@@ -148,7 +148,9 @@ void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& pr
       const int64_t panel_size = PanelSize(kernels, product.depth);
       tile.factors.b = product.panels + first_panel * panel_size + PanelSize(kernels, first_depth);
       tile.factors.b_panel_stride = panel_size;
-      tile.factors.next_b = tile.factors.b + (end_panel - first_panel) * panel_size;
+      tile.factors.next_b = end_column == product.columns
+                                ? product.next_b
+                                : tile.factors.b + (end_panel - first_panel) * panel_size;
       kernels.product(tile);
       continue;
     }
