@@ -17,6 +17,7 @@ constexpr KernelTraits kAvx512 = {"avx512",          /*lanes=*/16,         /*til
                                   /*vnni_factor=*/1, /*depth_multiple=*/1, /*row_multiple=*/1,
                                   /*planes=*/1};
 constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1, 1};
+constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 16, 1};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {
@@ -60,6 +61,12 @@ TEST(ScheduleOfEachKindOfModel) {
       {2, 256, kOne, 35, 32, kBfloat16, kWhole, kWhole, 1, kRows},
       {2, 256, kOne, 35, 31, kBfloat16, kWhole, kWhole, 1, kTiles},
       {1, 12, kOne, 37, 8, kAvx512, kWhole, kWhole, 1, kRows},
+      // R of at most 2 MiB, with AMX and at least 32 sequences per thread.
+      {2, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kRows},
+      {2, 512, kOne, 35, 63, kAmx, kWhole, kWhole, 1, kTiles},
+      {2, 513, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles},
+      {2, 512, kOne, 35, 64, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 256, kOne, 35, 32, kAmx, kWhole, kWhole, 1, kRows},
       // Decode steps.
       {2, 650, kOne, 1, 1, kAvx512, kNone, kNone, 1, kTiles},
       {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},

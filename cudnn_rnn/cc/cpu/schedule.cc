@@ -22,6 +22,10 @@ constexpr int64_t kStepWorthSharing = 4000;
 constexpr int64_t kMaxBytesOfSharedPanels = int64_t(1) << 20;
 constexpr int64_t kMinRowsPerShare = 4;
 constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
+// AMX: processors that have it have 2 MiB of L2 cache. R may fill it if a share has the rows of a
+// whole register tile: reading R again then costs less than a barrier and h' of other threads.
+constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
+constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
 // The wavefront's blocks. With many blocks per layer, little time is lost while the wavefront fills
 // and drains; with several steps per block, a block is worth a barrier and its input products fill
@@ -120,12 +124,16 @@ int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const Ker
   if (lengths.longest < 2 || threads.count % directions != 0) return 1;
   if (lengths.sum != lengths.longest * shape.batch_size) return 1;
   const int64_t groups = threads.count / directions;
-  const int64_t min_rows = kernels.rounds() ? kMinRowsPerBfloat16Share : kMinRowsPerShare;
   const int64_t panel_bytes = PanelSize(kernels, config.output_size()) *
                               NumPanels(kernels, config.num_units) * config.num_gates() *
                               ElementBytes(config);
-  if (panel_bytes > kMaxBytesOfSharedPanels || shape.batch_size < groups * min_rows) return 1;
-  return groups;
+  const bool is_large = panel_bytes > kMaxBytesOfSharedPanels;
+  const bool is_amx = kernels.row_multiple > 1;
+  if (is_large && (!is_amx || panel_bytes > kMaxBytesOfAmxPanels)) return 1;
+  const int64_t min_rows = is_large           ? kMinRowsPerLargeAmxShare
+                           : kernels.rounds() ? kMinRowsPerBfloat16Share
+                                              : kMinRowsPerShare;
+  return shape.batch_size < groups * min_rows ? 1 : groups;
 }
 
 Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& config,
