@@ -89,6 +89,16 @@ def test_checkpoint_with_keys_of_many_layers(tmp_path):
     assert_refused(tmp_path / "rnn", "are incomplete: of %d layers" % (HUGE + 1))
 
 
+def test_checkpoint_with_many_layers_of_which_one_is_large(tmp_path):
+    arrays = checkpoint_format.plan([random_rnn("lstm", 40)], "cells").arrays
+    small = {key: array[:1] for key, array in arrays.items()}
+    for key in arrays:
+        if "cell_0/" in key or ("cell_39/" in key and key.endswith("kernel")):
+            small[key] = arrays[key]
+    checkpoint_format.save(str(tmp_path / "rnn"), small)
+    assert_refused(tmp_path / "rnn", "do not fit together: they have", "expected at least")
+
+
 @pytest.mark.parametrize("is_parsed", [False, True])
 def test_checkpoint_with_a_damaged_object_graph(tmp_path, is_parsed):
     from tensorflow.core.protobuf import trackable_object_graph_pb2
@@ -135,13 +145,9 @@ def test_torch(tmp_path, spy):
 def write_onnx(path, tensor):
     import onnx
 
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("GRU", ["x", "w", "w"], ["y"], hidden_size=1, linear_before_reset=1)],
-        "graph",
-        [],
-        [],
-        [tensor],
-    )
+    named = dict(hidden_size=1, linear_before_reset=1)
+    node = onnx.helper.make_node("GRU", ["x", "w", "w"], ["y"], **named)
+    graph = onnx.helper.make_graph([node], "graph", [], [], [tensor])
     path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
 
 

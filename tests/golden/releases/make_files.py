@@ -1,6 +1,6 @@
 """Writes golden files with the installed release of this package and the installed TensorFlow.
 
-    PYTHONPATH= python make_files.py FOLDER
+    python make_files.py FOLDER
 
 Writes FOLDER/<release>/tf<TensorFlow>.zip; README.md describes the files. Run it once for each
 release, with the installed release outside its checkout, and never again for the same release. The
@@ -101,9 +101,9 @@ GRAPHS["cells_saveable_gru"][2].extend([CHECKPOINT + ".meta", SAVED_MODEL])
 class GraphProgram:
     """A program of `GRAPHS` in the default graph.
 
-    Its nodes: the placeholder `inputs`, `result_<i>` (output, states and, in training, the gradients
-    of the sum of the output's squares with respect to inputs and variables) and `train`, one step
-    of Adam.
+    Its nodes: the placeholder `inputs`; `result_<i>`, which are output, states and, in training,
+    the gradients of the sum of the output's squares with respect to inputs and variables; and
+    `train`, one step of Adam.
     """
 
     def __init__(self, name, training=True):
