@@ -81,7 +81,11 @@ ALL = _golden_files()
 
 
 def cases(file, prefix="", of_tensorflow_2_in_1=True):
-    """Runs a test for each case that has a file of this name and a name with this prefix."""
+    """Runs a test for each case that has a file of this name and a name with this prefix.
+
+    TensorFlow 1.15 cannot import graphs of TensorFlow 2.21 with variables: `VarHandleOp` has an
+    attribute there, "debug_name", that 1.15 does not know.
+    """
     found = [
         case
         for case in ALL
@@ -133,7 +137,7 @@ def test_checkpoint(session, tmp_path, golden):
     check_program(session, golden, program.saver(), tmp_path, program.results)
 
 
-@cases(CHECKPOINT + ".meta")
+@cases(CHECKPOINT + ".meta", of_tensorflow_2_in_1=False)
 def test_meta_graph_of_training(session, tmp_path, golden):
     saver = tf.train.import_meta_graph(golden.path(CHECKPOINT + ".meta"))
     check_program(session, golden, saver, tmp_path, recorded_results(golden))
@@ -145,7 +149,7 @@ def inference_results(graph):
     return ["result_%d:0" % index for index in range(len(names))]
 
 
-@cases(make_files.INFERENCE)
+@cases(make_files.INFERENCE, of_tensorflow_2_in_1=False)
 def test_meta_graph_of_inference(session, golden):
     saver = cudnn_rnn.import_meta_graph(golden.path(make_files.INFERENCE))
     saver.restore(session, golden.path(CHECKPOINT))
@@ -161,7 +165,7 @@ def test_frozen_graph(session, golden):
     golden.check(session.run(names, {"inputs:0": golden.inputs}))
 
 
-@cases(make_files.SAVED_MODEL, ("cells", "layer"))
+@cases(make_files.SAVED_MODEL, ("cells", "layer"), of_tensorflow_2_in_1=False)
 def test_saved_model_of_a_graph(session, golden):
     folder = golden.path(make_files.SAVED_MODEL)
     meta_graph = tf.saved_model.loader.load(session, ["serve"], folder)
@@ -191,7 +195,7 @@ def run(request):
 
 
 @pytest.mark.sampled(2)
-@cases(CHECKPOINT, "object")
+@cases(CHECKPOINT, "object_lstm" if IS_TENSORFLOW_1 else "object")
 def test_object_based_checkpoint(run, tmp_path, golden):
     path = golden.path(CHECKPOINT + "-1")
     layer = make_files.object_layer(golden.name)
@@ -201,8 +205,6 @@ def test_object_based_checkpoint(run, tmp_path, golden):
     status.initialize_or_restore()
     results = layer(tf.constant(golden.inputs), training=False)
     golden.check(tf.nest.flatten(run(results)))
-    if IS_TENSORFLOW_1 and "lstm" not in golden.name:
-        return  # which the original refuses to save
     again = read_checkpoint(checkpoint.save(str(tmp_path / "again")))
     original = read_checkpoint(path)
     assert set(again) == set(original)
