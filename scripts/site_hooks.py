@@ -2,7 +2,7 @@
 
 from mkdocs.structure.files import File
 
-PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
 
 def on_files(files, config):

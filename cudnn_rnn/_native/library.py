@@ -163,7 +163,7 @@ def _find_problem(folder, tensorflow):
         if str(built) != str(running):
             text = "The library %s was built for %s %s, but this process runs %s %s."
             return text % (path, name, built, name, running)
-    if "library_sha256" in info and info["library_sha256"] != _sha256(path):
+    if info.get("library_sha256") != _sha256(path):
         return (
             "The library %s is damaged or only partly updated: its SHA-256 differs from the one in "
             "%s." % (path, BUILD_INFO_NAME)

@@ -28,6 +28,7 @@ import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.exchange import checkpoint_keys as keys_module
+from cudnn_rnn.exchange import declared_sizes
 from cudnn_rnn.exchange.checkpoint_graph import (
     Session,
     restored,
@@ -95,7 +96,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     notes: List[str] = []
     problems: List[str] = []
     is_object_based = OBJECT_GRAPH in shapes
-    graph = _object_graph(reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
+    graph = _object_graph(path, reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
     found = keys_module.find(shapes, dtypes, graph, facts, notes, problems)
     rnns, variables, slots = [], {}, {}
     used = set()
@@ -147,6 +148,8 @@ class _Reader:
         self.dtypes = {
             key: np.dtype(tf.as_dtype(dtype).as_numpy_dtype) for key, dtype in dtypes.items()
         }
+        with self._explained(""):
+            declared_sizes.check_checkpoint(path, self.shapes, self.dtypes)
 
     def get_tensor(self, key):
         """Returns the array of a key."""
@@ -164,10 +167,22 @@ class _Reader:
             ) from error
 
 
-def _object_graph(serialized):
+def _object_graph(path, serialized):
+    from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-    return trackable_object_graph_pb2.TrackableObjectGraph.FromString(serialized)
+    try:
+        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(serialized)
+    except DecodeError as error:
+        raise ExchangeError("%s has a damaged %s: %s." % (path, OBJECT_GRAPH, error)) from error
+    count = len(graph.nodes)
+    ids = [child.node_id for node in graph.nodes for child in node.children]
+    if not all(0 <= number < count for number in ids + [0]):
+        raise ExchangeError(
+            "%s has a damaged %s: of its %d objects, one refers to the number %d."
+            % (path, OBJECT_GRAPH, count, max(ids + [0], key=abs))
+        )
+    return graph
 
 
 def _to_weights(found: Found, arrays: Sequence[np.ndarray]) -> RnnWeights:

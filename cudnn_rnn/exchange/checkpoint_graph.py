@@ -80,6 +80,12 @@ def saveable_of(generation, config, variable, scope=""):
 
 def restored(found, arrays):
     """Returns the opaque vector that the saveable of the generation restores."""
+    size, stored = found.config.params_size(), sum(array.size for array in arrays)
+    if size > 2 * stored:  # it has the weights of the tensors and up to two biases for each
+        raise ExchangeError(
+            "The tensors of %s do not fit together: they have %d elements; expected at least %d."
+            % (name_of(found.scope), stored, size // 2)
+        )
     with Session() as session:
         zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
         variable = session.variable(zeros)

@@ -227,14 +227,14 @@ def _of_cells(stack, shapes, dtypes, facts, notes):
 def _positions(stack, name):
     """Returns all (layer, direction) in order; raises unless all have the same variables."""
     num_layers, ways = (1 + max(place) for place in zip(*stack.cells))
-    positions = [(layer, way) for layer in range(num_layers) for way in range(ways)]
-    names = {frozenset(stack.cells.get(position, ())) for position in positions}
-    if len(names) > 1:
+    # A key can name any layer, such as cell_999999999.
+    is_complete = num_layers * ways == len(stack.cells)
+    if not is_complete or len({frozenset(cell) for cell in stack.cells.values()}) > 1:
         raise ExchangeError(
-            "%s are incomplete: of the layers and directions %s, some have other variables or none."
-            % (sentence(name), positions)
+            "%s are incomplete: of %d layers in %d directions, some have other variables or none."
+            % (sentence(name), num_layers, ways)
         )
-    return positions
+    return sorted(stack.cells)
 
 
 def _sizes_of_cells(stack, positions, shapes, facts, name):

@@ -105,6 +105,17 @@ def mode_of(num_gates: float, facts: Facts, name: str, notes: List[str]) -> str:
     return CUDNN_RNN_TANH
 
 
+def zero_bias(matrix: np.ndarray) -> np.ndarray:
+    """Returns a bias of 0 for the rows of a matrix.
+
+    Raises:
+      ExchangeError: the matrix has no elements. A file of a few bytes can have one of 2^60 rows.
+    """
+    if not matrix.size:
+        raise ExchangeError("A matrix of weights has shape %s, no element." % list(matrix.shape))
+    return np.zeros(len(matrix), matrix.dtype)
+
+
 def name_of(scope: str) -> str:
     """Returns a name of an RNN for messages."""
     return "the RNN %r" % scope if scope else "the RNN"

@@ -15,6 +15,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
+from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -23,6 +24,7 @@ from cudnn_rnn.exchange.contents import (
     prefixes,
     replacing,
     sentence,
+    zero_bias,
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates, split_bias
 
@@ -60,7 +62,7 @@ def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str) -> LayerWei
     """
     matrices = [np.asarray(matrix).T for matrix in weights[:2]]
     if len(weights) == 2:
-        biases = (np.zeros(len(matrices[0]), matrices[0].dtype),) * 2
+        biases = (zero_bias(matrices[0]),) * 2
     elif rnn_mode == CUDNN_GRU:
         biases = tuple(np.asarray(weights[2]))
     else:
@@ -233,7 +235,10 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     import cudnn_rnn.keras  # noqa: F401  (registers the layers of this package)
 
     try:
+        keras_files.check(path, _keras().utils.get_custom_objects())
         model = _keras().models.load_model(path, compile=False)
+    except ExchangeError:
+        raise
     except (TypeError, ValueError, OSError, KeyError, AttributeError) as error:
         raise ExchangeError(
             "%s cannot be loaded as a Keras model: %s. If it has layers of your own, load it in "

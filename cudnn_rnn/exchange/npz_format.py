@@ -16,10 +16,13 @@ With several RNNs, `<scope>/` precedes every key.
 from __future__ import annotations
 
 import re
+import zipfile
+import zlib
 from typing import Dict, List, Mapping, Sequence
 
 import numpy as np
 
+from cudnn_rnn.exchange import declared_sizes
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, prefixes, replacing
 from cudnn_rnn.exchange.weights import DIRECTIONS, LayerWeights, RnnWeights
 
@@ -77,8 +80,14 @@ def _layer(arrays, prefix, layer, direction):
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
     """Reads an archive. `facts` has no use here: an archive is complete."""
     del facts
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = dict(archive)
+    try:
+        declared_sizes.check_zip(path)
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = dict(archive)
+    except ExchangeError:
+        raise
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ExchangeError("%s cannot be read as a NumPy archive: %s." % (path, error)) from error
     rnns = from_arrays(arrays)
     used = set(to_arrays(rnns)) if rnns else set()
     return Contents(path, "NumPy archive", rnns, others=sorted(set(arrays) - used))

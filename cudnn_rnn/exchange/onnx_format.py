@@ -19,6 +19,7 @@ ONNX's orders of gates are i, o, f, c and z (cuDNN's update gate u), r, h. Its G
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from cudnn_rnn.exchange.contents import (
     prefixes,
     replacing,
     sentence,
+    zero_bias,
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates
 
@@ -270,7 +272,7 @@ def _read_node(onnx, node, arrays):
         raise ExchangeError("%s has peepholes, which cuDNN's LSTM does not have." % name)
     matrices, recurrent = arrays[inputs[1]], arrays[inputs[2]]
     order = _FROM_ONNX[node.op_type]
-    biases = np.zeros([num_directions, 2 * recurrent.shape[1]], recurrent.dtype)
+    biases = np.tile(zero_bias(recurrent[0]), [num_directions, 2])
     if inputs[3]:
         if inputs[3] not in arrays:
             raise ExchangeError("%s: its input B, %r, is no constant." % (name, inputs[3]))
@@ -351,10 +353,25 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     del facts
     onnx = library("onnx")
     try:
-        model = onnx.load(path)
-    except Exception as error:  # of protobuf, whose errors have no common class
+        model = onnx.load(path, load_external_data=False)
+        _require_files_beside(path, model)
+        onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
+        return from_model(model)._replace(path=path)
+    except ExchangeError:
+        raise
+    except Exception as error:  # of protobuf and onnx, whose errors have no common class
         raise ExchangeError("%s cannot be read as an ONNX model: %s." % (path, error)) from error
-    return from_model(model)._replace(path=path)
+
+
+def _require_files_beside(path, model):
+    """Refuses a model that reads other files than those in its own folder."""
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location" and os.path.basename(entry.value) != entry.value:
+                raise ExchangeError(
+                    "%s has the data of %s in the file %r; expected one in its own folder."
+                    % (path, tensor.name, entry.value)
+                )
 
 
 def write(path: str, rnns: Sequence[RnnWeights]) -> None:

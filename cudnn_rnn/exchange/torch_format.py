@@ -20,6 +20,7 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     prefixes,
     replacing,
+    zero_bias,
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
 
@@ -89,9 +90,8 @@ def _rnn(prefix, parts, facts, notes):
                     raise ExchangeError(
                         "%s%s is missing or not a matrix." % (prefix, _key(name, layer, direction))
                     )
-            zeros = np.zeros(len(arrays[1]), arrays[1].dtype)
             matrices, biases, projection = arrays[:2], arrays[2:4], arrays[4]
-            biases = [zeros if bias is None else bias for bias in biases]
+            biases = [zero_bias(arrays[1]) if bias is None else bias for bias in biases]
             layers[-1].append(LayerWeights(*[*matrices, *biases, projection]))
     first = layers[0][0]
     rows, columns = first.recurrent_weights.shape
@@ -107,6 +107,12 @@ def _rnn(prefix, parts, facts, notes):
 def _as_array(key, value):
     if not hasattr(value, "detach"):
         return np.asarray(value)
+    stored = getattr(value, "untyped_storage", value.storage)().nbytes()
+    if value.numel() * value.element_size() > stored:
+        raise ExchangeError(
+            "%s has shape %s, but only %d bytes: its elements share memory. Save value.clone()."
+            % (key, list(value.shape), stored)
+        )
     try:
         return value.detach().cpu().numpy()
     except TypeError as error:
@@ -118,18 +124,21 @@ def _as_array(key, value):
 
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
     """Reads a `.pt` file (a state_dict, or a dict that has one) or a `.safetensors` file."""
-    if is_safetensors(path):
-        state = library("safetensors.numpy").load_file(path)
-        return from_state_dict(state, facts)._replace(path=path, format="safetensors")
+    is_plain = is_safetensors(path)
     try:
-        saved = library("torch").load(path, map_location="cpu", weights_only=True)
+        if is_plain:
+            saved = library("safetensors.numpy").load_file(path)
+        else:
+            saved = library("torch").load(path, map_location="cpu", weights_only=True)
+    except ExchangeError:
+        raise
     except Exception as error:  # torch has no common class for errors about a file
-        if isinstance(error, ExchangeError):
-            raise
         raise ExchangeError(
             "%s cannot be read as a file of PyTorch: %s. Save the state_dict of the module: "
             "torch.save(module.state_dict(), path)." % (path, error)
         ) from error
+    if is_plain:
+        return from_state_dict(saved, facts)._replace(path=path, format="safetensors")
     for state in [saved] + list(saved.values() if isinstance(saved, dict) else ()):
         if isinstance(state, dict) and any(_KEY.fullmatch(str(key)) for key in state):
             return from_state_dict(state, facts)._replace(path=path)

@@ -4,12 +4,14 @@ Every case runs in its own process on a modified copy of the installed package.
 """
 
 import functools
+import glob
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -149,6 +151,23 @@ def replace_library(package, content):
     write_build_info(package, library_sha256=hashlib.sha256(content).hexdigest())
 
 
+def change_library_bytes(position, value):
+    """Returns a function that changes one byte of the library's ELF header."""
+
+    def change(package):
+        content = bytearray((package / LIBRARY).read_bytes())
+        content[position] = value
+        replace_library(package, bytes(content))
+
+    return change
+
+
+def forget_the_checksum(package):
+    info = library.build_info()
+    del info["library_sha256"]
+    (package / INFO).write_text(json.dumps(info))
+
+
 def make_a_symbol_undefined(package):
     source, output = package / "undefined.cc", package / "undefined.so"
     source.write_text('extern "C" int no_such_function();\nint value = no_such_function();\n')
@@ -180,7 +199,10 @@ CASES = {
         functools.partial(write_build_info, cudnn_rnn="77.0"),
         ["cudnn_rnn 77.0", "cudnn_rnn " + cudnn_rnn.__version__],
     ),
-    "no_checksum": (functools.partial(write_build_info, library_sha256=None), []),
+    "no_checksum": (functools.partial(write_build_info, library_sha256=None), ["SHA-256"]),
+    "checksum_missing": (forget_the_checksum, ["SHA-256"]),
+    "library_of_32_bits": (change_library_bytes(4, 1), [LIBRARY, "ELF"]),
+    "library_for_aarch64": (change_library_bytes(18, 0xB7), [LIBRARY]),
     "no_build_info": (lambda package: (package / INFO).unlink(), [INFO]),
     "empty_build_info": (damaged_info(b""), [INFO]),
     "build_info_is_a_list": (damaged_info(b"[1]"), [INFO]),
@@ -295,3 +317,74 @@ def test_build_info_is_for_this_tensorflow():
     assert info["tensorflow"] == tf.version.VERSION
     assert info["cudnn_rnn"] == cudnn_rnn.__version__
     assert info["cxx11_abi"] == tf.sysconfig.CXX11_ABI_FLAG
+
+
+# Imports the package from the first argument where others hide; prints the error's type and text.
+IMPORT_ONE = """
+import os, sys
+import tensorflow
+sys.path[:] = [entry for entry in sys.path if not os.path.isdir(os.path.join(entry, "cudnn_rnn"))]
+sys.path.insert(0, sys.argv[1])
+try:
+    import cudnn_rnn
+    print("imported")
+except Exception as error:
+    print("%s: %s" % (type(error).__name__, error))
+"""
+
+
+def packages_of_other_tensorflows():
+    """Returns a list of (Python, package) of the test environments beside this one."""
+    pattern = os.path.join(os.path.dirname(sys.prefix), "test-tf*")
+    found = []
+    for folder in sorted(glob.glob(pattern)):
+        packages = glob.glob(os.path.join(folder, "lib", "python*", "site-packages", "cudnn_rnn"))
+        if folder != sys.prefix and packages and os.path.exists(os.path.join(packages[0], INFO)):
+            found.append((os.path.join(folder, "bin", "python"), packages[0]))
+    return found
+
+
+@pytest.mark.parametrize("is_build_info_forged", [False, True])
+def test_a_library_of_another_tensorflow_is_refused(tmp_path, is_build_info_forged):
+    """Real libraries, each in the other TensorFlow; also if the build info names the wrong one."""
+    others = packages_of_other_tensorflows()
+    if not others:
+        pytest.skip("no test environment of another TensorFlow has the package")
+    own = os.path.dirname(library.library_path())
+    for number, (python, package) in enumerate(others):
+        for name, source, target, runner in [
+            ("theirs", package, own, sys.executable),
+            ("ours", own, package, python),
+        ]:
+            folder = tmp_path / ("%s%d" % (name, number))
+            shutil.copytree(
+                target, str(folder / "cudnn_rnn"), ignore=shutil.ignore_patterns("__pycache__")
+            )
+            shutil.copy(os.path.join(source, LIBRARY), str(folder / "cudnn_rnn"))
+            built, running = (
+                json.loads(Path(each, INFO).read_text())["tensorflow"] for each in (source, target)
+            )
+            info = json.loads(Path(source, INFO).read_text())
+            if is_build_info_forged:
+                info.update(json.loads(Path(target, INFO).read_text()))
+                info["library_sha256"] = hashlib.sha256(
+                    Path(source, LIBRARY).read_bytes()
+                ).hexdigest()
+            (folder / "cudnn_rnn" / INFO).write_text(json.dumps(info))
+            process = subprocess.run(
+                [runner, "-W", "ignore", "-c", IMPORT_ONE, str(folder)],
+                cwd=str(tmp_path),
+                env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+                timeout=processes.SECONDS_FOR_A_PROCESS,
+            )
+            printed = process.stdout
+            assert process.returncode == 0, (process.returncode, printed, process.stderr)
+            assert "ImportError: " in printed and REBUILD in printed, printed
+            expected = ["runs TensorFlow " + running, "built for TensorFlow " + built]
+            if is_build_info_forged:
+                expected = ["TensorFlow %s cannot load" % running]
+            for part in expected:
+                assert part in printed, printed

@@ -100,7 +100,7 @@ def test_source_distribution_builds_elsewhere(tmp_path):
     needed = {"cudnn_rnn/cc/" + path for paths in source_lists().values() for path in paths}
     needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
     needed |= {"setup.py", "build_cache.py", "build_support.py", "pyproject.toml"}
-    needed |= {"README.md", "LICENSE", "cudnn_rnn/py.typed"}
+    needed |= {"README.md", "LICENSE", "SECURITY.md", "cudnn_rnn/py.typed"}
     assert needed - names == set()
     built = [name for name in names if re.search(r"\.(so|o|pyc)$|_build_info|^build/", name)]
     assert built == []

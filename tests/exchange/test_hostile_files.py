@@ -1,0 +1,234 @@
+"""Files that would exhaust memory, run code or read other files are refused before that happens."""
+
+import io
+import json
+import os
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow
+
+from cudnn_rnn import exchange
+from cudnn_rnn.exchange import checkpoint_format
+from helpers.exchange_models import random_rnn
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+
+pytestmark = pytest.mark.ci
+HUGE = 2**60
+
+
+class Spy:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __reduce__(self):
+        return open, (self._path, "w")
+
+
+@pytest.fixture
+def spy(tmp_path):
+    """Returns a `Spy`; fails if anything unpickled it."""
+    path = tmp_path / "unpickled"
+    yield Spy(str(path))
+    assert not path.exists()
+
+
+def assert_refused(path, *parts):
+    with pytest.raises(exchange.ExchangeError) as caught:
+        exchange.read(path)
+    for part in parts:
+        assert part in str(caught.value), str(caught.value)
+
+
+def write_npz(path, **headers):
+    """Writes an archive of arrays with these (shape, dtype), but without elements."""
+    with zipfile.ZipFile(str(path), "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (shape, dtype) in headers.items():
+            content = io.BytesIO()
+            header = {"shape": shape, "fortran_order": False, "descr": dtype}
+            np.lib.format.write_array_header_1_0(content, header)
+            archive.writestr(name + ".npy", content.getvalue())
+
+
+@pytest.mark.parametrize("shape", [(HUGE,), (2**20, 2**20), (1000,)])
+def test_npz_with_arrays_larger_than_the_file(tmp_path, shape):
+    write_npz(tmp_path / "rnn.npz", array=(shape, "<f4"))
+    assert_refused(tmp_path / "rnn.npz", "declares array.npy with shape", str(list(shape)))
+
+
+def test_npz_with_a_member_larger_than_deflate_can_make_it(tmp_path):
+    path = tmp_path / "rnn.npz"
+    write_npz(path, array=((), "<f4"))
+    content = bytearray(path.read_bytes())
+    directory = content.rindex(b"PK\x01\x02")
+    content[directory + 24 : directory + 28] = struct.pack("<I", 2**31)  # the size of the member
+    path.write_bytes(content)
+    assert_refused(path, "declares array.npy")
+
+
+def test_npz_with_objects(tmp_path, spy):
+    np.savez(str(tmp_path / "rnn.npz"), rnn_mode=np.array([spy], object))
+    assert_refused(tmp_path / "rnn.npz")
+
+
+def test_checkpoint_with_tensors_larger_than_its_files(tmp_path):
+    exchange.write(tmp_path / "rnn", [random_rnn("gru")], "1.15")
+    data = tmp_path / "rnn.data-00000-of-00001"
+    os.truncate(str(data), 64)
+    assert_refused(tmp_path / "rnn", "cannot be read as a checkpoint", "declares", "with shape")
+
+
+def test_checkpoint_with_keys_of_many_layers(tmp_path):
+    arrays = checkpoint_format.plan([random_rnn("lstm", 2)], "cells").arrays
+    arrays = {key.replace("cell_1", "cell_%d" % HUGE): array for key, array in arrays.items()}
+    checkpoint_format.save(str(tmp_path / "rnn"), arrays)
+    assert_refused(tmp_path / "rnn", "are incomplete: of %d layers" % (HUGE + 1))
+
+
+def test_checkpoint_with_many_layers_of_which_one_is_large(tmp_path):
+    arrays = checkpoint_format.plan([random_rnn("lstm", 40)], "cells").arrays
+    small = {key: array[:1] for key, array in arrays.items()}
+    for key in arrays:
+        if "cell_0/" in key or ("cell_39/" in key and key.endswith("kernel")):
+            small[key] = arrays[key]
+    checkpoint_format.save(str(tmp_path / "rnn"), small)
+    assert_refused(tmp_path / "rnn", "do not fit together: they have", "expected at least")
+
+
+@pytest.mark.parametrize("is_parsed", [False, True])
+def test_checkpoint_with_a_damaged_object_graph(tmp_path, is_parsed):
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.nodes.add().children.add(node_id=2**30, local_name="cell-0")
+    content = graph.SerializeToString() if is_parsed else b"\xff"
+    arrays = {"_CHECKPOINTABLE_OBJECT_GRAPH": np.array(content, object)}
+    checkpoint_format.save(str(tmp_path / "rnn"), arrays)
+    assert_refused(tmp_path / "rnn", "damaged _CHECKPOINTABLE_OBJECT_GRAPH")
+
+
+def write_safetensors(path, content=b"", **shapes):
+    header, start = {}, 0
+    for name, shape in shapes.items():
+        end = start + 4 * int(np.prod(shape, dtype=object))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content)
+
+
+@needs_tensorflow_2
+def test_safetensors(tmp_path):
+    path = tmp_path / "rnn.safetensors"
+    write_safetensors(path, weight_ih_l0=[2**40], weight_hh_l0=[4, 1])
+    assert_refused(path, "cannot be read")
+    write_safetensors(path, weight_ih_l0=[HUGE, 0], weight_hh_l0=[HUGE, 0])
+    assert_refused(path, "no element")
+
+
+@needs_tensorflow_2
+def test_torch(tmp_path, spy):
+    import torch
+
+    torch.save({"weight_ih_l0": spy}, str(tmp_path / "code.pt"))
+    assert_refused(tmp_path / "code.pt", "cannot be read as a file of PyTorch")
+    one = torch.ones(1)
+    expanded = {"weight_ih_l0": one.expand(2**30, 2**20), "weight_hh_l0": one.expand(4, 1)}
+    torch.save(expanded, str(tmp_path / "expanded.pt"))
+    assert_refused(tmp_path / "expanded.pt", "share memory")
+
+
+def write_onnx(path, tensor):
+    import onnx
+
+    named = dict(hidden_size=1, linear_before_reset=1)
+    node = onnx.helper.make_node("GRU", ["x", "w", "w"], ["y"], **named)
+    graph = onnx.helper.make_graph([node], "graph", [], [], [tensor])
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+
+
+@needs_tensorflow_2
+def test_onnx(tmp_path):
+    import onnx
+
+    path = tmp_path / "rnn.onnx"
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, 2**30, 2**30], raw_data=b"1234")
+    write_onnx(path, tensor)
+    assert_refused(path, "cannot be read as an ONNX model")
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, HUGE, 0], raw_data=b"")
+    write_onnx(path, tensor)
+    assert_refused(path, "no element")
+    (tmp_path / "secret").write_bytes(b"1234")
+    (tmp_path / "model").mkdir()
+    for location in ("../secret", str(tmp_path / "secret")):
+        tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, 1, 1], data_location=1)
+        tensor.external_data.add(key="location", value=location)
+        write_onnx(tmp_path / "model" / "rnn.onnx", tensor)
+        assert_refused(tmp_path / "model" / "rnn.onnx", "secret", "expected one in its own folder")
+
+
+def keras_model(layer):
+    inputs = tensorflow.keras.Input((3, 4))
+    return tensorflow.keras.Model(inputs, layer(inputs))
+
+
+def change_config(source, target, change):
+    """Copies a `.keras` file, with a text of its configuration replaced."""
+    with zipfile.ZipFile(str(source)) as old, zipfile.ZipFile(str(target), "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json":
+                assert change[0] in content.decode()
+                content = content.decode().replace(*change).encode()
+            new.writestr(name, content)
+
+
+@pytest.mark.parametrize("suffix", [".h5"] + [".keras"] * (not IS_TENSORFLOW_1))
+def test_keras_models_with_code(tmp_path, suffix):
+    """Keras 2 runs the code of Lambda layers while it loads a model."""
+    path, trace = tmp_path / ("model" + suffix), str(tmp_path / "trace")
+    layer = tensorflow.keras.layers.Lambda(lambda inputs: (open(trace, "w"), inputs)[1])
+    keras_model(layer).save(str(path))
+    os.remove(trace)
+    assert_refused(path, "has a layer of the class Lambda, whose code would run")
+    assert not os.path.exists(trace)
+
+
+@needs_tensorflow_2
+def test_keras_models_that_name_other_modules(tmp_path):
+    path = tmp_path / "model.keras"
+    keras_model(tensorflow.keras.layers.SimpleRNN(2)).save(str(path))
+    assert len(exchange.read(path).rnns) == 1
+    name = '"module": "%s", "class_name": "%s"'
+    for other in [("os", "open"), ("keras.utils", "get_file")]:
+        change = name % ("keras.layers", "SimpleRNN"), name % other
+        change_config(path, tmp_path / "changed.keras", change)
+        assert_refused(tmp_path / "changed.keras", "not one of Keras's modules")
+
+
+@pytest.mark.parametrize("kind", ["empty", "external", "link", "virtual"])
+def test_hdf5_with_data_that_the_file_does_not_have(tmp_path, kind):
+    import h5py
+
+    with h5py.File(str(tmp_path / "other.h5"), "w") as other:
+        other["data"] = np.ones(4, np.float32)
+    path = tmp_path / "model.h5"
+    keras_model(tensorflow.keras.layers.SimpleRNN(2)).save(str(path))
+    assert len(exchange.read(path).rnns) == 1
+    with h5py.File(str(path), "r+") as file:
+        group = file["model_weights"]
+        if kind == "empty":
+            group.create_dataset("x", (HUGE,), "f4", chunks=(4,))
+        elif kind == "external":
+            group.create_dataset("x", (4,), "f4", external=[(str(path), 0, 16)])
+        elif kind == "link":
+            group["x"] = h5py.ExternalLink("other.h5", "data")
+        else:
+            layout = h5py.VirtualLayout((4,), "f4")
+            layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "data", (4,))
+            group.create_virtual_dataset("x", layout)
+    assert_refused(path, "declares" if kind == "empty" else "not self-contained", "x")
