@@ -42,7 +42,7 @@ def changes(monkeypatch):
         mutants = operators.mutants_of(path, text)
         for mutant in mutants:
             assert text[mutant.start : mutant.end] == mutant.before
-            assert text.count("\\n", 0, mutant.start) + 1 == mutant.line
+            assert text.count("\n", 0, mutant.start) + 1 == mutant.line
         return {mutant[2:3] + mutant[5:] for mutant in mutants}
 
     return of
