@@ -220,12 +220,6 @@ def test_reuse_by_a_build_and_by_a_call_makes_two_saveables(session):
     tf.train.Saver()
 
 
-def test_layers_built_in_the_root_scope_share_a_saveable(session):
-    with tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
-        first, second = (built_layer("lstm", name="rnn") for _ in range(2))
-    assert second.kernel is first.kernel and second.saveable is first.saveable
-
-
 def test_reuse_of_another_size_is_refused(session):
     with tf.variable_scope("main"):
         built_layer("lstm", LAYER_COUNT, name="rnn")

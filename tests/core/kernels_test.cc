@@ -272,6 +272,34 @@ TEST(LongSumsKeepTheirPrecision) {
   }
 }
 
+// 1 and then terms that are lost if they are added to it one by one. Only those of the first chain
+// are. AMX has no chains.
+TEST(LongSumsAreAddedInShortChains) {
+  for (const Kernels<float>* kernels : AllKernels<float>()) {
+    if (std::string(kernels->instruction_set).find("amx") == 0) continue;
+    const int64_t depth = 192, rows = 5, columns = 20;
+    const double small = 1.0 / (1 << 25);
+    std::vector<float> terms(rows * depth, static_cast<float>(small)), ones(depth * columns, 1.0f);
+    std::vector<float> c(rows * columns);
+    std::fill_n(terms.begin(), rows, 1.0f);
+    PackAndMultiply(*kernels, {ones.data(), columns, 1},
+                    {rows,
+                     columns,
+                     depth,
+                     {terms.data(), 1, rows},
+                     /*b=*/nullptr,
+                     c.data(),
+                     columns,
+                     /*accumulate=*/false,
+                     /*bias=*/nullptr,
+                     /*has_long_sums=*/true});
+    for (float sum : c) {
+      const double lost = 1 + (depth - 1) * small - static_cast<double>(sum);
+      EXPECT(lost < 32 * small, kernels->instruction_set, " ", lost / small);
+    }
+  }
+}
+
 // Bias gradients are sums over all steps of all sequences. The columns are a whole block and a
 // rest.
 TEST(SumsOfManyRowsKeepTheirPrecision) {

@@ -118,6 +118,31 @@ TEST(ScheduleDependsOnThreadsAndLengths) {
   EXPECT(division(small, 37, 4, /*min_cycles_to_wait=*/0) == Division::kTiles);
 }
 
+// With a projection, a backward step takes longer than a forward step, so it is worth a more
+// expensive barrier.
+TEST(ScheduleKnowsTheStepsOfEachPass) {
+  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 650);
+  config.num_proj = 100;
+  const SequenceShape shape = {37, 5};
+  // Returns the least cycles of waiting for which steps are not shared.
+  const auto cycles_of_step = [&](Pass pass) {
+    int64_t shared = 0, alone = int64_t{1} << 40;
+    while (alone - shared > 1) {
+      const int64_t cycles = (shared + alone) / 2;
+      const PassSchedule found =
+          MakePassSchedule(MakeSchedule(config, shape, kAvx512), config, shape, kAvx512, pass,
+                           {37, 37 * 5}, {/*count=*/4, cycles});
+      (found.division.value == Division::kTiles ? shared : alone) = cycles;
+    }
+    return shared;
+  };
+  const int64_t forward = cycles_of_step(Pass::kTraining),
+                backward = cycles_of_step(Pass::kBackward);
+  EXPECT(forward > 0 && forward < backward, forward, " ", backward);
+  EXPECT(cycles_of_step(Pass::kInference) == forward);
+  EXPECT(cycles_of_step(Pass::kBackwardInPlace) == backward);
+}
+
 // Sequences are shared only if their lengths are equal and every thread has the same share.
 TEST(ScheduleSharesSequences) {
   const auto groups = [](Direction direction, const PassLengths& lengths, int64_t num_threads) {

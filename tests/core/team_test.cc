@@ -383,5 +383,33 @@ TEST(TeamThrowsWhatAMemberThrowsWhenAllHaveLeft) {
   }
 }
 
+// The caller has computed its own slice and waits for that of the helper, which throws.
+TEST(TeamThrowsAtTheBarrierWhatAHelperThrows) {
+  ThreadRunner runner(2, /*min_cycles_to_wait=*/0, std::numeric_limits<int64_t>::max());
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<bool> helper_works{false}, caller_is_done{false};
+  std::string thrown;
+  try {
+    RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
+      member->ForEach(
+          2, kWorthATeam,
+          [&](int64_t, int64_t) {
+            if (std::this_thread::get_id() == caller) {
+              while (!helper_works) std::this_thread::yield();
+              caller_is_done = true;
+              return;
+            }
+            helper_works = true;
+            while (!caller_is_done) std::this_thread::yield();
+            throw std::runtime_error("in a slice");
+          },
+          /*slices_per_member=*/1);
+    });
+  } catch (const std::runtime_error& error) {
+    thrown = error.what();
+  }
+  EXPECT(thrown == "in a slice", thrown);
+}
+
 }  // namespace
 }  // namespace cudnn_rnn

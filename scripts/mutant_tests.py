@@ -1,0 +1,357 @@
+"""Runs the tests of scripts/run_mutants in a copy of the tree, one mutant at a time."""
+
+import collections
+import glob
+import hashlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KILLED, SURVIVED, NOT_COMPILED = "killed", "survived", "did not compile"
+
+
+class BaselineFailure(Exception):
+    """The tests do not pass on the unchanged code."""
+
+
+def copy_tree(folder):
+    """Copies all files that git knows or does not ignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.check_output(command, cwd=ROOT)
+    archive = subprocess.Popen(
+        ["tar", "--null", "-cf", "-", "-T", "-", "--ignore-failed-read"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    unpacking = subprocess.Popen(["tar", "-xf", "-", "-C", folder], stdin=archive.stdout)
+    archive.stdin.write(names)
+    archive.stdin.close()
+    if archive.wait() or unpacking.wait():
+        raise OSError("The tree cannot be copied to %s." % folder)
+
+
+class _Change:
+    """The copy with a mutant while the context lasts."""
+
+    def __init__(self, folder, mutant):
+        self._path = os.path.join(folder, mutant.path)
+        self._mutant = mutant
+
+    def __enter__(self):
+        self._times = os.stat(self._path)
+        with open(self._path) as file:
+            self._text = file.read()
+        start, end = self._mutant.start, self._mutant.end
+        if self._text[start:end] != self._mutant.before:
+            raise ValueError("%s has changed since the mutants were made." % self._mutant.path)
+        self._write(self._text[:start] + self._mutant.after + self._text[end:])
+
+    def __exit__(self, *_):
+        self._write(self._text)
+        # Unchanged objects are newer.
+        os.utime(self._path, ns=(self._times.st_atime_ns, self._times.st_mtime_ns))
+
+    def _write(self, text):
+        with open(self._path, "w") as file:
+            file.write(text)
+
+
+def _status(command, folder, seconds):
+    """Returns the exit status of a program, None after `seconds`; and its output.
+
+    Counts short waits instead of reading the clock: while this process is stopped, no time passes.
+    """
+    with open(os.path.join(folder, "mutant.log"), "w+", errors="replace") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        for wait in range(int(seconds * 50)):
+            if process.poll() is not None:
+                break
+            time.sleep(0.001 if wait < 50 else 0.02)
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None, ""
+        log.seek(0)
+        return process.returncode, log.read()
+
+
+def _seconds_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class CppTests:
+    """The tests of the core, each in a process, from the fastest to the slowest until one fails.
+
+    Unchanged objects are those of `make core-test`. What the mutant changes, a source or all
+    sources that include a header, is compiled with -O1. Mutants of core/team* first run the tests
+    of teams with the thread sanitizer, mutants of memory orders run only these.
+    """
+
+    patterns = ["cudnn_rnn/cc/core/*", "cudnn_rnn/cc/cpu/*"]
+
+    def __init__(self, folder, say, record_folder):
+        self._folder = folder
+        sources = "$(list_sources CORE_SOURCES CPU_SOURCES) tests/core/*.cc"
+        self._whole = _Program(folder, say, record_folder, "cpp", "", sources)
+        sources = "$(list_sources CORE_SOURCES) tests/core/{team_test,main}.cc"
+        self._teams = _Program(
+            folder, say, record_folder, "cpp-thread-sanitized", "--sanitize=thread", sources
+        )
+
+    def prepare(self):
+        pass  # each program is built when it is needed
+
+    def judge(self, mutant):
+        """Returns (result, what killed it)."""
+        if mutant.operator == "memory order":  # x86 keeps most orders whatever the code asks for
+            programs = [self._teams]
+        elif "/core/team" in mutant.path:
+            programs = [self._teams, self._whole]
+        else:
+            programs = [self._whole]
+        for program in programs:
+            program.prepare()
+            with _Change(self._folder, mutant):
+                if not program.build_mutant(mutant.path):
+                    return NOT_COMPILED, ""
+                failed = program.first_failure()
+            if failed:
+                return KILLED, failed
+        return SURVIVED, ""
+
+
+class _Program:
+    """A test program: the objects of the unchanged sources, and those of the current mutant."""
+
+    def __init__(self, folder, say, record_folder, build, option, sources):
+        """`build`: the folder of objects in .build. `option`: of set_up_build in cpp_build.sh."""
+        self._folder = folder
+        self._say = say
+        self._record_folder = record_folder
+        self._build = build
+        self._set_up = ". scripts/cpp_build.sh && set_up_build %s && " % option
+        self._list_of_sources = sources
+        self._flags = []
+        self._files_of = {}  # by source: what it includes, and itself
+        self._seconds_of_test = {}
+
+    def prepare(self):
+        if self._files_of:
+            return
+        self._say("%s: unchanged objects" % self._build)
+        ready = os.path.join(ROOT, ".build", self._build)
+        if os.path.isdir(ready):
+            os.makedirs(os.path.join(self._folder, ".build"), exist_ok=True)
+            copy = ["cp", "-a", ready, os.path.join(self._folder, ".build")]
+            subprocess.check_call(copy)
+        compile_all = (
+            "compile %s && printf '%%s\\n' \"${flags[@]}\" > flags" % self._list_of_sources
+        )
+        if self._shell(compile_all) != 0:
+            raise BaselineFailure("The unchanged sources do not compile.")
+        with open(os.path.join(self._folder, "flags")) as file:
+            self._flags = file.read().split()
+        self._shell("ls %s > sources" % self._list_of_sources)
+        with open(os.path.join(self._folder, "sources")) as file:
+            for source in file.read().split():
+                command = ["c++", *self._flags, "-MM", source]
+                rule = subprocess.check_output(command, cwd=self._folder, universal_newlines=True)
+                self._files_of[source] = rule.replace("\\\n", " ").split()[1:]
+        self._time_tests()
+
+    def build_mutant(self, path):
+        """Compiles what depends on the file at `path`; returns whether it compiles and links."""
+        changed = {source: "%d.mutant.o" % number for number, source in enumerate(self._files_of)}
+        changed = {
+            source: name for source, name in changed.items() if path in self._files_of[source]
+        }
+        for source, name in changed.items():
+            command = ["c++", *self._flags, "-O1", "-w", "-c", source, "-o", name]
+            if not self._succeeds(command):
+                return False
+        return self._link(changed)
+
+    def first_failure(self):
+        """Returns the name of the first test that fails or takes too long, None if all pass."""
+        for name in sorted(self._seconds_of_test, key=self._seconds_of_test.get):
+            limit = 30 + 20 * self._seconds_of_test[name]
+            status, _ = _status(["./test_program", "--only", name], self._folder, limit)
+            if status != 0:
+                return name if status is not None else name + " (time limit)"
+        return None
+
+    def _time_tests(self):
+        """Runs all tests on the unchanged code, unless the record has their times."""
+        path = os.path.join(self._record_folder, self._build + "_" + self._state() + ".json")
+        if os.path.exists(path):
+            with open(path) as file:
+                self._seconds_of_test = json.load(file)
+            return
+        if not self._link({}):
+            raise BaselineFailure("The unchanged objects cannot be linked.")
+        _, names = _status(["./test_program", "--list"], self._folder, 60)
+        for name in names.split():
+            self._say("%s: %s" % (self._build, name))
+            before = _seconds_of_children()
+            status, output = _status(["./test_program", "--only", name], self._folder, 3600)
+            if status != 0:
+                raise BaselineFailure("%s fails on the unchanged code:\n%s" % (name, output))
+            self._seconds_of_test[name] = round(_seconds_of_children() - before, 2)
+        os.makedirs(self._record_folder, exist_ok=True)
+        with open(path, "w") as file:
+            json.dump(self._seconds_of_test, file)
+
+    def _state(self):
+        key = hashlib.sha256()
+        for path in sorted({path for paths in self._files_of.values() for path in paths}):
+            with open(os.path.join(self._folder, path), "rb") as file:
+                key.update(hashlib.sha256(file.read()).digest())
+        return key.hexdigest()[:16]
+
+    def _link(self, changed):
+        objects = [
+            changed.get(source) or ".build/%s/%s.o" % (self._build, source.replace("/", "_"))
+            for source in self._files_of
+        ]
+        sanitizers = [flag for flag in self._flags if flag.startswith("-fsanitize=")]
+        command = ["c++", *sanitizers, *objects, "-pthread", "-ldl", "-o", "test_program"]
+        return self._succeeds(command)
+
+    def _shell(self, command):
+        return subprocess.call(["bash", "-c", self._set_up + command], cwd=self._folder)
+
+    def _succeeds(self, command):
+        return subprocess.call(command, cwd=self._folder, stderr=subprocess.DEVNULL) == 0
+
+
+class PythonTests:
+    """The tests that execute the mutated line, in the environment of a Python.
+
+    The first run of all test files records which lines each test executes; later runs repeat this
+    only for test files that changed. The record is valid for one state of the package.
+    """
+
+    patterns = ["cudnn_rnn/**/*.py"]
+    # Fast tests come first; of the tests that only execute the same module, this many run.
+    _MAX_TESTS_OF_MODULE = 40
+    _MAX_TESTS = 400
+
+    def __init__(self, folder, say, python, test_paths, record_folder):
+        self._folder = folder
+        self._say = say
+        self._python = python
+        self._test_paths = test_paths
+        self._record_folder = record_folder
+        self._tests = []  # (name, seconds, {path: lines})
+        self._server = None
+
+    def prepare(self):
+        self._take_compiled_files()
+        environment = dict(os.environ, PYTHONPATH=self._folder, TF_CPP_MIN_LOG_LEVEL="3")
+        self._server = subprocess.Popen(
+            [self._python, os.path.join(ROOT, "scripts", "mutant_server.py")],
+            cwd=self._folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        for path in self._test_files():
+            self._read_record(path)
+
+    def judge(self, mutant):
+        module = mutant.path.split("/", 1)[1]
+        tests = self._tests_of(module, mutant)
+        if not tests:
+            return SURVIVED, "no test executes it"
+        with _Change(self._folder, mutant):
+            try:
+                compile(open(os.path.join(self._folder, mutant.path)).read(), mutant.path, "exec")
+            except SyntaxError:
+                return NOT_COMPILED, ""
+            seconds = 60 + 20 * sum(test[1] for test in tests)
+            status, log = self._run(["-x", *(test[0] for test in tests)], seconds)
+        if status == 0:
+            return SURVIVED, "%d tests pass" % len(tests)
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", log, re.M)
+        return KILLED, failed.group(1) if failed else "status %s" % status
+
+    def _tests_of(self, module, mutant):
+        """Returns the tests to run, the fastest first."""
+        with open(os.path.join(self._folder, mutant.path)) as file:
+            last = mutant.line + file.read()[mutant.start : mutant.end].count("\n")
+        lines = set(range(mutant.line, last + 1))
+        by_time = sorted(self._tests, key=lambda test: test[1])
+        found = [test for test in by_time if lines & test[2].get(module, set())]
+        if found:
+            return found[: self._MAX_TESTS]
+        # Import executes the line, or a process that a test starts: tests of the module.
+        return [test for test in by_time if module in test[2]][: self._MAX_TESTS_OF_MODULE]
+
+    def _take_compiled_files(self):
+        program = "import importlib.util as u; print(u.find_spec('cudnn_rnn').origin)"
+        origin = subprocess.check_output(
+            [self._python, "-c", program], cwd=self._folder + "/docs", universal_newlines=True
+        )
+        installed = os.path.dirname(origin.strip())
+        for name in ("_cudnn_rnn_ops.so", "_build_info.json"):
+            os.symlink(os.path.join(installed, name), os.path.join(self._folder, "cudnn_rnn", name))
+
+    def _test_files(self):
+        found = []
+        for path in self._test_paths:
+            whole = os.path.join(self._folder, path)
+            found += [whole] if os.path.isfile(whole) else glob.glob(whole + "/**/test_*.py")
+            found += glob.glob(whole + "/test_*.py") if os.path.isdir(whole) else []
+        return sorted({os.path.relpath(path, self._folder) for path in found})
+
+    def _read_record(self, path):
+        """Reads which lines each test of a file executes; runs the file if that is unknown."""
+        record = os.path.join(self._record_folder, self._state_of(path) + ".jsonl")
+        if not os.path.exists(record):
+            self._say("coverage of " + path)
+            os.makedirs(self._record_folder, exist_ok=True)
+            unfinished = record + ".unfinished"
+            open(unfinished, "w").close()
+            status, log = self._run([path], 7200, unfinished)
+            if status not in (0, 5):  # 5: no tests
+                raise BaselineFailure("%s fails on the unchanged code:\n%s" % (path, log))
+            os.replace(unfinished, record)
+        with open(record) as file:
+            for line in file:
+                name, seconds, lines = json.loads(line)
+                lines = {module: set(found) for module, found in lines.items()}
+                self._tests.append((name, seconds, lines))
+
+    def _state_of(self, path):
+        key = hashlib.sha256()
+        pattern = os.path.join(self._folder, "cudnn_rnn", "**", "*.py")
+        for name in [*sorted(glob.glob(pattern, recursive=True)), os.path.join(self._folder, path)]:
+            with open(name, "rb") as file:
+                key.update(hashlib.sha256(file.read()).digest())
+        return "%s-%s" % (path.replace("/", "_"), key.hexdigest()[:16])
+
+    def _run(self, arguments, seconds, coverage=None):
+        log = os.path.join(self._folder, "mutant.log")
+        request = {
+            "arguments": ["-q", "-p", "no:cacheprovider", *arguments],
+            "seconds": seconds,
+            "coverage": coverage and os.path.abspath(coverage),
+            "log": log,
+        }
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        status = json.loads(self._server.stdout.readline())["status"]
+        with open(log, errors="replace") as file:
+            return status, file.read()
+
+
+Result = collections.namedtuple("Result", "mutant result detail")
