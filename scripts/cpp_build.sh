@@ -39,7 +39,7 @@ object_of() { echo "$build_folder/${1//\//_}.o"; }
 compile() {
     local source object newest_header
     # shellcheck disable=SC2012 # no name holds white space
-    newest_header="$(find cudnn_rnn/cc tests/core tests/cudnn -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
+    newest_header="$(find cudnn_rnn/cc tests/core tests/cudnn tests/schedules -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
     objects=()
     for source in "$@"; do
         object="$(object_of "$source")"
