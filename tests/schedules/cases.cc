@@ -120,6 +120,7 @@ void World::Schedule(Task task) {
 void World::RunWorker() {
   if (case_.pool == Pool::kRunsLater) explorer.WaitForPositive(&num_ended_calls_);
   for (;;) {
+    explorer.Forget(0, nullptr, 0);
     explorer.WaitForPositive(&num_tasks_);
     Task task;
     {
@@ -134,6 +135,7 @@ void World::RunWorker() {
 
 void World::RunCaller(int caller) {
   for (int call = 0; call < case_.calls; ++call) {
+    explorer.Forget(static_cast<uint64_t>(call), nullptr, 0);
     RunCall(caller * case_.calls + call);
     if (case_.pool == Pool::kRunsLater) ++num_ended_calls_;
   }
@@ -170,7 +172,10 @@ void World::RunProgram(TeamMember* member, Call* call) {
     int64_t* const flag;
   } const presence(&call->is_present[explorer.running()]);
   const bool is_helper = explorer.running() >= case_.callers;
+  const uint64_t history = explorer.history();
   for (int64_t phase = 1; case_.phases[phase - 1] != '\0'; ++phase) {
+    // All that ForEach keeps is in the member.
+    explorer.Forget(Mix(history, static_cast<uint64_t>(phase)), member, sizeof *member);
     const auto throw_if = [&](bool throws) {
       if (phase != 2 || !throws) return;
       call->has_thrown[explorer.running()] = 1;

@@ -56,11 +56,16 @@ Summary Explorer::Explore(Program* program, const Limits& limits) {
 
 Summary Explorer::Replay(Program* program, const std::string& choices) {
   program_ = program;
-  limits_ = Limits();
-  limits_.executions = 1;
   summary_ = Summary();
   choices_.clear();
-  for (char c : choices) choices_.push_back({c <= '9' ? c - '0' : c - 'a' + 10, -1});
+  // As RecordFailure writes them.
+  limits_ = Limits();
+  limits_.knows_values = choices[0] == 'v';
+  limits_.preemptions = limits_.old_reads = std::atoi(choices.c_str() + 1);
+  for (size_t i = choices.find(':') + 1; i < choices.size(); ++i) {
+    const char c = choices[i];
+    choices_.push_back({c <= '9' ? c - '0' : c - 'a' + 10, -1});
+  }
   traces_ = true;
   RunExecution();
   traces_ = false;
@@ -80,7 +85,7 @@ bool Explorer::NextChoices() {
 
 void Explorer::RunExecution() {
   ++summary_.num_executions;
-  memory_.Reset();
+  memory_.Reset(!limits_.knows_values);
   ResetInterface();
   depth_ = 0;
   num_steps_ = 0;
@@ -137,6 +142,8 @@ void Explorer::RecordFailure(const std::string& what) {
     std::snprintf(text, sizeof text, " [%p]", site_);
     summary_.failure += text;
   }
+  summary_.choices = limits_.knows_values ? "v" : "g";
+  summary_.choices += std::to_string(limits_.preemptions) + ":";
   choices_.resize(std::min(choices_.size(), depth_));
   for (const Choice& choice : choices_) {
     summary_.choices +=
@@ -176,6 +183,13 @@ int Explorer::Choose(int num_options, const char* what) {
   return chosen;
 }
 
+void Explorer::Forget(uint64_t state, const void* bytes, size_t size) {
+  if (!limits_.knows_values) return;
+  uint64_t hash = Mix(state, HeapSize(running_));
+  for (size_t i = 0; i < size; ++i) hash = Mix(hash, static_cast<const unsigned char*>(bytes)[i]);
+  threads_[running_].hash = hash;
+}
+
 void Explorer::AddOptions(int index) {
   const Thread& thread = threads_[index];
   switch (thread.status) {
@@ -199,9 +213,14 @@ void Explorer::AddOptions(int index) {
 
 bool Explorer::IsKnown() {
   uint64_t state = limits_.preemptions < Limits::kNone ? static_cast<uint64_t>(running_) : 0;
+  if (limits_.knows_values) state = memory_.HashValues();
   for (int i = 0; i < num_threads_; ++i) {
-    const uint64_t status = static_cast<uint64_t>(i * 8 + static_cast<int>(threads_[i].status));
-    state = Mix(state, Mix(threads_[i].hash, status));
+    const Thread& thread = threads_[i];
+    uint64_t status = static_cast<uint64_t>(i * 8 + static_cast<int>(thread.status));
+    if (thread.status == Status::kWaits && limits_.knows_values) {
+      status += memory_.HasNews(i) * 64 + thread.can_time_out * 128;
+    }
+    state = Mix(state, Mix(thread.hash, status));
   }
   const Budget used = {static_cast<int16_t>(limits_.preemptions < Limits::kNone ? preemptions_ : 0),
                        static_cast<int16_t>(limits_.old_reads < Limits::kNone ? old_reads_ : 0)};
@@ -226,6 +245,8 @@ void Explorer::Step() {
     for (int i = 0; i < num_threads_; ++i) {
       if (i != running_) AddOptions(i);
     }
+  } else {
+    summary_.is_limited = true;
   }
   if (options_.empty()) {
     for (int i = 0; i < num_threads_; ++i) {
@@ -281,7 +302,11 @@ uint64_t Explorer::LoadAtomic(const void* address, size_t size, int order, const
   const Inside inside;
   Operate(address, size, site, "load");
   int num_readable = memory_.NumReadable(running_, address, size, order);
-  if (size == 4 || old_reads_ >= limits_.old_reads) num_readable = 1;
+  if (size == 4 || limits_.knows_values) num_readable = 1;
+  if (num_readable > 1 && old_reads_ >= limits_.old_reads) {
+    num_readable = 1;
+    summary_.is_limited = true;
+  }
   const int option = Pick(num_readable, "a load");
   if (option > 0) ++old_reads_;
   const uint64_t value = memory_.Load(running_, address, option, order, &threads_[running_].hash);
@@ -349,6 +374,7 @@ void Explorer::WaitForPositive(const int64_t* count) {
   thread->status = Status::kIdles;
   Step();
   thread->status = Status::kReady;
+  thread->hash = Mix(thread->hash, 5);
 }
 
 void Explorer::Wait() {
@@ -358,7 +384,7 @@ void Explorer::Wait() {
   // same whatever the rounds so far have read, apart from what the thread knows of memory now.
   if (!thread->is_in_wait_loop) thread->hash_at_wait = thread->hash;
   thread->is_in_wait_loop = true;
-  thread->hash = Mix(thread->hash_at_wait, memory_.HashView(running_));
+  thread->hash = Mix(thread->hash_at_wait, limits_.knows_values ? 4 : memory_.HashView(running_));
   thread->status = Status::kWaits;
   Trace("waits", nullptr, 0, -1);
   Step();

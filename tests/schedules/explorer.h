@@ -6,13 +6,18 @@
 // time is up, what the pool does with a task. An execution is thus a list of choices. The explorer
 // runs the program again and again, depth first over these lists.
 //
-// Two lists that lead to the same state need only one continuation. A state is identified by what
-// each thread has done and which store each of its loads has read (the happens-before graph), not
-// by the order in which independent operations ran. The hash of the graph is looked up in a table
-// before each step; an execution that reaches a known state ends there.
+// Two lists that lead to the same state need only one continuation. A hash of the state is looked
+// up in a table before each step; an execution that reaches a known state ends there. A state is
+// identified in one of two ways:
 //
-// If there are too many states, preemptions are limited: switches away from a thread that could
-// continue. A switch away from a thread that waits is free. So are reads of old stores.
+// - Graphs: by what each thread has done and which store each of its loads has read (the
+//   happens-before graph), not by the order in which independent operations ran. Such states have
+//   the same future, races and old stores included. If there are too many, preemptions are limited
+//   (switches away from a thread that could continue; away from a thread that waits, they are
+//   free), and so are reads of old stores.
+// - Values: by the newest values of all atomics, and by what each thread has done since it last
+//   called Forget. These are far fewer, so that programs can be explored without limits. Loads read
+//   the newest store only. Races are found only in the executions that are run.
 #ifndef CUDNN_RNN_TESTS_SCHEDULES_EXPLORER_H_
 #define CUDNN_RNN_TESTS_SCHEDULES_EXPLORER_H_
 
@@ -41,6 +46,7 @@ class Program {
 struct Limits {
   static constexpr int kNone = 1 << 14;
 
+  bool knows_values = false;  // States are values, not graphs.
   int preemptions = kNone;
   int old_reads = kNone;  // of stores that are not the newest
   int64_t executions = int64_t(1) << 40;
@@ -54,6 +60,7 @@ struct Summary {
   int64_t num_states = 0;
   int64_t max_steps = 0;
   bool is_exhausted = false;  // Nothing is left within the limits.
+  bool is_limited = false;    // The limits have left something out.
   std::string failure;        // the first one; "" if all executions were right
   std::string choices;        // of the failure, for Replay
 };
@@ -61,7 +68,7 @@ struct Summary {
 class Explorer {
  public:
   Summary Explore(Program* program, const Limits& limits);
-  // Runs one execution and prints its operations.
+  // Runs one execution, of Summary::choices, and prints its operations.
   Summary Replay(Program* program, const std::string& choices);
 
   // True in the explored code, false in the explorer, in SetUp and in TearDown.
@@ -73,6 +80,11 @@ class Explorer {
   // Called in explored code, by the running thread.
 
   int Choose(int num_options, const char* what);
+  // Returns a hash of what the thread has done.
+  uint64_t history() const { return threads_[running_].hash; }
+  // Declares that what the thread will do depends only on `state`, these bytes and memory that all
+  // threads have.
+  void Forget(uint64_t state, const void* bytes, size_t size);
   [[noreturn]] void Fail(const std::string& what);
   void Access(const void* address, size_t size, bool is_write, const void* site);
   uint64_t LoadAtomic(const void* address, size_t size, int order, const void* site);

@@ -79,6 +79,8 @@ void ResetInterface() {
   may_fail_thread = -1;
 }
 
+uint64_t HeapSize(int heap) { return heap_sizes[heap]; }
+
 int64_t NumLiveObjects() { return num_live; }
 
 void SetAllocationsMayFail(bool may_fail) { may_fail_thread = may_fail ? explorer.running() : -1; }

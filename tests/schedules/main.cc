@@ -5,9 +5,10 @@
 //   --case NAME         only the cases whose names contain NAME
 //   --replay CHOICES    one execution of that case, with all its operations
 //
-// Within a number of executions, each case is explored completely if it is small enough. Otherwise
-// it is explored with at most 0, 1, 2, ... preemptions and as many reads of old stores, and what is
-// left of the executions runs random schedules.
+// Each case is explored three times, each time with a limited number of executions: in states that
+// are values and in states that are graphs (explorer.h), both with more and more preemptions and
+// reads of old stores until there are no more or the executions are used up, and in random
+// schedules.
 
 #include <cstdio>
 #include <cstdlib>
@@ -20,56 +21,65 @@ extern "C" char __libc_single_threaded;
 namespace schedules {
 namespace {
 
+constexpr int64_t kExecutions = 300 * 1000, kShortExecutions = 1500;
+
 struct Totals {
-  int64_t executions = 0, complete = 0, states = 0;
-  int cases = 0, exhausted = 0, failed = 0;
+  int64_t executions = 0, states = 0;
+  int cases = 0, complete = 0, failed = 0;
 };
 
-void Report(const Case& of, const Summary& summary, Totals* totals) {
+bool Report(const Case& of, const Summary& summary, Totals* totals) {
   totals->executions += summary.num_executions;
-  totals->complete += summary.num_complete;
   totals->states += summary.num_states;
-  if (summary.failure.empty()) return;
+  if (summary.failure.empty()) return true;
   ++totals->failed;
-  std::printf("FAILED %s: %s\n  --case '%s' --replay %s\n", of.name, summary.failure.c_str(),
+  std::printf("FAILED %s: %s\n  --case '%s' --replay '%s'\n", of.name, summary.failure.c_str(),
               of.name, summary.choices.c_str());
+  return false;
+}
+
+// Explores with higher and higher limits until `executions` are used up. Returns false if an
+// execution fails. `reached`: the last limit within which all schedules were run.
+bool Deepen(const Case& of, Program* program, bool knows_values, int64_t executions, int* reached,
+            Totals* totals) {
+  *reached = -1;
+  for (int limit : {0, 1, 2, 3, 4, 6, 8, Limits::kNone}) {
+    Limits limits;
+    limits.knows_values = knows_values;
+    limits.preemptions = limits.old_reads = limit;
+    limits.executions = executions;
+    const Summary summary = explorer.Explore(program, limits);
+    if (!Report(of, summary, totals)) return false;
+    executions -= summary.num_executions;
+    if (!summary.is_exhausted) break;
+    *reached = summary.is_limited ? limit : Limits::kNone;
+    if (!summary.is_limited) break;
+  }
+  return true;
+}
+
+std::string NameOf(int limit) {
+  if (limit == Limits::kNone) return "all";
+  return limit < 0 ? "none" : "up to " + std::to_string(limit) + " preemptions";
 }
 
 void Explore(const Case& of, int64_t executions, uint64_t seed, Totals* totals) {
   const std::unique_ptr<Program> program = MakeProgram(of);
+  const Totals before = *totals;
   ++totals->cases;
+  int values = 0, graphs = 0;
+  if (!Deepen(of, program.get(), /*knows_values=*/true, executions, &values, totals)) return;
+  if (!Deepen(of, program.get(), /*knows_values=*/false, executions, &graphs, totals)) return;
   Limits limits;
-  limits.executions = executions / 2;
-  Summary summary = explorer.Explore(program.get(), limits);
-  Report(of, summary, totals);
-  int64_t left = executions - summary.num_executions;
-  if (!summary.failure.empty()) return;
-  if (summary.is_exhausted) {
-    ++totals->exhausted;
-    std::printf("%s: all schedules; %lld states, %lld executions\n", of.name,
-                static_cast<long long>(summary.num_states),
-                static_cast<long long>(summary.num_executions));
-    return;
-  }
-  int bound = -1;
-  for (; left > 0; ++bound) {
-    limits.preemptions = limits.old_reads = bound + 1;
-    limits.executions = left;
-    summary = explorer.Explore(program.get(), limits);
-    Report(of, summary, totals);
-    if (!summary.failure.empty()) return;
-    left -= summary.num_executions;
-    if (!summary.is_exhausted) break;
-  }
-  limits = Limits();
   limits.executions = executions / 8;
   limits.is_random = true;
   limits.seed = seed;
-  summary = explorer.Explore(program.get(), limits);
-  Report(of, summary, totals);
-  if (!summary.failure.empty()) return;
-  std::printf("%s: all schedules with up to %d preemptions and old reads, %lld others\n", of.name,
-              bound, static_cast<long long>(executions + executions / 8));
+  if (!Report(of, explorer.Explore(program.get(), limits), totals)) return;
+  totals->complete += values == Limits::kNone;
+  std::printf("%s: values: %s; graphs: %s; %lld executions, %lld states\n", of.name,
+              NameOf(values).c_str(), NameOf(graphs).c_str(),
+              static_cast<long long>(totals->executions - before.executions),
+              static_cast<long long>(totals->states - before.states));
 }
 
 int Run(int argc, char** argv) {
@@ -95,10 +105,11 @@ int Run(int argc, char** argv) {
   }
   Totals totals;
   for (const Case& of : Cases()) {
-    if (choices != nullptr ? std::strcmp(of.name, name) != 0 : !std::strstr(of.name, name))
-      continue;
+    const bool is_chosen = choices != nullptr ? std::strcmp(of.name, name) == 0
+                                              : std::strstr(of.name, name) != nullptr;
+    if (!is_chosen) continue;
     if (choices == nullptr) {
-      Explore(of, is_short ? 2000 : 200 * 1000, seed, &totals);
+      Explore(of, is_short ? kShortExecutions : kExecutions, seed, &totals);
     } else {
       ++totals.cases;
       Report(of, explorer.Replay(MakeProgram(of).get(), choices), &totals);
@@ -109,10 +120,9 @@ int Run(int argc, char** argv) {
     std::fprintf(stderr, "no case has a name that contains '%s'\n", name);
     return 2;
   }
-  std::printf(
-      "result: %d cases, %d of them in all schedules; %lld executions, %lld states, %d failed\n",
-      totals.cases, totals.exhausted, static_cast<long long>(totals.executions),
-      static_cast<long long>(totals.states), totals.failed);
+  std::printf("result: %lld executions of %d programs, %d of them in all schedules; %d failed\n",
+              static_cast<long long>(totals.executions), totals.cases, totals.complete,
+              totals.failed);
   return totals.failed == 0 ? 0 : 1;
 }
 

@@ -36,7 +36,9 @@ void View::Join(const View& other) {
   for (int i = 0; i < kMaxThreads; ++i) event[i] = std::max(event[i], other.event[i]);
 }
 
-void Memory::Reset() {
+void Memory::Reset(bool hashes_stores) {
+  hashes_stores_ = hashes_stores;
+  value_hash_ = 0;
   ++execution_;
   if (granules_.empty()) {
     granules_.resize(kTrackedBytes / kGranuleBytes);
@@ -121,6 +123,7 @@ const char* Memory::EndLife(int thread, const char* begin, const char* end) {
     const char* const address = static_cast<const char*>(locations_[i].address);
     if (address >= begin && address < end) {
       slots_[Slot(address)] = -2;  // The slot stays taken, for those behind it.
+      value_hash_ -= HashNewest(locations_[i]);
       locations_[i].address = nullptr;
     }
   }
@@ -163,6 +166,22 @@ Memory::StoreRecord* Memory::Append(Location* location, uint64_t value) {
   return store;
 }
 
+// The initial value counts as none, since a location is unknown before the first access.
+uint64_t Memory::HashNewest(const Location& location) const {
+  if (location.num_stores < 2 || location.address == nullptr) return 0;
+  const uint64_t value = location.stores[static_cast<size_t>(location.num_stores - 1)].value;
+  return Mix(reinterpret_cast<uintptr_t>(location.address), value);
+}
+
+uint64_t Memory::HashValues() const {
+  uint64_t hash = value_hash_;
+  for (const Lock& lock : locks_) {
+    hash += Mix(Mix(reinterpret_cast<uintptr_t>(lock.address), lock.hash),
+                static_cast<uint64_t>(lock.owner + 1));
+  }
+  return hash;
+}
+
 int Memory::NumReadable(int thread, const void* address, size_t size, int order) {
   const int index = Locate(address);
   Location* location = &locations_[index];
@@ -189,7 +208,8 @@ uint64_t Memory::Load(int thread, const void* address, int option, int order, ui
   view->store[index] = read;
   if (Acquires(order) && store.releases) view->Join(store.view);
   rounds_[thread].push_back({index, read});
-  *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(address), store.hash));
+  const uint64_t what = hashes_stores_ ? store.hash : store.value;
+  *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(address), what));
   return store.value;
 }
 
@@ -199,9 +219,12 @@ void Memory::Store(int thread, const void* address, uint64_t value, int order, b
   Location* location = &locations_[index];
   if (location->num_stores == 0) Append(location, 0);  // never read: Load comes first in updates
   View* view = &views_[thread];
+  value_hash_ -= HashNewest(*location);
   StoreRecord* store = Append(location, value);
+  value_hash_ += HashNewest(*location);
   const StoreRecord& before = location->stores[static_cast<size_t>(location->num_stores - 2)];
-  *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(address), before.hash) + 1);
+  const uint64_t what = hashes_stores_ ? before.hash : value;
+  *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(address), what) + 1);
   store->hash = *hash;
   view->store[index] = static_cast<int16_t>(location->num_stores - 1);
   if (order == __ATOMIC_SEQ_CST) location->last_sequential = view->store[index];
@@ -224,6 +247,7 @@ Lock* Memory::FindLock(const void* address) {
   locks_.push_back(Lock());
   locks_.back().address = address;
   locks_.back().owner = -1;
+  locks_.back().hash = 0;
   return &locks_.back();
 }
 

@@ -60,8 +60,9 @@ constexpr size_t kTrackedBytes = kMaxThreads * kStackBytes + (kMaxThreads + 1) *
 
 class Memory {
  public:
-  // Forgets everything: another execution begins.
-  void Reset();
+  // Forgets everything: another execution begins. `hashes_stores`: loads add to the hash which
+  // store they have read; otherwise, only its value.
+  void Reset(bool hashes_stores);
 
   // Each of the following is by `thread`. Those that return a text return what is wrong, or null.
 
@@ -72,7 +73,7 @@ class Memory {
 
   // Returns the number of stores that a load may read; option 0 is the newest.
   int NumReadable(int thread, const void* address, size_t size, int order);
-  // Returns the value of an option, and adds to the hash which store was read.
+  // Returns the value of an option, and adds what was read to the hash.
   uint64_t Load(int thread, const void* address, int option, int order, uint64_t* hash);
   // Replaces the value; `order` of the whole operation. `is_update`: a read-modify-write.
   void Store(int thread, const void* address, uint64_t value, int order, bool is_update,
@@ -88,6 +89,8 @@ class Memory {
   bool HasNews(int thread) const;
   // Returns a hash of what the thread knows of all memory.
   uint64_t HashView(int thread) const;
+  // Returns a hash of the newest values of all atomics and of all locks.
+  uint64_t HashValues() const;
 
  private:
   struct StoreRecord {
@@ -119,8 +122,11 @@ class Memory {
   int Slot(const void* address) const;
   Granule* GranuleAt(const char* address);
   StoreRecord* Append(Location* location, uint64_t value);
+  uint64_t HashNewest(const Location& location) const;
 
   uint32_t execution_ = 0;
+  bool hashes_stores_ = true;
+  uint64_t value_hash_ = 0;  // the sum of the hashes of all locations
   View views_[kMaxThreads];
   int num_locations_ = 0;
   Location locations_[kMaxLocations];
