@@ -11,6 +11,8 @@ namespace {
 
 // No program under test takes as many steps, unless a loop does not end.
 constexpr int64_t kMaxSteps = 4000;
+// The clock of a thread that reads it more often without waiting goes on.
+constexpr int kMaxEqualReadings = 2;
 
 const char* NameOf(int order) {
   switch (order) {
@@ -86,9 +88,9 @@ bool Explorer::NextChoices() {
 void Explorer::RunExecution() {
   ++summary_.num_executions;
   memory_.Reset(!limits_.knows_values);
-  ResetInterface();
+  ResetHeaps();
   depth_ = 0;
-  num_steps_ = 0;
+  num_steps_ = clock_ = 0;
   preemptions_ = old_reads_ = 0;
   is_over_ = false;
   heap_ = kMaxThreads;
@@ -100,6 +102,7 @@ void Explorer::RunExecution() {
     thread->fiber.Prepare(Stack(i), kStackBytes, &RunFiber);
     thread->status = Status::kReady;
     thread->hash = static_cast<uint64_t>(i);
+    thread->last_reading = thread->num_readings = 0;
     thread->is_in_wait_loop = thread->can_time_out = thread->has_timed_out = false;
   }
   is_inside_ = true;
@@ -214,6 +217,7 @@ void Explorer::AddOptions(int index) {
 bool Explorer::IsKnown() {
   uint64_t state = limits_.preemptions < Limits::kNone ? static_cast<uint64_t>(running_) : 0;
   if (limits_.knows_values) state = memory_.HashValues();
+  state = Mix(state, static_cast<uint64_t>(clock_));
   for (int i = 0; i < num_threads_; ++i) {
     const Thread& thread = threads_[i];
     uint64_t status = static_cast<uint64_t>(i * 8 + static_cast<int>(thread.status));
@@ -405,6 +409,19 @@ bool Explorer::IsOver(bool can_be_over) {
   }
   thread->can_time_out = true;
   return false;
+}
+
+int64_t Explorer::ReadClock() {
+  const Inside inside;
+  Step();
+  Thread* const thread = &threads_[running_];
+  if (thread->last_reading != clock_) thread->num_readings = 0;
+  clock_ += thread->num_readings == kMaxEqualReadings ? 1 : Pick(2, "a second passes");
+  thread->num_readings = thread->last_reading == clock_ ? thread->num_readings + 1 : 1;
+  thread->last_reading = clock_;
+  thread->hash = Mix(thread->hash, static_cast<uint64_t>(clock_));
+  Trace("clock", nullptr, static_cast<uint64_t>(clock_), -1);
+  return clock_;
 }
 
 void Explorer::EndLife(const void* begin, const void* end) {

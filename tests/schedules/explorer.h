@@ -97,8 +97,12 @@ class Explorer {
   void UnlockMutex(const void* mutex);
   // Waits until *count is positive. A thread that waits here for ever is idle, not blocked.
   void WaitForPositive(const int64_t* count);
+  // Waits until another thread stores something that this one has read since its last wait, or, if
+  // it has called IsOver(true) since then, until time is up.
   void Wait();
   bool IsOver(bool can_be_over);
+  // Returns the seconds of a clock. Between two readings, any time may pass, but in a loop it does.
+  int64_t ReadClock();
   void EndLife(const void* begin, const void* end);
   // Ends the life of all objects below the caller's frame.
   void EndFrames();
@@ -112,6 +116,8 @@ class Explorer {
     uint64_t hash_at_wait;  // before its first wait in this loop
     bool is_in_wait_loop;   // Since its last wait it has only loaded.
     bool can_time_out, has_timed_out;
+    int64_t last_reading;  // of the clock
+    int num_readings;      // of the same time
     Lock* lock;
     const int64_t* count;
   };
@@ -151,7 +157,7 @@ class Explorer {
   bool is_inside_ = false, is_over_ = false, traces_ = false;
   std::vector<Choice> choices_;
   size_t depth_ = 0;
-  int64_t num_steps_ = 0;
+  int64_t num_steps_ = 0, clock_ = 0;
   int preemptions_ = 0, old_reads_ = 0;
   uint64_t random_ = 0;
   const void* site_ = nullptr;

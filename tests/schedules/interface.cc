@@ -15,7 +15,6 @@ namespace {
 size_t heap_sizes[kMaxThreads + 1];
 int64_t num_live = 0;
 int may_fail_thread = -1;
-int64_t clock_seconds = 0;
 
 // In front of each object of a heap.
 struct Header {
@@ -73,9 +72,9 @@ T Update(volatile void* address, int order, int failure_order, const void* site,
 
 }  // namespace
 
-void ResetInterface() {
+void ResetHeaps() {
   for (size_t& size : heap_sizes) size = 0;
-  num_live = clock_seconds = 0;
+  num_live = 0;
   may_fail_thread = -1;
 }
 
@@ -194,12 +193,11 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t* mutex) {
 
 }  // extern "C"
 
-// The clock of explored code goes on, or jumps by a second, with each reading.
 extern "C" std::chrono::steady_clock::time_point WrappedNow() asm(
     "__wrap__ZNSt6chrono3_V212steady_clock3nowEv");
 std::chrono::steady_clock::time_point WrappedNow() {
-  if (explorer.is_active()) schedules::clock_seconds += explorer.Choose(2, "a second passes");
-  return std::chrono::steady_clock::time_point(std::chrono::seconds(schedules::clock_seconds));
+  const int64_t seconds = explorer.is_active() ? explorer.ReadClock() : 0;
+  return std::chrono::steady_clock::time_point(std::chrono::seconds(seconds));
 }
 
 void* operator new(size_t size) { return schedules::Allocate(size); }

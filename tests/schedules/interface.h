@@ -11,8 +11,8 @@
 
 namespace schedules {
 
-// Empties the heaps of all threads and resets the clock.
-void ResetInterface();
+// Empties the heaps of all threads.
+void ResetHeaps();
 // Returns how many bytes of a heap have been used.
 uint64_t HeapSize(int heap);
 // Returns how many objects in the heaps have not been deleted.
