@@ -1,4 +1,5 @@
-// Programs of teams, each a row of a table, to be run in all their schedules.
+// Programs of teams, each a row of a table, to be run in all their schedules. Another program is
+// another row in cases.cc; what a pool does with tasks is another value of Pool.
 #ifndef CUDNN_RNN_TESTS_SCHEDULES_CASES_H_
 #define CUDNN_RNN_TESTS_SCHEDULES_CASES_H_
 

@@ -188,7 +188,7 @@ int Explorer::Choose(int num_options, const char* what) {
 
 void Explorer::Forget(uint64_t state, const void* bytes, size_t size) {
   if (!limits_.knows_values) return;
-  uint64_t hash = Mix(state, HeapSize(running_));
+  uint64_t hash = Mix(state, HeapState(running_));
   for (size_t i = 0; i < size; ++i) hash = Mix(hash, static_cast<const unsigned char*>(bytes)[i]);
   threads_[running_].hash = hash;
 }
@@ -298,6 +298,7 @@ void Explorer::Operate(const void* address, size_t size, const void* site, const
   // order their users, but take effect together with the operation before.
   if (size != 4) Step();
   site_ = site;
+  if (size == 4 && address < Heap(0)) Fail("an atomic of 4 bytes that is no reference count");
   const char* const wrong = memory_.CheckAtomic(running_, address, size);
   if (wrong != nullptr) Fail(std::string(what) + ": " + wrong);
 }
@@ -389,10 +390,12 @@ void Explorer::Wait() {
   if (!thread->is_in_wait_loop) thread->hash_at_wait = thread->hash;
   thread->is_in_wait_loop = true;
   thread->hash = Mix(thread->hash_at_wait, limits_.knows_values ? 4 : memory_.HashView(running_));
+  thread->has_timed_out = false;
   thread->status = Status::kWaits;
   Trace("waits", nullptr, 0, -1);
   Step();
   thread->status = Status::kReady;
+  if (thread->has_timed_out) thread->hash = Mix(thread->hash, 6);
   thread->can_time_out = false;
   memory_.BeginRound(running_);
 }

@@ -78,7 +78,7 @@ void ResetHeaps() {
   may_fail_thread = -1;
 }
 
-uint64_t HeapSize(int heap) { return heap_sizes[heap]; }
+uint64_t HeapState(int thread) { return heap_sizes[thread] * 2 + (may_fail_thread == thread); }
 
 int64_t NumLiveObjects() { return num_live; }
 

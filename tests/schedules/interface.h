@@ -13,8 +13,8 @@ namespace schedules {
 
 // Empties the heaps of all threads.
 void ResetHeaps();
-// Returns how many bytes of a heap have been used.
-uint64_t HeapSize(int heap);
+// Returns what the next `new` of a thread depends on.
+uint64_t HeapState(int thread);
 // Returns how many objects in the heaps have not been deleted.
 int64_t NumLiveObjects();
 

@@ -1,4 +1,5 @@
-// Apart from team.cc, so that tests/schedules can replace these waits by the explorer's.
+// Waits in their own file, since tests/schedules replaces them: a loop that polls what other
+// threads store calls Backoff::Wait in each round, and asks Backoff::IsOver for the time.
 #include <thread>
 
 #include "cudnn_rnn/cc/core/team.h"
