@@ -9,7 +9,7 @@ set_up_build
 folder="${1:-}"
 build_folder=.build/schedules
 mkdir -p "$build_folder"
-flags+=(-Werror -O1 -g1 -U_FORTIFY_SOURCE -fno-pie)
+flags+=(-Werror -g1 -U_FORTIFY_SOURCE -fno-pie)
 {
     compile tests/schedules/{explorer,fibers,interface,main,memory}.cc
     explorer=("${objects[@]}")
@@ -19,7 +19,7 @@ flags+=(-Werror -O1 -g1 -U_FORTIFY_SOURCE -fno-pie)
         folder+=/
     fi
     # Without the library of this sanitizer: interface.cc takes its place.
-    flags+=(-fsanitize=thread)
+    flags+=(-O1 -fsanitize=thread)
     compile "$folder"cudnn_rnn/cc/core/{team,team_recruiter}.cc tests/schedules/cases.cc
     # Of functions that both halves have, the linker keeps the first: the observed one.
     # shellcheck disable=SC2086

@@ -21,7 +21,7 @@ extern "C" char __libc_single_threaded __attribute__((weak));  // since glibc 2.
 namespace schedules {
 namespace {
 
-constexpr int64_t kExecutions = 300 * 1000, kShortExecutions = 1500;
+constexpr int64_t kExecutions = 500 * 1000, kShortExecutions = 1500;
 
 struct Totals {
   int64_t executions = 0, states = 0;

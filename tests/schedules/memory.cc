@@ -48,6 +48,7 @@ void Memory::Reset(bool hashes_stores) {
   for (int thread = 0; thread < kMaxThreads; ++thread) {
     views_[thread].event[thread] = 1;
     rounds_[thread].clear();
+    lowest_[thread] = Stack(thread) + kStackBytes;
   }
   num_locations_ = 0;
   std::memset(slots_, -1, sizeof slots_);
@@ -60,6 +61,8 @@ Memory::Granule* Memory::GranuleAt(const char* address) {
     std::memset(granule, 0, sizeof *granule);
     granule->execution = execution_;
     granule->writer = -1;
+    const size_t thread = static_cast<size_t>(address - tracked_bytes) / kStackBytes;
+    if (thread < kMaxThreads) lowest_[thread] = std::min(lowest_[thread], address);
   }
   return granule;
 }
@@ -105,7 +108,9 @@ const char* Memory::CheckAtomic(int thread, const void* address, size_t size) {
 const char* Memory::EndLife(int thread, const char* begin, const char* end) {
   if (begin < tracked_bytes || begin >= tracked_bytes + kTrackedBytes) return nullptr;
   const View& view = views_[thread];
-  for (const char* at = begin; at < end; at += kGranuleBytes) {
+  const char* first = begin;
+  if (begin == Stack(thread)) first = std::max(first, lowest_[thread]);
+  for (const char* at = first; at < end; at += kGranuleBytes) {
     Granule* granule = &granules_[static_cast<size_t>(at - tracked_bytes) / kGranuleBytes];
     if (granule->execution != execution_) continue;
     if (granule->is_dead) continue;

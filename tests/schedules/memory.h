@@ -134,6 +134,7 @@ class Memory {
   std::vector<Lock> locks_;
   std::vector<Read> rounds_[kMaxThreads];
   std::vector<Granule> granules_;
+  const char* lowest_[kMaxThreads];  // the lowest byte of each stack that has been accessed
 };
 
 }  // namespace schedules
