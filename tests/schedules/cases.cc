@@ -296,6 +296,7 @@ const std::vector<Case>& Cases() {
       {"one helper", 2, 1, 1, 1, Pool::kRuns, "22"},
       {"one patient helper", 2, 1, 1, 1, Pool::kRuns, "2s2", kPatient},
       {"one helper, recruited often", 2, 1, 1, 1, Pool::kRuns, "2s2", !kPatient, kOften},
+      {"two helpers, one phase", 3, 1, 1, 2, Pool::kRuns, "2", kPatient},
       {"two helpers", 3, 1, 1, 2, Pool::kRuns, "33"},
       {"two patient helpers", 3, 1, 1, 2, Pool::kRuns, "3s2", kPatient},
       {"two helpers, recruited often", 3, 1, 1, 2, Pool::kRuns, "3s3", !kPatient, kOften},

@@ -1,9 +1,4 @@
-// Explores the schedules of all cases.
-//
-//   --short             with few executions of each case
-//   --seed N            of the random schedules
-//   --case NAME         only the cases whose names contain NAME
-//   --replay CHOICES    one execution of that case, with all its operations
+// Explores the schedules of all cases; tests/trials/schedules builds and runs this program.
 //
 // Each case is explored three times, each time with a limited number of executions: in states that
 // are values and in states that are graphs (explorer.h), both with more and more preemptions and
@@ -21,7 +16,7 @@ extern "C" char __libc_single_threaded __attribute__((weak));  // since glibc 2.
 namespace schedules {
 namespace {
 
-constexpr int64_t kExecutions = 500 * 1000, kShortExecutions = 1500;
+constexpr int64_t kExecutions = 200 * 1000, kShortExecutions = 1500;
 
 struct Totals {
   int64_t executions = 0, states = 0;
@@ -98,7 +93,7 @@ int Run(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--replay") == 0 && has_value) {
       choices = argv[++i];
     } else {
-      std::fprintf(stderr, "unknown argument %s; see the beginning of tests/schedules/main.cc\n",
+      std::fprintf(stderr, "unknown argument %s; see tests/trials/schedules --help\n",
                    argv[i]);
       return 2;
     }
