@@ -93,8 +93,7 @@ int Run(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--replay") == 0 && has_value) {
       choices = argv[++i];
     } else {
-      std::fprintf(stderr, "unknown argument %s; see tests/trials/schedules --help\n",
-                   argv[i]);
+      std::fprintf(stderr, "unknown argument %s; see tests/trials/schedules --help\n", argv[i]);
       return 2;
     }
   }
