@@ -1,6 +1,6 @@
 #!/bin/bash
 # build_schedules.sh [FOLDER]: builds the explorer of the team's schedules (tests/schedules) and
-# prints the program's path. With a folder: builds it there, of the team in FOLDER/cudnn_rnn/cc/core.
+# prints the program's path. With FOLDER: builds there, of the team in FOLDER/cudnn_rnn/cc/core.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cpp_build.sh
