@@ -23,7 +23,7 @@ LIMIT_SECONDS = 2 * 3600
 
 # Name of the program, and what it tries.
 TRIALS = {
-    "schedules": "the team of threads: schedules of small programs, all or all with few preemptions",
+    "schedules": "the team of threads: small programs in all schedules or all with few preemptions",
     "errors": "results of random models in each dtype and instruction set, against double",
 }
 
