@@ -44,7 +44,9 @@ object_of() { echo "$build_folder/${1//\//_}.o"; }
 compile() {
     local source object newest_header
     # shellcheck disable=SC2012 # no name holds white space
-    newest_header="$(find cudnn_rnn/cc tests/core tests/cudnn tests/fuzz -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
+    local folders="cudnn_rnn/cc tests/core tests/cudnn tests/fuzz tests/schedules"
+    # shellcheck disable=SC2086
+    newest_header="$(find $folders -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
     objects=()
     for source in "$@"; do
         object="$(object_of "$source")"

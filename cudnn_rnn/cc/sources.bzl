@@ -5,6 +5,7 @@ valid Starlark and valid Python.
 """
 
 CORE_SOURCES = [
+    "core/backoff.cc",
     "core/exceptions.cc",
     "core/param_layout.cc",
     "core/reserve_space.cc",

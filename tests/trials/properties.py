@@ -28,7 +28,6 @@ from helpers.op_harness import (
     TOLERANCES,
     model_attributes,
     projection_attribute,
-    relative_error,
     swap_major,
 )
 
@@ -203,7 +202,9 @@ def compare(configuration, arrays, backprops, found, dtype):
         expected["d_params"] = np.concatenate([expected["d_params"], np.zeros(len(spare))])
     for name, value in expected.items():
         assert found[name].shape == value.shape, (name, found[name].shape, value.shape)
-        error = relative_error(found[name].astype("float64"), value)
+        # Of a few elements, all may be small because their terms cancel.
+        largest = max(0.05, np.abs(value).max() if value.size else 0)
+        error = np.abs(found[name] - value).max() / largest if value.size else 0
         assert error <= 3 * TOLERANCES[dtype], "%s differs by %.2g" % (name, error)
 
 

@@ -28,6 +28,7 @@ TRIALS = {
     "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
     "sanitized_ops": "the tests of the ops, with two sanitizers, in both TensorFlows",
     "soak": "training, inference and decoding in many sessions at once, beside a busy core",
+    "schedules": "the team of threads: small programs in all schedules or all with few preemptions",
     "errors": "results of random models in each dtype and instruction set, against double",
 }
 
