@@ -186,6 +186,28 @@ TEST(TeamTakesInLateMembers) {
   EXPECT(computed == kPhases * kItems, computed.load());
 }
 
+// A helper that lingers joins the next call without a new task, and ends if it is not to linger.
+TEST(LingeringHelpersJoinTheNextCall) {
+  KeepingRunner runner(2);
+  std::vector<std::thread> threads;
+  std::atomic<int64_t> present{0};
+  size_t num_scheduled = 0;
+  // The helper leaves the first two calls with more patience than any test.
+  for (int64_t linger :
+       {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max(), int64_t{0}}) {
+    runner.linger = linger;
+    present = 0;
+    RunTeam(&runner, kWorthATeam, [&](TeamMember*) {
+      if (++present == 1 && threads.empty()) runner.RunTasksOnThreads(&threads);
+      while (present < 2) std::this_thread::yield();
+    });
+    runner.RunTasksOnThreads(&threads);
+    num_scheduled = threads.size();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT(num_scheduled == 1, num_scheduled);
+}
+
 // While the caller computes alone, the helper gives its thread back; when there is enough to share
 // again, a helper computes with the caller again.
 TEST(TeamGivesAnIdleHelpersThreadBackAndRecruitsAgain) {

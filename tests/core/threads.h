@@ -36,8 +36,10 @@ class FunctionRunner : public ParallelRunner {
   int64_t shared_patience_ns() const override {
     return patience < 0 ? ParallelRunner::shared_patience_ns() : patience;
   }
+  int64_t linger_ns() const override { return linger; }
 
   int64_t patience = -1;  // of helpers in all phases; negative: the defaults
+  int64_t linger = 0;     // of helpers after a call
 
  private:
   const int64_t num_threads_;

@@ -49,6 +49,7 @@ class World : public ParallelRunner {
   int64_t min_cycles_to_wait() const override { return 0; }
   int64_t serial_patience_ns() const override { return patience_ns(); }
   int64_t shared_patience_ns() const override { return patience_ns(); }
+  int64_t linger_ns() const override { return case_.lingers ? 1000 : 0; }
   void Schedule(Task task) override;
 
   void RunCaller(int caller);
@@ -290,7 +291,7 @@ std::unique_ptr<Program> MakeProgram(const Case& of) {
 }
 
 const std::vector<Case>& Cases() {
-  constexpr bool kPatient = true, kOften = true;
+  constexpr bool kPatient = true, kOften = true, kLingers = true;
   static const std::vector<Case> cases = {
       // name, members, callers, calls, workers, pool, phases
       {"one helper", 2, 1, 1, 1, Pool::kRuns, "22"},
@@ -328,6 +329,16 @@ const std::vector<Case>& Cases() {
       {"the caller throws", 3, 1, 1, 2, Pool::kRuns, "33", kPatient, !kOften, Thrower::kCaller},
       {"a slice throws, next call", 2, 1, 2, 1, Pool::kRuns, "22", !kPatient, !kOften,
        Thrower::kFirstItem},
+      {"lingering", 2, 1, 2, 1, Pool::kRuns, "2", kPatient, !kOften, Thrower::kNobody, false,
+       kLingers},
+      {"lingering, three calls", 2, 1, 3, 1, Pool::kRuns, "2", !kPatient, !kOften, Thrower::kNobody,
+       false, kLingers},
+      {"lingering, two callers", 2, 2, 2, 1, Pool::kRuns, "2", kPatient, !kOften, Thrower::kNobody,
+       false, kLingers},
+      {"lingering, two helpers", 3, 1, 2, 2, Pool::kRuns, "3", kPatient, !kOften, Thrower::kNobody,
+       false, kLingers},
+      {"lingering, recruited often", 2, 1, 2, 1, Pool::kRuns, "2s2", !kPatient, kOften,
+       Thrower::kNobody, false, kLingers},
   };
   return cases;
 }

@@ -40,6 +40,7 @@ struct Case {
   bool recruits_often = false;  // in each phase with vacancies
   Thrower thrower = Thrower::kNobody;
   bool runs_out_of_memory = false;  // one allocation of the first caller fails, any of them or none
+  bool lingers = false;             // Helpers may linger between calls.
 };
 
 const std::vector<Case>& Cases();

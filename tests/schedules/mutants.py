@@ -75,8 +75,8 @@ MUTANTS = [
     (
         "RemoveHelper without the lock",
         "team_recruiter.cc",
-        "  team->Help(index);\n" + LOCK,
-        "  team->Help(index);\n",
+        LOCK + "  team->RemoveHelper(index);",
+        "  team->RemoveHelper(index);",
     ),
     (
         "a task looks at its team after leaving it",
@@ -163,6 +163,18 @@ MUTANTS = [
         "if (Start())",
     ),
     (
+        "a helper whose time is up joins again",
+        "team_recruiter.cc",
+        "return num_recruitments_.load(std::memory_order_relaxed) != num_recruitments;",
+        "return true;",
+    ),
+    (
+        "helpers that lingered stay counted",
+        "team_recruiter.cc",
+        "  --num_lingering_;\n",
+        "",
+    ),
+    (
         "Recruit throws what Schedule throws",
         "team_recruiter.cc",
         "    // Out of memory, or the pool",
@@ -171,8 +183,8 @@ MUTANTS = [
     (
         "Open without the lock",
         "team_recruiter.cc",
-        "(Team* team) {\n" + LOCK + "  open_teams_.push_back(team);",
-        "(Team* team) {\n  open_teams_.push_back(team);",
+        "::Open(Team* team) {\n" + LOCK,
+        "::Open(Team* team) {\n",
     ),
     (
         "Join without the lock",

@@ -9,7 +9,8 @@
 // slices wait for nothing, so no state of the thread pool can block a call. The other members are
 // helpers, which may arrive at any time or never. A late helper skips the phases that are over. A
 // helper that has had no work for a while leaves and gives its thread back; the caller recruits
-// another one when there is enough to share again.
+// another one when there is enough to share again. A helper that has left may linger to join the
+// next call (team_recruiter.h).
 //
 // A helper that has left still runs to the end of the program, with phases that do nothing. Hence,
 // outside the work of its phases, a program may read only data that existed before RunTeam or that
@@ -55,6 +56,7 @@ class Team {
   void Run();
 
   int64_t size() const { return size_; }
+  int64_t linger_ns() const { return runner_->linger_ns(); }
   int64_t min_cycles_to_wake() const { return min_cycles_to_wake_; }
   int64_t min_cycles_to_wait() const { return min_cycles_to_wait_; }
 

@@ -51,18 +51,25 @@ class TeamRecruiter::Task {
 
 void TeamRecruiter::Open(Team* team) {
   std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t wanted = team->linger_ns();
+  const bool is_soon =
+      wanted > 0 && open_teams_.empty() &&
+      std::chrono::steady_clock::now() - last_end_ <= std::chrono::nanoseconds(wanted);
+  linger_ns_ = is_soon ? wanted : 0;
   open_teams_.push_back(team);
 }
 
 void TeamRecruiter::Recruit(ParallelRunner* runner) {
-  int64_t num_vacancies = 0;
+  int64_t num_vacancies = 0, num_lingering;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const Team* team : open_teams_) num_vacancies += team->num_vacancies();
+    num_lingering = num_lingering_;
+    num_recruitments_.fetch_add(1, std::memory_order_release);
   }
   // Computed before the loop: a runner that runs each task immediately leaves none waiting.
   const int64_t num_tasks =
-      std::min(num_vacancies, runner->num_threads()) - num_waiting_tasks_.load();
+      std::min(num_vacancies, runner->num_threads()) - num_lingering - num_waiting_tasks_.load();
   const SchedulingScope scope;
   try {
     for (int64_t i = 0; i < num_tasks; ++i) {
@@ -78,6 +85,7 @@ void TeamRecruiter::Close(Team* team) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = std::find(open_teams_.begin(), open_teams_.end(), team);
   if (found != open_teams_.end()) open_teams_.erase(found);
+  if (team->linger_ns() > 0) last_end_ = std::chrono::steady_clock::now();
 }
 
 Team* TeamRecruiter::Join(int64_t* index) {
@@ -91,13 +99,34 @@ Team* TeamRecruiter::Join(int64_t* index) {
   return neediest;
 }
 
-void TeamRecruiter::RunTask() {
-  int64_t index = 0;
-  Team* const team = Join(&index);
-  if (team == nullptr) return;
-  team->Help(index);
+int64_t TeamRecruiter::Leave(Team* team, int64_t index, int64_t* num_recruitments) {
   std::lock_guard<std::mutex> lock(mutex_);
-  team->RemoveHelper(index);  // The team may be gone from here on.
+  team->RemoveHelper(index);
+  if (linger_ns_ == 0) return 0;
+  ++num_lingering_;
+  *num_recruitments = num_recruitments_.load(std::memory_order_relaxed);
+  return linger_ns_;
+}
+
+bool TeamRecruiter::Linger(int64_t nanoseconds, int64_t num_recruitments) {
+  Backoff patience;
+  while (!patience.IsOver(nanoseconds) &&
+         num_recruitments_.load(std::memory_order_acquire) == num_recruitments) {
+    patience.Wait();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  --num_lingering_;
+  return num_recruitments_.load(std::memory_order_relaxed) != num_recruitments;
+}
+
+void TeamRecruiter::RunTask() {
+  int64_t index = 0, linger_ns, num_recruitments = 0;
+  do {
+    Team* const team = Join(&index);
+    if (team == nullptr) return;
+    team->Help(index);
+    linger_ns = Leave(team, index, &num_recruitments);
+  } while (linger_ns > 0 && Linger(linger_ns, num_recruitments));
 }
 
 }  // namespace cudnn_rnn

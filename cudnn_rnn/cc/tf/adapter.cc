@@ -45,18 +45,17 @@ int64_t IntraOpRunner::num_threads() const { return pool_ == nullptr ? 1 : pool_
 void IntraOpRunner::Schedule(std::function<void()> task) { pool_->Schedule(std::move(task)); }
 
 std::shared_ptr<TeamRecruiter> IntraOpRunner::recruiter() {
-  // Calls and their tasks own the recruiters. A destroyed pool has neither, so another pool at its
-  // address gets a new recruiter.
+  // A recruiter lives on between calls, since it knows when the last one ended. One that neither
+  // calls nor tasks use is forgotten when another pool appears; at the address of a destroyed pool
+  // it is as good as a new one.
   static std::mutex* const mutex = new std::mutex();
-  static auto* const recruiters = new std::unordered_map<const void*, std::weak_ptr<TeamRecruiter>>;
+  static auto* const recruiters =
+      new std::unordered_map<const void*, std::shared_ptr<TeamRecruiter>>;
   std::lock_guard<std::mutex> lock(*mutex);
   const auto found = recruiters->find(pool_);
-  if (found != recruiters->end()) {
-    if (std::shared_ptr<TeamRecruiter> recruiter = found->second.lock()) return recruiter;
-  } else {
-    for (auto entry = recruiters->begin(); entry != recruiters->end();) {
-      entry = entry->second.expired() ? recruiters->erase(entry) : std::next(entry);
-    }
+  if (found != recruiters->end()) return found->second;
+  for (auto entry = recruiters->begin(); entry != recruiters->end();) {
+    entry = entry->second.use_count() == 1 ? recruiters->erase(entry) : std::next(entry);
   }
   const auto created = std::make_shared<TeamRecruiter>();
   (*recruiters)[pool_] = created;
