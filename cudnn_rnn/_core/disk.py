@@ -12,6 +12,6 @@ def synchronize(path: str) -> None:
 def failed_write(path: str, error: BaseException) -> str:
     """Returns the text of an error about a file or folder that could not be replaced."""
     return (
-        "%s cannot be written: %s. What was there before, if anything, is unchanged. Free space on "
-        "the disk, make the folder writable, or choose another path." % (path, error)
+        "%s cannot be written: %s. Free space on the disk, make the folder writable, or choose "
+        "another path." % (path, error)
     )

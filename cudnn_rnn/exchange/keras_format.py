@@ -249,8 +249,25 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
             "The name of a file of Keras ends with .keras, .h5 or .weights.h5, but is %s." % path
         )
     model = to_model(rnns)
+    weights = model.get_weights()
     with replacing(path) as temporary:
         if path.endswith(".weights.h5"):
             model.save_weights(temporary)
         else:
             model.save(temporary)
+        # h5py ignores errors that HDF5 reports while it closes a file.
+        if not _has_weights(temporary, model, weights):
+            raise OSError("the file does not have the weights that were written to it")
+
+
+def _has_weights(path, model, weights):
+    """Returns whether a file of the model has these weights; overwrites those of the model."""
+    try:
+        if path.endswith(".weights.h5"):
+            model.load_weights(path)
+        else:
+            model = _keras().models.load_model(path, compile=False)
+    except (TypeError, ValueError, OSError, KeyError, AttributeError):
+        return False
+    found = model.get_weights()
+    return [one.tobytes() for one in found] == [one.tobytes() for one in weights]

@@ -1,5 +1,6 @@
 """`python -m cudnn_rnn inspect` and `convert`."""
 
+import errno
 import json
 import os
 import re
@@ -248,3 +249,24 @@ def test_plain_keys_for_torch_and_onnx(capsys, tmp_path, path):
     )
     (found,) = exchange.read(tmp_path / "r.keras").rnns
     assert (found.num_layers, found.bidirectional) == (2, True)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failed_write_names_the_file_and_leaves_the_old_one(
+    capsys, path, tmp_path, monkeypatch, call
+):
+    target = tmp_path / "rnn.npz"
+    exchange.write(target, [random_rnn("gru")], "npz")
+    before = target.read_bytes()
+
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, call, fail)
+        status, _, err = run(capsys, "convert", path, target, "--to", "npz", "--force")
+    assert status == 1
+    assert "%s cannot be written: [Errno %d]" % (target, errno.ENOSPC) in err
+    assert "Free space on the disk" in err
+    assert os.listdir(str(tmp_path)) == ["rnn.npz"]
+    assert target.read_bytes() == before

@@ -70,9 +70,8 @@ static int fails(int watched, char kind_of_call) {
   if (!watched || kind != kind_of_call) return 0;
   pthread_mutex_lock(&mutex);
   ++num_calls;
-  const int failing =
-      first_failing > 0 &&
-      (num_calls == first_failing || (all_follow && num_calls > first_failing));
+  const int failing = first_failing > 0 &&
+                      (num_calls == first_failing || (all_follow && num_calls > first_failing));
   pthread_mutex_unlock(&mutex);
   if (failing) errno = error_number;
   return failing;
@@ -82,20 +81,22 @@ static int fails(int watched, char kind_of_call) {
 static int loses(int watched) { return watched && kind == 'l'; }
 static int fails_to_synchronize(int watched) { return fails(watched, kind == 'l' ? 'l' : 'w'); }
 
-#define REAL(name) \
+#define REAL(name)               \
   static __typeof__(&name) real; \
   if (real == NULL) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 static char kind_of_flags(int flags) { return (flags & O_ACCMODE) == O_RDONLY ? 'r' : 'w'; }
-static char kind_of_mode(const char* mode) { return mode[0] == 'r' && !strchr(mode, '+') ? 'r' : 'w'; }
+static char kind_of_mode(const char* mode) {
+  return mode[0] == 'r' && !strchr(mode, '+') ? 'r' : 'w';
+}
 
-#define MODE_ARGUMENT                      \
-  mode_t mode = 0;                         \
-  if (flags & (O_CREAT | __O_TMPFILE)) {   \
-    va_list arguments;                     \
-    va_start(arguments, flags);            \
-    mode = va_arg(arguments, mode_t);      \
-    va_end(arguments);                     \
+#define MODE_ARGUMENT                    \
+  mode_t mode = 0;                       \
+  if (flags & (O_CREAT | __O_TMPFILE)) { \
+    va_list arguments;                   \
+    va_start(arguments, flags);          \
+    mode = va_arg(arguments, mode_t);    \
+    va_end(arguments);                   \
   }
 
 int open(const char* path, int flags, ...) {

@@ -31,7 +31,7 @@
 
 namespace {
 
-std::atomic<int64_t> num_live{0};        // allocations that have not been given back
+std::atomic<int64_t> num_live{0};           // allocations that have not been given back
 std::atomic<int64_t> num_until_failure{0};  // 0 or below: the next allocations do not fail
 std::atomic<bool> all_fail{false};
 std::atomic<bool> all_after_the_first_fail{false};
@@ -110,27 +110,24 @@ class Calls {
       std::string text;
       return ExplainCpuPlan(problem_.config, problem_.shape, "", true, *runner, &text);
     }));
-    check(CatchExceptions(
-        [&] { return CreateCpuPlan(problem_.config, problem_.shape, "", &plan); }));
+    check(
+        CatchExceptions([&] { return CreateCpuPlan(problem_.config, problem_.shape, "", &plan); }));
     check(CatchExceptions([&] {
       return TransposeMatrices<double>(
           {{matrix_.data(), kColumns, transposed_.data(), kRows, kRows, kColumns}}, "", runner);
     }));
     if (plan == nullptr) return first;
-    check(CatchExceptions([&] {
-      return plan->Forward(inference_.forward, problem_.Options(false), {runner});
-    }));
+    check(CatchExceptions(
+        [&] { return plan->Forward(inference_.forward, problem_.Options(false), {runner}); }));
     for (bool are_ready : {false, true}) {
       check(CatchExceptions([&] { return RunWithPackedWeights(*plan, are_ready, runner); }));
     }
-    const Status trained = CatchExceptions([&] {
-      return plan->Forward(training_.forward, problem_.Options(true), {runner});
-    });
+    const Status trained = CatchExceptions(
+        [&] { return plan->Forward(training_.forward, problem_.Options(true), {runner}); });
     check(trained);
     if (!trained.ok()) return first;
-    check(CatchExceptions([&] {
-      return plan->Backward(training_.backward, problem_.Options(true), {runner});
-    }));
+    check(CatchExceptions(
+        [&] { return plan->Backward(training_.backward, problem_.Options(true), {runner}); }));
     return first;
   }
 
@@ -237,8 +234,8 @@ void RunCase(std::mt19937* random) {
     all_after_the_first_fail = all_follow;
     // With helpers, the number of allocations differs between runs.
     for (int64_t n = 1, num_unreached = 0; num_unreached < (num_threads == 1 ? 1 : 3); ++n) {
-      current = Concatenate(num_threads, " threads, allocation ", n, all_follow ? " and all after" : "",
-                            " of ", problem.Text(), "\n");
+      current = Concatenate(num_threads, " threads, allocation ", n,
+                            all_follow ? " and all after" : "", " of ", problem.Text(), "\n");
       alarm(600);
       if (!RunWithFailure(problem, tensors, *plan, expected, num_threads, n)) ++num_unreached;
     }

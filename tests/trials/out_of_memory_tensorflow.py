@@ -8,6 +8,7 @@ import ctypes
 import gc
 import os
 import random
+import resource
 import sys
 
 import numpy as np
@@ -123,7 +124,7 @@ def try_case(name, make, threads, stride):
     before.close()
     failures = 0
     for all_follow in (0, 1):
-        n = random.randint(1, stride)
+        n = 1
         num_unreached = 0
         while num_unreached < (1 if threads == 1 else 2):
             text = "%s, %d threads, allocation %d%s" % (
@@ -137,7 +138,38 @@ def try_case(name, make, threads, stride):
                 failures += 1
             else:
                 num_unreached += 1
-            n += random.randint(1, 2 * stride - 1)
+            # The first allocations are those of kernels' constructors.
+            n += 1 if n < 4 else random.randint(1, 2 * stride - 1)
+    return failures
+
+
+def try_sizes_beyond_memory():
+    """Asks for outputs, reserve spaces and workspaces beyond a limit; returns how many."""
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 1024, 1)
+    params = np.zeros(reference.params_size(configuration), np.float32)
+    failures = 0
+    for is_training, steps in [(False, 2**15), (True, 2**13), (True, 2**15)]:
+        network = op_harness.Network(configuration, "float32", is_training=is_training)
+
+        def run(steps, network=network):
+            state = np.zeros([1, 64, 1024], np.float32)
+            inputs = {"input": np.zeros([steps, 64, 1], np.float32), "params": params}
+            return network.forward(dict(inputs, input_h=state, input_c=state))["output"]
+
+        run(1)
+        resource.setrlimit(resource.RLIMIT_AS, (used + 4 * 2**30, before[1]))
+        try:
+            run(steps)
+            sys.exit("FAILED: %d steps fit into the limit" % steps)
+        except tf.errors.ResourceExhaustedError:
+            failures += 1
+        if run(1).any():
+            sys.exit("FAILED: other results after %d steps" % steps)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        network.session.close()
     return failures
 
 
@@ -158,6 +190,7 @@ def main():
     for name, make in tried:
         for threads in (1, 3):
             failures += try_case(name, make, threads, arguments.stride)
+    failures += try_sizes_beyond_memory()
     gc.collect()
     live = SHIM.live_allocations()
     if live > FEW_LIVE:

@@ -37,8 +37,7 @@ inline Problem RandomProblem(std::mt19937* random) {
   problem.shape.time_major = RandomIn(0, 1, random) == 1;
   if (RandomIn(0, 1, random) == 1) {
     for (int64_t b = 0; b < problem.shape.batch_size; ++b) {
-      problem.lengths.push_back(
-          static_cast<int32_t>(RandomIn(0, problem.shape.num_steps, random)));
+      problem.lengths.push_back(static_cast<int32_t>(RandomIn(0, problem.shape.num_steps, random)));
     }
   }
   return problem;

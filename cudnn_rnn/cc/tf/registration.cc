@@ -22,8 +22,8 @@ using CreateKernel = std::function<OpKernel*(OpKernelConstruction*)>;
 class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
  public:
   explicit Factory(CreateKernel create) : create_(std::move(create)) {}
-  // Converts exceptions, such as std::bad_alloc, to errors of the context: TensorFlow does not expect
-  // kernel constructors to throw.
+  // Converts exceptions, such as std::bad_alloc, to errors of the context: TensorFlow does not
+  // expect kernel constructors to throw.
   OpKernel* Create(OpKernelConstruction* context) override {
     OpKernel* kernel = nullptr;
     const Status caught = CatchExceptions([&] {
