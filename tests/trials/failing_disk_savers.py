@@ -38,11 +38,12 @@ class Saver:
 
     `save(number)` saves; `load(number)` returns the number of the weights that it finds where those
     of the number are. `replaces`: all have the same place, and this package writes the files.
-    `raises`: each failure raises an error.
+    `raises`: each failure raises an error. `has_reasons`: that has the system's reason.
     """
 
     replaces = False
     raises = True
+    has_reasons = True
 
     def __init__(self, folder):
         self.folder = folder
@@ -170,6 +171,7 @@ class ExchangeSaver(Saver):
     def __init__(self, folder, target, suffix=""):
         super().__init__(folder)
         self._target, self._suffix = target, suffix
+        self.has_reasons = suffix != ".h5"  # HDF5 says "File write failed"
         numbers = (OLD, NEW, LATER)
         self._rnns = {n: random_rnn("gru", equal_biases=True, scope="rnn", seed=n) for n in numbers}
 
@@ -315,7 +317,8 @@ def try_write(disk, saver, kind, n, error, all_follow):
     elif saver.replaces:
         require(contents_of(saver.folder) == before, "the folder changed: %s" % caught)
         text = str(caught)
-        for part in (saver.path(NEW), os.strerror(error), "Free space on the disk"):
+        reason = os.strerror(error) if saver.has_reasons else ""
+        for part in (saver.path(NEW), reason, "Free space on the disk"):
             require(part in text, "%r is not in the error: %s" % (part, text))
         require(saver.load(OLD) == OLD, "the old weights changed")
     else:

@@ -144,14 +144,17 @@ def try_case(name, make, threads, stride):
 
 
 def try_sizes_beyond_memory():
-    """Asks for outputs, reserve spaces and workspaces beyond a limit; returns how many."""
+    """Asks for an output and a reserve space beyond a limit; returns how many were refused.
+
+    Smaller allocations must fit: TensorFlow survives no failure of its own.
+    """
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     configuration = reference.Configuration("lstm", "linear_input", "unidirectional", 1, 1024, 1)
     params = np.zeros(reference.params_size(configuration), np.float32)
     failures = 0
-    for is_training, steps in [(False, 2**15), (True, 2**13), (True, 2**15)]:
+    for is_training, steps in [(False, 2**18), (True, 2**13)]:
         network = op_harness.Network(configuration, "float32", is_training=is_training)
 
         def run(steps, network=network):
@@ -160,7 +163,7 @@ def try_sizes_beyond_memory():
             return network.forward(dict(inputs, input_h=state, input_c=state))["output"]
 
         run(1)
-        resource.setrlimit(resource.RLIMIT_AS, (used + 4 * 2**30, before[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (used + 10 * 2**30, before[1]))
         try:
             run(steps)
             sys.exit("FAILED: %d steps fit into the limit" % steps)

@@ -61,5 +61,6 @@ def run(*command, **environment):
     if process.returncode != 0 or not re.fullmatch(r"[\d ]+", lines[-1]):
         print("\n".join(process.stderr.splitlines()[-20:] + lines[-20:]))
         sys.exit("FAILED, exit status %d: %s" % (process.returncode, " ".join(map(str, command))))
-    print("%s: %s" % (os.path.basename(str(command[-1])), lines[-1]), file=sys.stderr)
+    text = " ".join(os.path.basename(str(part)) for part in command)
+    print("%s: %s" % (text, lines[-1]), file=sys.stderr)
     return [int(number) for number in lines[-1].split()]
