@@ -10,6 +10,9 @@ bias, the sum of cuDNN's two; reading gives each of the two half of it.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -250,14 +253,16 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
         )
     model = to_model(rnns)
     weights = model.get_weights()
-    with replacing(path) as temporary:
+    # HDF5 may hide errors of a disk, or end the process after them, so it does not write to `path`.
+    with replacing(path) as temporary, tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, os.path.basename(path))
         if path.endswith(".weights.h5"):
-            model.save_weights(temporary)
+            model.save_weights(made)
         else:
-            model.save(temporary)
-        # h5py ignores errors that HDF5 reports while it closes a file.
-        if not _has_weights(temporary, model, weights):
-            raise OSError("the file does not have the weights that were written to it")
+            model.save(made)
+        if not _has_weights(made, model, weights):
+            raise OSError("the file %s does not have the weights that were written to it" % made)
+        shutil.copyfile(made, temporary)
 
 
 def _has_weights(path, model, weights):

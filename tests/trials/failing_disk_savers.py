@@ -38,12 +38,9 @@ class Saver:
 
     `save(number)` saves; `load(number)` returns the number of the weights that it finds where those
     of the number are. `replaces`: all have the same place, and this package writes the files.
-    `raises`: each failure raises an error. `has_reasons`: that has the system's reason.
     """
 
     replaces = False
-    raises = True
-    has_reasons = True
 
     def __init__(self, folder):
         self.folder = folder
@@ -129,36 +126,25 @@ class ObjectSaver(Graph):
 
 
 class KerasSaver(Saver):
-    """`save_weights` of a model with a layer of this package, or `save` of all of it."""
+    """`model.save` of a model with a layer of this package, to a `.keras` file."""
 
-    def __init__(self, folder, suffix):
+    def __init__(self, folder):
         super().__init__(folder)
         import cudnn_rnn.keras
 
         keras = tf.keras
-        self._suffix = suffix
-        # h5py ignores errors that HDF5 reports while it closes a file.
-        self.raises = suffix == ".keras"
         self._model = keras.Sequential([keras.Input([None, 2]), cudnn_rnn.keras.GRU(3)])
 
     def path(self, number):
-        return super().path(number) + self._suffix
+        return super().path(number) + ".keras"
 
     def save(self, number):
         weights = [np.full_like(one, number) for one in self._model.get_weights()]
         self._model.set_weights(weights)
-        if self._suffix == ".keras":
-            self._model.save(self.path(number))
-        else:
-            self._model.save_weights(self.path(number))
+        self._model.save(self.path(number))
 
     def load(self, number):
-        model = self._model
-        if self._suffix == ".keras":
-            model = tf.keras.models.load_model(self.path(number))
-        else:
-            model.set_weights([np.zeros_like(one) for one in model.get_weights()])
-            model.load_weights(self.path(number))
+        model = tf.keras.models.load_model(self.path(number))
         (found,) = np.unique(np.concatenate([one.ravel() for one in model.get_weights()]))
         return found
 
@@ -171,7 +157,6 @@ class ExchangeSaver(Saver):
     def __init__(self, folder, target, suffix=""):
         super().__init__(folder)
         self._target, self._suffix = target, suffix
-        self.has_reasons = suffix != ".h5"  # HDF5 says "File write failed"
         numbers = (OLD, NEW, LATER)
         self._rnns = {n: random_rnn("gru", equal_biases=True, scope="rnn", seed=n) for n in numbers}
 
@@ -253,8 +238,7 @@ def makers():
     }
     formats = [("npz", ".npz"), ("cells", ""), ("1.1", ""), ("keras", ".h5")]
     if not IS_TENSORFLOW_1:
-        found["Keras .weights.h5"] = lambda folder: KerasSaver(folder, ".weights.h5")
-        found["Keras .keras"] = lambda folder: KerasSaver(folder, ".keras")
+        found["Keras .keras"] = KerasSaver
         formats.append(("keras", ".keras"))
     if importlib.util.find_spec("torch"):
         formats.append(("torch", ".pt"))
@@ -312,13 +296,12 @@ def try_write(disk, saver, kind, n, error, all_follow):
     saver.save(OLD)
     before = contents_of(saver.folder)
     caught, calls = disk.run(lambda: saver.save(NEW), kind, n, error, all_follow)
-    if caught is None and saver.raises:
+    if caught is None:
         require(saver.load(NEW) == NEW, "saving raised no error, but did not save")
     elif saver.replaces:
         require(contents_of(saver.folder) == before, "the folder changed: %s" % caught)
         text = str(caught)
-        reason = os.strerror(error) if saver.has_reasons else ""
-        for part in (saver.path(NEW), reason, "Free space on the disk"):
+        for part in (saver.path(NEW), os.strerror(error), "Free space on the disk"):
             require(part in text, "%r is not in the error: %s" % (part, text))
         require(saver.load(OLD) == OLD, "the old weights changed")
     else:
@@ -327,12 +310,11 @@ def try_write(disk, saver, kind, n, error, all_follow):
         if latest is not None:
             number = int(latest.rpartition("-")[2])
             require(saver.load(number) == number, "the latest checkpoint is wrong")
-        if saver.raises:
-            try:
-                found = saver.load(NEW)
-            except Exception:  # as it should: the file is missing or damaged
-                found = NEW
-            require(found == NEW, "an incomplete file was loaded")
+        try:
+            found = saver.load(NEW)
+        except Exception:  # as it should: the file is missing or damaged
+            found = NEW
+        require(found == NEW, "an incomplete file was loaded")
     saver.save(LATER)
     require(saver.load(LATER) == LATER, "saving does not work again")
     return calls
