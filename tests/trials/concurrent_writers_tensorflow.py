@@ -80,7 +80,6 @@ class Fed:
             back = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
                 weights=parts.weights, biases=parts.biases, **without_dropout
             )
-        # output_c of a training call is not needed by the gradient of other cells.
         self._session = tf.Session(graph=graph, config=session_config(2))
         self._given = {given[name]: aligned_array(array) for name, array in arrays.items()}
         names = list(results)
@@ -121,15 +120,13 @@ class Variables:
             loss = tf.reduce_sum(layer(tf.ones([STEPS, BATCH, WIDTH]), training=True)[0])
             optimizer = tf.train.GradientDescentOptimizer(1e-6, use_locking=False)
             kernel = layer.kernel
-            start = tf.random_uniform(kernel.shape, -0.3, 0.3, seed=2)
             self._updates = [
                 optimizer.minimize(loss),
                 tf.assign_add(kernel, tf.ones_like(kernel) * 1e-6, use_locking=False),
             ]
-            self._reset = kernel.assign(tf.sin(tf.range(tf.size(kernel), dtype=tf.float32)))
+            self._reset = kernel.assign(tf.sin(tf.cast(tf.range(tf.size(kernel)), tf.float32)))
             self._session = tf.Session(graph=graph, config=session_config(2))
             self._session.run(tf.global_variables_initializer())
-            del start
 
     def write_until(self, is_over):
         while not is_over.is_set():
