@@ -194,6 +194,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     arguments = parser.parse_args()
     os.environ["TF_CUDNN_RESET_RND_GEN_STATE"] = "1"
+    sys.setswitchinterval(1e-5)  # Otherwise calls wait for the writers' share of the interpreter.
     calls = try_fed(arguments.rounds, arguments.seed)
     for use_resource in (False, True):
         calls += try_variables(use_resource, arguments.rounds)
