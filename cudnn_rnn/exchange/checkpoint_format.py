@@ -20,13 +20,12 @@ import contextlib
 import glob
 import os
 import re
-import shutil
-import tempfile
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core.disk import synchronize
 from cudnn_rnn.exchange import checkpoint_keys as keys_module
 from cudnn_rnn.exchange import declared_sizes
 from cudnn_rnn.exchange.checkpoint_graph import (
@@ -49,9 +48,9 @@ from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
-    make_folder,
     name_of,
     sentence,
+    temporary_folder_beside,
 )
 from cudnn_rnn.exchange.weights import RnnWeights
 
@@ -419,39 +418,64 @@ def _add_others(arrays, source, notes):
 def save(path: str, arrays: Dict[str, Any]) -> None:
     """Writes a checkpoint with these arrays by key.
 
-    The files are complete before they get their names, the index last. (Two files cannot be renamed
-    at once: a process killed between the two renames leaves the new data with the old index, which
-    a reader refuses because of the checksums.)
+    The files are complete before they get their names, the index last. The data files have other
+    names than those of an old checkpoint, which the old index needs until the new one replaces it:
+    if a step fails, or the process is killed, the old checkpoint stays as it was.
+
+    Raises:
+      ExchangeError: the files cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    make_folder(folder)
-    temporary = tempfile.mkdtemp(prefix=".cudnn_rnn_", dir=folder)
-    try:
-        _save_now(os.path.join(temporary, name), arrays)
-        written = sorted(os.listdir(temporary), key=lambda file: file.endswith(".index"))
+    old = {os.path.basename(file) for file in glob.glob(glob.escape(path) + ".data-*")}
+    numbers = range(1, len(arrays) + 1)
+    free = [n for n in numbers if not any(file.endswith("-of-%05d" % n) for file in old)]
+    with temporary_folder_beside(path) as temporary:
+        _save_now(os.path.join(temporary, name), arrays, num_shards=(free or [1])[0])
+        written = {file for file in os.listdir(temporary) if file.startswith(name + ".")}
         for file in written:
-            os.replace(os.path.join(temporary, file), os.path.join(folder, file))
-        for old in glob.glob(glob.escape(path) + ".data-*"):
-            if os.path.basename(old) not in written:
-                os.remove(old)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            synchronize(os.path.join(temporary, file))
+        try:
+            for file in sorted(written, key=lambda file: file.endswith(".index")):
+                os.replace(os.path.join(temporary, file), os.path.join(folder, file))
+        except OSError:
+            _remove(folder, written - old - {name + ".index"})
+            raise
+    _remove(folder, old - written)
 
 
-def _save_now(prefix, arrays):
+def _remove(folder, names):
+    """Removes files that no index names; what cannot be removed does no harm."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.remove(os.path.join(folder, name))
+
+
+def _save_now(prefix, arrays, num_shards):
+    """Writes a checkpoint; raises `OSError`. Each shard needs an array."""
     keys = sorted(arrays)
+    shards = [prefix] if num_shards == 1 else [prefix + "-%d" % i for i in range(num_shards)]
     try:
         with Session() as session:
-            session.run(
-                tf.raw_ops.SaveV2(
-                    prefix=prefix,
-                    tensor_names=keys,
-                    shape_and_slices=[""] * len(keys),
-                    tensors=[session.value(arrays[key]) for key in keys],
+            for number, shard in enumerate(shards):
+                of_shard = keys[number::num_shards]
+                session.run(
+                    tf.raw_ops.SaveV2(
+                        prefix=shard,
+                        tensor_names=of_shard,
+                        shape_and_slices=[""] * len(of_shard),
+                        tensors=[session.value(arrays[key]) for key in of_shard],
+                    )
                 )
-            )
+            if num_shards > 1:
+                session.run(
+                    tf.raw_ops.MergeV2Checkpoints(
+                        checkpoint_prefixes=shards,
+                        destination_prefix=prefix,
+                        delete_old_dirs=False,
+                    )
+                )
     except tf.errors.OpError as error:
-        raise ExchangeError("%s cannot be written: %s" % (prefix, error.message)) from error
+        raise OSError(error.message) from error
 
 
 def write(

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from cudnn_rnn._core.config import CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
+from cudnn_rnn._core.disk import failed_write, synchronize
 from cudnn_rnn.exchange.weights import RnnWeights
 
 # The extra of this package that installs a library of another project.
@@ -151,16 +152,34 @@ def replacing(path: str) -> Iterator[str]:
 
     If the block fails, the file at `path` stays as it was, and the temporary one is removed. The
     temporary name has the suffixes of `path`.
+
+    Raises:
+      ExchangeError: the file cannot be written.
     """
-    folder, name = os.path.split(os.path.abspath(path))
-    make_folder(folder)
-    temporary = tempfile.mkdtemp(prefix=".cudnn_rnn_", dir=folder)
-    try:
-        written = os.path.join(temporary, name)
+    with temporary_folder_beside(path) as temporary:
+        written = os.path.join(temporary, os.path.basename(path))
         yield written
+        synchronize(written)
         os.replace(written, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def temporary_folder_beside(path: str) -> Iterator[str]:
+    """Yields a new folder in the folder of `path`, and removes it at the end.
+
+    Raises:
+      ExchangeError: the block fails because the disk is full, read-only or broken.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    make_folder(folder)
+    try:
+        temporary = tempfile.mkdtemp(prefix=".cudnn_rnn_", dir=folder)
+        try:
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except (OSError, RuntimeError) as error:  # HDF5's and PyTorch's errors may be RuntimeErrors
+        raise ExchangeError(failed_write(path, error)) from error
 
 
 def make_folder(folder: str) -> None:

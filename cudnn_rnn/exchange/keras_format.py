@@ -10,6 +10,9 @@ bias, the sum of cuDNN's two; reading gives each of the two half of it.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -254,8 +257,27 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
             "The name of a file of Keras ends with .keras, .h5 or .weights.h5, but is %s." % path
         )
     model = to_model(rnns)
-    with replacing(path) as temporary:
+    weights = model.get_weights()
+    # HDF5 may hide errors of a disk, or end the process after them, so it does not write to `path`.
+    with replacing(path) as temporary, tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, os.path.basename(path))
         if path.endswith(".weights.h5"):
-            model.save_weights(temporary)
+            model.save_weights(made)
         else:
-            model.save(temporary)
+            model.save(made)
+        if not _has_weights(made, model, weights):
+            raise OSError("the file %s does not have the weights that were written to it" % made)
+        shutil.copyfile(made, temporary)
+
+
+def _has_weights(path, model, weights):
+    """Returns whether a file of the model has these weights; overwrites those of the model."""
+    try:
+        if path.endswith(".weights.h5"):
+            model.load_weights(path)
+        else:
+            model = _keras().models.load_model(path, compile=False)
+    except (TypeError, ValueError, OSError, KeyError, AttributeError):
+        return False
+    found = model.get_weights()
+    return [one.tobytes() for one in found] == [one.tobytes() for one in weights]

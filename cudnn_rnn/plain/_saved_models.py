@@ -9,6 +9,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from cudnn_rnn._compat import op_definition, tf
+from cudnn_rnn._core.disk import failed_write, synchronize
 from cudnn_rnn.plain._graphs import rewrite
 
 _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
@@ -39,6 +40,7 @@ def export_plain(
     Raises:
       FileNotFoundError: `saved_model` is not a SavedModel.
       FileExistsError: `output` exists, and `overwrite` is False.
+      OSError: `output` cannot be written.
       ValueError: `output` is inside `saved_model`; or as `plain_graph_def`.
     """
     saved_model, output = os.path.abspath(saved_model), os.path.abspath(output)
@@ -80,21 +82,47 @@ def _read(folder):
 def _write(model, original, output, file_name):
     """Writes the folder under a temporary name beside `output`, then renames it."""
     parent = os.path.dirname(output)
-    os.makedirs(parent, exist_ok=True)
-    temporary = tempfile.mkdtemp(dir=parent, prefix=os.path.basename(output) + ".partial-")
     try:
+        os.makedirs(parent, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=parent, prefix=os.path.basename(output) + ".partial-")
         new, old = os.path.join(temporary, "new"), os.path.join(temporary, "old")
-        shutil.copytree(original, new, ignore=_without_graph)
-        with open(os.path.join(new, file_name), "wb") as file:
-            if file_name == _TEXT:
-                file.write(text_format.MessageToString(model).encode("utf-8"))
-            else:
-                file.write(model.SerializeToString(deterministic=True))
-        if os.path.lexists(output):
-            os.rename(output, old)
+        try:
+            _copy(model, original, new, file_name)
+            _replace(output, new, old)
+        finally:
+            if os.path.lexists(output) or not os.path.lexists(old):
+                shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise OSError(failed_write(output, error)) from error
+
+
+def _copy(model, original, new, file_name):
+    """Writes a copy of the folder `original` with another graph."""
+    shutil.copytree(original, new, ignore=_without_graph)
+    with open(os.path.join(new, file_name), "wb") as file:
+        if file_name == _TEXT:
+            file.write(text_format.MessageToString(model).encode("utf-8"))
+        else:
+            file.write(model.SerializeToString(deterministic=True))
+    for folder, _, names in os.walk(new):
+        for name in names:
+            synchronize(os.path.join(folder, name))
+
+
+def _replace(output, new, old):
+    """Renames `new` to `output`, and an existing `output` to `old`; undoes that if it fails."""
+    if not os.path.lexists(output):
         os.rename(new, output)
-    finally:
-        shutil.rmtree(temporary)
+        return
+    os.rename(output, old)
+    try:
+        os.rename(new, output)
+    except OSError as error:
+        try:
+            os.rename(old, output)
+        except OSError:
+            raise OSError("%s; the old folder is now %s" % (error, old)) from error
+        raise
 
 
 def _without_graph(folder, names):

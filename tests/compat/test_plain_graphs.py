@@ -1,5 +1,6 @@
 """Exported graphs and SavedModels run without this package, with the results of the fused ops."""
 
+import errno
 import glob
 import os
 import re
@@ -467,6 +468,32 @@ def test_files_that_are_missing_or_in_the_way(tmp_path):
     cudnn_rnn.export_plain(model, tmp_path / "plain", training=True, overwrite=True)
     assert os.listdir(str(tmp_path)) == ["plain"]
     assert not (tmp_path / "plain" / "mine").exists()
+
+
+@needs_projection
+@pytest.mark.parametrize("is_for_ever", [False, True])
+def test_a_failed_rename_leaves_the_old_folder(tmp_path, monkeypatch, is_for_ever):
+    """It keeps its name if the server recovers; otherwise the error says where it is."""
+    model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "mine").write_text("old")
+    rename, calls = os.rename, []
+
+    def fail(source, target):
+        calls.append(source)
+        if len(calls) == 2 or (is_for_ever and len(calls) > 2):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "rename", fail)
+        with pytest.raises(OSError, match="plain cannot be written: .*Free space") as caught:
+            cudnn_rnn.export_plain(model, tmp_path / "plain", training=True, overwrite=True)
+    (folder,) = tmp_path.iterdir()
+    if is_for_ever:
+        folder = folder / "old"
+        assert "the old folder is now %s" % folder in str(caught.value)
+    assert (folder / "mine").read_text() == "old"
 
 
 def blocks(page):

@@ -1,5 +1,6 @@
 """Checkpoints of all generations to RNNs and back, slots and other variables included."""
 
+import errno
 import os
 
 import numpy as np
@@ -397,3 +398,33 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     exchange.write(path, [new], "1.4", force=True)
     found = exchange.read(path).rnns[0]
     np.testing.assert_array_equal(found.layers[1][0].input_weights, new.layers[1][0].input_weights)
+
+
+def test_a_failed_rename_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    """Also if only the index cannot be renamed, after the data."""
+    old, new = random_rnn("lstm"), random_rnn("lstm", seed=9)
+    path = str(tmp_path / "model")
+    exchange.write(path, [old], "1.15")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    rename, calls = os.replace, []
+
+    def fail(source, target):
+        calls.append(target)
+        if len(calls) == failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    for failing in (1, 2, 3):
+        del calls[:]
+        with monkeypatch.context() as patches:
+            patches.setattr(os, "replace", fail)
+            with pytest.raises(exchange.ExchangeError, match="model cannot be written: .*error"):
+                exchange.write(path, [new], "1.15", force=True)
+        assert len(calls) == failing
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    exchange.write(path, [new], "1.15", force=True)
+    assert_same(exchange.read(path).rnns[0], new)
+    assert len(os.listdir(str(tmp_path))) == 3  # two data files: the old index named another
+    exchange.write(path, [old], "1.15", force=True)
+    assert_same(exchange.read(path).rnns[0], old)
+    assert {file.name for file in tmp_path.iterdir()} == set(before)

@@ -1,5 +1,6 @@
 """`python -m cudnn_rnn inspect` and `convert`."""
 
+import errno
 import json
 import os
 import re
@@ -208,7 +209,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(exchange.ExchangeError, match="cannot be written: .*No space left"):
         exchange.write(out, [random_rnn("gru", seed=3)], "npz", force=True)
     assert os.listdir(str(tmp_path)) == ["rnn.npz"]
     assert_same(exchange.read(out).rnns[0], old)
@@ -248,3 +249,24 @@ def test_plain_keys_for_torch_and_onnx(capsys, tmp_path, path):
     )
     (found,) = exchange.read(tmp_path / "r.keras").rnns
     assert (found.num_layers, found.bidirectional) == (2, True)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failed_write_names_the_file_and_leaves_the_old_one(
+    capsys, path, tmp_path, monkeypatch, call
+):
+    target = tmp_path / "rnn.npz"
+    exchange.write(target, [random_rnn("gru")], "npz")
+    before = target.read_bytes()
+
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, call, fail)
+        status, _, err = run(capsys, "convert", path, target, "--to", "npz", "--force")
+    assert status == 1
+    assert "%s cannot be written: [Errno %d]" % (target, errno.ENOSPC) in err
+    assert "Free space on the disk" in err
+    assert os.listdir(str(tmp_path)) == ["rnn.npz"]
+    assert target.read_bytes() == before

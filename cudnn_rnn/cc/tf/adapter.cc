@@ -20,6 +20,14 @@ TfStatus ToTf(const Status& status) {
   return MakeTfStatus(static_cast<int>(status.code()), status.message());
 }
 
+TfStatus CaughtToTf(const Status& status) noexcept {
+  try {
+    return ToTf(status);
+  } catch (...) {
+    return MakeTfStatus(static_cast<int>(status.code()), std::string());
+  }
+}
+
 Status FromTf(const TfStatus& status) {
   if (status.ok()) return Status();
   // Only out-of-memory errors keep their code; TensorFlow's other errors become kInternal.
@@ -34,7 +42,7 @@ void StatusKernel::Compute(OpKernelContext* context) {
     result = Run(context);
     return Status();
   });
-  OP_REQUIRES_OK(context, caught.ok() ? result : ToTf(caught));
+  OP_REQUIRES_OK(context, caught.ok() ? result : CaughtToTf(caught));
 }
 
 IntraOpRunner::IntraOpRunner(OpKernelContext* context)

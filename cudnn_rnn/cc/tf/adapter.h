@@ -14,6 +14,8 @@
 namespace cudnn_rnn {
 
 TfStatus ToTf(const Status& status);
+// For the Status of a caught exception: leaves the message out if there is no memory for it.
+TfStatus CaughtToTf(const Status& status) noexcept;
 Status FromTf(const TfStatus& status);
 
 // A kernel whose Run returns a status. Compute also converts exceptions to errors of the context,

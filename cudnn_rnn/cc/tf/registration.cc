@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/exceptions.h"
+#include "cudnn_rnn/cc/tf/adapter.h"
 #include "cudnn_rnn/cc/tf/params_kernels.h"
 #include "cudnn_rnn/cc/tf/rnn_kernels.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
@@ -20,7 +22,17 @@ using CreateKernel = std::function<OpKernel*(OpKernelConstruction*)>;
 class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
  public:
   explicit Factory(CreateKernel create) : create_(std::move(create)) {}
-  OpKernel* Create(OpKernelConstruction* context) override { return create_(context); }
+  // Converts exceptions, such as std::bad_alloc, to errors of the context: TensorFlow does not
+  // expect kernel constructors to throw.
+  OpKernel* Create(OpKernelConstruction* context) override {
+    OpKernel* kernel = nullptr;
+    const Status caught = CatchExceptions([&] {
+      kernel = create_(context);
+      return Status();
+    });
+    if (!caught.ok()) context->SetStatus(CaughtToTf(caught));
+    return kernel;
+  }
 
  private:
   const CreateKernel create_;
