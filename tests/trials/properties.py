@@ -38,7 +38,8 @@ errors = tf.errors
 DOCUMENTED = (errors.InvalidArgumentError, errors.ResourceExhaustedError, ValueError, TypeError)
 FORWARD = ("output", "output_h", "output_c")
 INPUTS = ("input", "input_h", "input_c", "params")
-DTYPES = ["float64", "float32", "float16", "bfloat16"]
+# TensorFlow 1.15 declares the ops without bfloat16.
+DTYPES = ["float64", "float32", "float16"] + ["bfloat16"] * tf.__version__.startswith("2.")
 counts = collections.Counter()
 
 

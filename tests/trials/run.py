@@ -29,7 +29,7 @@ TRIALS = {
     "sanitized_ops": "the tests of the ops, with two sanitizers, in both TensorFlows",
     "soak": "training, inference and decoding in many sessions at once, beside a busy core",
     "schedules": "the team of threads: small programs in all schedules or all with few preemptions",
-    "out_of_memory": "each allocation fails, alone and with all after it; more memory than there is",
+    "out_of_memory": "each allocation fails, alone and with all after it; too large tensors",
     "failing_disk": "saving and loading while calls to the disk fail",
     "concurrent_writers": "other threads write to the inputs of calls",
     "errors": "results of random models in each dtype and instruction set, against double",
