@@ -1,11 +1,10 @@
 // A short run of the fuzzers' targets with random inputs; tests/trials/fuzz runs them at length.
 
-#include "tests/fuzz/fuzz_targets.h"
-
 #include <random>
 #include <vector>
 
 #include "tests/core/testing.h"
+#include "tests/fuzz/fuzz_targets.h"
 
 namespace cudnn_rnn {
 namespace {

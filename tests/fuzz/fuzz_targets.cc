@@ -167,7 +167,8 @@ struct ApiModel {
 void FuzzCApi(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
   const auto number = [&](int64_t count) {  // an enumerator, sometimes one that does not exist
-    return static_cast<int32_t>(input.Choice(16) == 0 ? input.Bits<int32_t>() : input.Choice(count));
+    return static_cast<int32_t>(input.Choice(16) == 0 ? input.Bits<int32_t>()
+                                                      : input.Choice(count));
   };
   const auto small = [&] { return input.Choice(16) == 0 ? input.Size() : 1 + input.Choice(12); };
   cudnn_rnn_model_config config = {};

@@ -18,8 +18,8 @@ struct FuzzTarget {
 };
 
 // sizes: models and shapes of any size are checked, and laid out if they are valid, but not run.
-// plan: small models run forward and backward, with threads, packed weights, damaged reserve spaces.
-// c_api: the C API with any numbers, and buffers of the sizes that it names.
+// plan: small models run forward and backward, with threads, packed weights, damaged reserve
+// spaces. c_api: the C API with any numbers, and buffers of the sizes that it names.
 extern const FuzzTarget kFuzzTargets[3];
 
 // Returns a small valid model with data of any shape; `instruction_set` is one that it can use.
