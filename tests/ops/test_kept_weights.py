@@ -13,7 +13,7 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn._core.kept_weights import ATTRIBUTE
-from tests.helpers.versions import needs_tensorflow_2
+from helpers.versions import needs_tensorflow_2
 
 VARIABLE = "CUDNN_RNN_KEEP_WEIGHTS"
 UNITS, WIDTH = 20, 7
