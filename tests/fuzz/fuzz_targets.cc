@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cudnn_rnn/cc/core/checked_math.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/plan_runner.h"
@@ -88,6 +89,9 @@ void FuzzSizes(const uint8_t* data, size_t size) {
     }
     if (!CopySequenceLengths(source.data(), shape, &options.sequence_lengths).ok()) return;
   }
+  // A plan keeps a little for each layer and step, of which its caller has the values in memory.
+  constexpr int64_t kMaxCount = int64_t(1) << 16;
+  if (config.num_layers > kMaxCount || shape.num_steps > kMaxCount) return;
   std::unique_ptr<RnnPlan> plan;
   if (!CreateCpuPlan(config, shape, "", &plan).ok()) return;
   Require(has_layout, "only models with a layout have a plan");
