@@ -43,9 +43,8 @@ object_of() { echo "$build_folder/${1//\//_}.o"; }
 # headers and this file, which sets the flags.
 compile() {
     local source object newest_header
-    # shellcheck disable=SC2012 # no name holds white space
-    local folders="cudnn_rnn/cc tests/core tests/cudnn tests/fuzz tests/schedules"
-    # shellcheck disable=SC2086
+    local folders="cudnn_rnn/cc tests"
+    # shellcheck disable=SC2012,SC2086 # no name holds white space
     newest_header="$(find $folders -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
     objects=()
     for source in "$@"; do

@@ -192,7 +192,7 @@ TEST(LingeringHelpersJoinTheNextCall) {
   std::vector<std::thread> threads;
   std::atomic<int64_t> present{0};
   size_t num_scheduled = 0;
-  // The helper leaves the first two calls with more patience than any test.
+  // In the first two calls the helper waits for the next call longer than any test takes.
   for (int64_t linger :
        {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max(), int64_t{0}}) {
     runner.linger = linger;

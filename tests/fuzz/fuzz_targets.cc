@@ -1,5 +1,6 @@
 #include "tests/fuzz/fuzz_targets.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "cudnn_rnn/cc/core/checked_math.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "tests/core/any_problem.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/thread_pool.h"
 #include "tests/core/threads.h"
@@ -25,17 +27,11 @@ void Require(bool holds, const std::string& what) {
   std::abort();
 }
 
-// A pool that shares every phase, however small.
-class EagerPool : public ThreadPool {
- public:
-  using ThreadPool::ThreadPool;
-  int64_t min_cycles_to_wake() const override { return 0; }
-  int64_t min_cycles_to_wait() const override { return 0; }
-};
-
-ParallelRunner* Pool(int64_t num_threads) {
-  static EagerPool* const pools[] = {new EagerPool(2), new EagerPool(3), new EagerPool(5)};
-  return pools[num_threads];
+// Returns one of three pools, of 2, 3 and 5 threads.
+ParallelRunner* Pool(int64_t index) {
+  static EagerThreadPool* const pools[] = {new EagerThreadPool(2), new EagerThreadPool(3),
+                                           new EagerThreadPool(5)};
+  return pools[index];
 }
 
 RnnConfig AnyConfig(FuzzInput* input) {
@@ -168,54 +164,63 @@ struct ApiModel {
   ~ApiModel() { cudnn_rnn_model_destroy(handle); }
 };
 
-void FuzzCApi(const uint8_t* data, size_t size) {
-  FuzzInput input(data, size);
-  const auto number = [&](int64_t count) {  // an enumerator, sometimes one that does not exist
-    return static_cast<int32_t>(input.Choice(16) == 0 ? input.Bits<int32_t>()
-                                                      : input.Choice(count));
-  };
-  const auto small = [&] { return input.Choice(16) == 0 ? input.Size() : 1 + input.Choice(12); };
+// Returns an enumerator, sometimes one that does not exist.
+int32_t Enumerator(int64_t count, FuzzInput* input) {
+  return static_cast<int32_t>(input->Choice(16) == 0 ? input->Bits<int32_t>()
+                                                     : input->Choice(count));
+}
+
+// Returns a small size, sometimes any.
+int64_t ApiSize(FuzzInput* input) {
+  return input->Choice(16) == 0 ? input->Size() : 1 + input->Choice(12);
+}
+
+cudnn_rnn_model_config AnyApiConfig(FuzzInput* input) {
   cudnn_rnn_model_config config = {};
-  config.rnn_mode = number(4);
-  config.input_mode = number(3);
-  config.direction = number(2);
-  config.data_type = number(4);
-  config.num_layers = 1 + input.Choice(3);
-  config.num_units = small();
-  config.input_size = input.Flag() ? config.num_units : small();
-  config.num_proj = input.Choice(4) == 0 ? small() : 0;
-  config.dropout = input.Choice(4) == 0 ? input.Bits<float>() : 0;
-  config.algorithm = number(5);
-  ApiModel model;
-  const int created = cudnn_rnn_model_create(&config, /*on_gpu=*/0, &model.handle);
-  Require((created == 0) == (model.handle != nullptr), "a model or an error");
-  Require(created == 0 || *cudnn_rnn_last_error() != '\0', "an error has a message");
-  if (created != 0) return;
+  config.rnn_mode = Enumerator(4, input);
+  config.input_mode = Enumerator(3, input);
+  config.direction = Enumerator(2, input);
+  config.data_type = Enumerator(4, input);
+  config.num_layers = 1 + input->Choice(3);
+  config.num_units = ApiSize(input);
+  config.input_size = input->Flag() ? config.num_units : ApiSize(input);
+  config.num_proj = input->Choice(4) == 0 ? ApiSize(input) : 0;
+  config.dropout = input->Choice(4) == 0 ? input->Bits<float>() : 0;
+  config.algorithm = Enumerator(5, input);
+  return config;
+}
+
+// `lengths` is what the call points to.
+cudnn_rnn_call AnyApiCall(FuzzInput* input, std::vector<int32_t>* lengths) {
   cudnn_rnn_call call = {};
-  call.num_steps = small();
-  call.batch_size = small();
-  call.time_major = input.Flag();
-  call.is_training = input.Flag();
-  call.keeps_reserve_space = input.Flag();
-  std::vector<int32_t> lengths;
-  if (input.Flag() && call.batch_size >= 0 && call.batch_size <= 256) {
+  call.num_steps = ApiSize(input);
+  call.batch_size = ApiSize(input);
+  call.time_major = input->Flag();
+  call.is_training = input->Flag();
+  call.keeps_reserve_space = input->Flag();
+  if (input->Flag() && call.batch_size >= 0 && call.batch_size <= 256) {
     for (int64_t b = 0; b < call.batch_size; ++b) {
-      lengths.push_back(static_cast<int32_t>(input.Choice(call.num_steps > 0 ? 14 : 1)));
+      lengths->push_back(static_cast<int32_t>(input->Choice(call.num_steps > 0 ? 14 : 1)));
     }
-    call.sequence_lengths = lengths.data();
+    call.sequence_lengths = lengths->data();
   }
-  cudnn_rnn_sizes sizes = {};
-  if (cudnn_rnn_prepare(model.handle, &call, &sizes) != 0) return;
-  constexpr int64_t kMaxBytes = int64_t(1) << 20;
+  return call;
+}
+
+// Whether a fuzzer can afford to run a call.
+bool IsSmall(const cudnn_rnn_model_config& config, const cudnn_rnn_call& call,
+             const cudnn_rnn_sizes& sizes) {
+  const CheckedSize limit(int64_t(1) << 20);
   const CheckedSize values = CheckedSize(call.num_steps) * call.batch_size *
                              std::max(config.input_size, 2 * config.num_units);
-  const CheckedSize limit(kMaxBytes);
-  if (limit < values || limit < CheckedSize(sizes.params_elements) ||
-      limit < CheckedSize(sizes.reserve_space_bytes) ||
-      limit < CheckedSize(sizes.forward_workspace_bytes) ||
-      limit < CheckedSize(sizes.backward_workspace_bytes)) {
-    return;
-  }
+  return !(limit < values || limit < CheckedSize(sizes.params_elements) ||
+           limit < CheckedSize(sizes.reserve_space_bytes) ||
+           limit < CheckedSize(sizes.forward_workspace_bytes) ||
+           limit < CheckedSize(sizes.backward_workspace_bytes));
+}
+
+Problem ProblemOf(const cudnn_rnn_model_config& config, const cudnn_rnn_call& call,
+                  const std::vector<int32_t>& lengths) {
   Problem problem;
   problem.config.mode = static_cast<RnnMode>(config.rnn_mode);
   problem.config.input_mode = static_cast<InputMode>(config.input_mode);
@@ -227,9 +232,15 @@ void FuzzCApi(const uint8_t* data, size_t size) {
   problem.config.num_proj = config.num_proj;
   problem.shape = {call.num_steps, call.batch_size, call.time_major != 0};
   problem.lengths = lengths;
+  return problem;
+}
+
+// Runs a call forward and backward, sometimes with sizes of buffers that are too small.
+void RunApiCall(const Problem& problem, const cudnn_rnn_call& call, const cudnn_rnn_sizes& sizes,
+                cudnn_rnn_model* model, FuzzInput* input) {
   PlanBuffers buffers(MakeTensors(problem), problem.config.data_type, sizes.reserve_space_bytes);
-  const auto damaged = [&](int64_t bytes) {  // sometimes too few
-    return input.Choice(16) == 0 ? bytes - input.Choice(100) : bytes;
+  const auto damaged = [input](int64_t bytes) {
+    return input->Choice(16) == 0 ? bytes - input->Choice(100) : bytes;
   };
   Memory workspace(std::max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes));
   cudnn_rnn_forward_buffers forward;
@@ -242,9 +253,24 @@ void FuzzCApi(const uint8_t* data, size_t size) {
   backward.workspace = workspace.data();
   backward.workspace_bytes = damaged(sizes.backward_workspace_bytes);
   backward.reserve_space_bytes = damaged(sizes.reserve_space_bytes);
-  const bool has_run = cudnn_rnn_forward(model.handle, &call, &forward) == 0;
-  const int status = cudnn_rnn_backward(model.handle, &call, &backward);
+  const bool has_run = cudnn_rnn_forward(model, &call, &forward) == 0;
+  const int status = cudnn_rnn_backward(model, &call, &backward);
   Require(status != 0 || (has_run && call.is_training), "backward needs a training forward");
+}
+
+void FuzzCApi(const uint8_t* data, size_t size) {
+  FuzzInput input(data, size);
+  const cudnn_rnn_model_config config = AnyApiConfig(&input);
+  ApiModel model;
+  const int created = cudnn_rnn_model_create(&config, /*on_gpu=*/0, &model.handle);
+  Require((created == 0) == (model.handle != nullptr), "a model or an error");
+  Require(created == 0 || *cudnn_rnn_last_error() != '\0', "an error has a message");
+  if (created != 0) return;
+  std::vector<int32_t> lengths;
+  const cudnn_rnn_call call = AnyApiCall(&input, &lengths);
+  cudnn_rnn_sizes sizes = {};
+  if (cudnn_rnn_prepare(model.handle, &call, &sizes) != 0 || !IsSmall(config, call, sizes)) return;
+  RunApiCall(ProblemOf(config, call, lengths), call, sizes, model.handle, &input);
 }
 
 }  // namespace
@@ -253,28 +279,7 @@ Problem SmallProblem(FuzzInput* input, std::string* instruction_set) {
   static const std::vector<std::string>* const all =
       new std::vector<std::string>(InstructionSets());
   *instruction_set = (*all)[static_cast<size_t>(input->Choice(static_cast<int64_t>(all->size())))];
-  Problem problem;
-  RnnConfig* const config = &problem.config;
-  config->mode = static_cast<RnnMode>(input->Choice(4));
-  config->direction = static_cast<Direction>(input->Choice(2));
-  config->data_type = static_cast<DataType>(input->Choice(4));
-  config->num_layers = 1 + input->Choice(3);
-  config->num_units = 1 + input->Choice(72);
-  config->input_mode = static_cast<InputMode>(input->Choice(3));
-  config->input_size = 1 + input->Choice(72);
-  if (config->input_mode == InputMode::kSkip) config->input_size = config->num_units;
-  const bool has_projection = config->mode == RnnMode::kLstm && config->num_units > 1;
-  if (has_projection && input->Choice(4) == 0) {
-    config->num_proj = 1 + input->Choice(config->num_units - 1);
-  }
-  if (input->Choice(4) == 0) config->dropout = 0.5f;
-  problem.shape = {input->Choice(12), input->Choice(40), input->Flag()};
-  if (input->Choice(3) == 0) {
-    for (int64_t b = 0; b < problem.shape.batch_size; ++b) {
-      problem.lengths.push_back(static_cast<int32_t>(input->Choice(problem.shape.num_steps + 1)));
-    }
-  }
-  return problem;
+  return AnyProblem({/*max_units=*/72, 0, /*max_steps=*/11, 0, /*max_batch=*/39}, input);
 }
 
 const FuzzTarget kFuzzTargets[3] = {{"sizes", FuzzSizes}, {"plan", FuzzPlan}, {"c_api", FuzzCApi}};

@@ -1,5 +1,5 @@
-// What fuzzers call, with any bytes. A target returns, or it ends the process with a message, by
-// FailTarget or through a sanitizer.
+// What fuzzers call, with any bytes. A target returns, or it ends the process with a message of its
+// own or of a sanitizer.
 #ifndef CUDNN_RNN_TESTS_FUZZ_FUZZ_TARGETS_H_
 #define CUDNN_RNN_TESTS_FUZZ_FUZZ_TARGETS_H_
 

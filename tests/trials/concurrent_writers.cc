@@ -18,7 +18,7 @@
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/thread_pool.h"
-#include "tests/trials/random_problems.h"
+#include "tests/trials/random_cases.h"
 
 namespace cudnn_rnn {
 namespace {
@@ -27,25 +27,6 @@ constexpr int kRounds = 12;
 
 int64_t num_calls = 0;
 int64_t num_refused = 0;
-
-// Memory of exactly this size, so that the address sanitizer finds each access outside.
-class ExactMemory {
- public:
-  explicit ExactMemory(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
-    if (posix_memalign(&data_, 64, bytes_ == 0 ? 1 : bytes_) != 0) std::abort();
-    std::memset(data_, 0, bytes_);
-  }
-  ExactMemory(const ExactMemory&) = delete;
-  ExactMemory& operator=(const ExactMemory&) = delete;
-  ~ExactMemory() { std::free(data_); }
-  // Null if empty.
-  void* data() const { return bytes_ == 0 ? nullptr : data_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  const size_t bytes_;
-};
 
 // The buffers of a case's calls.
 class Calls {
@@ -81,8 +62,8 @@ class Calls {
   void Fill(std::mt19937* random) {
     for (size_t i = 0; i < num_filled_; ++i) {
       // Bytes below 0x3f make small positive numbers of each data type.
-      char* const bytes = static_cast<char*>(inputs_[i]->data());
-      for (size_t byte = 0; byte < inputs_[i]->bytes(); ++byte) {
+      char* const bytes = inputs_[i]->data();
+      for (int64_t byte = 0; byte < inputs_[i]->bytes(); ++byte) {
         bytes[byte] = static_cast<char>(RandomIn(0, 0x3e, random));
       }
     }
@@ -95,7 +76,7 @@ class Calls {
     for (bool is_training : {false, true}) {
       CallOptions options;
       if (!ReadLengths(is_training, &options)) continue;
-      ExactMemory workspace(plan_.ForwardWorkspaceBytes(options));
+      Memory workspace(plan_.ForwardWorkspaceBytes(options));
       forward_.workspace = workspace.data();
       forward_.reserve_space = is_training ? reserve_space_ : nullptr;
       Count(plan_.Forward(forward_, options, {runner}));
@@ -104,11 +85,11 @@ class Calls {
     CallOptions options;
     if (!ReadLengths(/*is_training=*/true, &options)) return results;
     options.keeps_reserve_space = ++num_gradients_ % 2 == 0;
-    ExactMemory workspace(plan_.BackwardWorkspaceBytes(options));
+    Memory workspace(plan_.BackwardWorkspaceBytes(options));
     backward_.workspace = workspace.data();
     Count(plan_.Backward(backward_, options, {runner}));
     for (const auto& result : results_) {
-      results.append(static_cast<const char*>(result->data()), result->bytes());
+      results.append(result->data(), static_cast<size_t>(result->bytes()));
     }
     return results;
   }
@@ -120,11 +101,11 @@ class Calls {
     while (!is_over) {
       for (const auto& input : inputs_) {
         if (input->bytes() == 0) continue;
-        volatile unsigned char* const bytes = static_cast<unsigned char*>(input->data());
+        volatile char* const bytes = input->data();
         // Half of the writes are in the first bytes, where the reserve space has its header.
-        const size_t most =
-            random() % 2 == 0 ? std::min<size_t>(64, input->bytes()) : input->bytes();
-        bytes[random() % most] = static_cast<unsigned char>(random());
+        const int64_t most =
+            random() % 2 == 0 ? std::min<int64_t>(64, input->bytes()) : input->bytes();
+        bytes[static_cast<int64_t>(random()) % most] = static_cast<char>(random());
       }
       volatile int32_t* const lengths = lengths_;
       const int32_t values[] = {
@@ -140,9 +121,9 @@ class Calls {
   }
 
  private:
-  static void* Add(int64_t bytes, std::unique_ptr<ExactMemory>* memory) {
-    memory->reset(new ExactMemory(bytes));
-    return (*memory)->data();
+  static void* Add(int64_t bytes, std::unique_ptr<Memory>* memory) {
+    memory->reset(new Memory(bytes));
+    return bytes == 0 ? nullptr : (*memory)->data();
   }
   void* AddInput(int64_t bytes) {
     inputs_.emplace_back();
@@ -165,7 +146,7 @@ class Calls {
   }
   void Append(size_t first, size_t count, std::string* results) const {
     for (size_t i = first; i < first + count; ++i) {
-      results->append(static_cast<const char*>(inputs_[i]->data()), inputs_[i]->bytes());
+      results->append(inputs_[i]->data(), static_cast<size_t>(inputs_[i]->bytes()));
     }
   }
 
@@ -177,17 +158,9 @@ class Calls {
   int32_t* lengths_ = nullptr;
   int64_t num_gradients_ = 0;
   size_t num_filled_ = 0;
-  std::unique_ptr<ExactMemory> lengths_memory_;
-  std::vector<std::unique_ptr<ExactMemory>> inputs_;  // the last three are results of Forward, too
-  std::vector<std::unique_ptr<ExactMemory>> results_;
-};
-
-// Shares all work, however little.
-class EagerPool : public ThreadPool {
- public:
-  using ThreadPool::ThreadPool;
-  int64_t min_cycles_to_wake() const override { return 0; }
-  int64_t min_cycles_to_wait() const override { return 0; }
+  std::unique_ptr<Memory> lengths_memory_;
+  std::vector<std::unique_ptr<Memory>> inputs_;  // the last three are results of Forward, too
+  std::vector<std::unique_ptr<Memory>> results_;
 };
 
 // Returns a small model with lengths of so many sequences that reading them takes microseconds.
@@ -203,7 +176,7 @@ Problem ProblemOfManySequences(std::mt19937* random) {
 bool RunCase(unsigned seed) {
   std::mt19937 random(seed);
   const Problem problem = seed % 8 == 0 ? ProblemOfManySequences(&random) : RandomProblem(&random);
-  EagerPool pool(RandomIn(1, 3, &random));
+  EagerThreadPool pool(RandomIn(1, 3, &random));
   std::unique_ptr<RnnPlan> plan;
   if (!CreateCpuPlan(problem.config, problem.shape, "", &plan).ok()) return false;
   Calls calls(problem, *plan);
@@ -227,19 +200,10 @@ bool RunCase(unsigned seed) {
 }  // namespace cudnn_rnn
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::printf("expected: concurrent_writers CASES SEED\n");
-    return 2;
+  const int status = cudnn_rnn::RunCases(argc, argv, cudnn_rnn::RunCase);
+  if (status == 0) {
+    std::printf("%lld %lld\n", static_cast<long long>(cudnn_rnn::num_calls),
+                static_cast<long long>(cudnn_rnn::num_refused));
   }
-  const long num_cases = std::atol(argv[1]);
-  for (long i = 0; i < num_cases; ++i) {
-    const unsigned seed = static_cast<unsigned>(std::atol(argv[2]) + i);
-    if (!cudnn_rnn::RunCase(seed)) {
-      std::printf("seed %u\n", seed);
-      return 1;
-    }
-  }
-  std::printf("%lld %lld\n", static_cast<long long>(cudnn_rnn::num_calls),
-              static_cast<long long>(cudnn_rnn::num_refused));
-  return 0;
+  return status;
 }

@@ -1,4 +1,4 @@
-// Lets each allocation of plans fail: out_of_memory CASES SEED.
+// Lets each allocation of plans fail: out_of_memory CASES SEED. Prints how many failed.
 //
 // A case is a random model on 1 to 3 threads. Its calls choose the instruction set, explain and
 // create the plan, run it for inference, with packed weights, and for training, and transpose a
@@ -27,7 +27,7 @@
 #include "cudnn_rnn/cc/cpu/transpose.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/thread_pool.h"
-#include "tests/trials/random_problems.h"
+#include "tests/trials/random_cases.h"
 
 namespace {
 
@@ -67,14 +67,6 @@ void operator delete[](void* memory, std::size_t) noexcept { Free(memory); }
 
 namespace cudnn_rnn {
 namespace {
-
-// Shares all work, however little.
-class EagerPool : public ThreadPool {
- public:
-  using ThreadPool::ThreadPool;
-  int64_t min_cycles_to_wake() const override { return 0; }
-  int64_t min_cycles_to_wait() const override { return 0; }
-};
 
 // The buffers of a case's calls, allocated before any allocation fails.
 class Calls {
@@ -195,7 +187,7 @@ bool RunWithFailure(const Problem& problem, const Tensors& tensors, const RnnPla
   bool was_reached;
   {
     Calls calls(problem, tensors, plan);
-    EagerPool pool(num_threads);
+    EagerThreadPool pool(num_threads);
     num_until_failure = n;
     const Status status = calls.Run(&pool);
     was_reached = num_until_failure <= 0;
@@ -214,16 +206,17 @@ bool RunWithFailure(const Problem& problem, const Tensors& tensors, const RnnPla
   return was_reached;
 }
 
-void RunCase(std::mt19937* random) {
-  const Problem problem = RandomProblem(random);
-  const int64_t num_threads = RandomIn(1, 3, random);
+bool RunCase(unsigned seed) {
+  std::mt19937 random(seed);
+  const Problem problem = RandomProblem(&random);
+  const int64_t num_threads = RandomIn(1, 3, &random);
   const Tensors tensors = MakeTensors(problem);
   std::unique_ptr<RnnPlan> plan;
   const Status created = CreateCpuPlan(problem.config, problem.shape, "", &plan);
   Require(created.ok(), created.message());
   std::vector<Tensors> expected;
   {
-    EagerPool pool(num_threads);
+    EagerThreadPool pool(num_threads);
     Calls calls(problem, tensors, *plan);
     const Status status = calls.Run(&pool);
     Require(status.ok(), status.message());
@@ -240,29 +233,15 @@ void RunCase(std::mt19937* random) {
       if (!RunWithFailure(problem, tensors, *plan, expected, num_threads, n)) ++num_unreached;
     }
   }
+  return true;  // what fails ends the process
 }
 
 }  // namespace
 }  // namespace cudnn_rnn
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::printf("expected: out_of_memory CASES SEED\n");
-    return 2;
-  }
-  const int64_t num_cases = std::atoll(argv[1]);
-  const unsigned seed = static_cast<unsigned>(std::atoll(argv[2]));
   signal(SIGALRM, cudnn_rnn::NameHangingCase);
-  for (int64_t i = 0; i < num_cases; ++i) {
-    std::mt19937 random(seed + static_cast<unsigned>(i));
-    cudnn_rnn::RunCase(&random);
-    if ((i + 1) % 50 == 0) {
-      std::printf("case %lld of %lld\n", static_cast<long long>(i + 1),
-                  static_cast<long long>(num_cases));
-      std::fflush(stdout);
-    }
-  }
-  std::printf("%lld %lld\n", static_cast<long long>(num_cases),
-              static_cast<long long>(num_failures.load()));
-  return 0;
+  const int status = cudnn_rnn::RunCases(argc, argv, cudnn_rnn::RunCase);
+  if (status == 0) std::printf("%lld\n", static_cast<long long>(num_failures.load()));
+  return status;
 }
