@@ -129,6 +129,14 @@ void DamageAndRunBackward(const RnnPlan& plan, Problem problem, const Execution&
   CallBackward(plan, options, execution, buffers);
 }
 
+// Returns a small valid model with data of any shape; `instruction_set` is one that it can use.
+Problem SmallProblem(FuzzInput* input, std::string* instruction_set) {
+  static const std::vector<std::string>* const all =
+      new std::vector<std::string>(InstructionSets());
+  *instruction_set = (*all)[static_cast<size_t>(input->Choice(static_cast<int64_t>(all->size())))];
+  return AnyProblem({/*max_units=*/72, 0, /*max_steps=*/11, 0, /*max_batch=*/39}, input);
+}
+
 void FuzzPlan(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
   std::string instruction_set;
@@ -274,13 +282,6 @@ void FuzzCApi(const uint8_t* data, size_t size) {
 }
 
 }  // namespace
-
-Problem SmallProblem(FuzzInput* input, std::string* instruction_set) {
-  static const std::vector<std::string>* const all =
-      new std::vector<std::string>(InstructionSets());
-  *instruction_set = (*all)[static_cast<size_t>(input->Choice(static_cast<int64_t>(all->size())))];
-  return AnyProblem({/*max_units=*/72, 0, /*max_steps=*/11, 0, /*max_batch=*/39}, input);
-}
 
 const FuzzTarget kFuzzTargets[3] = {{"sizes", FuzzSizes}, {"plan", FuzzPlan}, {"c_api", FuzzCApi}};
 

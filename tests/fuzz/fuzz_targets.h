@@ -6,11 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/core/problem.h"
-
 namespace cudnn_rnn {
-
-class FuzzInput;
 
 struct FuzzTarget {
   const char* name;
@@ -21,9 +17,6 @@ struct FuzzTarget {
 // plan: small models run forward and backward, with threads, packed weights, damaged reserve
 // spaces. c_api: the C API with any numbers, and buffers of the sizes that it names.
 extern const FuzzTarget kFuzzTargets[3];
-
-// Returns a small valid model with data of any shape; `instruction_set` is one that it can use.
-Problem SmallProblem(FuzzInput* input, std::string* instruction_set);
 
 }  // namespace cudnn_rnn
 
