@@ -108,11 +108,13 @@ make_requirements() {
 
 # make_environment FOLDER PYTHON EXTRA REQUIREMENT...
 # Like make_requirements, but also compiles and installs this project; repeats that only if
-# something changed. EXTRA: a key of setup.py's extras_require, or an empty string.
+# something changed. EXTRA: a key of setup.py's extras_require, or an empty string. With
+# ONLY_REQUIREMENTS=1, leaves the project out.
 make_environment() {
     local folder="$1" python="$2" extra="$3"
     shift 3
     make_requirements "$folder" "$python" setuptools wheel "$@"
+    [ -z "${ONLY_REQUIREMENTS:-}" ] || return 0
     local built
     built="$(fingerprint "$extra")"
     if [ "$(cat "$folder/project.stamp" 2>/dev/null)" != "$built" ]; then
@@ -130,6 +132,11 @@ make_tensorflow_environment() {
     python="$(find_tensorflow_python)" || exit
     # shellcheck disable=SC2086 # several requirements
     make_environment .venv/test-tf2.21 "$python" test $TENSORFLOW $NEIGHBOURS
+}
+
+# Makes the environment of `make test` for TensorFlow 1.15, with the given Python 3.7.
+make_tensorflow_1_environment() {
+    make_environment .venv/test-tf1.15 "$1" test "$TENSORFLOW_1" "$TENSORFLOW_1_REQUIREMENTS"
 }
 
 # Makes .venv/torch: PyTorch, and the requirements of the tests and benchmarks that compare with it.

@@ -25,17 +25,22 @@ run_pytest() { # NAME FOLDER PYTEST-ARGUMENT...
 
 ran=()
 status=0
+python_1="$(PYTHON='' find_python 3.7)" || python_1=""
+if [ -n "$python_1" ]; then # pip uses one core
+    ONLY_REQUIREMENTS=1 make_tensorflow_1_environment "$python_1" &
+fi
 
 if python="$(find_python "$TENSORFLOW_PYTHONS")"; then
     make_tensorflow_environment
+    wait # so that pip does not disturb the tests
     run_pytest "$TENSORFLOW, Python $(python_version "$python")" .venv/test-tf2.21 "$@"
 else
     ran+=("$TENSORFLOW: NOT RUN, it needs a Python of $TENSORFLOW_PYTHONS (on PATH, or pyenv's) and none was found")
     status=1
 fi
 
-if python="$(PYTHON='' find_python 3.7)"; then
-    make_environment .venv/test-tf1.15 "$python" test "$TENSORFLOW_1" "$TENSORFLOW_1_REQUIREMENTS"
+if [ -n "$python_1" ]; then
+    make_tensorflow_1_environment "$python_1"
     run_pytest "$TENSORFLOW_1, Python 3.7" .venv/test-tf1.15 "$@"
 else
     ran+=("$TENSORFLOW_1: NOT RUN, it needs a Python 3.7 (python3.7 on PATH, or pyenv's) and none was found")

@@ -14,7 +14,7 @@ if [ -z "${TRIALS_PYTHON:-}" ]; then
 fi
 if [ -z "${TRIALS_PYTHON_TF1:-}" ]; then
     python="$(PYTHON='' find_python 3.7)" || fail "the trials in TensorFlow 1.15 need Python 3.7 (on PATH, or pyenv's)"
-    make_environment .venv/test-tf1.15 "$python" test "$TENSORFLOW_1" "$TENSORFLOW_1_REQUIREMENTS"
+    make_tensorflow_1_environment "$python"
     TRIALS_PYTHON_TF1="$PWD/.venv/test-tf1.15/bin/python"
 fi
 export TRIALS_PYTHON TRIALS_PYTHON_TF1

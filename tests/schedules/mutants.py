@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CORE = pathlib.Path("cudnn_rnn/cc/core")
 FOLDER = ROOT / ".build" / "schedules-mutant"
-FINISH = "{ num_finished_slices_.fetch_add(1, std::memory_order_acq_rel); }"
+FINISH = "{ finished_slices_.count.fetch_add(1, std::memory_order_acq_rel); }"
 LOCK = "  std::lock_guard<std::mutex> lock(mutex_);\n"
 
 # Name, file, text, replacement.
@@ -22,8 +22,8 @@ MUTANTS = [
     (
         "the barrier's load is relaxed",
         "team.h",
-        "num_finished_slices_.load(std::memory_order_acquire)",
-        "num_finished_slices_.load(std::memory_order_relaxed)",
+        "finished_slices_.count.load(std::memory_order_acquire)",
+        "finished_slices_.count.load(std::memory_order_relaxed)",
     ),
     ("FinishSlice is relaxed", "team.h", FINISH, FINISH.replace("acq_rel", "relaxed")),
     ("FinishSlice only acquires", "team.h", FINISH, FINISH.replace("acq_rel", "acquire")),

@@ -76,15 +76,15 @@ class Team {
   // The barrier at the end of a phase: it opens when `num_slices` slices, counted since the team
   // was created, have been finished.
   bool IsBarrierOpen(int64_t num_slices) const {
-    return num_finished_slices_.load(std::memory_order_acquire) >= num_slices;
+    return finished_slices_.count.load(std::memory_order_acquire) >= num_slices;
   }
-  void FinishSlice() { num_finished_slices_.fetch_add(1, std::memory_order_acq_rel); }
+  void FinishSlice() { finished_slices_.count.fetch_add(1, std::memory_order_acq_rel); }
 
   // See ParallelRunner::leaves_out_helpers.
   bool leaves_out_helpers() const { return leaves_out_helpers_; }
   // Ends a phase of which one member's slices have been computed.
   void LeaveOutSlices(int64_t num_slices) {
-    num_finished_slices_.fetch_add(num_slices, std::memory_order_acq_rel);
+    finished_slices_.count.fetch_add(num_slices, std::memory_order_acq_rel);
     runner_->CountPhase(num_slices);
   }
 
@@ -117,6 +117,12 @@ class Team {
     std::atomic<int64_t> last_phase{0};
     char padding[120];
   };
+  // All members write it, so it shares no cache line with what they read.
+  struct FinishedSlices {
+    char padding[128];
+    std::atomic<int64_t> count{0};
+    char more_padding[128];
+  };
 
   ParallelRunner* const runner_;
   const std::shared_ptr<TeamRecruiter> recruiter_;
@@ -130,9 +136,7 @@ class Team {
   std::vector<Claimed> claims_;
   uint64_t helper_indices_ = 0;  // a bit for each index in use; guarded by the recruiter's lock
   std::exception_ptr failure_;   // written once, before has_failed_
-  char padding_[128];
-  std::atomic<int64_t> num_finished_slices_{0};
-  char more_padding_[128];
+  FinishedSlices finished_slices_;
   // Written rarely, read in every phase.
   std::atomic<int64_t> num_helpers_{0};
   std::atomic<bool> is_closed_{false};
