@@ -27,7 +27,14 @@ def pytest_addoption(parser):
     parser.addoption("--ci", action="store_true", help="also run the tests that are left to CI")
 
 
+# From few tests that take long to many short ones: with several processes, what begins last should
+# end soon.
+FOLDERS = ["tooling", "engine", "compat", "api", "checkpoints", "exchange", "ops"]
+
+
 def pytest_configure(config):
+    # pytest-xdist would begin with the files of most tests.
+    config.option.loadscopereorder = False
     config.addinivalue_line(
         "markers", "sampled(n): runs one of n cases, all with --all; see conftest.py"
     )
@@ -55,6 +62,13 @@ def pytest_collection_modifyitems(config, items):
         for marker in ["release"] + ["once"] * is_tensorflow_1 + ["ci"] * is_local:
             _deselect(config, items, {item for item in items if item.get_closest_marker(marker)})
     _skip_projections(items)
+    items.sort(key=_position)
+
+
+def _position(item):
+    """Returns the position of a test's folder in FOLDERS; those of no listed folder come first."""
+    folder = os.path.basename(os.path.dirname(str(item.fspath)))
+    return FOLDERS.index(folder) if folder in FOLDERS else -1
 
 
 def _compat():
