@@ -236,8 +236,8 @@ class _Program:
 class PythonTests:
     """The tests that execute the mutated line, in the environment of a Python.
 
-    The first run of all test files records which lines each test executes; later runs repeat this
-    only for test files that changed. The record is valid for one state of the package.
+    A run of all tests records which lines each executes. The record is valid for one state of the
+    package and the tests.
     """
 
     patterns = ["cudnn_rnn/**/*.py"]
@@ -251,26 +251,30 @@ class PythonTests:
         self._python = python
         self._test_paths = test_paths
         self._record_folder = record_folder
+        self._environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
+        search_path = [folder, os.environ.get("PYTHONPATH")]
+        self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
         self._tests = []  # (name, seconds, {path: lines})
         self._server = None
 
     def prepare(self):
         self._take_compiled_files()
-        environment = dict(os.environ, PYTHONPATH=self._folder, TF_CPP_MIN_LOG_LEVEL="3")
+        with open(self._record_coverage()) as file:
+            for line in file:
+                name, seconds, lines = json.loads(line)
+                lines = {path: set(found) for path, found in lines.items()}
+                self._tests.append((name, seconds, lines))
         self._server = subprocess.Popen(
             [self._python, os.path.join(ROOT, "scripts", "mutant_server.py")],
             cwd=self._folder,
-            env=environment,
+            env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             universal_newlines=True,
         )
-        for path in self._test_files():
-            self._read_record(path)
 
     def judge(self, mutant):
-        module = mutant.path.split("/", 1)[1]
-        tests = self._tests_of(module, mutant)
+        tests = self._tests_of(mutant)
         if not tests:
             return SURVIVED, "no test executes it"
         with _Change(self._folder, mutant):
@@ -285,17 +289,17 @@ class PythonTests:
         failed = re.search(r"^(?:FAILED|ERROR) (\S+)", log, re.M)
         return KILLED, failed.group(1) if failed else "status %s" % status
 
-    def _tests_of(self, module, mutant):
+    def _tests_of(self, mutant):
         """Returns the tests to run, the fastest first."""
         with open(os.path.join(self._folder, mutant.path)) as file:
             last = mutant.line + file.read()[mutant.start : mutant.end].count("\n")
         lines = set(range(mutant.line, last + 1))
         by_time = sorted(self._tests, key=lambda test: test[1])
-        found = [test for test in by_time if lines & test[2].get(module, set())]
+        found = [test for test in by_time if lines & test[2].get(mutant.path, set())]
         if found:
             return found[: self._MAX_TESTS]
         # Import executes the line, or a process that a test starts: tests of the module.
-        return [test for test in by_time if module in test[2]][: self._MAX_TESTS_OF_MODULE]
+        return [test for test in by_time if mutant.path in test[2]][: self._MAX_TESTS_OF_MODULE]
 
     def _take_compiled_files(self):
         program = "import importlib.util as u; print(u.find_spec('cudnn_rnn').origin)"
@@ -306,48 +310,34 @@ class PythonTests:
         for name in ("_cudnn_rnn_ops.so", "_build_info.json"):
             os.symlink(os.path.join(installed, name), os.path.join(self._folder, "cudnn_rnn", name))
 
-    def _test_files(self):
-        found = []
-        for path in self._test_paths:
-            whole = os.path.join(self._folder, path)
-            found += [whole] if os.path.isfile(whole) else glob.glob(whole + "/**/test_*.py")
-            found += glob.glob(whole + "/test_*.py") if os.path.isdir(whole) else []
-        return sorted({os.path.relpath(path, self._folder) for path in found})
+    def _record_coverage(self):
+        """Returns the file that says which lines each test executes; runs all tests to make it."""
+        record = os.path.join(self._record_folder, self._state() + ".jsonl")
+        if os.path.exists(record):
+            return record
+        self._say("coverage of all tests (minutes)")
+        os.makedirs(self._record_folder, exist_ok=True)
+        program = os.path.join(ROOT, "scripts", "mutant_coverage.py")
+        command = [self._python, program, record, *self._test_paths]
+        environment = dict(self._environment, PYTHONUNBUFFERED="1")
+        if subprocess.call(command, cwd=self._folder, env=environment):
+            raise BaselineFailure("The tests cannot run, see above.")
+        return record
 
-    def _read_record(self, path):
-        """Reads which lines each test of a file executes; runs the file if that is unknown."""
-        record = os.path.join(self._record_folder, self._state_of(path) + ".jsonl")
-        if not os.path.exists(record):
-            self._say("coverage of " + path)
-            os.makedirs(self._record_folder, exist_ok=True)
-            unfinished = record + ".unfinished"
-            open(unfinished, "w").close()
-            status, log = self._run([path], 7200, unfinished)
-            if status not in (0, 5):  # 5: no tests
-                raise BaselineFailure("%s fails on the unchanged code:\n%s" % (path, log))
-            os.replace(unfinished, record)
-        with open(record) as file:
-            for line in file:
-                name, seconds, lines = json.loads(line)
-                lines = {module: set(found) for module, found in lines.items()}
-                self._tests.append((name, seconds, lines))
+    def _state(self):
+        """Returns a checksum of the package and of the tests."""
+        key = hashlib.sha256(repr(self._test_paths).encode())
+        for folder in ("cudnn_rnn", "tests"):
+            pattern = os.path.join(self._folder, folder, "**", "*.py")
+            for name in sorted(glob.glob(pattern, recursive=True)):
+                with open(name, "rb") as file:
+                    key.update(hashlib.sha256(file.read()).digest())
+        return key.hexdigest()[:16]
 
-    def _state_of(self, path):
-        key = hashlib.sha256()
-        pattern = os.path.join(self._folder, "cudnn_rnn", "**", "*.py")
-        for name in [*sorted(glob.glob(pattern, recursive=True)), os.path.join(self._folder, path)]:
-            with open(name, "rb") as file:
-                key.update(hashlib.sha256(file.read()).digest())
-        return "%s-%s" % (path.replace("/", "_"), key.hexdigest()[:16])
-
-    def _run(self, arguments, seconds, coverage=None):
+    def _run(self, arguments, seconds):
         log = os.path.join(self._folder, "mutant.log")
-        request = {
-            "arguments": ["-q", "-p", "no:cacheprovider", *arguments],
-            "seconds": seconds,
-            "coverage": coverage and os.path.abspath(coverage),
-            "log": log,
-        }
+        arguments = ["-q", "-p", "no:cacheprovider", *arguments]
+        request = {"arguments": arguments, "seconds": seconds, "log": log}
         print(json.dumps(request), file=self._server.stdin, flush=True)
         status = json.loads(self._server.stdout.readline())["status"]
         with open(log, errors="replace") as file:
