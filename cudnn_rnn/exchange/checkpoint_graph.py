@@ -87,7 +87,7 @@ def restored(found, arrays):
             % (name_of(found.scope), stored, size // 2)
         )
     with Session() as session:
-        zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
+        zeros = np.zeros(size, found.config.dtype.as_numpy_dtype)
         variable = session.variable(zeros)
         saveable = saveable_of(found.generation, found.config, variable)
         expected = saveable.expected_tensors()
