@@ -44,7 +44,7 @@ object_of() { echo "$build_folder/${1//\//_}.o"; }
 compile() {
     local source object newest_header
     # shellcheck disable=SC2012 # no name holds white space
-    local folders="cudnn_rnn/cc tests/core tests/cudnn tests/fuzz tests/schedules"
+    local folders="cudnn_rnn/cc tests/core tests/cudnn tests/fuzz tests/schedules tests/trials"
     # shellcheck disable=SC2086
     newest_header="$(find $folders -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
     objects=()
