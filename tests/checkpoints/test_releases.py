@@ -4,7 +4,6 @@ They are in golden/releases, whose make_files.py also builds the programs that r
 """
 
 import glob
-import importlib.util
 import os
 import zipfile
 
@@ -18,23 +17,13 @@ import cudnn_rnn
 from helpers.golden import read_checkpoint
 from helpers.op_harness import assert_close, assert_same_bits
 from helpers.paths import GOLDEN
+from helpers.scripts import load_program
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 RELEASES = os.path.join(GOLDEN, "releases")
 # The last bits of results depend on the processor and the release.
 TOLERANCE = 1e-6
-
-
-def _import_program():
-    spec = importlib.util.spec_from_file_location(
-        "make_files", os.path.join(RELEASES, "make_files.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-make_files = _import_program()
+make_files = load_program(os.path.join(RELEASES, "make_files.py"))
 CHECKPOINT = make_files.CHECKPOINT
 
 

@@ -1,4 +1,4 @@
-"""Programs in scripts/ that tests load as modules."""
+"""Programs of the project that tests load as modules."""
 
 import importlib.machinery
 import importlib.util
@@ -9,10 +9,16 @@ from helpers.paths import ROOT
 FOLDER = os.path.join(ROOT, "scripts")
 
 
-def load_script(name, monkeypatch):
-    """Returns the program, whose name has no suffix, as a new module; writes no compiled file."""
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    loader = importlib.machinery.SourceFileLoader(name, os.path.join(FOLDER, name))
+def load_program(path):
+    """Returns the program, with or without a suffix, as a new module that is not in sys.modules."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    loader = importlib.machinery.SourceFileLoader(name, path)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module
+
+
+def load_script(name, monkeypatch):
+    """Returns a program of scripts/, whose name has no suffix; writes no compiled file."""
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    return load_program(os.path.join(FOLDER, name))

@@ -4,17 +4,16 @@ Arguments: the example's file, the steps after which it pauses ("4,7"), the exam
 pause prints "paused" and ends when a line comes from stdin.
 """
 
-import importlib.util
+import importlib
 import os
 import sys
 
 if __name__ == "__main__":
     path, steps = sys.argv[1:3]
     pauses = [int(step) for step in steps.split(",")]
-    sys.path.insert(0, os.path.dirname(path))
-    spec = importlib.util.spec_from_file_location("example", path)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    folder, name = os.path.split(path)
+    sys.path.insert(0, folder)
+    example = importlib.import_module(os.path.splitext(name)[0])
 
     def after_step(number):
         if pauses and number == pauses[0]:

@@ -4,7 +4,6 @@ The builds here run on a copy of the sources, with a mock compiler that logs its
 """
 
 import concurrent.futures
-import importlib.util
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ import pytest
 
 from helpers.paths import ROOT
 from helpers.processes import run_setup
+from helpers.scripts import load_program
 
 pytestmark = pytest.mark.once
 
@@ -52,10 +52,7 @@ class Project:
         shutil.copy(os.path.join(ROOT, "cudnn_rnn", "_version.py"), str(folder / "cudnn_rnn"))
         for name in ("build_cache", "build_support"):
             path = shutil.copy(os.path.join(ROOT, name + ".py"), str(folder))
-            spec = importlib.util.spec_from_file_location(name, path)
-            module = importlib.util.module_from_spec(spec)
-            monkeypatch.setitem(sys.modules, name, module)
-            spec.loader.exec_module(module)
+            monkeypatch.setitem(sys.modules, name, load_program(path))
         self.support = sys.modules["build_support"]
         self.cache = sys.modules["build_cache"]
         self._choose_sources()

@@ -1,28 +1,20 @@
 """The command of the trials, and the short form of each trial."""
 
-import importlib.util
 import os
 import re
 import sys
+import time
 
 import pytest
 
 from helpers.paths import ROOT
 from helpers.processes import status_and_text
+from helpers.scripts import load_program
 
 pytestmark = pytest.mark.once
 
 PROGRAM = os.path.join(ROOT, "tests", "trials", "run.py")
-
-
-def _load():
-    specification = importlib.util.spec_from_file_location("trials_run", PROGRAM)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-run = _load()
+run = load_program(PROGRAM)
 
 
 @pytest.fixture
@@ -59,6 +51,37 @@ def test_a_trial_without_a_result_fails(trials):
     assert "**FAILED**: no result" in (trials / ".build" / "trials" / "table.md").read_text()
 
 
+def test_a_trial_that_hangs_ends_with_its_programs(trials, monkeypatch):
+    """A program that a trial has started holds the pipe open that the command reads."""
+    monkeypatch.setattr(run, "LIMIT_SECONDS", 1)
+    script = "#!/bin/sh\necho result: 7 rounds\nsleep 100000 &\necho $! > sleeping\nwait\n"
+    (trials / "good").write_text(script)
+    assert run.main(["good"]) == 1
+    table = (trials / ".build" / "trials" / "table.md").read_text()
+    assert "| `good` | what holds | **FAILED**: not over after 1 s |" in table
+    if (trials / "sleeping").exists():  # on a busy machine, the trial may not have come so far
+        wait_for_the_end(int((trials / "sleeping").read_text() or 0))
+
+
+def test_nothing_that_a_trial_has_started_outlives_it(trials):
+    script = "#!/bin/sh\nsleep 100000 > /dev/null 2>&1 &\necho $! > sleeping\necho result: 7\n"
+    (trials / "good").write_text(script)
+    assert run.main(["good"]) == 0
+    wait_for_the_end(int((trials / "sleeping").read_text()))
+
+
+def wait_for_the_end(pid):
+    """Returns when a process has ended, even if no one has read its exit status."""
+    state = None
+    while state != "Z":
+        time.sleep(0.01)
+        try:
+            with open("/proc/%d/stat" % pid) as file:
+                state = file.read().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+
+
 def test_record_replaces_only_the_table(trials, monkeypatch):
     document = trials / "reliability.md"
     document.write_text("before\n\n%soutdated\n%s\nafter\n" % (run.BEGIN, run.END))
@@ -77,6 +100,18 @@ def test_record_replaces_only_the_table(trials, monkeypatch):
 )
 def test_wrong_arguments_are_refused(arguments, message):
     status, text = status_and_text(PROGRAM, "--check", *arguments)
+    assert status == 2 and message in text
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--rounds", "0"], "0 is not above 0"),
+        (["--dtype", "float16", "--instruction-set", "avx2"], "no variant has this dtype and"),
+    ],
+)
+def test_errors_refuses_arguments_with_which_nothing_runs(arguments, message):
+    status, text = status_and_text(os.path.join(run.FOLDER, "errors.py"), *arguments)
     assert status == 2 and message in text
 
 

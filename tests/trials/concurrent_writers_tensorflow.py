@@ -5,6 +5,7 @@ place, so kernels see what a thread writes during a call. Prints the number of c
 """
 
 import argparse
+import concurrent.futures
 import os
 import random
 import sys
@@ -24,25 +25,38 @@ STEPS, BATCH, UNITS, WIDTH, LAYERS = 6, 40, 7, 5, 2
 LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", LAYERS, UNITS, WIDTH)
 
 
-def write_until(is_over, arrays, seed):
-    """Writes to random elements of the arrays; numbers of sizes and lengths are mostly right."""
+def write_until(is_over, arrays, checked, seed):
+    """Writes to random elements of the arrays; returns the number of writes.
+
+    `checked`: those of the arrays whose contents the ops check. They are right again after each
+    write: otherwise, the ops would soon refuse every call.
+    """
     choose = random.Random(seed)
-    right = {id(array): array.copy() for array in arrays}
+    right = [array.copy() for array in arrays]
+    is_checked = [any(array is one for one in checked) for array in arrays]
+    writes = 0
     while not is_over.is_set():
-        array = choose.choice(arrays)
-        flat = array.reshape(-1)
-        place = choose.randrange(flat.size)
-        if array.dtype == np.int32:
+        number = choose.randrange(len(arrays))
+        flat = arrays[number].reshape(-1)
+        # Half of the writes are in the first elements, where the reserve space has its header.
+        place = choose.randrange(min(16, flat.size) if writes % 2 else flat.size)
+        if flat.dtype == np.int32:
             flat[place] = choose.choice((0, -1, 1, STEPS, STEPS + 1, 2**30, -(2**31), 2**31 - 1))
-            flat[place] = right[id(array)].reshape(-1)[place]
         else:
-            flat.view(np.uint8)[choose.randrange(flat.nbytes)] = choose.randrange(256)
-    for array in arrays:
-        array[...] = right[id(array)]
+            element = flat[place : place + 1].view(np.uint8)
+            element[choose.randrange(element.size)] = choose.randrange(256)
+        if is_checked[number]:
+            flat[place] = right[number].reshape(-1)[place]
+        writes += 1
+    for array, values in zip(arrays, right):
+        array[...] = values
+    return writes
 
 
 class Fed:
     """CudnnRNNV3, its gradient and the parameter ops, whose inputs are all fed."""
+
+    CALLS = ("CudnnRNNV3", "its gradient", "parameter ops")
 
     def __init__(self):
         arrays = cases.random_arrays(LSTM, BATCH, STEPS, "float32", np.random.RandomState(0))
@@ -88,6 +102,9 @@ class Fed:
             {copies[name]: aligned_array(value) for name, value in zip(names, found)}
         )
         self.arrays = [array for array in self._given.values() if array.size]
+        kept = [copies[name] for name in ("output_h", "reserve_space", "host_reserved")]
+        kept += [given["sequence_lengths"]] + list(of_sizes.values())
+        self.checked = [self._given[tensor] for tensor in kept]
         self._fetches = [[results["output"], results["output_h"]], list(gradient), [size, back]]
 
     def run(self):
@@ -129,8 +146,12 @@ class Variables:
             self._session.run(tf.global_variables_initializer())
 
     def write_until(self, is_over):
+        """Changes the parameters again and again; returns how often."""
+        writes = 0
         while not is_over.is_set():
             self._session.run(self._updates)
+            writes += 1
+        return writes
 
     def run(self):
         """Returns the output; all calls but the first have the parameters that others change."""
@@ -140,19 +161,18 @@ class Variables:
         self._session.run(self._reset)
 
 
-def run_beside(writers, call, rounds):
-    """Runs `call` while threads run the writers, which take an event that ends them."""
+def run_beside(writer, call, rounds):
+    """Returns the results of `call`, while `writer` runs in a thread until an event is set."""
     is_over = threading.Event()
-    threads = [threading.Thread(target=writer, args=(is_over,)) for writer in writers]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(rounds):
-            call()
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(writer, is_over)
+        try:
+            found = [call() for _ in range(rounds)]
+        finally:
+            is_over.set()
+    if writing.result() == 0:  # raises what the writer has raised
+        sys.exit("FAILED: nothing was written during the calls")
+    return found
 
 
 def require_equal(found, expected, text):
@@ -169,7 +189,15 @@ def try_fed(rounds, seed):
     expected = fed.run()
     if any(one is None for one in expected):
         sys.exit("FAILED: the calls refuse right inputs")
-    run_beside([lambda over: write_until(over, fed.arrays, seed)], fed.run, rounds)
+    are_accepted = run_beside(
+        lambda is_over: write_until(is_over, fed.arrays, fed.checked, seed),
+        lambda: [results is not None for results in fed.run()],
+        rounds,
+    )
+    for name, accepted in zip(fed.CALLS, zip(*are_accepted)):
+        print("%s: %d of %d calls accepted their inputs" % (name, sum(accepted), rounds))
+        if not any(accepted):
+            sys.exit("FAILED: all calls of %s refused their inputs" % name)
     found = fed.run()
     if any(one is None for one in found):
         sys.exit("FAILED: the calls refuse right inputs after writing")
@@ -182,7 +210,7 @@ def try_variables(use_resource, rounds):
     variables = Variables(use_resource)
     variables.reset()
     expected = variables.run()
-    run_beside([variables.write_until], variables.run, rounds)
+    run_beside(variables.write_until, variables.run, rounds)
     variables.reset()
     require_equal(variables.run(), expected, "assigning, use_resource=%s" % use_resource)
     return rounds

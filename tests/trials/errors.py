@@ -1,17 +1,26 @@
-"""The largest errors of random models in each dtype and instruction set, against double.
+"""The largest errors of models in each dtype and instruction set, against double.
 
 Inputs, weights and gradients are random, and rounded to the dtype before either computation, so the
 error is that of the computation alone and includes the rounding of results. An error is the largest
 difference in an array divided by the largest exact magnitude in it. Double, which is compared with
 the tests' NumPy reference, is computed by the same ops. ReLU counts with its outputs only: its
 gradients jump where rounding moves a sum across 0.
+
+    python tests/trials/errors.py --models named --dtype float32
+
+prints a table of the models in NAMED instead of the largest errors of random models.
 """
 
 import argparse
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
+
+import running
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -33,7 +42,18 @@ VARIANTS = [
     ("bfloat16", "avx512_bf16", 1e-1),
     ("bfloat16", "amx_bf16", 1e-1),
 ]
+# What a worker says if the processor lacks the instructions or the system forbids them.
+UNAVAILABLE = r"does not support the instruction set|The instruction set \w+ cannot be used"
 NUMPY_EVERY = 20  # models of which double is compared with NumPy's results
+# Mode, layers, units, batch size, steps.
+NAMED = [
+    ("lstm", 2, 200, 20, 20),
+    ("lstm", 2, 650, 20, 35),
+    ("lstm", 4, 512, 64, 50),
+    ("gru", 2, 650, 64, 35),
+    ("rnn_tanh", 2, 400, 32, 50),
+]
+COLUMNS = ("output", "d_input", "d_params")  # of the table of named models
 
 
 def random_model(random):
@@ -76,107 +96,170 @@ def run(configuration, arrays, lengths, dtype):
     return {name: tf.cast(value, tf.float64).numpy() for name, value in found.items()}
 
 
-def rounded_arrays(model, dtype, random):
-    """Returns the inputs of a model, as double arrays of numbers of the dtype."""
-    import tensorflow as tf
+def random_models(count, seed):
+    """Yields the name, the configuration, the lengths and the arrays of random models."""
+    import numpy as np
 
     from helpers.cases import random_arrays
 
-    configuration, batch, steps, _ = model
-    scale = 0.5 if configuration.rnn_mode == "rnn_relu" else 1.0  # keeps ReLU's states small
-    arrays = random_arrays(configuration, batch, steps, "float64", random, scale)
-    # Saturated units lose digits of gradients in every implementation.
-    arrays["input"] /= 2 * configuration.input_size**0.5
-    return {name: tf.cast(tf.cast(one, dtype), tf.float64).numpy() for name, one in arrays.items()}
+    for number in range(count):
+        random = np.random.RandomState((seed * 1000003 + number) % 2**32)
+        configuration, batch, steps, lengths = random_model(random)
+        scale = 0.5 if configuration.rnn_mode == "rnn_relu" else 1.0  # keeps ReLU's states small
+        arrays = random_arrays(configuration, batch, steps, "float64", random, scale)
+        # Saturated units lose digits of gradients in every implementation.
+        arrays["input"] /= 2 * configuration.input_size**0.5
+        name = "model %d: %s, batch %d, %d steps" % (number, configuration, batch, steps)
+        yield name, configuration, lengths, arrays
 
 
-def worker(dtype, rounds, seed):
-    """Prints the largest error of outputs and of gradients, each with its model, as JSON."""
+def named_models(seed):
+    """Yields the same of the models in NAMED; only their outputs have a gradient other than 0."""
     import numpy as np
+
+    from helpers import reference
+
+    random = np.random.RandomState(seed)
+    for mode, layers, units, batch, steps in NAMED:
+        sizes = ("linear_input", "unidirectional", layers, units, units)
+        configuration = reference.Configuration(mode, *sizes)
+        sequences, states = (steps, batch, units), (layers, batch, units)
+        shapes = {"input": sequences, "input_h": states, "input_c": states}
+        arrays = {name: random.uniform(-1, 1, shape) for name, shape in shapes.items()}
+        num_params = reference.params_size(configuration)
+        arrays["params"] = random.uniform(-1, 1, num_params) / np.sqrt(units)
+        arrays["output_backprop"] = random.uniform(-1, 1, sequences)
+        arrays.update(output_h_backprop=np.zeros(states), output_c_backprop=np.zeros(states))
+        if mode != "lstm":
+            del arrays["input_c"], arrays["output_c_backprop"]
+        name = "%s %dx%d b%d" % (mode.upper(), layers, units, batch)
+        yield name, configuration, [steps] * batch, arrays
+
+
+def worker(dtype, models):
+    """Prints the name and the errors of each model, as a line of JSON."""
+    import tensorflow as tf
 
     from helpers.op_harness import relative_error
     from helpers.reference import run_reference
 
-    worst = {"output": (0.0, ""), "gradient": (0.0, "")}
-    for number in range(rounds):
-        random = np.random.RandomState((seed * 1000003 + number) % 2**32)
-        model = random_model(random)
-        configuration, batch, steps, lengths = model
-        arrays = rounded_arrays(model, dtype, random)
+    for name, configuration, lengths, arrays in models:
+        for key, array in arrays.items():
+            arrays[key] = tf.cast(tf.cast(array, dtype), tf.float64).numpy()
         found = run(configuration, arrays, lengths, dtype)
         if dtype == "float64":
             expected = run_reference(configuration, arrays, lengths=list(lengths))
         else:
             expected = run(configuration, arrays, lengths, "float64")
-        for name, exact in found.items():
-            error = relative_error(exact, expected[name])
-            kind = "gradient" if name.startswith("d_") else "output"
-            where = "%s of %s, batch %d, %d steps" % (name, configuration, batch, steps)
-            worst[kind] = max(worst[kind], (error, "model %d: %s" % (number, where)))
-        if number % 1000 == 999:
-            print("%s: %d of %d models" % (dtype, number + 1, rounds), file=sys.stderr, flush=True)
-    print(json.dumps(worst))
+        errors = {key: relative_error(exact, expected[key]) for key, exact in found.items()}
+        print(json.dumps([name, errors]), flush=True)
 
 
-def measure(dtype, instruction_set, rounds, seed):
-    """Runs a worker; returns what it printed, or None if the processor lacks the instructions."""
+class Unavailable(Exception):
+    """The processor lacks an instruction set."""
+
+
+def measure(dtype, instruction_set, options):
+    """Runs a worker; yields the name and the errors of each model."""
     environment = dict(os.environ)
     environment.pop(VARIABLE, None)
     if instruction_set:
         environment[VARIABLE] = instruction_set
-    arguments = ["--worker", dtype, "--rounds", str(rounds), "--seed", str(seed)]
-    command = [sys.executable, os.path.abspath(__file__)] + arguments
-    options = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    errors = []
-    with subprocess.Popen(command, universal_newlines=True, **options) as process:
-        for line in process.stderr:
-            if " models" in line:
-                print(line, end="", flush=True)
-            else:
-                errors.append(line)
-        answer = process.stdout.read()
-    text = "".join(errors)
-    if process.returncode and "does not support" in text:
-        return None
+    command = [sys.executable, os.path.abspath(__file__), "--worker", "--dtype", dtype] + options
+    with tempfile.TemporaryFile("w+") as stderr:
+        streams = {"stdout": subprocess.PIPE, "stderr": stderr, "universal_newlines": True}
+        with subprocess.Popen(command, env=environment, **streams) as process:
+            for line in process.stdout:
+                yield json.loads(line)
+        stderr.seek(0)
+        text = stderr.read()
+    if process.returncode and re.search(UNAVAILABLE, text):
+        raise Unavailable
     if process.returncode:
         sys.exit("%s, %s:\n%s" % (dtype, instruction_set, text))
-    return json.loads(answer)
+
+
+def show_row(variant, number, name, errors):
+    """Prints a row of the table of named models, and its heading before the first row."""
+    if number == 1:
+        headings = [column.replace("d_", "d ") for column in COLUMNS]
+        print(variant)
+        print("%-22s %10s %10s %10s" % ("model", *headings))
+    values = [errors[column] for column in COLUMNS]
+    print("%-22s %10.1e %10.1e %10.1e" % (name, *values), flush=True)
+
+
+def show_progress(count, variant, number, name, errors):
+    """Prints a line for every 1000 of `count` models."""
+    if number % 1000 == 0:
+        print("%s: %d of %d models" % (variant, number, count), flush=True)
+
+
+def largest_errors(variant, models, show):
+    """Shows all models; returns the largest error of outputs and of gradients, and their number."""
+    worst, number = {"output": (0.0, ""), "gradient": (0.0, "")}, 0
+    for number, (model, errors) in enumerate(models, 1):
+        show(variant, number, model, errors)
+        for name, error in errors.items():
+            kind = "gradient" if name.startswith("d_") else "output"
+            worst[kind] = max(worst[kind], (error, "%s of %s" % (name, model)))
+    pair = [worst[kind][0] for kind in ("output", "gradient")]
+    print("%-22s outputs %.1e, gradients %.1e, %d models" % (variant, *pair, number))
+    for kind, (_, where) in worst.items():
+        print("    worst %s: %s" % (kind, where))
+    return pair, number
+
+
+def parse_arguments():
+    """Returns the options, with the `variants` that they choose."""
+    short = "20 models, in double and in float with AVX2"
+    parser = running.make_parser(__doc__, seed=1, short=short)
+    add, count = parser.add_argument, running.above_zero(int)
+    add("--models", choices=["random", "named"], default="random", help="default: random")
+    add("--rounds", type=count, help="random models of each variant (default: 10000, short: 20)")
+    add("--dtype", help="only this dtype", choices=sorted({one[0] for one in VARIANTS}))
+    instruction_sets = sorted({one[1] for one in VARIANTS if one[1]})
+    add("--instruction-set", help="only this instruction set", choices=instruction_sets)
+    add("--worker", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    chosen.rounds = chosen.rounds or (20 if chosen.short else 10000)
+    chosen.variants = [
+        (dtype, instruction_set, bound)
+        for dtype, instruction_set, bound in VARIANTS
+        if chosen.dtype in (None, dtype)
+        if chosen.instruction_set in (None, instruction_set)
+        if not chosen.short or instruction_set in (None, "avx2")
+    ]
+    if not chosen.variants:
+        text = "no variant has this dtype and this instruction set"
+        parser.error(text + " in the short form" * chosen.short)
+    return chosen
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--short", action="store_true", help="few models, in one variant per dtype")
-    parser.add_argument(
-        "--rounds", type=int, help="models of each variant (default: 10000, short: 20)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="default: 1")
-    parser.add_argument("--worker", metavar="DTYPE", help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    rounds = chosen.rounds or (20 if chosen.short else 10000)
+    chosen = parse_arguments()
+    is_named = chosen.models == "named"
     if chosen.worker:
-        return worker(chosen.worker, rounds, chosen.seed)
+        models = named_models if is_named else functools.partial(random_models, chosen.rounds)
+        return worker(chosen.dtype, models(chosen.seed))
     results, status = [], 0
-    for dtype, instruction_set, bound in VARIANTS:
-        if chosen.short and instruction_set not in (None, "avx2"):
-            continue
-        count = max(1, rounds // NUMPY_EVERY) if dtype == "float64" else rounds
-        worst = measure(dtype, instruction_set, count, chosen.seed)
+    for dtype, instruction_set, bound in chosen.variants:
+        count = max(2, chosen.rounds // NUMPY_EVERY) if dtype == "float64" else chosen.rounds
+        options = ["--models", chosen.models, "--rounds", str(count), "--seed", str(chosen.seed)]
         name = "%s %s" % (dtype, instruction_set) if instruction_set else dtype + " against NumPy"
-        if worst is None:
+        models = measure(dtype, instruction_set, options)
+        show = show_row if is_named else functools.partial(show_progress, count)
+        try:
+            errors, number = largest_errors(name, models, show)
+        except Unavailable:
             print("%s: not measured, the processor lacks the instructions" % name)
             continue
-        errors = [worst[kind][0] for kind in ("output", "gradient")]
-        print("%-22s outputs %.1e, gradients %.1e, %d models" % (name, *errors, count))
-        for kind, (_, where) in worst.items():
-            print("    worst %s: %s" % (kind, where))
         if max(errors) > bound:
             print("FAILED: expected at most %.0e; --seed %d repeats it" % (bound, chosen.seed))
             status = 1
-        results.append("%s %.1e and %.1e" % (name, *errors))
-    print(
-        "result: largest errors of outputs and of gradients of %d models each: %s"
-        % (rounds, "; ".join(results))
-    )
+        results.append("%s %.1e and %.1e of %d models" % (name, *errors, number))
+    running.require(results, "the processor has none of the instruction sets")
+    print("result: largest errors of outputs and of gradients: %s" % "; ".join(results))
     return status
 
 

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import ctypes
 import errno
+import functools
 import importlib.util
 import io
 import os
@@ -292,7 +293,7 @@ class Disk:
 
 
 def try_write(disk, saver, kind, n, error, all_follow):
-    """Saves while call `n` fails; returns the number of calls."""
+    """Saves while call `n` fails; returns whether the saver made call `n`."""
     saver.save(OLD)
     before = contents_of(saver.folder)
     caught, calls = disk.run(lambda: saver.save(NEW), kind, n, error, all_follow)
@@ -317,23 +318,38 @@ def try_write(disk, saver, kind, n, error, all_follow):
         require(found == NEW, "an incomplete file was loaded")
     saver.save(LATER)
     require(saver.load(LATER) == LATER, "saving does not work again")
-    return calls
+    return calls >= n
 
 
 def try_read(disk, saver, n):
-    """Loads while call `n` fails; returns the number of calls."""
+    """Loads while call `n` fails; returns whether the saver made call `n`."""
     found = []
     caught, calls = disk.run(lambda: found.append(saver.load(OLD)), READS, n, errno.EIO, False)
     require(caught is not None or found == [OLD], "wrong weights were loaded: %s" % found)
     require(saver.load(OLD) == OLD, "loading does not work again")
-    return calls
+    return calls >= n
 
 
-def try_saver(name, make, most, seed):
-    """Lets calls of a saver fail, at most `most` of each kind; returns how many failed."""
-    choose = random.Random(seed)
-    folder = os.path.realpath(tempfile.mkdtemp())
-    disk, saver = Disk(folder), make(folder)
+def try_calls(name, calls, most, choose, attempt):
+    """Calls `attempt` with at most `most` of the numbers of calls; returns how many calls failed.
+
+    `attempt` returns whether the call of that number was made.
+    """
+    num_failed = 0
+    for n in sorted(choose.sample(range(1, calls + 1), min(most, calls))):
+        try:
+            num_failed += attempt(n)
+        except Failure as failure:
+            sys.exit("FAILED: %s, call %d of %d: %s" % (name, n, calls, failure))
+    # Later calls may be missing, as their number can change; the first may not.
+    if num_failed == 0 and calls <= 1:
+        sys.exit("FAILED: %s: there is no call to fail" % name)
+    print("%s: %d of %d calls" % (name, num_failed, calls), file=sys.stderr)
+    return num_failed
+
+
+def try_writes(name, disk, saver, most, choose):
+    """Lets calls fail while a saver saves; returns how many failed."""
     kinds = [
         ("full disk", WRITES, errno.ENOSPC, True),
         ("input/output error", WRITES, errno.EIO, False),
@@ -350,27 +366,29 @@ def try_saver(name, make, most, seed):
         # Of the others, synchronizing may not be reached without an error.
         only_first = error in (errno.EROFS, errno.EACCES) or kind == LOST_WRITES
         calls = 1 if only_first else disk.run(lambda: saver.save(NEW), kind, 0, error, True)[1]
-        require(calls > 0, "%s has no calls to fail: %s" % (name, text))
-        numbers = range(1, calls + 1)
-        for n in sorted(choose.sample(numbers, min(most, calls))):
-            try:
-                try_write(disk, saver, kind, n, error, all_follow)
-            except Failure as failure:
-                sys.exit("FAILED: %s, %s, call %d of %d: %s" % (name, text, n, calls, failure))
-            failures += 1
-        print("%s: %s, %d calls" % (name, text, calls), file=sys.stderr)
-    if IS_TENSORFLOW_1:  # Its tf.train.load_checkpoint ends the process if a read fails.
-        shutil.rmtree(folder)
-        return failures
+        attempt = functools.partial(
+            try_write, disk, saver, kind, error=error, all_follow=all_follow
+        )
+        failures += try_calls("%s, %s" % (name, text), calls, most, choose, attempt)
+    return failures
+
+
+def try_reads(name, disk, saver, most, choose):
+    """Lets calls fail while a saver loads; returns how many failed."""
     saver.save(OLD)
     calls = disk.run(lambda: saver.load(OLD), READS, 0, errno.EIO, False)[1]
-    for n in sorted(choose.sample(range(1, calls + 1), min(most, calls))):
-        try:
-            try_read(disk, saver, n)
-        except Failure as failure:
-            sys.exit("FAILED: %s, read %d of %d: %s" % (name, n, calls, failure))
-        failures += 1
-    print("%s: %d reads" % (name, calls), file=sys.stderr)
+    attempt = functools.partial(try_read, disk, saver)
+    return try_calls(name + ", reading", calls, most, choose, attempt)
+
+
+def try_saver(name, make, most, seed):
+    """Lets calls of a saver fail, at most `most` of each kind; returns how many failed."""
+    choose = random.Random(seed)
+    folder = os.path.realpath(tempfile.mkdtemp())
+    disk, saver = Disk(folder), make(folder)
+    failures = try_writes(name, disk, saver, most, choose)
+    if not IS_TENSORFLOW_1:  # Its tf.train.load_checkpoint ends the process if a read fails.
+        failures += try_reads(name, disk, saver, most, choose)
     shutil.rmtree(folder)
     return failures
 
@@ -379,11 +397,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=1000)
-    parser.add_argument("--savers", nargs="*")
+    parser.add_argument("--savers", nargs="+", choices=sorted(makers()))
     arguments = parser.parse_args()
     SHIM.stop_failing_disk.restype = ctypes.c_long
     failures = 0
-    tried = {n: m for n, m in makers().items() if not arguments.savers or n in arguments.savers}
+    tried = {n: m for n, m in makers().items() if arguments.savers is None or n in arguments.savers}
     for name, make in sorted(tried.items()):
         failures += try_saver(name, make, arguments.most, arguments.seed)
     print("%d %d" % (len(tried), failures))

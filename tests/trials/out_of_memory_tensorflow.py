@@ -108,9 +108,11 @@ def run_with_failure(make, threads, expected, n, all_follow, text):
     was_reached = bool(SHIM.stop_failing())
     if error is not None and not isinstance(error, tf.errors.ResourceExhaustedError):
         sys.exit("FAILED: %s\n%s: %s" % (text, type(error).__name__, error))
+    if error is not None and not was_reached:
+        sys.exit("FAILED: %s: an error although no allocation failed: %s" % (text, error))
     if found is not None:
         require_equal(found, expected, text)
-    if error is not None or was_reached:
+    if was_reached:
         require_equal(case.run(), expected, "after " + text)
     case.close()
     return was_reached
@@ -140,6 +142,8 @@ def try_case(name, make, threads, stride):
                 num_unreached += 1
             # The first allocations are those of kernels' constructors.
             n += 1 if n < 4 else random.randint(1, 2 * stride - 1)
+        if failures == 0:
+            sys.exit("FAILED: %s makes no allocation that can fail" % name)
     return failures
 
 

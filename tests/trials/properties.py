@@ -4,7 +4,6 @@ Hypothesis chooses op, attributes, shapes, dtype and lengths, often one of them 
 failure to a small example.
 """
 
-import argparse
 import collections
 import os
 import sys
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn  # noqa: F401  (loads the kernels)
+import running
 from helpers import reference
 from helpers.cases import output_shapes, random_arrays
 from helpers.op_harness import (
@@ -117,14 +117,13 @@ def is_valid(configuration, arrays, dtype):
     return fits and params.dtype == dtype and has_lengths and in_range
 
 
-def run(call, arrays, dtype, backprops):
-    """Returns the op's results and, except in half precision, its gradients, as double arrays."""
+def forward(call, arrays, dtype):
+    """Returns the results of the op, a GradientTape of it, and the inputs that the tape watches."""
     version, configuration, _, _, _, _, time_major, _, _ = call
     attributes = dict(model_attributes(configuration), is_training=True)
     if version == 3:
         attributes.update(time_major=time_major, **projection_attribute(configuration))
         arrays = dict(arrays, **({} if time_major else swap_major(arrays)))
-        backprops = backprops if time_major else swap_major(backprops)
     tensors = {name: tf.constant(array) for name, array in arrays.items()}
     if dtype == "bfloat16":
         is_float = {name: tensor.dtype == tf.float32 for name, tensor in tensors.items()}
@@ -134,19 +133,23 @@ def run(call, arrays, dtype, backprops):
     with tf.GradientTape() as tape:
         tape.watch(watched)
         node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(**tensors, **attributes)
-        found = {name: getattr(node, name) for name in FORWARD}
-        terms = [
-            tf.reduce_sum(tf.cast(found[name], tf.float64) * array)
-            for name, array in ((name, backprops.get(name)) for name in FORWARD)
-            if array is not None
-        ]
-        loss = tf.add_n(terms)
-    gradients = tape.gradient(loss, watched)
-    found.update(zip(["d_" + name for name in INPUTS], gradients))
+    return {name: getattr(node, name) for name in FORWARD}, tape, watched
+
+
+def with_gradients(call, results, tape, watched, backprops):
+    """Returns the results of the op and its gradients, as double arrays in time-major order."""
+    _, configuration, _, _, _, _, time_major, _, _ = call
+    backprops = backprops if time_major else swap_major(backprops)
+    gradients = tape.gradient(
+        [results[name] for name in backprops],
+        watched,
+        [tf.cast(array, results[name].dtype) for name, array in backprops.items()],
+    )
+    found = dict(results, **dict(zip(["d_" + name for name in INPUTS], gradients)))
     if configuration.rnn_mode != "lstm":
         found = {name: value for name, value in found.items() if not name.endswith("_c")}
-    results = {name: tf.cast(value, tf.float64).numpy() for name, value in found.items()}
-    return results if time_major else swap_major(results)
+    found = {name: tf.cast(value, tf.float64).numpy() for name, value in found.items()}
+    return found if time_major else swap_major(found)
 
 
 def check(call):
@@ -167,18 +170,22 @@ def check(call):
     if arrays["input"].ndim == 3:  # the op reads the width there
         configuration = configuration._replace(input_size=arrays["input"].shape[2])
     valid = is_valid(configuration, arrays, compute)
-    steps, batch = arrays["input"].shape[:2] if valid else (steps, batch)
-    shapes = output_shapes(configuration, batch, steps)
-    kept = FORWARD if configuration.rnn_mode == "lstm" else FORWARD[:2]
-    backprops = {name: random.standard_normal(shapes[name]) for name in kept}
     try:
-        found = run(call, arrays, dtype, backprops)
+        results = forward(call, arrays, dtype)
     except DOCUMENTED as error:
         assert not valid, "refused: %s: %s" % (type(error).__name__, error)
         assert str(error).strip(), "an error without a text"
         counts["refused"] += 1
         return
     assert valid, "accepted what is wrong: %s" % {n: (a.shape, a.dtype) for n, a in arrays.items()}
+    steps, batch, _ = arrays["input"].shape
+    shapes = output_shapes(configuration, batch, steps)
+    kept = FORWARD if configuration.rnn_mode == "lstm" else FORWARD[:2]
+    backprops = {name: random.standard_normal(shapes[name]) for name in kept}
+    found = with_gradients(call, *results, backprops)
+    if not steps or not batch:
+        counts["empty"] += 1  # nothing is computed; tests/ops/test_edge_cases.py has these
+        return
     counts["equal"] += 1
     compare(configuration, arrays, backprops, found, dtype)
 
@@ -196,8 +203,6 @@ def compare(configuration, arrays, backprops, found, dtype):
         exact.update((name + "_backprop", array) for name, array in backprops.items())
     if configuration.rnn_mode == "rnn_relu" and dtype != "float64":
         exact = {name: array for name, array in exact.items() if not name.endswith("_backprop")}
-    if not len(exact["input"]) or not exact["input"].shape[1]:
-        return  # nothing is computed; tests/ops/test_edge_cases.py has these
     expected = reference.run_reference(configuration, exact, lengths=lengths)
     if "d_params" in expected:
         expected["d_params"] = np.concatenate([expected["d_params"], np.zeros(len(spare))])
@@ -210,10 +215,10 @@ def compare(configuration, arrays, backprops, found, dtype):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--short", action="store_true", help="100 examples")
-    parser.add_argument("--examples", type=int, default=10000, help="default: 10000")
-    parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser = running.make_parser(__doc__, seed=1, short="100 examples")
+    parser.add_argument(
+        "--examples", type=running.above_zero(int), default=10000, help="default: 10000"
+    )
     chosen = parser.parse_args()
     examples = 100 if chosen.short else chosen.examples
 
@@ -234,8 +239,11 @@ def main():
             print("%d of %d examples" % (counts["all"], examples), flush=True)
 
     every_call()
-    facts = (tf.__version__, counts["all"], counts["equal"], counts["refused"])
-    print("found: in TensorFlow %s %d examples, %d equal to the reference, %d refused" % facts)
+    facts = tuple(counts[kind] for kind in ("all", "equal", "empty", "refused"))
+    print(
+        "found: in TensorFlow %s %d examples, %d equal to the reference, %d without steps or "
+        "sequences, %d refused" % (tf.__version__, *facts)
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -36,6 +37,31 @@ TRIALS = {
 }
 
 
+class Watchdog:
+    """Ends a trial, with all that it has started, after LIMIT_SECONDS or when `end` is called."""
+
+    def __init__(self, process):
+        self.has_ended_a_trial = False
+        self._process = process
+        self._timer = threading.Timer(LIMIT_SECONDS, self._end_trial)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self):
+        self._timer.cancel()
+        self._kill()
+
+    def _end_trial(self):
+        self.has_ended_a_trial = True
+        self._kill()
+
+    def _kill(self):
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:  # all have ended
+            pass
+
+
 def run_trial(name, is_short, seed, log):
     """Runs a trial, copying its output to `log` and stdout; returns (has held, result, seconds)."""
     command = [str(FOLDER / name)] + ["--short"] * is_short
@@ -43,19 +69,25 @@ def run_trial(name, is_short, seed, log):
     environment = dict(os.environ)
     environment.setdefault("TRIALS_PYTHON", sys.executable)
     environment["PYTHONUNBUFFERED"] = "1"
-    start, result = time.monotonic(), "no result"
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "universal_newlines": True}
+    start, result = time.monotonic(), None
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
+    # The trial and the programs that it starts are a session, so that all of them can be ended.
+    options["start_new_session"] = True
     with subprocess.Popen(command, cwd=str(ROOT), env=environment, **options) as process:
-        watchdog = threading.Timer(LIMIT_SECONDS, process.kill)
-        watchdog.start()
-        with open(str(log), "w", encoding="utf-8") as file:
-            for line in process.stdout:
-                file.write(line)
-                print("  " + line, end="", flush=True)
-                result = line[len("result: ") :].strip() if line.startswith("result: ") else result
-        has_held = process.wait() == 0 and result != "no result"
-        watchdog.cancel()
-    return has_held, result, time.monotonic() - start
+        watchdog = Watchdog(process)
+        try:
+            with open(str(log), "w", encoding="utf-8") as file:
+                for line in process.stdout:
+                    file.write(line)
+                    print("  " + line, end="", flush=True)
+                    if line.startswith("result: "):
+                        result = line[len("result: ") :].strip()
+            status = process.wait()
+        finally:
+            watchdog.end()
+    if watchdog.has_ended_a_trial:
+        status, result = 1, "not over after %d s" % LIMIT_SECONDS
+    return status == 0 and result is not None, result or "no result", time.monotonic() - start
 
 
 def describe_processor():
@@ -121,7 +153,8 @@ def main(arguments=None):
         found = run_trial(name, chosen.short, chosen.seed, folder / (name + ".log"))
         rows.append((name,) + found)
     facts = "%s, %s" % (describe_processor(), time.strftime("%Y-%m-%d"))
-    command = "make trials ARGS=%r" % " ".join(arguments or sys.argv[1:])
+    given = " ".join(sys.argv[1:] if arguments is None else arguments)
+    command = "make trials ARGS=%r" % given if given else "make trials"
     text = "%s\n%s, `%s`.\n" % (make_table(rows), facts, command)
     (folder / "table.md").write_text(text, encoding="utf-8")
     print("\n" + text)
@@ -131,4 +164,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):  # which do not reach the session of a trial
+        signal.signal(number, lambda *_: sys.exit(1))
     sys.exit(main())

@@ -6,7 +6,7 @@ The resident memory must stay flat. The latency of a decode step is recorded nex
 tf.matmul with as many operations, in the same sessions.
 """
 
-import argparse
+import array
 import collections
 import faulthandler
 import os
@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 import cudnn_rnn
+import running
 
 tf1 = tf.compat.v1
 
@@ -37,14 +38,22 @@ SECONDS_OF_A_HANG = 600
 # The resident memory may grow by this much from the first third of the run to the last.
 GROWTH_BYTES = 48 << 20
 DECODER_UNITS, DECODER_BATCH = 256, 4
+KINDS = ("decode", "infer", "matmul", "train")
 
 Task = collections.namedtuple("Task", "kind fetches feeds expected")
 
 
+SPIN = """
+import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+while os.getppid() == int(sys.argv[1]):
+    pass
+"""
+
+
 def spin():
-    """Returns a process that keeps the first CPU busy."""
-    program = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
-    return subprocess.Popen([sys.executable, "-c", program])
+    """Returns a process that keeps the first CPU busy until it is killed or this process ends."""
+    return subprocess.Popen([sys.executable, "-c", SPIN, str(os.getpid())])
 
 
 def resident_bytes():
@@ -120,7 +129,8 @@ class Load:
 
     def __init__(self, sessions, threads_per_session, seed):
         self.stops, self.problems, self.counts = threading.Event(), [], collections.Counter()
-        self.latencies = collections.defaultdict(list)
+        # Eight bytes per call, so that an hour of calls adds little to the resident memory.
+        self.latencies = collections.defaultdict(lambda: array.array("d"))
         self._lock, self.last = threading.Lock(), {}
         self.threads = [
             threading.Thread(target=self._work, args=(one, seed * 1000 + number), daemon=True)
@@ -172,15 +182,15 @@ class Load:
 
 
 def watch(load, minutes):
-    """Waits for the end; returns samples of the resident memory."""
+    """Waits for the end, at most these minutes; returns samples of the resident memory."""
     samples, end = [], time.monotonic() + 60 * minutes
     next_line = time.monotonic() + 30
     while any(thread.is_alive() for thread in load.threads):
-        if minutes and time.monotonic() > end:
+        if time.monotonic() > end:
             load.stops.set()
         if load.hanging():
             faulthandler.dump_traceback(all_threads=True)
-            print("FAILED: a call has taken more than %d seconds" % SECONDS_OF_A_HANG)
+            print("FAILED: a call has taken more than %d seconds" % SECONDS_OF_A_HANG, flush=True)
             os._exit(1)
         samples.append(resident_bytes())
         if time.monotonic() > next_line:
@@ -191,11 +201,30 @@ def watch(load, minutes):
     return samples
 
 
+def check_memory(load, samples):
+    """Fails the load if the memory has grown; returns the bytes by which it has."""
+    third = len(samples) // 3
+    growth = max(samples[-third:]) - max(samples[:third]) if third else 0
+    if growth > GROWTH_BYTES:
+        load.fail("the resident memory has grown by %d MiB" % (growth >> 20))
+    return growth
+
+
+def describe(load, growth):
+    """Returns the counts of calls, the growth of the memory and the latencies as text."""
+    counts = ", ".join("%d %s" % (load.counts[kind], kind) for kind in KINDS)
+    latencies = "; ".join(
+        "%s p50 %.2f ms, p99 %.1f ms"
+        % (kind, *(1e3 * np.percentile(load.latencies[kind], [50, 99])))
+        for kind in ("decode", "matmul")
+    )
+    text = "%s steps, all with the serial bits; memory %+d MiB; %s"
+    return text % (counts, growth >> 20, latencies)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--short", action="store_true", help="two sessions, a few calls per thread")
-    parser.add_argument("--minutes", type=float, default=8, help="default: 8")
-    parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser = running.make_parser(__doc__, seed=1, short="two sessions, a few calls per thread")
+    parser.add_argument("--minutes", type=running.above_zero(float), default=8, help="default: 8")
     chosen = parser.parse_args()
     generator = np.random.RandomState(chosen.seed)
     pools = (1, 3) if chosen.short else range(1, 9)
@@ -204,24 +233,19 @@ def main():
     neighbour = spin()
     try:
         load.start(10 if chosen.short else None)
-        samples = watch(load, 0 if chosen.short else chosen.minutes)
+        samples = watch(load, float("inf") if chosen.short else chosen.minutes)
+        if neighbour.poll() is not None:
+            load.fail("the process that keeps a core busy has ended")
     finally:
         neighbour.kill()
-    third = len(samples) // 3
-    growth = max(samples[-third:]) - max(samples[:third]) if third else 0
-    if growth > GROWTH_BYTES and not chosen.short:
-        load.fail("the resident memory has grown by %d MiB" % (growth >> 20))
+    growth = 0 if chosen.short else check_memory(load, samples)
+    missing = [kind for kind in KINDS if not load.counts[kind]]
+    if missing:
+        load.fail("no calls of these kinds have run: %s" % ", ".join(missing))
     for problem in load.problems:
         print("FAILED: %s (--seed %d)" % (problem, chosen.seed))
-    counts = ", ".join("%d %s" % (load.counts[kind], kind) for kind in sorted(load.counts))
-    latencies = "; ".join(
-        "%s p50 %.2f ms, p99 %.1f ms"
-        % (kind, *(1e3 * np.percentile(load.latencies[kind], [50, 99])))
-        for kind in ("decode", "matmul")
-        if load.latencies[kind]
-    )
-    text = "%d threads on %d sessions: %s steps, all with the serial bits; memory %+d MiB; %s"
-    print("result: " + text % (len(load.threads), len(sessions), counts, growth >> 20, latencies))
+    sizes = "%d threads on %d sessions: " % (len(load.threads), len(sessions))
+    print("result: " + sizes + (load.problems or [describe(load, growth)])[0])
     return 1 if load.problems else 0
 
 
