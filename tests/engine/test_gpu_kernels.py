@@ -26,6 +26,7 @@ from helpers.op_harness import (
     swap_major,
 )
 from helpers.sequence_cases import BATCH, DTYPES, GRU, LENGTHS, LSTM, PROJECTED, STEPS, arrays_for
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
@@ -225,6 +226,7 @@ def test_two_gradients_of_one_forward_call_agree(mock):
     assert 1 <= copies <= 3
 
 
+@needs_tensorflow_2
 def test_a_function_copies_the_reserve_space_only_if_the_caller_holds_it(mock):
     arrays = arrays_without_lengths()
     backprops = [tf.constant(arrays[name + "_backprop"]) for name in FORWARD]
@@ -319,6 +321,8 @@ STANDARD, PERSIST_STATIC_SMALL_H = 0, 3
 
 @pytest.fixture
 def allow_tf32():
+    if IS_TENSORFLOW_1:
+        pytest.skip("requires TensorFlow 2: TensorFlow 1 has no switch for TF32")
     yield tf2.config.experimental.enable_tensor_float_32_execution
     tf2.config.experimental.enable_tensor_float_32_execution(True)
 

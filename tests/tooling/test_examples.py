@@ -10,6 +10,7 @@ from helpers import reference
 from helpers.golden import GoldenCheckpoint
 from helpers.paths import ROOT
 from helpers.processes import importable, output_of
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
 
@@ -129,6 +130,7 @@ def test_faster_keras(tmp_path):
 
 
 @pytest.mark.once
+@needs_tensorflow_2
 def test_export_elsewhere(tmp_path):
     output = run("export_elsewhere", tmp_path)
     assert number("TFLite: largest difference", output) < 1e-5

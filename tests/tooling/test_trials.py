@@ -10,6 +10,7 @@ import pytest
 from helpers.paths import ROOT
 from helpers.processes import status_and_text
 from helpers.scripts import load_program
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.once
 
@@ -120,7 +121,13 @@ def test_the_document_has_the_place_of_the_table():
     assert text.count(run.BEGIN) == text.count(run.END) == 1
 
 
-@pytest.mark.parametrize("name", run.TRIALS)
+def trial_parameter(name):
+    # Others use TensorFlow 1 next to 2, or none.
+    needs_2 = name in ("errors", "soak")
+    return pytest.param(name, marks=[needs_tensorflow_2] if needs_2 else [])
+
+
+@pytest.mark.parametrize("name", map(trial_parameter, run.TRIALS))
 def test_trial_in_short(name):
     status, text = status_and_text(PROGRAM, name, "--short", TRIALS_PYTHON=sys.executable)
     assert status == 0, text
