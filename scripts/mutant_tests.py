@@ -1,6 +1,7 @@
 """Runs the tests of scripts/run_mutants in a copy of the tree, one mutant at a time."""
 
 import collections
+import concurrent.futures
 import glob
 import hashlib
 import json
@@ -120,12 +121,13 @@ class CppTests:
             programs = [self._whole]
         for program in programs:
             program.prepare()
-            with _Change(self._folder, mutant):
-                if not program.build_mutant(mutant.path):
-                    return NOT_COMPILED, ""
-                failed = program.first_failure()
-            if failed:
-                return KILLED, failed
+            for sources in program.steps(mutant.path):
+                with _Change(self._folder, mutant):
+                    if not program.build_mutant(sources):
+                        return NOT_COMPILED, ""
+                    failed = program.first_failure()
+                if failed:
+                    return KILLED, failed
         return SURVIVED, ""
 
 
@@ -168,15 +170,28 @@ class _Program:
                 self._files_of[source] = rule.replace("\\\n", " ").split()[1:]
         self._time_tests()
 
-    def build_mutant(self, path):
-        """Compiles what depends on the file at `path`; returns whether it compiles and links."""
-        changed = {source: "%d.mutant.o" % number for number, source in enumerate(self._files_of)}
-        changed = {
-            source: name for source, name in changed.items() if path in self._files_of[source]
-        }
-        for source, name in changed.items():
-            command = ["c++", *self._flags, "-O1", "-w", "-c", source, "-o", name]
-            if not self._succeeds(command):
+    def steps(self, path):
+        """Returns lists of the sources that depend on the file at `path`: test after each.
+
+        Kernels of several instruction sets are compiled from the same text. Nearly all mutants are
+        killed when only one of them has changed.
+        """
+        changed = [source for source, files in self._files_of.items() if path in files]
+        kernels = [source for source in changed if "/kernels_" in source]
+        if len(changed) == 1 or kernels != changed:
+            return [changed]
+        portable = [source for source in kernels if "portable" in source]
+        return [portable, changed] if portable else [changed]
+
+    def build_mutant(self, sources):
+        """Compiles the sources; returns whether they compile and link."""
+        changed = {source: "%d.mutant.o" % number for number, source in enumerate(sources)}
+        commands = [
+            ["c++", *self._flags, "-O1", "-w", "-c", source, "-o", name]
+            for source, name in changed.items()
+        ]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            if not all(pool.map(self._succeeds, commands)):
                 return False
         return self._link(changed)
 
