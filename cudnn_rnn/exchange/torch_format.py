@@ -6,6 +6,7 @@ become prefixes of modules: `encoder/rnn` is `encoder.rnn.weight_ih_l0` and so o
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any, Dict, List, Mapping, Sequence
 
@@ -156,10 +157,14 @@ def is_safetensors(path: str) -> bool:
 def write(path: str, rnns: Sequence[RnnWeights]) -> None:
     """Writes a state_dict; the suffix `.safetensors` selects that format, others torch's own."""
     state = {name: np.ascontiguousarray(array) for name, array in to_state_dict(rnns).items()}
-    with replacing(path) as temporary:
-        if path.endswith(".safetensors"):
-            library("safetensors.numpy").save_file(state, temporary)
-            return
-        torch = library("torch")
+    if path.endswith(".safetensors"):
+        content = library("safetensors.numpy").save(state)
+    else:
+        torch, buffer = library("torch"), io.BytesIO()
         # Copies: from_numpy warns of arrays that cannot be written to.
-        torch.save({key: torch.from_numpy(array.copy()) for key, array in state.items()}, temporary)
+        torch.save({key: torch.from_numpy(array.copy()) for key, array in state.items()}, buffer)
+        content = buffer.getbuffer()
+    # Python's errors say why a file cannot be written. PyTorch's own do not, and those of
+    # safetensors are no OSError.
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)

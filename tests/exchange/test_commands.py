@@ -14,6 +14,7 @@ from cudnn_rnn._compat import has_projection
 from cudnn_rnn.cli import convert
 from cudnn_rnn.cli.main import main
 from cudnn_rnn.exchange import contents as contents_module
+from cudnn_rnn.exchange import torch_format
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.golden import GoldenCheckpoint, read_checkpoint
 from helpers.processes import importable, status_and_text
@@ -198,6 +199,21 @@ def test_a_missing_library_names_the_extra(capsys, tmp_path, path, monkeypatch):
         assert status == 1 and "pip install 'cudnn_rnn[%s]'" % extra in err
     assert list(tmp_path.iterdir()) == []
     assert set(contents_module._EXTRAS.values()) == {"torch", "onnx", "plot"}
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("name", ["rnn.pt", "rnn.safetensors"])
+def test_a_failed_write_of_torch_files_names_file_and_reason(tmp_path, monkeypatch, name):
+    """The errors of PyTorch and of safetensors about a full disk would not."""
+
+    def full_disk(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch_format, "open", full_disk, raising=False)
+    expected = re.escape(name) + " cannot be written: .*No space left"
+    with pytest.raises(exchange.ExchangeError, match=expected):
+        exchange.write(tmp_path / name, [random_rnn("gru")], "torch")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
