@@ -21,23 +21,30 @@ typedef float Floats __attribute__((vector_size(64), may_alias));
 typedef uint32_t Bits __attribute__((vector_size(64), may_alias));
 typedef uint16_t Halves __attribute__((vector_size(32), may_alias));
 
-#define CUDNN_RNN_EMULATED __attribute__((target("avx512f,avx512bw"), noinline)) inline
+// For functions of values and of emulated registers only, where sanitizers find nothing and would
+// multiply the time.
+#define CUDNN_RNN_EMULATED_PART                                                     \
+  __attribute__((target("avx512f,avx512bw"), always_inline, no_sanitize("address"), \
+                 no_sanitize("undefined"))) inline
+#define CUDNN_RNN_EMULATED                                                     \
+  __attribute__((target("avx512f,avx512bw"), noinline, no_sanitize("address"), \
+                 no_sanitize("undefined"))) inline
 
-CUDNN_RNN_EMULATED Bits WithoutSubnormals(Bits bits) {
+CUDNN_RNN_EMULATED_PART Bits WithoutSubnormals(Bits bits) {
   const Bits is_normal = reinterpret_cast<Bits>((bits & 0x7f800000u) != 0u);
   return bits & (is_normal | 0x80000000u);
 }
 
 // Return the lower or the upper half of each pair.
-CUDNN_RNN_EMULATED Floats LowerHalves(Bits pairs) {
+CUDNN_RNN_EMULATED_PART Floats LowerHalves(Bits pairs) {
   return reinterpret_cast<Floats>(WithoutSubnormals(pairs << 16));
 }
-CUDNN_RNN_EMULATED Floats UpperHalves(Bits pairs) {
+CUDNN_RNN_EMULATED_PART Floats UpperHalves(Bits pairs) {
   return reinterpret_cast<Floats>(WithoutSubnormals(pairs & 0xffff0000u));
 }
 
 // Rounds to nearest even; a NaN stays a NaN.
-CUDNN_RNN_EMULATED Halves RoundVector(Floats values) {
+CUDNN_RNN_EMULATED_PART Halves RoundVector(Floats values) {
   const Bits bits = WithoutSubnormals(reinterpret_cast<Bits>(values));
   const Bits rounded = bits + (bits >> 16 & 1u) + 0x7fffu;
   const Bits is_nan = reinterpret_cast<Bits>(values != values);
