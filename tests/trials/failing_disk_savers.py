@@ -49,6 +49,14 @@ class Saver:
     def path(self, number):
         return os.path.join(self.folder, "model" if self.replaces else "model-%d" % number)
 
+    def read_paths(self):
+        """Returns how the paths begin of which a read may fail.
+
+        TensorFlow ends the process if it can open the index of a checkpoint, but not read it. So
+        only reads of a checkpoint's data fail.
+        """
+        return self.path(OLD) + ".data"
+
 
 class Graph(Saver):
     """A saver of a graph; a subclass builds the graph and returns the variable."""
@@ -139,6 +147,9 @@ class KerasSaver(Saver):
     def path(self, number):
         return super().path(number) + ".keras"
 
+    def read_paths(self):
+        return self.folder
+
     def save(self, number):
         weights = [np.full_like(one, number) for one in self._model.get_weights()]
         self._model.set_weights(weights)
@@ -164,7 +175,12 @@ class ExchangeSaver(Saver):
     def path(self, number):
         return super().path(number) + self._suffix
 
+    def read_paths(self):
+        return self.folder if self._suffix else super().read_paths()
+
     def save(self, number):
+        if IS_TENSORFLOW_1:
+            tf.keras.backend.clear_session()  # of the models of earlier calls, which slow it down
         exchange.write(self.path(number), [self._rnns[number]], self._target, force=True)
 
     def load(self, number):
@@ -222,9 +238,17 @@ class ExportSaver(Saver):
         run_or_raise(["export", self.source(number), self.path(number), "--training", "--force"])
 
     def load(self, number):
-        tf.train.load_checkpoint(os.path.join(self.path(number), "variables", "variables"))
+        reader = tf.train.load_checkpoint(self._variables(number))
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
         with open(os.path.join(self.path(number), "assets", "number")) as file:
             return int(file.read())
+
+    def read_paths(self):
+        return self._variables(OLD) + ".data"
+
+    def _variables(self, number):
+        return os.path.join(self.path(number), "variables", "variables")
 
 
 def makers():
@@ -274,15 +298,15 @@ def require(condition, text):
 
 
 class Disk:
-    """The folder whose calls fail."""
+    """The files whose calls fail: all paths that begin with `start`."""
 
-    def __init__(self, folder):
-        self._folder = folder.encode()
+    def __init__(self, start):
+        self._start = start.encode()
 
     def run(self, function, kind, n, error, all_follow):
         """Runs a function while call `n` fails; returns its error, if any, and its calls."""
         caught = None
-        SHIM.fail_disk(self._folder, ctypes.c_char(kind), ctypes.c_long(n), error, int(all_follow))
+        SHIM.fail_disk(self._start, ctypes.c_char(kind), ctypes.c_long(n), error, int(all_follow))
         try:
             function()
         except Exception as raised:  # of any kind: the caller looks at it
@@ -373,9 +397,10 @@ def try_writes(name, disk, saver, most, choose):
     return failures
 
 
-def try_reads(name, disk, saver, most, choose):
+def try_reads(name, saver, most, choose):
     """Lets calls fail while a saver loads; returns how many failed."""
     saver.save(OLD)
+    disk = Disk(saver.read_paths())
     calls = disk.run(lambda: saver.load(OLD), READS, 0, errno.EIO, False)[1]
     attempt = functools.partial(try_read, disk, saver)
     return try_calls(name + ", reading", calls, most, choose, attempt)
@@ -385,10 +410,9 @@ def try_saver(name, make, most, seed):
     """Lets calls of a saver fail, at most `most` of each kind; returns how many failed."""
     choose = random.Random(seed)
     folder = os.path.realpath(tempfile.mkdtemp())
-    disk, saver = Disk(folder), make(folder)
-    failures = try_writes(name, disk, saver, most, choose)
-    if not IS_TENSORFLOW_1:  # Its tf.train.load_checkpoint ends the process if a read fails.
-        failures += try_reads(name, disk, saver, most, choose)
+    saver = make(folder)
+    failures = try_writes(name, Disk(folder), saver, most, choose)
+    failures += try_reads(name, saver, most, choose)
     shutil.rmtree(folder)
     return failures
 

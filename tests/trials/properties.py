@@ -36,6 +36,8 @@ if not tf.compat.v1.executing_eagerly():
     tf.compat.v1.enable_eager_execution()
 errors = tf.errors
 DOCUMENTED = (errors.InvalidArgumentError, errors.ResourceExhaustedError, ValueError, TypeError)
+if tf.__version__.startswith("1."):  # It looks for a kernel of a dtype that the ops do not have.
+    DOCUMENTED += (errors.NotFoundError,)
 FORWARD = ("output", "output_h", "output_c")
 INPUTS = ("input", "input_h", "input_c", "params")
 # TensorFlow 1.15 declares the ops without bfloat16.
@@ -91,9 +93,26 @@ def damaged(array, change, random):
     return np.full_like(array, random.choice(values))
 
 
+def with_sizes(configuration, arrays):
+    """Returns the configuration with the sizes that the op reads from the shapes of the arrays."""
+    sizes = {}
+    if arrays["input"].ndim == 3:
+        sizes["input_size"] = arrays["input"].shape[2]
+    if arrays["input_h"].ndim == 3:
+        sizes["num_layers"] = arrays["input_h"].shape[0] // configuration.directions
+        sizes["num_units"] = arrays["input_h"].shape[2]
+    if configuration.num_proj and arrays["input_c"].ndim == 3:
+        sizes["num_units"] = arrays["input_c"].shape[2]
+    return configuration._replace(**sizes)
+
+
 def is_valid(configuration, arrays, dtype):
     """Returns whether the op must accept the arrays, in time-major order."""
-    if arrays["input"].ndim != 3 or configuration.input_size == 0:
+    if any(arrays[name].ndim != 3 for name in ("input", "input_h")):
+        return False
+    if 0 in (configuration.input_size, configuration.num_layers, configuration.num_units):
+        return False
+    if configuration.num_proj >= configuration.num_units:
         return False
     if configuration.input_mode == "skip_input":
         if configuration.input_size != configuration.num_units:
@@ -167,8 +186,7 @@ def check(call):
         arrays["sequence_lengths"] = np.array(lengths, np.int32)
     if damage is not None and damage[0] in arrays:
         arrays[damage[0]] = damaged(arrays[damage[0]], damage[1], random)
-    if arrays["input"].ndim == 3:  # the op reads the width there
-        configuration = configuration._replace(input_size=arrays["input"].shape[2])
+    configuration = with_sizes(configuration, arrays)
     valid = is_valid(configuration, arrays, compute)
     try:
         results = forward(call, arrays, dtype)
