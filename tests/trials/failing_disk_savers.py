@@ -179,6 +179,8 @@ class ExchangeSaver(Saver):
         return self.folder if self._suffix else super().read_paths()
 
     def save(self, number):
+        if IS_TENSORFLOW_1:
+            tf.keras.backend.clear_session()  # of the models of earlier calls, which slow it down
         exchange.write(self.path(number), [self._rnns[number]], self._target, force=True)
 
     def load(self, number):
