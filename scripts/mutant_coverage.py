@@ -48,9 +48,9 @@ def main():
         options = ["-q", "-p", "no:cacheprovider", "--numprocesses=auto", "--dist=loadfile"]
         options += ["--cov=cudnn_rnn", "--cov-context=test", "--cov-report="]
         status = pytest.main(options + tests, [reports])
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return int(status)
         lines = lines_by_test(os.environ["COVERAGE_FILE"])
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        return int(status)
     with open(path + ".unfinished", "w") as file:
         for test, seconds in reports.seconds.items():
             if test not in reports.failed:

@@ -28,8 +28,8 @@ LSTM = reference.Configuration("lstm", "linear_input", "bidirectional", LAYERS, 
 def write_until(is_over, arrays, checked, seed):
     """Writes to random elements of the arrays; returns the number of writes.
 
-    `checked`: those of the arrays whose contents the ops check. They are right again after each
-    write: otherwise, the ops would soon refuse every call.
+    `checked`: those of the arrays whose contents the ops check. Each write to them is undone at
+    once; otherwise, the ops would soon refuse every call.
     """
     choose = random.Random(seed)
     right = [array.copy() for array in arrays]

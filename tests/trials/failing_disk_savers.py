@@ -50,7 +50,7 @@ class Saver:
         return os.path.join(self.folder, "model" if self.replaces else "model-%d" % number)
 
     def read_paths(self):
-        """Returns how the paths begin of which a read may fail.
+        """Returns the beginning of the paths whose reads may fail.
 
         TensorFlow ends the process if it can open the index of a checkpoint, but not read it. So
         only reads of a checkpoint's data fail.
@@ -180,7 +180,7 @@ class ExchangeSaver(Saver):
 
     def save(self, number):
         if IS_TENSORFLOW_1:
-            tf.keras.backend.clear_session()  # of the models of earlier calls, which slow it down
+            tf.keras.backend.clear_session()  # else its graph grows with each call
         exchange.write(self.path(number), [self._rnns[number]], self._target, force=True)
 
     def load(self, number):
@@ -421,14 +421,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=1000)
-    parser.add_argument("--savers", nargs="+", choices=sorted(makers()))
+    make_savers = makers()
+    names = sorted(make_savers)
+    parser.add_argument("--savers", nargs="+", choices=names, default=names)
     arguments = parser.parse_args()
     SHIM.stop_failing_disk.restype = ctypes.c_long
     failures = 0
-    tried = {n: m for n, m in makers().items() if arguments.savers is None or n in arguments.savers}
-    for name, make in sorted(tried.items()):
-        failures += try_saver(name, make, arguments.most, arguments.seed)
-    print("%d %d" % (len(tried), failures))
+    for name in arguments.savers:
+        failures += try_saver(name, make_savers[name], arguments.most, arguments.seed)
+    print("%d %d" % (len(arguments.savers), failures))
 
 
 if __name__ == "__main__":

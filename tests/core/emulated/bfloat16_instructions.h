@@ -23,28 +23,25 @@ typedef uint16_t Halves __attribute__((vector_size(32), may_alias));
 
 // For functions of values and of emulated registers only, where sanitizers find nothing and would
 // multiply the time.
-#define CUDNN_RNN_EMULATED_PART                                                     \
-  __attribute__((target("avx512f,avx512bw"), always_inline, no_sanitize("address"), \
-                 no_sanitize("undefined"))) inline
-#define CUDNN_RNN_EMULATED                                                     \
-  __attribute__((target("avx512f,avx512bw"), noinline, no_sanitize("address"), \
+#define CUDNN_RNN_EMULATED(inlining)                                           \
+  __attribute__((target("avx512f,avx512bw"), inlining, no_sanitize("address"), \
                  no_sanitize("undefined"))) inline
 
-CUDNN_RNN_EMULATED_PART Bits WithoutSubnormals(Bits bits) {
+CUDNN_RNN_EMULATED(always_inline) Bits WithoutSubnormals(Bits bits) {
   const Bits is_normal = reinterpret_cast<Bits>((bits & 0x7f800000u) != 0u);
   return bits & (is_normal | 0x80000000u);
 }
 
 // Return the lower or the upper half of each pair.
-CUDNN_RNN_EMULATED_PART Floats LowerHalves(Bits pairs) {
+CUDNN_RNN_EMULATED(always_inline) Floats LowerHalves(Bits pairs) {
   return reinterpret_cast<Floats>(WithoutSubnormals(pairs << 16));
 }
-CUDNN_RNN_EMULATED_PART Floats UpperHalves(Bits pairs) {
+CUDNN_RNN_EMULATED(always_inline) Floats UpperHalves(Bits pairs) {
   return reinterpret_cast<Floats>(WithoutSubnormals(pairs & 0xffff0000u));
 }
 
 // Rounds to nearest even; a NaN stays a NaN.
-CUDNN_RNN_EMULATED_PART Halves RoundVector(Floats values) {
+CUDNN_RNN_EMULATED(always_inline) Halves RoundVector(Floats values) {
   const Bits bits = WithoutSubnormals(reinterpret_cast<Bits>(values));
   const Bits rounded = bits + (bits >> 16 & 1u) + 0x7fffu;
   const Bits is_nan = reinterpret_cast<Bits>(values != values);
@@ -53,14 +50,14 @@ CUDNN_RNN_EMULATED_PART Halves RoundVector(Floats values) {
 }
 
 // VCVTNE2PS2BF16: the lanes of `lower`, then those of `upper`.
-CUDNN_RNN_EMULATED __m512i RoundTwoVectors(__m512 upper, __m512 lower) {
+CUDNN_RNN_EMULATED(noinline) __m512i RoundTwoVectors(__m512 upper, __m512 lower) {
   const Halves halves[] = {RoundVector(reinterpret_cast<Floats>(lower)),
                            RoundVector(reinterpret_cast<Floats>(upper))};
   return _mm512_loadu_si512(halves);
 }
 
 // VDPBF16PS: adds, for each pair, first the product of the upper halves, then of the lower ones.
-CUDNN_RNN_EMULATED __m512 AddDotProducts(__m512 sums, __m512i left, __m512i right) {
+CUDNN_RNN_EMULATED(noinline) __m512 AddDotProducts(__m512 sums, __m512i left, __m512i right) {
   const Bits a = reinterpret_cast<Bits>(left), b = reinterpret_cast<Bits>(right);
   Floats result = reinterpret_cast<Floats>(sums) + UpperHalves(a) * UpperHalves(b);
   result += LowerHalves(a) * LowerHalves(b);
@@ -68,8 +65,9 @@ CUDNN_RNN_EMULATED __m512 AddDotProducts(__m512 sums, __m512i left, __m512i righ
 }
 
 // One row of TDPBF16PS: sums the products of lower and of upper halves separately.
-CUDNN_RNN_EMULATED void AddRowOfDotProducts(const uint32_t* left, const uint32_t (*right)[16],
-                                            int depth, uint32_t* sums) {
+CUDNN_RNN_EMULATED(noinline)
+void AddRowOfDotProducts(const uint32_t* left, const uint32_t (*right)[16], int depth,
+                         uint32_t* sums) {
   Floats lower = {}, upper = {};
   for (int k = 0; k < depth; ++k) {
     Bits row;
