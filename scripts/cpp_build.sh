@@ -36,6 +36,26 @@ import build_support
 print("\n".join(build_support.library_sources(sys.argv[1:])))' "$@"
 }
 
+# select_core_tests: sets sources, those of the core, the CPU plan and their tests. The bfloat16
+# instructions that this processor lacks are emulated, which also adds flags.
+select_core_tests() {
+    mapfile -t sources < <(list_sources CORE_SOURCES CPU_SOURCES)
+    local feature source emulated=()
+    for feature in avx512_bf16 amx_bf16; do
+        if grep -qsw avx512bw /proc/cpuinfo && ! grep -qsw "$feature" /proc/cpuinfo; then
+            emulated+=("$feature")
+            flags+=("-DCUDNN_RNN_EMULATES_${feature^^}")
+        fi
+    done
+    if [ "${#emulated[@]}" -gt 0 ]; then
+        echo "emulated, as this processor lacks it: ${emulated[*]}"
+        for source in tests/core/emulated/*.cc; do
+            sources=("${sources[@]/#cudnn_rnn\/cc\/cpu\/$(basename "$source")/$source}")
+        done
+    fi
+    sources+=(tests/core/*.cc)
+}
+
 # object_of SOURCE: prints the path of its object.
 object_of() { echo "$build_folder/${1//\//_}.o"; }
 

@@ -2,6 +2,9 @@
 
 import ast
 import collections
+import fnmatch
+import json
+import os
 import re
 
 # `text[start:end]` of the file at `path` becomes `after`.
@@ -21,6 +24,33 @@ def mutants_of(path, text):
         for (start, end, after), operator in sorted(changes.items())
         if text[start:end] != after
     ]
+
+
+def equivalents():
+    """Returns a function that returns the entry for a mutant that changes no result, or None.
+
+    An entry of equivalent_mutants.json has a pattern of paths, a regular expression for the line,
+    the reason and, if it is only about some changes, their text before and after.
+    """
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(os.path.join(root, "scripts", "equivalent_mutants.json")) as file:
+        entries = json.load(file)
+
+    def entry_of(mutant):
+        for entry in entries:
+            if not fnmatch.fnmatch(mutant.path, entry["path"]):
+                continue
+            if entry.get("before", mutant.before) != mutant.before:
+                continue
+            if entry.get("after", mutant.after) != mutant.after:
+                continue
+            with open(os.path.join(root, mutant.path), encoding="utf-8") as file:
+                line = file.read().splitlines()[mutant.line - 1]
+            if re.search(entry["line"], line):
+                return entry
+        return None
+
+    return entry_of
 
 
 # --- C++ ---

@@ -10,10 +10,12 @@ import re
 import resource
 import signal
 import subprocess
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-KILLED, SURVIVED, NOT_COMPILED = "killed", "survived", "did not compile"
+KILLED, SURVIVED = "killed", "survived"
+EQUIVALENT, NOT_COMPILED = "equivalent", "did not compile"
 
 
 class BaselineFailure(Exception):
@@ -68,7 +70,7 @@ def _status(command, folder, seconds):
 
     Counts short waits instead of reading the clock: while this process is stopped, no time passes.
     """
-    with open(os.path.join(folder, "mutant.log"), "w+", errors="replace") as log:
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
         process = subprocess.Popen(
             command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -93,7 +95,8 @@ class CppTests:
     """The tests of the core, each in a process, from the fastest to the slowest until one fails.
 
     Unchanged objects are those of `make core-test`. What the mutant changes, a source or all
-    sources that include a header, is compiled with -O1. Mutants of core/team* first run the tests
+    sources that include a header, is compiled with -O1. If all tests pass, they run again with the
+    address and undefined behavior sanitizers, as in CI. Mutants of core/team* first run the tests
     of teams with the thread sanitizer, mutants of memory orders run only these.
     """
 
@@ -101,11 +104,14 @@ class CppTests:
 
     def __init__(self, folder, say, record_folder):
         self._folder = folder
-        sources = "$(list_sources CORE_SOURCES CPU_SOURCES) tests/core/*.cc"
-        self._whole = _Program(folder, say, record_folder, "cpp", "", sources)
-        sources = "$(list_sources CORE_SOURCES) tests/core/{team_test,main}.cc"
+        select = "select_core_tests"
+        self._whole = _Program(folder, say, record_folder, "cpp", "", select)
+        self._sanitized = _Program(
+            folder, say, record_folder, "cpp-sanitized", "--sanitize", select
+        )
+        select = "sources=($(list_sources CORE_SOURCES) tests/core/{team_test,main}.cc)"
         self._teams = _Program(
-            folder, say, record_folder, "cpp-thread-sanitized", "--sanitize=thread", sources
+            folder, say, record_folder, "cpp-thread-sanitized", "--sanitize=thread", select
         )
 
     def prepare(self):
@@ -116,9 +122,9 @@ class CppTests:
         if mutant.operator == "memory order":  # x86 keeps most orders whatever the code asks for
             programs = [self._teams]
         elif "/core/team" in mutant.path:
-            programs = [self._teams, self._whole]
+            programs = [self._teams, self._whole, self._sanitized]
         else:
-            programs = [self._whole]
+            programs = [self._whole, self._sanitized]
         for program in programs:
             program.prepare()
             for sources in program.steps(mutant.path):
@@ -134,14 +140,17 @@ class CppTests:
 class _Program:
     """A test program: the objects of the unchanged sources, and those of the current mutant."""
 
-    def __init__(self, folder, say, record_folder, build, option, sources):
-        """`build`: the folder of objects in .build. `option`: of set_up_build in cpp_build.sh."""
+    def __init__(self, folder, say, record_folder, build, option, select):
+        """`build`: the folder of objects in .build. `option`: of set_up_build in cpp_build.sh.
+
+        `select`: a command for the shell that sets the array `sources`.
+        """
         self._folder = folder
         self._say = say
         self._record_folder = record_folder
         self._build = build
-        self._set_up = ". scripts/cpp_build.sh && set_up_build %s && " % option
-        self._list_of_sources = sources
+        self._set_up = ". scripts/cpp_build.sh && set_up_build %s && %s && " % (option, select)
+        self._is_sanitized = bool(option)
         self._flags = []
         self._files_of = {}  # by source: what it includes, and itself
         self._seconds_of_test = {}
@@ -155,14 +164,12 @@ class _Program:
             os.makedirs(os.path.join(self._folder, ".build"), exist_ok=True)
             copy = ["cp", "-a", ready, os.path.join(self._folder, ".build")]
             subprocess.check_call(copy)
-        compile_all = (
-            "compile %s && printf '%%s\\n' \"${flags[@]}\" > flags" % self._list_of_sources
-        )
-        if self._shell(compile_all) != 0:
+        write = "printf '%%s\\n' \"${%s[@]}\" > %s"
+        lists = " && ".join(write % (name, name) for name in ("flags", "sources"))
+        if self._shell('compile "${sources[@]}" && ' + lists) != 0:
             raise BaselineFailure("The unchanged sources do not compile.")
         with open(os.path.join(self._folder, "flags")) as file:
             self._flags = file.read().split()
-        self._shell("ls %s > sources" % self._list_of_sources)
         with open(os.path.join(self._folder, "sources")) as file:
             for source in file.read().split():
                 command = ["c++", *self._flags, "-MM", source]
@@ -181,7 +188,7 @@ class _Program:
         if len(changed) == 1 or kernels != changed:
             return [changed]
         portable = [source for source in kernels if "portable" in source]
-        return [portable, changed] if portable else [changed]
+        return [portable, changed] if portable and not self._is_sanitized else [changed]
 
     def build_mutant(self, sources):
         """Compiles the sources; returns whether they compile and link."""
@@ -197,12 +204,20 @@ class _Program:
 
     def first_failure(self):
         """Returns the name of the first test that fails or takes too long, None if all pass."""
-        for name in sorted(self._seconds_of_test, key=self._seconds_of_test.get):
-            limit = 30 + 20 * self._seconds_of_test[name]
-            status, _ = _status(["./test_program", "--only", name], self._folder, limit)
-            if status != 0:
-                return name if status is not None else name + " (time limit)"
-        return None
+        names = sorted(self._seconds_of_test, key=self._seconds_of_test.get)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            tests = [pool.submit(self._failure_of, name) for name in names]
+            failure = next(filter(None, (test.result() for test in tests)), None)
+            for test in tests:
+                test.cancel()
+        return failure
+
+    def _failure_of(self, name):
+        limit = 30 + 20 * self._seconds_of_test[name]
+        status, _ = _status(["./test_program", "--only", name], self._folder, limit)
+        if status == 0:
+            return None
+        return name if status is not None else name + " (time limit)"
 
     def _time_tests(self):
         """Runs all tests on the unchanged code, unless the record has their times."""

@@ -19,21 +19,8 @@ if [ "${1:-}" = --sanitize=thread ]; then # teams need nothing but the core
     run_tests_on_all_cores "$build_folder/team_test"
     exit
 fi
-mapfile -t sources < <(list_sources CORE_SOURCES CPU_SOURCES)
-emulated=()
-for feature in avx512_bf16 amx_bf16; do
-    if grep -qsw avx512bw /proc/cpuinfo && ! grep -qsw "$feature" /proc/cpuinfo; then
-        emulated+=("$feature")
-        flags+=("-DCUDNN_RNN_EMULATES_${feature^^}")
-    fi
-done
-if [ "${#emulated[@]}" -gt 0 ]; then
-    echo "emulated, as this processor lacks it: ${emulated[*]}"
-    for source in tests/core/emulated/*.cc; do
-        sources=("${sources[@]/#cudnn_rnn\/cc\/cpu\/$(basename "$source")/$source}")
-    done
-fi
-compile "${sources[@]}" tests/core/*.cc
+select_core_tests
+compile "${sources[@]}"
 # shellcheck disable=SC2086
 $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/core_test"
 run_tests_on_all_cores "$build_folder/core_test"

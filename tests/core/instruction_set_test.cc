@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <future>
 #include <string>
 #include <thread>
@@ -95,6 +96,30 @@ TEST(Bfloat16ModelsUseBfloat16ProductsOnlyIfTheyAreFast) {
   EXPECT(amx_requests == 1, amx_requests);
   ExpectChoice(SapphireRapids(RequestAmx<EPERM>), kType, InstructionSet::kAvx512, "refuses");
   ExpectChoice(SapphireRapids(RequestAmx<ENOSPC>), kType, InstructionSet::kAvx512, "signal stack");
+}
+
+// The system hides what it does not support, so not all features of the processor are listed.
+TEST(ThisProcessorIsTheOneThatTheSystemLists) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line, flags;
+  while (flags.empty() && std::getline(file, line)) {
+    if (line.compare(0, 5, "flags") == 0) flags = line + " ";
+  }
+  if (flags.empty()) return;  // not Linux on x86
+  const auto has = [&flags](const char* flag) {
+    return flags.find(Concatenate(" ", flag, " ")) != std::string::npos;
+  };
+  const Processor& processor = ThisProcessor();
+  EXPECT(processor.has_avx2 == (has("avx2") && has("fma")));
+  const bool has_avx512 = has("avx512f") && has("avx512dq") && has("avx512bw") && has("avx512vl");
+  EXPECT(processor.has_avx512 == (processor.has_avx2 && has_avx512));
+#if defined(CUDNN_RNN_HAS_AVX512_BF16)
+  if (has_avx512 && has("avx512_bf16")) EXPECT(processor.has_avx512_bf16);
+#endif
+#if defined(CUDNN_RNN_HAS_AMX_BF16)
+  if (has_avx512 && has("avx512_bf16") && has("amx_bf16")) EXPECT(processor.has_amx_bf16);
+#endif
+  EXPECT(processor.request_amx != nullptr && processor.request_amx() >= 0);
 }
 
 TEST(InstructionSetsByName) {

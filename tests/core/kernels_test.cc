@@ -458,6 +458,12 @@ TEST(Every16BitNumberThereAndBack) {
       EXPECT(std::isinf(value) == (magnitude == format.infinity()), format.name, " ", bits);
       EXPECT(magnitude >= format.infinity() || std::abs(value) == format.Magnitude(bits),
              format.name, " ", bits);
+      if (std::isnan(value)) {
+        const int mantissa = magnitude - format.infinity();
+        EXPECT((BitsFromFloat(value) & 0x7fffffu) == static_cast<uint32_t>(mantissa)
+                                                         << (23 - format.mantissa_bits),
+               format.name, " ", bits);
+      }
       const uint16_t back = format.from_float(value);
       EXPECT(std::isnan(value) ? std::isnan(format.to_float(back)) : back == bits, format.name, " ",
              bits);

@@ -59,8 +59,11 @@ TEST(CanonicalTensorsCoverTheBuffer) {
           RnnConfig config = MakeConfig(mode, direction, layers, 5, skips ? 5 : 3);
           config.input_mode = input_mode;
           CheckThatCanonicalTensorsCoverTheBuffer(config);
-          config.num_proj = mode == RnnMode::kLstm ? 2 : 0;
-          CheckThatCanonicalTensorsCoverTheBuffer(config);
+          if (mode != RnnMode::kLstm) continue;
+          for (int64_t num_proj : {1, 2}) {
+            config.num_proj = num_proj;
+            CheckThatCanonicalTensorsCoverTheBuffer(config);
+          }
         }
       }
     }
@@ -96,6 +99,18 @@ TEST(LayoutWithAProjection) {
                weight.columns == expected.columns,
            expected.index);
   }
+}
+
+TEST(DescriptionsNameWhatIsNotUsual) {
+  RnnConfig config = MakeConfig(RnnMode::kLstm, Direction::kBidirectional, 2, 5, 5);
+  config.data_type = DataType::kFloat;
+  const std::string usual = Describe(config);
+  EXPECT(usual == "lstm, bidirectional, 2 layers, 5 units, input 5, float", usual);
+  config.input_mode = InputMode::kSkip;
+  EXPECT(Describe(config) == usual + ", skip_input", Describe(config));
+  config.num_proj = 3;
+  config.dropout = 0.5f;
+  EXPECT(Describe(config) == usual + ", skip_input, projection 3, dropout 0.5", Describe(config));
 }
 
 TEST(ErrorsNameTheArgument) {

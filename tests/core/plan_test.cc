@@ -232,9 +232,17 @@ TEST(ManyThreadsDoNotChangeABit) {
   }
 }
 
+// Of threads that cost nothing to wake.
+class AwakeRunner : public KeepingRunner {
+ public:
+  using KeepingRunner::KeepingRunner;
+  int64_t min_cycles_to_wake() const override { return 0; }
+};
+
 // Returns how many threads a forward pass asks for, on a machine with many cores.
+template <typename Runner = KeepingRunner>
 int64_t ThreadsOfForwardPass(const RnnConfig& config, const SequenceShape& shape) {
-  KeepingRunner runner(Team::kMaxMembers);
+  Runner runner(Team::kMaxMembers);
   Problem problem;
   problem.config = config;
   problem.shape = shape;
@@ -250,6 +258,8 @@ TEST(ThreadsAreNoMoreThanPhasesCanUse) {
   config.num_units = config.input_size = 128;
   EXPECT(ThreadsOfForwardPass(config, {120, 1}) == 32);
   EXPECT(ThreadsOfForwardPass(config, {60, 2}) == 32);
+  EXPECT(ThreadsOfForwardPass<AwakeRunner>(config, {120, 1}) == Team::kMaxMembers,
+         ThreadsOfForwardPass<AwakeRunner>(config, {120, 1}));
   EXPECT(ThreadsOfForwardPass(config, {15, 8}) > 32);  // two groups of rows per vector
   config.direction = Direction::kBidirectional;
   EXPECT(ThreadsOfForwardPass(config, {120, 1}) > 32);

@@ -157,6 +157,7 @@ TEST(ScheduleSharesSequences) {
   EXPECT(groups(Direction::kUnidirectional, {37, 37 * 20}, 6) == 1);
   EXPECT(groups(Direction::kUnidirectional, {30, 30 * 20}, 2) == 2);
   EXPECT(groups(Direction::kUnidirectional, {37, 37 * 20 - 1}, 2) == 1);
+  EXPECT(groups(Direction::kUnidirectional, {2, 40}, 2) == 2);
   EXPECT(groups(Direction::kUnidirectional, {1, 20}, 2) == 1);
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 2) == 1);
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 3) == 1);

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "cudnn_rnn/cc/cpu/buffer_exchange.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problem_cases.h"
@@ -29,6 +30,18 @@ TEST(PackingAnExample) {
   const std::vector<int64_t> positions(packed.positions(), packed.positions() + 20);
   EXPECT((positions == std::vector<int64_t>{2, 0,  3, 6,  4,  7,  10, 14, 1,  5,
                                             8, 11, 9, 12, 15, 13, 18, 16, 19, 17}));
+}
+
+// One step or one sequence has the same rows whichever axis is major.
+TEST(BuffersInTheOrderOfTheEngineAreNotCopied) {
+  const auto is_identity = [](int64_t outer, int64_t batch_size, bool time_major) {
+    return RowMap{outer, batch_size, time_major, nullptr, 1}.IsIdentity();
+  };
+  EXPECT(is_identity(2, 3, true));
+  EXPECT(is_identity(1, 3, false) && is_identity(3, 1, false));
+  EXPECT(!is_identity(2, 2, false));
+  const int64_t permutation[] = {0, 1};
+  EXPECT(!(RowMap{1, 2, true, permutation, 2}).IsIdentity());
 }
 
 TEST(PackingFullLengthsPermutesNothing) {

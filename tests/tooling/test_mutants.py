@@ -1,6 +1,8 @@
 """scripts/mutant_operators.py: the changes that scripts/run_mutants makes."""
 
+import glob
 import importlib
+import json
 import os
 
 import pytest
@@ -33,10 +35,14 @@ def count(text, end):
 
 
 @pytest.fixture
-def changes(monkeypatch):
-    """Returns a function that returns the mutants of a text as (operator, before, after)."""
+def operators(monkeypatch):
     monkeypatch.syspath_prepend(os.path.join(ROOT, "scripts"))
-    operators = importlib.import_module("mutant_operators")
+    return importlib.import_module("mutant_operators")
+
+
+@pytest.fixture
+def changes(operators):
+    """Returns a function that returns the mutants of a text as (operator, before, after)."""
 
     def of(path, text):
         mutants = operators.mutants_of(path, text)
@@ -84,3 +90,21 @@ def test_python(changes):
         ("statement", "found.append(text)", "pass"),
         ("statement", add, "return None"),
     }
+
+
+def test_each_equivalent_is_one_of_the_present_code(operators):
+    entry_of = operators.equivalents()
+    with open(os.path.join(ROOT, "scripts", "equivalent_mutants.json")) as file:
+        unused = {entry["line"] for entry in json.load(file)}
+    assert unused
+    paths = glob.glob(os.path.join(ROOT, "cudnn_rnn", "**", "*.*"), recursive=True)
+    for path in sorted(paths):
+        if not path.endswith((".py", ".h", ".cc", ".inc")):
+            continue
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for mutant in operators.mutants_of(os.path.relpath(path, ROOT), text):
+            entry = entry_of(mutant)
+            if entry is not None:
+                unused.discard(entry["line"])
+    assert not unused, "Delete these entries of scripts/equivalent_mutants.json, or change them."

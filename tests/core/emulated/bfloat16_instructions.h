@@ -87,9 +87,13 @@ void AddRowOfDotProducts(const uint32_t* left, const uint32_t (*right)[16], int 
   std::abort();
 }
 
-// A thread's tile registers. Aborts the program where the processor would fault.
+// A thread's tile registers. Aborts the program where the processor would fault, and if a thread
+// ends without releasing them.
 class TileRegisters {
  public:
+  ~TileRegisters() {
+    if (is_configured_) Fault("not released");
+  }
   static TileRegisters& OfThread() {
     static thread_local TileRegisters registers;
     return registers;
