@@ -273,7 +273,6 @@ class PythonTests:
     patterns = ["cudnn_rnn/**/*.py"]
     # Fast tests come first; of the tests that only execute the same module, this many run.
     _MAX_TESTS_OF_MODULE = 40
-    _MAX_TESTS = 400
 
     def __init__(self, folder, say, python, test_paths, record_folder):
         self._folder = folder
@@ -327,7 +326,7 @@ class PythonTests:
         by_time = sorted(self._tests, key=lambda test: test[1])
         found = [test for test in by_time if lines & test[2].get(mutant.path, set())]
         if found:
-            return found[: self._MAX_TESTS]
+            return found
         # Import executes the line, or a process that a test starts: tests of the module.
         return [test for test in by_time if mutant.path in test[2]][: self._MAX_TESTS_OF_MODULE]
 

@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 import cudnn_rnn
+from cudnn_rnn.checkpoints import object_based
 from helpers.golden import golden_cases, read_case
 from helpers.layer_models import (
     BATCH,
@@ -205,3 +206,12 @@ def test_deferred_restoration_of_several_layers(run, tmp_path):
     status.initialize_or_restore()
     for name, other in others.items():
         np.testing.assert_array_equal(run(other.kernel), values[name])
+
+
+def test_place_of_a_key_among_the_paths_to_a_part():
+    part = object_based._Part(None, "kernel")
+    part.keys = ["cell/kernel", "0/cell/kernel"]
+    assert part.split_key("model/cell/kernel") == ("model/", 0)
+    assert part.split_key("model/0/cell/kernel") == ("model/", 1)
+    assert part.split_key("cell/kernel") == ("", 0)
+    assert part.split_key("model/cell/weights") == ("", 0)

@@ -8,6 +8,7 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
+from cudnn_rnn.checkpoints import validation
 from helpers import damaged_checkpoints
 from helpers.checkpoints import assert_all_equal
 from helpers.damaged_checkpoints import DAMAGES
@@ -82,6 +83,13 @@ def test_the_error_of_hundreds_of_keys_is_short(session, tmp_path):
     damaged_checkpoints.write(path, {"nothing": np.float32(1)})
     parts = keys(models.saveable)[0], "and 17 more"
     restoring_fails(models, session, path, tf.errors.NotFoundError, *parts)
+
+
+def test_what_tensorflow_said_is_kept():
+    assert (
+        "\nTensorFlow says: a reason" in validation._error("x", [], ValueError("a reason")).message
+    )
+    assert "TensorFlow says" not in validation._error("x", []).message
 
 
 def test_the_variable_under_its_own_name(session, tmp_path):

@@ -236,6 +236,9 @@ def test_names_of_the_ops_module(minor):
     }
     for first, wanted in since.items():
         assert wanted & names == (wanted if minor >= first else set())
+    if minor >= 4:
+        assert callable(installed("cudnn_lstm"))
+        assert callable(installed("cudnn_rnn_opaque_params_size"))
     assert ("RNNParamsSaveable" in names) == (minor <= 3)
     assert ("CudnnCompatibleLSTMBlockCell" in names) == (minor == 3)
     assert ("CudnnRNNSimpleSaveable" in names) == (4 <= minor <= 12)

@@ -17,6 +17,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
+from cudnn_rnn import _version
 from cudnn_rnn._native import library
 from helpers import processes
 
@@ -310,6 +311,12 @@ def test_old_tensorflow_is_refused_in_one_sentence(tmp_path, version):
     (line,) = [line for line in printed.splitlines() if line.startswith(expected)]
     assert "has TensorFlow %s. Install" % version in line
     assert REBUILD in printed
+
+
+def test_the_oldest_tensorflow_is_not_refused():
+    assert _version.tensorflow_problem("1.13.2") is not None
+    for version in (_version.OLDEST_TENSORFLOW + ".0", "2.0.0", "a build from source"):
+        assert _version.tensorflow_problem(version) is None
 
 
 def test_build_info_is_for_this_tensorflow():

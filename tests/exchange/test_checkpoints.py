@@ -256,10 +256,19 @@ def test_ambiguous_canonical_tensors(tmp_path):
         exchange.read(path)
     for line in ("lstm, num_layers 3", "gru, num_layers 4", "rnn_tanh or rnn_relu, num_layers 12"):
         assert line in str(caught.value)
+    assert "48 tensors with [16, 16, " in str(caught.value)
+    assert ", 4, 4... elements, may be" in str(caught.value)  # the first 40 of them
     assert_same(exchange.read(path, rnn_mode="lstm").rnns[0], rnn)
     with pytest.raises(exchange.ExchangeError, match="No RNN in .* has rnn_mode 'gru'"):
         exchange.write(path, [random_rnn("lstm")], "1.1", force=True)
         exchange.read(path, rnn_mode="gru")
+
+
+def test_canonical_tensors_of_one_of_two_rnns(tmp_path):
+    """One layer of an LSTM has as many tensors as 4 of a simple RNN, and no other RNN has."""
+    rnn = random_rnn("lstm", 1, num_units=4, input_size=4)
+    exchange.write(tmp_path / "model", [rnn], "1.1")
+    assert_same(exchange.read(tmp_path / "model", rnn_mode="lstm").rnns[0], rnn)
 
 
 @needs_projection
@@ -375,6 +384,17 @@ def test_damaged_data(tmp_path):
     data.unlink()
     with pytest.raises(exchange.ExchangeError, match="cannot be read as a checkpoint"):
         exchange.read(tmp_path / "model")
+
+
+def test_new_data_files_never_replace_those_that_the_old_index_needs(tmp_path):
+    path = str(tmp_path / "model")
+    arrays = {"a": np.ones(3, np.float32), "b": np.zeros(2, np.float32)}
+    names = []
+    for _ in range(3):
+        checkpoint_format.save(path, arrays)
+        names.append({file for file in os.listdir(str(tmp_path)) if ".data-" in file})
+    assert names[0] == names[2] == {"model.data-00000-of-00001"}
+    assert names[1] == {"model.data-00000-of-00002", "model.data-00001-of-00002"}
 
 
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):

@@ -76,6 +76,27 @@ def test_inspect_as_json(capsys, two):
     assert json.loads(out)["rnns"][0]["rnn_mode"] == "rnn_relu" and err == ""
 
 
+def test_whiskers_end_at_the_percentiles_that_the_plot_names(monkeypatch, tmp_path):
+    axes = pytest.importorskip("matplotlib.axes")
+    found = []
+    draw = axes.Axes.bxp
+
+    def bxp(self, boxes, **named):
+        found.extend(boxes)
+        return draw(self, boxes, **named)
+
+    monkeypatch.setattr(axes.Axes, "bxp", bxp)
+    rnn = random_rnn("rnn_tanh", 1, num_units=12)
+    exchange.plot([rnn], tmp_path / "weights.png")
+    values = [array.reshape(-1) for array in rnn.layers[0][0][:4]]
+    assert len(found) == len(values)
+    for box, array in zip(found, values):
+        names = ("whislo", "q1", "med", "q3", "whishi")
+        quantiles = np.percentile(array.astype(np.float64), [1, 25, 50, 75, 99])
+        np.testing.assert_allclose([box[name] for name in names], quantiles)
+        np.testing.assert_allclose(box["fliers"], [array.min(), array.max()])
+
+
 def test_inspect_shows_what_is_not_a_number(capsys, tmp_path):
     rnn = random_rnn("gru", bidirectional=True)
     rnn.layers[1][0].recurrent_bias[5:8] = np.nan, np.inf, -np.inf

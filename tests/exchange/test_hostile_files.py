@@ -210,7 +210,7 @@ def test_keras_models_that_name_other_modules(tmp_path):
         assert_refused(tmp_path / "changed.keras", "not one of Keras's modules")
 
 
-@pytest.mark.parametrize("kind", ["empty", "external", "link", "virtual"])
+@pytest.mark.parametrize("kind", ["empty", "external", "link", "link_of_root", "virtual"])
 def test_hdf5_with_data_that_the_file_does_not_have(tmp_path, kind):
     import h5py
 
@@ -227,6 +227,8 @@ def test_hdf5_with_data_that_the_file_does_not_have(tmp_path, kind):
             group.create_dataset("x", (4,), "f4", external=[(str(path), 0, 16)])
         elif kind == "link":
             group["x"] = h5py.ExternalLink("other.h5", "data")
+        elif kind == "link_of_root":
+            file["x"] = h5py.ExternalLink("other.h5", "data")
         else:
             layout = h5py.VirtualLayout((4,), "f4")
             layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "data", (4,))

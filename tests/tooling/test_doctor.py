@@ -136,6 +136,12 @@ def test_wrong_numbers_are_noticed(examine):
     assert not works and problems == 1 and "wrong numbers" in text
 
 
+def test_lines_of_a_fact_begin_in_one_column():
+    lines = []
+    doctor.Doctor(lines.append)._fact("Name", "first\nsecond")
+    assert lines[0].index("first") == lines[1].index("second") > len("  Name")
+
+
 def test_a_crashing_gpu_check_is_a_problem_with_advice(examine):
     answer = None, "signal 11"
     _, problems, text = examine("_examine_gpu", answer, {"is_cuda_build": True})
