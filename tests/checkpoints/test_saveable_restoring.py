@@ -113,6 +113,22 @@ def test_canonical_to_params_that_does_not_match_the_variables_is_refused():
             tf.train.Saver([saveable])
 
 
+def test_a_buffer_is_saved_whatever_function_restores_it(session, tmp_path):
+    model = CudnnLSTM(1, 4, 3)
+    params = make_params(model)
+
+    def canonical_to_params(weights, biases):
+        return model.canonical_to_params(weights, biases) * 2.0
+
+    arguments = [model.params_to_canonical, canonical_to_params, [params]]
+    saver = tf.train.Saver([RNNParamsSaveable(*arguments)])
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    session.run(params.assign(tf.zeros_like(params)))
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(params), 2 * opaque_values(144))
+
+
 @pytest.mark.parametrize("input_mode", INPUT_MODES)
 @pytest.mark.parametrize("rnn_mode", ["gru", "lstm"])
 def test_restoring_into_platform_independent_cells(session, tmp_path, rnn_mode, input_mode):

@@ -77,15 +77,16 @@ def test_inspect_as_json(capsys, two):
 
 
 def test_whiskers_end_at_the_percentiles_that_the_plot_names(monkeypatch, tmp_path):
-    axes = pytest.importorskip("matplotlib.axes")
+    from matplotlib.axes import Axes
+
     found = []
-    draw = axes.Axes.bxp
+    draw = Axes.bxp
 
     def bxp(self, boxes, **named):
         found.extend(boxes)
         return draw(self, boxes, **named)
 
-    monkeypatch.setattr(axes.Axes, "bxp", bxp)
+    monkeypatch.setattr(Axes, "bxp", bxp)
     rnn = random_rnn("rnn_tanh", 1, num_units=12)
     exchange.plot([rnn], tmp_path / "weights.png")
     values = [array.reshape(-1) for array in rnn.layers[0][0][:4]]
