@@ -98,7 +98,7 @@ TEST(Bfloat16ModelsUseBfloat16ProductsOnlyIfTheyAreFast) {
   ExpectChoice(SapphireRapids(RequestAmx<ENOSPC>), kType, InstructionSet::kAvx512, "signal stack");
 }
 
-// The system hides what it does not support, so not all features of the processor are listed.
+// Bfloat16 instructions that the system does not list may be emulated in this build.
 TEST(ThisProcessorIsTheOneThatTheSystemLists) {
   std::ifstream file("/proc/cpuinfo");
   std::string line, flags;
