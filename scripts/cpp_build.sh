@@ -36,8 +36,8 @@ import build_support
 print("\n".join(build_support.library_sources(sys.argv[1:])))' "$@"
 }
 
-# select_core_tests: sets sources, those of the core, the CPU plan and their tests. The bfloat16
-# instructions that this processor lacks are emulated, which also adds flags.
+# select_core_tests: sets sources to those of the core, the CPU plan and their tests. Replaces
+# sources that use bfloat16 instructions this processor lacks by emulations, and adds their flags.
 select_core_tests() {
     mapfile -t sources < <(list_sources CORE_SOURCES CPU_SOURCES)
     local feature source emulated=()

@@ -181,7 +181,7 @@ class _Program:
         """Returns lists of the sources that depend on the file at `path`: test after each.
 
         Kernels of several instruction sets are compiled from the same text. Nearly all mutants are
-        killed when only one of them has changed.
+        killed when only one of them has changed. Mutants that reach the sanitizers are not.
         """
         changed = [source for source, files in self._files_of.items() if path in files]
         kernels = [source for source in changed if "/kernels_" in source]

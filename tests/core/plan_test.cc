@@ -232,7 +232,7 @@ TEST(ManyThreadsDoNotChangeABit) {
   }
 }
 
-// Of threads that cost nothing to wake.
+// Says that waking a thread costs nothing.
 class AwakeRunner : public KeepingRunner {
  public:
   using KeepingRunner::KeepingRunner;
@@ -258,8 +258,7 @@ TEST(ThreadsAreNoMoreThanPhasesCanUse) {
   config.num_units = config.input_size = 128;
   EXPECT(ThreadsOfForwardPass(config, {120, 1}) == 32);
   EXPECT(ThreadsOfForwardPass(config, {60, 2}) == 32);
-  EXPECT(ThreadsOfForwardPass<AwakeRunner>(config, {120, 1}) == Team::kMaxMembers,
-         ThreadsOfForwardPass<AwakeRunner>(config, {120, 1}));
+  EXPECT(ThreadsOfForwardPass<AwakeRunner>(config, {120, 1}) == Team::kMaxMembers);
   EXPECT(ThreadsOfForwardPass(config, {15, 8}) > 32);  // two groups of rows per vector
   config.direction = Direction::kBidirectional;
   EXPECT(ThreadsOfForwardPass(config, {120, 1}) > 32);

@@ -265,7 +265,7 @@ def test_ambiguous_canonical_tensors(tmp_path):
 
 
 def test_canonical_tensors_of_one_of_two_rnns(tmp_path):
-    """One layer of an LSTM has as many tensors as 4 of a simple RNN, and no other RNN has."""
+    """An LSTM of 1 layer and a simple RNN of 4 layers, and no other RNNs, have 16 tensors."""
     rnn = random_rnn("lstm", 1, num_units=4, input_size=4)
     exchange.write(tmp_path / "model", [rnn], "1.1")
     assert_same(exchange.read(tmp_path / "model", rnn_mode="lstm").rnns[0], rnn)
