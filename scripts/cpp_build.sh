@@ -3,7 +3,8 @@
 
 # set_up_build [--sanitize[=thread]]: sets build_folder, compiler, flags and link_flags.
 # --sanitize: with the address and undefined behaviour sanitizers; --sanitize=thread: with the thread
-# sanitizer.
+# sanitizer. Locks the folder until `unlock_build` or the end of the script, as tests that run side by
+# side build the same objects.
 set_up_build() {
     build_folder=.build/cpp
     compiler="${CXX:-c++}"
@@ -26,7 +27,11 @@ print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
         link_flags+=("-fsanitize=$sanitizers")
     fi
     mkdir -p "$build_folder"
+    exec 9>"$build_folder/lock"
+    flock 9
 }
+
+unlock_build() { exec 9>&-; }
 
 # list_sources NAME...: prints the sources in these lists of sources.bzl.
 list_sources() {

@@ -16,6 +16,7 @@ if [ "${1:-}" = --sanitize=thread ]; then # teams need nothing but the core
     compile $(list_sources CORE_SOURCES) tests/core/{team_test,main}.cc
     # shellcheck disable=SC2086
     $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/team_test"
+    unlock_build
     run_tests_on_all_cores "$build_folder/team_test"
     exit
 fi
@@ -23,6 +24,7 @@ select_core_tests
 compile "${sources[@]}"
 # shellcheck disable=SC2086
 $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/core_test"
+unlock_build
 run_tests_on_all_cores "$build_folder/core_test"
 
 program="$(bash scripts/build_cpu_benchmarks.sh core_benchmark "$@")"

@@ -23,4 +23,5 @@ compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/mock/
     tests/cudnn/{plan_harness,core_api}.cc tests/fuzz/fuzz_targets.cc tests/cudnn/*_test.cc tests/core/main.cc
 # shellcheck disable=SC2086
 $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/cudnn_test"
+unlock_build
 run_tests_on_all_cores "$build_folder/cudnn_test" "$@"

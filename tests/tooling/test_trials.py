@@ -38,7 +38,24 @@ def test_rows_have_the_result_or_the_failure(trials, capsys):
     assert re.search(r"\| `good` \| what holds \| 7 rounds --short --seed 3 \| \d+ s \|", table)
     assert "| `bad` | what fails | **FAILED**: 1 failure --short --seed 3 |" in table
     assert "broken" in (trials / ".build" / "trials" / "bad.log").read_text()
-    assert "== 2 of 2, bad: what fails" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "== bad: what fails\n" in text and "bad: broken\n" in text
+
+
+def test_trials_that_use_all_cores_run_alone(trials, monkeypatch):
+    """The other two run at once: each waits for the file of the other one."""
+    for name, other in [("bad", "good"), ("good", "bad")]:
+        wait = "touch at-%s; while [ ! -e at-%s ]; do sleep 0.01; done; rm at-%s"
+        wait %= name, other, other
+        (trials / name).write_text("#!/bin/sh\n%s\necho result: met\n" % wait)
+    (trials / "alone").write_text("#!/bin/sh\nls at-*\necho result: $?\n")
+    (trials / "alone").chmod(0o755)
+    monkeypatch.setattr(run.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(run, "ALONE", ("alone",))
+    monkeypatch.setitem(run.TRIALS, "alone", "what uses all cores")
+    assert run.main([]) == 0
+    table = (trials / ".build" / "trials" / "table.md").read_text()
+    assert "| `alone` | what uses all cores | 2 |" in table
 
 
 def test_chosen_trials_only(trials):

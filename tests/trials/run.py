@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -21,73 +20,91 @@ DOCUMENT = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- table of make trials -->\n", "<!-- end of the table -->\n"
 # The whole run takes at most an hour on two cores; this only ends a trial that hangs.
 LIMIT_SECONDS = 2 * 3600
+MOST_AT_ONCE = 4  # each takes up to 2 GB
 
-# Name of the program, and what it tries.
+# Name of the program, and what it tries. What takes longest comes first.
 TRIALS = {
-    "fuzz": "sizes, plans and the C API, coverage-guided, with two sanitizers",
-    "properties": "the ops with any arguments: equal to the reference, or a documented error",
-    "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
+    "errors": "results of random models in each dtype and instruction set, against double",
     "sanitized_ops": "the tests of the ops, with two sanitizers, in both TensorFlows",
-    "soak": "training, inference and decoding in many sessions at once, beside a busy core",
+    "failing_disk": "saving and loading while calls to the disk fail",
+    "properties": "the ops with any arguments: equal to the reference, or a documented error",
     "schedules": "the team of threads: small programs in all schedules or all with few preemptions",
     "out_of_memory": "each allocation fails, alone and with all after it; too large tensors",
-    "failing_disk": "saving and loading while calls to the disk fail",
     "concurrent_writers": "other threads write to the inputs of calls",
-    "errors": "results of random models in each dtype and instruction set, against double",
+    "fuzz": "sizes, plans and the C API, coverage-guided, with two sanitizers",
+    "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
+    "soak": "training, inference and decoding in many sessions at once, beside a busy core",
 }
+# These use all cores; of the others, as many run at once as there are cores.
+ALONE = ("fuzz", "threads", "soak")
 
 
-class Watchdog:
-    """Ends a trial, with all that it has started, after LIMIT_SECONDS or when `end` is called."""
+class Trial:
+    """A running trial, all of whose programs are one session of processes."""
 
-    def __init__(self, process):
-        self.has_ended_a_trial = False
-        self._process = process
-        self._timer = threading.Timer(LIMIT_SECONDS, self._end_trial)
-        self._timer.daemon = True
-        self._timer.start()
+    def __init__(self, name, options, log):
+        self.name, self._result, self._rest = name, None, ""
+        self._start = time.monotonic()
+        environment = dict(os.environ, PYTHONUNBUFFERED="1")
+        environment.setdefault("TRIALS_PYTHON", sys.executable)
+        with open(str(log), "wb") as file:
+            self._process = subprocess.Popen(
+                [str(FOLDER / name)] + options,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=str(ROOT),
+                env=environment,
+                start_new_session=True,
+            )
+        self._log = open(str(log), encoding="utf-8", errors="replace")
+
+    def poll(self):
+        """Prints new lines; returns (has held, result, seconds), or None while the trial runs."""
+        status, seconds = self._process.poll(), time.monotonic() - self._start
+        self._show_new_lines()
+        if status is None and seconds < LIMIT_SECONDS:
+            return None
+        self.end()
+        if status is None:
+            return False, "not over after %d s" % LIMIT_SECONDS, seconds
+        return status == 0 and self._result is not None, self._result or "no result", seconds
 
     def end(self):
-        self._timer.cancel()
-        self._kill()
-
-    def _end_trial(self):
-        self.has_ended_a_trial = True
-        self._kill()
-
-    def _kill(self):
+        """Ends all programs of the trial; none outlives it."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:  # all have ended
             pass
+        self._process.wait()
+        self._log.close()
+
+    def _show_new_lines(self):
+        *lines, self._rest = (self._rest + self._log.read()).split("\n")
+        for line in lines:
+            print("%s: %s" % (self.name, line), flush=True)
+            if line.startswith("result: "):
+                self._result = line[len("result: ") :].strip()
 
 
-def run_trial(name, is_short, seed, log):
-    """Runs a trial, copying its output to `log` and stdout; returns (has held, result, seconds)."""
-    command = [str(FOLDER / name)] + ["--short"] * is_short
-    command += [] if seed is None else ["--seed", str(seed)]
-    environment = dict(os.environ)
-    environment.setdefault("TRIALS_PYTHON", sys.executable)
-    environment["PYTHONUNBUFFERED"] = "1"
-    start, result = time.monotonic(), None
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
-    # The trial and the programs that it starts are a session, so that all of them can be ended.
-    options["start_new_session"] = True
-    with subprocess.Popen(command, cwd=str(ROOT), env=environment, **options) as process:
-        watchdog = Watchdog(process)
-        try:
-            with open(str(log), "w", encoding="utf-8") as file:
-                for line in process.stdout:
-                    file.write(line)
-                    print("  " + line, end="", flush=True)
-                    if line.startswith("result: "):
-                        result = line[len("result: ") :].strip()
-            status = process.wait()
-        finally:
-            watchdog.end()
-    if watchdog.has_ended_a_trial:
-        status, result = 1, "not over after %d s" % LIMIT_SECONDS
-    return status == 0 and result is not None, result or "no result", time.monotonic() - start
+def run_trials(names, options, folder, most):
+    """Runs at most `most` trials at once; returns (has held, result, seconds) by name."""
+    waiting, running, found = list(names), [], {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < most:
+                name = waiting.pop(0)
+                print("== %s: %s" % (name, TRIALS[name]), flush=True)
+                running.append(Trial(name, options, folder / (name + ".log")))
+            time.sleep(0.05)
+            for trial in list(running):
+                end = trial.poll()
+                if end is not None:
+                    found[trial.name] = end
+                    running.remove(trial)
+    finally:
+        for trial in running:
+            trial.end()
+    return found
 
 
 def describe_processor():
@@ -142,16 +159,19 @@ def parse_arguments(arguments=None):
 
 def main(arguments=None):
     """Runs the chosen trials; returns the exit status."""
-    chosen, rows = parse_arguments(arguments), []
+    chosen = parse_arguments(arguments)
     if chosen.check:  # only the arguments
         return 0
     names = [name for name in TRIALS if not chosen.trials or name in chosen.trials]
+    options = ["--short"] * chosen.short
+    options += [] if chosen.seed is None else ["--seed", str(chosen.seed)]
     folder = ROOT / ".build" / "trials"
     folder.mkdir(parents=True, exist_ok=True)
-    for number, name in enumerate(names, 1):
-        print("== %d of %d, %s: %s" % (number, len(names), name, TRIALS[name]), flush=True)
-        found = run_trial(name, chosen.short, chosen.seed, folder / (name + ".log"))
-        rows.append((name,) + found)
+    num_cores = len(os.sched_getaffinity(0))
+    shared = [name for name in names if name not in ALONE]
+    found = run_trials(shared, options, folder, min(num_cores, MOST_AT_ONCE))
+    found.update(run_trials([name for name in names if name in ALONE], options, folder, 1))
+    rows = [(name, *found[name]) for name in names]
     facts = "%s, %s" % (describe_processor(), time.strftime("%Y-%m-%d"))
     given = " ".join(sys.argv[1:] if arguments is None else arguments)
     command = "make trials ARGS=%r" % given if given else "make trials"
