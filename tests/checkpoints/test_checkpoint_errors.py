@@ -33,7 +33,7 @@ KINDS_AND_SHARDED = [(kind, False) for kind in sorted(KINDS)] + [("opaque_lstm",
 # More cases of the frequent damages run than of the others.
 FREQUENT = ["missing_key", "other_shape"]
 DAMAGES_SAMPLED = [
-    pytest.param(damage, marks=pytest.mark.sampled(2 if damage in FREQUENT else 4))
+    pytest.param(damage, marks=pytest.mark.sampled(4 if damage in FREQUENT else 8))
     for damage in sorted(DAMAGES)
 ]
 

@@ -99,7 +99,7 @@ def assert_restored(session, golden, saver, is_exact):
         assert restored.tobytes() == canonical(golden, is_exact).tobytes()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", CASES)
 def test_restored_and_written_back_the_same(session, tmp_path, name, use_resource):
     golden = Golden(name, use_resource)
@@ -145,7 +145,7 @@ def recorded_states(golden):
     return kinds[::-1]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("alone", [False, True], ids=["all", "cells_tensors_alone"])
 @pytest.mark.parametrize("name", LAYER_CASES)
 def test_outputs_of_the_layer_are_the_recorded_ones(session, name, alone):

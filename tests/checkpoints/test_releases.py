@@ -118,7 +118,7 @@ def recorded_results(golden):
     return ["result_%d:0" % index for index in range(count)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @cases(CHECKPOINT + ".index", ("params_saveable", "cells", "layer", "saved_as_cells"))
 def test_checkpoint(session, tmp_path, golden):
     program = make_files.GraphProgram(golden.name)
@@ -230,6 +230,7 @@ def test_module(eager, tmp_path, golden):
     assert_same_bits(again, original)
 
 
+@pytest.mark.sampled(2)
 @needs_tensorflow_2
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 @cases("model.keras", "keras")

@@ -104,8 +104,9 @@ void SetDropout(Problem* problem) {
 }
 
 TEST(GradientsAgreeWithDifferences) {
+  int64_t index = 0;
   for (Problem problem : Problems()) {
-    if (problem.config.num_units > 20) continue;
+    if (problem.config.num_units > 20 || !testing::IsInSample(index++)) continue;
     problem.config.data_type = DataType::kDouble;
     SetDropout(&problem);
     CheckElements(problem);
@@ -119,8 +120,8 @@ TEST(GradientsAgreeWithDifferencesForAllLengths) {
     SetDropout(&problem);
     for (const std::vector<int32_t>& lengths : AllLengths(problem.shape)) {
       problem.lengths = lengths;
-      problem.shape.time_major = index++ % 2 != 0;
-      CheckDirections(problem);
+      problem.shape.time_major = index % 2 != 0;
+      if (testing::IsInSample(index++)) CheckDirections(problem);
     }
   }
 }
@@ -145,7 +146,8 @@ TEST(GradientsAgreeWithThoseOfDouble) {
       if (problem.config.mode == RnnMode::kRelu && MultipliesBfloat16(test.instruction_set))
         continue;
       SetDropout(&problem);
-      problem.lengths = AllLengths(problem.shape)[index++ % 5];
+      problem.lengths = AllLengths(problem.shape)[index % 5];
+      if (!testing::IsInSample(index++)) continue;
       problem.config.data_type = test.data_type;
       Tensors found = MakeTensors(problem);
       Tensors expected = found;

@@ -125,7 +125,8 @@ TEST(PaddingIsNeverReadAndBecomesZero) {
       problem.config.dropout = 0.3f;
       for (const std::vector<int32_t>& lengths : AllLengths(problem.shape)) {
         problem.lengths = lengths;
-        problem.shape.time_major = index++ % 2 == 0;
+        problem.shape.time_major = index % 2 == 0;
+        if (!testing::IsInSample(index++)) continue;
         Tensors with_nan = MakeTensors(problem), with_numbers = with_nan;
         FillPadding(problem, problem.config.input_size, 5, &with_numbers.input);
         FillPadding(problem, problem.output_width(), 5, &with_numbers.output_backprop);

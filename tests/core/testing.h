@@ -2,7 +2,9 @@
 #ifndef CUDNN_RNN_TESTS_CORE_TESTING_H_
 #define CUDNN_RNN_TESTS_CORE_TESTING_H_
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -33,6 +35,15 @@ inline bool Register(const char* name, void (*run)()) {
 inline void Fail(const char* file, int line, const std::string& what) {
   ++Failures();
   std::printf("%s:%d: %s\n", file, line, what.c_str());
+}
+
+// Returns whether a case of a large table runs: all do, or about one of n with
+// CUDNN_RNN_TEST_SAMPLE=n, for CI with sanitizers. `number`: the position of the case in its table.
+inline bool IsInSample(int64_t number) {
+  static const char* const text = std::getenv("CUDNN_RNN_TEST_SAMPLE");
+  static const uint32_t sample = static_cast<uint32_t>(text == nullptr ? 1 : std::atoi(text));
+  // Scattered, since what a case tests often depends on its number modulo 2 or 3.
+  return sample <= 1 || (static_cast<uint32_t>(number) * 2654435761u >> 16) % sample == 0;
 }
 
 }  // namespace testing

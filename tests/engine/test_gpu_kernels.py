@@ -407,7 +407,7 @@ def test_a_reserve_space_of_other_settings_is_refused(mock, allow_tf32, version)
 # --- failures ---
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("failure", [OUT_OF_MEMORY, EXECUTION_FAILED])
 @pytest.mark.parametrize("version", [1, 3])
 def test_each_failing_call_raises_and_the_session_stays_usable(mock, version, failure):

@@ -351,6 +351,7 @@ def packages_of_other_tensorflows():
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_build_info_forged", [False, True])
 def test_a_library_of_another_tensorflow_is_refused(tmp_path, is_build_info_forged):
     """Real libraries, each in the other TensorFlow; also if the build info names the wrong one."""

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.ci
 TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @every_mode
 def test_every_target_reads_back(tmp_path, rnn_mode, bidirectional):
@@ -89,7 +89,7 @@ def trained_layer(rnn_mode, path):
         return session.run({after: slot for after, slot in slots})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
 def test_slots_and_other_variables(tmp_path, rnn_mode):
     """Layers to cells and back: see `checkpoints/optimizer_slots.py` for the arithmetic."""

@@ -31,7 +31,7 @@ def as_rnn(golden, params):
     )
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_checkpoints(name):
     golden = GoldenCheckpoint(name)

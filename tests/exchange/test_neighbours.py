@@ -157,6 +157,7 @@ def test_to_keras(tmp_path, model):
     np.testing.assert_allclose(found, run_op(rnn, inputs)["output"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 def test_h5_models(tmp_path, rnn_mode):
     """Keras 2 of TensorFlow 1.15 writes and reads them too."""

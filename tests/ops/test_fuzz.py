@@ -10,7 +10,7 @@ from helpers.processes import run_python
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
-ROUNDS = 150
+ROUNDS = 75
 
 
 def test_random_input_does_not_end_the_process():

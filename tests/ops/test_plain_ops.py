@@ -108,7 +108,7 @@ def compare(configuration, sequences, dtype, static_shapes=True):
     assert_close(found, expected, TOLERANCES[dtype], (configuration, sequences, dtype))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_results_and_gradients(case):
     compare(*case, "float64")

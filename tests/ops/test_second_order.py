@@ -153,6 +153,7 @@ def test_other_dtypes(dtype, tolerance):
         assert np.abs(found[name] - expected).max() < tolerance * np.abs(expected).max(), name
 
 
+@pytest.mark.once
 def test_half_is_computed_in_float():
     """The error is that of rounded inputs and results, however many steps there are."""
     penalties = [Penalty("gru", dtype, steps=20) for dtype in (tf.float64, tf.float16)]

@@ -44,8 +44,8 @@ TF32_SWITCHES = {
 }
 
 
+@pytest.mark.release
 @needs_tensorflow_2
-@pytest.mark.ci
 @pytest.mark.parametrize("worker", list(TF32_SWITCHES))
 def test_workers_disable_tf32(worker):
     program = "import sys; sys.path[:0] = sys.argv[1:]; from %s import *; " % worker

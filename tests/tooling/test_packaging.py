@@ -145,6 +145,7 @@ def test_version_names_the_tensorflow_of_the_library(metadata_folder):
     assert label in ("", "tf" + ".".join(info["tensorflow"].split(".")[:2]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["sdist", "egg_info", "dist_info", "bdist_wheel"])
 def test_version_of_a_wheel_has_the_label_and_that_of_a_source_distribution_has_not(command):
     label = "+tf" + ".".join(tf.__version__.split(".")[:2])
