@@ -10,6 +10,7 @@ bias, the sum of cuDNN's two; reading gives each of the two half of it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -227,6 +228,16 @@ def _keras():
     return tensorflow.keras
 
 
+@contextlib.contextmanager
+def _executing_eagerly():
+    """In a graph, Keras 2 adds ops to it with each call, and Keras 3 cannot read its variables."""
+    from cudnn_rnn import _compat
+
+    with _compat.eager_mode():
+        yield
+
+
+@_executing_eagerly()
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
     """Reads a `.keras` or `.h5` model. `facts` has no use here: a model is complete."""
     del facts
@@ -250,6 +261,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     return from_model(model)._replace(path=path)
 
 
+@_executing_eagerly()
 def write(path: str, rnns: Sequence[RnnWeights]) -> None:
     """Writes a model (`.keras`, `.h5`) or its weights (`.weights.h5`)."""
     if not path.endswith((".keras", ".h5")):

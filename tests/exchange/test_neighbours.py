@@ -157,6 +157,13 @@ def test_to_keras(tmp_path, model):
     np.testing.assert_allclose(found, run_op(rnn, inputs)["output"], rtol=0, atol=1e-5)
 
 
+def test_keras_files_in_a_program_with_a_graph(session, tmp_path):
+    """Keras 2 would add an op to the graph for each weight, and Keras 3 not read its variables."""
+    rnn = random_rnn("gru", bidirectional=True)
+    write_and_read(tmp_path, rnn, "rnn.h5", "keras")
+    assert session.graph.get_operations() == []
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 def test_h5_models(tmp_path, rnn_mode):

@@ -45,6 +45,7 @@ class Saver:
 
     def __init__(self, folder):
         self.folder = folder
+        self.sources = os.path.join(os.path.dirname(folder), "sources")  # no call fails there
 
     def path(self, number):
         return os.path.join(self.folder, "model" if self.replaces else "model-%d" % number)
@@ -179,8 +180,6 @@ class ExchangeSaver(Saver):
         return self.folder if self._suffix else super().read_paths()
 
     def save(self, number):
-        if IS_TENSORFLOW_1:
-            tf.keras.backend.clear_session()  # else its graph grows with each call
         exchange.write(self.path(number), [self._rnns[number]], self._target, force=True)
 
     def load(self, number):
@@ -195,12 +194,12 @@ class CommandSaver(ExchangeSaver):
 
     def __init__(self, folder, target, suffix=""):
         super().__init__(folder, target, suffix)
-        self._sources = tempfile.mkdtemp()
+        os.makedirs(self.sources)
         for number, rnn in self._rnns.items():
             exchange.write(self.source(number), [rnn], "npz")
 
     def source(self, number):
-        return os.path.join(self._sources, "%d.npz" % number)
+        return os.path.join(self.sources, "%d.npz" % number)
 
     def save(self, number):
         arguments = ["convert", self.source(number), self.path(number), "--to", self._target]
@@ -223,7 +222,6 @@ class ExportSaver(Saver):
 
     def __init__(self, folder):
         super().__init__(folder)
-        self._sources = tempfile.mkdtemp()
         for number in (OLD, NEW, LATER):
             original = os.path.join(GOLDEN, "graphs", "layer_v1_lstm", "saved_model")
             shutil.copytree(original, self.source(number))
@@ -232,7 +230,7 @@ class ExportSaver(Saver):
                 file.write(str(number))
 
     def source(self, number):
-        return os.path.join(self._sources, str(number))
+        return os.path.join(self.sources, str(number))
 
     def save(self, number):
         run_or_raise(["export", self.source(number), self.path(number), "--training", "--force"])
@@ -409,12 +407,12 @@ def try_reads(name, saver, most, choose):
 def try_saver(name, make, most, seed):
     """Lets calls of a saver fail, at most `most` of each kind; returns how many failed."""
     choose = random.Random(seed)
-    folder = os.path.realpath(tempfile.mkdtemp())
-    saver = make(folder)
-    failures = try_writes(name, Disk(folder), saver, most, choose)
-    failures += try_reads(name, saver, most, choose)
-    shutil.rmtree(folder)
-    return failures
+    with tempfile.TemporaryDirectory() as parent:
+        folder = os.path.join(os.path.realpath(parent), "saved")
+        os.mkdir(folder)
+        saver = make(folder)
+        failures = try_writes(name, Disk(folder), saver, most, choose)
+        return failures + try_reads(name, saver, most, choose)
 
 
 def main():
