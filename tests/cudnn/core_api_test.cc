@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,35 +18,8 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "tests/core/testing.h"
+#include "tests/cudnn/failing_allocations.h"
 #include "tests/cudnn/plan_harness.h"
-
-namespace {
-
-// Failure injection for this thread; 0 for none.
-thread_local int64_t allocations_until_failure = 0;
-thread_local bool all_later_allocations_fail = false;
-thread_local int64_t failed_allocations = 0;
-
-void* Allocate(std::size_t bytes) {
-  if (allocations_until_failure > 0 && --allocations_until_failure == 0) {
-    if (all_later_allocations_fail) allocations_until_failure = 1;
-    ++failed_allocations;
-    throw std::bad_alloc();
-  }
-  void* const memory = std::malloc(std::max<std::size_t>(bytes, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// Replace the program's global allocation functions.
-void* operator new(std::size_t bytes) { return Allocate(bytes); }
-void* operator new[](std::size_t bytes) { return Allocate(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace cudnn_rnn {
 namespace {
@@ -263,12 +235,9 @@ void FailEachAllocation(bool all_later) {
   training.Prepare();
   int64_t n = 1;
   for (bool fails = true; fails && n < kMaxAllocations; ++n) {
-    failed_allocations = 0;
-    all_later_allocations_fail = all_later;
-    allocations_until_failure = n;
+    FailAllocation(n, all_later);
     const int code = training.Run();
-    allocations_until_failure = 0;
-    fails = failed_allocations > 0;
+    fails = StopFailingAllocations();
     const std::string text = cudnn_rnn_last_error();
     EXPECT(code == (fails ? kResourceExhausted : 0), n, ": ", code, ", ", text);
     EXPECT(!fails || LastErrorNames("not enough host memory"), n, ": ", text);

@@ -1,9 +1,12 @@
-// Makes every call to the driver and to cuDNN fail once. Each time there must be a clean error or a
-// fallback, nothing may leak, and everything must work afterwards.
+// Makes every call to the driver and to cuDNN, and every allocation of host memory, fail once. Each
+// time there must be a clean error or a fallback, nothing may leak, and everything must work
+// afterwards.
 
 #include <sstream>
 
+#include "cudnn_rnn/cc/core/exceptions.h"
 #include "tests/core/testing.h"
+#include "tests/cudnn/failing_allocations.h"
 #include "tests/cudnn/mock/mock_cudnn.h"
 #include "tests/cudnn/plan_harness.h"
 
@@ -45,16 +48,22 @@ std::vector<Scenario> Scenarios() {
           {"training with a trial", small_h, true, false, 91300, Algorithm::kAuto}};
 }
 
-void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::string& text) {
+void ExpectResultsOfCpu(const Scenario& scenario, const CallBuffers& gpu, const std::string& text) {
+  const CallBuffers cpu(scenario.problem, 5);
   const CallOptions call = scenario.problem.Options(scenario.is_training);
-  const CallBuffers cpu(scenario.problem, 5), gpu(scenario.problem, 5);
   EXPECT(RunOnCpu(scenario.problem, call, cpu).ok(), text);
-  const Status status = model->Run(scenario.problem, call, gpu);
-  EXPECT(status.ok(), text, ": ", status.message());
   const double difference =
       LargestDifference(ReadResults(scenario.problem, scenario.is_training, cpu),
                         ReadResults(scenario.problem, scenario.is_training, gpu));
   EXPECT(difference < 2e-2, text, ": differ by ", difference);
+}
+
+void ExpectRightResults(const Scenario& scenario, GpuModel* model, const std::string& text) {
+  const CallBuffers buffers(scenario.problem, 5);
+  const CallOptions call = scenario.problem.Options(scenario.is_training);
+  const Status status = model->Run(scenario.problem, call, buffers);
+  EXPECT(status.ok(), text, ": ", status.message());
+  ExpectResultsOfCpu(scenario, buffers, text);
 }
 
 // Returns the names of the calls that could fail, in order.
@@ -120,6 +129,41 @@ TEST(EveryCallFailsOnce) {
       EXPECT(num_errors > 0, scenario.name, ": none of ", num_failures);
       std::printf("  %s: %d of %d failures end in an error\n", scenario.name, num_errors,
                   num_failures);
+    }
+  }
+}
+
+// Simulates a new process in which allocation `n` fails, alone or with all that follow. Returns
+// whether the process made that allocation.
+bool RunWithFailingAllocation(const Scenario& scenario, int64_t n, bool all_follow) {
+  const std::string text =
+      Concatenate(scenario.name, ", allocation ", n, all_follow ? " and all after" : "");
+  MockGpu gpu;
+  mock_set_padded_weights(scenario.padded_weights);
+  mock_set_version(scenario.version);
+  gpu.Reopen();
+  GpuModel model(gpu.runtime(), scenario.algorithm);
+  const CallOptions call = scenario.problem.Options(scenario.is_training);
+  const CallBuffers buffers(scenario.problem, 5);
+  FailAllocation(n, all_follow);
+  const Status status = CatchExceptions([&] { return model.Run(scenario.problem, call, buffers); });
+  const bool has_failed = StopFailingAllocations();
+  EXPECT(status.ok() || status.code() == StatusCode::kResourceExhausted, text, ": ",
+         status.message());
+  ExpectNoViolations(text);
+  EXPECT(mock_live("pushed_context") == 0, text);
+  if (status.ok()) ExpectResultsOfCpu(scenario, buffers, text);
+  ExpectRightResults(scenario, &model, text + ", afterwards");
+  return has_failed;
+}
+
+TEST(EveryAllocationFailsOnce) {
+  for (const Scenario& scenario : Scenarios()) {
+    for (const bool all_follow : {false, true}) {
+      int64_t n = 1;
+      while (!testing::IsInSample(n) || RunWithFailingAllocation(scenario, n, all_follow)) ++n;
+      EXPECT(n > 1, scenario.name);
+      std::printf("  %s: %d allocations\n", scenario.name, static_cast<int>(n - 1));
     }
   }
 }

@@ -179,6 +179,7 @@ void mock_set_algorithm_time(int algorithm, double forward_ms, double backward_m
 
 void mock_register_memory(const void* data, int64_t bytes) {
   if (data == nullptr || bytes < 0) return;
+  const InMock in_mock;
   Lock lock(GetState().mutex);
   GetState().registered_memory.emplace(reinterpret_cast<uintptr_t>(data),
                                        static_cast<size_t>(bytes));

@@ -72,6 +72,8 @@ bool State::Behaves(int algorithm, int support, int64_t num_steps, int64_t batch
          OptionsOfDevice(CurrentDevice()).compute_capability < min_capability;
 }
 
+thread_local int InMock::depth = 0;
+
 Call::Call(Library library, const char* name)
     : state_(GetState()), lock_(state_.mutex), library_(library), name_(name) {
   Record& record = state_.record;

@@ -219,6 +219,14 @@ State& GetState();
 
 enum class Library { kDriver, kCudnn };
 
+// Exists while this thread is in the mock, whose own allocations must not fail.
+class InMock {
+ public:
+  InMock() { ++depth; }
+  ~InMock() { --depth; }
+  static thread_local int depth;
+};
+
 // A call in progress: logs itself, holds the state's lock, and knows whether it must fail.
 class Call {
  public:
@@ -277,6 +285,7 @@ class Call {
  private:
   int InjectedStatus();
 
+  const InMock in_mock_;
   State& state_;
   std::unique_lock<std::mutex> lock_;
   const Library library_;
