@@ -75,6 +75,7 @@ for placement in ("soft", "cleared"):
 """
 
 
+@pytest.mark.ci
 def test_serving_823_a_saved_model_of_a_gpu_runs_on_a_cpu(session, tmp_path):
     """A model exported after training on a GPU could not be served from a CPU."""
     folder = str(tmp_path / "exported")

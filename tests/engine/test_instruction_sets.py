@@ -112,6 +112,7 @@ def output_of_program(*arguments):
     return output_of("-W", "ignore", "-c", *arguments, PYTHONPATH=importable(), **{VARIABLE: None})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "refusal, cause",
     [("forbid", "Operation not permitted"), ("use_small_signal_stack", "signal stack")],
@@ -143,5 +144,6 @@ print(permitted)
 """
 
 
+@pytest.mark.ci
 def test_the_import_does_not_request_amx():
     assert output_of_program(PERMISSIONS) == "[False, False, True]\n"
