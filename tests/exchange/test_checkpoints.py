@@ -179,6 +179,7 @@ def test_a_trained_layer_becomes_what_saved_as_cells_saves(tmp_path, rnn_mode):
         np.testing.assert_array_equal(found[key], array, err_msg=key)
 
 
+@pytest.mark.once
 def test_other_targets_name_what_they_leave_out(tmp_path):
     trained_layer("lstm", str(tmp_path / "layer"))
     done = exchange.convert(tmp_path / "layer", tmp_path / "rnn.npz", "npz")
@@ -230,6 +231,7 @@ def opaque_only(tmp_path, size, name="decoder/opaque_kernel"):
         return tf.train.Saver({name: variable}).save(session, str(tmp_path / "opaque"))
 
 
+@pytest.mark.once
 def test_an_opaque_vector_alone_needs_facts(tmp_path):
     rnn = random_rnn("lstm", 2, num_units=5, input_size=4)
     path = opaque_only(tmp_path, rnn.config.params_size())
@@ -271,6 +273,7 @@ def test_canonical_tensors_of_one_of_two_rnns(tmp_path):
     assert_same(exchange.read(tmp_path / "model", rnn_mode="lstm").rnns[0], rnn)
 
 
+@pytest.mark.once
 @needs_projection
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_projection_has_keys_in_1_1_only(tmp_path, bidirectional):
@@ -337,6 +340,7 @@ def test_cells_without_a_stack_and_incomplete_ones(tmp_path):
         exchange.read(tmp_path / "short")
 
 
+@pytest.mark.once
 def test_two_rnns_of_equal_size_and_a_foreign_vector(tmp_path):
     """A vector belongs to the RNN with the same values; one of none is not silently ignored."""
     rnns = [random_rnn("gru", scope=scope, seed=seed) for seed, scope in enumerate("ab")]
@@ -420,6 +424,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found.layers[1][0].input_weights, new.layers[1][0].input_weights)
 
 
+@pytest.mark.once
 def test_a_failed_rename_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     """Also if only the index cannot be renamed, after the data."""
     old, new = random_rnn("lstm"), random_rnn("lstm", seed=9)

@@ -19,7 +19,7 @@ import run
 from configurations import configurations
 from problem import Refused, compare, joined, make_problem
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 
 def reference_results(configuration, problem):

@@ -16,7 +16,7 @@ from helpers.paths import ROOT
 from helpers.processes import output_of
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 # Each argument is a JSON list of the blocks of one page.
 RUN = """

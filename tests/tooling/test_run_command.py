@@ -72,6 +72,7 @@ def test_a_program_of_tensorflow_1_2(folder):
     assert "argv %r" % arguments in output
 
 
+@pytest.mark.once
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("arguments", [["--"], ["--", "--b"], ["a", "--", "b"], ["--help", "-m"]])
 def test_arguments_are_passed_to_the_program(arguments):
@@ -112,6 +113,7 @@ FAILING = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "kind, program",
@@ -146,6 +148,7 @@ def last_traceback(errors):
 HOOKED = "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)\n1 / 0\n"
 
 
+@pytest.mark.once
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text, expected, in_output, in_errors",
@@ -164,6 +167,7 @@ def test_exit_status_and_excepthook_are_those_of_the_program(text, expected, in_
         assert part in printed
 
 
+@pytest.mark.once
 def test_paths_and_main_are_those_of_plain_python():
     program = os.path.join("folder", "program.py"), "a", "--b"
     write(program[0], SURROUNDINGS)
@@ -180,6 +184,7 @@ MODULE = """
 """
 
 
+@pytest.mark.once
 def test_a_module(folder):
     write("package/__init__.py", "")
     write("package/helper.py", "VALUE = 7\n")
@@ -190,6 +195,7 @@ def test_a_module(folder):
     assert output.splitlines()[-2:] == expected
 
 
+@pytest.mark.once
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "path", ["application", "application.zip", "application.pyz", "application/main.pyc"]
