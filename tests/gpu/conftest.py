@@ -25,7 +25,7 @@ def pytest_addoption(parser):
         "--core-cases",
         type=int,
         metavar="NUMBER",
-        help="how many cases of the core's table to run, and few of the others (default: all)",
+        help="how many cases of the core's table to run (default: all)",
     )
     parser.addoption(
         "--seconds",

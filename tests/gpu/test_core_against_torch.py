@@ -25,15 +25,15 @@ CASES = all_cases()
 
 
 def pytest_generate_tests(metafunc):
-    number = metafunc.config.getoption("core_cases")
     if metafunc.function is test_training_and_inference:
+        number = metafunc.config.getoption("core_cases")
         cases = some_cases(CASES, number) if number else CASES
         metafunc.parametrize("case", cases, ids=str)
     elif metafunc.function is test_no_less_accurate_than_torch_nn_on_the_same_device:
         # PyTorch has no half on a CPU.
         is_cpu = metafunc.config.getoption("core_device") == "cpu"
         cases = [case for case in SAME_DTYPE_CASES if not is_cpu or case.dtype != "half"]
-        metafunc.parametrize("case", cases[::3] if number else cases, ids=str)
+        metafunc.parametrize("case", cases, ids=str)
 
 
 def test_training_and_inference(core, device, case):
