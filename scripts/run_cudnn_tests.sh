@@ -20,7 +20,8 @@ export CUDNN_RNN_MOCK_FOLDER
 set_up_build "${options[@]}"
 # shellcheck disable=SC2046
 compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/mock/*.cc \
-    tests/cudnn/{plan_harness,core_api,failing_allocations}.cc tests/fuzz/fuzz_targets.cc tests/cudnn/*_test.cc tests/core/main.cc
+    tests/cudnn/{plan_harness,core_api,failing_allocations}.cc tests/fuzz/fuzz_targets.cc \
+    tests/cudnn/*_test.cc tests/core/main.cc
 # shellcheck disable=SC2086
 $compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/cudnn_test"
 unlock_build

@@ -14,8 +14,8 @@ run_pytest() { # NAME FOLDER PYTEST-ARGUMENT...
     # Not `python -m pytest`, which would import the package from the checkout.
     # One process for each core, but at most four, as each takes up to 1 GB. The tests of a file
     # share a process. PyTorch's threads must not spin, as the processes share the cores.
-    if OMP_WAIT_POLICY=passive "$folder/bin/pytest" --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-        --junitxml="$folder/tests.xml" "$@"; then
+    if OMP_WAIT_POLICY=passive "$folder/bin/pytest" --numprocesses=auto --maxprocesses=4 \
+        --dist=loadfile --junitxml="$folder/tests.xml" "$@"; then
         ran+=("$name: passed")
     else
         ran+=("$name: FAILED")

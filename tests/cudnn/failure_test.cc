@@ -79,6 +79,17 @@ std::vector<std::string> FallibleCalls() {
   return names;
 }
 
+void SetOptions(const Scenario& scenario, MockGpu* gpu) {
+  mock_set_padded_weights(scenario.padded_weights);
+  mock_set_version(scenario.version);
+  gpu->Reopen();
+}
+
+void ExpectCleanEnd(const std::string& text) {
+  ExpectNoViolations(text);
+  EXPECT(mock_live("pushed_context") == 0, text);
+}
+
 // Simulates a new process in which the n-th fallible call, a call of `function`, fails (0: none).
 // Returns the process's fallible calls.
 std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
@@ -86,9 +97,7 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
   const std::string text =
       Concatenate(scenario.name, ", call ", n, ", ", function, ", failing as ", failure);
   MockGpu gpu;
-  mock_set_padded_weights(scenario.padded_weights);
-  mock_set_version(scenario.version);
-  gpu.Reopen();
+  SetOptions(scenario, &gpu);
   if (function == "cuCtxPushCurrent_v2") gpu.AllowOneObjectLeft();
   std::vector<std::string> calls;
   {
@@ -103,8 +112,7 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
     *had_error = !status.ok();
     EXPECT(status.ok() || status.message().find(" failed with ") != std::string::npos, text, ": ",
            status.message());
-    ExpectNoViolations(text);
-    EXPECT(mock_live("pushed_context") == 0, text);
+    ExpectCleanEnd(text);
     ExpectRightResults(scenario, &model, text + ", afterwards");
   }
   return calls;
@@ -139,9 +147,7 @@ bool RunWithFailingAllocation(const Scenario& scenario, int64_t n, bool all_foll
   const std::string text =
       Concatenate(scenario.name, ", allocation ", n, all_follow ? " and all after" : "");
   MockGpu gpu;
-  mock_set_padded_weights(scenario.padded_weights);
-  mock_set_version(scenario.version);
-  gpu.Reopen();
+  SetOptions(scenario, &gpu);
   GpuModel model(gpu.runtime(), scenario.algorithm);
   const CallOptions call = scenario.problem.Options(scenario.is_training);
   const CallBuffers buffers(scenario.problem, 5);
@@ -150,8 +156,7 @@ bool RunWithFailingAllocation(const Scenario& scenario, int64_t n, bool all_foll
   const bool has_failed = StopFailingAllocations();
   EXPECT(status.ok() || status.code() == StatusCode::kResourceExhausted, text, ": ",
          status.message());
-  ExpectNoViolations(text);
-  EXPECT(mock_live("pushed_context") == 0, text);
+  ExpectCleanEnd(text);
   if (status.ok()) ExpectResultsOfCpu(scenario, buffers, text);
   ExpectRightResults(scenario, &model, text + ", afterwards");
   return has_failed;

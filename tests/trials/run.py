@@ -20,7 +20,7 @@ DOCUMENT = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- table of make trials -->\n", "<!-- end of the table -->\n"
 # The whole run takes at most an hour on two cores; this only ends a trial that hangs.
 LIMIT_SECONDS = 2 * 3600
-MOST_AT_ONCE = 4  # each takes up to 2 GB
+MOST_AT_ONCE = 4  # limits their memory
 
 # Name of the program, and what it tries. What takes longest comes first.
 TRIALS = {
