@@ -2,8 +2,10 @@
 
 #include "cudnn_rnn/cc/cpu/schedule.h"
 
+#include <memory>
 #include <string>
 
+#include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/testing.h"
@@ -230,6 +232,17 @@ TEST(ScheduleExplainsItself) {
   }
   EXPECT(decode.find("forward R: not packed (one step of at most 8") != std::string::npos, decode);
   EXPECT(decode.find("backward") == std::string::npos, decode);
+}
+
+TEST(TheReserveSpaceHasTheOutputsOfAllLayersButTheLast) {
+  int64_t bytes[2];
+  for (int64_t layers : {1, 2}) {
+    const RnnConfig config = MakeConfig(RnnMode::kLstm, layers, /*num_units=*/64);
+    std::unique_ptr<RnnPlan> plan;
+    EXPECT(CreateCpuPlan(config, {/*num_steps=*/4, /*batch_size=*/8}, "", &plan).ok());
+    bytes[layers - 1] = plan->ReserveSpaceBytes() - kReserveHeaderBytes;
+  }
+  EXPECT(bytes[1] - 2 * bytes[0] == 4 * 8 * 64 * 4, bytes[0], " and ", bytes[1]);
 }
 
 }  // namespace
