@@ -230,7 +230,7 @@ def _keras():
 
 @contextlib.contextmanager
 def _executing_eagerly():
-    """In a graph, Keras 2 adds ops to it with each call, and Keras 3 cannot read its variables."""
+    """Keras 2 would add ops to the program's graph; Keras 3 cannot read a graph's variables."""
     from cudnn_rnn import _compat
 
     with _compat.eager_mode():

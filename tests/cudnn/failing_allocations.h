@@ -7,7 +7,7 @@
 namespace cudnn_rnn {
 
 // Makes the n-th allocation of this thread fail (1: the next one), alone or with all later ones.
-// Those within the mock that is linked into this program do not count, and do not fail.
+// Allocations of the mock that is linked into this program neither count nor fail.
 void FailAllocation(int64_t n, bool all_later);
 
 // Returns whether an allocation has failed.

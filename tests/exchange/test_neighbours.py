@@ -158,7 +158,7 @@ def test_to_keras(tmp_path, model):
 
 
 def test_keras_files_in_a_program_with_a_graph(session, tmp_path):
-    """Keras 2 would add an op to the graph for each weight, and Keras 3 not read its variables."""
+    """Keras files are read and written eagerly, and add no ops to the graph."""
     rnn = random_rnn("gru", bidirectional=True)
     write_and_read(tmp_path, rnn, "rnn.h5", "keras")
     assert session.graph.get_operations() == []

@@ -20,9 +20,9 @@ DOCUMENT = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- table of make trials -->\n", "<!-- end of the table -->\n"
 # The whole run takes at most an hour on two cores; this only ends a trial that hangs.
 LIMIT_SECONDS = 2 * 3600
-MOST_AT_ONCE = 4  # limits their memory
+MOST_AT_ONCE = 4  # bounds the memory of the trials
 
-# Name of the program, and what it tries. What takes longest comes first.
+# Name of the program, and what it tries.
 TRIALS = {
     "errors": "results of random models in each dtype and instruction set, against double",
     "sanitized_ops": "the tests of the ops, with two sanitizers, in both TensorFlows",
@@ -35,7 +35,7 @@ TRIALS = {
     "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",
     "soak": "training, inference and decoding in many sessions at once, beside a busy core",
 }
-# These use all cores; of the others, as many run at once as there are cores.
+# These use all cores and run alone. The others run side by side, one on each core.
 ALONE = ("fuzz", "threads", "soak")
 
 

@@ -42,7 +42,7 @@ inline uint16_t FloatToHalf(float value) {
   if (magnitude > 0x7f800000u) return sign | 0x7e00u;   // NaN
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and more round to infinity
   if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 leaves the bits of the rounded subnormal half in the low 16.
+    // Below 2^-14: adding 0.5 rounds. The low 16 bits of the sum are the subnormal half.
     const float sum = FloatFromBits(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(BitsFromFloat(sum));
   }
