@@ -1,5 +1,6 @@
 #include "cudnn_rnn/cc/tf/gpu_registration.h"
 
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -33,6 +34,26 @@ void RegisterGpuKernels(const std::vector<std::string>& unlabelled_ops) {
   RegisterKernels({"GPU", "", kUnlabelledPriority}, create_backend, unlabelled_ops);
 }
 
+// Any address will do, because the mock runs all work at once.
+void* MockStream(::tensorflow::OpKernelContext*) {
+  static char stream;
+  return &stream;
+}
+
+// Beside the process's runtime, which has the real libraries or knows that there are none.
+Status RegisterMockKernels(const char* mock_file, const char* label) {
+  LibrarySearch search;
+  search.driver_name = search.cudnn_file = mock_file;
+  std::unique_ptr<GpuLibraries> libraries;
+  CUDNN_RNN_RETURN_IF_ERROR(OpenGpuLibraries(search, &libraries));
+  CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*libraries));
+  GpuRuntime* const runtime = new GpuRuntime(std::move(libraries));  // kernels outlive any owner
+  RegisterKernels({"CPU", label, 0}, [runtime](std::unique_ptr<DeviceBackend>* backend) {
+    return CreateCudnnBackend(runtime, MockStream, backend);
+  });
+  return Status();
+}
+
 LibrarySearch SearchFor(const char* cudnn_file, const char* wheel_folders) {
   LibrarySearch search;
   if (cudnn_file != nullptr) search.cudnn_file = cudnn_file;
@@ -63,6 +84,12 @@ int cudnn_rnn_open_gpu_libraries(const char* cudnn_file, const char* wheel_folde
     GpuRuntime* runtime;
     return OpenProcessGpu(SearchFor(cudnn_file, wheel_folders), &runtime);
   });
+  return static_cast<int>(status.code());
+}
+
+int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label) {
+  using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
+  const Status status = CatchExceptions([=] { return RegisterMockKernels(mock_file, label); });
   return static_cast<int>(status.code());
 }
 

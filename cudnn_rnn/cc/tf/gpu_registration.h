@@ -29,6 +29,12 @@ CUDNN_RNN_EXPORT int cudnn_rnn_register_gpu_kernels(const char* cudnn_file,
 CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu_libraries(const char* cudnn_file,
                                                   const char* wheel_folders);
 
+/* For tests without a GPU, of the kernels as they are installed: registers all of them once more,
+ * for nodes on the CPU with the label `label`, with the mock library `mock_file` (tests/cudnn/mock)
+ * as the driver and as cuDNN. May be called once per process. Returns 0, or the number of a
+ * StatusCode; then nothing is registered. */
+CUDNN_RNN_EXPORT int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label);
+
 /* Returns lines of text: which GPU libraries are open, or why none are. Valid until this thread's
  * next call. */
 CUDNN_RNN_EXPORT const char* cudnn_rnn_gpu_report(void);
