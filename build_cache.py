@@ -1,9 +1,9 @@
 """Caches compiled objects of sources that include no TensorFlow header.
 
 Such an object depends only on the compiler, the flags and the sources, so later builds, also for
-another TensorFlow, can reuse it. The environment variable CUDNN_RNN_BUILD_CACHE names the folder;
-"off" disables the cache. The default folder is $XDG_CACHE_HOME/cudnn_rnn/objects or
-~/.cache/cudnn_rnn/objects.
+another TensorFlow and of the C++ tests, can reuse it. The environment variable
+CUDNN_RNN_BUILD_CACHE names the folder; "off" disables the cache. The default folder is
+$XDG_CACHE_HOME/cudnn_rnn/objects or ~/.cache/cudnn_rnn/objects.
 
 The cache never breaks a build: a damaged or missing file is a cache miss, and failed writes are
 ignored. Concurrent builds may share the folder, because files are replaced atomically.

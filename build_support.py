@@ -208,17 +208,20 @@ def compile_flags(tensorflow):
     )
 
 
-def core_compile_flags(tensorflow):
+def core_compile_flags(tensorflow=None):
     """Returns the flags for the sources that include no header of TensorFlow.
 
     From TensorFlow, they take only the C++ standard and the ABI of the standard library, so that
-    an object can be reused for every TensorFlow in which these two are equal.
+    an object can be reused for every TensorFlow in which these two are equal. Without one, they
+    are those for the current releases.
     """
-    shared = [
-        re.sub("^--std=", "-std=", flag)
-        for flag in tensorflow.definition_flags
-        if not flag.startswith("-DEIGEN_")
-    ]
+    shared = ["-D_GLIBCXX_USE_CXX11_ABI=1", "-std=c++17"]
+    if tensorflow is not None:
+        shared = [
+            re.sub("^--std=", "-std=", flag)
+            for flag in tensorflow.definition_flags
+            if not flag.startswith("-DEIGEN_")
+        ]
     return _common_flags() + shared + _flags_of_user()
 
 
@@ -259,20 +262,17 @@ def build_library(output_path, temporary_folder):
 
 
 class Compilation:
-    """Compiles all sources; prints progress and uses cached objects if possible."""
+    """Compiles all sources of the op library; prints progress."""
 
     def __init__(self, compiler, tensorflow, folder):
         self._compiler = compiler
         self._folder = folder
         self._flags = compile_flags(tensorflow)
-        self._core_flags = core_compile_flags(tensorflow)
-        self._cache = build_cache.open_cache(self._core_flags)
-        self._compiler_version = _compiler_version(compiler)
-        self._core_sources = library_sources(_CORE_LISTS)
+        self._core = CoreCompiler(compiler, core_compile_flags(tensorflow))
 
     def run(self, jobs):
         """Compiles with `jobs` compilers at a time; returns the paths of the objects."""
-        sources = library_sources(("TF_SOURCES",)) + self._core_sources
+        sources = library_sources(("TF_SOURCES",) + _CORE_LISTS)
         with ThreadPoolExecutor(jobs) as pool:
             futures = [pool.submit(self._compile, source) for source in sources]
             try:
@@ -282,7 +282,7 @@ class Compilation:
             finally:
                 for future in futures:
                     future.cancel()
-        self._cache.remove_least_recently_used()
+        self._core.clean_cache()
         return [self._object_path(source) for source in sources]
 
     def _object_path(self, source):
@@ -291,21 +291,51 @@ class Compilation:
     def _compile(self, source):
         """Compiles or loads the object of `source`; returns a progress line and any warnings."""
         path = self._object_path(source)
-        key = self._key(source) if source in self._core_sources else None
-        if key and self._cache.load(key, path):
+        if self._core.is_core(source):
+            return self._core.compile(source, path)
+        return source + _compile_one(self._compiler, self._flags, source, path)
+
+
+class CoreCompiler:
+    """Compiles sources of the core; takes their objects from the cache if they are there."""
+
+    def __init__(self, compiler, flags):
+        self._compiler = compiler
+        self._flags = flags
+        self._cache = build_cache.open_cache(flags)
+        self._compiler_version = _compiler_version(compiler)
+        self._sources = frozenset(library_sources(_CORE_LISTS))
+
+    def is_core(self, source):
+        """Tells whether `source` includes only headers of the core, which its key covers."""
+        return source in self._sources
+
+    def compile(self, source, path):
+        """Writes the object of `source` to `path`; returns a progress line and any warnings."""
+        key = self._key(source)
+        if self._cache.load(key, path):
             return source + " (cached by an earlier build)"
-        flags = self._core_flags if key else self._flags
-        warnings = _run(self._compiler + flags + ["-c", source, "-o", path], "compiling " + source)
+        warnings = _compile_one(self._compiler, self._flags, source, path)
         # Does not cache warnings, which every build shows, or a file that changed meanwhile.
-        if key and not warnings and key == self._key(source):
+        if not warnings and key == self._key(source):
             self._cache.store(key, path)
-        return source + ("\n" + warnings if warnings else "")
+        return source + warnings
+
+    def clean_cache(self):
+        """Keeps the cache within its size limit."""
+        self._cache.remove_least_recently_used()
 
     def _key(self, source):
         files = [source] + _core_headers()
         return build_cache.object_key(
-            self._compiler, self._compiler_version, self._core_flags, files, ROOT
+            self._compiler, self._compiler_version, self._flags, files, ROOT
         )
+
+
+def _compile_one(compiler, flags, source, path):
+    """Compiles `source`; returns the warnings on lines of their own, "" if there are none."""
+    warnings = _run(compiler + flags + ["-c", source, "-o", path], "compiling " + source)
+    return "\n" + warnings if warnings else ""
 
 
 def _core_headers():

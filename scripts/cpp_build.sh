@@ -14,8 +14,7 @@ set_up_build() {
     fi
     mapfile -t flags < <(python3 -c "
 import build_support
-print('\n'.join(build_support.read_build_lists()['COMPILE_FLAGS']))")
-    flags+=(-std=c++14 -I. -pthread)
+print('\n'.join(build_support.core_compile_flags()))")
     link_flags=(-pthread -ldl)
     local sanitizers=""
     case "${1:-}" in
@@ -65,25 +64,22 @@ select_core_tests() {
 object_of() { echo "$build_folder/${1//\//_}.o"; }
 
 # compile SOURCE...: sets objects, and compiles each object that is not newer than its source, all
-# headers and this file, which sets the flags.
+# headers and the files that set the flags.
 compile() {
-    local source object newest_header
-    local folders="cudnn_rnn/cc tests"
-    # shellcheck disable=SC2012,SC2086 # no name holds white space
-    newest_header="$(find $folders -name '*.h' -o -name '*.inc' -o -name '*.bzl' | xargs ls -t | head -1)"
+    local source object newest
+    # shellcheck disable=SC2012 # no name holds white space
+    newest="$(find cudnn_rnn/cc tests build_support.py scripts/cpp_build.sh -name '*.h' -o -name '*.inc' \
+        -o -name '*.bzl' -o -name build_support.py -o -name cpp_build.sh | xargs ls -t | head -1)"
     objects=()
     for source in "$@"; do
         object="$(object_of "$source")"
         objects+=("$object")
-        if [ ! "$object" -nt "$source" ] || [ ! "$object" -nt "$newest_header" ] ||
-            [ ! "$object" -nt scripts/cpp_build.sh ]; then
+        if [ ! "$object" -nt "$source" ] || [ ! "$object" -nt "$newest" ]; then
             printf '%s\0%s\0' "$source" "$object"
         fi
     done > "$build_folder/todo"
-    xargs -0 -r -n 2 -P "$(nproc)" sh -c '
-        compiler="$1"; shift; flags="$1"; shift
-        echo "compiling $1"
-        $compiler $flags -c "$1" -o "$2"' compile "$compiler" "${flags[*]}" < "$build_folder/todo"
+    xargs -0 -r -n 2 -P "$(nproc)" python3 scripts/compile_object.py "$compiler" "${flags[@]}" \
+        < "$build_folder/todo"
 }
 
 # run_tests_on_all_cores PROGRAM [NAME]: runs the tests whose names contain NAME, each in a process.

@@ -219,6 +219,17 @@ def test_the_cache_is_not_used(project, monkeypatch, tmp_path, name, value):
     assert not project.cache_folder.exists()
 
 
+def test_the_cpp_tests_take_objects_of_the_package(project, tmp_path):
+    definitions = ["-D_GLIBCXX_USE_CXX11_ABI=1", "--std=c++17", "-DEIGEN_MAX_ALIGN_BYTES=64"]
+    project.build(flags=definitions)
+    flags = project.support.core_compile_flags()
+    for compiler_flags, is_cached in ((flags, True), ([*flags, "-fsanitize=address"], False)):
+        core = project.support.CoreCompiler(project.support.find_compiler(), compiler_flags)
+        line = core.compile("cudnn_rnn/cc/core/team.cc", str(tmp_path / "team.o"))
+        assert (tmp_path / "team.o").exists()
+        assert line.endswith("(cached by an earlier build)") == is_cached
+
+
 def test_changed_files_are_compiled_again(project):
     project.build()
     project.change("cpu/forward_pass.cc")
