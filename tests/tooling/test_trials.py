@@ -100,20 +100,23 @@ def wait_for_the_end(pid):
             return
 
 
-def test_record_replaces_only_the_table(trials, monkeypatch):
+def test_record_replaces_only_the_rows_of_the_trials(trials, monkeypatch):
+    kept, old = "| `other` | kept |\n", "| `good` | outdated |\n"
+    monkeypatch.setitem(run.TRIALS, "other", "what was recorded before")
     document = trials / "reliability.md"
-    document.write_text("before\n\n%soutdated\n%s\nafter\n" % (run.BEGIN, run.END))
-    run.main(["--record"])
+    document.write_text("before\n\n%s%s%s%s\nafter\n" % (run.BEGIN, old, kept, run.END))
+    run.main(["good", "--record"])
     text = document.read_text()
     assert text.startswith("before\n\n" + run.BEGIN) and text.endswith(run.END + "\nafter\n")
     assert "outdated" not in text and "| `good` | what holds | 7 rounds | " in text
+    assert kept in text and run.HEADING in text
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["unknown"], "no trial is named unknown; expected "),
-        (["--record", "--short"], "--record is only for a run of all trials in full"),
+        (["--record", "--short"], "--record is only for trials in full"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):
@@ -133,6 +136,23 @@ def test_errors_refuses_arguments_with_which_nothing_runs(arguments, message):
     assert status == 2 and message in text
 
 
+@pytest.mark.parametrize(
+    "error, change, num_failures",
+    [(1e-6, None, 0), (5e-5, 1e-5, 0), (5e-5, 1e-6, 1), (float("inf"), 1e-5, 1)],
+)
+def test_errors_above_the_bound_need_an_ill_conditioned_model(
+    monkeypatch, capsys, error, change, num_failures
+):
+    monkeypatch.setattr(sys, "path", [str(run.FOLDER), *sys.path])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the trial sets it
+    summary = load_program(os.path.join(run.FOLDER, "errors.py")).Summary(bound=2e-5)
+    summary.add("model 0", {"output": 1e-7, "d_input": error}, {"output": 0.0, "d_input": change})
+    summary.show()
+    assert capsys.readouterr().out.count("FAILED: expected at most 2e-05; d_input") == num_failures
+    assert len(summary.failures) == num_failures
+    assert ("1 ill-conditioned" in summary.text("float32")) == (error > 2e-5)
+
+
 def test_the_document_has_the_place_of_the_table():
     text = run.DOCUMENT.read_text(encoding="utf-8")
     assert text.count(run.BEGIN) == text.count(run.END) == 1
@@ -144,7 +164,7 @@ def trial_parameter(name):
     return pytest.param(name, marks=[needs_tensorflow_2] if needs_2 else [])
 
 
-@pytest.mark.parametrize("name", map(trial_parameter, run.TRIALS))
+@pytest.mark.parametrize("name", [trial_parameter(name) for name in run.TRIALS])
 def test_trial_in_short(name):
     status, text = status_and_text(PROGRAM, name, "--short", TRIALS_PYTHON=sys.executable)
     assert status == 0, text

@@ -18,6 +18,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 DOCUMENT = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- table of make trials -->\n", "<!-- end of the table -->\n"
+HEADING = "| trial | what is tried | result | time | run |\n| --- | --- | --- | --- | --- |\n"
 # The whole run takes at most an hour on two cores; this only ends a trial that hangs.
 LIMIT_SECONDS = 2 * 3600
 MOST_AT_ONCE = 4  # bounds the memory of the trials
@@ -107,28 +108,29 @@ def run_trials(names, options, folder, most):
     return found
 
 
-def describe_processor():
-    """Returns the processor's name and the number of CPUs that this process may use."""
+def describe_run():
+    """Returns the day, the processor's name and the number of CPUs that this process may use."""
     text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     name = re.search(r"model name\s*: (.*)", text)
-    return "%s, %d CPUs" % (name and name.group(1), len(os.sched_getaffinity(0)))
+    cpus = len(os.sched_getaffinity(0))
+    return "%s, %s, %d CPUs" % (time.strftime("%Y-%m-%d"), name and name.group(1), cpus)
 
 
-def make_table(rows):
-    """Returns the Markdown table of rows (name, has held, result, seconds)."""
-    lines = ["| trial | what is tried | result | time |", "| --- | --- | --- | --- |"]
-    for name, has_held, result, seconds in rows:
-        text = result if has_held else "**FAILED**: " + result
-        duration = "%.0f s" % seconds if seconds < 100 else "%.0f min" % (seconds / 60)
-        lines.append("| `%s` | %s | %s | %s |" % (name, TRIALS[name], text, duration))
-    return "\n".join(lines) + "\n"
+def make_row(name, has_held, result, seconds):
+    """Returns the trial's line of the table."""
+    text = result if has_held else "**FAILED**: " + result
+    duration = "%.0f s" % seconds if seconds < 100 else "%.0f min" % (seconds / 60)
+    return "| `%s` | %s |\n" % (name, " | ".join([TRIALS[name], text, duration, describe_run()]))
 
 
-def record(text):
-    """Replaces the table in the document."""
+def record(rows):
+    """Replaces these rows, by name, of the table in the document."""
     before, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    DOCUMENT.write_text(before + BEGIN + "\n" + text + "\n" + END + after, encoding="utf-8")
+    old, after = rest.split(END)
+    kept = {row.split("`")[1]: row for row in old.splitlines(True) if row.startswith("| `")}
+    kept.update(rows)
+    table = HEADING + "".join(kept[name] for name in TRIALS if name in kept)
+    DOCUMENT.write_text(before + BEGIN + "\n" + table + "\n" + END + after, encoding="utf-8")
 
 
 def parse_arguments(arguments=None):
@@ -147,13 +149,15 @@ def parse_arguments(arguments=None):
     )
     parser.add_argument("--seed", type=int, help="of random choices (default: each trial's own)")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--record", action="store_true", help="also update docs/reliability.md")
+    parser.add_argument(
+        "--record", action="store_true", help="also replace their rows in docs/reliability.md"
+    )
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.trials) - set(TRIALS))
     if unknown:
         parser.error("no trial is named %s; expected %s" % (unknown[0], ", ".join(TRIALS)))
-    if chosen.record and (chosen.trials or chosen.short):
-        parser.error("--record is only for a run of all trials in full")
+    if chosen.record and chosen.short:
+        parser.error("--record is only for trials in full, without --short")
     return chosen
 
 
@@ -171,16 +175,13 @@ def main(arguments=None):
     shared = [name for name in names if name not in ALONE]
     found = run_trials(shared, options, folder, min(num_cores, MOST_AT_ONCE))
     found.update(run_trials([name for name in names if name in ALONE], options, folder, 1))
-    rows = [(name, *found[name]) for name in names]
-    facts = "%s, %s" % (describe_processor(), time.strftime("%Y-%m-%d"))
-    given = " ".join(sys.argv[1:] if arguments is None else arguments)
-    command = "make trials ARGS=%r" % given if given else "make trials"
-    text = "%s\n%s, `%s`.\n" % (make_table(rows), facts, command)
+    rows = {name: make_row(name, *found[name]) for name in names}
+    text = HEADING + "".join(rows.values())
     (folder / "table.md").write_text(text, encoding="utf-8")
     print("\n" + text)
     if chosen.record:
-        record(text)
-    return 0 if all(has_held for _, has_held, _, _ in rows) else 1
+        record(rows)
+    return 0 if all(has_held for has_held, _, _ in found.values()) else 1
 
 
 if __name__ == "__main__":
