@@ -23,5 +23,13 @@ TEST(SizesOfRandomModelsAreCheckedOrRefused) { RunRandomInputs(kFuzzTargets[0], 
 TEST(RandomModelsRunTheSameOnAnyThreads) { RunRandomInputs(kFuzzTargets[1], 100); }
 TEST(TheCApiSurvivesRandomInputs) { RunRandomInputs(kFuzzTargets[2], 500); }
 
+TEST(InputsThatFailedBefore) {
+  // 2^50 sequences without steps: inputs of no size, and states larger than any memory.
+  const std::vector<uint8_t> many_states = {0xde, 0xbb, 0xff, 0x30, 0x35, 0x31, 0xff, 0xff, 0xff,
+                                            0xff, 0xff, 0xff, 0x02, 0xff, 0x7f, 0x00, 0x30, 0x00,
+                                            0x00, 0x00, 0x35, 0x32, 0x04, 0xff, 0x01};
+  kFuzzTargets[2].run(many_states.data(), many_states.size());
+}
+
 }  // namespace
 }  // namespace cudnn_rnn
