@@ -137,12 +137,13 @@ HEADERS = [
     "tf/rnn_model.h",
 ]
 
-# Flags in addition to TensorFlow's. The inner loops are plain C++ that the compiler vectorizes,
-# which requires -O3, fused multiply-add and permission to ignore floating-point traps; NaN,
-# infinities and the order of additions keep their meaning.
+# Flags in addition to TensorFlow's. The compiler vectorizes loops of plain C++, which requires -O3
+# and permission to ignore floating-point traps. NaN, infinities and the order of additions keep
+# their meaning. Multiplication and addition are fused only where the code says so: left to the
+# compiler, the same expression could have other bits in another instance of a template.
 COMPILE_FLAGS = [
     "-O3",
-    "-ffp-contract=fast",
+    "-ffp-contract=off",
     "-fno-trapping-math",
     "-fno-math-errno",
     "-fPIC",

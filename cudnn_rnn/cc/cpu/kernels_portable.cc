@@ -28,6 +28,15 @@ CUDNN_RNN_INLINE void StorePart(const Vector<T>& value, T* target, int64_t count
     if (i < count) target[i] = value[i];
   }
 }
+// Rounds twice: not every processor has an instruction that rounds once.
+template <typename V>
+CUDNN_RNN_INLINE V MultiplyAdd(const V& a, const V& b, const V& c) {
+  return a * b + c;
+}
+template <typename V>
+CUDNN_RNN_INLINE V NegatedMultiplyAdd(const V& a, const V& b, const V& c) {
+  return c - a * b;
+}
 template <typename V>
 CUDNN_RNN_INLINE V Min(const V& a, const V& b) {
   return a < b ? a : b;
