@@ -78,14 +78,16 @@ void Explore(const Case& of, int64_t executions, uint64_t seed, Totals* totals) 
 }
 
 int Run(int argc, char** argv) {
-  bool is_short = false;
+  int64_t executions = kExecutions;
   uint64_t seed = 1;
   const char* name = "";
   const char* choices = nullptr;
   for (int i = 1; i < argc; ++i) {
     const bool has_value = i + 1 < argc;
     if (std::strcmp(argv[i], "--short") == 0) {
-      is_short = true;
+      executions = kShortExecutions;
+    } else if (std::strcmp(argv[i], "--executions") == 0 && has_value) {
+      executions = std::atoll(argv[++i]);
     } else if (std::strcmp(argv[i], "--seed") == 0 && has_value) {
       seed = std::strtoull(argv[++i], nullptr, 10);
     } else if (std::strcmp(argv[i], "--case") == 0 && has_value) {
@@ -103,7 +105,7 @@ int Run(int argc, char** argv) {
                                               : std::strstr(of.name, name) != nullptr;
     if (!is_chosen) continue;
     if (choices == nullptr) {
-      Explore(of, is_short ? kShortExecutions : kExecutions, seed, &totals);
+      Explore(of, executions, seed, &totals);
     } else {
       ++totals.cases;
       Report(of, explorer.Replay(MakeProgram(of).get(), choices), &totals);
