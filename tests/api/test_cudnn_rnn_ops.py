@@ -72,6 +72,7 @@ def results(values):
 
 def assert_equal(found, expected):
     """Checks that two lists of tensors have the same values."""
+    assert len(found) == len(expected)
     assert_same_bits(*map(results, run([list(found), list(expected)])))
 
 
@@ -114,6 +115,9 @@ def test_cudnn_rnn_of_any_mode(rnn_mode):
     assert len(found) == 3
     expected = FUNCTIONS[rnn_mode](*inputs, is_training=False)
     assert_equal(found[: len(expected)], expected)
+    if rnn_mode != "lstm":
+        without = cudnn_rnn_ops._cudnn_rnn_no_input_c(*inputs, is_training=False, rnn_mode=rnn_mode)
+        assert_equal(without, expected)
 
 
 @pytest.mark.parametrize("is_training", [True, False, np.bool_(True), 0])

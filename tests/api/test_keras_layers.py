@@ -118,6 +118,12 @@ def test_what_the_op_cannot_do_is_computed_by_keras(recwarn, kind, arguments, te
     assert len(messages) == 1 and text in messages[0], messages
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+def test_what_the_op_computes_gives_no_warning(recwarn, kind):
+    pair(kind)[1](tf.constant(make_inputs()))
+    assert not [warning for warning in recwarn if "fused op" in str(warning.message)]
+
+
 def make_model(module, kind="LSTM", **named):
     """Returns a functional model with a mask, a bidirectional and a stateless layer."""
     words = keras.Input((STEPS,), dtype="int32")

@@ -228,6 +228,16 @@ def test_two_saveables_with_the_same_keys_are_refused(session, kind, devices):
             tf.train.Saver(saved, sharded=any(devices))
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_key_shared_with_a_variable_is_tensorflows_error(session, tmp_path):
+    saveable, _ = make("b", True)
+    variable = tf.get_variable("variable", initializer=np.ones([3], np.float32))
+    saver = tf.train.Saver({"saveable": saveable, saveable.specs[0].name: variable})
+    initialize(session)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="uplicate"):
+        saver.save(session, str(tmp_path / "model"))
+
+
 def test_unrelated_savers_get_no_control_edges(session):
     make("layer", True)
     variable = tf.get_variable("variable", initializer=np.ones([3], np.float32))

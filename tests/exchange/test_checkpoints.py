@@ -224,6 +224,21 @@ def test_skip_input(tmp_path):
     assert_same(rnn, RnnWeights.from_opaque(params, "lstm", 2, 4, 4, skip_input=True))
 
 
+def test_skip_input_of_1_1(tmp_path):
+    """The matrices of its first layer have no elements."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        model = cudnn_rnn.CudnnLSTM(2, 4, 4, input_mode="skip_input")
+        params = tf.Variable(random_values(session.run(model.params_size())), name="opaque")
+        saveable = cudnn_rnn.RNNParamsSaveable(
+            model.params_to_canonical, model.canonical_to_params, params
+        )
+        session.run(params.initializer)
+        tf.train.Saver([saveable]).save(session, str(tmp_path / "model"))
+        values = session.run(params)
+    (rnn,) = exchange.read(tmp_path / "model", rnn_mode="lstm").rnns
+    assert_same(rnn, RnnWeights.from_opaque(values, "lstm", 2, 4, 4, skip_input=True))
+
+
 def opaque_only(tmp_path, size, name="decoder/opaque_kernel"):
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.Variable(random_values(size), name=name)

@@ -250,6 +250,20 @@ def test_keras_layers_that_cudnn_does_not_compute(kind, arguments, message):
 
 
 @needs_tensorflow_2
+def test_keras_directions_with_other_activations():
+    layers = tensorflow.keras.layers
+    forward, backward = [
+        layers.SimpleRNN(5, activation=activation, go_backwards=activation == "relu")
+        for activation in ("tanh", "relu")
+    ]
+    both = layers.Bidirectional(forward, backward_layer=backward, name="rnn")
+    model = tensorflow.keras.Sequential([tensorflow.keras.Input((None, 4)), both])
+    message = r"'rnn' has other activations forward \(rnn_tanh\) than backward \(rnn_relu\)"
+    with pytest.raises(exchange.ExchangeError, match=message):
+        keras_format.from_model(model)
+
+
+@needs_tensorflow_2
 def test_keras_weights_alone(tmp_path):
     rnn = random_rnn("gru")
     path = str(tmp_path / "rnn.weights.h5")

@@ -63,6 +63,7 @@ def layer(rows=20, width=4, out=5, **others):
         ("lstn", [[layer()]], "rnn_mode must be one of 'lstm'.*'lstn'"),
         ("lstm", [], "at least one layer"),
         ("lstm", [[layer(), layer(), layer()]], "one or two directions"),
+        ("lstm", [[layer(), layer(), layer()], [layer()]], "one or two directions"),
         ("lstm", [[layer()], [layer(width=5), layer(width=5)]], r"layers\[1\] has 2 directions"),
         (
             "lstm",

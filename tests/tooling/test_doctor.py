@@ -18,6 +18,20 @@ pytestmark = pytest.mark.ci
 PACKAGE = os.path.dirname(os.path.abspath(cudnn_rnn.__file__))
 
 
+@pytest.mark.parametrize(
+    "cuda, cudnn, expected",
+    [
+        ("12.5.1", "9", "built with GPU support: CUDA 12.5.1, cuDNN 9"),
+        ("12.5.1", None, "built with GPU support: CUDA 12.5.1"),
+        (None, None, "built with GPU support"),
+    ],
+)
+def test_versions_of_the_gpu_libraries(cuda, cudnn, expected):
+    answer = {"version": "2.21.0", "git_version": "v2.21.0", "folder": "/tensorflow"}
+    answer.update(is_cuda_build=True, cuda_version=cuda, cudnn_version=cudnn)
+    assert doctor.describe_tensorflow(answer).splitlines()[1] == expected
+
+
 def run_doctor(folder=None):
     """Runs the command of the package in `folder`; returns (exit status, output)."""
     variables = {"PYTHONPATH": str(folder)} if folder else {}
