@@ -191,11 +191,12 @@ def _read_layer(layer: Any) -> Optional[RnnWeights]:
     _require("merge_mode", layer, not is_pair or layer.merge_mode == "concat")
     for cell in cells:
         _require("go_backwards", cell, bool(cell.go_backwards) == (is_pair and cell is cells[1]))
-    rnn_mode = _mode(cells[0])
-    if _mode(cells[-1]) != rnn_mode:
+    modes = [_mode(cell) for cell in cells]
+    rnn_mode = modes[0]
+    if modes[-1] != rnn_mode:
         raise ExchangeError(
-            "The layer %r has other activations forward (%s) than backward (%s); cuDNN's RNNs have "
-            "the same in both directions." % (layer.name, rnn_mode, _mode(cells[-1]))
+            "The layer %r computes %s forward and %s backward; cuDNN's RNNs compute the same in "
+            "both directions." % (layer.name, rnn_mode, modes[-1])
         )
     weights = [from_layer_weights(cell.get_weights(), rnn_mode) for cell in cells]
     return RnnWeights(rnn_mode, [weights], layer.name.replace(".", "/"))

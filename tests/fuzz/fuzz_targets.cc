@@ -219,7 +219,7 @@ cudnn_rnn_call AnyApiCall(FuzzInput* input, std::vector<int32_t>* lengths) {
 bool IsSmall(const cudnn_rnn_model_config& config, const cudnn_rnn_call& call,
              const cudnn_rnn_sizes& sizes) {
   const CheckedSize limit(int64_t(1) << 20);
-  const int64_t num_steps = std::max<int64_t>(call.num_steps, 1);  // no steps have states, too
+  const int64_t num_steps = std::max<int64_t>(call.num_steps, 1);  // States need no steps.
   const CheckedSize values =
       CheckedSize(num_steps) * call.batch_size * std::max(config.input_size, 2 * config.num_units);
   return !(limit < values || limit < CheckedSize(sizes.params_elements) ||

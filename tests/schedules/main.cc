@@ -99,6 +99,11 @@ int Run(int argc, char** argv) {
       return 2;
     }
   }
+  if (executions < 1) {
+    std::fprintf(stderr, "--executions is %lld; expected a number above 0\n",
+                 static_cast<long long>(executions));
+    return 2;
+  }
   Totals totals;
   for (const Case& of : Cases()) {
     const bool is_chosen = choices != nullptr ? std::strcmp(of.name, name) == 0

@@ -56,14 +56,6 @@ CUDNN_RNN_INLINE Vector<double> MultiplyAdd(const Vector<double>& a, const Vecto
                                             const Vector<double>& c) {
   return _mm256_fmadd_pd(a, b, c);
 }
-CUDNN_RNN_INLINE Vector<float> NegatedMultiplyAdd(const Vector<float>& a, const Vector<float>& b,
-                                                  const Vector<float>& c) {
-  return _mm256_fnmadd_ps(a, b, c);
-}
-CUDNN_RNN_INLINE Vector<double> NegatedMultiplyAdd(const Vector<double>& a, const Vector<double>& b,
-                                                   const Vector<double>& c) {
-  return _mm256_fnmadd_pd(a, b, c);
-}
 CUDNN_RNN_INLINE Vector<float> Min(const Vector<float>& a, const Vector<float>& b) {
   return _mm256_min_ps(a, b);
 }

@@ -34,10 +34,6 @@ CUDNN_RNN_INLINE V MultiplyAdd(const V& a, const V& b, const V& c) {
   return a * b + c;
 }
 template <typename V>
-CUDNN_RNN_INLINE V NegatedMultiplyAdd(const V& a, const V& b, const V& c) {
-  return c - a * b;
-}
-template <typename V>
 CUDNN_RNN_INLINE V Min(const V& a, const V& b) {
   return a < b ? a : b;
 }
