@@ -21,6 +21,7 @@ print('\n'.join(build_support.core_compile_flags()))")
         --sanitize) sanitizers=address,undefined build_folder=.build/cpp-sanitized ;;
         --sanitize=thread) sanitizers=thread build_folder=.build/cpp-thread-sanitized ;;
     esac
+    [ -z "${CXX:-}" ] || build_folder+="-${CXX//[^[:alnum:]+]/-}" # objects of each compiler
     if [ -n "$sanitizers" ]; then
         flags+=(-Werror -O1 -g1 "-fsanitize=$sanitizers" -fno-sanitize-recover=all -fno-omit-frame-pointer)
         link_flags+=("-fsanitize=$sanitizers")

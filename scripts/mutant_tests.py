@@ -271,8 +271,6 @@ class PythonTests:
     """
 
     patterns = ["cudnn_rnn/**/*.py"]
-    # Fast tests come first; of the tests that only execute the same module, this many run.
-    _MAX_TESTS_OF_MODULE = 40
 
     def __init__(self, folder, say, python, test_paths, record_folder):
         self._folder = folder
@@ -327,8 +325,13 @@ class PythonTests:
         found = [test for test in by_time if lines & test[2].get(mutant.path, set())]
         if found:
             return found
-        # Import executes the line, or a process that a test starts: tests of the module.
-        return [test for test in by_time if mutant.path in test[2]][: self._MAX_TESTS_OF_MODULE]
+        # Import executes the line, or a process that a test starts.
+        return [test for test in by_time if mutant.path in test[2] or self._imports(test)]
+
+    def _imports(self, test):
+        """Returns whether the test imports the package anew, or lists its public names."""
+        with open(os.path.join(self._folder, test[0].partition("::")[0])) as file:
+            return re.search("^from (helpers.processes|programs) import", file.read(), re.M)
 
     def _take_compiled_files(self):
         program = "import importlib.util as u; print(u.find_spec('cudnn_rnn').origin)"

@@ -11,6 +11,7 @@ from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 pytestmark = pytest.mark.usefixtures("eager")
 keras = tf.keras
 IS_KERAS_3 = hasattr(keras.layers.RNN, "inner_loop")
+needs_keras_2 = pytest.mark.skipif(IS_KERAS_3, reason="requires Keras 2")
 needs_keras_3 = pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
 KINDS = ("LSTM", "GRU", "SimpleRNN")
 BATCH, STEPS, WIDTH, UNITS = 3, 6, 4, 5
@@ -97,6 +98,18 @@ def test_random_configurations(seed):
                 for state in range(2 if kind == "LSTM" else 1)
             ]
         assert_like_keras(layers, make_inputs(seed, (batch, steps, width)), **call)
+
+
+@needs_keras_2
+@pytest.mark.parametrize("masks", [None, "right-padded", "any"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_major(kind, masks):
+    random = np.random.RandomState(3)
+    for return_sequences in (False, True):
+        named = {"return_sequences": return_sequences, "time_major": True, "return_state": True}
+        layers = pair(kind, (STEPS, BATCH, WIDTH), **named)
+        call = {"mask": tf.constant(random_mask(random, masks, BATCH, STEPS).T)} if masks else {}
+        assert_like_keras(layers, make_inputs(shape=(STEPS, BATCH, WIDTH)), **call)
 
 
 @pytest.mark.parametrize(

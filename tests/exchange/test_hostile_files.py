@@ -79,7 +79,8 @@ def test_checkpoint_with_tensors_larger_than_its_files(tmp_path):
     exchange.write(tmp_path / "rnn", [random_rnn("gru")], "1.15")
     data = tmp_path / "rnn.data-00000-of-00001"
     os.truncate(str(data), 64)
-    assert_refused(tmp_path / "rnn", "cannot be read as a checkpoint", "declares", "with shape")
+    damaged = "%s is damaged: it declares " % (tmp_path / "rnn")
+    assert_refused(tmp_path / "rnn", "cannot be read as a checkpoint", damaged, "with shape")
 
 
 def test_checkpoint_with_keys_of_many_layers(tmp_path):
@@ -208,6 +209,19 @@ def test_keras_models_that_name_other_modules(tmp_path):
         change = name % ("keras.layers", "SimpleRNN"), name % other
         change_config(path, tmp_path / "changed.keras", change)
         assert_refused(tmp_path / "changed.keras", "not one of Keras's modules")
+
+
+@needs_tensorflow_2
+def test_keras_archives_with_data_that_they_do_not_have(tmp_path):
+    import h5py
+
+    path = tmp_path / "model.keras"
+    keras_model(tensorflow.keras.layers.SimpleRNN(2)).save(str(path))
+    with h5py.File(str(tmp_path / "weights.h5"), "w") as file:
+        file.create_dataset("x", (HUGE,), "f4", chunks=(4,))
+    with zipfile.ZipFile(str(path), "a") as archive:
+        archive.write(str(tmp_path / "weights.h5"), "other.h5")
+    assert_refused(path, "%s is damaged: it declares x" % path)
 
 
 @pytest.mark.parametrize("kind", ["empty", "external", "link", "link_of_root", "virtual"])

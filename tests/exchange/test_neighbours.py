@@ -362,6 +362,16 @@ def test_onnx_nodes_that_cudnn_does_not_compute(attribute, value, message):
         onnx_format.from_model(model)
 
 
+@needs_tensorflow_2
+@pytest.mark.parametrize("place, letter", [(1, "W"), (2, "R"), (3, "B")])
+def test_onnx_weights_that_are_no_constants(place, letter):
+    model = onnx_format.to_model([random_rnn("gru", num_layers=1)])
+    (node,) = [node for node in model.graph.node if node.op_type == "GRU"]
+    node.input[place] = "computed"
+    with pytest.raises(exchange.ExchangeError, match=letter + ", 'computed', is no constant"):
+        onnx_format.from_model(model)
+
+
 # Several RNNs, and what a format does not have
 
 

@@ -79,6 +79,11 @@ def layer(rows=20, width=4, out=5, **others):
             [[layer(rows=15, projection=np.zeros([2, 5], np.float32))]],
             "only an LSTM has a projection",
         ),
+        (
+            "lstm",
+            [[layer(out=2, projection=np.zeros([2, 5], np.float32))], [layer(width=2, out=2)]],
+            r"layers\[1\]\[0\].projection has shape None.*expected \[2, 5\]",
+        ),
     ],
 )
 def test_wrong_arrays_are_refused(rnn_mode, layers, message):

@@ -13,6 +13,9 @@ when random rounding errors are added to the inputs.
     python tests/trials/errors.py --models named --dtype float32
 
 prints a table of the models in NAMED instead of the largest errors of random models.
+
+Instruction sets with bfloat16 instructions that the processor lacks are emulated, if it has AVX-512
+(tests/core/emulated). The emulation rounds as the instructions do, but keeps subnormal sums.
 """
 
 import argparse
@@ -50,6 +53,8 @@ VARIANTS = [
 AMPLIFICATION = 10
 # What a worker says if the processor lacks the instructions or the system forbids them.
 UNAVAILABLE = r"does not support the instruction set|The instruction set \w+ cannot be used"
+EMULATED = re.compile("bf16")  # of the instruction sets that can be emulated
+EMULATION = running.ROOT / "tests" / "core" / "emulated" / "bfloat16_instructions.h"
 NUMPY_EVERY = 20  # models of which double is compared with NumPy's results
 # Mode, layers, units, batch size, steps.
 NAMED = [
@@ -185,10 +190,23 @@ class Unavailable(Exception):
     """The processor lacks an instruction set."""
 
 
-def measure(dtype, instruction_set, options):
-    """Runs a worker; yields the name, the errors and the sensitivities of each model."""
+@functools.lru_cache()
+def emulated_package():
+    """Returns a folder with this package, compiled with emulated bfloat16 instructions."""
+    print("compiling the package with an emulation of the instructions", flush=True)
+    extensions = ["-DCUDNN_RNN_EMULATES_%s" % name for name in ("AVX512_BF16", "AMX_BF16")]
+    return running.build_package("emulated", *extensions, "-include", str(EMULATION))
+
+
+def measure(dtype, instruction_set, options, folder=None):
+    """Runs a worker; yields the name, the errors and the sensitivities of each model.
+
+    `folder`: where the package is, if not where Python finds it.
+    """
     environment = dict(os.environ)
     environment.pop(VARIABLE, None)
+    if folder:
+        environment["PYTHONPATH"] = folder
     if instruction_set:
         environment[VARIABLE] = instruction_set
     command = [sys.executable, os.path.abspath(__file__), "--dtype", dtype] + options
@@ -224,7 +242,8 @@ def show_progress(count, variant, number, name, errors):
 class Summary:
     """The largest errors of a variant's models, and which are above the bound."""
 
-    def __init__(self, bound):
+    def __init__(self, name, bound):
+        self._name = name
         self._bound = bound
         self._worst = {"output": (0.0, ""), "gradient": (0.0, "")}
         self.num_models = 0
@@ -242,9 +261,9 @@ class Summary:
                     text = "%s: error %.1e, rounded inputs change it by %.1e"
                     self.failures.append(text % (where, error, changes[name]))
 
-    def text(self, name):
+    def text(self):
         pair = self._worst["output"][0], self._worst["gradient"][0]
-        text = "%s %.1e and %.1e of %d models" % (name, *pair, self.num_models)
+        text = "%s %.1e and %.1e of %d models" % (self._name, *pair, self.num_models)
         return text + ", %d ill-conditioned" % len(self.above) * bool(self.above)
 
     def show(self):
@@ -252,6 +271,31 @@ class Summary:
             print("    worst %s: %.1e, %s" % (kind, error, where))
         for failure in self.failures:
             print("FAILED: expected at most %.0e; %s" % (self._bound, failure))
+
+
+def summarize(name, bound, show, variant):
+    """Measures a variant, by emulation if the processor lacks it; None if that is impossible, too.
+
+    `show(name, number, model, errors)` is called for each model, `variant` are the arguments of
+    `measure`.
+    """
+    try:
+        return _summary_of(measure(*variant), name, bound, show)
+    except Unavailable:
+        if not EMULATED.search(variant[1]):
+            return None
+    try:
+        return _summary_of(measure(*variant, emulated_package()), name + " emulated", bound, show)
+    except Unavailable:
+        return None
+
+
+def _summary_of(models, name, bound, show):
+    summary = Summary(name, bound)
+    for model, errors, changes in models:
+        summary.add(model, errors, changes)
+        show(name, summary.num_models, model, errors)
+    return summary
 
 
 def parse_arguments():
@@ -293,17 +337,12 @@ def main():
         options = ["--models", chosen.models, "--rounds", str(count), "--seed", str(chosen.seed)]
         options += ["--worker", str(bound), str(roundoff)]
         name = "%s %s" % (dtype, instruction_set) if instruction_set else dtype + " against NumPy"
-        models = measure(dtype, instruction_set, options)
         show = show_row if is_named else functools.partial(show_progress, count)
-        summary = Summary(bound)
-        try:
-            for model, errors, changes in models:
-                summary.add(model, errors, changes)
-                show(name, summary.num_models, model, errors)
-        except Unavailable:
+        summary = summarize(name, bound, show, (dtype, instruction_set, options))
+        if summary is None:
             print("%s: not measured, the processor lacks the instructions" % name)
             continue
-        results.append(summary.text(name))
+        results.append(summary.text())
         print(results[-1])
         summary.show()
         status |= bool(summary.failures)

@@ -5,6 +5,8 @@ import collections
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -62,6 +64,20 @@ def build_preloaded(source):
     flags = ["-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread"]
     subprocess.check_call(compiler + flags + [str(FOLDER / source), "-o", str(library), "-ldl"])
     return str(library)
+
+
+def build_package(name, *flags):
+    """Installs this package, compiled with the flags, into a folder; returns the folder.
+
+    `name`: of the folder. A process uses this package if PYTHONPATH is the folder.
+    """
+    folder = BUILD / name
+    shutil.rmtree(str(folder), ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--no-build-isolation", "--target", str(folder), str(ROOT)]
+    flags = [os.environ.get("CXXFLAGS", ""), *map(shlex.quote, flags)]
+    subprocess.check_call(command, env=dict(os.environ, CXXFLAGS=" ".join(flags)))
+    return str(folder)
 
 
 def pythons(is_short):
