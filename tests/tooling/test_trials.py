@@ -145,12 +145,12 @@ def test_errors_above_the_bound_need_an_ill_conditioned_model(
 ):
     monkeypatch.setattr(sys, "path", [str(run.FOLDER), *sys.path])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the trial sets it
-    summary = load_program(os.path.join(run.FOLDER, "errors.py")).Summary(bound=2e-5)
+    summary = load_program(os.path.join(run.FOLDER, "errors.py")).Summary("float32", 2e-5)
     summary.add("model 0", {"output": 1e-7, "d_input": error}, {"output": 0.0, "d_input": change})
     summary.show()
     assert capsys.readouterr().out.count("FAILED: expected at most 2e-05; d_input") == num_failures
     assert len(summary.failures) == num_failures
-    assert ("1 ill-conditioned" in summary.text("float32")) == (error > 2e-5)
+    assert ("1 ill-conditioned" in summary.text()) == (error > 2e-5)
 
 
 def test_the_document_has_the_place_of_the_table():
