@@ -8,6 +8,7 @@ import keras
 from keras import layers as keras_layers
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core import plain_rnn
 from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
@@ -24,7 +25,8 @@ class _Layer(FusedLayer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        if self._is_wanted() and self._unsupported() is None:
+        computes_with_op = self._is_wanted() and self._unsupported() is None
+        if computes_with_op and not plain_rnn.builds_plain_ops():
             self.supports_jit = False  # XLA cannot compile the op
 
     def _is_wanted(self):

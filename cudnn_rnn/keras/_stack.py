@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import tensorflow
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core import plain_rnn
 from cudnn_rnn._core.arguments import static_bool
 from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
 from cudnn_rnn._core.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
@@ -80,7 +81,7 @@ class RNNStack(keras.layers.Layer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.unit_forget_bias = bool(unit_forget_bias)
         self.supports_masking = True
-        self.supports_jit = False  # XLA cannot compile the op
+        self.supports_jit = plain_rnn.builds_plain_ops()  # XLA cannot compile the op
 
     @property
     def _rnn_mode(self):

@@ -101,7 +101,9 @@ def test_restoring_says_that_the_graph_is_pinned(tmp_path):
 
 
 def test_documentation_and_doctor_have_the_errors_and_the_fixes():
-    with open(os.path.join(ROOT, "docs", "serving.md"), encoding="utf-8") as file:
-        page = file.read()
-    for text in (NO_KERNEL, NO_DEVICE, NO_EAGER_DEVICE, "allow_soft_placement"):
-        assert text in page and text in doctor._ERRORS_OF_PROGRAMS
+    texts = [doctor._ERRORS_OF_PROGRAMS]
+    for name in ("serving.md", "troubleshooting.md"):
+        with open(os.path.join(ROOT, "docs", name), encoding="utf-8") as file:
+            texts.append(file.read())
+    for expected in (NO_KERNEL, NO_DEVICE, NO_EAGER_DEVICE, "allow_soft_placement"):
+        assert [expected in text for text in texts] == [True, True, True]

@@ -261,12 +261,12 @@ def test_dropout(dropout):
 
 
 @needs_tensorflow_2
-@pytest.mark.parametrize("known", [True, False])
-def test_xla(known):
+@pytest.mark.parametrize("model, known", [(LSTM, True), (LSTM, False), (PROJECTED, True)])
+def test_xla(model, known):
     """The forward pass and the gradients compile, with known and with unknown sizes."""
-    arrays = {k: tf.constant(v) for k, v in arrays_for(LSTM, LENGTHS["mixed"]).items()}
+    arrays = {k: tf.constant(v) for k, v in arrays_for(model, LENGTHS["mixed"]).items()}
     names = ("input", "input_h", "input_c", "params")
-    config = config_of(LSTM, "float64")
+    config = config_of(model, "float64")
 
     def run(*inputs):
         lengths = arrays["sequence_lengths"]

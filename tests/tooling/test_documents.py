@@ -142,6 +142,7 @@ def test_errors_of_troubleshooting_are_real():
     page = Path(DOCS, "troubleshooting.md").read_text(encoding="utf-8")
     messages = output_of("-W", "ignore", "-c", RUN_ERRORS, *ERRORS.values()).splitlines()
     messages = [line for line in messages if line.strip()]
+    assert len(messages) == len(ERRORS)
     for expected, message in zip(ERRORS, messages):
         assert expected in message
         assert '"%s"' % expected in page

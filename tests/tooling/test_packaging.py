@@ -86,16 +86,20 @@ def test_library_has_no_run_path():
     assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
 
 
-def test_source_distribution_builds_elsewhere(tmp_path):
-    """The source distribution has every file that the build reads, and no build output."""
-    (tmp_path / "egg").mkdir()
+def make_source_distribution(folder):
+    (folder / "egg").mkdir()
     status, printed = run_setup(
-        *["egg_info", "--egg-base", str(tmp_path / "egg")],
-        *["sdist", "--formats=gztar", "--dist-dir", str(tmp_path)],
+        *["egg_info", "--egg-base", str(folder / "egg")],
+        *["sdist", "--formats=gztar", "--dist-dir", str(folder)],
     )
     assert status == 0, printed
-    (archive,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(str(archive)) as file:
+    (archive,) = folder.glob("*.tar.gz")
+    return str(archive)
+
+
+def test_source_distribution_has_what_the_build_reads(tmp_path):
+    """It has every such file, and no build output."""
+    with tarfile.open(make_source_distribution(tmp_path)) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
     needed = {"cudnn_rnn/cc/" + path for paths in source_lists().values() for path in paths}
     needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
@@ -154,23 +158,20 @@ def test_version_of_a_wheel_has_the_label_and_that_of_a_source_distribution_has_
     assert (status, printed.strip()) == (0, expected)
 
 
+def clone_repository(folder):
+    subprocess.check_call(["git", "clone", "--quiet", ROOT, str(folder / "clone")])
+    return "git+file://%s" % (folder / "clone")
+
+
 @pytest.mark.release
-def test_pip_installs_from_a_git_repository(tmp_path):
-    subprocess.check_call(["git", "clone", "--quiet", ROOT, str(tmp_path / "clone")])
+@pytest.mark.parametrize("make_source", [clone_repository, make_source_distribution])
+def test_pip_installs_from(tmp_path, make_source):
     target = tmp_path / "target"
-    pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-build-isolation",
-        "--no-deps",
-        "--target",
-        target,
-    ]
-    output_of(*pip, "git+file://%s" % (tmp_path / "clone"))
+    options = ["--quiet", "--no-build-isolation", "--no-deps", "--target", target]
+    output_of("-m", "pip", "install", *options, make_source(tmp_path))
     (metadata,) = target.glob("cudnn_rnn-*.dist-info")
     label = "+tf" + ".".join(tf.__version__.split(".")[:2])
+    label *= make_source is clone_repository
     assert metadata.name == "cudnn_rnn-%s%s.dist-info" % (cudnn_rnn.__version__, label)
     code = "import cudnn_rnn; print(cudnn_rnn.library_path())"
     printed = output_of("-c", code, folder=tmp_path, PYTHONPATH=importable(target))
