@@ -166,6 +166,61 @@ TEST(ScheduleSharesSequences) {
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 4) == 2);
 }
 
+// The lengths are equal, unless `rows`, their sum, says otherwise.
+TEST(ScheduleOfInputProducts) {
+  struct Case {
+    int64_t layers, units, steps, batch;
+    int64_t threads;
+    InputProducts expected;
+    Direction direction = Direction::kUnidirectional;
+    const KernelTraits* kernels = &kAvx512;
+    int64_t rows = 0;
+  };
+  constexpr InputProducts kShared = InputProducts::kShared, kOwn = InputProducts::kOwn;
+  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
+  const Case cases[] = {
+      {2, 650, 35, 20, 1, kOwn},
+      {2, 650, 35, 20, 2, kShared},
+      // Shares of the sequences.
+      {2, 200, 20, 8, 2, kOwn},
+      {2, 200, 20, 7, 2, kShared},
+      {2, 200, 20, 48, 2, kOwn},
+      {2, 200, 20, 49, 2, kShared},
+      {2, 200, 20, 50, 5, kOwn},
+      {2, 200, 20, 20, 4, kOwn, kBoth},
+      {2, 200, 20, 48, 2, kShared, kOne, &kBfloat16},
+      // A thread for each direction.
+      {2, 256, 35, 20, 2, kOwn, kBoth},
+      {2, 256, 35, 20, 2, kOwn, kBoth, &kBfloat16},
+      {2, 256, 35, 20, 2, kShared, kBoth, &kAvx512, 35 * 20 - 1},
+      {2, 256, 35, 20, 1, kShared, kBoth},
+      // W's panels have 8 MiB, and in bfloat16 half of that; with 363 units they have more.
+      {2, 362, 35, 20, 2, kOwn, kBoth},
+      {2, 363, 35, 20, 2, kShared, kBoth},
+      {2, 363, 35, 20, 2, kOwn, kBoth, &kBfloat16},
+      {1, 12, 37, 5, 4, kShared, kBoth},
+      {1, 12, 37, 5, 2, kShared},
+      // A wavefront.
+      {3, 12, 37, 5, 2, kOwn},
+      {3, 12, 37, 5, 2, kOwn, kOne, &kAvx512, 37 * 5 - 1},
+      // Tiles that are packed for every product.
+      {2, 12, 8, 8, 2, kShared},
+      {2, 12, 8, 8, 1, kShared},
+      {2, 12, 13, 5, 1, kOwn},
+  };
+  for (const Case& test : cases) {
+    const RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
+    const SequenceShape shape = {test.steps, test.batch};
+    const int64_t rows = test.rows == 0 ? test.steps * test.batch : test.rows;
+    const PassSchedule found = MakePassSchedule(
+        MakeSchedule(config, shape, *test.kernels), config, shape, *test.kernels, Pass::kInference,
+        {test.steps, rows}, {test.threads, kMinCyclesToWait});
+    EXPECT(found.input_products.value == test.expected, Describe(config), ", steps ", test.steps,
+           ", batch ", test.batch, ", threads ", test.threads, ", ", test.kernels->instruction_set,
+           ": ", found.input_products.reason);
+  }
+}
+
 TEST(ScheduleOfStepsPerBlock) {
   struct Case {
     int64_t units, steps, batch, steps_per_block;
@@ -227,6 +282,7 @@ TEST(ScheduleExplainsItself) {
   };
   const std::string training = explain({35, 20}, true), decode = explain({1, 1}, false);
   for (const char* line : {"avx512", "forward W: packed as a whole (more than 64 rows",
+                           "input products: all threads together (all threads share each step)",
                            "backward steps: all threads share each step (", "2 threads"}) {
     EXPECT(training.find(line) != std::string::npos, line, " in ", training);
   }

@@ -103,10 +103,8 @@ class ForwardPass {
     if (!keeps_steps_ && steps_per_block < model_.shape.num_steps) {
       RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
     } else {
-      for (int64_t d = 0; d < model_.directions; ++d) {
-        PrepareInputProducts(layer, d);
-        ComputeInputProducts(layer, d, steps, member_);
-      }
+      for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
+      ComputeSharedInputProducts(layer, steps);
       PackStepWeights(layer);
       RunLayerSteps(layer, steps, member_);
     }
@@ -122,8 +120,8 @@ class ForwardPass {
       const StepRange steps = BlockOfSteps(sequences_.num_steps(), block, num_blocks);
       for (int64_t d = 0; d < model_.directions; ++d) {
         part.first_gate_row[d] = RowsOf(d, steps).first;
-        ComputeInputProducts(part, d, steps, member_);
       }
+      ComputeSharedInputProducts(part, steps);
       RunLayerSteps(part, steps, member_);
     }
   }
@@ -146,7 +144,6 @@ class ForwardPass {
     const auto advance = [&](int64_t position, int64_t block, TeamMember* worker) {
       const Layer& layer = layers[static_cast<size_t>(position)];
       const StepRange steps = BlockOfSteps(num_steps, block, num_blocks);
-      ComputeInputProducts(layer, /*direction=*/0, steps, worker);
       RunLayerSteps(layer, steps, worker);
       FinishSteps(layer, steps, worker);
     };
@@ -176,17 +173,37 @@ class ForwardPass {
                        columns, model_.gate_width, panels, member_);
   }
 
-  // Computes gates [N, G * H] = x [N, I] * W^T + biases. The recurrent bias of GRU's n is excluded:
-  // the cell adds it before the product with r.
-  void ComputeInputProducts(const Layer& layer, int64_t direction, const StepRange& steps,
+  // Computes the input products of `steps` on the whole team, unless each member computes its own.
+  void ComputeSharedInputProducts(const Layer& layer, const StepRange& steps) const {
+    if (schedule_.input_products.value == InputProducts::kOwn) return;
+    for (int64_t d = 0; d < model_.directions; ++d) {
+      ComputeInputProducts(layer, d, RowsOf(d, steps), member_);
+    }
+  }
+
+  // Computes a part's input products, if `step` is the first of `steps` that needs them: the rows
+  // of a whole direction are adjacent in all steps, those of a share only in one.
+  void ComputeOwnInputProducts(const Layer& layer, const StepRange& steps, int64_t step,
+                               const StepPart& part, TeamMember* worker) const {
+    const int64_t d = part.first_direction;
+    if (schedule_.division.value == Division::kRows) {
+      const int64_t first = DirectionStepOf(sequences_, d, step).first;
+      ComputeInputProducts(layer, d, {first + part.first_row, first + part.end_row}, worker);
+    } else if (step == steps.first) {
+      ComputeInputProducts(layer, d, RowsOf(d, steps), worker);
+    }
+  }
+
+  // Computes gates [rows, G * H] = x [rows, I] * W^T + biases. The recurrent bias of GRU's n is
+  // excluded: the cell adds it before the product with r.
+  void ComputeInputProducts(const Layer& layer, int64_t direction, const RowRange& rows,
                             TeamMember* member) const {
     const int64_t columns = model_.layout.InputWeightColumns(layer.index);
     if (columns == 0) {
-      AddSkippedInput(layer, direction, steps, member);
+      AddSkippedInput(layer, direction, rows, member);
       return;
     }
     const int64_t gate_width = model_.gate_width;
-    const RowRange rows = RowsOf(direction, steps);
     const int64_t num_rows = rows.end - rows.first;
     const T* input = layer.input + rows.first * columns;
     T* gates = layer.gates[direction] +
@@ -213,10 +230,9 @@ class ForwardPass {
   }
 
   // Without W (skip input), adds x to the pre-activation of every gate.
-  void AddSkippedInput(const Layer& layer, int64_t direction, const StepRange& steps,
+  void AddSkippedInput(const Layer& layer, int64_t direction, const RowRange& rows,
                        TeamMember* member) const {
     const int64_t units = model_.units;
-    const RowRange rows = RowsOf(direction, steps);
     const T* bias = layer.bias[direction];
     const auto add = [&](int64_t begin, int64_t end) {
       for (int64_t row = rows.first + begin; row < rows.first + end; ++row) {
@@ -262,7 +278,9 @@ class ForwardPass {
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     const Kernels<T>& kernels = model_.kernels;
     const int64_t depth = model_.gates * model_.output_size;
+    const bool computes_own = schedule_.input_products.value == InputProducts::kOwn;
     const auto run_step = [&](int64_t step, const StepPart& part, TeamMember* worker) {
+      if (computes_own) ComputeOwnInputProducts(layer, steps, step, part, worker);
       const StepPhase cells = {model_.units, kernels.lanes, model_.cell.forward_vectors,
                                depth,        step,          false};
       ForTiles(sequences_, cells, part, worker,

@@ -27,6 +27,11 @@ constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
 constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
 constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
+// InputProducts::kOwn with Division::kRows: a product of one step's rows is as fast as one of many
+// rows, but W is read from the L2 cache more often. Up to this many rows per share, saving a barrier
+// and reading gates that other threads have written is worth more.
+constexpr int64_t kMaxRowsOfOwnInputProducts = 24;
+
 // The wavefront's blocks. With many blocks per layer, little time is lost while the wavefront fills
 // and drains; with several steps per block, a block is worth a barrier and its input products fill
 // a tile.
@@ -42,6 +47,10 @@ constexpr int64_t kMaxBytesOfRereadPanels = int64_t(8) << 20;
 // Returns the bytes of an element of the engine's buffers.
 int64_t ElementBytes(const RnnConfig& config) {
   return config.data_type == DataType::kDouble ? 8 : 4;
+}
+
+bool AreEqual(const PassLengths& lengths, int64_t batch_size) {
+  return lengths.sum == lengths.longest * batch_size;
 }
 
 // Returns the cost of a step in one direction.
@@ -116,17 +125,37 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
   return {steps, "the steps find the gates of a block in the cache"};
 }
 
+int64_t RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels) {
+  return PanelSize(kernels, config.output_size()) * NumPanels(kernels, config.num_units) *
+         config.num_gates() * ElementBytes(config);
+}
+
+Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& shape,
+                                const KernelTraits& kernels, const Schedule& schedule) {
+  if (schedule.input_weights.value != Packing::kWhole) return {false, "W is not packed as a whole"};
+  if (schedule.concurrent_layers.value > 1) return {true, "layers run side by side"};
+  if (schedule.steps_per_block.value < shape.num_steps) return {true, "every block reads them"};
+  if (config.num_directions() == 1 &&
+      (kernels.rounds() || RecurrentPanelBytes(config, kernels) > kMaxBytesOfSharedPanels)) {
+    return {false, "all threads share each step"};
+  }
+  const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
+  const CheckedSize panels = CheckedSize(config.num_gates()) * config.num_units * widest *
+                             config.num_directions() * ElementBytes(config) * kernels.planes /
+                             kernels.vnni_factor;
+  if (CheckedSize(kMaxBytesOfRereadPanels) < panels) return {false, "W is large"};
+  return {true, "each thread may compute its own input products"};
+}
+
 // Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
 // of different lengths would be uneven.
 int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const KernelTraits& kernels,
                   const PassLengths& lengths, const PassThreads& threads) {
   const int64_t directions = config.num_directions();
   if (lengths.longest < 2 || threads.count % directions != 0) return 1;
-  if (lengths.sum != lengths.longest * shape.batch_size) return 1;
+  if (!AreEqual(lengths, shape.batch_size)) return 1;
   const int64_t groups = threads.count / directions;
-  const int64_t panel_bytes = PanelSize(kernels, config.output_size()) *
-                              NumPanels(kernels, config.num_units) * config.num_gates() *
-                              ElementBytes(config);
+  const int64_t panel_bytes = RecurrentPanelBytes(config, kernels);
   const bool is_large = panel_bytes > kMaxBytesOfSharedPanels;
   const bool is_amx = kernels.row_multiple > 1;
   if (is_large && (!is_amx || panel_bytes > kMaxBytesOfAmxPanels)) return 1;
@@ -160,11 +189,43 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
   return {Division::kTiles, "a step is worth a barrier"};
 }
 
+Decision<InputProducts> InputProductsOf(const Schedule& schedule, const RnnConfig& config,
+                                        int64_t batch_size, const KernelTraits& kernels,
+                                        const PassSchedule& pass_schedule,
+                                        const PassLengths& lengths, const PassThreads& threads) {
+  const int64_t row_groups = pass_schedule.row_groups;
+  if (!schedule.keeps_input_panels.value) {
+    return {InputProducts::kShared, schedule.keeps_input_panels.reason};
+  }
+  switch (pass_schedule.division.value) {
+    case Division::kDirections:
+      if (threads.count != config.num_directions()) {
+        return {InputProducts::kShared, "there are not as many threads as directions"};
+      }
+      if (!AreEqual(lengths, batch_size)) {
+        return {InputProducts::kShared, "the directions' blocks of steps have different rows"};
+      }
+      return {InputProducts::kOwn, "each thread needs those of its direction"};
+    case Division::kRows:
+      if (kernels.rounds()) return {InputProducts::kShared, "bfloat16 tiles need many rows"};
+      if (batch_size > kMaxRowsOfOwnInputProducts * row_groups) {
+        return {InputProducts::kShared, "a thread has more than 24 sequences"};
+      }
+      return {InputProducts::kOwn, "each thread needs those of its sequences"};
+    case Division::kLayers:
+      return {InputProducts::kOwn, "each thread runs a block of a layer"};
+    case Division::kTiles:
+      break;
+  }
+  return {InputProducts::kShared, "all threads share each step"};
+}
+
 // In the order of the enumerators.
 const char* const kPackingNames[] = {"packed as a whole", "packed by tiles", "not packed"};
 const char* const kDivisionNames[] = {
     "all threads share each step", "one thread for each direction",
     "each thread has a share of the sequences", "a wavefront of layers"};
+const char* const kInputProductsNames[] = {"all threads together", "each thread its own"};
 const char* const kStorageNames[] = {"in the workspace", "in the reserve space"};
 
 template <typename Value, size_t size>
@@ -183,6 +244,7 @@ Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
   schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
+  schedule.keeps_input_panels = KeepsInputPanels(config, shape, kernels, schedule);
   return schedule;
 }
 
@@ -213,6 +275,8 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
   result.division =
       StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
   if (result.division.value != Division::kRows) result.row_groups = 1;
+  result.input_products =
+      InputProductsOf(schedule, config, shape.batch_size, kernels, result, lengths, threads);
   result.gates = GateStorage(config, pass);
   return result;
 }
@@ -234,6 +298,9 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
         MakePassSchedule(schedule, config, shape, kernels, pass,
                          {shape.num_steps, shape.num_steps * shape.batch_size}, threads);
     text += Line(name + " steps", decided.division, kDivisionNames);
+    if (name == "forward") {
+      text += Line("input products", decided.input_products, kInputProductsNames);
+    }
     text += Line(gates, decided.gates, kStorageNames);
   };
   add_pass("forward", is_training ? Pass::kTraining : Pass::kInference, "gates");

@@ -50,6 +50,12 @@ enum class Division {
   kLayers,      // a wavefront: each thread runs a block of steps of another layer
 };
 
+// Who computes the input products, x W^T + biases, of a forward pass.
+enum class InputProducts {
+  kShared,  // all threads together, before the steps
+  kOwn,     // each thread those of the steps that it runs, just before these
+};
+
 enum class Storage { kWorkspace, kReserveSpace };
 
 enum class Pass {
@@ -74,10 +80,13 @@ struct Schedule {
   // The number of steps whose input products are computed at a time, if the workspace holds the
   // gates.
   Decision<int64_t> steps_per_block;
+  // Whether W's panels remain while the steps run. If not, R's panels take their memory.
+  Decision<bool> keeps_input_panels;
 };
 
 struct PassSchedule {
   Decision<Division> division;
+  Decision<InputProducts> input_products;  // of a forward pass
   // Of the gates in a forward pass, and of their gradients in a backward pass.
   Decision<Storage> gates;
   int64_t num_blocks;  // of steps, per layer, for Division::kLayers

@@ -67,13 +67,12 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   const int64_t pseudo_layers = layers * model.directions;
   const bool is_training = pass == Pass::kTraining;
   const bool keeps_gates = GateStorage(config, pass).value == Storage::kReserveSpace;
-  const bool has_blocks = !keeps_gates && schedule.steps_per_block.value < model.shape.num_steps;
   if (schedule.recurrent_weights.value == Packing::kWhole) {
     const bool packs_input_weights = schedule.input_weights.value == Packing::kWhole;
     const CheckedSize inputs =
         model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
     const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
-    if (layers > 1 || has_blocks) {
+    if (schedule.keeps_input_panels.value) {
       input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
       recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
     } else {  // W of one direction is no longer needed when the next one or R is packed.
