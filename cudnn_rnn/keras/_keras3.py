@@ -24,7 +24,7 @@ class _Layer(FusedLayer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        if self._wanted is not False and self._unsupported() is None:
+        if self._wanted and self._unsupported() is None:
             self.supports_jit = False  # XLA cannot compile the op
 
     @property
@@ -51,7 +51,7 @@ class _Layer(FusedLayer):
                 "use_cudnn='auto' to compute as Keras's own layer does."
                 % (self.name, self._unsupported())
             )
-        if self._wanted is False or not self._computes_with_op():
+        if not self._wanted or not self._computes_with_op():
             return super().inner_loop(sequences, initial_state, mask=mask, training=training)
         if isinstance(mask, (list, tuple)):
             mask = mask[0]
