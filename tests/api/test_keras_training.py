@@ -49,7 +49,7 @@ class Halves:
     """An initializer without randomness, which is not Keras's default."""
 
     def __call__(self, shape, dtype=None, **unused):
-        return tf.reshape(tf.sin(tf.range(np.prod(shape), dtype=tf.float32)) / 2, shape)
+        return tf.reshape(tf.sin(tf.range(np.prod(tuple(shape)), dtype=tf.float32)) / 2, shape)
 
 
 @needs_tensorflow_2
@@ -73,8 +73,8 @@ def test_initializers_regularizers_and_constraints(kind):
     assert np.linalg.norm(kernel, axis=0).max() <= 0.9 + 1e-6
     assert recurrent_kernel.min() == 0
     np.testing.assert_allclose(np.linalg.norm(bias, axis=0), 1, atol=1e-6)
-    # Keras's SimpleRNN ignores activity_regularizer.
-    assert len(layers[1].losses) == len(layers[0].losses) == (3 if kind == "SimpleRNN" else 4)
+    # The SimpleRNN of Keras 3 ignores activity_regularizer.
+    assert len(layers[1].losses) == len(layers[0].losses) >= 3
 
 
 @needs_tensorflow_2
