@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import keras
 from keras import layers as keras_layers
@@ -25,12 +25,19 @@ class _Layer(FusedLayer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        computes_with_op = self._is_wanted() and self._unsupported() is None
+        computes_with_op = self._wanted and self._unsupported() is None
         if computes_with_op and not plain_rnn.builds_plain_ops():
             self.supports_jit = False  # XLA cannot compile the op
 
-    def _is_wanted(self):
-        return getattr(self, "use_cudnn", "auto") is not False
+    @property
+    def _wanted(self):
+        return getattr(self, "use_cudnn", "auto")  # a SimpleRNN has no such argument
+
+    def get_config(self) -> Dict[str, Any]:
+        """Returns the arguments of the constructor, with `use_cudnn`, which Keras leaves out."""
+        config = super().get_config()
+        # Not the default, so that most configs are Keras's.
+        return config if self._wanted == "auto" else dict(config, use_cudnn=self._wanted)
 
     def inner_loop(
         self,
@@ -40,7 +47,13 @@ class _Layer(FusedLayer):
         training: Optional[bool] = False,
     ) -> Tuple[tf.Tensor, tf.Tensor, List[tf.Tensor]]:
         """Computes with the op, or as Keras does where the op cannot."""
-        if not (self._is_wanted() and self._computes_with_op()):
+        if self._wanted is True and self._unsupported():
+            raise ValueError(
+                "%s: use_cudnn is True, but the fused op does not support %s. Pass "
+                "use_cudnn='auto' to compute as Keras's own layer does."
+                % (self.name, self._unsupported())
+            )
+        if not self._wanted or not self._computes_with_op():
             return super().inner_loop(sequences, initial_state, mask=mask, training=training)
         if isinstance(mask, (list, tuple)):
             mask = mask[0]

@@ -133,7 +133,6 @@ def keras_losses(example_modules):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_losses_on_two_devices_are_those_of_one(keras_losses, loop):
     program = os.path.join(EXAMPLES, "mirrored_training.py")

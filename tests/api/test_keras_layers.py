@@ -5,72 +5,25 @@ import pytest
 import tensorflow as tf
 
 import cudnn_rnn.keras as ours
+from helpers.keras_layers import (
+    BATCH,
+    KINDS,
+    STEPS,
+    UNITS,
+    WIDTH,
+    assert_like_keras,
+    keras,
+    make,
+    make_inputs,
+    needs_keras_2,
+    needs_keras_3,
+    pair,
+    random_mask,
+)
 from helpers.processes import output_of
-from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.usefixtures("eager")
-keras = tf.keras
-IS_KERAS_3 = hasattr(keras.layers.RNN, "inner_loop")
-needs_keras_2 = pytest.mark.skipif(IS_KERAS_3, reason="requires Keras 2")
-needs_keras_3 = pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
-KINDS = ("LSTM", "GRU", "SimpleRNN")
-BATCH, STEPS, WIDTH, UNITS = 3, 6, 4, 5
-# TensorFlow 1's own GRU and LSTM have other defaults than the op can compute.
-ARGUMENTS = {"GRU": {"reset_after": True}} if IS_TENSORFLOW_1 else {}
-if IS_TENSORFLOW_1:
-    for kind in ("GRU", "LSTM"):
-        ARGUMENTS.setdefault(kind, {})["recurrent_activation"] = "sigmoid"
-
-
-def make(module, kind, *arguments, **named):
-    return getattr(module, kind)(*arguments, **dict(ARGUMENTS.get(kind, {}), **named))
-
-
-def make_inputs(seed=0, shape=(BATCH, STEPS, WIDTH)):
-    return np.random.RandomState(seed).standard_normal(shape).astype(np.float32)
-
-
-def pair(kind, shape=(BATCH, STEPS, WIDTH), **named):
-    """Returns Keras's layer and ours, built, with the same random weights."""
-    layers = [make(module, kind, UNITS, **named) for module in (keras.layers, ours)]
-    for layer in layers:
-        layer.build(tf.TensorShape(shape) if IS_TENSORFLOW_1 else shape)
-    random = np.random.RandomState(1)
-    values = [random.uniform(-0.6, 0.6, weight.shape) for weight in layers[0].get_weights()]
-    for layer in layers:
-        layer.set_weights(values)
-    return layers
-
-
-def as_list(results):
-    return list(results) if isinstance(results, (list, tuple)) else [results]
-
-
-def results_and_gradients(layer, inputs, **named):
-    """Returns the outputs, and the gradients of a weighted sum of them."""
-    inputs = tf.constant(inputs)
-    variables = [getattr(weight, "value", weight) for weight in layer.trainable_weights]
-    variables = layer.trainable_weights if not IS_KERAS_3 else variables
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        outputs = as_list(layer(inputs, **named))
-        random = np.random.RandomState(2)
-        weights = [random.standard_normal(output.shape).astype(np.float32) for output in outputs]
-        loss = sum(tf.reduce_sum(o * w) for o, w in zip(outputs, weights))
-    return [value.numpy() for value in outputs + tape.gradient(loss, [inputs] + list(variables))]
-
-
-def assert_like_keras(layers, *arguments, **named):
-    expected, found = [results_and_gradients(layer, *arguments, **named) for layer in layers]
-    for left, right in zip(expected, found):
-        assert left.shape == right.shape
-        assert np.abs(left - right).max() <= 1e-5 * max(1.0, np.abs(left).max())
-
-
-def random_mask(random, kind, batch, steps):
-    if kind == "right-padded":
-        return np.arange(steps) < random.randint(0, steps + 1, (batch, 1))
-    return random.uniform(size=(batch, steps)) < 0.6
 
 
 @pytest.mark.sampled(4)
@@ -199,18 +152,6 @@ def test_hdf5_and_time_distributed(tmp_path, suffix):
         loaded = fused
     expected = stock.predict(rows, verbose=0)
     np.testing.assert_allclose(loaded.predict(rows, verbose=0), expected, atol=1e-6)
-
-
-@needs_tensorflow_2
-def test_stateful():
-    layers = pair("GRU", stateful=True, return_sequences=True)
-    for step in range(2):
-        expected, found = [layer(tf.constant(make_inputs(step))).numpy() for layer in layers]
-        np.testing.assert_allclose(found, expected, atol=1e-6)
-    for layer in layers:
-        layer.reset_states()
-    expected, found = [layer(tf.constant(make_inputs())).numpy() for layer in layers]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @needs_keras_3

@@ -126,11 +126,14 @@ def op_device(pytestconfig):
     tf.config.experimental.enable_tensor_float_32_execution(False)
     if pytestconfig.getoption("core_device") == "cpu":
         return "/cpu:0"
-    if not tf.config.list_physical_devices("GPU"):
+    devices = tf.config.list_physical_devices("GPU")
+    if not devices:
         pytest.exit(
             f"these tests need a GPU that TensorFlow {tf.__version__} can use, and it finds none;"
             " TF_CPP_MIN_LOG_LEVEL=0 makes it say which library it lacks. Without a GPU,"
             " --core-device=cpu runs the CPU's kernels through the same tests.",
             returncode=1,
         )
+    for device in devices:  # Programs that tests start use the same GPU.
+        tf.config.experimental.set_memory_growth(device, True)
     return "/gpu:0"
