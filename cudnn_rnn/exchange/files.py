@@ -176,6 +176,8 @@ def _left_out(contents):
     notes = []
     if slots:
         notes.append("Left out: the slots %s." % ", ".join(sorted(slots)))
+    if contents.optimizer:
+        notes.append("Left out with the slots: %s." % ", ".join(sorted(contents.optimizer)))
     if contents.others:
         notes.append("Left out, as no part of an RNN: %s." % ", ".join(contents.others))
     return notes

@@ -1,0 +1,425 @@
+"""Optimizer state of Keras and PyTorch: carried to checkpoints, or listed as left out."""
+
+import numpy as np
+import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
+
+from cudnn_rnn import exchange
+from cudnn_rnn.exchange import RnnWeights, torch_format
+from helpers.exchange_models import make_module, random_inputs, random_rnn
+from helpers.golden import read_checkpoint
+from helpers.layer_models import LAYERS, run_cells
+from helpers.versions import needs_tensorflow_2
+
+pytestmark = [needs_tensorflow_2, pytest.mark.ci]
+
+RATE, EPSILON = 0.03, 1e-10
+MODES = ("lstm", "gru", "rnn_relu", "rnn_tanh")
+CLASSES = {"lstm": "LSTM", "gru": "GRU"}
+ADAM = {("", "Adam"), ("", "Adam_1")}
+POWERS = {"beta1_power": 0.9**4, "beta2_power": 0.999**4}  # after three steps
+
+
+def adam(**named):
+    return tensorflow.keras.optimizers.Adam(RATE, epsilon=EPSILON, **named)
+
+
+class KerasModel:
+    """A Keras model of two RNN layers, and its training."""
+
+    def __init__(self, rnn_mode="lstm", bidirectional=False, optimizer=None):
+        keras = tensorflow.keras
+        keras.utils.set_random_seed(1)
+        kind = getattr(keras.layers, CLASSES.get(rnn_mode, "SimpleRNN"))
+        named = {"activation": "relu"} if rnn_mode == "rnn_relu" else {}
+        self.model = keras.Sequential([keras.Input((None, 4))])
+        for _ in range(2):
+            layer = kind(5, return_sequences=True, bias_initializer="random_normal", **named)
+            self.model.add(keras.layers.Bidirectional(layer) if bidirectional else layer)
+        self.model.compile(optimizer or adam(), "mse")
+
+    def train(self, steps=1):
+        for _ in range(steps):
+            inputs = inputs_of_training().swapaxes(0, 1)
+            outputs = inputs.shape[:2] + self.model.output_shape[2:]
+            self.model.train_on_batch(inputs, targets(outputs))
+        return self
+
+    def weights(self):
+        (rnn,) = exchange.keras_format.from_model(self.model).rnns
+        return rnn
+
+
+def inputs_of_training():
+    return random_inputs(random_rnn("gru"))["input"]
+
+
+def targets(shape):
+    return np.full(shape, 0.3, np.float32)
+
+
+def step_of_layer(path, rnn, optimizer=None):
+    """Restores a layer and its optimizer from a checkpoint, makes a step, returns the weights."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        direction = rnn.config.direction
+        named = dict(direction=direction, name="encoder")
+        layer = LAYERS[rnn.rnn_mode](rnn.num_layers, rnn.num_units, **named)
+        output, _ = layer(tf.constant(inputs_of_training()), training=True)
+        make_step(session, output, path, optimizer)
+        sizes = (rnn.rnn_mode, rnn.num_layers, rnn.num_units, rnn.input_size, rnn.bidirectional)
+        return RnnWeights.from_opaque(session.run(layer.kernel), *sizes)
+
+
+def step_of_cells(path, rnn, new_path):
+    """Restores cells and their optimizer, makes a step, returns the weights that they save."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        sequences = tf.constant(inputs_of_training())
+        sizes = (rnn.num_layers, rnn.num_units, rnn.bidirectional)
+        output, _ = run_cells(rnn.rnn_mode, *sizes, sequences)
+        make_step(session, output, path)
+        tf.train.Saver().save(session, new_path)
+    return exchange.read(new_path, rnn_mode=rnn.rnn_mode).rnns[0]
+
+
+def make_step(session, output, path, optimizer=None):
+    loss = tf.reduce_mean(tf.square(output - 0.3))
+    optimizer = optimizer or tf.train.AdamOptimizer(RATE, epsilon=EPSILON)
+    step = optimizer.minimize(loss)
+    tf.train.Saver().restore(session, path)
+    session.run(step)
+
+
+def assert_close(found, expected, biases="both"):
+    """Compares weights, and of biases "both", their "sum", or "none"."""
+    for (_, _, one), (_, _, other) in zip(found.places(), expected.places()):
+        pairs = list(zip(one, other))[: 4 if biases == "both" else 2]
+        if biases == "sum":
+            pairs.append([part.input_bias + part.recurrent_bias for part in (one, other)])
+        for left, right in pairs:
+            np.testing.assert_allclose(left, right, rtol=0, atol=1e-5)
+
+
+# From Keras
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("rnn_mode", ["lstm", "rnn_relu", "rnn_tanh"])
+def test_adam_of_keras_goes_on_with_cells(tmp_path, rnn_mode, bidirectional):
+    """Cells have one bias, as Keras's layers do. A GRU's of Keras has two: see below."""
+    keras = KerasModel(rnn_mode, bidirectional).train(3)
+    keras.model.save(str(tmp_path / "model.keras"))
+    path = str(tmp_path / "cells")
+    done = exchange.convert(tmp_path / "model.keras", path, "cells", target_scope="")
+    assert done.notes == ["Left out, as no part of an RNN: optimizer/vars/1."]  # learning rate
+    arrays = read_checkpoint(path)
+    for key, power in POWERS.items():
+        np.testing.assert_allclose(arrays[key], power, rtol=1e-6)
+    found = step_of_cells(path, keras.weights(), str(tmp_path / "trained"))
+    assert_close(found, keras.train().weights(), biases="sum")
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_adam_of_a_keras_gru_goes_on_with_a_layer(tmp_path, bidirectional):
+    """Both have two biases."""
+    keras = KerasModel("gru", bidirectional).train(3)
+    keras.model.save(str(tmp_path / "model.keras"))
+    path = str(tmp_path / "layer")
+    exchange.convert(tmp_path / "model.keras", path, "1.15", target_scope="encoder")
+    found = step_of_layer(path, keras.weights())
+    assert_close(found, keras.train().weights())
+
+
+def test_adam_of_a_keras_lstm_goes_on_with_a_layer(tmp_path):
+    """Each of cuDNN's two biases makes the step of the bias of Keras."""
+    keras = KerasModel("lstm").train(3)
+    keras.model.save(str(tmp_path / "model.keras"))
+    before = keras.weights()
+    exchange.convert(tmp_path / "model.keras", tmp_path / "layer", "1.15", target_scope="encoder")
+    found, after = step_of_layer(str(tmp_path / "layer"), before), keras.train().weights()
+    assert_close(found, after, biases="none")
+    for parts in zip(*[[one for _, _, one in rnn.places()] for rnn in (found, before, after)]):
+        new, old, expected = [part.input_bias + part.recurrent_bias for part in parts]
+        np.testing.assert_allclose(new - old, 2 * (expected - old), rtol=0, atol=1e-5)
+
+
+def test_layers_of_cudnn_rnn_keras_and_other_layers(tmp_path):
+    """The slots of the Dense layer are left out as the layer is."""
+    import cudnn_rnn.keras
+
+    keras = tensorflow.keras
+    stack = cudnn_rnn.keras.RNNStack("lstm", 2, 5, bidirectional=True, name="stack")
+    layers = [keras.Input((None, 4)), stack, keras.layers.Dense(2, name="head")]
+    model = keras.Sequential(layers)
+    model.compile(adam(), "mse")
+    inputs = inputs_of_training().swapaxes(0, 1)
+    model.train_on_batch(inputs, targets((len(inputs), 2)))
+    model.save(str(tmp_path / "model.keras"))
+    contents = exchange.read(tmp_path / "model.keras")
+    assert set(contents.slots) == {"stack"} and set(contents.slots["stack"]) == ADAM
+    slots = [np.asarray(variable) for variable in model.optimizer.variables]
+    for slot, start in zip(("Adam", "Adam_1"), (2, 3)):
+        found = contents.slots["stack"]["", slot]
+        rnn = RnnWeights.from_opaque(found, "lstm", 2, 5, 4, bidirectional=True)
+        for place, (_, _, one) in enumerate(rnn.places()):
+            kernel, recurrent, bias = slots[start + 6 * place : start + 6 * place + 6 : 2]
+            np.testing.assert_array_equal(one.input_weights, kernel.T)
+            np.testing.assert_array_equal(one.recurrent_weights, recurrent.T)
+            np.testing.assert_array_equal(one.input_bias, bias)
+            np.testing.assert_array_equal(one.recurrent_bias, bias)
+    left_out = ["optimizer/vars/%d" % number for number in [1, 26, 27, 28, 29]]
+    assert contents.others[-5:] == left_out
+    done = exchange.convert(tmp_path / "model.keras", tmp_path / "new", "1.15")
+    assert done.notes[-1] == "Left out, as no part of an RNN: %s." % ", ".join(contents.others)
+    assert "stack/opaque_kernel/Adam_1" in done.keys
+    done = exchange.convert(tmp_path / "model.keras", tmp_path / "new.npz", "npz")
+    assert done.notes[:2] == [
+        "Left out: the slots Adam of the RNN 'stack', Adam_1 of the RNN 'stack'.",
+        "Left out with the slots: beta1_power, beta2_power.",
+    ]
+
+
+def left_out_of(path):
+    """Returns the contents of a file without slots, and what a conversion says is left out."""
+    contents = exchange.read(path)
+    assert contents.slots == {} and contents.optimizer == {}
+    (note,) = exchange.convert(path, str(path) + ".new", "1.4").notes
+    return note
+
+
+def frozen(model):
+    model.layers[0].trainable = False
+
+
+@pytest.mark.parametrize(
+    "optimizer, named, change, count",
+    [
+        ("SGD", {"momentum": 0.9}, None, 8),
+        ("Adam", {"amsgrad": True}, None, 20),
+        ("Adam", {"use_ema": True}, None, 20),
+        ("Nadam", {}, None, 15),
+        ("Adam", {}, frozen, 8),
+    ],
+)
+def test_other_state_of_keras_is_listed(tmp_path, optimizer, named, change, count):
+    made = getattr(tensorflow.keras.optimizers, optimizer)(0.1, **named)
+    keras = KerasModel("gru", optimizer=made)
+    if change is not None:
+        change(keras.model)
+        keras.model.compile(made, "mse")
+    keras.train().model.save(str(tmp_path / "model.keras"))
+    names = ["optimizer/vars/%d" % number for number in range(count)]
+    expected = "Left out, as no part of an RNN: %s." % ", ".join(names)
+    assert left_out_of(tmp_path / "model.keras") == expected
+
+
+def test_adamw_of_keras_with_a_schedule(tmp_path):
+    """Its learning rate is no variable."""
+    optimizers = tensorflow.keras.optimizers
+    rate = optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+    keras = KerasModel("gru", optimizer=optimizers.AdamW(rate)).train()
+    keras.model.save(str(tmp_path / "model.keras"))
+    contents = exchange.read(tmp_path / "model.keras")
+    (slots,) = contents.slots.values()
+    assert set(slots) == ADAM and contents.others == []
+    rnn = RnnWeights.from_opaque(slots["", "Adam_1"], "gru", 2, 5, 4)
+    expected = np.asarray(keras.model.optimizer.variables[2])
+    found = exchange.keras_format.to_layer_weights(rnn.layers[0][0], "gru")[0]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_state_in_h5_models_is_listed(tmp_path):
+    keras = KerasModel("gru", optimizer=adam(name="adam")).train()
+    keras.model.save(str(tmp_path / "model.h5"))
+    note = left_out_of(tmp_path / "model.h5")
+    assert "optimizer_weights/adam/iteration" in note and "recurrent_kernel_velocity" in note
+    assert note.count("optimizer_weights/") == 2 + 2 * 6
+
+
+# From PyTorch
+
+
+def train_module(module, optimizer, steps):
+    import torch
+
+    for _ in range(steps):
+        output = module(torch.from_numpy(inputs_of_training()))[0]
+        optimizer.zero_grad()
+        torch.mean(torch.square(output - 0.3)).backward()
+        optimizer.step()
+
+
+def trained_module(rnn_mode="lstm", optimizer="Adam", **named):
+    """Returns a module, its optimizer after three steps, and its checkpoint."""
+    import torch
+
+    torch.manual_seed(0)
+    module = make_module(random_rnn(rnn_mode, bidirectional=True))
+    named = named or dict(lr=RATE, eps=EPSILON)
+    optimizer = getattr(torch.optim, optimizer)(module.parameters(), **named)
+    train_module(module, optimizer, 3)
+    return module, optimizer, checkpoint_of(module, optimizer)
+
+
+def checkpoint_of(module, optimizer):
+    return {"model": module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}
+
+
+def save(path, saved):
+    import torch
+
+    torch.save(saved, str(path))
+    return path
+
+
+def weights_of(module, rnn_mode):
+    facts = exchange.Facts(rnn_mode=rnn_mode)
+    return torch_format.from_state_dict(module.state_dict(), facts).rnns[0]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("rnn_mode", MODES)
+def test_adam_of_torch_goes_on_with_a_layer(tmp_path, rnn_mode):
+    module, optimizer, saved = trained_module(rnn_mode)
+    save(tmp_path / "model.pt", saved)
+    path = str(tmp_path / "layer")
+    done = exchange.convert(tmp_path / "model.pt", path, "1.15", target_scope="encoder", rnn_mode=rnn_mode)
+    assert done.notes[-1] == "Left out, as no part of an RNN: epoch, optimizer.param_groups."
+    found = step_of_layer(path, weights_of(module, rnn_mode))
+    train_module(module, optimizer, 1)
+    assert_close(found, weights_of(module, rnn_mode))
+
+
+def test_momentum_of_torch_goes_on_with_a_layer(tmp_path):
+    module, optimizer, saved = trained_module("gru", "SGD", lr=RATE, momentum=0.9)
+    save(tmp_path / "model.pt", saved)
+    path = str(tmp_path / "layer")
+    exchange.convert(tmp_path / "model.pt", path, "1.15", target_scope="encoder")
+    momentum = tf.train.MomentumOptimizer(RATE, 0.9)
+    found = step_of_layer(path, weights_of(module, "gru"), momentum)
+    train_module(module, optimizer, 1)
+    assert_close(found, weights_of(module, "gru"))
+
+
+def test_slots_of_a_checkpoint_go_on_in_torch(tmp_path):
+    """By hand: the learning rate, which PyTorch keeps beside them, is in no checkpoint."""
+    import torch
+
+    module, _, saved = trained_module("lstm")
+    save(tmp_path / "model.pt", saved)
+    path = str(tmp_path / "layer")
+    exchange.convert(tmp_path / "model.pt", path, "1.15", target_scope="encoder")
+    done = exchange.convert(path, tmp_path / "new.pt", "torch")
+    assert done.notes[0] == (
+        "Left out: the slots Adam of the RNN 'encoder', Adam_1 of the RNN 'encoder'."
+    )
+    contents = exchange.read(path)
+    new = make_module(contents.rnns[0])
+    new.load_state_dict(torch.load(str(tmp_path / "new.pt")))
+    optimizer = torch.optim.Adam(new.parameters(), lr=RATE, eps=EPSILON)
+    names = {"Adam": "exp_avg", "Adam_1": "exp_avg_sq"}
+    for (_, slot), vector in contents.slots["encoder"].items():
+        rnn = RnnWeights.from_opaque(vector, "lstm", 2, 5, 4, bidirectional=True)
+        state = torch_format.to_state_dict([rnn])
+        for name, parameter in new.named_parameters():
+            kept = optimizer.state[parameter]
+            kept["step"] = torch.tensor(3.0)
+            kept[names[slot]] = torch.from_numpy(state[name].copy())
+    train_module(new, optimizer, 1)
+    found = step_of_layer(path, contents.rnns[0])
+    assert_close(weights_of(new, "lstm"), found)
+
+
+def test_a_torch_model_with_other_modules(tmp_path):
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"in": torch.nn.Linear(3, 4), "rnn": torch.nn.GRU(4, 5)})
+    optimizer = torch.optim.AdamW(model.named_parameters())
+    model["rnn"](model["in"](torch.ones(2, 3, 3)))[0].sum().backward()
+    optimizer.step()
+    path = save(tmp_path / "model.pt", checkpoint_of(model, optimizer))
+    contents = exchange.read(path)
+    left_out = ["in.weight", "in.bias", "epoch", "optimizer.param_groups"]
+    assert contents.others == left_out + ["optimizer.state.0", "optimizer.state.1"]
+    for (_, slot), name in zip(sorted(ADAM), ("exp_avg", "exp_avg_sq")):
+        rnn = RnnWeights.from_opaque(contents.slots["rnn"]["", slot], "gru", 1, 5, 4)
+        for key, array in torch_format.to_state_dict([rnn]).items():
+            state = optimizer.state[model["rnn"].get_parameter(key)]
+            np.testing.assert_array_equal(array, state[name].numpy())
+
+
+def two_groups(saved):
+    (group,) = saved["optimizer"]["param_groups"]
+    params = group["params"]
+    groups = [dict(group, params=params[:3]), dict(group, params=params[3:])]
+    saved["optimizer"]["param_groups"] = groups
+
+
+def other_order(saved):
+    saved["optimizer"]["param_groups"][0]["params"].reverse()
+
+
+def other_names(saved):
+    names = list(saved["model"])
+    saved["optimizer"]["param_groups"][0]["param_names"] = names[1:] + names[:1]
+
+
+def unused_parameter(saved):
+    del saved["optimizer"]["state"][3]
+
+
+def different_steps(saved):
+    saved["optimizer"]["state"][1]["step"] += 1
+
+
+def amsgrad(saved):
+    for one in saved["optimizer"]["state"].values():
+        one["max_exp_avg_sq"] = one["exp_avg_sq"]
+
+
+def other_shape(saved):
+    saved["optimizer"]["state"][0]["exp_avg"] = saved["optimizer"]["state"][2]["exp_avg"]
+
+
+def other_dtype(saved):
+    saved["optimizer"]["state"][0]["exp_avg"] = saved["optimizer"]["state"][0]["exp_avg"].double()
+
+
+def no_betas(saved):
+    saved["optimizer"]["param_groups"][0]["betas"] = (0.9, "x")
+
+
+def huge_step(saved):
+    for one in saved["optimizer"]["state"].values():
+        one["step"] = -(10**18)
+
+
+def no_dicts(saved):
+    saved["optimizer"] = {"state": [1, 2], "param_groups": [{"params": 7}]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [two_groups, other_order, other_names, unused_parameter, different_steps, amsgrad]
+    + [other_shape, other_dtype, no_betas, huge_step, no_dicts],
+)
+def test_uncertain_state_of_torch_is_listed(tmp_path, change):
+    _, _, saved = trained_module("gru")
+    change(saved)
+    path = save(tmp_path / "model.pt", saved)
+    assert left_out_of(path) == "Left out, as no part of an RNN: optimizer, epoch."
+
+
+def test_what_else_a_torch_file_has_is_listed(tmp_path):
+    """Another name of the optimizer; a second state_dict."""
+    _, _, saved = trained_module("gru")
+    state = saved["model"]
+    renamed = {"state_dict": state, "optimizer_state_dict": saved["optimizer"], "ema": state}
+    contents = exchange.read(save(tmp_path / "model.pt", renamed))
+    assert set(contents.slots[""]) == ADAM
+    assert contents.others == ["ema", "optimizer_state_dict.param_groups"]
+    contents = exchange.read(save(tmp_path / "ema.pt", dict(saved, model=None, ema=state)))
+    assert contents.others == ["model", "optimizer", "epoch"] and contents.slots == {}
