@@ -1,5 +1,9 @@
 """Optimizer state of Keras and PyTorch: carried to checkpoints, or listed as left out."""
 
+import io
+import zipfile
+
+import h5py
 import numpy as np
 import pytest
 import tensorflow
@@ -228,6 +232,69 @@ def test_adamw_of_keras_with_a_schedule(tmp_path):
     expected = np.asarray(keras.model.optimizer.variables[2])
     found = exchange.keras_format.to_layer_weights(rnn.layers[0][0], "gru")[0]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.fixture(scope="module")
+def trained_gru(tmp_path_factory):
+    """Returns the path of a model of Keras, trained with Adam."""
+    path = tmp_path_factory.mktemp("keras") / "model.keras"
+    KerasModel("gru").train().model.save(str(path))
+    return path
+
+
+def replaced(key, value):
+    def change(file):
+        del file[key]
+        if value is not None:
+            file[key] = value
+
+    return change
+
+
+def linked(file):
+    file["optimizer/vars/0"].parent.move("0", "kept")
+    file["optimizer/vars/0"] = h5py.SoftLink("/optimizer/vars/kept")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replaced("optimizer/vars/0", np.int64(-(10**18))),
+        replaced("optimizer/vars/0", np.float32(1)),
+        replaced("optimizer/vars/0", np.ones(1, np.int64)),
+        replaced("optimizer/vars/2", np.zeros([4, 16], np.float32)),
+        replaced("optimizer/vars/2", np.zeros([4, 15], np.float64)),
+        replaced("optimizer/vars/13", None),
+        replaced("optimizer/vars", np.zeros(3)),
+        replaced("optimizer", np.zeros(3)),
+        linked,
+        '"beta_1": "0.9"',
+        '"beta_1": NaN',
+        '"beta_1": 1.5',
+    ],
+)
+def test_damaged_state_of_keras_is_not_carried(tmp_path, trained_gru, change):
+    path = tmp_path / "changed.keras"
+    with zipfile.ZipFile(str(trained_gru)) as old, zipfile.ZipFile(str(path), "w") as new:
+        members = {name: old.read(name) for name in old.namelist()}
+        if isinstance(change, str):
+            assert b'"beta_1": 0.9' in members["config.json"]
+            config = members["config.json"].replace(b'"beta_1": 0.9', change.encode())
+            members["config.json"] = config
+        else:
+            content = io.BytesIO(members["model.weights.h5"])
+            with h5py.File(content, "r+") as file:
+                change(file)
+            members["model.weights.h5"] = content.getvalue()
+        for name, member in members.items():
+            new.writestr(name, member)
+    contents = exchange.read(path)
+    assert contents.slots == {} and contents.optimizer == {}
+    with h5py.File(io.BytesIO(members["model.weights.h5"]), "r") as file:
+        names = []
+        file.visit(names.append)
+        left = [name for name in names if isinstance(file[name], h5py.Dataset)]
+    assert set(contents.others) == {name for name in left if name.startswith("optimizer/")}
 
 
 def test_state_in_h5_models_is_listed(tmp_path):
