@@ -14,7 +14,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -293,9 +293,21 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     return _with_slots(path, model)
 
 
+def _source_of_slots(arrays):
+    """Returns a `_Source` of the slots by the `id` of their variable.
+
+    Both of cuDNN's biases get the slot of a bias: see `checkpoints/optimizer_slots.py`.
+    """
+
+    def of_variables(variables):
+        return [arrays[id(variable)] for variable in variables]
+
+    return _Source(of_variables, lambda slot: (slot, slot))
+
+
 def _with_slots(path, model):
     """Returns the contents of a file and of the model in it, with Adam's slots if it has them."""
-    of_rnns = []
+    of_rnns: List[int] = []
 
     def values(variables):
         of_rnns.extend(map(id, variables))
@@ -303,13 +315,11 @@ def _with_slots(path, model):
 
     contents = _from_model(model, _Source(values, split_bias))._replace(path=path)
     keys, adam = keras_optimizers.read(path, model.trainable_variables)
-    if adam is None or not set(of_rnns) <= set(adam.keys):  # some are not trainable
+    if adam is None or not of_rnns or not set(of_rnns) <= set(adam.keys):  # some are frozen
         return contents._replace(others=contents.others + keys)
-    slots = {rnn.scope: {} for rnn in contents.rnns}
+    slots: Dict[str, Any] = {rnn.scope: {} for rnn in contents.rnns}
     for slot, arrays in adam.slots.items():
-        # As in the checkpoints of cells: see `checkpoints/optimizer_slots.py`.
-        source = _Source(lambda variables, a=arrays: [a[id(v)] for v in variables], lambda b: (b, b))
-        for rnn in _from_model(model, source).rnns:
+        for rnn in _from_model(model, _source_of_slots(arrays)).rnns:
             slots[rnn.scope]["", slot] = rnn.to_opaque()
     carried = {adam.step}.union(*[adam.keys[one] for one in of_rnns])
     others = contents.others + [key for key in keys if key not in carried]

@@ -104,7 +104,7 @@ def _adam(datasets, config, variables):
             slot: {one: datasets[key][()] for one, key in zip(ids, moments[start::2])}
             for start, slot in enumerate(_SLOTS)
         },
-        dict(zip(ids, zip(moments[::2], moments[1::2]))),
+        {one: moments[2 * i : 2 * i + 2] for i, one in enumerate(ids)},
         keys[0],
         powers,
     )

@@ -48,7 +48,8 @@ def read(parameters: Mapping[str, Any], optimizer: Any) -> Optional[State]:
         for kind, slot in _SLOTS.items()
         if kind in kinds
     }
-    if not all(_fits(by_name[name], parameters[name]) for by_name in slots.values() for name in names):
+    pairs = [(tensor, parameters[name]) for one in slots.values() for name, tensor in one.items()]
+    if not all(_fits(*pair) for pair in pairs):
         return None
     if kinds == _SGD:
         return State(slots, {})
@@ -60,7 +61,7 @@ def read(parameters: Mapping[str, Any], optimizer: Any) -> Optional[State]:
     return None if powers is None else State(slots, powers)
 
 
-def _states(names, optimizer) -> List[Dict[str, Any]]:
+def _states(names: List[str], optimizer: Any) -> List[Dict[str, Any]]:
     """Returns the state of each parameter; an empty list if there is none of some of them."""
     groups = optimizer.get("param_groups") if isinstance(optimizer, dict) else None
     states = optimizer.get("state") if isinstance(optimizer, dict) else None
@@ -90,7 +91,7 @@ def _fits(slot, parameter):
     """Returns whether a slot is a tensor of the parameter's shape and dtype."""
     return all(
         hasattr(slot, name) and getattr(slot, name) == getattr(parameter, name, None)
-        for name in ("shape", "dtype", "device")
+        for name in ("shape", "dtype", "layout", "device")
     )
 
 

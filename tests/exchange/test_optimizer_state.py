@@ -204,6 +204,7 @@ def frozen(model):
         ("Adam", {"amsgrad": True}, None, 20),
         ("Adam", {"use_ema": True}, None, 20),
         ("Nadam", {}, None, 15),
+        ("Adamax", {}, None, 14),  # as many variables as Adam
         ("Adam", {}, frozen, 8),
     ],
 )
@@ -351,8 +352,8 @@ def weights_of(module, rnn_mode):
 def test_adam_of_torch_goes_on_with_a_layer(tmp_path, rnn_mode):
     module, optimizer, saved = trained_module(rnn_mode)
     save(tmp_path / "model.pt", saved)
-    path = str(tmp_path / "layer")
-    done = exchange.convert(tmp_path / "model.pt", path, "1.15", target_scope="encoder", rnn_mode=rnn_mode)
+    path, named = str(tmp_path / "layer"), dict(target_scope="encoder", rnn_mode=rnn_mode)
+    done = exchange.convert(tmp_path / "model.pt", path, "1.15", **named)
     assert done.notes[-1] == "Left out, as no part of an RNN: epoch, optimizer.param_groups."
     found = step_of_layer(path, weights_of(module, rnn_mode))
     train_module(module, optimizer, 1)
