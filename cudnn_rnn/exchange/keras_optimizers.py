@@ -63,7 +63,7 @@ def read(path: str, variables: Sequence[Any]) -> Tuple[List[str], Optional[Adam]
 
 
 def _datasets(file, name):
-    """Returns the datasets of a group by their paths; does not follow links."""
+    """Returns the datasets of a group by their paths; does not follow links in the group."""
     import h5py
 
     found: Dict[str, Any] = {}
@@ -85,17 +85,13 @@ def _adam(datasets, config, variables):
     if set(keys) != set(datasets) or num_scalars not in (1, 2):
         return None
     moments = keys[num_scalars:]
-    shapes = [((), "i")] + [((), "f")] * (num_scalars - 1)
-    if any(
-        datasets[key].shape != shape or datasets[key].dtype.kind != kind
-        for key, (shape, kind) in zip(keys, shapes)
-    ) or any(
-        datasets[key].shape != tuple(variable.shape)
-        or datasets[key].dtype != tf.as_dtype(variable.dtype).as_numpy_dtype
-        for key, variable in zip(moments, np.repeat(np.array(variables, object), 2))
-    ):
+    scalars = [datasets[key] for key in keys[:num_scalars]]
+    kinds = "".join(scalar.dtype.kind for scalar in scalars)
+    if kinds not in ("i", "if") or any(scalar.shape != () for scalar in scalars):
         return None
-    powers = adam_powers(int(datasets[keys[0]][()]), _betas(config))
+    if not all(_fits(datasets[key], variables[i // 2]) for i, key in enumerate(moments)):
+        return None
+    powers = adam_powers(int(scalars[0][()]), _betas(config))
     if powers is None:
         return None
     ids = [id(variable) for variable in variables]
@@ -108,6 +104,12 @@ def _adam(datasets, config, variables):
         keys[0],
         powers,
     )
+
+
+def _fits(dataset, variable):
+    """Returns whether a dataset has the shape and dtype of a variable."""
+    dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
+    return dataset.shape == tuple(variable.shape) and dataset.dtype == dtype
 
 
 def _betas(config):

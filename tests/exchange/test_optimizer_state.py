@@ -189,7 +189,7 @@ def left_out_of(path):
     """Returns the contents of a file without slots, and what a conversion says is left out."""
     contents = exchange.read(path)
     assert contents.slots == {} and contents.optimizer == {}
-    (note,) = exchange.convert(path, str(path) + ".new", "1.4").notes
+    (note,) = exchange.convert(path, str(path) + ".npz", "npz").notes
     return note
 
 
@@ -233,6 +233,24 @@ def test_adamw_of_keras_with_a_schedule(tmp_path):
     expected = np.asarray(keras.model.optimizer.variables[2])
     found = exchange.keras_format.to_layer_weights(rnn.layers[0][0], "gru")[0]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_adam_of_keras_with_variables_of_one_shape(tmp_path):
+    """Without biases, those of the RNN have zeros."""
+    keras = tensorflow.keras
+    layer = keras.layers.SimpleRNN(4, use_bias=False)
+    model = keras.Sequential([keras.Input((None, 4)), layer])
+    model.compile(adam(), "mse")
+    inputs = inputs_of_training().swapaxes(0, 1)
+    model.train_on_batch(inputs, targets((len(inputs), 4)))
+    model.save(str(tmp_path / "model.keras"))
+    (slots,) = exchange.read(tmp_path / "model.keras").slots.values()
+    for slot, start in zip(("Adam", "Adam_1"), (2, 3)):
+        rnn = RnnWeights.from_opaque(slots["", slot], "rnn_tanh", 1, 4, 4)
+        weights, expected = rnn.layers[0][0], model.optimizer.variables[start::2]
+        np.testing.assert_array_equal(weights.input_weights, np.asarray(expected[0]).T)
+        np.testing.assert_array_equal(weights.recurrent_weights, np.asarray(expected[1]).T)
+        assert not weights.input_bias.any() and not weights.recurrent_bias.any()
 
 
 @pytest.fixture(scope="module")
