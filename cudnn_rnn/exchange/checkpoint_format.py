@@ -309,8 +309,8 @@ def plan(
     """Returns the tensors of a checkpoint.
 
     Args:
-      source: the RNNs, or the `Contents` of a file. If that is a checkpoint, the variables that
-        belong to no RNN and the optimizer's slots are converted too.
+      source: the RNNs, or the `Contents` of a file, whose slots are converted too. If that is a
+        checkpoint, so are the variables that belong to no RNN.
       target: one of `TARGETS`.
       variable: the key of the opaque variable, if there is one RNN. By default that of the source;
         with "1.15" `<scope>/opaque_kernel`, and without a scope `cudnn_lstm/opaque_kernel` and so
@@ -330,6 +330,7 @@ def plan(
         )
     arrays: Dict[str, Any] = {}
     notes: List[str] = []
+    leaves_out_slots = False
     with Session() as session:
         variables = [session.variable(rnn.to_opaque()) for rnn in source.rnns]
         # All saveables first: the keys of 1.1 are names of nodes, which are counted.
@@ -363,8 +364,15 @@ def plan(
                     "key: variable= (--variable)."
                     % (sorted({after for _, after in slots}), name_of(rnn.scope), target)
                 )
-    if source.others:
+                leaves_out_slots = True
+    if not leaves_out_slots:
+        arrays.update(source.optimizer)
+    elif source.optimizer:
+        notes.append("Left out with the slots: %s." % ", ".join(sorted(source.optimizer)))
+    if source.others and source.is_checkpoint:
         _add_others(arrays, source, notes)
+    elif source.others:
+        notes.append("Left out, as no part of an RNN: %s." % ", ".join(source.others))
     return Plan(arrays, notes)
 
 

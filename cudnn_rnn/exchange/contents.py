@@ -55,8 +55,10 @@ class Contents(NamedTuple):
       others: list of str, the keys of all that belongs to no RNN.
       variables: the key of the opaque variable by the scope of its RNN (only checkpoints).
       slots: by the scope of an RNN, a dict from (text before, text after the name of a variable),
-        such as ("", "Adam"), to the slot as an opaque vector (only checkpoints).
+        such as ("", "Adam"), to the slot as an opaque vector.
       problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints).
+      optimizer: what belongs to the slots, by its key in a checkpoint, such as "beta1_power" (not
+        of checkpoints, where it is one of the others).
     """
 
     path: str
@@ -67,6 +69,12 @@ class Contents(NamedTuple):
     variables: Dict[str, str] = {}
     slots: Dict[str, Dict[Tuple[str, str], np.ndarray]] = {}
     problems: List[str] = []
+    optimizer: Dict[str, np.ndarray] = {}
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether `path` is a checkpoint, whose other variables a new one can have, too."""
+        return self.format.startswith("checkpoint")
 
 
 def library(name: str) -> Any:
@@ -115,6 +123,21 @@ def zero_bias(matrix: np.ndarray) -> np.ndarray:
     if not matrix.size:
         raise ExchangeError("A matrix of weights has shape %s, no element." % list(matrix.shape))
     return np.zeros(len(matrix), matrix.dtype)
+
+
+def adam_powers(step: float, betas: Sequence[Any]) -> Optional[Dict[str, np.ndarray]]:
+    """Returns what `tf.train.AdamOptimizer` keeps beside its slots after `step` steps, by key.
+
+    The result is None if `step` is no number of steps, or `betas` are not two decay rates.
+    """
+    is_step = 0 <= step < 2**63 and step == int(step)
+    are_rates = all(isinstance(beta, float) and 0 <= beta < 1 for beta in betas)
+    if len(betas) != 2 or not is_step or not are_rates:
+        return None
+    return {
+        "beta%d_power" % number: np.array(beta ** (int(step) + 1), np.float32)
+        for number, beta in enumerate(betas, 1)
+    }
 
 
 def name_of(scope: str) -> str:

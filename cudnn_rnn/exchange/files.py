@@ -135,8 +135,8 @@ def write(
     Args:
       path: the file, or the prefix of a checkpoint. The suffix selects between `.pt` and
         `.safetensors`, and between `.keras`, `.h5` and `.weights.h5`.
-      rnns: list of `RnnWeights`; or the `Contents` of a file: to a checkpoint, these convert the
-        other variables and slots of a checkpoint too.
+      rnns: list of `RnnWeights`; or the `Contents` of a file: a checkpoint gets their slots too,
+        and the other variables if the file is a checkpoint.
       to: "cells", "1.1", "1.3", "1.4", "1.15", "keras", "torch", "onnx" or "npz".
       force: whether to overwrite an existing file.
       variable: the key of the opaque variable in a checkpoint; see `checkpoint_format.plan`.
@@ -176,6 +176,8 @@ def _left_out(contents):
     notes = []
     if slots:
         notes.append("Left out: the slots %s." % ", ".join(sorted(slots)))
+    if contents.optimizer:
+        notes.append("Left out with the slots: %s." % ", ".join(sorted(contents.optimizer)))
     if contents.others:
         notes.append("Left out, as no part of an RNN: %s." % ", ".join(contents.others))
     return notes

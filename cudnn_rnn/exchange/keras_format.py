@@ -14,12 +14,12 @@ import contextlib
 import os
 import shutil
 import tempfile
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
-from cudnn_rnn.exchange import keras_files
+from cudnn_rnn.exchange import keras_files, keras_optimizers
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -64,13 +64,18 @@ def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str) -> LayerWei
       weights: list of two or three arrays, as `get_weights()` of a Keras layer returns it.
       rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
     """
+    return _from_layer_weights(weights, rnn_mode, split_bias)
+
+
+def _from_layer_weights(weights, rnn_mode, split):
+    """Returns a `LayerWeights`; `split` makes two biases of one."""
     matrices = [np.asarray(matrix).T for matrix in weights[:2]]
     if len(weights) == 2:
         biases = (zero_bias(matrices[0]),) * 2
     elif rnn_mode == CUDNN_GRU:
         biases = tuple(np.asarray(weights[2]))
     else:
-        biases = split_bias(weights[2])
+        biases = split(weights[2])
     parts = [*matrices, *biases]
     if rnn_mode == CUDNN_GRU:
         parts = [reorder_gates(part, _GRU_ORDER) for part in parts]
@@ -123,16 +128,36 @@ def _make_layer(keras, rnn, name):
     return getattr(keras.layers, _CLASSES[rnn.rnn_mode])(rnn.num_units, name=name, **arguments)
 
 
+class _Source(NamedTuple):
+    """Where the arrays of a model's layers come from: its weights, or a slot of each.
+
+    Attributes:
+      arrays: returns a list of arrays for a list of variables.
+      split: returns the two biases of cuDNN for one bias.
+    """
+
+    arrays: Callable[[Any], List[np.ndarray]]
+    split: Callable[[np.ndarray], Tuple[np.ndarray, np.ndarray]]
+
+
+def _values(variables):
+    return _keras().backend.batch_get_value(list(variables))
+
+
 def from_model(model: Any) -> Contents:
     """Returns the RNNs in a built Keras model.
 
     Raises:
       ExchangeError: a layer computes something that cuDNN's RNNs do not.
     """
+    return _from_model(model, _Source(_values, split_bias))
+
+
+def _from_model(model, source):
     chains: List[Tuple[Any, RnnWeights]] = []  # (the last layer, weights)
     others = []
     for layer in _all_layers(model):
-        rnn = _read_layer(layer)
+        rnn = _read_layer(layer, source)
         if rnn is None:
             others += [variable.name for variable in layer.weights]
             continue
@@ -176,12 +201,15 @@ def _follows(last, before, layer, rnn):
     )
 
 
-def _read_layer(layer: Any) -> Optional[RnnWeights]:
+def _read_layer(layer: Any, source: _Source) -> Optional[RnnWeights]:
     """Returns the weights of a layer, None if it is no RNN."""
+
+    def read_cell(variables, rnn_mode):
+        return _from_layer_weights(source.arrays(variables), rnn_mode, source.split)
+
     if type(layer).__name__ == "RNNStack":
         rnn_mode, ways = layer._rnn_mode, len(layer._directions)
-        parts = [[np.asarray(one) for one in weights] for weights in layer._weights_by_layer]
-        flat = [from_layer_weights(weights, rnn_mode) for weights in parts]
+        flat = [read_cell(variables, rnn_mode) for variables in layer._weights_by_layer]
         layers = [flat[start : start + ways] for start in range(0, len(flat), ways)]
         return RnnWeights(rnn_mode, layers, layer.name.replace(".", "/"))
     is_pair = type(layer).__name__ == "Bidirectional"
@@ -198,7 +226,7 @@ def _read_layer(layer: Any) -> Optional[RnnWeights]:
             "The layer %r computes %s forward and %s backward; cuDNN's RNNs compute the same in "
             "both directions." % (layer.name, rnn_mode, modes[-1])
         )
-    weights = [from_layer_weights(cell.get_weights(), rnn_mode) for cell in cells]
+    weights = [read_cell(cell.weights, rnn_mode) for cell in cells]
     return RnnWeights(rnn_mode, [weights], layer.name.replace(".", "/"))
 
 
@@ -262,7 +290,40 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
             "%s cannot be loaded as a Keras model: %s. If it has layers of your own, load it in "
             "your program and call cudnn_rnn.exchange.keras_format.from_model." % (path, error)
         ) from error
-    return from_model(model)._replace(path=path)
+    return _with_slots(path, model)
+
+
+def _source_of_slots(arrays):
+    """Returns a `_Source` of the slots by the `id` of their variable.
+
+    Both of cuDNN's biases get the slot of a bias: see `checkpoints/optimizer_slots.py`.
+    """
+
+    def of_variables(variables):
+        return [arrays[id(variable)] for variable in variables]
+
+    return _Source(of_variables, lambda slot: (slot, slot))
+
+
+def _with_slots(path, model):
+    """Returns the contents of a file and of the model in it, with Adam's slots if it has them."""
+    of_rnns: List[int] = []
+
+    def values(variables):
+        of_rnns.extend(map(id, variables))
+        return _values(variables)
+
+    contents = _from_model(model, _Source(values, split_bias))._replace(path=path)
+    keys, adam = keras_optimizers.read(path, model.trainable_variables)
+    if adam is None or not of_rnns or not set(of_rnns) <= set(adam.keys):  # some are frozen
+        return contents._replace(others=contents.others + keys)
+    slots: Dict[str, Any] = {rnn.scope: {} for rnn in contents.rnns}
+    for slot, arrays in adam.slots.items():
+        for rnn in _from_model(model, _source_of_slots(arrays)).rnns:
+            slots[rnn.scope]["", slot] = rnn.to_opaque()
+    carried = {adam.step}.union(*[adam.keys[one] for one in of_rnns])
+    others = contents.others + [key for key in keys if key not in carried]
+    return contents._replace(slots=slots, optimizer=adam.powers, others=others)
 
 
 @_executing_eagerly()

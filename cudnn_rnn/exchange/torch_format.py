@@ -2,6 +2,9 @@
 
 PyTorch has cuDNN's order of gates and both biases, so all numbers go both ways unchanged. Scopes
 become prefixes of modules: `encoder/rnn` is `encoder.rnn.weight_ih_l0` and so on.
+
+The `state_dict` of an optimizer numbers the parameters. If a file has it beside the `state_dict` of
+the model, whose keys are in the same order, the slots of Adam and the momentum of SGD are read too.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 
+from cudnn_rnn.exchange import torch_optimizers
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -32,6 +36,10 @@ _NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _KEY = re.compile(
     r"(?P<prefix>(.*\.)?)(?P<name>%s)_l(?P<layer>\d+)(?P<reverse>_reverse)?" % "|".join(_NAMES)
 )
+
+# Keys of a training checkpoint.
+_MODELS = ("model", "state_dict", "model_state_dict")
+_OPTIMIZERS = ("optimizer", "optimizer_state_dict")
 
 
 def to_state_dict(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
@@ -140,11 +148,40 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         ) from error
     if is_plain:
         return from_state_dict(saved, facts)._replace(path=path, format="safetensors")
-    for state in [saved] + list(saved.values() if isinstance(saved, dict) else ()):
-        if isinstance(state, dict) and any(_KEY.fullmatch(str(key)) for key in state):
-            return from_state_dict(state, facts)._replace(path=path)
-    others = [str(key) for key in saved] if isinstance(saved, dict) else []
-    return Contents(path, "PyTorch file", [], others=others)
+    if not isinstance(saved, dict):
+        return Contents(path, "PyTorch file", [])
+    if _has_rnn(saved):
+        return from_state_dict(saved, facts)._replace(path=path)
+    for name, state in saved.items():
+        if _has_rnn(state):
+            contents = from_state_dict(state, facts)._replace(path=path)
+            return _with_rest(contents, saved, name, facts)
+    return Contents(path, "PyTorch file", [], others=[str(key) for key in saved])
+
+
+def _has_rnn(state):
+    return isinstance(state, dict) and any(_KEY.fullmatch(str(key)) for key in state)
+
+
+def _with_rest(contents, saved, name, facts):
+    """Adds to the contents of `saved[name]` what the dict `saved` has beside it."""
+    rest = [str(key) for key in saved if key != name]
+    parameters = saved[name]
+    optimizer = next((key for key in _OPTIMIZERS if key in saved), "")
+    state = torch_optimizers.read(parameters, saved.get(optimizer)) if name in _MODELS else None
+    if state is not None:
+        slots: Dict[str, Any] = {rnn.scope: {} for rnn in contents.rnns}
+        for slot, by_name in state.slots.items():
+            for rnn in from_state_dict(by_name, facts).rnns:
+                slots[rnn.scope]["", slot] = rnn.to_opaque()
+        contents = contents._replace(slots=slots, optimizer=state.powers)
+        rest = [key for key in rest if key != optimizer] + [optimizer + ".param_groups"]
+        rest += [
+            "%s.state.%d" % (optimizer, number)
+            for number, key in enumerate(parameters)
+            if not _KEY.fullmatch(str(key))
+        ]
+    return contents._replace(others=contents.others + rest)
 
 
 def is_safetensors(path: str) -> bool:
