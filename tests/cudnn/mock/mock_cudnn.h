@@ -10,7 +10,8 @@
  *
  * Requirements stricter than the real library's documentation:
  *   - device memory comes from cuMemAlloc_v2 or is registered by the test; it is aligned to 16
- *     bytes for tensors, and to 64 for weights, workspace, reserve space and dropout states;
+ *     bytes for tensors, and to 256 for weights, workspace, reserve space and dropout states, as
+ *     cuBLASLt assumes it by default;
  *   - no state of the model may be null;
  *   - a call's outputs overlap none of its other operands;
  *   - every call that works on a device needs the current context of that device;
@@ -140,7 +141,7 @@ MOCK_EXPORT void mock_let_calls_meet(int64_t calls);
  * repeatedly; unregistering removes one registration of that address. */
 MOCK_EXPORT void mock_register_memory(const void* data, int64_t bytes);
 MOCK_EXPORT void mock_unregister_memory(const void* data);
-/* Default 0. 1: all memory counts as device memory, without checks. */
+/* Default 0. 1: all memory counts as device memory, and is aligned to 64 bytes at most. */
 MOCK_EXPORT void mock_set_any_memory(int any_memory);
 
 /* By default every stream except the null stream belongs to device 0. */

@@ -37,7 +37,9 @@ extern const int64_t kBuiltVersion;
 
 constexpr int kNumAlgorithms = 4;
 constexpr size_t kTensorAlignment = 16;
-constexpr size_t kBufferAlignment = 64;
+constexpr size_t kBufferAlignment = 256;
+// Of memory that is not checked: a framework may align its host memory less strictly.
+constexpr size_t kAnyMemoryAlignment = 64;
 
 struct Handle {
   int device = 0;
