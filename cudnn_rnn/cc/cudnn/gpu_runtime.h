@@ -16,6 +16,27 @@
 
 namespace cudnn_rnn {
 
+// Makes a context current on this thread, to release an object that belongs to it. That fails if
+// the driver is gone, as it may be at exit; then the object must not be touched any more.
+class ContextForRelease {
+ public:
+  ContextForRelease(const GpuLibraries& libraries, void* context)
+      : libraries_(libraries),
+        is_current_(libraries.cuCtxPushCurrent_v2(context) == kCudaSuccess) {}
+  ~ContextForRelease() {
+    void* context;
+    if (is_current_) libraries_.cuCtxPopCurrent_v2(&context);
+  }
+  ContextForRelease(const ContextForRelease&) = delete;
+  ContextForRelease& operator=(const ContextForRelease&) = delete;
+
+  bool is_current() const { return is_current_; }
+
+ private:
+  const GpuLibraries& libraries_;
+  const bool is_current_;
+};
+
 // Pool of idle cuDNN handles. Creating a handle takes milliseconds, and only one thread at a time
 // may use it. Every handle has been set to the stream that it is kept for.
 class HandlePool {

@@ -14,7 +14,8 @@
  *     cuBLASLt assumes it by default;
  *   - no state of the model may be null;
  *   - a call's outputs overlap none of its other operands;
- *   - every call that works on a device needs the current context of that device;
+ *   - every call that works on a device needs the current context of that device; destroying a
+ *     descriptor needs any context;
  *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
  *   - backward calls get the x, hx, cx, y, weights, algorithm and math type of the forward call (in
  *     a sequence of length 1, y may be 0 instead); data comes before weights, and only once;
