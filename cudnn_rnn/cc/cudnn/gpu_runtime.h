@@ -107,15 +107,16 @@ class AlgorithmCache {
   std::map<Key, Algorithm> groups_;
 };
 
-// What checks of bfloat16 have found, by CUDA context and mode (bfloat16_check.h).
+// What checks of bfloat16 have found (bfloat16_check.h).
 class Bfloat16Results {
  public:
+  using Key = std::tuple<void*, RnnMode, bool>;  // CUDA context, mode, whether in training
+
   // Returns the problem of this device, "" if there is none. Calls `check(std::string*)` if that is
   // not known, and keeps its result unless it fails.
   template <typename Function>
-  Status FindOrCheck(void* context, RnnMode mode, const Function& check, std::string* problem) {
+  Status FindOrCheck(const Key& key, const Function& check, std::string* problem) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto key = std::make_pair(context, mode);
     const auto known = problems_.find(key);
     if (known == problems_.end()) {
       CUDNN_RNN_RETURN_IF_ERROR(check(problem));
@@ -128,7 +129,7 @@ class Bfloat16Results {
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<void*, RnnMode>, std::string> problems_;
+  std::map<Key, std::string> problems_;
 };
 
 struct GpuRuntime {

@@ -127,8 +127,14 @@ MOCK_EXPORT void mock_set_padded_weights(int padded);
 MOCK_EXPORT void mock_set_skip_input_biases(int exist);
 /* Default 0. 1: cudnnGetRNNWeightParams reports matrices whose rows have gaps between them. */
 MOCK_EXPORT void mock_set_loose_matrices(int are_loose);
-/* Default 0. 1: forward calls in bfloat16 succeed, but compute wrong values. */
-MOCK_EXPORT void mock_set_bfloat16_is_wrong(int is_wrong);
+/* Results that calls in bfloat16 compute wrongly: as zeros, with a status of success. */
+enum {
+  MOCK_ALL_RIGHT = 0, /* default */
+  MOCK_WRONG_OUTPUT = 1,
+  MOCK_WRONG_DATA_GRADIENTS = 2,
+  MOCK_WRONG_WEIGHT_GRADIENTS = 3,
+};
+MOCK_EXPORT void mock_set_wrong_bfloat16(int wrong_results);
 /* Default 0. 1: the stream records a CUDA graph. Then all calls that allocate, or that make the
  * host wait, are violations. (Recorded work runs at once.) */
 MOCK_EXPORT void mock_set_capturing(void* stream, int is_capturing);

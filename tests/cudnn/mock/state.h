@@ -165,7 +165,7 @@ struct Options {
   int64_t pause_microseconds = 0;
   int64_t calls_to_meet = 0;
   bool any_memory = false;
-  bool bfloat16_is_wrong = false;
+  int wrong_bfloat16 = MOCK_ALL_RIGHT;
   bool skip_input_biases = true;
   bool loose_matrices = false;
   std::set<const void*> capturing_streams;
