@@ -95,8 +95,8 @@ class Choice(NamedTuple):
         nodes with the kernel label.
       avoids_defects: whether this package creates `CudnnRNNV3` nodes instead of `CudnnRNN` and
         `CudnnRNNV2`, and places the parameter conversions on the CPU.
-      outcomes: an `Outcome` for each of `GROUPS`, which starts with `RNN_OPS`, and one for training in
-        bfloat16 if the ops take it.
+      outcomes: an `Outcome` for each of `GROUPS`, which starts with `RNN_OPS`, and one for training
+        in bfloat16 if the ops take it.
     """
 
     needs_registration: bool

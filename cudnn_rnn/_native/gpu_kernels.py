@@ -61,8 +61,8 @@ def kernels_in_charge() -> KernelsInCharge:
 
     The reason names the cuDNN in use once an RNN has run on a GPU.
     """
-    is_ours = _library is not None and _choice.provider == gpu_choice.OURS
-    return KernelsInCharge(_choice.provider, _report(_library) if is_ours else _reason)
+    reason = _report(_library) if _choice.provider == gpu_choice.OURS else _reason
+    return KernelsInCharge(_choice.provider, reason)
 
 
 def open_cudnn(library_path):

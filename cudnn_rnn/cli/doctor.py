@@ -263,9 +263,7 @@ def describe_outcomes(outcomes):
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     notes = [
-        note
-        for mark, note in _NOTES.items()
-        if any(mark in cell for row in rows for cell in row)
+        note for mark, note in _NOTES.items() if any(mark in cell for row in rows for cell in row)
     ]
     if notes:
         lines += notes + ['Place it on the CPU, with tf.device("/cpu:0").']

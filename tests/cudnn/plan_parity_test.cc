@@ -131,7 +131,8 @@ TEST(WrongValuesInBfloat16AreFoundOnce) {
   } cases[] = {
       {MOCK_WRONG_OUTPUT, "returned 0 in the output; expected", true},
       {MOCK_WRONG_DATA_GRADIENTS, "returned 0 in the gradient of the input; expected", false},
-      {MOCK_WRONG_WEIGHT_GRADIENTS, "returned 0 in the gradient of the parameters; expected", false}};
+      {MOCK_WRONG_WEIGHT_GRADIENTS, "returned 0 in the gradient of the parameters; expected",
+       false}};
   for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
     for (const auto& test : cases) {
       MockGpu gpu;

@@ -71,8 +71,8 @@ TENSORFLOW_1 = [
     (None, "cudnn_rnn", True, NO_OPS, OPS, False, [(OURS, NONE)] * 4),
     (None, "cudnn_rnn", False, NO_OPS, OPS, False, [(NONE, NONE)] * 4),
 ]
-# TensorFlow 2 whose ops take bfloat16: cuDNN and the variable; then whether training nodes in bfloat16
-# get the label, and whose kernels run them if ours are registered, and if they are not.
+# TensorFlow 2 whose ops take bfloat16: cuDNN and the variable; then whether training nodes in
+# bfloat16 get the label, and whose kernels run them if ours are registered, and if they are not.
 BFLOAT16 = [
     (9, "", False, (OURS, WRONG), (WRONG, WRONG)),
     (9, "cudnn_rnn", False, (OURS, OURS), (WRONG, WRONG)),

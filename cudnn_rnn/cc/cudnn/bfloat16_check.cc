@@ -302,8 +302,7 @@ class CheckRun {
     CUDNN_RNN_RETURN_IF_ERROR(memory_.Allocate(kNumSteps * kStateBytes, &b.input_backprop));
     CUDNN_RNN_RETURN_IF_ERROR(memory_.Allocate(kStateBytes, &b.input_h_backprop));
     CUDNN_RNN_RETURN_IF_ERROR(memory_.Allocate(kStateBytes, &b.input_c_backprop));
-    CUDNN_RNN_RETURN_IF_ERROR(
-        memory_.Allocate(layout_.size() * kElementBytes, &b.params_backprop));
+    CUDNN_RNN_RETURN_IF_ERROR(memory_.Allocate(layout_.size() * kElementBytes, &b.params_backprop));
     CUDNN_RNN_RETURN_IF_ERROR(
         memory_.Allocate(plan_->BackwardWorkspaceBytes(options_), &b.workspace));
     CUDNN_RNN_RETURN_IF_ERROR(plan_->Backward(b, options_, execution_));
