@@ -1,8 +1,8 @@
 """Kernel labels, which select this package's kernels for a node on any device.
 
-`gpu_choice.Choice.labels` has the ops whose nodes get the label if this package creates them. The
-gradient node of a labelled node gets the label as well: only the same provider's kernel can read
-the reserve space.
+`gpu_choice.Choice.labels` has the ops whose nodes get the label if this package creates them, and
+`labels_bfloat16` says whether training nodes in bfloat16 get it. The gradient node of a labelled
+node gets the label as well: only the same provider's kernel can read the reserve space.
 """
 
 import contextlib
@@ -27,6 +27,11 @@ def chosen():
     return kernel_label(gpu_kernels.KERNEL_LABEL, labels) if labels else contextlib.nullcontext()
 
 
+def replaces_gradient(dtype, is_training):
+    """Returns whether such a node is `CudnnRNNV3` with the label, because its gradient is wrong."""
+    return gpu_kernels.choice().labels_bfloat16 and is_training and dtype == tf.bfloat16
+
+
 def cudnn_rnnv3(**arguments):
     """Runs the op `CudnnRNNV3` with the given inputs and attributes; returns its outputs.
 
@@ -34,8 +39,12 @@ def cudnn_rnnv3(**arguments):
     (in TensorFlow 2; eagerly executed ops of TensorFlow 1 run TensorFlow's own kernels).
     """
     has_label = "CudnnRNNV3" in gpu_kernels.choice().labels
-    if not has_label or not tf.executing_eagerly() or IS_TENSORFLOW_1:
+    has_label = has_label or replaces_gradient(arguments["params"].dtype, arguments["is_training"])
+    if not has_label or (tf.executing_eagerly() and IS_TENSORFLOW_1):
         return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
+    if not tf.executing_eagerly():
+        with kernel_label(gpu_kernels.KERNEL_LABEL, ["CudnnRNNV3"]):
+            return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
     tensors = [tf.convert_to_tensor(arguments.pop(name)) for name in _V3_INPUTS]
     specs = tuple((tuple(tensor.shape.as_list()), tensor.dtype) for tensor in tensors)
     function = _v3_function(specs, tuple(arguments.items()))
@@ -48,7 +57,7 @@ def _v3_function(specs, attributes):
 
     @tf.function(autograph=False)
     def cudnn_rnn_v3(*tensors):
-        with chosen():
+        with kernel_label(gpu_kernels.KERNEL_LABEL, ["CudnnRNNV3"]):
             return tuple(gen_cudnn_rnn_ops.cudnn_rnnv3(*tensors, **dict(attributes)))
 
     return cudnn_rnn_v3.get_concrete_function(*[tf.TensorSpec(*spec) for spec in specs])

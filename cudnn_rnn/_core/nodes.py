@@ -125,6 +125,7 @@ def rnn(
     arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
     needs_v3 = needs_v3 or gpu_kernels.choice().avoids_defects
+    needs_v3 = needs_v3 or kernel_labels.replaces_gradient(params.dtype, is_training)
     with kernel_labels.chosen():
         if needs_v3:
             if sequence_lengths is None:

@@ -33,8 +33,8 @@ OPS = RNN_OPS + V3_OPS + SIZE_OPS + CONVERSION_OPS
 
 # Providers of a kernel.
 OURS, TENSORFLOWS, NONE = "cudnn_rnn", "tensorflow", "none"
-# TensorFlow's own kernel, which fails in every call.
-FAILS = "tensorflow (fails)"
+# TensorFlow's own kernel, which fails in every call; whose gradient is wrong.
+FAILS, WRONG = "tensorflow (fails)", "tensorflow (wrong)"
 # For nodes of this package only.
 AS_V3, ON_CPU = "tensorflow, as CudnnRNNV3", "cudnn_rnn, on the CPU"
 
@@ -43,6 +43,7 @@ _DEFECTS = {
     RNN_OPS: "TensorFlow's own require sequence lengths, which the op does not have",
     CONVERSION_OPS: "TensorFlow's own use wrong offsets and end the process",
 }
+_DEFECT_IN_BFLOAT16 = "TensorFlow's own gradients read memory that was never written"
 # What nodes of this package run instead if TensorFlow's kernels are to run all ops.
 _WAYS_ROUND_DEFECTS = {RNN_OPS: AS_V3, CONVERSION_OPS: ON_CPU}
 
@@ -57,19 +58,21 @@ class Facts(NamedTuple):
         no GPU kernels of its own.
       wanted: value of CUDNN_RNN_GPU_KERNELS: "cudnn_rnn", "tensorflow" or "" (not set).
       registered: whether this package's GPU kernels are registered.
+      has_bfloat16: whether TensorFlow's ops take bfloat16.
     """
 
     is_tensorflow_1: bool
     cudnn: Optional[int]
     wanted: str
     registered: bool
+    has_bfloat16: bool
 
 
 class Outcome(NamedTuple):
-    """Whose kernels run a group of ops on a GPU.
+    """Whose kernels run a group of ops, or nodes in bfloat16 that train, on a GPU.
 
     Attributes:
-      group: name of the group, a key of `GROUPS`.
+      group: a key of `GROUPS`, or the name of the nodes.
       ours: provider for nodes that this package creates.
       others: provider for all other nodes.
       why: the reason.
@@ -88,14 +91,18 @@ class Choice(NamedTuple):
       needs_registration: whether this package's GPU kernels are to be registered.
       takes_over: ops whose nodes without a kernel label run this package's kernels.
       labels: ops whose nodes get the kernel label if this package creates them.
+      labels_bfloat16: whether training nodes in bfloat16 that this package creates are `CudnnRNNV3`
+        nodes with the kernel label.
       avoids_defects: whether this package creates `CudnnRNNV3` nodes instead of `CudnnRNN` and
         `CudnnRNNV2`, and places the parameter conversions on the CPU.
-      outcomes: an `Outcome` for each of `GROUPS`, which starts with `RNN_OPS`.
+      outcomes: an `Outcome` for each of `GROUPS`, which starts with `RNN_OPS`, and one for training
+        in bfloat16 if the ops take it.
     """
 
     needs_registration: bool
     takes_over: Ops
     labels: Ops
+    labels_bfloat16: bool
     avoids_defects: bool
     outcomes: Tuple[Outcome, ...]
 
@@ -110,12 +117,25 @@ def choose(facts: Facts) -> Choice:
     """Returns the `Choice`."""
     takes_over, labels = _wanted_shares(facts)
     is_ours = bool(takes_over or labels)
+    # If TensorFlow's own kernels are to run all nodes, they would run these, too.
+    labels_bfloat16 = facts.has_bfloat16 and facts.cudnn is not None and not is_ours
+    needs_registration = is_ours or labels_bfloat16
     if not facts.registered:
-        takes_over = ()
+        takes_over, labels_bfloat16 = (), False
         # A label of TensorFlow 1 is in the graph on every machine, and selects CPU kernels, too.
         labels = labels if facts.is_tensorflow_1 else ()
-    outcomes = tuple(_outcome(group, facts, is_ours, takes_over, labels) for group in GROUPS)
-    return Choice(is_ours, takes_over, labels, _avoids_defects(facts), outcomes)
+    outcomes = [_outcome(group, facts, is_ours, takes_over, labels) for group in GROUPS]
+    if facts.has_bfloat16:
+        of_v3 = outcomes[list(GROUPS.values()).index(V3_OPS)]
+        outcomes.append(_outcome_in_bfloat16(facts, of_v3, labels_bfloat16))
+    return Choice(
+        needs_registration,
+        takes_over,
+        labels,
+        labels_bfloat16,
+        _avoids_defects(facts),
+        tuple(outcomes),
+    )
 
 
 def reason_for_tensorflows(facts: Facts) -> str:
@@ -173,6 +193,17 @@ def _outcome(group, facts, is_ours, takes_over, labels):
     return Outcome(group, ours, others, why)
 
 
+def _outcome_in_bfloat16(facts, of_v3, labels_bfloat16):
+    """Returns the outcome for training in bfloat16, given that of `V3_OPS` in any dtype."""
+    ours = OURS if labels_bfloat16 else of_v3.ours
+    ours, others = (WRONG if found == TENSORFLOWS else found for found in (ours, of_v3.others))
+    why = of_v3.why
+    if WRONG in (ours, others):
+        not_registered = "" if facts.registered else "this package's are not registered; "
+        why = not_registered + _DEFECT_IN_BFLOAT16
+    return Outcome("training in bfloat16", ours, others, why)
+
+
 def _reason_without_defect(ops, facts):
     if facts.wanted:
         return "%s=%s" % (KERNELS_VARIABLE, facts.wanted)
@@ -182,4 +213,4 @@ def _reason_without_defect(ops, facts):
         return "TensorFlow has none of its own"
     if ops == SIZE_OPS and _has_defects(facts):
         return "as for the conversions"
-    return "TensorFlow's own have no known defect, except in bfloat16 gradients"
+    return "TensorFlow's own have no known defect"

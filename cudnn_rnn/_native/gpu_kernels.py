@@ -50,7 +50,7 @@ class KernelsInCharge(NamedTuple):
         return "GPU kernels: %s\n%s" % self
 
 
-_NOT_LOADED = gpu_choice.Facts(False, None, "", registered=False)
+_NOT_LOADED = gpu_choice.Facts(False, None, "", registered=False, has_bfloat16=False)
 _choice = gpu_choice.choose(_NOT_LOADED)
 _reason = "The library is not loaded."
 _library = None  # the op library as a `ctypes.CDLL`, if its GPU kernels are registered
@@ -61,7 +61,7 @@ def kernels_in_charge() -> KernelsInCharge:
 
     The reason names the cuDNN in use once an RNN has run on a GPU.
     """
-    reason = _reason if _library is None else _report(_library)
+    reason = _report(_library) if _choice.provider == gpu_choice.OURS else _reason
     return KernelsInCharge(_choice.provider, reason)
 
 
@@ -98,7 +98,7 @@ def register_kernels(library_path):
     """
     global _choice, _reason
     # Not at the top: a TensorFlow that does not fit is refused before `_compat` is imported.
-    from cudnn_rnn._compat import IS_TENSORFLOW_1
+    from cudnn_rnn._compat import IS_TENSORFLOW_1, allowed_dtypes, tf
 
     wanted = os.environ.get(KERNELS_VARIABLE, "")
     if wanted not in ("cudnn_rnn", "tensorflow", ""):
@@ -106,13 +106,16 @@ def register_kernels(library_path):
             "The environment variable %s must be cudnn_rnn or tensorflow, or unset, but is %r."
             % (KERNELS_VARIABLE, wanted)
         )
-    facts = gpu_choice.Facts(IS_TENSORFLOW_1, _cudnn_of_tensorflow(), wanted, registered=True)
+    has_bfloat16 = tf.bfloat16 in allowed_dtypes("CudnnRNN", "T")
+    cudnn = _cudnn_of_tensorflow()
+    facts = gpu_choice.Facts(IS_TENSORFLOW_1, cudnn, wanted, True, has_bfloat16)
     chosen = gpu_choice.choose(facts)
+    is_ours = chosen.provider == gpu_choice.OURS
+    reason = "" if is_ours else gpu_choice.reason_for_tensorflows(facts)
     if chosen.needs_registration:
-        registered, reason = _register(library_path, chosen.takes_over)
+        registered, report = _register(library_path, chosen.takes_over)
         chosen = gpu_choice.choose(facts._replace(registered=registered))
-    else:
-        reason = gpu_choice.reason_for_tensorflows(facts)
+        reason = reason or report
     _choice, _reason = chosen, reason
 
 

@@ -28,6 +28,12 @@ _ERRORS_OF_PROGRAMS = """\
     with tf.ConfigProto(allow_soft_placement=True).
 See docs/serving.md for details."""
 
+# Of marks in the table of whose kernels run.
+_NOTES = {
+    "(fails)": "(fails): on a GPU, the node raises an error or ends the process.",
+    "(wrong)": "(wrong): on a GPU, the node's gradient is wrong, without an error.",
+}
+
 # The trials: programs that write a JSON object to the file named by their argument.
 
 _ASK_TENSORFLOW = """
@@ -256,9 +262,11 @@ def describe_outcomes(outcomes):
     rows = [("ops", "nodes of cudnn_rnn", "nodes of others", "why")] + outcomes
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    if any("(fails)" in cell for row in rows for cell in row):
-        lines.append("(fails): on a GPU, the node raises an error or ends the process.")
-        lines.append('Place it on the CPU, with tf.device("/cpu:0").')
+    notes = [
+        note for mark, note in _NOTES.items() if any(mark in cell for row in rows for cell in row)
+    ]
+    if notes:
+        lines += notes + ['Place it on the CPU, with tf.device("/cpu:0").']
     return "\n".join(lines)
 
 

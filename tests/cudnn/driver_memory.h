@@ -13,10 +13,8 @@ class DriverMemory : public DeviceMemory {
       : libraries_(libraries), context_(context) {}
   ~DriverMemory() override {
     if (address_ == 0) return;
-    if (libraries_->cuCtxPushCurrent_v2(context_) != kCudaSuccess) return;
-    libraries_->cuMemFree_v2(address_);
-    void* context;
-    libraries_->cuCtxPopCurrent_v2(&context);
+    const ContextForRelease context(*libraries_, context_);
+    if (context.is_current()) libraries_->cuMemFree_v2(address_);
   }
 
   DeviceAddress* address() { return &address_; }

@@ -98,7 +98,7 @@ std::vector<std::string> RunWithFailure(const Scenario& scenario, size_t n,
       Concatenate(scenario.name, ", call ", n, ", ", function, ", failing as ", failure);
   MockGpu gpu;
   SetOptions(scenario, &gpu);
-  if (function == "cuCtxPushCurrent_v2") gpu.AllowOneObjectLeft();
+  if (function == "cuCtxPushCurrent_v2") gpu.AllowObjectsLeft(1);
   std::vector<std::string> calls;
   {
     GpuModel model(gpu.runtime(), scenario.algorithm);

@@ -140,6 +140,7 @@ TEST(MockFindsWrongArgumentsOfForward) {
         [](void* const* a) { At<void*>(a, kX) = At<void*>(a, kY) = At<void*>(a, kWeights); }},
        {"hy overlaps hx", [](void* const* a) { At<void*>(a, kHy) = At<void*>(a, kHx); }},
        {"weight_space at", [](void* const* a) { At<char*>(a, kWeights) += 16; }},
+       {"is not aligned to 256 bytes", [](void* const* a) { At<char*>(a, kWorkspace) += 128; }},
        {"weight_space_bytes", [](void* const* a) { --At<size_t>(a, kWeightSpaceBytes); }},
        {"workspace_bytes", [](void* const* a) { --At<size_t>(a, kWorkspaceBytes); }},
        {"workspace is null", [](void* const* a) { At<void*>(a, kWorkspace) = nullptr; }},

@@ -255,6 +255,9 @@ TEST(MockFindsDescriptorsThatAreNotSetOrDestroyed) {
   size_t bytes;
   EXPECT(cudnnCreate(&handle) == 0 && cudnnCreateRNNDescriptor(&descriptor) == 0);
   ExpectViolation(cudnnGetRNNWeightSpaceSize(handle, descriptor, &bytes), "created, but not set");
+  int status = 0;
+  std::thread([&] { status = cudnnDestroyRNNDescriptor(descriptor); }).join();
+  ExpectViolation(status, "no context is current");
   EXPECT(cudnnDestroyRNNDescriptor(descriptor) == 0 && cudnnDestroy(handle) == 0);
   ExpectViolation(cudnnDestroyRNNDescriptor(descriptor), "is destroyed");
 }

@@ -79,8 +79,8 @@ class MockGpu {
   GpuLibraries* libraries() { return libraries_; }
   // Replaces the runtime by one with cuDNN's current version.
   void Reopen();
-  // Allows one leaked object: if a context cannot be entered, its object cannot be released.
-  void AllowOneObjectLeft() { allowed_objects_ = 1; }
+  // Allows leaked objects: if a context cannot be entered, its objects cannot be released.
+  void AllowObjectsLeft(int64_t count) { allowed_objects_ = count; }
 
  private:
   GpuLibraries* libraries_ = nullptr;

@@ -124,25 +124,56 @@ TEST(OldCudnnRefusesBfloat16) {
 }
 
 TEST(WrongValuesInBfloat16AreFoundOnce) {
+  const struct {
+    int wrong_results;
+    const char* tensor;
+    bool fails_inference;
+  } cases[] = {
+      {MOCK_WRONG_OUTPUT, "returned 0 in the output; expected", true},
+      {MOCK_WRONG_DATA_GRADIENTS, "returned 0 in the gradient of the input; expected", false},
+      {MOCK_WRONG_WEIGHT_GRADIENTS, "returned 0 in the gradient of the parameters; expected",
+       false}};
+  for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+    for (const auto& test : cases) {
+      MockGpu gpu;
+      mock_set_wrong_bfloat16(test.wrong_results);
+      GpuModel model(gpu.runtime());
+      Problem problem;
+      problem.config.mode = mode;
+      problem.config.data_type = DataType::kBfloat16;
+      problem.shape = {4, 5, true};
+      CudnnPlanCache::Found found;
+      for (int call = 0; call < 2; ++call) {
+        const Status status = model.Find(problem, problem.Options(true), &found);
+        EXPECT(status.code() == StatusCode::kUnimplemented && found.plan == nullptr);
+        EXPECT_ERROR(status, "cuDNN 9.13.0 computes wrong values in bfloat16", test.tensor,
+                     "Use float16 or float32");
+        EXPECT(mock_calls("cudnnRNNForward") == 1, "one check");
+        EXPECT(mock_live("allocation") == 0);
+      }
+      const Status inference = model.Find(problem, problem.Options(false), &found);
+      EXPECT(inference.ok() == !test.fails_inference, inference.message());
+      problem.config.data_type = DataType::kFloat;
+      EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
+    }
+  }
+}
+
+TEST(RightValuesInBfloat16PassTheCheck) {
   for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
     MockGpu gpu;
-    mock_set_bfloat16_is_wrong(1);
     GpuModel model(gpu.runtime());
     Problem problem;
     problem.config.mode = mode;
     problem.config.data_type = DataType::kBfloat16;
     problem.shape = {4, 5, true};
     CudnnPlanCache::Found found;
-    for (int call = 0; call < 2; ++call) {
-      const Status status = model.Find(problem, problem.Options(true), &found);
-      EXPECT(status.code() == StatusCode::kUnimplemented && found.plan == nullptr);
-      EXPECT_ERROR(status, "cuDNN 9.13.0 computes wrong values in bfloat16", "returned 0; expected",
-                   "Use float16 or float32");
-      EXPECT(mock_calls("cudnnRNNForward") == 1, "one check");
-      EXPECT(mock_live("allocation") == 0);
+    for (const bool is_training : {true, false, true}) {
+      const Status status = model.Find(problem, problem.Options(is_training), &found);
+      EXPECT(status.ok(), status.message());
     }
-    problem.config.data_type = DataType::kFloat;
-    EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 1)).ok());
+    EXPECT(mock_calls("cudnnRNNForward") == 2, "a check for training, and one for inference");
+    EXPECT(mock_calls("cudnnRNNBackwardWeights_v8") == 1);
   }
 }
 

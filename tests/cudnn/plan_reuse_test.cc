@@ -93,6 +93,19 @@ TEST(PlansOfManyShapesStayBounded) {
   EXPECT(mock_calls("cudnnCreateRNNDataDescriptor") == 0, "the newest must still be there");
 }
 
+TEST(NothingIsDestroyedIfTheDriverIsGone) {
+  MockGpu gpu;
+  const Problem problem = SmallProblem();
+  std::unique_ptr<GpuModel> model(new GpuModel(gpu.runtime(), Algorithm::kPersistDynamic));
+  EXPECT(model->Run(problem, problem.Options(true), CallBuffers(problem, 3)).ok());
+  mock_reset();
+  mock_fail_calls_from(1, MOCK_EXECUTION_FAILED);
+  model.reset();
+  const int64_t attempts = mock_calls("cuCtxPushCurrent_v2");
+  EXPECT(attempts > 0 && mock_calls(nullptr) == attempts, mock_log());
+  gpu.AllowObjectsLeft(mock_live(nullptr));
+}
+
 TEST(PersistDynamicIsCompiledOnceForEachModelAndBatchSize) {
   MockGpu gpu;
   GpuModel model(gpu.runtime(), Algorithm::kPersistDynamic);

@@ -49,16 +49,35 @@ class Caller {
 };
 
 TEST(AHandleBelongsToOneStream) {
-  MockGpu gpu;
-  GpuModel model(gpu.runtime());
-  Caller here(&model, DroppingProblem(), kStream);
-  Caller there(&model, DroppingProblem(), kOtherStream);
-  for (int64_t i = 0; i < 3; ++i) EXPECT(here.Forward(i).ok());
-  EXPECT(mock_live("handle") == 1, "one call holds at most one handle, trials included");
-  EXPECT(mock_calls("cudnnSetStream") == 1);
-  for (int64_t i = 0; i < 3; ++i) EXPECT(there.Forward(i).ok() && here.Forward(i).ok());
-  EXPECT(mock_live("handle") == 2 && mock_calls("cudnnCreate") == 2);
-  EXPECT(mock_calls("cudnnSetStream") == 2, mock_calls("cudnnSetStream"));
+  const struct {
+    Algorithm algorithm;
+    DataType data_type;
+    bool tries_algorithms;
+    bool checks_bfloat16;
+  } cases[] = {{Algorithm::kStandard, DataType::kFloat, false, false},
+               {Algorithm::kAuto, DataType::kFloat, true, false},
+               {Algorithm::kStandard, DataType::kBfloat16, false, true}};
+  for (const auto& test : cases) {
+    MockGpu gpu;
+    GpuModel model(gpu.runtime(), test.algorithm);
+    Problem problem = DroppingProblem();
+    problem.config.data_type = test.data_type;
+    Problem other = problem;  // whose mode needs another trial or check
+    other.config.mode = RnnMode::kGru;
+    Caller here(&model, problem, kStream), there(&model, other, kOtherStream);
+    for (int64_t i = 0; i < 3; ++i) EXPECT(here.Forward(i).ok());
+    EXPECT(mock_calls("cudnnCreate") == 1, "one call holds at most one handle");
+    EXPECT(mock_calls("cudnnSetStream") == 1 && mock_live("handle") == 1);
+    const int64_t measurements = mock_calls("cuEventElapsedTime");
+    const int64_t results_read = mock_calls("cuMemcpyDtoHAsync_v2");
+    EXPECT((measurements > 0) == test.tries_algorithms, measurements);
+    EXPECT((results_read > 0) == test.checks_bfloat16, results_read);
+    for (int64_t i = 0; i < 3; ++i) EXPECT(there.Forward(i).ok() && here.Forward(i).ok());
+    EXPECT(mock_live("handle") == 2 && mock_calls("cudnnCreate") == 2, mock_calls("cudnnCreate"));
+    EXPECT(mock_calls("cudnnSetStream") == 2, mock_calls("cudnnSetStream"));
+    EXPECT((mock_calls("cuEventElapsedTime") > measurements) == test.tries_algorithms);
+    EXPECT((mock_calls("cuMemcpyDtoHAsync_v2") > results_read) == test.checks_bfloat16);
+  }
 }
 
 TEST(CopiesNeedNoHandle) {
@@ -89,6 +108,15 @@ TEST(AGraphRecordsOnlyCallsThatHaveRun) {
   EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "initializing a dropout state");
   model.options.algorithm = Algorithm::kAuto;
   EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "trying an algorithm");
+  Problem longer = DroppingProblem();
+  ++longer.shape.num_steps;
+  model.options.algorithm = Algorithm::kStandard;
+  EXPECT(Caller(&model, longer, kStream).Forward(2).ok(), "another shape needs only the handle");
+  model.options.algorithm = Algorithm::kPersistDynamic;
+  const Status compiling = Caller(&model, longer, kStream).Forward(3);
+  EXPECT(compiling.code() == StatusCode::kFailedPrecondition, static_cast<int>(compiling.code()));
+  EXPECT_ERROR(compiling, "records a CUDA graph", "compiling kernels of persist_dynamic");
+  EXPECT(mock_calls("cudnnBuildRNNDynamic") == 0);
   mock_set_capturing(kStream, 0);  // before the model is released
 }
 

@@ -16,6 +16,7 @@ from cudnn_rnn._native.gpu_choice import (
     SIZE_OPS,
     TENSORFLOWS,
     V3_OPS,
+    WRONG,
     Facts,
 )
 
@@ -70,10 +71,27 @@ TENSORFLOW_1 = [
     (None, "cudnn_rnn", True, NO_OPS, OPS, False, [(OURS, NONE)] * 4),
     (None, "cudnn_rnn", False, NO_OPS, OPS, False, [(NONE, NONE)] * 4),
 ]
+# TensorFlow 2 whose ops take bfloat16: cuDNN and the variable; then whether training nodes in
+# bfloat16 get the label, and whose kernels run them if ours are registered, and if they are not.
+BFLOAT16 = [
+    (9, "", False, (OURS, WRONG), (WRONG, WRONG)),
+    (9, "cudnn_rnn", False, (OURS, OURS), (WRONG, WRONG)),
+    (9, "tensorflow", True, (OURS, WRONG), (WRONG, WRONG)),
+    (8, "", True, (OURS, WRONG), (WRONG, WRONG)),
+    (8, "cudnn_rnn", False, (OURS, OURS), (WRONG, WRONG)),
+    (8, "tensorflow", True, (OURS, WRONG), (WRONG, WRONG)),
+    (None, "", False, (OURS, OURS), (NONE, NONE)),
+    (None, "cudnn_rnn", False, (OURS, OURS), (NONE, NONE)),
+    (None, "tensorflow", False, (NONE, NONE), (NONE, NONE)),
+]
 TABLE = [(False, *row) for row in TENSORFLOW_2] + [(True, *row) for row in TENSORFLOW_1]
 IDS = [
     "%s-cudnn%s-%s-%s" % (1 if row[0] else 2, row[1], row[2] or "unset", row[3]) for row in TABLE
 ]
+
+
+def facts_of(row, has_bfloat16=False):
+    return Facts(*row[:4], has_bfloat16)
 
 
 def test_groups_have_each_op_once():
@@ -83,9 +101,10 @@ def test_groups_have_each_op_once():
 
 @pytest.mark.parametrize("row", TABLE, ids=IDS)
 def test_choice(row):
-    facts, (takes_over, labels, avoids_defects, providers) = Facts(*row[:4]), row[4:]
-    found = gpu_choice.choose(facts)
+    takes_over, labels, avoids_defects, providers = row[4:]
+    found = gpu_choice.choose(facts_of(row))
     assert found.takes_over == takes_over
+    assert not found.labels_bfloat16
     assert found.labels == labels
     assert found.avoids_defects == avoids_defects
     assert [outcome.group for outcome in found.outcomes] == list(GROUPS)
@@ -97,7 +116,7 @@ def test_choice(row):
 @pytest.mark.parametrize("row", TABLE, ids=IDS)
 def test_kernels_are_registered_if_they_would_be_used(row):
     """The decision to register must not depend on whether the kernels are registered."""
-    facts = Facts(*row[:4])
+    facts = facts_of(row)
     registered = gpu_choice.choose(facts._replace(registered=True))
     uses = bool(registered.takes_over or registered.labels)
     assert gpu_choice.choose(facts).needs_registration == uses
@@ -105,16 +124,41 @@ def test_kernels_are_registered_if_they_would_be_used(row):
 
 @pytest.mark.parametrize("row", [row for row in TABLE if FAILS in dict(row[7]).values()])
 def test_ops_that_fail_have_a_reason(row):
-    for outcome in gpu_choice.choose(Facts(*row[:4])).outcomes:
+    for outcome in gpu_choice.choose(facts_of(row)).outcomes:
         if outcome.others == FAILS:
             assert "TensorFlow's own" in outcome.why
 
 
+@pytest.mark.parametrize("row", TENSORFLOW_2, ids=IDS[: len(TENSORFLOW_2)])
+def test_bfloat16_changes_nothing_else(row):
+    row = (False, *row)
+    without = gpu_choice.choose(facts_of(row))
+    found = gpu_choice.choose(facts_of(row, has_bfloat16=True))
+    assert found.outcomes[:-1] == without.outcomes
+    new = {name: getattr(found, name) for name in ("labels_bfloat16", "needs_registration")}
+    assert found._replace(outcomes=without.outcomes) == without._replace(**new)
+
+
+@pytest.mark.parametrize("row", BFLOAT16, ids=["cudnn%s-%s" % row[:2] for row in BFLOAT16])
+def test_training_in_bfloat16(row):
+    cudnn, wanted, labels_bfloat16, *providers = row
+    for registered, expected in zip((True, False), providers):
+        found = gpu_choice.choose(Facts(False, cudnn, wanted, registered, has_bfloat16=True))
+        assert found.labels_bfloat16 == (labels_bfloat16 and registered)
+        # The decision to register must not depend on whether the kernels are registered.
+        assert found.needs_registration == (providers[0][0] == OURS)
+        outcome = found.outcomes[-1]
+        assert "bfloat16" in outcome.group and (outcome.ours, outcome.others) == expected
+        if WRONG in expected:
+            assert "gradient" in outcome.why
+            assert ("not registered" in outcome.why) == (not registered)
+
+
 def test_reasons_without_registration():
     reason = gpu_choice.reason_for_tensorflows
-    assert reason(Facts(False, 9, "tensorflow", True)) == "CUDNN_RNN_GPU_KERNELS=tensorflow."
+    assert reason(Facts(False, 9, "tensorflow", True, True)) == "CUDNN_RNN_GPU_KERNELS=tensorflow."
     for facts, part in [
-        (Facts(False, 8, "", True), "cuDNN 8"),
-        (Facts(True, 7, "", True), "TensorFlow 1."),
+        (Facts(False, 8, "", True, True), "cuDNN 8"),
+        (Facts(True, 7, "", True, False), "TensorFlow 1."),
     ]:
         assert part in reason(facts) and "Set CUDNN_RNN_GPU_KERNELS=cudnn_rnn" in reason(facts)

@@ -13,6 +13,7 @@ import pytest
 from cudnn_rnn._native.gpu_choice import CONVERSION_OPS, OPS, RNN_OPS, SIZE_OPS, V3_OPS
 from helpers import mock_kernels
 from helpers.processes import output_of
+from helpers.sequence_cases import HAS_BFLOAT16
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
@@ -64,12 +65,14 @@ SCENARIOS_2 = [
     ("", "9", "cudnn_rnn", ALL_BUT_V3, True, V3_OPS),
     ("", "9.3.0", "cudnn_rnn", ALL_BUT_V3, True, V3_OPS),
     ("", "", "cudnn_rnn", ALL_BUT_V3, True, V3_OPS),  # TensorFlow 2.21
-    ("", "8", "tensorflow", (), False, ()),
+    # The labelled kernels run training in bfloat16.
+    ("", "8", "tensorflow", (), HAS_BFLOAT16, ()),
     ("", "unknown", "cudnn_rnn", ALL_BUT_V3, True, V3_OPS),
     ("", None, "cudnn_rnn", OPS, True, ()),
     ("cudnn_rnn", "9", "cudnn_rnn", OPS, True, ()),
     ("cudnn_rnn", "8", "cudnn_rnn", OPS, True, ()),
-    ("tensorflow", "9", "tensorflow", (), False, ()),
+    ("tensorflow", "9", "tensorflow", (), HAS_BFLOAT16, ()),
+    ("tensorflow", None, "none", (), False, ()),
 ]
 SCENARIOS_1 = [
     ("", "", "tensorflow", (), False, ()),
@@ -269,6 +272,56 @@ def test_labels_of_nodes(gpu_variables, results_of, tmp_path):
     for found in loaded:
         for one, other in zip(found, saved):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+BFLOAT16 = (
+    """
+import json, sys
+import tensorflow as tf
+tf.test.is_built_with_cuda = lambda: True
+tf.sysconfig.get_build_info = lambda: {"cudnn_version": sys.argv[1]}
+"""
+    + MODEL
+    + """
+of_float = labels(without_lengths, tf.identity(params))
+x, state, params = (tf.cast(value, tf.bfloat16) for value in (x, state, params))
+model = cudnn_rnn.CudnnLSTM(1, 4, 3, dtype=tf.bfloat16)
+value = tf.identity(params)
+inference = labels(lambda value: output(value, False), value)
+show([of_float, inference, labels(gradient_of_tape, value), labels(without_lengths, value)])
+show(cudnn_rnn.kernels_in_charge())
+show(tf.cast(gradient_of_tape(value), tf.float32).numpy().tolist())
+"""
+)
+
+
+@pytest.mark.skipif(not HAS_BFLOAT16, reason="this TensorFlow's ops have no bfloat16")
+def test_training_in_bfloat16_never_runs_tensorflows_gradients(gpu_variables, results_of):
+    """Where TensorFlow's own kernels would run it, such a node gets the label, and nothing else."""
+    choices = [("9", "tensorflow"), ("8", "tensorflow"), ("8", ""), ("9", "")]
+    runs = [(BFLOAT16, {VARIABLE: variable}, [cudnn]) for cudnn, variable in choices]
+
+    def pair(op, label):
+        names = op.replace("RNN", "RNNBackprop"), op
+        return sorted([name, label, False] for name in names)
+
+    with_driver, without_driver = results_of(runs, **gpu_variables), results_of(runs)
+    for (cudnn, variable), found, unlabelled in zip(choices, with_driver, without_driver):
+        (of_float, inference, with_lengths, without_lengths), charge, gradient = found
+        ours = (cudnn, variable) == ("9", "")
+        v3 = cudnn == "9" and variable == "tensorflow"  # its own CudnnRNN and V2 fail
+        assert of_float == pair("CudnnRNNV3" if v3 else "CudnnRNN", "")
+        assert inference == [["CudnnRNNV3", "cudnn_rnn" if ours else "", False]]
+        assert with_lengths == pair("CudnnRNNV3", "cudnn_rnn")
+        assert without_lengths == (of_float if ours else with_lengths)
+        assert charge[0] == ("cudnn_rnn" if ours else "tensorflow")
+        if not ours:
+            assert ("tensorflow" if variable else "cuDNN 8") in charge[1]
+        # Where no driver is found, nothing has a label, and the values are the same.
+        nodes, _, gradient_without_driver = unlabelled
+        assert nodes[0] == of_float and nodes[3] == of_float
+        assert nodes[2] == pair("CudnnRNNV3", "")
+        np.testing.assert_array_equal(gradient, gradient_without_driver)
 
 
 AVOIDING = (

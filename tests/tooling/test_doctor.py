@@ -183,7 +183,13 @@ def test_the_gpu_report_is_printed(examine):
         ["CudnnRNN, gradient", "tensorflow, as CudnnRNNV3", "tensorflow (fails)", "why"],
         ["CudnnRNNV3", "tensorflow", "tensorflow", "because"],
     ]
-    assert "on a GPU, the node raises an error" in text
+    assert "on a GPU, the node raises an error" in text and "(wrong)" not in text
+
+
+def test_wrong_gradients_of_tensorflows_kernels_are_explained():
+    lines = doctor.describe_outcomes([["training", "cudnn_rnn", "tensorflow (wrong)", "why"]])
+    assert "(wrong): on a GPU, the node's gradient is wrong" in lines and "/cpu:0" in lines
+    assert "(fails)" not in lines
 
 
 def test_without_a_gpu_nothing_is_said_of_its_kernels(examine):

@@ -8,17 +8,18 @@
 
 namespace cudnn_rnn {
 
-// Takes aligned pieces of one memory block. With a null block, only adds up their sizes.
+// Takes pieces of one memory block, aligned like the block to a power of two. With a null block,
+// only adds up their sizes.
 class Arena {
  public:
-  explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}
+  explicit Arena(void* memory, int64_t alignment = 64)
+      : memory_(static_cast<char*>(memory)), alignment_(alignment) {}
 
   template <typename T>
   T* Take(CheckedSize num_elements) {
-    constexpr int64_t kAlignment = 64;
     char* piece = memory_ == nullptr ? nullptr : memory_ + used_.value();
-    const CheckedSize bytes = num_elements * static_cast<int64_t>(sizeof(T)) + (kAlignment - 1);
-    used_ = used_ + (bytes.overflowed() ? bytes : bytes.value() / kAlignment * kAlignment);
+    const CheckedSize bytes = num_elements * static_cast<int64_t>(sizeof(T)) + (alignment_ - 1);
+    used_ = used_ + (bytes.overflowed() ? bytes : bytes.value() & -alignment_);
     return reinterpret_cast<T*>(piece);
   }
 
@@ -26,6 +27,7 @@ class Arena {
 
  private:
   char* memory_;
+  int64_t alignment_;
   CheckedSize used_ = 0;
 };
 

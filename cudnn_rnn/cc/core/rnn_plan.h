@@ -93,14 +93,14 @@ struct ForwardBuffers {
   void* output = nullptr;
   void* output_h = nullptr;
   void* output_c = nullptr;
-  // Training only: ReserveSpaceBytes() bytes, aligned to 64, read by Backward.
+  // Training only: ReserveSpaceBytes() bytes, aligned like the workspace, read by Backward.
   void* reserve_space = nullptr;
   // Inference only, optional: PackedWeights().bytes bytes, aligned to 64. The call fills them, or
   // only reads them if a call with the same parameters has filled them. Results are the same bits
   // with and without.
   void* packed_weights = nullptr;
   bool packed_weights_are_ready = false;
-  // ForwardWorkspaceBytes() bytes, aligned to 64.
+  // ForwardWorkspaceBytes() bytes, aligned to 64 on a CPU and to 256 on a GPU.
   void* workspace = nullptr;
 };
 
@@ -121,7 +121,7 @@ struct BackwardBuffers {
   void* input_h_backprop = nullptr;
   void* input_c_backprop = nullptr;
   void* params_backprop = nullptr;
-  // BackwardWorkspaceBytes() bytes, aligned to 64.
+  // BackwardWorkspaceBytes() bytes, aligned like the forward pass's.
   void* workspace = nullptr;
 };
 

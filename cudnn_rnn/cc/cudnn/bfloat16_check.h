@@ -7,8 +7,9 @@
 
 namespace cudnn_rnn {
 
-// Runs a small model of the trial's mode, once for each device, and compares the result with one
-// computed in float on the host. Waits for the device. Fails with kUnimplemented if they differ.
+// Runs a small model of the trial's mode, in training also its gradient, once for each device, and
+// compares the results with those of exact arithmetic. Waits for the device. Fails with
+// kUnimplemented if they differ.
 Status CheckBfloat16(const Trial& trial, void* context);
 
 }  // namespace cudnn_rnn

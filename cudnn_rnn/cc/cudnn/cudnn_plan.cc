@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "cudnn_rnn/cc/cudnn/device_memory.h"
+
 namespace cudnn_rnn {
 namespace {
 
@@ -183,7 +185,7 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const int64_t h_bytes = state_bytes(h_width_);
   const int64_t c_bytes = is_lstm ? state_bytes(c_width_) : 0;
-  Arena arena(memory);
+  Arena arena(memory, kDeviceAlignment);
   workspace->cudnn = arena.Take<char>(cudnn_workspace_bytes_);
   if (!weights_.is_dense()) {
     workspace->weights = arena.Take<char>(weights_.bytes());

@@ -1,5 +1,6 @@
 // Owners of cuDNN's descriptors, which destroy them. Creating and setting a descriptor is work on
-// the host only, except for cudnnSetDropoutDescriptor with states.
+// the host only, except for cudnnSetDropoutDescriptor with states. Destroying one may release what
+// belongs to a device, such as compiled kernels, and happens on any thread.
 #ifndef CUDNN_RNN_CC_CUDNN_DESCRIPTORS_H_
 #define CUDNN_RNN_CC_CUDNN_DESCRIPTORS_H_
 
@@ -13,19 +14,23 @@ class Descriptor {
  public:
   Descriptor() = default;
   ~Descriptor() {
-    if (descriptor_ != nullptr) (libraries_->*destroy)(descriptor_);
+    if (descriptor_ == nullptr) return;
+    const ContextForRelease context(*libraries_, context_);
+    if (context.is_current()) (libraries_->*destroy)(descriptor_);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
   Status Create(const GpuQueue& queue, const char* function) {
     libraries_ = &queue.libraries();
+    context_ = queue.context();
     return queue.CheckCudnnStatus((libraries_->*create)(&descriptor_), function);
   }
   void* get() const { return descriptor_; }
 
  private:
   const GpuLibraries* libraries_ = nullptr;
+  void* context_ = nullptr;
   void* descriptor_ = nullptr;
 };
 

@@ -22,10 +22,14 @@ enum class MemoryNeed {
   kOptional,
 };
 
+// Of device memory from the driver. cuDNN's matrix products (cuBLASLt) assume it by default.
+constexpr int64_t kDeviceAlignment = 256;
+
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
-  // Allocates memory aligned to 256 bytes. Fails with kResourceExhausted if there is not enough.
+  // Allocates memory aligned to kDeviceAlignment. Fails with kResourceExhausted if there is not
+  // enough.
   virtual Status Allocate(int64_t bytes, MemoryNeed need,
                           std::unique_ptr<DeviceMemory>* memory) = 0;
 };

@@ -6,10 +6,8 @@ namespace cudnn_rnn {
 
 HandlePool::~HandlePool() {
   for (const auto& entry : idle_) {
-    if (libraries_->cuCtxPushCurrent_v2(entry.first.context) != kCudaSuccess) continue;
-    libraries_->cudnnDestroy(entry.second);
-    void* context;
-    libraries_->cuCtxPopCurrent_v2(&context);
+    const ContextForRelease context(*libraries_, entry.first.context);
+    if (context.is_current()) libraries_->cudnnDestroy(entry.second);
   }
 }
 

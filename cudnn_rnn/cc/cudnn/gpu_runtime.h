@@ -16,6 +16,27 @@
 
 namespace cudnn_rnn {
 
+// Makes a context current on this thread, to release an object that belongs to it. That fails if
+// the driver is gone, as it may be at exit; then the object must not be touched any more.
+class ContextForRelease {
+ public:
+  ContextForRelease(const GpuLibraries& libraries, void* context)
+      : libraries_(libraries),
+        is_current_(libraries.cuCtxPushCurrent_v2(context) == kCudaSuccess) {}
+  ~ContextForRelease() {
+    void* context;
+    if (is_current_) libraries_.cuCtxPopCurrent_v2(&context);
+  }
+  ContextForRelease(const ContextForRelease&) = delete;
+  ContextForRelease& operator=(const ContextForRelease&) = delete;
+
+  bool is_current() const { return is_current_; }
+
+ private:
+  const GpuLibraries& libraries_;
+  const bool is_current_;
+};
+
 // Pool of idle cuDNN handles. Creating a handle takes milliseconds, and only one thread at a time
 // may use it. Every handle has been set to the stream that it is kept for.
 class HandlePool {
@@ -86,15 +107,16 @@ class AlgorithmCache {
   std::map<Key, Algorithm> groups_;
 };
 
-// What checks of bfloat16 have found, by CUDA context and mode (bfloat16_check.h).
+// What checks of bfloat16 have found (bfloat16_check.h).
 class Bfloat16Results {
  public:
+  using Key = std::tuple<void*, RnnMode, bool>;  // CUDA context, mode, whether in training
+
   // Returns the problem of this device, "" if there is none. Calls `check(std::string*)` if that is
   // not known, and keeps its result unless it fails.
   template <typename Function>
-  Status FindOrCheck(void* context, RnnMode mode, const Function& check, std::string* problem) {
+  Status FindOrCheck(const Key& key, const Function& check, std::string* problem) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto key = std::make_pair(context, mode);
     const auto known = problems_.find(key);
     if (known == problems_.end()) {
       CUDNN_RNN_RETURN_IF_ERROR(check(problem));
@@ -107,7 +129,7 @@ class Bfloat16Results {
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<void*, RnnMode>, std::string> problems_;
+  std::map<Key, std::string> problems_;
 };
 
 struct GpuRuntime {

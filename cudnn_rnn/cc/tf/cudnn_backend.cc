@@ -14,7 +14,6 @@ using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
 constexpr char kAlgorithmVariable[] = "CUDNN_RNN_ALGO";
-constexpr int64_t kAlignment = 256;
 
 // A tensor keeps its buffer alive and may outlive the call that allocated it. TensorFlow reuses the
 // memory only for later work on the same stream, so nothing waits for the device.
@@ -23,8 +22,8 @@ class TensorMemory : public DeviceMemory {
   explicit TensorMemory(const Tensor& tensor) : tensor_(tensor) {}
 
   void* data() override {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(DataOf(tensor_));
-    return reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
+    const uintptr_t end = reinterpret_cast<uintptr_t>(DataOf(tensor_)) + kDeviceAlignment - 1;
+    return reinterpret_cast<void*>(end / kDeviceAlignment * kDeviceAlignment);
   }
 
  private:
@@ -37,7 +36,7 @@ class TensorAllocator : public DeviceAllocator {
 
   Status Allocate(int64_t bytes, MemoryNeed need, std::unique_ptr<DeviceMemory>* memory) override {
     Tensor tensor;
-    const TensorShape shape({bytes + kAlignment});  // TensorFlow aligns less strictly.
+    const TensorShape shape({bytes + kDeviceAlignment});  // TensorFlow aligns less strictly.
     if (need == MemoryNeed::kRequired) {
       CUDNN_RNN_RETURN_IF_ERROR(
           FromTf(context_->allocate_temp(::tensorflow::DT_INT8, shape, &tensor)));

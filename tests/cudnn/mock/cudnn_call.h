@@ -40,9 +40,11 @@ template <typename T>
 int DestroyObject(const char* name, Objects<T> State::*objects, void* address) {
   return RunCudnnRelease(name, [&](Call* call) {
     T* object;
-    const int status = call->Need(&(call->state().*objects), address, "descriptor", &object);
-    if (status == 0) (call->state().*objects).Remove(address);
-    return status;
+    int device;
+    MOCK_RETURN_IF_FAILED(call->Need(&(call->state().*objects), address, "descriptor", &object));
+    MOCK_RETURN_IF_FAILED(call->NeedContext(&device));
+    (call->state().*objects).Remove(address);
+    return 0;
   });
 }
 

@@ -10,10 +10,12 @@
  *
  * Requirements stricter than the real library's documentation:
  *   - device memory comes from cuMemAlloc_v2 or is registered by the test; it is aligned to 16
- *     bytes for tensors, and to 64 for weights, workspace, reserve space and dropout states;
+ *     bytes for tensors, and to 256 for weights, workspace, reserve space and dropout states, as
+ *     cuBLASLt assumes it by default;
  *   - no state of the model may be null;
  *   - a call's outputs overlap none of its other operands;
- *   - every call that works on a device needs the current context of that device;
+ *   - every call that works on a device needs the current context of that device; destroying a
+ *     descriptor needs any context;
  *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
  *   - backward calls get the x, hx, cx, y, weights, algorithm and math type of the forward call (in
  *     a sequence of length 1, y may be 0 instead); data comes before weights, and only once;
@@ -125,8 +127,14 @@ MOCK_EXPORT void mock_set_padded_weights(int padded);
 MOCK_EXPORT void mock_set_skip_input_biases(int exist);
 /* Default 0. 1: cudnnGetRNNWeightParams reports matrices whose rows have gaps between them. */
 MOCK_EXPORT void mock_set_loose_matrices(int are_loose);
-/* Default 0. 1: forward calls in bfloat16 succeed, but compute wrong values. */
-MOCK_EXPORT void mock_set_bfloat16_is_wrong(int is_wrong);
+/* Results that calls in bfloat16 compute wrongly: as zeros, with a status of success. */
+enum {
+  MOCK_ALL_RIGHT = 0, /* default */
+  MOCK_WRONG_OUTPUT = 1,
+  MOCK_WRONG_DATA_GRADIENTS = 2,
+  MOCK_WRONG_WEIGHT_GRADIENTS = 3,
+};
+MOCK_EXPORT void mock_set_wrong_bfloat16(int wrong_results);
 /* Default 0. 1: the stream records a CUDA graph. Then all calls that allocate, or that make the
  * host wait, are violations. (Recorded work runs at once.) */
 MOCK_EXPORT void mock_set_capturing(void* stream, int is_capturing);
@@ -140,7 +148,7 @@ MOCK_EXPORT void mock_let_calls_meet(int64_t calls);
  * repeatedly; unregistering removes one registration of that address. */
 MOCK_EXPORT void mock_register_memory(const void* data, int64_t bytes);
 MOCK_EXPORT void mock_unregister_memory(const void* data);
-/* Default 0. 1: all memory counts as device memory, without checks. */
+/* Default 0. 1: all memory counts as device memory, and is aligned to 64 bytes at most. */
 MOCK_EXPORT void mock_set_any_memory(int any_memory);
 
 /* By default every stream except the null stream belongs to device 0. */

@@ -86,6 +86,11 @@ struct RnnCall {
   int64_t x_memory() const { return x.num_elements().value() * element_size(); }
   int64_t y_memory() const { return y.num_elements().value() * element_size(); }
   uint64_t ModelFingerprint() const;
+  // Returns whether these results are to be zeros.
+  bool IsWrong(const State& state, int results) const {
+    return config.data_type == DataType::kBfloat16 &&
+           state.record.options.wrong_bfloat16 == results;
+  }
   bool Behaves(State* state, int support) const {
     return state->Behaves(rnn.algorithm, support, x.num_steps, x.batch_size);
   }

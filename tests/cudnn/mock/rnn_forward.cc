@@ -157,8 +157,7 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     options.is_training = is_training;
     MOCK_RETURN_IF_FAILED(NextDropoutCall(call, &rnn_call, &options));
     options.sequence_lengths = rnn_call.x.lengths;
-    const bool is_wrong =
-        call->state().record.options.bfloat16_is_wrong && config.data_type == DataType::kBfloat16;
+    const bool is_wrong = rnn_call.IsWrong(state, MOCK_WRONG_OUTPUT);
     call->Unlock();
     const Status status = Compute(rnn_call, tensors, buffers, header, options, is_wrong);
     call->Lock();

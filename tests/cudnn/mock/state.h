@@ -37,7 +37,9 @@ extern const int64_t kBuiltVersion;
 
 constexpr int kNumAlgorithms = 4;
 constexpr size_t kTensorAlignment = 16;
-constexpr size_t kBufferAlignment = 64;
+constexpr size_t kBufferAlignment = 256;
+// Of memory that is not checked: a framework may align its host memory less strictly.
+constexpr size_t kAnyMemoryAlignment = 64;
 
 struct Handle {
   int device = 0;
@@ -163,7 +165,7 @@ struct Options {
   int64_t pause_microseconds = 0;
   int64_t calls_to_meet = 0;
   bool any_memory = false;
-  bool bfloat16_is_wrong = false;
+  int wrong_bfloat16 = MOCK_ALL_RIGHT;
   bool skip_input_biases = true;
   bool loose_matrices = false;
   std::set<const void*> capturing_streams;
