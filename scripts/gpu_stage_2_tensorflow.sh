@@ -6,10 +6,10 @@ cd "$(dirname "$0")/.."
 stage=stage_2_tensorflow
 . scripts/gpu_stage.sh
 
-unpack_tensorflow && find_tensorflow 2> "$results/libraries.log" || { echo "tensorflow missing" >> "$results/status.txt"; status=1; finish; }
+find_or_unpack() { unpack_tensorflow && find_tensorflow; }
+part tensorflow find_or_unpack || finish
 in_tensorflow=(env "PYTHONPATH=$TENSORFLOW_PYTHONPATH" "LD_LIBRARY_PATH=$TENSORFLOW_LD_LIBRARY_PATH" "$TENSORFLOW_PYTHON")
 
-cat "$results/libraries.log"
 write_versions "${in_tensorflow[@]}"
 # With all of TensorFlow's log: if it finds no GPU, the log names the missing library.
 TF_CPP_MIN_LOG_LEVEL=0 within 50 devices "${in_tensorflow[@]}" -c '
@@ -19,7 +19,10 @@ assert tf.config.list_physical_devices("GPU"), "TensorFlow finds no GPU"'
 within 70 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
 export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
-tests=("${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q -rs --tb=short --maxfail=30 tests/gpu/test_tensorflow.py)
-within 170 tests "${tests[@]}" --seconds=140 --junitxml="$results/tests.xml" "$@"
-CUDNN_RNN_ALGO=auto within 60 tests_auto "${tests[@]}" --seconds=40 -k first_version "$@"
+files=(tests/gpu/test_tensorflow.py)
+tests=("${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q -rs --tb=short --maxfail=30)
+find_workers "${in_tensorflow[@]}"
+run_tests 170 tests "${tests[@]}" "${workers[@]}" "${files[@]}" "$@"
+CUDNN_RNN_ALGO=auto run_tests 60 tests_auto "${tests[@]}" "${workers[@]}" \
+    tests/gpu/test_tensorflow.py::test_first_version_of_the_op "$@"
 finish

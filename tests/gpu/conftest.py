@@ -8,9 +8,10 @@ the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the m
 import os
 import time
 
+import cuda_context
 import pytest
+from recording import Recorder
 
-_started = time.monotonic()
 _OUT_OF_TIME = "not run within --seconds"
 
 
@@ -32,11 +33,29 @@ def pytest_addoption(parser):
         type=float,
         help="skip the tests that have not started by then, and exit with status 124",
     )
+    parser.addoption(
+        "--records", metavar="FILE", help="append each test's start and outcome to it at once"
+    )
+    parser.addoption("--part", default="", help="the name of this run in --records")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu_only: with --core-device=cuda alone")
     config.addinivalue_line("markers", "cudnn_only: not with --core-device=cpu")
+    config.addinivalue_line("markers", "persistent: runs a persistent algorithm, which may hang")
+    config.addinivalue_line("markers", "fills_memory: fills the GPU's memory, so it runs alone")
+    worker = getattr(config, "workerinput", None)
+    # Of the whole run: pytest-xdist replaces its workers.
+    config.started = worker["started"] if worker else time.monotonic()
+    config.pluginmanager.register(cuda_context.Guard(worker is not None))
+    path = config.getoption("records", None)
+    if path and worker is None:
+        config.pluginmanager.register(Recorder(path, config.getoption("part")))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node):
+    node.workerinput["started"] = node.config.started
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -63,7 +82,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_runtest_setup(item):
     """Skips the tests for which no time is left; reports then list them."""
     seconds = item.config.getoption("seconds", None)
-    if seconds is not None and time.monotonic() - _started > seconds:
+    if seconds is not None and time.monotonic() - item.config.started > seconds:
         pytest.skip(_OUT_OF_TIME)
 
 
