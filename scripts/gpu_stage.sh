@@ -80,7 +80,7 @@ tensorflow_folder="${TENSORFLOW_FOLDER:-${TMPDIR:-/tmp}/tensorflow-for-gpu}"
 # Unpacks the pieces of pack_for_gpu.sh --tensorflow ($TENSORFLOW_PIECES: their folder) unless that
 # is done.
 unpack_tensorflow() {
-    local pieces="${TENSORFLOW_PIECES:-$packed/tensorflow}"
+    local pieces="${TENSORFLOW_PIECES:-$(dirname "$packed")/.gpu-tensorflow}"
     [ ! -d "$tensorflow_folder/tensorflow" ] || return 0
     [ -f "$pieces/SHA256SUMS" ] || {
         echo "TensorFlow is neither in $tensorflow_folder nor, in pieces, in $pieces."

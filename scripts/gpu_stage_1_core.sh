@@ -11,7 +11,7 @@ write_versions "$TORCH_PYTHON"
 
 # The long table of cases comes last, as tests that start late are left out.
 files=(tests/gpu/test_core_{benchmark,calls,dropout,against_torch}.py)
-pytest_core=("$TORCH_PYTHON" -m pytest -p no:cacheprovider -q -rs --tb=short "${files[@]}")
+pytest_core=("$TORCH_PYTHON" -m pytest --all -p no:cacheprovider -q -rs --tb=short "${files[@]}")
 find_workers "$TORCH_PYTHON"
 # cuDNN's persistent algorithms come last: they are the most likely to hang or to break the GPU.
 usual=(-m 'not persistent and not fills_memory')

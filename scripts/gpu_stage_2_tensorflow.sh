@@ -20,7 +20,7 @@ within 70 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
 export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
 files=(tests/gpu/test_tensorflow.py)
-tests=("${in_tensorflow[@]}" -m pytest -p no:cacheprovider -q -rs --tb=short --maxfail=30)
+tests=("${in_tensorflow[@]}" -m pytest --all -p no:cacheprovider -q -rs --tb=short --maxfail=30)
 find_workers "${in_tensorflow[@]}"
 run_tests 170 tests "${tests[@]}" "${workers[@]}" "${files[@]}" "$@"
 CUDNN_RNN_ALGO=auto run_tests 60 tests_auto "${tests[@]}" "${workers[@]}" \

@@ -26,7 +26,7 @@ def pytest_addoption(parser):
         "--core-cases",
         type=int,
         metavar="NUMBER",
-        help="how many cases of the core's table to run (default: all)",
+        help="about how many cases of each test to run (default: all)",
     )
     parser.addoption(
         "--seconds",
@@ -69,13 +69,26 @@ def pytest_ignore_collect(collection_path, config):
     return None if inside else True
 
 
+@pytest.hookimpl(trylast=True)  # after the selection by name and marker
 def pytest_collection_modifyitems(config, items):
-    """Deselects, and does not skip, the tests that the chosen device cannot run."""
+    """Deselects, and does not skip, what the device cannot run, and cases beyond --core-cases."""
     marks = {"cuda": [], "mock": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
     without = marks[config.getoption("core_device", "cuda")]
-    left = [item for item in items if any(map(item.get_closest_marker, without))]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    kept = [item for item in items if not any(map(item.get_closest_marker, without))]
+    number = config.getoption("core_cases", None)
+    if number:
+        tests = {}
+        for item in kept:
+            tests.setdefault((item.fspath, item.originalname), []).append(item)
+        kept = [item for cases in tests.values() for item in some_cases(cases, number)]
+    left = set(items).difference(kept)
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = kept
+
+
+def some_cases(cases, count):
+    """Returns about `count` of the cases, at an odd stride so that every column varies."""
+    return cases[:: max(1, len(cases) // count) | 1]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -68,8 +68,8 @@ def test_bare_cudnn(benchmark_modules, device, algorithm, rnn_mode, direction, d
             "gpu", rnn_mode, 2, 64, 64, direction, 4, 6, False, is_training, dtype
         )
         arrays = problem.make_problem(configuration)
-        inputs = problem.input_names(configuration) + ["params"]
-        outputs = problem.output_names(configuration)
+        inputs = problem.array_names("input", configuration) + ["params"]
+        outputs = problem.array_names("output", configuration)
         options = {"device": device.type, "threads": None, "algorithm": algorithm}
         try:
             run = cudnn_network.Network(configuration, arrays, options)

@@ -106,7 +106,7 @@ def packed(tmp_path, empty_library):
         shutil.copytree(os.path.join(ROOT, name), str(folder / name), ignore=ignored)
     shutil.copy(str(empty_library), str(folder))
     (folder / "PACKED").write_text("a commit\na date\n")
-    add_pieces(folder / "tensorflow")
+    add_pieces(tmp_path / ".gpu-tensorflow")
     return folder
 
 
@@ -172,7 +172,7 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
 
 
 def test_stages_without_tensorflow(packed, fake_python, tmp_path):
-    (packed / "tensorflow" / "tensorflow.tar.xz.01").write_bytes(b"damaged")
+    (tmp_path / ".gpu-tensorflow" / "tensorflow.tar.xz.01").write_bytes(b"damaged")
     status, text, lines = run_stage(packed, STAGES[1], FAILS="nothing", **fake_python)
     assert status == 1 and lines == ["tensorflow 1"] and "tensorflow.tar.xz.01" in text
     status, text, lines = run_stage(packed, STAGES[2], FAILS="nothing", **fake_python)
