@@ -1,8 +1,8 @@
 """Selects the device for the tests of this folder. `make test-gpu` runs them; `make test` does not.
 
 They run on the GPU and fail without one. `--core-device=cpu` runs the tests that do not need a GPU
-on the CPU's kernels instead. `--core-device=mock` runs the core's tests on its cuDNN plan with
-the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the mock's path.
+on the CPU's kernels instead. `--core-device=mock` runs them on the cuDNN plan with the mock of
+cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the mock's path.
 """
 
 import os
@@ -158,6 +158,10 @@ def op_device(pytestconfig):
     tf.config.experimental.enable_tensor_float_32_execution(False)
     if pytestconfig.getoption("core_device") == "cpu":
         return "/cpu:0"
+    if pytestconfig.getoption("core_device") == "mock":
+        from op_placement import MOCK_DEVICE
+
+        return MOCK_DEVICE
     if not tf.config.list_physical_devices("GPU"):
         pytest.exit(
             f"these tests need a GPU that TensorFlow {tf.__version__} can use, and it finds none;"
