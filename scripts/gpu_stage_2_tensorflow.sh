@@ -1,6 +1,6 @@
 #!/bin/bash
 # Stage 2 on a GPU machine: the ops in TensorFlow 2.21. Ends within 8 minutes. Arguments are passed
-# to pytest; --core-device=cpu rehearses the stage without a GPU.
+# to pytest; --core-device=mock with $CUDNN_RNN_MOCK_CUDNN rehearses the stage without a GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stage=stage_2_tensorflow
@@ -19,7 +19,8 @@ assert tf.config.list_physical_devices("GPU"), "TensorFlow finds no GPU"'
 within 70 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
 export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
-files=(tests/gpu/test_tensorflow.py)
+shopt -s nullglob # there may be no tests of Keras
+files=(tests/gpu/test_{tensorflow,keras}*.py)
 tests=("${in_tensorflow[@]}" -m pytest --all -p no:cacheprovider -q -rs --tb=short --maxfail=30)
 find_workers "${in_tensorflow[@]}"
 run_tests 170 tests "${tests[@]}" "${workers[@]}" "${files[@]}" "$@"
