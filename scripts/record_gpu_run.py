@@ -111,8 +111,8 @@ def read_versions(results):
         versions.update(json.loads(read(paths[-1]) or "{}"))
     if not versions:
         raise SystemExit(
-            "There is nothing to record: the part `versions` of a stage writes versions.json, and none"
-            " of these exists: %s" % ", ".join(paths)
+            "There is nothing to record: the part `versions` of a stage writes versions.json, and"
+            " none of these exists: %s" % ", ".join(paths)
         )
     if "gpu" not in versions:
         raise SystemExit(

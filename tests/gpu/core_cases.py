@@ -119,4 +119,3 @@ def realistic_cases():
         for mode, dtype in itertools.product(RNN_MODES, DTYPES)
         for layers, units, batch, steps in ((2, 650, 20, 35), (1, 512, 1, 100))
     ]
-

@@ -12,10 +12,10 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as tf1
+from op_placement import MOCK_DEVICE, growing_config, on
 
 import cudnn_rnn
 from helpers.op_harness import TOLERANCES, assert_close
-from op_placement import MOCK_DEVICE, growing_config, on
 
 LAYERS, UNITS, WIDTH, BATCH, STEPS = 2, 33, 19, 7, 13
 LENGTHS = [13, 2, 7, 1, 13, 5, 4]

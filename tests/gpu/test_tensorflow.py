@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from op_placement import growing_config, make_network, on, run_program
 
 import cudnn_rnn
 from cudnn_rnn._native import gpu_kernels, library
@@ -33,7 +34,6 @@ from helpers.sequence_cases import (
     configurations,
     expected_for,
 )
-from op_placement import growing_config, make_network, on, run_program
 
 LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "float32")
 

@@ -5,7 +5,6 @@ parameters, and TensorFlow's run the CudnnRNNV3 nodes that Keras makes.
 """
 
 import pytest
-
 from op_placement import run_program
 
 PARTS = ("graph", "graph_with_lengths", "eager", "eager_with_lengths", "conversions", "keras")
