@@ -119,6 +119,6 @@ format:
 	@bash scripts/lint.sh --fix
 
 clean:
-	rm -rf .venv .build .gpu build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
+	rm -rf .venv .build .gpu .gpu-tensorflow build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
 	rm -f cudnn_rnn/_cudnn_rnn_ops.so cudnn_rnn/_build_info.json bazel-*
 	find cudnn_rnn tests examples -name __pycache__ -prune -exec rm -rf {} +

@@ -59,10 +59,11 @@ examples:
 """
 
 
-# Both benchmarks' Make target, help, peers, and default --rounds, --sample-seconds and --seconds.
+# Both benchmarks' Make target, help, peers, and default --rounds, --sample-seconds, --seconds and
+# --answer-seconds. The last is for processes that hang; a GPU may be lent for minutes.
 _COMMANDS = {
-    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05, 90),
-    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02, None),
+    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05, 90, 1800),
+    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02, None, 45),
 }
 
 
@@ -94,7 +95,7 @@ def parse_arguments(arguments=None):
     everything = argparse.ArgumentParser()
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
     parsers = {}
-    for processor, (target, text, peers, rounds, seconds, limit) in _COMMANDS.items():
+    for processor, (target, text, peers, rounds, seconds, limit, answer) in _COMMANDS.items():
         form = argparse.RawDescriptionHelpFormatter
         parser = commands.add_parser(processor, prog=target, epilog=text, formatter_class=form)
         parsers[processor] = parser
@@ -107,14 +108,18 @@ def parse_arguments(arguments=None):
         text = "time limit per configuration, not applied to the first three rounds (default: %s)"
         add("--seconds", type=float, default=limit, help=text % limit)
         add("--output", default=output, help="output folder")
+        add("--logs", help="folder of the peers' logs (default: the output folder)")
+        text = "time after which a peer that does not answer is killed (default: %s)"
+        add("--answer-seconds", type=float, default=answer, help=text % answer)
     _add_cpu_options(parsers["cpu"].add_argument)
     parsers["cpu"].set_defaults(device="cpu", time_budget=None)
     _add_gpu_options(parsers["gpu"].add_argument)
     parsers["gpu"].set_defaults(**dict.fromkeys(("threads", "dtype", "check", "memory", "record")))
     chosen = everything.parse_args(arguments)
-    target, *_, rounds, seconds, _ = _COMMANDS[chosen.processor]
+    target, _, _, rounds, seconds, *_ = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
     chosen.names_peers = chosen.peers is not None
+    chosen.logs = chosen.logs or chosen.output
     is_gpu = chosen.processor == "gpu"
     chosen.is_dry_run = chosen.device == "cpu" if is_gpu else chosen.quick
     chosen.rounds = chosen.rounds or (3 if chosen.quick else rounds)

@@ -4,8 +4,10 @@ Separate processes make it possible to measure in turn libraries that cannot sha
 Python environment.
 """
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -47,7 +49,10 @@ def worker_environment(peer, threads):
 
 
 class PeerProcess:
-    """A peer's process. It lives until the benchmark ends, and is restarted if it dies."""
+    """A peer's process. It lives until the benchmark ends, and is restarted if it dies.
+
+    If it does not answer a request in time, it is killed; the second time, it stays dead.
+    """
 
     def __init__(self, name, peer, chosen, cpus=None, **environment):
         """Stores the name in results, the `Peer`, the arguments of the benchmark, and further ones.
@@ -61,12 +66,15 @@ class PeerProcess:
         common = {name: getattr(chosen, name) for name in ("threads", "device", "dtype")}
         self._options = dict(peer.options, **common)
         self._is_wanted = chosen.names_peers
-        self._log = os.path.join(chosen.output, "worker-%s.log" % name.replace(" ", "-"))
+        self.answer_seconds, self._late_answers = chosen.answer_seconds, 0
+        self._log = os.path.join(chosen.logs, "worker-%s.log" % name.replace(" ", "-"))
 
     def start(self):
         """Starts the process unless it runs; raises `PeerFailure` if that is not possible."""
         if self._process is not None:
             return
+        if self._late_answers > 1:
+            raise PeerFailure(self.name, "not started again: two requests had no answer in time")
         variable = self.peer.environment.upper() + "_PYTHON"
         # One Python may run the whole GPU benchmark.
         python = os.environ.get(variable) or (None if self._options["threads"] else sys.executable)
@@ -99,6 +107,13 @@ class PeerProcess:
         try:
             self._process.stdin.write(json.dumps(dict(fields, request=request)) + "\n")
             self._process.stdin.flush()
+            # A line arrives as a whole: it is short, and written at once.
+            seconds = self.answer_seconds
+            if not select.select([self._process.stdout], [], [], seconds)[0]:
+                self._late_answers += 1
+                self.close()
+                text = "no answer to %r within %g s, so the process was killed (see %s)"
+                raise PeerFailure(self.name, text % (request, seconds, self._log))
             line = self._process.stdout.readline()
         except OSError:
             line = ""
@@ -143,8 +158,11 @@ class PeerProcess:
             self.close()
 
     def close(self):
-        """Kills the process and waits for its end."""
+        """Kills the process and waits for its end, but not long: a driver may hold the process."""
         if self._process is not None:
-            with self._process:
-                self._process.kill()
+            self._process.kill()
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                self._process.wait(timeout=10)
+                self._process.stdout.close()
+                self._process.stdin.close()  # fails if it still holds a request
         self._process = None

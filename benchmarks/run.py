@@ -38,7 +38,8 @@ class Benchmark:
     def __init__(self, chosen):
         self.chosen, self.is_gpu = chosen, chosen.processor == "gpu"
         self.bar = tqdm(chosen.todo, unit="configuration", dynamic_ncols=True)
-        os.makedirs(chosen.output, exist_ok=True)
+        for folder in (chosen.output, chosen.logs):
+            os.makedirs(folder, exist_ok=True)
         self.cpus = None if self.is_gpu else choose_cpus(chosen.threads)
         self.product_rates, self._product_of = {}, None
         by_name = {name: peer for name, peer in CPU_PEERS.items() if name in chosen.peers}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Stage 1 on a GPU machine: the core without TensorFlow. Ends within 7 minutes. Arguments are passed
+# Stage 1 on a GPU machine: the core without TensorFlow. Ends within 8 minutes. Arguments are passed
 # to pytest; --core-device=mock with $CUDNN_RNN_MOCK_CUDNN rehearses the stage without a GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -9,27 +9,27 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 
 write_versions "$TORCH_PYTHON"
 
-# The long table of cases comes last, as tests that start after --seconds are left out.
+# The long table of cases comes last, as tests that start late are left out.
 files=(tests/gpu/test_core_{benchmark,calls,dropout,against_torch}.py)
-pytest_core=("$TORCH_PYTHON" -m pytest -p no:cacheprovider -q -rs --tb=short "${files[@]}")
+pytest_core=("$TORCH_PYTHON" -m pytest --all -p no:cacheprovider -q -rs --tb=short "${files[@]}")
+find_workers "$TORCH_PYTHON"
+# cuDNN's persistent algorithms come last: they are the most likely to hang or to break the GPU.
+usual=(-m 'not persistent and not fills_memory')
 # A few cases of each test first, to show general failures at once.
-within 70 few_cases "${pytest_core[@]}" --core-cases=24 --maxfail=5 --seconds=50 \
-    -k 'not out_of_memory and not forced_algorithm and not repeat' "$@"
-parallel=()
-if "$TORCH_PYTHON" -c 'import xdist' 2>/dev/null; then
-    parallel=(-p xdist.plugin -n 6)
-fi
-within 190 all_cases "${pytest_core[@]}" "${parallel[@]}" --maxfail=60 --seconds=160 \
-    -k 'not out_of_memory' --junitxml="$results/all_cases.xml" "$@"
-# This test fills the GPU's memory, so it runs alone.
-within 40 out_of_memory "${pytest_core[@]}" -k out_of_memory "$@"
+run_tests 65 few_cases "${pytest_core[@]}" "${workers[@]}" "${usual[@]}" -k 'not repeat' \
+    --core-cases=24 --maxfail=5 "$@"
+PYTEST_XDIST_AUTO_NUM_WORKERS=6 run_tests 165 all_cases "${pytest_core[@]}" "${workers[@]}" \
+    "${usual[@]}" --maxfail=60 "$@"
+run_tests 40 out_of_memory "${pytest_core[@]}" "${workers[@]}" -m fills_memory "$@"
 
 # Each tensor gets its own allocation, so that memcheck sees its end.
 if command -v compute-sanitizer >/dev/null; then
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 within 90 compute_sanitizer compute-sanitizer --tool memcheck \
-        --error-exitcode 9 "${pytest_core[@]}" --core-cases=24 --seconds=60 -k test_training_and_inference -x "$@"
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 run_tests 75 compute_sanitizer compute-sanitizer --tool memcheck \
+        --error-exitcode 9 "${pytest_core[@]}" --core-cases=24 -k test_training_and_inference -x "$@"
 else
-    echo "compute-sanitizer is not on this machine: NOT RUN" | tee "$results/compute_sanitizer.log"
+    echo "compute-sanitizer is not on this machine: NOT RUN"
     echo "compute_sanitizer not run" >> "$results/status.txt"
 fi
+PYTEST_XDIST_AUTO_NUM_WORKERS=3 run_tests 90 persistent "${pytest_core[@]}" "${workers[@]}" \
+    -m persistent "$@"
 finish

@@ -8,7 +8,7 @@ stage=stage_3_benchmarks
 . scripts/gpu_stage.sh
 
 peers=(core cudnn torch)
-if find_tensorflow; then
+if find_tensorflow >> "$log" 2>&1; then
     peers+=(tensorflow)
 else
     echo "TensorFlow is not there: its peers are NOT RUN"
@@ -16,8 +16,9 @@ else
 fi
 write_versions "$TORCH_PYTHON"
 export PYTHONPATH="$packed/tools${PYTHONPATH:+:$PYTHONPATH}" # what the program needs beside torch
-within 430 benchmark "$TORCH_PYTHON" benchmarks/run.py gpu --peers "${peers[@]}" --seconds 7 --time-budget 300 \
-    --output "$results" "$@"
-# One file: a machine may return only a few.
-(cd "$results" && tar --remove-files -czf worker_logs.tar.gz worker-*.log)
+# The logs of the peers become one file: a machine may return only a few.
+rm -rf worker_logs
+within 420 benchmark "$TORCH_PYTHON" benchmarks/run.py gpu --peers "${peers[@]}" --seconds 7 --time-budget 300 \
+    --output "$results" --logs "$packed/worker_logs" "$@"
+tar -czf "$results/worker_logs.tar.gz" worker_logs
 finish

@@ -6,9 +6,9 @@
 #
 #   scripts/pack_for_gpu.sh [--tensorflow [PIECE_MB]]
 #
-# --tensorflow: adds TensorFlow 2.21 with the CUDA runtime for Python $GPU_PYTHON_VERSION (3.12),
-#   for a machine that can install nothing, as .gpu/tensorflow/tensorflow.tar.xz.00, .01, ... of
-#   PIECE_MB (56) megabytes. Takes some minutes.
+# --tensorflow: also makes .gpu-tensorflow/ with TensorFlow 2.21 and the CUDA runtime for Python
+#   $GPU_PYTHON_VERSION (3.12), for a machine that can install nothing, as tensorflow.tar.xz.00, .01,
+#   ... of PIECE_MB (40) megabytes. Takes some minutes.
 # $TENSORFLOW_PYTHON: a Python with TensorFlow 2.21, for which the op library is built. Default: the
 #   environment of `make test`, which is made if needed.
 set -euo pipefail
@@ -17,7 +17,7 @@ unset PYTHONPATH
 . scripts/environments.sh
 
 with_tensorflow=""
-piece_mb=56
+piece_mb=40 # with the checkout, less than an upload of 64 MB
 if [ "${1:-}" = --tensorflow ]; then
     with_tensorflow=1
     piece_mb="${2:-$piece_mb}"
@@ -54,11 +54,8 @@ PY
 say "Tests, benchmarks, scripts"
 rm -rf "$target/tools"
 "$tensorflow_python" -m pip --disable-pip-version-check install --quiet --no-deps --target "$target/tools" tabulate
-for folder in tests benchmarks scripts docs/gpu; do
-    rm -rf "${target:?}/$folder"
-    mkdir -p "$target/$(dirname "$folder")"
-    cp -r "$folder" "$target/$folder"
-done
+rm -rf "$target"/{tests,benchmarks,scripts}
+cp -r --parents tests/{conftest.py,helpers,gpu} benchmarks scripts "$target/"
 find "$target" -name __pycache__ -prune -exec rm -rf {} +
 {
     git describe --always --dirty 2>/dev/null || echo "not from git"
@@ -84,11 +81,13 @@ if [ -n "$with_tensorflow" ]; then
     find "$site" -type d \( -name __pycache__ -o -name tests \) -prune -exec rm -rf {} +
     # Not the libraries that wheels bundle, whose layout strip may break.
     find "$site" -name '*.so*' -not -path '*.libs/*' -type f -size +4M -exec strip --strip-unneeded {} \; 2>/dev/null || true
-    rm -rf "$target/tensorflow"
-    mkdir "$target/tensorflow"
+    pieces=.gpu-tensorflow
+    rm -rf "$pieces"
+    mkdir "$pieces"
     tar -C "$site" -cf - . | xz -T0 -6 -c |
-        split -d -a 2 -b "${piece_mb}M" - "$target/tensorflow/tensorflow.tar.xz."
-    (cd "$target/tensorflow" && sha256sum tensorflow.tar.xz.* > SHA256SUMS)
+        split -d -a 2 -b "${piece_mb}M" - "$pieces/tensorflow.tar.xz."
+    (cd "$pieces" && sha256sum tensorflow.tar.xz.* > SHA256SUMS)
+    du -sh "$pieces"/*
 fi
 
 say "Packed"

@@ -6,13 +6,11 @@ The first argument is the folder that contains stage_1_core, stage_2_tensorflow 
 stage_3_benchmarks. The page states only what is in there; it records a missing stage as not run.
 """
 
-import glob
 import json
 import os
 import re
 import shutil
 import sys
-import xml.etree.ElementTree as ElementTree
 
 STAGES = [
     ("stage_1_core", "Core without TensorFlow, compared with torch.nn"),
@@ -29,23 +27,48 @@ def read(path):
         return file.read()
 
 
-def describe_tests(path):
-    """Returns the counts of a JUnit file, and a list of its failed tests, as Markdown."""
-    root = ElementTree.parse(path).getroot()
-    names = ("tests", "failures", "errors", "skipped")
-    counts = [sum(int(suite.get(name, 0)) for suite in root.iter("testsuite")) for name in names]
-    text = "%s: %d tests: %d passed, %d failed, %d errors, %d not run." % (
-        os.path.splitext(os.path.basename(path))[0],
-        counts[0],
-        counts[0] - sum(counts[1:]),
-        *counts[1:],
+def read_records(folder):
+    """Returns a dict by part of dicts by test: outcome ("started" if it has none) and text."""
+    parts = {}
+    for line in (read(os.path.join(folder, "tests.jsonl")) or "").splitlines():
+        try:
+            one = json.loads(line)
+        except ValueError:  # the machine was lost in the middle of a line
+            continue
+        tests = parts.setdefault(one["part"], {})
+        before = tests.get(one["test"], ("started", ""))[0]
+        if before != "failed":  # an error after the test fails it, too
+            tests[one["test"]] = (one["event"], one.get("text", ""))
+    return parts
+
+
+def describe_tests(part, tests):
+    """Returns the number of tests of each outcome, and lists of failed and unfinished ones."""
+    of = {
+        outcome: [(test, text) for test, (found, text) in tests.items() if found == outcome]
+        for outcome in ("passed", "failed", "skipped", "started")
+    }
+    text = "%s: %d tests: %d passed, %d failed, %d unfinished, %d not run." % (
+        part,
+        len(tests),
+        *(len(of[outcome]) for outcome in ("passed", "failed", "started", "skipped")),
     )
-    failed = [
-        "- `%s.%s`" % (case.get("classname"), case.get("name"))
-        for case in root.iter("testcase")
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
-    return text + "\n\nFailed:\n\n" * bool(failed) + "\n".join(failed)
+    for title, outcome in (("Failed", "failed"), ("Unfinished", "started")):
+        lines = ["- `%s`" % test + last_line(text) for test, text in of[outcome]]
+        text += ("\n\n%s:\n\n" % title) * bool(lines) + "\n".join(lines)
+    return text
+
+
+def last_line(text):
+    """Returns the end of a test's error for a list."""
+    lines = text.strip().splitlines()
+    return ": " + lines[-1][:200] if lines else ""
+
+
+def read_log(folder):
+    """Returns the parts' output by name."""
+    texts = re.split(r"^== (\w+)$", read(os.path.join(folder, "log.txt")) or "", flags=re.MULTILINE)
+    return dict(zip(texts[1::2], texts[2::2]))
 
 
 def describe_stage(folder, title):
@@ -54,42 +77,54 @@ def describe_stage(folder, title):
     status = read(os.path.join(folder, "status.txt"))
     if status is None:
         return "\n\n".join(parts + ["Not run."])
-    rows = [line.rsplit(" ", 1) for line in status.splitlines()]
-    logs = ["libraries.log", "doctor.log", "compute_sanitizer.log"]
+    if not os.path.exists(os.path.join(folder, "versions.json")):
+        parts.append("`versions.json` is missing: the versions are those of the other stages.")
+    outputs = read_log(folder)
+    codes = dict(line.rsplit(" ", 1) for line in status.splitlines())
+    codes.update((name, "killed") for name in outputs if name not in codes)
     results = {"0": "passed", "run": "not run", "124": "stopped at the time limit"}
-    results["137"] = results["124"]
+    results.update({"137": results["124"], "killed": "UNFINISHED: the stage was killed"})
     lines = ["| part | result |", "| --- | --- |"]
-    for name, code in rows:
+    shown = ["tensorflow", "doctor", "compute_sanitizer"]
+    for name, code in codes.items():
         name = name.replace(" not", "")
         lines.append("| %s | %s |" % (name, results.get(code, "FAILED (%s)" % code)))
-        if code not in results:
-            logs.append(name + ".log")
+        if code not in ("0", "run"):
+            shown.append(name)
     parts.append("\n".join(lines))
-    parts += [describe_tests(path) for path in sorted(glob.glob(os.path.join(folder, "*.xml")))]
-    for name in dict.fromkeys(logs):
-        text = read(os.path.join(folder, name))
-        if text:
-            kept = "\n".join(text.strip().splitlines()[-30:])
-            parts.append("End of %s:\n\n```\n%s\n```" % (name, kept))
+    parts += [describe_tests(*one) for one in read_records(folder).items()]
+    for name in dict.fromkeys(shown):
+        if outputs.get(name, "").strip():
+            kept = "\n".join(outputs[name].strip().splitlines()[-30:])
+            parts.append("End of the log of %s:\n\n```\n%s\n```" % (name, kept))
     table = read(os.path.join(folder, "table.md"))
     if table:
         parts.append(table.strip())
     return "\n\n".join(parts)
 
 
-def record(results, target):
-    """Writes the page and returns its path."""
-    versions = {}
+def read_versions(results):
+    """Returns the versions of all stages; exits if one that a page needs is missing."""
+    versions, paths = {}, []
     for stage, _ in STAGES:
-        text = read(os.path.join(results, stage, "versions.json"))
-        if text:
-            versions.update(json.loads(text))
+        paths.append(os.path.join(results, stage, "versions.json"))
+        versions.update(json.loads(read(paths[-1]) or "{}"))
     if not versions:
         raise SystemExit(
-            "No stage of %s has a versions.json, so there is nothing to record." % results
+            "There is nothing to record: the part `versions` of a stage writes versions.json, and"
+            " none of these exists: %s" % ", ".join(paths)
         )
     if "gpu" not in versions:
-        raise SystemExit("This run saw no GPU (nvidia-smi), so there is nothing to record.")
+        raise SystemExit(
+            "There is nothing to record: versions.json has no `gpu`, so this run saw no GPU."
+            " nvidia-smi: %s" % versions.get("nvidia_smi_missing", "no reason is given")
+        )
+    return versions
+
+
+def record(results, target):
+    """Writes the page and returns its path."""
+    versions = read_versions(results)
     gpu = re.sub(r"[^a-z0-9]+", "-", versions["gpu"].lower()).strip("-")
     name = "%s-%s" % (versions["date"], gpu)
     lines = ["| component | version |", "| --- | --- |"]

@@ -42,11 +42,13 @@ run_tensorflow_tests() { # PYTEST-ARGUMENT...
         python=.venv/test-tf2.21/bin/python
     fi
     say "The ops in TensorFlow on a GPU"
+    shopt -s nullglob # there may be no tests of Keras
+    local files=(tests/gpu/test_{tensorflow,keras}*.py)
     # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
     export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
     # Not `python -m pytest`, which would import the package from the checkout.
     "$python" -c 'import sys, pytest; sys.path[:] = [p for p in sys.path if p]; sys.exit(pytest.main())' \
-        -p no:cacheprovider tests/gpu/test_tensorflow.py "$@"
+        -p no:cacheprovider "${files[@]}" "$@"
 }
 
 for part in $parts; do

@@ -25,6 +25,12 @@ def pytest_addoption(parser):
         help="run every case, also of tests that run only a sample or only before a release",
     )
     parser.addoption("--ci", action="store_true", help="also run the tests that are left to CI")
+    parser.addoption(
+        "--test-seconds",
+        type=float,
+        default=SECONDS_FOR_A_TEST,
+        help="end the process when a test takes longer (default: %(default)s)",
+    )
 
 
 # From few tests that take long to many short ones: with several processes, what begins last should
@@ -33,6 +39,8 @@ FOLDERS = ["tooling", "engine", "compat", "api", "checkpoints", "exchange", "ops
 
 
 def pytest_configure(config):
+    # Before a test, pytest replaces the descriptor of stderr.
+    config.stacks_of_stuck_test = os.fdopen(os.dup(2), "w")
     # pytest-xdist would begin with the files of most tests.
     config.option.loadscopereorder = False
     config.addinivalue_line(
@@ -45,6 +53,15 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "once: does not depend on TensorFlow's version; in TensorFlow 1 only with --all"
     )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Ends the process, printing all threads' stacks, when a test hangs."""
+    seconds, file = item.config.getoption("test_seconds"), item.config.stacks_of_stuck_test
+    faulthandler.dump_traceback_later(seconds, exit=True, file=file)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture
@@ -107,24 +124,18 @@ def _rank(item):
 
 def _skip_projections(items):
     """Skips the tests of projections in TensorFlow 1.14, whose ops do not support them."""
-    if _compat() is None or _compat().has_projection():
-        return
-    for item in items:
-        parameters = getattr(item, "callspec", None) and item.callspec.params
-        if parameters and any(_is_projection(*parameter) for parameter in parameters.items()):
+    items = [item for item in items if _has_projection(item)]
+    if items and _compat() is not None and not _compat().has_projection():
+        for item in items:
             item.add_marker(pytest.mark.skip(reason="TensorFlow 1.14 has no projection"))
 
 
-def _is_projection(name, value):
-    return bool(value if name == "num_proj" else getattr(value, "num_proj", None))
-
-
-@pytest.fixture(autouse=True)
-def end_when_stuck():
-    """Ends the process, printing all threads' stacks, when a test hangs."""
-    faulthandler.dump_traceback_later(SECONDS_FOR_A_TEST, exit=True, file=sys.__stderr__)
-    yield
-    faulthandler.cancel_dump_traceback_later()
+def _has_projection(item):
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(
+        value if name == "num_proj" else getattr(value, "num_proj", None)
+        for name, value in parameters.items()
+    )
 
 
 @pytest.fixture

@@ -1,16 +1,17 @@
 """Selects the device for the tests of this folder. `make test-gpu` runs them; `make test` does not.
 
 They run on the GPU and fail without one. `--core-device=cpu` runs the tests that do not need a GPU
-on the CPU's kernels instead. `--core-device=mock` runs the core's tests on its cuDNN plan with
-the mock of cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the mock's path.
+on the CPU's kernels instead. `--core-device=mock` runs them on the cuDNN plan with the mock of
+cuDNN in tests/cudnn, in host memory; $CUDNN_RNN_MOCK_CUDNN is the mock's path.
 """
 
 import os
 import time
 
+import cuda_context
 import pytest
+from recording import Recorder
 
-_started = time.monotonic()
 _OUT_OF_TIME = "not run within --seconds"
 
 
@@ -25,18 +26,36 @@ def pytest_addoption(parser):
         "--core-cases",
         type=int,
         metavar="NUMBER",
-        help="how many cases of the core's table to run (default: all)",
+        help="about how many cases of each test to run (default: all)",
     )
     parser.addoption(
         "--seconds",
         type=float,
         help="skip the tests that have not started by then, and exit with status 124",
     )
+    parser.addoption(
+        "--records", metavar="FILE", help="append each test's start and outcome to it at once"
+    )
+    parser.addoption("--part", default="", help="the name of this run in --records")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu_only: with --core-device=cuda alone")
     config.addinivalue_line("markers", "cudnn_only: not with --core-device=cpu")
+    config.addinivalue_line("markers", "persistent: runs a persistent algorithm, which may hang")
+    config.addinivalue_line("markers", "fills_memory: fills the GPU's memory, so it runs alone")
+    worker = getattr(config, "workerinput", None)
+    # Of the whole run: pytest-xdist replaces its workers.
+    config.started = worker["started"] if worker else time.monotonic()
+    config.pluginmanager.register(cuda_context.Guard(worker is not None))
+    path = config.getoption("records", None)
+    if path and worker is None:
+        config.pluginmanager.register(Recorder(path, config.getoption("part")))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node):
+    node.workerinput["started"] = node.config.started
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -50,20 +69,33 @@ def pytest_ignore_collect(collection_path, config):
     return None if inside else True
 
 
+@pytest.hookimpl(trylast=True)  # after the selection by name and marker
 def pytest_collection_modifyitems(config, items):
-    """Deselects, and does not skip, the tests that the chosen device cannot run."""
+    """Deselects, and does not skip, what the device cannot run, and cases beyond --core-cases."""
     marks = {"cuda": [], "mock": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
     without = marks[config.getoption("core_device", "cuda")]
-    left = [item for item in items if any(map(item.get_closest_marker, without))]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    kept = [item for item in items if not any(map(item.get_closest_marker, without))]
+    number = config.getoption("core_cases", None)
+    if number:
+        tests = {}
+        for item in kept:
+            tests.setdefault((item.fspath, item.originalname), []).append(item)
+        kept = [item for cases in tests.values() for item in some_cases(cases, number)]
+    left = set(items).difference(kept)
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = kept
+
+
+def some_cases(cases, count):
+    """Returns about `count` of the cases, at an odd stride so that every column varies."""
+    return cases[:: max(1, len(cases) // count) | 1]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Skips the tests for which no time is left; reports then list them."""
     seconds = item.config.getoption("seconds", None)
-    if seconds is not None and time.monotonic() - _started > seconds:
+    if seconds is not None and time.monotonic() - item.config.started > seconds:
         pytest.skip(_OUT_OF_TIME)
 
 
@@ -126,6 +158,10 @@ def op_device(pytestconfig):
     tf.config.experimental.enable_tensor_float_32_execution(False)
     if pytestconfig.getoption("core_device") == "cpu":
         return "/cpu:0"
+    if pytestconfig.getoption("core_device") == "mock":
+        from op_placement import MOCK_DEVICE
+
+        return MOCK_DEVICE
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
         pytest.exit(

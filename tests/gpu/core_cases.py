@@ -119,9 +119,3 @@ def realistic_cases():
         for mode, dtype in itertools.product(RNN_MODES, DTYPES)
         for layers, units, batch, steps in ((2, 650, 20, 35), (1, 512, 1, 100))
     ]
-
-
-def some_cases(cases, count):
-    """Returns about `count` of the cases, at an odd stride so that every column varies."""
-    distance = max(1, len(cases) // count) | 1
-    return cases[::distance]

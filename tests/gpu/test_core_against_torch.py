@@ -9,7 +9,7 @@ run one case:
 import pytest
 import torch
 import torch_oracle
-from core_cases import DTYPES, TOLERANCES, Case, all_cases, realistic_cases, some_cases
+from core_cases import DTYPES, TOLERANCES, Case, all_cases, realistic_cases
 from core_harness import (
     assert_close,
     check_case,
@@ -25,17 +25,14 @@ CASES = all_cases()
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.function is test_training_and_inference:
-        number = metafunc.config.getoption("core_cases")
-        cases = some_cases(CASES, number) if number else CASES
-        metafunc.parametrize("case", cases, ids=str)
-    elif metafunc.function is test_no_less_accurate_than_torch_nn_on_the_same_device:
+    if metafunc.function is test_no_less_accurate_than_torch_nn_on_the_same_device:
         # PyTorch has no half on a CPU.
         is_cpu = metafunc.config.getoption("core_device") == "cpu"
         cases = [case for case in SAME_DTYPE_CASES if not is_cpu or case.dtype != "half"]
         metafunc.parametrize("case", cases, ids=str)
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_training_and_inference(core, device, case):
     check_case(core, case, device)
 

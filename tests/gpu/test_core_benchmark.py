@@ -39,48 +39,62 @@ def benchmark_modules(core, device, monkeypatch):
         sys.modules.pop(name, None)
 
 
+# The names of peers.GPU_PEERS["cudnn"] and ["core"].
+PERSISTENT = [
+    pytest.param(name, marks=pytest.mark.persistent)
+    for name in ("persist_static", "persist_static_small_h", "persist_dynamic")
+]
+STANDARD_AND_AUTO = ["standard", pytest.param("auto", marks=pytest.mark.persistent)]
+
+
+@pytest.mark.cudnn_only
+def test_every_algorithm_of_bare_cudnn_is_tested(benchmark_modules):
+    _, _, peers, _ = benchmark_modules
+    tested = ["standard"] + [one.values[0] for one in PERSISTENT]
+    assert sorted(peer.options["algorithm"] for peer in peers.GPU_PEERS["cudnn"]) == sorted(tested)
+
+
 @pytest.mark.cudnn_only
 @pytest.mark.parametrize("dtype", ["float", "half"])
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_tanh"])
-def test_bare_cudnn(benchmark_modules, device, rnn_mode, direction, dtype):
-    configurations, cudnn_network, peers, problem = benchmark_modules
+@pytest.mark.parametrize("algorithm", ["standard"] + PERSISTENT)
+def test_bare_cudnn(benchmark_modules, device, algorithm, rnn_mode, direction, dtype):
+    """The algorithm gives correct results or is refused; standard must work."""
+    configurations, cudnn_network, _, problem = benchmark_modules
     network = Network(rnn_mode, direction, 2, 64, 64, "linear_input", 0)
     for is_training in (True, False):
         configuration = configurations.Configuration(
             "gpu", rnn_mode, 2, 64, 64, direction, 4, 6, False, is_training, dtype
         )
-        arrays, accepted = problem.make_problem(configuration), []
-        inputs = problem.input_names(configuration) + ["params"]
-        outputs = problem.output_names(configuration)
-        for peer in peers.GPU_PEERS["cudnn"]:
-            algorithm = peer.options["algorithm"]
-            options = {"device": device.type, "threads": None, "algorithm": algorithm}
-            try:
-                run = cudnn_network.Network(configuration, arrays, options)
-            except problem.Refused:
-                continue
-            accepted.append(algorithm)
-            run.step()
-            tensors = fetch(run.tensors)
-            # A weight space without gaps between its regions equals the parameter buffer.
-            assert tensors["params"].numel() == network.params_size()
-            backprops = {name + "_backprop": tensors[name + "_backprop"] for name in outputs}
-            expected = torch_oracle.run(
-                network,
-                {name: tensors[name] for name in inputs},
-                backprops if is_training else None,
-            )
-            computed = outputs + [name + "_backprop" for name in inputs] * is_training
-            found = {name: tensors[name] for name in computed}
-            dtypes = {"float": torch.float32, "half": torch.float16}
-            assert_close(found, expected, TOLERANCES[dtypes[dtype]], f"{algorithm} {configuration}")
-            run.close()
-        assert "standard" in accepted
+        arrays = problem.make_problem(configuration)
+        inputs = problem.array_names("input", configuration) + ["params"]
+        outputs = problem.array_names("output", configuration)
+        options = {"device": device.type, "threads": None, "algorithm": algorithm}
+        try:
+            run = cudnn_network.Network(configuration, arrays, options)
+        except problem.Refused:
+            assert algorithm != "standard"
+            continue
+        run.step()
+        tensors = fetch(run.tensors)
+        # A weight space without gaps between its regions equals the parameter buffer.
+        assert tensors["params"].numel() == network.params_size()
+        backprops = {name + "_backprop": tensors[name + "_backprop"] for name in outputs}
+        expected = torch_oracle.run(
+            network,
+            {name: tensors[name] for name in inputs},
+            backprops if is_training else None,
+        )
+        computed = outputs + [name + "_backprop" for name in inputs] * is_training
+        found = {name: tensors[name] for name in computed}
+        dtypes = {"float": torch.float32, "half": torch.float16}
+        assert_close(found, expected, TOLERANCES[dtypes[dtype]], f"{algorithm} {configuration}")
+        run.close()
 
 
 @pytest.mark.gpu_only
-@pytest.mark.parametrize("algorithm", ["standard", "auto"])
+@pytest.mark.parametrize("algorithm", STANDARD_AND_AUTO)
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_step_does_not_wait_for_the_device(benchmark_modules, is_training, algorithm):
     """A step after the first few is queued behind a kernel of 0.1 s before that kernel ends."""

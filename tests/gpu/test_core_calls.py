@@ -26,7 +26,11 @@ from core_library import (
     Model,
 )
 
-FORCED_ALGORITHMS = [name for name in ALGORITHMS if name != "auto"]
+FORCED_ALGORITHMS = [
+    name if name == "standard" else pytest.param(name, marks=pytest.mark.persistent)
+    for name in ALGORITHMS
+    if name != "auto"
+]
 
 
 def make_case(rnn_mode="lstm", dtype="float", lengths="full", **changes):
@@ -181,18 +185,19 @@ def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
 
 
 @pytest.mark.cudnn_only
-def test_refused_algorithm_leaves_the_device_usable(core, device):
+@pytest.mark.parametrize("algorithm", FORCED_ALGORITHMS)
+def test_refused_algorithm_leaves_the_device_usable(core, device, algorithm):
     """After an error for projection, double or zero lengths, the device still works."""
     case = make_case(dtype="double", lengths="zeros", num_proj=16)
-    for algorithm in FORCED_ALGORITHMS:
-        try:
-            check_case(core, case, device, algorithm=algorithm)
-        except CoreError as error:
-            assert algorithm != "standard" and algorithm in error.text, error
-        check_case(core, case, device)
+    try:
+        check_case(core, case, device, algorithm=algorithm)
+    except CoreError as error:
+        assert algorithm != "standard" and algorithm in error.text, error
+    check_case(core, case, device)
 
 
 @pytest.mark.cudnn_only
+@pytest.mark.persistent
 def test_automatic_choice_is_the_same_in_training_forward_and_backward(core, device):
     """The automatic algorithm gives correct results; deterministic models use the standard one."""
     case = make_case(num_layers=1, direction="unidirectional", num_units=512, batch=1, steps=100)
@@ -236,6 +241,7 @@ def test_other_streams(core, device):
 
 
 @pytest.mark.gpu_only
+@pytest.mark.fills_memory
 def test_calls_succeed_again_after_out_of_memory(core, device):
     """If the GPU is full, allocating the dropout state is refused; later calls work."""
     case = make_case(num_units=256)

@@ -6,13 +6,12 @@ there. Nodes are placed explicitly, without soft placement.
 
 import os
 import re
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from op_placement import growing_config, make_network, on, run_program
 
 import cudnn_rnn
 from cudnn_rnn._native import gpu_kernels, library
@@ -21,7 +20,6 @@ from helpers.cases import CASES, Case, make_arrays, random_arrays
 from helpers.op_harness import (
     FORWARD,
     TOLERANCES,
-    Network,
     assert_close,
     run_reference,
     swap_major,
@@ -37,19 +35,7 @@ from helpers.sequence_cases import (
     expected_for,
 )
 
-FOLDER = os.path.dirname(os.path.abspath(__file__))
 LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "float32")
-
-
-def growing_config():
-    """Allocates GPU memory on demand, as other processes use the same GPU."""
-    config = tf.ConfigProto()
-    config.gpu_options.allow_growth = True
-    return config
-
-
-def make_network(configuration, dtype, device, **options):
-    return Network(configuration, dtype, config=growing_config(), device=device, **options)
 
 
 @pytest.mark.gpu_only
@@ -102,7 +88,7 @@ def test_third_version_of_the_op(op_device, configuration, lengths, time_major):
 
 def cudnn_supports_bfloat16(op_device):
     """Returns whether the cuDNN in use, if any, supports RNNs in bfloat16."""
-    if op_device == "/cpu:0":
+    if not op_device.startswith("/gpu"):
         return True
     report = gpu_kernels.open_cudnn(library.library_path())[1]
     return tuple(map(int, re.search(r"cuDNN (\d+)\.(\d+)", report).groups())) >= (9, 13)
@@ -171,7 +157,7 @@ def build_model(device):
         values = tf.random_uniform([model.params_size()], -0.5, 0.5)
         params = tf.get_variable("params", initializer=values)
         x, h = tf.placeholder(tf.float32, [7, 3, 5]), tf.placeholder(tf.float32, [4, 3, 8])
-    with tf.device(device):
+    with on(device):
         outputs = model(x, h, params, is_training=False)
     with tf.device("/cpu:0"):
         saveable = cudnn_rnn.RNNParamsSaveable(
@@ -209,10 +195,10 @@ def test_training_lowers_the_loss(op_device):
         params = tf.get_variable("params", initializer=values)
         x = tf.constant(np.random.RandomState(9).standard_normal([12, 8, 6]), tf.float32)
         state = tf.zeros([2, 8, 16])
-        with tf.device(op_device):
+        with on(op_device):
             output, _, _ = model(x, state, state, params, is_training=True)
         loss = tf.reduce_mean(tf.square(output[-1] - 0.3))
-        with tf.device(op_device):
+        with on(op_device):
             output_gradient = tf.gradients(loss, params)[0]
         train = tf.assign_sub(params, output_gradient)
         with tf.Session(config=growing_config()) as session:
@@ -334,7 +320,7 @@ def arrays(batch, steps):
     zeros = lambda *shape: np.zeros(shape, np.float32)
     return dict(input=zeros(steps, batch, 16), input_h=zeros(1, batch, 2048),
                 params=zeros(reference.params_size(configuration)))
-network = Network(configuration, "float32", is_training=False, config=config, device=device)
+network = make_network(configuration, "float32", device, is_training=False, config=config)
 try:
     network.run(arrays(4096, 512), ["output_h"])  # its output has 17 GB
     print("RESULT NO ERROR")
@@ -378,21 +364,6 @@ def other_kernels_results(device):
     arrays = random_arrays(LSTM, BATCH, STEPS, np.float32, np.random.RandomState(4))
     run("lengths", LSTM, arrays, LENGTHS["mixed"])
     return results
-
-
-def run_program(program, *arguments, **environment):
-    """Runs the program with this folder's modules; returns its lines that start with RESULT."""
-    folders = os.pathsep.join([FOLDER, os.path.dirname(FOLDER)])
-    process = subprocess.run(
-        [sys.executable, "-c", program, folders] + [str(argument) for argument in arguments],
-        env=dict(os.environ, **environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        timeout=3000,
-    )
-    assert process.returncode == 0, process.stdout[-4000:]
-    return "\n".join(line for line in process.stdout.splitlines() if line.startswith("RESULT"))
 
 
 @pytest.mark.gpu_only

@@ -25,8 +25,12 @@ def build_mock():
 
 @functools.lru_cache(maxsize=None)
 def load():
-    """Registers the kernels once per process; returns the mock's library (mock_cudnn.h)."""
-    mock_file = os.path.join(build_mock(), "libmock_cudnn.so")
+    """Registers the kernels once per process; returns the mock's library (mock_cudnn.h).
+
+    $CUDNN_RNN_MOCK_CUDNN is its path; by default, it is built.
+    """
+    mock_file = os.environ.get("CUDNN_RNN_MOCK_CUDNN")
+    mock_file = mock_file or os.path.join(build_mock(), "libmock_cudnn.so")
     mock = ctypes.CDLL(mock_file)
     mock.mock_violation_text.restype = mock.mock_log.restype = ctypes.c_char_p
     mock.mock_set_algorithm_time.argtypes = [ctypes.c_int, ctypes.c_double, ctypes.c_double]

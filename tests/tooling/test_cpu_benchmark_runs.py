@@ -70,9 +70,11 @@ def test_peers_in_tensorflow_match_the_reference():
     assert refused <= {("tf1-fused", "gru"), ("tf1-fused", "rnn_tanh")}
 
 
-# A peer module for worker.py. Its options make it wrong, let it exit in a step, or need memory.
+# A peer module for worker.py. Its options make it wrong, let it exit in a step or hang, or need
+# memory.
 PRETENDED = """
 import os
+import time
 import numpy as np
 from problem import Refused, joined, result_names
 
@@ -94,6 +96,8 @@ class Network:
         np.ones(self.options.get("megabytes", 0) * 2**20, np.uint8)
         if self.options.get("is_mortal"):
             os._exit(3)
+        if self.options.get("hangs"):
+            time.sleep(9999)
 
     def results(self):
         return [np.full(3, self.total * self.options.get("factor", 1))] * self.count
@@ -196,6 +200,26 @@ def test_peers_that_fail_are_reported_and_the_others_are_measured(pretended_peer
         status, everything, _ = run_benchmark(pretended_peers, options)
         assert status == 1
         assert_not_measured(everything, failing, reason, is_error=True)
+
+
+def test_a_peer_that_hangs_is_killed_and_the_others_are_measured(pretended_peers, monkeypatch):
+    replace_peers(ours={}, torch={"hangs": True}, keras={})
+    make_process = run.Benchmark.make_process
+
+    def make(benchmark, name, peer):
+        process = make_process(benchmark, name, peer)
+        if peer.options.get("hangs"):
+            process.answer_seconds = 0.5  # of the others, a slow machine may need more
+        return process
+
+    monkeypatch.setattr(run.Benchmark, "make_process", make)
+    options = "--peers ours torch keras --configurations rnn_tanh-*"
+    status, everything, _ = run_benchmark(pretended_peers, options)
+    assert status == 1 and len(everything["results"]) == 4
+    assert_not_measured(everything, "torch", "no answer", is_error=True)
+    assert all(len(result["peers"]["keras"]["seconds"]) == 3 for result in everything["results"])
+    last = everything["results"][-1]["peers"]["torch"]["reason"]
+    assert last == "not started again: two requests had no answer in time"
 
 
 def test_a_missing_environment_is_an_error_only_if_the_peer_is_named(pretended_peers):

@@ -154,20 +154,30 @@ def test_picture(tmp_path):
 
 
 def write_run(folder):
-    """Writes results of stages 1 and 3 with one failed test."""
+    """Writes results of stages 1 and 3 with one failed test; stage 3 was killed in a part."""
     for stage in ("stage_1_core", "stage_3_benchmarks"):
         (folder / stage).mkdir()
         (folder / stage / "versions.json").write_text(
             json.dumps({"date": "2001-02-03", "gpu": "NVIDIA X200 (PCIe)", "driver": "999.1"})
         )
         (folder / stage / "status.txt").write_text("all_cases 1\ncompute_sanitizer not run\n")
-    (folder / "stage_1_core" / "all_cases.xml").write_text(
-        '<testsuites><testsuite tests="3" failures="1" errors="0" skipped="0">'
-        '<testcase classname="c" name="good"/><testcase classname="c" name="good2"/>'
-        '<testcase classname="c" name="bad"><failure>no</failure></testcase>'
-        "</testsuite></testsuites>"
-    )
-    (folder / "stage_1_core" / "all_cases.log").write_text("why it failed\n")
+    records = [
+        dict(test=test, event=event, part="all_cases", text=text)
+        for test, event, text in [
+            ("good", "started", ""),
+            ("bad", "started", ""),
+            ("good", "passed", ""),
+            ("bad", "failed", "a line\nthe error"),
+            ("bad", "failed", "the worker died"),
+            ("late", "started", ""),
+            ("late", "skipped", "not run within --seconds"),
+            ("stuck", "started", ""),
+        ]
+    ]
+    text = "\n".join(map(json.dumps, records)) + '\n{"test": "in the mid'
+    (folder / "stage_1_core" / "tests.jsonl").write_text(text)
+    (folder / "stage_1_core" / "log.txt").write_text("\n== all_cases\nwhy it failed\n")
+    (folder / "stage_3_benchmarks" / "log.txt").write_text("\n== benchmark\nhow far it got\n")
     (folder / "stage_3_benchmarks" / "table.md").write_text("| a table |\n")
     (folder / "stage_3_benchmarks" / "ratios.png").write_bytes(b"a picture")
 
@@ -189,9 +199,11 @@ def test_record_of_a_run(tmp_path):
         "| driver | 999.1 |",
         "| all_cases | FAILED (1) |",
         "| compute_sanitizer | not run |",
-        "all_cases: 3 tests: 2 passed, 1 failed, 0 errors, 0 not run.",
-        "- `c.bad`",
-        "End of all_cases.log:\n\n```\nwhy it failed\n```",
+        "all_cases: 4 tests: 1 passed, 1 failed, 1 unfinished, 1 not run.",
+        "Failed:\n\n- `bad`: the error\n\nUnfinished:\n\n- `stuck`\n",
+        "End of the log of all_cases:\n\n```\nwhy it failed\n```",
+        "| benchmark | UNFINISHED: the stage was killed |",
+        "how far it got",
         "## Ops in TensorFlow\n\nNot run.",
         "| a table |",
         "(2001-02-03-nvidia-x200-pcie.png)",
@@ -203,7 +215,29 @@ def test_record_of_a_run(tmp_path):
 def test_runs_without_a_gpu_are_not_recorded(tmp_path):
     write_run(tmp_path)
     for stage in ("stage_1_core", "stage_3_benchmarks"):
-        (tmp_path / stage / "versions.json").write_text('{"date": "2001-02-03"}')
+        text = '{"date": "2001-02-03", "nvidia_smi_missing": "why it failed"}'
+        (tmp_path / stage / "versions.json").write_text(text)
     status, printed = record_run(tmp_path, tmp_path / "docs")
-    assert status != 0 and "saw no GPU" in printed
+    assert status != 0 and "saw no GPU" in printed and "nvidia-smi: why it failed" in printed
     assert not (tmp_path / "docs").exists()
+
+
+def test_missing_versions_are_named(tmp_path):
+    write_run(tmp_path)
+    (tmp_path / "stage_1_core" / "versions.json").unlink()
+    status, printed = record_run(tmp_path, tmp_path / "docs")
+    assert status == 0, printed
+    with open(printed.strip()) as file:
+        assert "`versions.json` is missing" in file.read()
+    (tmp_path / "stage_3_benchmarks" / "versions.json").unlink()
+    status, printed = record_run(tmp_path, tmp_path / "docs")
+    assert status != 0 and str(tmp_path / "stage_1_core" / "versions.json") in printed
+
+
+def test_versions_are_written_before_an_import_ends_the_process(tmp_path):
+    (tmp_path / "numpy.py").write_text("__version__ = '1.2'\n")
+    (tmp_path / "torch.py").write_text("import os\nos._exit(7)\n")
+    script = os.path.join(ROOT, "scripts", "gpu_versions.py")
+    path = tmp_path / "versions.json"
+    status, _ = status_and_text("-S", script, path, PYTHONPATH=str(tmp_path))
+    assert status == 7 and json.loads(path.read_text())["numpy"] == "1.2"

@@ -8,16 +8,17 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from helpers.paths import ROOT
-from helpers.processes import SECONDS_FOR_A_PROCESS, output_of, status_and_text
+from helpers.processes import SECONDS_FOR_A_PROCESS, importable, output_of, status_and_text
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = [pytest.mark.ci, pytest.mark.once]
@@ -26,11 +27,12 @@ COMPILER = os.environ.get("CXX", "c++").split()
 STAGES = ("stage_1_core", "stage_2_tensorflow", "stage_3_benchmarks")
 
 
-def make_library(path, *flags):
-    """Creates a library without functions, and its folder."""
+def make_library(path, *flags, source=""):
+    """Creates a library from C, by default without functions, and its folder."""
     os.makedirs(os.path.dirname(str(path)), exist_ok=True)
-    command = COMPILER + ["-shared", "-fPIC", "-nostdlib", "-x", "c++", "/dev/null", "-x", "none"]
-    subprocess.run(command + list(flags) + ["-o", str(path)], check=True)
+    command = COMPILER + ["-shared", "-fPIC", "-nostdlib", "-x", "c", "-", "-x", "none"]
+    command += list(flags) + ["-o", str(path)]
+    subprocess.run(command, input=source, universal_newlines=True, check=True)
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def packed(tmp_path, empty_library):
         shutil.copytree(os.path.join(ROOT, name), str(folder / name), ignore=ignored)
     shutil.copy(str(empty_library), str(folder))
     (folder / "PACKED").write_text("a commit\na date\n")
-    add_pieces(folder / "tensorflow")
+    add_pieces(tmp_path / ".gpu-tensorflow")
     return folder
 
 
@@ -120,6 +122,7 @@ def run_stage(packed, stage, *arguments, **environment):
         timeout=SECONDS_FOR_A_PROCESS,
     )
     results = os.path.join(environment.get("OUT", str(packed / "results")), stage)
+    assert len(os.listdir(results)) <= 8  # a machine may return only a few files
     with open(os.path.join(results, "status.txt")) as file:
         return process.returncode, process.stdout, file.read().splitlines()
 
@@ -130,7 +133,7 @@ echo "$*" >> "$CALLS"
 case "$*" in
     *"$FAILS"*) echo "the reason"; exit 3 ;;
     *gpu_libraries.py* | "-W ignore -c "*) exec "$REAL_PYTHON" "$@" ;;
-    *run.py*) touch "$OUT/stage_3_benchmarks/worker-one.log" ;;
+    *run.py*) mkdir worker_logs && touch worker_logs/worker-one.log ;;
 esac
 """
 
@@ -150,53 +153,193 @@ def fake_python(tmp_path):
 
 
 def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_path):
-    status, text, lines = run_stage(packed, STAGES[0], FAILS="--junitxml", **fake_python)
+    status, text, lines = run_stage(packed, STAGES[0], FAILS="--part=all_cases", **fake_python)
     assert status == 1 and "stage_1_core: FAILED" in text and "the reason" in text
-    parts = ["few_cases 0", "all_cases 3", "out_of_memory 0", "compute_sanitizer not run"]
-    assert lines == parts
-    assert (tmp_path / "out" / STAGES[0] / "all_cases.log").read_text() == "the reason\n"
+    parts = ["versions 0", "few_cases 0", "all_cases 3", "out_of_memory 0"]
+    assert lines == parts + ["compute_sanitizer not run", "persistent 0"]
+    assert "== all_cases\nthe reason\n" in (tmp_path / "out" / STAGES[0] / "log.txt").read_text()
     status, text, lines = run_stage(packed, STAGES[1], FAILS="list_physical_devices", **fake_python)
-    assert status == 1 and lines == ["devices 3", "doctor 0", "tests 0", "tests_auto 0"], text
+    parts = ["tensorflow 0", "versions 0", "devices 3", "doctor 0", "tests 0", "tests_auto 0"]
+    assert status == 1 and lines == parts, text
     assert (packed / "tf" / "tensorflow" / "placeholder").exists()
-    assert (tmp_path / "out" / STAGES[1] / "libraries.log").exists()
-    status, text, lines = run_stage(packed, STAGES[2], "--quick", FAILS="nothing", **fake_python)
-    assert status == 0 and lines == ["benchmark 0"], text
+    assert "libcudart.so.12" in (tmp_path / "out" / STAGES[1] / "log.txt").read_text()
+    fails = dict(fake_python, FAILS="gpu_versions")
+    status, text, lines = run_stage(packed, STAGES[2], "--quick", **fails)
+    assert status == 1 and lines == ["versions 3", "benchmark 0"], text
     with tarfile.open(str(tmp_path / "out" / STAGES[2] / "worker_logs.tar.gz")) as logs:
-        assert logs.getnames() == ["worker-one.log"]
+        assert "worker_logs/worker-one.log" in logs.getnames()
     calls = (tmp_path / "calls").read_text()
     assert "run.py gpu --peers core cudnn torch tensorflow" in calls and "--quick" in calls
 
 
 def test_stages_without_tensorflow(packed, fake_python, tmp_path):
-    (packed / "tensorflow" / "tensorflow.tar.xz.01").write_bytes(b"damaged")
+    (tmp_path / ".gpu-tensorflow" / "tensorflow.tar.xz.01").write_bytes(b"damaged")
     status, text, lines = run_stage(packed, STAGES[1], FAILS="nothing", **fake_python)
-    assert status == 1 and lines == ["tensorflow missing"] and "tensorflow.tar.xz.01" in text
+    assert status == 1 and lines == ["tensorflow 1"] and "tensorflow.tar.xz.01" in text
     status, text, lines = run_stage(packed, STAGES[2], FAILS="nothing", **fake_python)
-    assert status == 0 and lines == ["tensorflow_peers not run", "benchmark 0"], text
+    parts = ["tensorflow_peers not run", "versions 0", "benchmark 0"]
+    assert status == 0 and lines == parts, text
     assert "--peers core cudnn torch --" in (tmp_path / "calls").read_text()
+
+
+def test_persistent_algorithms_run_in_the_last_part(packed, fake_python, tmp_path):
+    """Only there: an illegal access breaks the GPU for the rest of its process."""
+    run_stage(packed, STAGES[0], FAILS="nothing", **fake_python)
+    calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "-m pytest" in line]
+    assert "--part=persistent" in calls[-1] and " -m persistent " in calls[-1]
+    for call in calls[:-1]:
+        assert " -m not persistent and not fills_memory " in call or " -m fills_memory " in call
+
+
+@pytest.mark.release  # needs PyTorch
+def test_no_other_part_has_a_test_of_a_persistent_algorithm():
+    folder = os.path.join(ROOT, "tests", "gpu")
+    files = [name for name in os.listdir(folder) if name.startswith("test_core")]
+    files = [os.path.join(folder, name) for name in files]
+    command = ("-m", "pytest", "--collect-only", "-q", "--all", "-p", "no:cacheprovider")
+    found = {
+        marker: output_of(*command, "-m", marker, *files, folder=ROOT).splitlines()
+        for marker in ("persistent", "not persistent")
+    }
+    risky = re.compile(r"persist_|\bauto\b|automatic_choice")
+    assert any(map(risky.search, found["persistent"]))
+    assert not list(filter(risky.search, found["not persistent"]))
+    assert not [one for one in found["persistent"] if "::" in one and not risky.search(one)]
+
+
+MADE_UP_TESTS = """
+import os, signal, time
+
+def test_passes():
+    pass
+
+def test_fails():
+    assert not "the reason"
+
+def test_hangs():
+    time.sleep(9999)
+
+def test_breaks_the_context():
+    os.environ["CUDA_STATUS"] = "700"
+    assert not "illegal access"
+
+def test_ends_its_process():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_comes_last():
+    assert "CUDA_STATUS" not in os.environ
+"""
+
+# A driver with a context, whose error is $CUDA_STATUS.
+MADE_UP_DRIVER = """
+#include <stdlib.h>
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) { *active = 1; return 0; }
+int cuDevicePrimaryCtxRetain(void** context, int device) { return 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
+int cuCtxPushCurrent_v2(void* context) { return 0; }
+int cuCtxPopCurrent_v2(void** context) { return 0; }
+int cuCtxSynchronize() { return getenv("CUDA_STATUS") ? atoi(getenv("CUDA_STATUS")) : 0; }
+"""
+
+# Parts that hang, with and without worker processes, that die, and that end well.
+MADE_UP_STAGE = """
+cd "$(dirname "$0")/.."
+stage=stage_1_core
+. scripts/gpu_stage.sh
+within 2 sleeps "$TORCH_PYTHON" -c '
+import time
+print("what it did", flush=True)
+time.sleep(9999)'
+pytest=("$TORCH_PYTHON" -m pytest -q --all -p no:cacheprovider tests/gpu/test_made_up.py)
+find_workers "$TORCH_PYTHON"
+factor=10
+within 600 in_workers "${pytest[@]}" "${workers[@]}" --records="$results/tests.jsonl" \
+    --part=in_workers --test-seconds=4
+run_tests 60 killed "${pytest[@]}" -k "passes or ends"
+run_tests 60 breaks "${pytest[@]}" -k "breaks or last"
+within 60 last true
+finish
+"""
+
+
+def test_hanging_and_dying_tests_cost_only_themselves(packed, tmp_path):
+    make_library(tmp_path / "driver" / "libcuda.so.1", source=MADE_UP_DRIVER)
+    (packed / "tests" / "gpu" / "test_made_up.py").write_text(MADE_UP_TESTS)
+    (packed / "scripts" / "gpu_stage_1_core.sh").write_text(MADE_UP_STAGE)
+    # A process in the background of a script has SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        status, text, lines = run_stage(
+            packed,
+            STAGES[0],
+            TORCH_PYTHON=sys.executable,
+            LD_LIBRARY_PATH=str(tmp_path / "driver"),
+            PYTHONPATH=importable(),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert lines == ["sleeps 124", "in_workers 1", "killed 137", "breaks 1", "last 0"], text
+    results = packed / "results" / STAGES[0]
+    log = (results / "log.txt").read_text()
+    assert "what it did" in log and "KeyboardInterrupt" in log
+    assert 'test_made_up.py", line 11 in test_hangs' in log  # its stack
+    outcomes = {}
+    for line in (results / "tests.jsonl").read_text().splitlines():
+        one = json.loads(line)
+        name = one["test"].partition("::test_")[2]
+        outcomes.setdefault((one["part"], name), []).append((one["event"], one.get("text", "")))
+    in_workers = {name: found for (part, name), found in outcomes.items() if part == "in_workers"}
+    assert len(in_workers) == 6 and all(found[0][0] == "started" for found in in_workers.values())
+    assert [event for event, _ in in_workers["fails"]] == ["started", "failed"]
+    for name in ("hangs", "breaks_the_context", "ends_its_process"):
+        event, text = in_workers[name][-1]
+        assert event == "failed" and "crashed" in text
+    assert "illegal access" in in_workers["breaks_the_context"][1][1]
+    assert in_workers["passes"][-1][0] == in_workers["comes_last"][-1][0] == "passed"
+    assert outcomes["killed", "ends_its_process"] == [("started", "")]
+    assert "broke the CUDA context" in log and ("breaks", "comes_last") not in outcomes
+    (results / "versions.json").write_text('{"gpu": "Made up", "date": "2001-02-03"}')
+    script = packed / "scripts" / "record_gpu_run.py"
+    page = output_of(script, packed / "results", tmp_path / "docs").strip()
+    with open(page) as file:
+        text = file.read()
+    assert "in_workers: 6 tests: 2 passed, 4 failed, 0 unfinished, 0 not run." in text
+    assert "killed: 2 tests: 1 passed, 0 failed, 1 unfinished, 0 not run." in text
+    assert "Unfinished:\n\n- `tests/gpu/test_made_up.py::test_ends_its_process`" in text
 
 
 @needs_tensorflow_2
 def test_tests_for_which_no_time_is_left_are_listed(tmp_path):
-    report = tmp_path / "tests.xml"
+    records = tmp_path / "tests.jsonl"
     options = ("-p", "no:cacheprovider", "-q", "--core-device=cpu", "--seconds=0", "-k", "refused")
     tests = os.path.join(ROOT, "tests", "gpu", "test_tensorflow.py")
-    status, text = status_and_text("-m", "pytest", tests, *options, "--junitxml=%s" % report)
+    status, text = status_and_text("-m", "pytest", tests, *options, "--records=%s" % records)
     assert status == 124, text
-    cases = list(ElementTree.parse(str(report)).getroot().iter("testcase"))
-    assert len(cases) == 3
-    assert {case.find("skipped").get("message") for case in cases} == {"not run within --seconds"}
+    found = [json.loads(line) for line in records.read_text().splitlines()]
+    assert [one["event"] for one in found] == ["started", "skipped"] * 3
+    assert "not run within --seconds" in found[1]["text"]
+
+
+@pytest.fixture
+def really_packed(tmp_path):
+    """Returns a copy of what pack_for_gpu.sh makes, beside pieces of an empty TensorFlow."""
+    script = os.path.join(ROOT, "scripts", "pack_for_gpu.sh")
+    environment = dict(os.environ, TENSORFLOW_PYTHON=sys.executable)
+    subprocess.run(["bash", script], env=environment, check=True, timeout=SECONDS_FOR_A_PROCESS)
+    folder = tmp_path / "copied elsewhere"
+    ignored = shutil.ignore_patterns("results")  # of a run by hand
+    shutil.copytree(os.path.join(ROOT, ".gpu"), str(folder), ignore=ignored)
+    add_pieces(tmp_path / ".gpu-tensorflow")
+    return folder
 
 
 @needs_tensorflow_2
 @pytest.mark.release
-def test_stages_on_the_mock(packed, tmp_path):
-    """A short run of every stage; only the parts that need a GPU fail. Needs PyTorch."""
+def test_stages_on_the_mock(really_packed, tmp_path):
+    """Every stage with its own selection, and few cases of each test. Needs PyTorch."""
+    packed = really_packed
     build = ["bash", os.path.join(ROOT, "scripts", "build_mock_cudnn.sh")]
     folder = subprocess.check_output(build, universal_newlines=True).splitlines()[-1]
-    build = ["bash", os.path.join(ROOT, "scripts", "build_core_library.sh")]
-    library = subprocess.check_output(build, universal_newlines=True).splitlines()[-1]
-    shutil.copy(library, str(packed))
     nvidia_smi = tmp_path / "bin" / "nvidia-smi"
     nvidia_smi.parent.mkdir()
     nvidia_smi.write_text("#!/bin/sh\necho 'Mock GPU, 999.1, 1 MiB, 9.0'\n")
@@ -204,36 +347,33 @@ def test_stages_on_the_mock(packed, tmp_path):
     mock = os.path.join(folder, "libmock_cudnn.so")
     environment = {
         "TORCH_PYTHON": sys.executable,
+        "OMP_NUM_THREADS": "1",
         "TIME_FACTOR": "10",  # no result depends on the machine's speed
         "CUDNN_RNN_MOCK_CUDNN": mock,
         "CUDNN_RNN_BENCHMARK_CUDNN": mock,
-        "PATH": "%s:%s" % (nvidia_smi.parent, os.environ["PATH"]),
+        "PATH": "%s:/usr/bin:/bin" % nvidia_smi.parent,  # without compute-sanitizer
     }
-    arguments = (
-        "--core-device=mock",
-        "--seconds=9999",
-        "--core-cases=2",
-        "-k",
-        "are_refused or inference",
-    )
+    arguments = ("--core-device=mock", "--core-cases=2")
     status, text, lines = run_stage(packed, STAGES[0], *arguments, **environment)
-    assert lines[:2] == ["few_cases 0", "all_cases 0"], text
-    arguments = ("--core-device=cpu", "-k", "refused or tf32", "--seconds=9999")
+    # 5: no test, as the one of memory needs a GPU.
+    parts = ["versions 0", "few_cases 0", "all_cases 0", "out_of_memory 5"]
+    assert lines == parts + ["compute_sanitizer not run", "persistent 0"], text
     status, text, lines = run_stage(packed, STAGES[1], *arguments, **environment)
-    assert lines == ["devices 1", "doctor 0", "tests 0", "tests_auto 0"], text
-    arguments = ("--device", "cpu", "--quick", "--peers", "core", "cudnn", "torch")
+    parts = ["tensorflow 0", "versions 0", "devices 1", "doctor 0", "tests 0", "tests_auto 0"]
+    assert lines == parts, text
+    log = (packed / "results" / STAGES[1] / "log.txt").read_text()
+    assert str(packed / "site" / "cudnn_rnn" / "_cudnn_rnn_ops.so") in log
+    arguments = ("--device", "cpu", "--quick")
     status, text, lines = run_stage(packed, STAGES[2], *arguments, **environment)
-    assert status == 0 and lines == ["benchmark 0"], text
-    for stage in STAGES:  # a machine may return only a few files
-        assert len(os.listdir(str(packed / "results" / stage))) <= 8
+    assert status == 0 and lines == ["versions 0", "benchmark 0"], text
     script = str(packed / "scripts" / "record_gpu_run.py")
     page = output_of(script, packed / "results", tmp_path / "docs").strip()
     with open(page) as file:
         text = file.read()
     for part in ("# Mock GPU", "| devices | FAILED (1) |", "all_cases: ", "core standard"):
         assert part in text, text
+    assert "Failed:" not in text and "Unfinished:" not in text
     with open(str(packed / "results" / STAGES[2] / "results.json")) as file:
         peers = json.load(file)["results"][0]["peers"]
-    assert [peers[name].get("variant") for name in ("core standard", "cuDNN standard")] == [
-        "standard"
-    ] * 2
+    for name in ("core standard", "cuDNN standard", "cuDNN persist_static", "ours in TF"):
+        assert peers[name]["seconds"], (name, peers[name])
