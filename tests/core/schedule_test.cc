@@ -212,9 +212,9 @@ TEST(ScheduleOfInputProducts) {
     const RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
     const SequenceShape shape = {test.steps, test.batch};
     const int64_t rows = test.rows == 0 ? test.steps * test.batch : test.rows;
-    const PassSchedule found = MakePassSchedule(
-        MakeSchedule(config, shape, *test.kernels), config, shape, *test.kernels, Pass::kInference,
-        {test.steps, rows}, {test.threads, kMinCyclesToWait});
+    const PassSchedule found =
+        MakePassSchedule(MakeSchedule(config, shape, *test.kernels), config, shape, *test.kernels,
+                         Pass::kInference, {test.steps, rows}, {test.threads, kMinCyclesToWait});
     EXPECT(found.input_products.value == test.expected, Describe(config), ", steps ", test.steps,
            ", batch ", test.batch, ", threads ", test.threads, ", ", test.kernels->instruction_set,
            ": ", found.input_products.reason);

@@ -28,8 +28,8 @@ constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
 constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
 // InputProducts::kOwn with Division::kRows: a product of one step's rows is as fast as one of many
-// rows, but W is read from the L2 cache more often. Up to this many rows per share, saving a barrier
-// and reading gates that other threads have written is worth more.
+// rows, but W is read from the L2 cache more often. Up to this many rows per share, saving a
+// barrier and reading gates that other threads have written is worth more.
 constexpr int64_t kMaxRowsOfOwnInputProducts = 24;
 
 // The wavefront's blocks. With many blocks per layer, little time is lost while the wavefront fills
