@@ -72,19 +72,18 @@ def test_golden_graphs(folder):
 # --- Models that the tests make ---
 
 
-def initial_params(num_directions, rnn_mode):
-    gates = {"lstm": 4, "gru": 3}[rnn_mode]
-    columns = WIDTH + (LAYERS - 1) * num_directions * UNITS + LAYERS * (UNITS + 2)
-    size = num_directions * gates * UNITS * columns
+def initial_params(num_directions, rnn_mode, num_proj=0):
+    gates, width = {"lstm": 4, "gru": 3}[rnn_mode], num_proj or UNITS
+    columns = WIDTH + (LAYERS - 1) * num_directions * width + LAYERS * (width + 2)
+    size = num_directions * UNITS * (gates * columns + LAYERS * num_proj)
     return np.random.RandomState(1).uniform(-0.5, 0.5, size).astype(np.float32)
 
 
-def run_lstm(inputs, params, lengths=None, **named):
+def run_lstm(inputs, params, lengths=None, num_proj=0):
     """A bidirectional LSTM whose time and batch may be unknown; returns the output."""
-    state = tf.zeros([2 * LAYERS, tf.shape(inputs)[1], UNITS])
-    return cudnn_rnn_ops.cudnn_lstm(
-        inputs, state, state, params, True, lengths, direction="bidirectional", **named
-    )[0]
+    h, c = [tf.zeros([2 * LAYERS, tf.shape(inputs)[1], n]) for n in (num_proj or UNITS, UNITS)]
+    named = {"direction": "bidirectional", "num_proj": num_proj or None}
+    return cudnn_rnn_ops.cudnn_lstm(inputs, h, c, params, True, lengths, **named)[0]
 
 
 def run_gru(inputs, params):
@@ -293,13 +292,23 @@ print("right")
 
 @needs_tensorflow_2
 def test_saved_models_of_tensorflow_2(tmp_path):
-    """Functions and a Keras model: results, gradients, XLA and TFLite without this package."""
+    """Functions and a Keras model: results, gradients, XLA and TFLite without this package.
+
+    One of the LSTMs has a projection.
+    """
     from cudnn_rnn.keras import LSTM
 
     module = tensorflow.Module()
     module.params = tensorflow.Variable(initial_params(2, "lstm"))
+    module.projected = tensorflow.Variable(initial_params(2, "lstm", num_proj=2))
     module.run = tensorflow.function(
-        lambda inputs, lengths: run_lstm(inputs, module.params, lengths),
+        lambda inputs, lengths: tf.concat(
+            [
+                run_lstm(inputs, module.params, lengths),
+                run_lstm(inputs, module.projected, lengths, num_proj=2),
+            ],
+            axis=-1,
+        ),
         input_signature=[
             tensorflow.TensorSpec([None, None, WIDTH], name="inputs"),
             tensorflow.TensorSpec([None], tf.int32, name="lengths"),
@@ -334,22 +343,24 @@ def test_saved_models_of_tensorflow_2(tmp_path):
         keras_inputs=keras_inputs,
         keras_outputs=model(keras_inputs).numpy(),
     )
-    assert cudnn_rnn.export_plain(tmp_path / "fused", tmp_path / "plain") == 1
+    assert cudnn_rnn.export_plain(tmp_path / "fused", tmp_path / "plain") == 2
     assert cudnn_rnn.export_plain(tmp_path / "keras", tmp_path / "plain_keras") >= 2
     run_stock(STOCK_PROGRAM_OF_TENSORFLOW_2, tmp_path)
 
 
 @needs_tensorflow_2
 def test_onnx(tmp_path):
-    """tf2onnx converts a bidirectional LSTM with lengths and a GRU; ONNX Runtime runs them."""
+    """tf2onnx converts LSTMs with lengths, one projected, and a GRU; ONNX Runtime runs them."""
     for module in ("tf2onnx", "onnxruntime"):
         pytest.importorskip(module)
     model = tensorflow.Module()
-    model.params = [tensorflow.Variable(initial_params(*of)) for of in ((2, "lstm"), (1, "gru"))]
+    kinds = (2, "lstm"), (1, "gru"), (2, "lstm", 2)
+    model.params = [tensorflow.Variable(initial_params(*kind)) for kind in kinds]
     model.run = tensorflow.function(
         lambda inputs, lengths: {
             "lstm": run_lstm(inputs, model.params[0], lengths),
             "gru": run_gru(inputs, model.params[1]),
+            "projected": run_lstm(inputs, model.params[2], lengths, num_proj=2),
         },
         input_signature=[
             tensorflow.TensorSpec([None, None, WIDTH], name="inputs"),

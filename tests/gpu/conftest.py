@@ -45,8 +45,9 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "persistent: runs a persistent algorithm, which may hang")
     config.addinivalue_line("markers", "fills_memory: fills the GPU's memory, so it runs alone")
     worker = getattr(config, "workerinput", None)
-    # Of the whole run: pytest-xdist replaces its workers.
-    config.started = worker["started"] if worker else time.monotonic()
+    # Of the whole run: pytest-xdist replaces its workers. If this folder is not chosen, its hooks
+    # are only in the workers, and the time is not used.
+    config.started = (worker or {}).get("started", time.monotonic())
     config.pluginmanager.register(cuda_context.Guard(worker is not None))
     path = config.getoption("records", None)
     if path and worker is None:
