@@ -125,6 +125,21 @@ struct BackwardBuffers {
   void* workspace = nullptr;
 };
 
+// Returns the buffers that the gradient of a forward pass shares with it; the others are null.
+inline BackwardBuffers SharedWithForward(const ForwardBuffers& forward,
+                                         int64_t reserve_space_bytes) {
+  BackwardBuffers buffers;
+  buffers.input = forward.input;
+  buffers.input_h = forward.input_h;
+  buffers.input_c = forward.input_c;
+  buffers.params = forward.params;
+  buffers.output = forward.output;
+  buffers.output_h = forward.output_h;
+  buffers.reserve_space = forward.reserve_space;
+  buffers.reserve_space_bytes = reserve_space_bytes;
+  return buffers;
+}
+
 class RnnPlan {
  public:
   virtual ~RnnPlan() = default;

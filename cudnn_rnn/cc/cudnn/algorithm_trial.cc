@@ -140,14 +140,7 @@ class TrialRun {
   Status AllocateBackward(const GpuQueue& queue) {
     const Sizes sizes(trial_);
     BackwardBuffers& b = backward_;
-    b.input = forward_.input;
-    b.input_h = forward_.input_h;
-    b.input_c = forward_.input_c;
-    b.params = forward_.params;
-    b.output = forward_.output;
-    b.output_h = forward_.output_h;
-    b.reserve_space = forward_.reserve_space;
-    b.reserve_space_bytes = plan_->ReserveSpaceBytes();
+    b = SharedWithForward(forward_, plan_->ReserveSpaceBytes());
     CUDNN_RNN_RETURN_IF_ERROR(Allocate(queue, sizes.output, &b.output_backprop));
     CUDNN_RNN_RETURN_IF_ERROR(Allocate(queue, sizes.h, &b.output_h_backprop));
     CUDNN_RNN_RETURN_IF_ERROR(Allocate(queue, sizes.c, &b.output_c_backprop));

@@ -285,15 +285,7 @@ class CheckRun {
 
   Status Backward() {
     const int64_t steps = kNumSteps * kNumStates;
-    BackwardBuffers b;
-    b.input = forward_.input;
-    b.input_h = forward_.input_h;
-    b.input_c = forward_.input_c;
-    b.params = forward_.params;
-    b.output = forward_.output;
-    b.output_h = forward_.output_h;
-    b.reserve_space = forward_.reserve_space;
-    b.reserve_space_bytes = plan_->ReserveSpaceBytes();
+    BackwardBuffers b = SharedWithForward(forward_, plan_->ReserveSpaceBytes());
     CUDNN_RNN_RETURN_IF_ERROR(memory_.CopyOf(Repeat(steps, kOutputGradient), &b.output_backprop));
     CUDNN_RNN_RETURN_IF_ERROR(
         memory_.CopyOf(Repeat(kNumStates, kFinalHGradient), &b.output_h_backprop));
