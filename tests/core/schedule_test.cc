@@ -203,6 +203,9 @@ TEST(ScheduleOfInputProducts) {
       // A wavefront.
       {3, 12, 37, 5, 2, kOwn},
       {3, 12, 37, 5, 2, kOwn, kOne, &kAvx512, 37 * 5 - 1},
+      // W's panels give their memory to R's, as no thread of many would need them.
+      {2, 650, 9, 20, 1, kShared},
+      {2, 200, 20, 20, 1, kShared, kOne, &kBfloat16},
       // Tiles that are packed for every product.
       {2, 12, 8, 8, 2, kShared},
       {2, 12, 8, 8, 1, kShared},
