@@ -175,6 +175,7 @@ TEST(ScheduleOfInputProducts) {
     Direction direction = Direction::kUnidirectional;
     const KernelTraits* kernels = &kAvx512;
     int64_t rows = 0;
+    Pass pass = Pass::kInference;
   };
   constexpr InputProducts kShared = InputProducts::kShared, kOwn = InputProducts::kOwn;
   constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
@@ -203,6 +204,10 @@ TEST(ScheduleOfInputProducts) {
       // A wavefront.
       {3, 12, 37, 5, 2, kOwn},
       {3, 12, 37, 5, 2, kOwn, kOne, &kAvx512, 37 * 5 - 1},
+      // Training computes the input products of all steps at once.
+      {2, 650, 35, 20, 1, kShared, kOne, &kAvx512, 0, Pass::kTraining},
+      {2, 363, 35, 20, 2, kShared, kBoth, &kAvx512, 0, Pass::kTraining},
+      {2, 362, 35, 20, 2, kOwn, kBoth, &kAvx512, 0, Pass::kTraining},
       // W's panels give their memory to R's, as no thread of many would need them.
       {2, 650, 9, 20, 1, kShared},
       {2, 200, 20, 20, 1, kShared, kOne, &kBfloat16},
@@ -217,7 +222,7 @@ TEST(ScheduleOfInputProducts) {
     const int64_t rows = test.rows == 0 ? test.steps * test.batch : test.rows;
     const PassSchedule found =
         MakePassSchedule(MakeSchedule(config, shape, *test.kernels), config, shape, *test.kernels,
-                         Pass::kInference, {test.steps, rows}, {test.threads, kMinCyclesToWait});
+                         test.pass, {test.steps, rows}, {test.threads, kMinCyclesToWait});
     EXPECT(found.input_products.value == test.expected, Describe(config), ", steps ", test.steps,
            ", batch ", test.batch, ", threads ", test.threads, ", ", test.kernels->instruction_set,
            ": ", found.input_products.reason);

@@ -130,23 +130,6 @@ int64_t RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels
          config.num_gates() * ElementBytes(config);
 }
 
-Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& shape,
-                                const KernelTraits& kernels, const Schedule& schedule) {
-  if (schedule.input_weights.value != Packing::kWhole) return {false, "W is not packed as a whole"};
-  if (schedule.concurrent_layers.value > 1) return {true, "layers run side by side"};
-  if (schedule.steps_per_block.value < shape.num_steps) return {true, "every block reads them"};
-  if (config.num_directions() == 1 &&
-      (kernels.rounds() || RecurrentPanelBytes(config, kernels) > kMaxBytesOfSharedPanels)) {
-    return {false, "all threads share each step"};
-  }
-  const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
-  const CheckedSize panels = CheckedSize(config.num_gates()) * config.num_units * widest *
-                             config.num_directions() * ElementBytes(config) * kernels.planes /
-                             kernels.vnni_factor;
-  if (CheckedSize(kMaxBytesOfRereadPanels) < panels) return {false, "W is large"};
-  return {true, "each thread may compute its own input products"};
-}
-
 // Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
 // of different lengths would be uneven.
 int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const KernelTraits& kernels,
@@ -189,14 +172,13 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
   return {Division::kTiles, "a step is worth a barrier"};
 }
 
-Decision<InputProducts> InputProductsOf(const Schedule& schedule, const RnnConfig& config,
-                                        int64_t batch_size, const KernelTraits& kernels,
+Decision<InputProducts> InputProductsOf(const Decision<bool>& keeps_input_panels,
+                                        const RnnConfig& config, int64_t batch_size,
+                                        const KernelTraits& kernels,
                                         const PassSchedule& pass_schedule,
                                         const PassLengths& lengths, const PassThreads& threads) {
   const int64_t row_groups = pass_schedule.row_groups;
-  if (!schedule.keeps_input_panels.value) {
-    return {InputProducts::kShared, schedule.keeps_input_panels.reason};
-  }
+  if (!keeps_input_panels.value) return {InputProducts::kShared, keeps_input_panels.reason};
   switch (pass_schedule.division.value) {
     case Division::kDirections:
       if (threads.count != config.num_directions()) {
@@ -244,7 +226,6 @@ Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
   schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
-  schedule.keeps_input_panels = KeepsInputPanels(config, shape, kernels, schedule);
   return schedule;
 }
 
@@ -265,6 +246,26 @@ Decision<Storage> GateStorage(const RnnConfig& config, Pass pass) {
   return {Storage::kReserveSpace, "the gradients overwrite the gates"};
 }
 
+Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& shape,
+                                const KernelTraits& kernels, const Schedule& schedule, Pass pass) {
+  if (schedule.input_weights.value != Packing::kWhole) return {false, "W is not packed as a whole"};
+  if (schedule.concurrent_layers.value > 1) return {true, "layers run side by side"};
+  if (GateStorage(config, pass).value == Storage::kWorkspace &&
+      schedule.steps_per_block.value < shape.num_steps) {
+    return {true, "every block reads them"};
+  }
+  if (config.num_directions() == 1 &&
+      (kernels.rounds() || RecurrentPanelBytes(config, kernels) > kMaxBytesOfSharedPanels)) {
+    return {false, "all threads share each step"};
+  }
+  const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
+  const CheckedSize panels = CheckedSize(config.num_gates()) * config.num_units * widest *
+                             config.num_directions() * ElementBytes(config) * kernels.planes /
+                             kernels.vnni_factor;
+  if (CheckedSize(kMaxBytesOfRereadPanels) < panels) return {false, "W is large"};
+  return {true, "each thread may compute its own input products"};
+}
+
 PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
                               const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
                               const PassLengths& lengths, const PassThreads& threads) {
@@ -276,7 +277,8 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
       StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
   if (result.division.value != Division::kRows) result.row_groups = 1;
   result.input_products =
-      InputProductsOf(schedule, config, shape.batch_size, kernels, result, lengths, threads);
+      InputProductsOf(KeepsInputPanels(config, shape, kernels, schedule, pass), config,
+                      shape.batch_size, kernels, result, lengths, threads);
   result.gates = GateStorage(config, pass);
   return result;
 }

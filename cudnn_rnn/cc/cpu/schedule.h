@@ -80,8 +80,6 @@ struct Schedule {
   // The number of steps whose input products are computed at a time, if the workspace holds the
   // gates.
   Decision<int64_t> steps_per_block;
-  // Whether W's panels remain while the steps run. If not, R's panels take their memory.
-  Decision<bool> keeps_input_panels;
 };
 
 struct PassSchedule {
@@ -112,8 +110,14 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
                               const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
                               const PassLengths& lengths, const PassThreads& threads);
 
-// Part of MakePassSchedule: the size of the workspace depends on this decision.
+// Parts of MakePassSchedule: the size of the workspace depends on these decisions.
+
 Decision<Storage> GateStorage(const RnnConfig& config, Pass pass);
+
+// Whether W's panels remain while the steps of a forward pass run. If not, R's panels take their
+// memory.
+Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& shape,
+                                const KernelTraits& kernels, const Schedule& schedule, Pass pass);
 
 // Returns a text with one line for each decision about sequences of full length.
 std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,

@@ -72,7 +72,7 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
     const CheckedSize inputs =
         model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
     const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
-    if (schedule.keeps_input_panels.value) {
+    if (KeepsInputPanels(config, model.shape, model.kernels, schedule, pass).value) {
       input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
       recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
     } else {  // W of one direction is no longer needed when the next one or R is packed.
