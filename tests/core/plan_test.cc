@@ -204,6 +204,7 @@ TEST(ManyThreadsDoNotChangeABit) {
     Direction direction;
     DataType data_type;
     size_t lengths;
+    int64_t num_proj = 0;
   };
   constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
   const Case cases[] = {{RnnMode::kLstm, 1, 128, 12, 1, kOne, DataType::kFloat, 0},
@@ -213,7 +214,9 @@ TEST(ManyThreadsDoNotChangeABit) {
                         {RnnMode::kGru, 1, 75, 4, 9, kBoth, DataType::kBfloat16, 2},
                         {RnnMode::kTanh, 3, 20, 6, 64, kOne, DataType::kFloat, 0},
                         {RnnMode::kLstm, 1, 50, 1, 12, kOne, DataType::kFloat, 0},
-                        {RnnMode::kGru, 1, 50, 1, 3, kOne, DataType::kBfloat16, 0}};
+                        {RnnMode::kGru, 1, 50, 1, 3, kOne, DataType::kBfloat16, 0},
+                        {RnnMode::kLstm, 1, 50, 1, 12, kOne, DataType::kFloat, 0, 40},
+                        {RnnMode::kLstm, 1, 90, 1, 3, kBoth, DataType::kBfloat16, 0, 75}};
   for (const Case& test : cases) {
     Problem problem;
     problem.config = {test.mode,
@@ -222,7 +225,8 @@ TEST(ManyThreadsDoNotChangeABit) {
                       test.data_type,
                       test.num_layers,
                       test.num_units,
-                      /*input_size=*/test.num_units};
+                      /*input_size=*/test.num_units,
+                      test.num_proj};
     problem.shape = {test.num_steps, test.batch_size};
     problem.lengths = AllLengths(problem.shape)[test.lengths];
     for (const bool is_training : {false, true}) {

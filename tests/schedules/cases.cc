@@ -174,9 +174,13 @@ void World::RunProgram(TeamMember* member, Call* call) {
   } const presence(&call->is_present[explorer.running()]);
   const bool is_helper = explorer.running() >= case_.callers;
   const uint64_t history = explorer.history();
+  // All that ForEach keeps is in the member and, during a slice, in the number of its first item.
+  const auto forget = [&](int64_t phase, int64_t item) {
+    explorer.Forget(Mix(Mix(history, static_cast<uint64_t>(phase)), static_cast<uint64_t>(item)),
+                    member, sizeof *member);
+  };
   for (int64_t phase = 1; case_.phases[phase - 1] != '\0'; ++phase) {
-    // All that ForEach keeps is in the member.
-    explorer.Forget(Mix(history, static_cast<uint64_t>(phase)), member, sizeof *member);
+    forget(phase, -1);
     const auto throw_if = [&](bool throws) {
       if (phase != 2 || !throws) return;
       call->has_thrown[explorer.running()] = 1;
@@ -185,6 +189,7 @@ void World::RunProgram(TeamMember* member, Call* call) {
     throw_if(case_.thrower == (is_helper ? Thrower::kHelper : Thrower::kCaller) &&
              !member->has_left());
     const auto work = [&](int64_t begin, int64_t end) {
+      forget(phase, begin);
       for (int64_t item = begin; item < end; ++item) {
         throw_if(case_.thrower == Thrower::kEveryItem ||
                  (case_.thrower == Thrower::kFirstItem && item == 0));
@@ -197,6 +202,7 @@ void World::RunProgram(TeamMember* member, Call* call) {
       member->ForEach(num_items(phase - 1), kManyCycles, work, /*slices_per_member=*/1);
     }
   }
+  forget(0, -1);
 }
 
 // Each item reads all items of the phase before.

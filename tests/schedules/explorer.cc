@@ -11,6 +11,7 @@ namespace {
 
 // No program under test takes as many steps, unless a loop does not end.
 constexpr int64_t kMaxSteps = 4000;
+constexpr int64_t kExecutionsPerReport = 500 * 1000;
 // The clock of a thread that reads it more often without waiting goes on.
 constexpr int kMaxEqualReadings = 2;
 
@@ -49,6 +50,11 @@ Summary Explorer::Explore(Program* program, const Limits& limits) {
     if (limits.is_random) choices_.clear();
     RunExecution();
     if (!summary_.failure.empty()) break;
+    if (limits.shows_progress && summary_.num_executions % kExecutionsPerReport == 0) {
+      std::fprintf(stderr, "%lld executions, %lld states\n",
+                   static_cast<long long>(summary_.num_executions),
+                   static_cast<long long>(known_.size()));
+    }
     if (summary_.num_executions >= limits.executions) break;
     summary_.is_exhausted = !limits.is_random && !NextChoices();
   } while (!summary_.is_exhausted);

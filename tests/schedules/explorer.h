@@ -15,9 +15,10 @@
 //   the same future, races and old stores included. If there are too many, preemptions are limited
 //   (switches away from a thread that could continue; away from a thread that waits, they are
 //   free), and so are reads of old stores.
-// - Values: by the newest values of all atomics, and by what each thread has done since it last
-//   called Forget. These are far fewer, so that programs can be explored without limits. Loads read
-//   the newest store only. Races are found only in the executions that are run.
+// - Values: by the newest values of all atomics, by what locks guard (all that was written outside
+//   the owners' stacks while they were locked), and by what each thread has done and read since it
+//   last called Forget. These are far fewer, so that programs can be explored without limits. Loads
+//   read the newest store only. Races are found only in the executions that are run.
 #ifndef CUDNN_RNN_TESTS_SCHEDULES_EXPLORER_H_
 #define CUDNN_RNN_TESTS_SCHEDULES_EXPLORER_H_
 
@@ -52,6 +53,7 @@ struct Limits {
   int64_t executions = int64_t(1) << 40;
   bool is_random = false;  // Random choices, with repetition, until `executions`.
   uint64_t seed = 1;
+  bool shows_progress = false;  // on stderr
 };
 
 struct Summary {

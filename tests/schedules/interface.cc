@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "cudnn_rnn/cc/core/team.h"
@@ -40,6 +41,7 @@ void* Allocate(size_t size) {
   char* const at = Heap(heap) + heap_sizes[heap];
   heap_sizes[heap] += bytes;
   ++num_live;
+  std::memset(at, 0, bytes);  // Bytes that nothing writes must not tell executions apart.
   reinterpret_cast<Header*>(at)->size = size;
   return at + sizeof(Header);
 }

@@ -3,7 +3,7 @@
 // Each case is explored three times, each time with a limited number of executions: in states that
 // are values and in states that are graphs (explorer.h), both with more and more preemptions and
 // reads of old stores until there are no more or the executions are used up, and in random
-// schedules.
+// schedules. With --all: instead, in states that are values without any limit.
 
 #include <cstdio>
 #include <cstdlib>
@@ -77,15 +77,32 @@ void Explore(const Case& of, int64_t executions, uint64_t seed, Totals* totals) 
               static_cast<long long>(totals->states - before.states));
 }
 
+// Explores all schedules with sequential consistency, in as many executions as that takes.
+void ExploreAll(const Case& of, Totals* totals) {
+  ++totals->cases;
+  Limits limits;
+  limits.knows_values = true;
+  limits.shows_progress = true;
+  const Summary summary = explorer.Explore(MakeProgram(of).get(), limits);
+  if (!Report(of, summary, totals)) return;
+  ++totals->complete;
+  std::printf("%s: all schedules: %lld executions, %lld states\n", of.name,
+              static_cast<long long>(summary.num_executions),
+              static_cast<long long>(summary.num_states));
+}
+
 int Run(int argc, char** argv) {
   int64_t executions = kExecutions;
   uint64_t seed = 1;
+  bool is_unlimited = false;
   const char* name = "";
   const char* choices = nullptr;
   for (int i = 1; i < argc; ++i) {
     const bool has_value = i + 1 < argc;
     if (std::strcmp(argv[i], "--short") == 0) {
       executions = kShortExecutions;
+    } else if (std::strcmp(argv[i], "--all") == 0) {
+      is_unlimited = true;
     } else if (std::strcmp(argv[i], "--executions") == 0 && has_value) {
       executions = std::atoll(argv[++i]);
     } else if (std::strcmp(argv[i], "--seed") == 0 && has_value) {
@@ -109,11 +126,13 @@ int Run(int argc, char** argv) {
     const bool is_chosen = choices != nullptr ? std::strcmp(of.name, name) == 0
                                               : std::strstr(of.name, name) != nullptr;
     if (!is_chosen) continue;
-    if (choices == nullptr) {
-      Explore(of, executions, seed, &totals);
-    } else {
+    if (choices != nullptr) {
       ++totals.cases;
       Report(of, explorer.Replay(MakeProgram(of).get(), choices), &totals);
+    } else if (is_unlimited) {
+      ExploreAll(of, &totals);
+    } else {
+      Explore(of, executions, seed, &totals);
     }
     std::fflush(stdout);
   }

@@ -84,6 +84,9 @@ const char* Memory::CheckPlain(int thread, const void* address, size_t size, boo
         granule->write_event > view.event[granule->writer]) {
       return is_write ? "races with another write" : "reads what another thread writes (race)";
     }
+    if (granule->is_locked_local && granule->writer != thread) {
+      return "accesses what a lock guards on another thread's stack: states do not know of it";
+    }
     if (is_write) {
       for (int other = 0; other < kMaxThreads; ++other) {
         if (other != thread && granule->read_event[other] > view.event[other]) {
@@ -93,11 +96,27 @@ const char* Memory::CheckPlain(int thread, const void* address, size_t size, boo
       }
       granule->writer = static_cast<int8_t>(thread);
       granule->write_event = view.event[thread];
+      if (!hashes_stores_) Guard(thread, at, is_own_stack, granule);
     } else {
       granule->read_event[thread] = view.event[thread];
     }
   }
   return nullptr;
+}
+
+// Notes that a write happens while `thread` has a lock, if it has one. What is on its own stack
+// counts as what it has done.
+void Memory::Guard(int thread, const char* address, bool is_own_stack, Granule* granule) {
+  granule->is_locked_local = false;
+  for (Lock& lock : locks_) {
+    if (lock.owner != thread) continue;
+    if (is_own_stack) {
+      granule->is_locked_local = true;
+    } else if (!granule->is_guarded) {
+      granule->is_guarded = true;
+      lock.guarded.push_back(address);
+    }
+  }
 }
 
 // An atomic access must be ordered with the beginning and the end of the object's life, as a read.
@@ -178,10 +197,22 @@ uint64_t Memory::HashNewest(const Location& location) const {
   return Mix(reinterpret_cast<uintptr_t>(location.address), value);
 }
 
+// A sum, since executions find the granules in different orders.
+uint64_t Memory::HashGuarded(const Lock& lock) const {
+  uint64_t hash = 0;
+  for (const char* address : lock.guarded) {
+    const Granule& granule =
+        granules_[static_cast<size_t>(address - tracked_bytes) / kGranuleBytes];
+    if (granule.execution != execution_ || granule.is_dead) continue;
+    hash += Mix(reinterpret_cast<uintptr_t>(address), ValueAt(address, kGranuleBytes));
+  }
+  return hash;
+}
+
 uint64_t Memory::HashValues() const {
   uint64_t hash = value_hash_;
   for (const Lock& lock : locks_) {
-    hash += Mix(Mix(reinterpret_cast<uintptr_t>(lock.address), lock.hash),
+    hash += Mix(Mix(reinterpret_cast<uintptr_t>(lock.address), HashGuarded(lock)),
                 static_cast<uint64_t>(lock.owner + 1));
   }
   return hash;
@@ -190,6 +221,7 @@ uint64_t Memory::HashValues() const {
 int Memory::NumReadable(int thread, const void* address, size_t size, int order) {
   const int index = Locate(address);
   Location* location = &locations_[index];
+  location->is_reference_count = size == 4;
   if (location->num_stores == 0) Append(location, ValueAt(address, size));
   const int newest = location->num_stores - 1;
   int oldest = views_[thread].store[index];
@@ -198,6 +230,12 @@ int Memory::NumReadable(int thread, const void* address, size_t size, int order)
   }
   if (order == __ATOMIC_SEQ_CST) oldest = std::max<int>(oldest, location->last_sequential);
   return 1 + std::max(0, newest - oldest);
+}
+
+// Of a reference count, a thread only learns whether it was the last one, or whether there was
+// none.
+uint64_t Memory::Learned(const Location& location, uint64_t value) {
+  return location.is_reference_count ? std::min<uint64_t>(value, 2) : value;
 }
 
 uint64_t Memory::Load(int thread, const void* address, int option, int order, uint64_t* hash) {
@@ -213,7 +251,7 @@ uint64_t Memory::Load(int thread, const void* address, int option, int order, ui
   view->store[index] = read;
   if (Acquires(order) && store.releases) view->Join(store.view);
   rounds_[thread].push_back({index, read});
-  const uint64_t what = hashes_stores_ ? store.hash : store.value;
+  const uint64_t what = hashes_stores_ ? store.hash : Learned(*location, store.value);
   *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(address), what));
   return store.value;
 }
@@ -228,7 +266,7 @@ void Memory::Store(int thread, const void* address, uint64_t value, int order, b
   StoreRecord* store = Append(location, value);
   value_hash_ += HashNewest(*location);
   const StoreRecord& before = location->stores[static_cast<size_t>(location->num_stores - 2)];
-  const uint64_t what = hashes_stores_ ? before.hash : value;
+  const uint64_t what = hashes_stores_ ? before.hash : location->is_reference_count ? 0 : value;
   *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(address), what) + 1);
   store->hash = *hash;
   view->store[index] = static_cast<int16_t>(location->num_stores - 1);
@@ -259,7 +297,8 @@ Lock* Memory::FindLock(const void* address) {
 void Memory::Acquire(int thread, Lock* lock, uint64_t* hash) {
   lock->owner = thread;
   views_[thread].Join(lock->view);
-  *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(lock->address), lock->hash));
+  const uint64_t what = hashes_stores_ ? lock->hash : HashGuarded(*lock);
+  *hash = Mix(*hash, Mix(reinterpret_cast<uintptr_t>(lock->address), what));
 }
 
 void Memory::Release(int thread, Lock* lock, uint64_t hash) {

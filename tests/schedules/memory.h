@@ -44,9 +44,11 @@ struct View {
 // A mutex, or anything else that is locked in explored code.
 struct Lock {
   const void* address;
-  int owner;  // -1: free
-  uint64_t hash;
-  View view;  // of the last owner
+  int owner;      // -1: free
+  uint64_t hash;  // what the last owner had done, if loads add to the hash which store they read
+  View view;      // of the last owner
+  // The granules outside the owners' stacks that were written while it was locked: what it guards.
+  std::vector<const char*> guarded;
 };
 
 // The stacks and heaps of all threads; accesses elsewhere are not checked.
@@ -89,7 +91,7 @@ class Memory {
   bool HasNews(int thread) const;
   // Returns a hash of what the thread knows of all memory.
   uint64_t HashView(int thread) const;
-  // Returns a hash of the newest values of all atomics and of all locks.
+  // Returns a hash of the newest values of all atomics and of all that locks guard.
   uint64_t HashValues() const;
 
  private:
@@ -100,6 +102,7 @@ class Memory {
   };
   struct Location {
     const void* address;
+    bool is_reference_count;
     int16_t last_sequential;  // last seq_cst store
     int num_stores;
     std::vector<StoreRecord> stores;
@@ -114,6 +117,8 @@ class Memory {
     uint32_t execution;  // the other members are valid only in this one
     int8_t writer;       // -1: none
     bool is_dead;
+    bool is_guarded;       // listed in Lock::guarded
+    bool is_locked_local;  // on the writer's stack, written while it had a lock
     int16_t write_event;
     int16_t read_event[kMaxThreads];
   };
@@ -123,6 +128,9 @@ class Memory {
   Granule* GranuleAt(const char* address);
   StoreRecord* Append(Location* location, uint64_t value);
   uint64_t HashNewest(const Location& location) const;
+  static uint64_t Learned(const Location& location, uint64_t value);
+  void Guard(int thread, const char* address, bool is_own_stack, Granule* granule);
+  uint64_t HashGuarded(const Lock& lock) const;
 
   uint32_t execution_ = 0;
   bool hashes_stores_ = true;
