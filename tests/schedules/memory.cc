@@ -9,6 +9,7 @@ namespace schedules {
 namespace {
 
 constexpr size_t kGranuleBytes = 8;
+constexpr size_t kMaxLocks = 16;
 // How often a thread may read a store that is not the newest. Otherwise a loop might read it for
 // ever.
 constexpr int kMaxReadsOfOldStore = 2;
@@ -42,7 +43,7 @@ void Memory::Reset(bool hashes_stores) {
   ++execution_;
   if (granules_.empty()) {
     granules_.resize(kTrackedBytes / kGranuleBytes);
-    locks_.reserve(16);
+    locks_.reserve(kMaxLocks);
   }
   std::memset(views_, 0, sizeof views_);
   for (int thread = 0; thread < kMaxThreads; ++thread) {
@@ -108,13 +109,14 @@ const char* Memory::CheckPlain(int thread, const void* address, size_t size, boo
 // counts as what it has done.
 void Memory::Guard(int thread, const char* address, bool is_own_stack, Granule* granule) {
   granule->is_locked_local = false;
-  for (Lock& lock : locks_) {
-    if (lock.owner != thread) continue;
+  for (size_t i = 0; i < locks_.size(); ++i) {
+    const uint16_t bit = static_cast<uint16_t>(1u << i);
+    if (locks_[i].owner != thread) continue;
     if (is_own_stack) {
       granule->is_locked_local = true;
-    } else if (!granule->is_guarded) {
-      granule->is_guarded = true;
-      lock.guarded.push_back(address);
+    } else if ((granule->locks & bit) == 0) {
+      granule->locks = static_cast<uint16_t>(granule->locks | bit);
+      locks_[i].guarded.push_back(address);
     }
   }
 }

@@ -117,8 +117,8 @@ class Memory {
     uint32_t execution;  // the other members are valid only in this one
     int8_t writer;       // -1: none
     bool is_dead;
-    bool is_guarded;       // listed in Lock::guarded
     bool is_locked_local;  // on the writer's stack, written while it had a lock
+    uint16_t locks;        // a bit for each lock whose `guarded` lists it
     int16_t write_event;
     int16_t read_event[kMaxThreads];
   };
