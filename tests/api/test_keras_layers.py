@@ -249,6 +249,20 @@ def test_stack(cell, kind, bidirectional):
     np.testing.assert_allclose(found.numpy(), expected.numpy() * mask[:, :, None], atol=1e-6)
 
 
+@pytest.mark.parametrize("return_sequences", [False, True])
+@pytest.mark.parametrize("cell, num_states", [("lstm", 2), ("gru", 1)])
+def test_the_mask_behind_a_stack(cell, num_states, return_sequences):
+    """The outputs of all steps keep the mask of the inputs; states have none."""
+    inputs = keras.Input((STEPS, WIDTH))
+    stack = ours.RNNStack(cell, 2, UNITS, return_sequences=return_sequences, return_state=True)
+    results = stack(keras.layers.Masking()(inputs))
+    assert len(results) == 1 + num_states
+    mask = tf.constant(random_mask(np.random.RandomState(0), "any", BATCH, STEPS))
+    found, *of_states = stack.compute_mask(tf.constant(make_inputs()), mask)
+    assert found is (mask if return_sequences else None)
+    assert of_states == [None] * num_states
+
+
 def test_a_stack_drops_if_a_tensor_says_so():
     """In Keras 2, `training` may be known only when the graph runs."""
     stack, inputs = ours.RNNStack("lstm", 2, UNITS, dropout=0.5), tf.constant(make_inputs())
