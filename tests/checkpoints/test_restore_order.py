@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
+from tensorflow.python.ops import io_ops
 from tensorflow.python.training import saver as saver_module
 from tensorflow.python.training.saving import saveable_object
 
 import cudnn_rnn
-from cudnn_rnn.checkpoints import optimizer_slots
+from cudnn_rnn.checkpoints import optimizer_slots, restore_ops
 from helpers import damaged_checkpoints
 from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.restoring import make
@@ -268,3 +269,12 @@ def test_checkpoint_of_a_layer_and_its_variable(run, tmp_path, names):
     for _ in range(10):
         checkpoint.restore(path).initialize_or_restore()
         np.testing.assert_array_equal(run(layer.kernel), own)
+
+
+def test_reads_of_names_that_are_computed_are_unknown():
+    """A user's graph may compute the keys or the slices that it reads."""
+    with tf.Graph().as_default():
+        path, computed = tf.placeholder(tf.string, []), tf.placeholder(tf.string, [1])
+        for keys, slices in [(["a"], [""]), (["b"], computed), (computed, [""])]:
+            io_ops.restore_v2(path, keys, slices, [tf.float32])
+        assert [(read.key, read.slice_spec) for read in restore_ops.read_from(path)] == [("a", "")]
