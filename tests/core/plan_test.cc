@@ -500,10 +500,10 @@ TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
   SerialRunner runner;
   for (int64_t num_steps : {int64_t{1} << 31, int64_t{1} << 40, int64_t{1} << 62}) {
     for (bool time_major : {true, false}) {
-      for (DataType data_type : {DataType::kFloat, DataType::kHalf}) {
+      for (DataType data_type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
         Problem problem;
         problem.config.data_type = data_type;
-        problem.config.num_layers = 2;
+        problem.config.num_layers = time_major ? 2 : 1;
         problem.shape = {num_steps, 0, time_major};
         std::unique_ptr<RnnPlan> plan;
         const Status created = CreateCpuPlan(problem.config, problem.shape, "", &plan);

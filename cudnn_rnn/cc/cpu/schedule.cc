@@ -112,7 +112,9 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
   if (schedule.input_weights.value != Packing::kWhole) return {all, "W is not packed as a whole"};
   const CheckedSize width = CheckedSize(config.num_gates()) * config.num_units *
                             config.num_directions() * ElementBytes(config);
-  const CheckedSize gates = width * shape.num_steps * shape.batch_size;
+  // The rows first: without sequences there are none, however many steps there are.
+  const CheckedSize rows = CheckedSize(shape.num_steps) * shape.batch_size;
+  const CheckedSize gates = width * rows;
   const CheckedSize panels =
       width * config.LayerInputSize(config.num_layers - 1) * kernels.planes / kernels.vnni_factor;
   if (gates < CheckedSize(3 * kGateBytesPerBlock)) return {all, "the gates of all steps are small"};
