@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import tensorflow
 
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn._core import plain_rnn
 from cudnn_rnn._core.arguments import static_bool
 from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
@@ -149,7 +148,10 @@ class RNNStack(keras.layers.Layer):
             shape = [tf.shape(inputs)[0], self.num_layers * len(self._directions), self.units]
             initial_state = [tf.zeros(shape, dtype)] * self._num_states
         states = [tf.cast(state, dtype) for state in initial_state]
-        run = functools.partial(self._run, inputs, states, mask)
+
+        def run(is_training):  # AutoGraph would convert what a functools.partial calls.
+            return self._run(inputs, states, mask, is_training)
+
         known = static_bool("training", False if training is None else training)
         if known is None and self.dropout:
             outputs, *states = tf.cond(training, lambda: run(True), lambda: run(False))
@@ -160,6 +162,7 @@ class RNNStack(keras.layers.Layer):
             outputs = tf.reshape(last, [-1, len(self._directions) * self.units])
         return [outputs] + states if self.return_state else outputs
 
+    @without_autograph  # TensorFlow 1's cannot convert the functions that this calls
     def _run(self, inputs, states, mask, training):
         """Returns a list of the outputs of all steps and the final states."""
         dtype, dropout = compute_dtype_of(self), self.dropout if training else 0.0
