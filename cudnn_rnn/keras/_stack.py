@@ -149,7 +149,7 @@ class RNNStack(keras.layers.Layer):
             initial_state = [tf.zeros(shape, dtype)] * self._num_states
         states = [tf.cast(state, dtype) for state in initial_state]
 
-        def run(is_training):  # AutoGraph would convert what a functools.partial calls.
+        def run(is_training):  # AutoGraph ignores without_autograph inside a functools.partial.
             return self._run(inputs, states, mask, is_training)
 
         known = static_bool("training", False if training is None else training)

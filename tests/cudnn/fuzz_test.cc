@@ -37,7 +37,7 @@ TEST(InputsThatFailedBefore) {
   const std::vector<uint8_t> single = {0x0a, 0x35, 0x61, 0x62, 0x6e, 0x05,
                                        0x31, 0x25, 0x33, 0x39, 0x30};
   kFuzzTargets[1].run(single.data(), single.size());
-  // 2^58 steps of no sequences in bfloat16: a division by the size of a step's gates.
+  // An empty batch of very many steps in bfloat16 divided by the size of one step's gates, 0.
   const std::vector<uint8_t> no_sequences = {0x19, 0x37, 0x37, 0x05, 0x05, 0x5d, 0x05,
                                              0x5d, 0xf6, 0x2a, 0x03, 0x3a, 0xef, 0xad,
                                              0xad, 0xff, 0x37, 0x0a, 0x00, 0xfe, 0xff};

@@ -86,7 +86,7 @@ const char* Memory::CheckPlain(int thread, const void* address, size_t size, boo
       return is_write ? "races with another write" : "reads what another thread writes (race)";
     }
     if (granule->is_locked_local && granule->writer != thread) {
-      return "accesses what a lock guards on another thread's stack: states do not know of it";
+      return "accesses lock-guarded data on another thread's stack, which states do not include";
     }
     if (is_write) {
       for (int other = 0; other < kMaxThreads; ++other) {
@@ -105,8 +105,8 @@ const char* Memory::CheckPlain(int thread, const void* address, size_t size, boo
   return nullptr;
 }
 
-// Notes that a write happens while `thread` has a lock, if it has one. What is on its own stack
-// counts as what it has done.
+// Adds a written granule to those that the thread's locks guard. A granule on the thread's own
+// stack needs no hash of its own: the thread's history determines its value.
 void Memory::Guard(int thread, const char* address, bool is_own_stack, Granule* granule) {
   granule->is_locked_local = false;
   for (size_t i = 0; i < locks_.size(); ++i) {
@@ -234,8 +234,8 @@ int Memory::NumReadable(int thread, const void* address, size_t size, int order)
   return 1 + std::max(0, newest - oldest);
 }
 
-// Of a reference count, a thread only learns whether it was the last one, or whether there was
-// none.
+// Returns what a thread learns from a value. A reference count only tells whether it is 0, 1 or
+// more.
 uint64_t Memory::Learned(const Location& location, uint64_t value) {
   return location.is_reference_count ? std::min<uint64_t>(value, 2) : value;
 }

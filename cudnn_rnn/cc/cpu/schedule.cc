@@ -49,6 +49,17 @@ int64_t ElementBytes(const RnnConfig& config) {
   return config.data_type == DataType::kDouble ? 8 : 4;
 }
 
+// Returns the bytes of one row's gates, in all directions.
+CheckedSize GateRowBytes(const RnnConfig& config) {
+  return CheckedSize(config.num_gates()) * config.num_units * config.num_directions() *
+         ElementBytes(config);
+}
+
+// Returns the bytes of W's panels for a layer input of `width` columns, in all directions.
+CheckedSize InputPanelBytes(const RnnConfig& config, const KernelTraits& kernels, int64_t width) {
+  return GateRowBytes(config) * width * kernels.planes / kernels.vnni_factor;
+}
+
 bool AreEqual(const PassLengths& lengths, int64_t batch_size) {
   return lengths.sum == lengths.longest * batch_size;
 }
@@ -110,18 +121,16 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
   const int64_t all = shape.num_steps;
   if (schedule.concurrent_layers.value > 1) return {all, "the wavefront has blocks of its own"};
   if (schedule.input_weights.value != Packing::kWhole) return {all, "W is not packed as a whole"};
-  const CheckedSize width = CheckedSize(config.num_gates()) * config.num_units *
-                            config.num_directions() * ElementBytes(config);
-  // The rows first: without sequences there are none, however many steps there are.
+  // An empty batch has no rows, even if num_steps * GateRowBytes overflows.
   const CheckedSize rows = CheckedSize(shape.num_steps) * shape.batch_size;
-  const CheckedSize gates = width * rows;
+  const CheckedSize gates = GateRowBytes(config) * rows;
   const CheckedSize panels =
-      width * config.LayerInputSize(config.num_layers - 1) * kernels.planes / kernels.vnni_factor;
+      InputPanelBytes(config, kernels, config.LayerInputSize(config.num_layers - 1));
   if (gates < CheckedSize(3 * kGateBytesPerBlock)) return {all, "the gates of all steps are small"};
   if (CheckedSize(kMaxBytesOfRereadPanels) < panels || gates < panels) {
     return {all, "W is too large to be read for every block"};
   }
-  const CheckedSize step = width * shape.batch_size;
+  const CheckedSize step = GateRowBytes(config) * shape.batch_size;
   const int64_t steps =
       CheckedSize(kGateBytesPerBlock) < step ? 1 : kGateBytesPerBlock / step.value();
   return {steps, "the steps find the gates of a block in the cache"};
@@ -261,10 +270,9 @@ Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& sh
     return {false, "all threads share each step"};
   }
   const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
-  const CheckedSize panels = CheckedSize(config.num_gates()) * config.num_units * widest *
-                             config.num_directions() * ElementBytes(config) * kernels.planes /
-                             kernels.vnni_factor;
-  if (CheckedSize(kMaxBytesOfRereadPanels) < panels) return {false, "W is large"};
+  if (CheckedSize(kMaxBytesOfRereadPanels) < InputPanelBytes(config, kernels, widest)) {
+    return {false, "W is large"};
+  }
   return {true, "each thread may compute its own input products"};
 }
 
