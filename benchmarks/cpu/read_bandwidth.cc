@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -19,14 +18,31 @@
 
 namespace {
 
-// A cache line.
-typedef int64_t Line __attribute__((vector_size(64), aligned(64), may_alias));
+// The widest vector that the compiler keeps in a register.
+#if defined(__AVX512F__)
+constexpr size_t kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr size_t kVectorBytes = 32;
+#else
+constexpr size_t kVectorBytes = 16;
+#endif
+typedef int64_t Vector __attribute__((vector_size(kVectorBytes), aligned(kVectorBytes), may_alias));
+constexpr size_t kBlockBytes = 4 * kVectorBytes;  // read at a time
 
-// Sums the lines, so that the compiler cannot skip the reads.
-int64_t ReadAll(const Line* lines, size_t count) {
-  Line sum = {};
-  for (size_t i = 0; i < count; ++i) sum += lines[i];
-  return std::accumulate(&sum[0], &sum[0] + 8, int64_t{0});
+// Sums the vectors, so that the compiler cannot skip the reads. With one sum, each addition would
+// wait for the one before.
+int64_t ReadAll(const Vector* vectors, size_t count) {
+  Vector sums[4] = {};
+  for (size_t i = 0; i + 4 <= count; i += 4) {
+    sums[0] += vectors[i];
+    sums[1] += vectors[i + 1];
+    sums[2] += vectors[i + 2];
+    sums[3] += vectors[i + 3];
+  }
+  const Vector sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  int64_t total = 0;
+  for (size_t lane = 0; lane < kVectorBytes / sizeof(int64_t); ++lane) total += sum[lane];
+  return total;
 }
 
 double Now() {
@@ -41,17 +57,18 @@ double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
   std::vector<std::thread> threads;
   for (int t = 0; t < num_threads; ++t) {
     threads.emplace_back([&, t] {
-      const size_t count = std::max<size_t>(1, slice_bytes / sizeof(Line));
-      cudnn_rnn::Memory memory(static_cast<int64_t>(count * sizeof(Line)));
-      const Line* lines = reinterpret_cast<const Line*>(memory.data());
-      int64_t sum = ReadAll(lines, count);
+      const size_t bytes = std::max(slice_bytes / kBlockBytes, size_t{1}) * kBlockBytes;
+      const size_t count = bytes / kVectorBytes;
+      cudnn_rnn::Memory memory(static_cast<int64_t>(bytes));
+      const Vector* vectors = reinterpret_cast<const Vector*>(memory.data());
+      int64_t sum = ReadAll(vectors, count);
       ++ready;
       while (ready.load() < num_threads) std::this_thread::yield();
       const double begin = Now();
       for (int64_t pass = 0; pass < passes; ++pass) {
-        sum += ReadAll(lines, count);
+        sum += ReadAll(vectors, count);
         // To the compiler, uses the sum, and may change the memory.
-        __asm__ volatile("" : : "r"(lines), "r"(sum) : "memory");
+        __asm__ volatile("" : : "r"(vectors), "r"(sum) : "memory");
       }
       seconds[static_cast<size_t>(t)] = Now() - begin;
     });
@@ -70,7 +87,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const size_t slice = static_cast<size_t>(bytes / num_threads);
-  const double read_at_once = static_cast<double>(std::max<size_t>(slice, 64)) * num_threads;
+  const double read_at_once = static_cast<double>(std::max(slice, kBlockBytes)) * num_threads;
   const int64_t passes = std::max<int64_t>(1, static_cast<int64_t>(4e8 / read_at_once));
   double best = 0;
   for (int trial = 0; trial < 5; ++trial) {

@@ -26,8 +26,15 @@ namespace {
 constexpr int kVectorBytes = 32;
 #include "cudnn_rnn/cc/cpu/vectors.inc"
 
-// At most 12 of the 16 registers hold sums.
-constexpr int TileRows(int vectors) { return vectors == 1 ? 8 : 12 / vectors; }
+// At most 12 of the 16 registers hold sums. Four vectors, LSTM's gates, are two register tiles side
+// by side if there are enough rows: tiles of 2 x 4 are slow on Zen 3 (docs/engine.md).
+constexpr int64_t kTileVectors = 3;
+constexpr int TileRows(int vectors) {
+  return vectors == 1 ? 8 : vectors == 3 ? 4 : 6;
+}
+constexpr int RegisterVectors(int rows, int vectors) {
+  return vectors == 4 && rows > 3 ? 2 : vectors;
+}
 
 CUDNN_RNN_INLINE __m256i FirstLanes(float, int64_t count) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
