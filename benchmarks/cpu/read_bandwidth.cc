@@ -29,11 +29,11 @@ constexpr size_t kVectorBytes = 16;
 typedef int64_t Vector __attribute__((vector_size(kVectorBytes), aligned(kVectorBytes), may_alias));
 constexpr size_t kBlockBytes = 4 * kVectorBytes;  // read at a time
 
-// Sums the vectors, so that the compiler cannot skip the reads. With one sum, each addition would
-// wait for the one before.
+// Sums the vectors, a multiple of four, so that the compiler cannot skip the reads. With one sum,
+// each addition would wait for the previous one.
 int64_t ReadAll(const Vector* vectors, size_t count) {
   Vector sums[4] = {};
-  for (size_t i = 0; i + 4 <= count; i += 4) {
+  for (size_t i = 0; i < count; i += 4) {
     sums[0] += vectors[i];
     sums[1] += vectors[i + 1];
     sums[2] += vectors[i + 2];
@@ -50,16 +50,15 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// Returns the seconds until every thread has read its slice `passes` times.
+// Returns the seconds until every thread has read its slice, whole blocks, `passes` times.
 double Measure(int num_threads, size_t slice_bytes, int64_t passes) {
   std::atomic<int> ready{0};
   std::vector<double> seconds(static_cast<size_t>(num_threads));
   std::vector<std::thread> threads;
   for (int t = 0; t < num_threads; ++t) {
     threads.emplace_back([&, t] {
-      const size_t bytes = std::max(slice_bytes / kBlockBytes, size_t{1}) * kBlockBytes;
-      const size_t count = bytes / kVectorBytes;
-      cudnn_rnn::Memory memory(static_cast<int64_t>(bytes));
+      const size_t count = slice_bytes / kVectorBytes;
+      cudnn_rnn::Memory memory(static_cast<int64_t>(slice_bytes));
       const Vector* vectors = reinterpret_cast<const Vector*>(memory.data());
       int64_t sum = ReadAll(vectors, count);
       ++ready;
@@ -86,8 +85,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "Usage: read_bandwidth THREADS BYTES\n");
     return 2;
   }
-  const size_t slice = static_cast<size_t>(bytes / num_threads);
-  const double read_at_once = static_cast<double>(std::max(slice, kBlockBytes)) * num_threads;
+  const size_t blocks = static_cast<size_t>(bytes / num_threads) / kBlockBytes;
+  const size_t slice = std::max<size_t>(1, blocks) * kBlockBytes;
+  const double read_at_once = static_cast<double>(slice) * num_threads;
   const int64_t passes = std::max<int64_t>(1, static_cast<int64_t>(4e8 / read_at_once));
   double best = 0;
   for (int trial = 0; trial < 5; ++trial) {

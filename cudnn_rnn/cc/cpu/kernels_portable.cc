@@ -12,7 +12,6 @@ constexpr int kVectorBytes = 16;
 #include "cudnn_rnn/cc/cpu/vectors.inc"
 
 // At most 12 of the 16 registers hold sums.
-constexpr int64_t kTileVectors = 3;
 constexpr int TileRows(int vectors) { return vectors == 1 ? 8 : 12 / vectors; }
 constexpr int RegisterVectors(int, int vectors) { return vectors; }
 
