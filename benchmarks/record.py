@@ -47,11 +47,19 @@ def _facts(everything):
         yield CPU_PEERS[name].title, ", ".join(texts) or "not run"
 
 
+def _processor(machine):
+    """Returns the processor's name with family and model: Zen 3 and Zen 4 may both be "AMD EPYC"."""
+    parts = [machine.get("cpu", "unknown")]
+    if "family_and_model" in machine:
+        parts.append("family and model " + machine["family_and_model"])
+    return ", ".join(parts)
+
+
 def keep(results_folder, target):
     """Writes the page, with its plot and samples next to it; returns the page's path."""
     results, target = pathlib.Path(results_folder), pathlib.Path(target)
     everything = json.loads((results / "results.json").read_text(encoding="utf-8"))
-    cpu = everything["machine"].get("cpu", "unknown")
+    cpu = _processor(everything["machine"])
     slug = re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
     name = "%s-%s-%d-threads" % (everything["date"], slug, everything["threads"])
     name += "" if everything["dtype"] == "float" else "-" + everything["dtype"]

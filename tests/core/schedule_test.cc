@@ -18,6 +18,7 @@ constexpr int64_t kMinCyclesToWait = 4000;
 constexpr KernelTraits kAvx512 = {"avx512",          /*lanes=*/16,         /*tile_vectors=*/3,
                                   /*vnni_factor=*/1, /*depth_multiple=*/1, /*row_multiple=*/1,
                                   /*planes=*/1};
+constexpr KernelTraits kAvx2 = {"avx2", /*lanes=*/8, 3, 1, 1, 1, 1};
 constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1, 1};
 constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 16, 1};
 
@@ -56,13 +57,18 @@ TEST(ScheduleOfEachKindOfModel) {
       {3, 12, kOne, 15, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {3, 12, kBoth, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {1, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
-      // R of at most 1 MiB, and at least four sequences per thread, in bfloat16 sixteen.
+      // R of at most 1 MiB with vectors of 16 floats, and at least four sequences per thread, in
+      // bfloat16 sixteen.
       {2, 256, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kRows},
       {2, 257, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kTiles},
       {2, 256, kOne, 35, 7, kAvx512, kWhole, kWhole, 1, kTiles},
       {2, 256, kOne, 35, 32, kBfloat16, kWhole, kWhole, 1, kRows},
       {2, 256, kOne, 35, 31, kBfloat16, kWhole, kWhole, 1, kTiles},
       {1, 12, kOne, 37, 8, kAvx512, kWhole, kWhole, 1, kRows},
+      // R of at most 512 KiB with vectors of 8 floats.
+      {2, 176, kOne, 35, 8, kAvx2, kWhole, kWhole, 1, kRows},
+      {2, 184, kOne, 35, 8, kAvx2, kWhole, kWhole, 1, kTiles},
+      {2, 256, kOne, 35, 64, kAvx2, kWhole, kWhole, 1, kTiles},
       // R of at most 2 MiB, with AMX and at least 32 sequences per thread.
       {2, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kRows},
       {2, 512, kOne, 35, 63, kAmx, kWhole, kWhole, 1, kTiles},

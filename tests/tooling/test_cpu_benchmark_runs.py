@@ -256,6 +256,24 @@ def test_page_of_a_run(pretended_peers):
     assert os.path.exists(name + ".png") and os.path.exists(name + ".json")
 
 
+def test_pages_of_two_processors_of_one_name(tmp_path):
+    """Both runs of a day are kept: their pages differ by family and model."""
+    everything = {"date": "2026-11-25", "threads": 2, "dtype": "float", "command": "c", "rounds": 1}
+    everything.update(load_before=0, versions={})
+    paths = set()
+    for family_and_model in ["25, 1", "25, 17", None]:
+        everything["machine"] = {"cpu": "AMD EPYC", "family_and_model": family_and_model}
+        if family_and_model is None:
+            del everything["machine"]["family_and_model"]
+        (tmp_path / "results.json").write_text(json.dumps(everything))
+        paths.add(os.path.basename(record.keep(str(tmp_path), str(tmp_path / "docs"))))
+    assert paths == {
+        "2026-11-25-amd-epyc-family-and-model-25-1-2-threads.md",
+        "2026-11-25-amd-epyc-family-and-model-25-17-2-threads.md",
+        "2026-11-25-amd-epyc-2-threads.md",
+    }
+
+
 def test_a_run_in_bfloat16_names_the_dtype(pretended_peers):
     options = "--dtype bfloat16 --configurations rnn_tanh-1x16-*"
     status, everything, output = run_benchmark(pretended_peers, options)

@@ -17,9 +17,10 @@ constexpr int64_t kMaxRowsOfDotProducts = 8;
 // In processor cycles. A step that costs less is not worth sharing among any number of threads.
 constexpr int64_t kStepWorthSharing = 4000;
 
-// Division::kRows: every thread reads all of R in every step, so R's panels must fit the L2 cache
-// next to gates and states, and the rows of a share must be enough for an efficient tile.
-constexpr int64_t kMaxBytesOfSharedPanels = int64_t(1) << 20;
+// Division::kRows: every thread reads all of R in every step, so R's panels must fit the L2 cache,
+// and the rows of a share must be enough for an efficient tile. Processors with vectors of 64 bytes
+// have at least 1 MiB of L2 cache, those with 32 bytes mostly 512 KiB.
+constexpr int64_t kSharedPanelBytesPerVectorByte = 16 * 1024;
 constexpr int64_t kMinRowsPerShare = 4;
 constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
 // AMX: processors that have it have 2 MiB of L2 cache. R may fill it if a share has the rows of a
@@ -141,6 +142,12 @@ int64_t RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels
          config.num_gates() * ElementBytes(config);
 }
 
+// Returns whether R's panels fit a core's L2 cache.
+bool FitsCoreCache(const RnnConfig& config, const KernelTraits& kernels) {
+  return RecurrentPanelBytes(config, kernels) <=
+         kernels.lanes * ElementBytes(config) * kSharedPanelBytesPerVectorByte;
+}
+
 // Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
 // of different lengths would be uneven.
 int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const KernelTraits& kernels,
@@ -149,10 +156,11 @@ int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const Ker
   if (lengths.longest < 2 || threads.count % directions != 0) return 1;
   if (!AreEqual(lengths, shape.batch_size)) return 1;
   const int64_t groups = threads.count / directions;
-  const int64_t panel_bytes = RecurrentPanelBytes(config, kernels);
-  const bool is_large = panel_bytes > kMaxBytesOfSharedPanels;
+  const bool is_large = !FitsCoreCache(config, kernels);
   const bool is_amx = kernels.row_multiple > 1;
-  if (is_large && (!is_amx || panel_bytes > kMaxBytesOfAmxPanels)) return 1;
+  if (is_large && (!is_amx || RecurrentPanelBytes(config, kernels) > kMaxBytesOfAmxPanels)) {
+    return 1;
+  }
   const int64_t min_rows = is_large           ? kMinRowsPerLargeAmxShare
                            : kernels.rounds() ? kMinRowsPerBfloat16Share
                                               : kMinRowsPerShare;
@@ -265,8 +273,7 @@ Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& sh
       schedule.steps_per_block.value < shape.num_steps) {
     return {true, "every block reads them"};
   }
-  if (config.num_directions() == 1 &&
-      (kernels.rounds() || RecurrentPanelBytes(config, kernels) > kMaxBytesOfSharedPanels)) {
+  if (config.num_directions() == 1 && (kernels.rounds() || !FitsCoreCache(config, kernels))) {
     return {false, "all threads share each step"};
   }
   const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
