@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._core.config import RnnConfig
 from cudnn_rnn.checkpoints.cell_layout import CellFormat, GRUFormat, LSTMFormat
+from cudnn_rnn.checkpoints.converters import CudnnParamsFormatConverter
 from helpers.checkpoints import assert_all_equal
 
 NUM_UNITS, WIDTH = 5, 3
@@ -85,3 +86,14 @@ def test_skipped_input_weights_are_identities_in_the_cell(session, rnn_mode, num
     returned = session.run(cell_format.weights_from_cells(cell_weights))
     assert_all_equal(returned, weights)
     assert [array.shape for array in returned] == [array.shape for array in weights]
+
+
+def test_a_converter_without_a_conversion_names_it():
+    class Incomplete(CudnnParamsFormatConverter):
+        _rnn_mode = "gru"
+
+    converter = Incomplete(1, NUM_UNITS, WIDTH)
+    for thing in ["weights", "biases"]:
+        for name in ["_cudnn_to_tf_" + thing, "_tf_to_cudnn_" + thing]:
+            with pytest.raises(NotImplementedError, match="Incomplete has no " + name):
+                getattr(converter, name)(0)
