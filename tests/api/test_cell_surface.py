@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, MultiRNNCell
 from cudnn_rnn.cells import base
+from cudnn_rnn.cells.compatible import RNNCell
 from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, variable_shapes
 from helpers.rnn_models import initialize
 
@@ -62,6 +63,8 @@ def test_variables_by_any_name(session, cell):
 def test_build_without_a_call(cell):
     with pytest.raises(ValueError):
         cell.count_params()
+    with pytest.raises(ValueError, match="has no scope_name before|has not been used yet"):
+        cell.scope_name  # noqa: B018
     with tf.variable_scope("outer"):
         cell.build([None, INPUT_SIZE])
     assert cell.built
@@ -98,6 +101,44 @@ def test_regularizer_of_one_variable():
     stacked = MultiRNNCell([Cell(NUM_UNITS), Cell(NUM_UNITS)])
     call_cell(stacked)
     assert len(stacked.losses) == 2
+
+
+@own_base
+@pytest.mark.parametrize("missing", ["state_size", "output_size", "call"])
+def test_an_unfinished_cell(missing):
+    class Unfinished(RNNCell):
+        pass
+
+    cell = Unfinished()
+    with pytest.raises(NotImplementedError, match="^Unfinished does not define %s$" % missing):
+        getattr(cell, missing) if missing != "call" else cell(tf.zeros([2, 3]), tf.zeros([2, 4]))
+
+
+@own_base
+def test_variables_of_a_cell_of_another_library():
+    class Foreign:
+        """Adds a variable that is trained, and one that is not, to the inputs."""
+
+        state_size = output_size = NUM_UNITS
+
+        def __init__(self):
+            self.trainable_variables = [tf.get_variable("trained", [NUM_UNITS])]
+            self.non_trainable_variables = [tf.get_variable("fixed", [NUM_UNITS], trainable=False)]
+
+        def __call__(self, inputs, state):
+            output = inputs + self.trainable_variables[0] + self.non_trainable_variables[0]
+            return output, state
+
+    stack = MultiRNNCell([CudnnCompatibleGRUCell(NUM_UNITS), Foreign()])
+    states = tuple(tf.zeros([BATCH, NUM_UNITS]) for _ in range(2))
+    stack(tf.zeros([BATCH, INPUT_SIZE]), states)
+    own = [variable for variable in tf.global_variables() if "gru" in variable.name]
+    names = [variable.op.name for variable in own]
+    assert len(own) == 6
+    found = [variable.op.name for variable in stack.trainable_variables]
+    assert found == names + ["trained"]
+    assert [variable.op.name for variable in stack.non_trainable_variables] == ["fixed"]
+    assert [variable.op.name for variable in stack.variables] == names + ["trained", "fixed"]
 
 
 @own_base

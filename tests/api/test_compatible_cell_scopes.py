@@ -248,6 +248,9 @@ def test_bad_cells_of_multi_rnn_cell():
         MultiRNNCell([])
     with pytest.raises(ValueError, match="state_is_tuple"):
         MultiRNNCell([CudnnCompatibleLSTMCell(2)], state_is_tuple=False)
+    if base._NATIVE is None:  # TensorFlow's own class only logs a warning
+        with pytest.raises(ValueError, match="cells must be different objects.*listed twice"):
+            MultiRNNCell([CudnnCompatibleGRUCell(2)] * 2)
     cell = MultiRNNCell([CudnnCompatibleGRUCell(2)])
     with pytest.raises(ValueError, match="state"):
         cell(tf.zeros([2, 3]), tf.zeros([2, 2]))

@@ -161,16 +161,17 @@ def test_training_decided_by_a_tensor_with_lengths():
 
 
 @pytest.mark.parametrize(
-    "lengths, message",
+    "lengths, error, message",
     [
-        ([1.0, 2.0, 3.0], "must be integers of shape .*, but is of dtype float32"),
-        ("linear_input", "must be integers of shape .*, but is of dtype string"),
-        ([1, 2], r"sequence_lengths must have shape \[3\] \(\[batch\]\), but has shape \[2\]"),
-        ([[1], [2], [3]], r"sequence_lengths must have shape \[3\]"),
+        ([1.0, 2.0, 3.0], TypeError, "must be integers of shape .*, but is of dtype float32"),
+        ("linear_input", TypeError, "must be integers of shape .*, but is of dtype string"),
+        ([4, None, 2], TypeError, r"must be integers of shape .*, but is \[4, None, 2\]: "),
+        ([1, 2], ValueError, r"must have shape \[3\] \(\[batch\]\), but has shape \[2\]"),
+        ([[1], [2], [3]], ValueError, r"must have shape \[3\]"),
     ],
 )
-def test_wrong_lengths(lengths, message):
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_wrong_lengths(lengths, error, message):
+    with pytest.raises(error, match="^sequence_lengths " + message):
         infer_gru(sequence_lengths=lengths)
 
 
@@ -205,6 +206,12 @@ def test_wrong_settings(named, error, message):
     named.setdefault("is_training", True)
     with pytest.raises(error, match=message):
         cudnn_rnn_ops.cudnn_lstm(*inputs_for("lstm"), **named)
+
+
+def test_time_major_that_only_a_run_tells():
+    message = "^time_major must be a bool that is known .* but is .*Placeholder.*Pass True or False"
+    with pytest.raises(TypeError, match=message):
+        infer_gru(time_major=tf.placeholder(tf.bool, []))
 
 
 @pytest.mark.parametrize(
@@ -355,6 +362,12 @@ def test_checks():
         cudnn_rnn_ops.check_direction("linear_input")
     with pytest.raises(ValueError, match="input_mode must be one of"):
         cudnn_rnn_ops.check_input_mode("bidirectional")
+
+
+def test_seeds():
+    """As in the original: without a graph seed, TensorFlow's default one; no seed is (0, 0)."""
+    assert cudnn_rnn_ops._get_seed(7) == (87654321, 7)
+    assert cudnn_rnn_ops._get_seed(None) == (0, 0)
 
 
 # --- Eager execution ---

@@ -84,10 +84,40 @@ def test_what_the_op_cannot_do_is_computed_by_keras(recwarn, kind, arguments, te
     assert len(messages) == 1 and text in messages[0], messages
 
 
+def test_a_dtype_that_the_op_lacks_is_computed_by_keras():
+    named = dict(dtype="complex64", kernel_initializer="ones", recurrent_initializer="ones")
+    inputs = tf.cast(make_inputs(), tf.complex64)
+    expected = keras.layers.SimpleRNN(UNITS, **named)(inputs).numpy()
+    with pytest.warns(UserWarning, match="the fused op does not support dtype complex64, so"):
+        found = ours.SimpleRNN(UNITS, **named)(inputs).numpy()
+    assert found.dtype == np.complex64
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
 def test_what_the_op_computes_gives_no_warning(recwarn, kind):
     pair(kind)[1](tf.constant(make_inputs()))
     assert not [warning for warning in recwarn if "fused op" in str(warning.message)]
+
+
+@needs_keras_3
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_in_a_list(kind):
+    """Keras's layers take it, too."""
+    layer, inputs = pair(kind)[1], tf.constant(make_inputs())
+    mask = tf.constant(random_mask(np.random.RandomState(0), "any", BATCH, STEPS))
+    expected = layer(inputs, mask=mask).numpy()
+    assert np.abs(expected - layer(inputs).numpy()).max() > 1e-3
+    np.testing.assert_array_equal(layer(inputs, mask=[mask]).numpy(), expected)
+
+
+@needs_keras_3
+@pytest.mark.parametrize("kind", ["GRU", "SimpleRNN"])
+def test_the_loop_takes_a_single_state_without_a_list(kind):
+    """As Keras's own `inner_loop` does, for subclasses that call it."""
+    inputs, state = tf.constant(make_inputs()), tf.constant(make_inputs(1, (BATCH, UNITS)))
+    expected, found = [layer.inner_loop(inputs, state, None)[0] for layer in pair(kind)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def make_model(module, kind="LSTM", **named):
@@ -201,6 +231,16 @@ def test_files_go_both_ways(tmp_path, kind):
     paths = [tmp_path / name for name in ("fused.keras", "words.npy", "predicted.npy")]
     output_of("-c", LOAD_WITHOUT_THIS_PACKAGE, paths[0], kind, *paths[1:])
     np.testing.assert_allclose(np.load(str(paths[2])), expected, atol=1e-6)
+
+
+def test_a_model_file_of_another_format(tmp_path):
+    path = tmp_path / "model.h5"
+    path.write_bytes(b"\x89HDF")
+    message = (
+        r"model\.h5' is not a \.keras file\. Load other formats with keras\.models\.load_model"
+    )
+    with pytest.raises(ValueError, match=message):
+        ours.load_model(path)
 
 
 @needs_keras_3

@@ -7,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import layers
+from cudnn_rnn._core.layer_base import Layer
 from helpers.layer_models import (
     BATCH,
     LAYER_COUNT,
@@ -21,6 +22,7 @@ from helpers.layer_models import (
     set_params,
 )
 from helpers.rnn_models import DIRECTIONS, initialize, keys, params_size
+from helpers.versions import needs_tensorflow_2
 
 
 def make_layer(rnn_mode="lstm", direction="unidirectional", **named):
@@ -318,14 +320,27 @@ def test_replaced_saveable_class(session):
 def test_build_refuses(session):
     with pytest.raises(ValueError, match="must have three dimensions"):
         make_layer().build([None, 3])
+    with pytest.raises(ValueError, match="must have three dimensions.* have shape <unknown>"):
+        make_layer().build(None)
     with pytest.raises(ValueError, match="input_size is 3 and num_units is 4"):
         layers.CudnnGRU(1, 4, input_mode="skip_input").build([None, None, 3])
     with pytest.raises(ValueError, match="layer must be between 0 and 1, but"):
         make_layer()._canonical_bias_shape(2)
     with pytest.raises(ValueError, match="input_size of CudnnLSTM is unknown"):
         make_layer().input_size  # noqa: B018
+    with pytest.raises(ValueError, match="^cudnn_lstm has no scope_name before|not been used yet"):
+        make_layer().scope_name  # noqa: B018
     with pytest.raises(RuntimeError, match="unknown before the layer is"):
         make_layer().canonical_weight_shapes  # noqa: B018
+
+
+@needs_tensorflow_2
+def test_a_layer_without_a_computation(session):
+    class Unfinished(Layer):
+        pass
+
+    with pytest.raises(NotImplementedError, match="^Unfinished does not define call$"):
+        Unfinished()(tf.zeros([4, 2, 3]))
 
 
 def test_call_refuses(session):

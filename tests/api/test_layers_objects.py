@@ -4,6 +4,7 @@ Tests that TensorFlow 1 supports also run in graph mode; the second half needs T
 """
 
 import os
+import types
 
 import numpy as np
 import pytest
@@ -157,6 +158,16 @@ def test_eager_names_and_saver(eager, tmp_path):
     np.testing.assert_array_equal(layer.kernel.numpy(), values)
 
 
+def test_weights_as_arrays(eager):
+    layers = [built_layer("gru") for _ in range(2)]
+    values = filled(layers[0], lambda assigned: assigned)
+    (found,) = layers[0].get_weights()
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found, values)
+    layers[1].set_weights([found])
+    np.testing.assert_array_equal(layers[1].kernel.numpy(), values)
+
+
 @needs_tensorflow_2
 def test_built_in_a_function(eager):
     layer = LAYERS["lstm"](2, UNITS)
@@ -215,3 +226,16 @@ def test_place_of_a_key_among_the_paths_to_a_part():
     assert part.split_key("model/0/cell/kernel") == ("model/", 1)
     assert part.split_key("cell/kernel") == ("", 0)
     assert part.split_key("model/cell/weights") == ("", 0)
+
+
+def test_parts_left_over_from_an_incomplete_checkpoint_are_dropped(session):
+    """A second checkpoint restores all parts; none of the first checkpoint's is mixed in."""
+    written = []
+    saveable = types.SimpleNamespace(write_parts=lambda *arguments: written.append(arguments))
+    parts = object_based.BufferParts(saveable, "abc", tf.float32, "")
+    for checkpoint, names in (("first", "ab"), ("second", "acb")):
+        for name in names:
+            assert not written
+            parts.restore(name, "key of " + name, "%s of %s" % (name, checkpoint))
+    tensors, expected_keys = zip(*[(n + " of second", "key of " + n) for n in "abc"])
+    assert written == [(list(tensors), list(expected_keys))]

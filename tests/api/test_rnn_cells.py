@@ -54,9 +54,12 @@ def test_basic_cell_is_a_cell():
     assert len(tf.global_variables()) == 2
 
 
-@pytest.mark.skipif(
+own_cell = pytest.mark.skipif(
     cudnn_rnn.cells.base._NATIVE is not None, reason="this TensorFlow has its own cell"
 )
+
+
+@own_cell
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
@@ -68,6 +71,13 @@ def test_basic_cell_is_a_cell():
 def test_wrong_basic_cell(arguments, error, message):
     with pytest.raises(error, match=message):
         BasicRNNCell(*arguments)
+
+
+@own_cell
+def test_basic_cell_with_inputs_of_unknown_size():
+    message = r"inputs of BasicRNNCell must have a last dimension that is known .*\(2, (None|\?)\)"
+    with pytest.raises(ValueError, match=message):
+        BasicRNNCell(NUM_UNITS)(tf.placeholder(tf.float32, [2, None]), tf.zeros([2, NUM_UNITS]))
 
 
 def cells(cell_class=CudnnCompatibleGRUCell, num_layers=2):

@@ -167,6 +167,27 @@ def test_unrelated_savers_are_not_affected(session, tmp_path):
     assert "expected" not in caught.value.message.replace("graph expected based", "")
 
 
+@pytest.mark.parametrize(
+    "case, error, message",
+    [
+        ("no session", AttributeError, "'NoneType' object has no attribute 'run'"),
+        ("session of another graph", TypeError, "Cannot interpret feed_dict key"),
+        ("unbuilt Saver", AttributeError, "'NoneType' object has no attribute 'restore_op_name'"),
+    ],
+)
+def test_what_tensorflow_refuses_is_left_to_it(session, tmp_path, recwarn, case, error, message):
+    """The checks need the graph of the Saver; without that graph, they say nothing."""
+    models, path = saved_models(session, tmp_path, "layer")
+    saver, sessions = models.saver, {"no session": None, "unbuilt Saver": session}
+    if case == "unbuilt Saver":
+        saver = tf.train.Saver(defer_build=True)
+    with tf.Graph().as_default(), tf.Session() as other:
+        tf.constant(1.0)
+        with pytest.raises(error, match=message):
+            saver.restore(sessions.get(case, other), path)
+    assert not [each for each in recwarn if "cudnn_rnn" in str(each.message)]
+
+
 def test_a_missing_checkpoint(session, tmp_path):
     with pytest.raises(ValueError, match="not a valid checkpoint: .*nowhere"):
         Models("layer").saver.restore(session, str(tmp_path / "nowhere"))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager import context
 
 import cudnn_rnn
 from helpers.checkpoints import assert_all_equal, assert_round_trip, zeroed_and_restored
@@ -110,3 +111,10 @@ def test_a_displaced_one_for_a_tensor_is_refused_without_a_warning(session, num_
         tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     with pytest.raises(TypeError, match="'cudnn_rnn_saveable' must be a variable to be restored"):
         tf.train.Saver()
+
+
+def test_one_created_in_eager_execution_is_not_displaced():
+    """It has no graph whose Savers could hold a later one."""
+    with context.eager_mode():
+        (saveable,) = make_saveables(collect=False, count=1, use_resource=True)
+        assert saveable.is_displaced is False

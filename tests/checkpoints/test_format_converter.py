@@ -6,7 +6,10 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._core.config import RnnConfig
 from cudnn_rnn.checkpoints.cell_layout import CellFormat, GRUFormat, LSTMFormat
-from cudnn_rnn.checkpoints.converters import CudnnParamsFormatConverter
+from cudnn_rnn.checkpoints.converters import (
+    CudnnParamsFormatConverter,
+    CudnnParamsFormatConverterTanh,
+)
 from helpers.checkpoints import assert_all_equal
 
 NUM_UNITS, WIDTH = 5, 3
@@ -97,3 +100,13 @@ def test_a_converter_without_a_conversion_names_it():
         for name in ["_cudnn_to_tf_" + thing, "_tf_to_cudnn_" + thing]:
             with pytest.raises(NotImplementedError, match="Incomplete has no " + name):
                 getattr(converter, name)(0)
+
+
+@pytest.mark.parametrize("count", [0, 4, 9])
+def test_a_wrong_number_of_tensors_is_refused(session, count):
+    """Two layers in two directions have four cells, each with at least a kernel and a bias."""
+    sizes = dict(num_layers=2, num_units=NUM_UNITS, input_size=WIDTH)
+    converter = CudnnParamsFormatConverterTanh(**sizes, direction="bidirectional")
+    message = r"multiple of 2 \* num_layers 2 \* directions 2, but has %d tensors" % count
+    with pytest.raises(ValueError, match=message):
+        converter.tf_canonical_to_opaque([tf.zeros([NUM_UNITS])] * count)

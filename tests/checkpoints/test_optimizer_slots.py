@@ -383,3 +383,23 @@ def test_a_slot_without_the_name_of_its_variable_is_refused(session, name):
 def test_eager_execution_is_refused():
     with context.eager_mode(), pytest.raises(RuntimeError, match="available only in graph mode"):
         cudnn_rnn.saved_as_cells()
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+def test_an_optimizer_whose_get_slot_names_fails(session, wraps):
+    """The failure counts only if no wrapped optimizer can name the slots."""
+    wrapped = OPTIMIZERS["momentum"]()
+    layer = _minimize(wrapped)
+
+    def get_slot_names():
+        raise AttributeError("no attribute '_slots'")
+
+    optimizer = types.SimpleNamespace(get_slot_names=get_slot_names, get_slot=wrapped.get_slot)
+    if wraps:
+        optimizer.wrapped = wrapped
+        assert _keys_of_slots(optimizer) == sorted(
+            key + "/Momentum" for key in keys(layer.saveable)
+        )
+    else:
+        with pytest.raises(AttributeError, match="no attribute '_slots'"):
+            cudnn_rnn.saved_as_cells(optimizer)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnGRU, CudnnLSTM, RNNParamsSaveable
+from cudnn_rnn._native import gpu_kernels
 from helpers.checkpoints import assert_round_trip
 from helpers.rnn_models import (
     CLASSES,
@@ -19,6 +20,7 @@ from helpers.rnn_models import (
     saveable_a,
     saveable_b,
 )
+from helpers.versions import needs_tensorflow_2
 
 INPUT_MODES = ("linear_input", "skip_input", "auto_select")
 DTYPES = (tf.float16, tf.float32, tf.float64)
@@ -306,6 +308,20 @@ def test_saveable_for_an_imported_meta_graph(session, tmp_path, use_resource):
     tf.train.Saver([saveable]).restore(session, path)
     np.testing.assert_array_equal(session.run(params), opaque_values(304))
     assert tf.train.Saver().save(session, str(tmp_path / "again"))
+
+
+@needs_tensorflow_2  # a SaveSpec of TensorFlow 1 has the device of its tensor
+@pytest.mark.parametrize("avoids_defects", [False, True])
+def test_devices_of_a_saveable(monkeypatch, avoids_defects):
+    """A saveable has one device; its conversions may be on the CPU where TensorFlow's own fail."""
+    choice = gpu_kernels.choice()._replace(avoids_defects=avoids_defects)
+    monkeypatch.setattr(gpu_kernels, "choice", lambda: choice)
+    with tf.device("/device:GPU:0"):
+        specs = saveable_a(*lstm_and_params()).specs
+    assert {spec.device for spec in specs} == {"/device:GPU:0"}
+    assert {spec.tensor.device for spec in specs} == {
+        "/device:%s:0" % ("CPU" if avoids_defects else "GPU")
+    }
 
 
 def test_the_same_saveable_under_two_names():

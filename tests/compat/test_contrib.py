@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import contrib, layers, op_level
 from cudnn_rnn.cells import compatible
+from cudnn_rnn.contrib import releases
 from helpers.arrays import assert_equal
 from helpers.checkpoints import zeroed_and_restored
 from helpers.rnn_models import initialize
@@ -369,6 +370,28 @@ def test_a_contrib_of_another_library_is_kept():
         assert sys.modules[CONTRIB] is other
     finally:
         del tensorflow.contrib, sys.modules[CONTRIB]
+
+
+@needs_tensorflow_2
+def test_a_contrib_that_is_only_in_sys_modules(monkeypatch):
+    """Another library's modules of the package make room, and return with uninstall."""
+    others = {
+        name: types.ModuleType(name) for name in (CONTRIB, PACKAGE, PACKAGE + ".python.other")
+    }
+    for name, module in others.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    contrib.install("1.3")
+    assert sys.modules[CONTRIB] is others[CONTRIB] and not hasattr(tensorflow, "contrib")
+    assert others[CONTRIB].cudnn_rnn is sys.modules[PACKAGE] is not others[PACKAGE]
+    assert PACKAGE + ".python.other" not in sys.modules
+    contrib.uninstall()
+    assert {name: sys.modules[name] for name in others} == others
+    assert not hasattr(others[CONTRIB], "cudnn_rnn")
+
+
+def test_a_name_that_no_module_has():
+    with pytest.raises(AttributeError, match="^cudnn_rnn has no NoSuchCell"):
+        releases._own_class("NoSuchCell")
 
 
 def defined_names(module):

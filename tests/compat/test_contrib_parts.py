@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import types
 
 import pytest
 import tensorflow
@@ -124,6 +125,15 @@ def test_cells_that_need_tf_keras(no_native_cells, packages, text, cause):
         with pytest.raises(ImportError, match=reason):
             exec("from tensorflow.contrib.rnn import " + name)
         assert name not in dir(tensorflow.contrib.rnn)
+
+
+def test_cells_of_tensorflow(monkeypatch):
+    """With Keras 2, TensorFlow has the cells itself."""
+    native = types.SimpleNamespace(**{name: type(name, (), {}) for name in CELLS})
+    monkeypatch.setattr(other_packages, "native_rnn_cell_module", lambda: native)
+    for name in CELLS:
+        assert getattr(tensorflow.contrib.rnn, name) is getattr(native, name)
+    assert HERE | CELLS == set(dir(tensorflow.contrib.rnn))
 
 
 def test_cells_of_tf_keras(no_native_cells, packages):

@@ -172,14 +172,19 @@ def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
     assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
 
 
-def test_saveables_that_are_nodes_stay(soft_session, tmp_path):
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("with_layer", [False, True])
+def test_saveables_that_are_nodes_stay(soft_session, tmp_path, with_layer, in_file):
     """Nodes in the collection stay: TensorFlow puts a graph's tables there by their nodes."""
     node = tf.constant(1.0, name="node")
     tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, node)
-    cudnn_rnn.layers.CudnnGRU(1, 2)(tf.zeros([3, 2, 2]))
-    meta_graph = tf.train.export_meta_graph()
+    if with_layer:
+        cudnn_rnn.layers.CudnnGRU(1, 2)(tf.zeros([3, 2, 2]))
+    path = str(tmp_path / "model.meta")
+    meta_graph = tf.train.export_meta_graph(path)
     with tf.Graph().as_default() as graph:
-        meta_graph_module.import_scoped_meta_graph(meta_graph)  # without a Saver
+        # Without a Saver.
+        meta_graph_module.import_scoped_meta_graph(path if in_file else meta_graph)
         (found,) = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
         assert found is graph.get_tensor_by_name("node:0")
 

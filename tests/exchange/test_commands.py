@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -74,6 +75,24 @@ def test_inspect_as_json(capsys, two):
     assert len(first["statistics"]) == 2 * 4 * 4
     _, out, err = run(capsys, "inspect", two, "--json", "--rnn-mode", "rnn_relu")
     assert json.loads(out)["rnns"][0]["rnn_mode"] == "rnn_relu" and err == ""
+
+
+def test_inspect_names_the_slots(capsys, tmp_path):
+    """Only RNNs that have slots get the line."""
+    rnns = [random_rnn("gru", scope="encoder"), random_rnn("gru", scope="decoder", seed=1)]
+    slot = np.zeros(rnns[0].config.params_size(), np.float32)
+    slots = {"encoder": {("", "Adam_1"): slot, ("", "Adam"): slot}}
+    contents = exchange.Contents("", "", rnns, slots=slots)
+    exchange.write(tmp_path / "model", contents, "cells")
+    status, out, _ = run(capsys, "inspect", tmp_path / "model")
+    assert status == 0
+    lines = [line for line in out.splitlines() if re.match("The RNN|slots", line)]
+    assert [line.split(":")[0] for line in lines] == [
+        "The RNN 'decoder'",
+        "The RNN 'encoder'",
+        "slots",
+    ]
+    assert lines[-1] == "slots: Adam, Adam_1"
 
 
 def test_whiskers_end_at_the_percentiles_that_the_plot_names(monkeypatch, tmp_path):
@@ -188,11 +207,15 @@ def test_convert_one_of_several(capsys, tmp_path, two):
         ("text.txt", b"Hello", "cannot be read as a checkpoint"),
         ("model.ckpt.index", b"Hello", "cannot be read as a checkpoint"),
         ("archive.npz", "empty", "has no RNN. Its keys: x"),
+        ("model.zip", "config", "model.zip cannot be loaded as a Keras model: "),
     ],
 )
 def test_files_that_cannot_be_read(capsys, tmp_path, name, content, message):
     if content == "empty":
         np.savez(str(tmp_path / name), x=np.zeros(3))
+    elif content == "config":
+        with zipfile.ZipFile(str(tmp_path / name), "w") as archive:
+            archive.writestr("config.json", "{}")
     elif content is not None:
         (tmp_path / name).write_bytes(content)
     status, out, err = run(capsys, "convert", tmp_path / name, tmp_path / "x", "--to", "cells")
@@ -220,6 +243,11 @@ def test_a_missing_library_names_the_extra(capsys, tmp_path, path, monkeypatch):
         status, _, err = run(capsys, "convert", path, out, "--to", to)
         assert status == 1 and "pip install 'cudnn_rnn[%s]'" % extra in err
     assert list(tmp_path.iterdir()) == []
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "rnn.pt").write_bytes(b"")
+    status, _, err = run(capsys, "inspect", tmp_path / "rnn.pt")
+    assert status == 1 and "pip install 'cudnn_rnn[torch]'" in err
+    assert err.startswith("python -m cudnn_rnn inspect: This needs the package torch"), err
     assert set(contents_module._EXTRAS.values()) == {"torch", "onnx", "plot"}
 
 
@@ -251,6 +279,21 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         exchange.write(out, [random_rnn("gru", seed=3)], "npz", force=True)
     assert os.listdir(str(tmp_path)) == ["rnn.npz"]
     assert_same(exchange.read(out).rnns[0], old)
+
+
+def test_writes_without_an_rnn_or_a_place_for_it(tmp_path):
+    rnn, file = random_rnn("gru"), tmp_path / "file"
+    file.write_bytes(b"content")
+    with pytest.raises(exchange.ExchangeError, match="There is no RNN to write to .*rnn.npz"):
+        exchange.write(tmp_path / "rnn.npz", [], "npz")
+    for to in ("npz", "1.4"):
+        expected = re.escape("%s is a folder; expected the name of a file." % tmp_path)
+        with pytest.raises(exchange.ExchangeError, match=expected):
+            exchange.write(tmp_path, [rnn], to, force=True)
+        expected = re.escape("The folder %s cannot be created: " % file)
+        with pytest.raises(exchange.ExchangeError, match=expected):
+            exchange.write(file / "rnn.npz", [rnn], to)
+    assert os.listdir(str(tmp_path)) == ["file"] and file.read_bytes() == b"content"
 
 
 def test_the_command_knows_all_targets():

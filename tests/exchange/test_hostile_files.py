@@ -11,8 +11,8 @@ import pytest
 import tensorflow
 
 from cudnn_rnn import exchange
-from cudnn_rnn.exchange import checkpoint_format
-from helpers.exchange_models import random_rnn
+from cudnn_rnn.exchange import checkpoint_format, npz_format
+from helpers.exchange_models import assert_same, random_rnn
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
@@ -44,20 +44,32 @@ def assert_refused(path, *parts):
         assert part in str(caught.value), str(caught.value)
 
 
-def write_npz(path, **headers):
+def write_npz(path, version=1, **headers):
     """Writes an archive of arrays with these (shape, dtype), but without elements."""
+    write_header = getattr(np.lib.format, "write_array_header_%d_0" % version)
     with zipfile.ZipFile(str(path), "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (shape, dtype) in headers.items():
             content = io.BytesIO()
             header = {"shape": shape, "fortran_order": False, "descr": dtype}
-            np.lib.format.write_array_header_1_0(content, header)
+            write_header(content, header)
             archive.writestr(name + ".npy", content.getvalue())
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("shape", [(HUGE,), (2**20, 2**20), (1000,)])
-def test_npz_with_arrays_larger_than_the_file(tmp_path, shape):
-    write_npz(tmp_path / "rnn.npz", array=(shape, "<f4"))
+def test_npz_with_arrays_larger_than_the_file(tmp_path, shape, version):
+    write_npz(tmp_path / "rnn.npz", version, array=(shape, "<f4"))
     assert_refused(tmp_path / "rnn.npz", "declares array.npy with shape", str(list(shape)))
+
+
+def test_npz_with_headers_of_version_2(tmp_path):
+    rnn = random_rnn("gru")
+    with zipfile.ZipFile(str(tmp_path / "rnn.npz"), "w") as archive:
+        for name, array in npz_format.to_arrays([rnn]).items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, version=(2, 0))
+            archive.writestr(name + ".npy", content.getvalue())
+    assert_same(exchange.read(tmp_path / "rnn.npz").rnns[0], rnn)
 
 
 def test_npz_with_a_member_larger_than_deflate_can_make_it(tmp_path):

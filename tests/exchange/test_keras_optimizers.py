@@ -9,7 +9,7 @@ import pytest
 import tensorflow
 
 from cudnn_rnn import exchange
-from cudnn_rnn.exchange import RnnWeights
+from cudnn_rnn.exchange import RnnWeights, keras_optimizers
 from helpers.golden import read_checkpoint
 from helpers.optimizer_steps import (
     ADAM,
@@ -27,6 +27,7 @@ from helpers.versions import needs_tensorflow_2
 pytestmark = [needs_tensorflow_2, pytest.mark.ci]
 
 CLASSES = {"lstm": "LSTM", "gru": "GRU"}
+BETA = '"beta_1": 0.9'
 POWERS = {"beta1_power": 0.9**4, "beta2_power": 0.999**4}  # after three steps
 
 
@@ -232,19 +233,20 @@ def linked(file):
         replaced("optimizer/vars", np.zeros(3)),
         replaced("optimizer", np.zeros(3)),
         linked,
-        '"beta_1": "0.9"',
-        '"beta_1": NaN',
-        '"beta_1": 1.5',
+        (BETA, '"beta_1": "0.9"'),
+        (BETA, '"beta_1": NaN'),
+        (BETA, '"beta_1": 1.5'),
+        ('"optimizer": {', '"other": {'),
     ],
 )
 def test_damaged_state_of_keras_is_not_carried(tmp_path, trained_gru, change):
     path = tmp_path / "changed.keras"
     with zipfile.ZipFile(str(trained_gru)) as old, zipfile.ZipFile(str(path), "w") as new:
         members = {name: old.read(name) for name in old.namelist()}
-        if isinstance(change, str):
-            assert b'"beta_1": 0.9' in members["config.json"]
-            config = members["config.json"].replace(b'"beta_1": 0.9', change.encode())
-            members["config.json"] = config
+        if isinstance(change, tuple):
+            old_text, new_text = (text.encode() for text in change)
+            assert old_text in members["config.json"]
+            members["config.json"] = members["config.json"].replace(old_text, new_text)
         else:
             content = io.BytesIO(members["model.weights.h5"])
             with h5py.File(content, "r+") as file:
@@ -259,6 +261,14 @@ def test_damaged_state_of_keras_is_not_carried(tmp_path, trained_gru, change):
         file.visit(names.append)
         left = [name for name in names if isinstance(file[name], h5py.Dataset)]
     assert set(contents.others) == {name for name in left if name.startswith("optimizer/")}
+
+
+def test_an_archive_without_weights_in_hdf5(tmp_path):
+    """Keras also writes `model.weights.npz`, in which no optimizer is looked for."""
+    path = str(tmp_path / "model.keras")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model.weights.npz", b"")
+    assert keras_optimizers.read(path, []) == ([], None)
 
 
 def test_state_in_h5_models_is_listed(tmp_path):

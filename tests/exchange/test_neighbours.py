@@ -5,7 +5,7 @@ import pytest
 import tensorflow
 
 from cudnn_rnn import exchange
-from cudnn_rnn.exchange import keras_format, onnx_format, torch_format
+from cudnn_rnn.exchange import Contents, keras_format, onnx_format, torch_format
 from helpers.exchange_models import (
     BATCH,
     STEPS,
@@ -133,6 +133,26 @@ def test_what_is_no_torch_rnn():
     broken = dict(state, bias_ih_l1=np.zeros([10], np.float32))
     with pytest.raises(exchange.ExchangeError, match=r"no RNN: layers\[1\]\[0\].input_bias"):
         torch_format.from_state_dict(broken)
+
+
+@needs_tensorflow_2
+def test_bfloat16_of_torch_is_refused():
+    import torch
+
+    state = torch.nn.GRU(4, 5).bfloat16().state_dict()
+    expected = r"weight_ih_l0 is torch.bfloat16, which NumPy does not have. .* with \.float\(\)"
+    with pytest.raises(exchange.ExchangeError, match=expected):
+        torch_format.from_state_dict(state)
+
+
+@needs_tensorflow_2
+def test_torch_files_without_an_rnn(tmp_path):
+    import torch
+
+    path, ones = str(tmp_path / "model.pt"), torch.ones(2)
+    for saved, others in ((ones, []), ({"a.weight": ones, "b": {"bias": ones}}, ["a.weight", "b"])):
+        torch.save(saved, path)
+        assert exchange.read(path) == Contents(path, "PyTorch file", [], others=others)
 
 
 # Keras
@@ -372,6 +392,16 @@ def test_onnx_weights_that_are_no_constants(place, letter):
     (node,) = [node for node in model.graph.node if node.op_type == "GRU"]
     node.input[place] = "computed"
     with pytest.raises(exchange.ExchangeError, match=letter + ", 'computed', is no constant"):
+        onnx_format.from_model(model)
+
+
+@needs_tensorflow_2
+def test_onnx_peepholes_are_refused():
+    model = onnx_format.to_model([random_rnn("lstm", num_layers=1)])
+    (node,) = [node for node in model.graph.node if node.op_type == "LSTM"]
+    assert len(node.input) == 7
+    node.input.append("peepholes")
+    with pytest.raises(exchange.ExchangeError, match="The LSTM node 'layer_0' has peepholes"):
         onnx_format.from_model(model)
 
 

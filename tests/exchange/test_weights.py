@@ -6,9 +6,10 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn._core import canonical
-from cudnn_rnn.exchange import LayerWeights, RnnWeights, statistics
+from cudnn_rnn.exchange import ExchangeError, LayerWeights, RnnWeights, npz_format, statistics
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.networks import every_mode
+from helpers.versions import needs_projection
 
 PROJECTIONS = [("lstm", 3)] if has_projection() else []
 MODES = [(mode, 0) for mode in ("lstm", "gru", "rnn_relu", "rnn_tanh")] + PROJECTIONS
@@ -96,6 +97,16 @@ def test_a_vector_of_wrong_size_is_refused():
         RnnWeights.from_opaque(np.zeros(7, np.float32), "lstm", 1, 5, 4)
 
 
+def test_arrays_of_archives_that_are_no_rnn():
+    arrays = npz_format.to_arrays([random_rnn("gru", scope=scope) for scope in ("a", "b")])
+    key = "b/layer_1/forward/recurrent_bias"
+    with pytest.raises(ExchangeError, match=r"The arrays b/\* are no RNN: layers\[1\]\[0\].*_bias"):
+        npz_format.from_arrays(dict(arrays, **{key: arrays[key][1:]}))
+    del arrays[key]
+    with pytest.raises(ExchangeError, match="The archive lacks the arrays %s." % key):
+        npz_format.from_arrays(arrays)
+
+
 def test_statistics():
     rnn = random_rnn("gru", num_layers=1)
     reset, update, new = np.split(rnn.layers[0][0].input_weights, 3)
@@ -111,3 +122,15 @@ def test_statistics():
     update[...] = np.nan
     (row,) = [r for r in statistics(rnn) if r["nan"]]
     assert (row["nan"], row["mean"], row["max"]) == (20, None, None)
+
+
+@needs_projection
+def test_statistics_of_a_projection():
+    rnn = random_rnn("lstm", num_layers=2, bidirectional=True, num_proj=3)
+    rows = [row for row in statistics(rnn) if row["array"] == "projection"]
+    assert [(row["layer"], row["direction"], row["gate"], row["count"]) for row in rows] == [
+        (layer, direction, "", 15) for layer in range(2) for direction in ("forward", "backward")
+    ]
+    for row, (_, _, weights) in zip(rows, rnn.places()):
+        assert row["mean"] == pytest.approx(weights.projection.astype(np.float64).mean())
+        assert (row["min"], row["max"]) == (weights.projection.min(), weights.projection.max())

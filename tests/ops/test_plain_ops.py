@@ -9,7 +9,7 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._core import canonical, nodes
+from cudnn_rnn._core import canonical, model_sizes, nodes
 from cudnn_rnn._core.config import RnnConfig
 from helpers.op_harness import TOLERANCES, assert_close, swap_major
 from helpers.sequence_cases import DTYPES, LENGTHS, LSTM, PROJECTED, arrays_for
@@ -234,6 +234,25 @@ def test_unknown_sizes():
             cudnn_rnn.cudnn_rnn_ops.cudnn_gru(
                 inputs, tf.placeholder(tf.float32), tf.zeros([81]), is_training=False
             )
+
+
+@pytest.mark.parametrize(
+    "input_mode, num_params, input_size",
+    [
+        ("linear_input", 81, 4),
+        ("linear_input", 82, None),
+        # The first layer has no input weights if input_size is 3.
+        ("auto_select", 45, 3),
+        ("auto_select", 46, None),
+    ],
+)
+def test_input_size_from_the_number_of_parameters(input_mode, num_params, input_size):
+    fields = dict(config_of(LSTM, "float32")._asdict(), rnn_mode="gru", input_mode=input_mode)
+    fields.update(direction="unidirectional", num_layers=None, num_units=None, input_size=None)
+    with tf.Graph().as_default():
+        tensors = [tf.placeholder(tf.float32), tf.zeros([1, 2, 3]), tf.constant([])]
+        found = model_sizes.with_sizes(RnnConfig(**fields), tensors + [tf.zeros([num_params])])
+    assert (found.num_layers, found.num_units, found.input_size) == (1, 3, input_size)
 
 
 @pytest.mark.parametrize("dropout", [0.25, 1.0])

@@ -2,14 +2,16 @@
 
 import json
 import os
+import platform
 import shutil
+import subprocess
 import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._native import library
+from cudnn_rnn._native import gpu_kernels, library
 from cudnn_rnn.cli import doctor, gpu_libraries
 from helpers.processes import status_and_text
 
@@ -144,6 +146,119 @@ def examine(monkeypatch):
     return run_part
 
 
+TENSORFLOW = {"version": "2.21.0", "git_version": "v2.21.0-rc1", "folder": "/tensorflow"}
+TENSORFLOW.update(is_cuda_build=False, cxx11_abi=1, cuda_version="", cudnn_version="")
+WORKING_LIBRARY = {
+    "library": "/package/library.so",
+    "build_info": {"tensorflow": "2.21.0", "compiler": "gcc 13"},
+    "cpu_report": "float: portable\nhalf: portable",
+    "ones": [4.0, 4.0],
+}
+NO_GPU = {"devices": [], "report": None, "kernels": "tensorflow", "reason": "a reason"}
+NO_GPU.update(outcomes=[["CudnnRNN", "tensorflow", "tensorflow", "why"]])
+WORKING = [TENSORFLOW, WORKING_LIBRARY, NO_GPU]
+
+
+def run_all_checks(monkeypatch, capsys, answers):
+    """Runs the command on the answers of the trials; a str is a crash of the trial.
+
+    Returns the exit status and the printed text.
+    """
+    programs = [doctor._ASK_TENSORFLOW, doctor._TRY_LIBRARY, doctor._ASK_GPU]
+    waiting = list(zip(programs, answers))
+
+    def run_trial(program):
+        expected, answer = waiting.pop(0)
+        assert program == expected
+        return (None, answer) if isinstance(answer, str) else (answer, None)
+
+    monkeypatch.setattr(doctor, "run_trial", run_trial)
+    status = doctor.run(None)
+    assert not waiting
+    return status, capsys.readouterr().out
+
+
+def test_all_checks_of_a_working_installation(monkeypatch, capsys):
+    status, printed = run_all_checks(monkeypatch, capsys, WORKING)
+    assert status == 0
+    lines = printed.splitlines()
+    titles = ["Versions", "CPU", "GPU", "Common errors of programs", "Summary"]
+    assert [line for line in lines if line in titles] == titles
+    assert all(lines[lines.index(title) - 1] == "" for title in titles)
+    facts = {
+        "cudnn_rnn": "%s in %s" % (cudnn_rnn.__version__, PACKAGE),
+        "Python": "%d.%d.%d, %s" % (sys.version_info[:3] + (sys.executable,)),
+        "Platform": platform.platform(),
+        "TensorFlow": "2.21.0 (v2.21.0-rc1), /tensorflow",
+        "Op library": "/package/library.so",
+        "Built": "for TensorFlow 2.21.0, with gcc 13",
+        "Instruction sets": "float: portable",
+        "Test run": "an RNN with one unit ran and computed the right numbers",
+        "TensorFlow sees": "no GPU, because it was built without GPU support",
+        "cuDNN": "not used; this op library was built without GPU support",
+        "GPU kernels": "a reason",
+    }
+    for fact in facts.items():
+        assert "  %-18s%s" % fact in lines, (fact, printed)
+    assert '\n  "No OpKernel was registered to support Op' in printed
+    assert "This is not a problem: RNNs run on the CPU." in printed
+    assert lines[-1] == "cudnn_rnn works in this environment."
+
+
+@pytest.mark.parametrize(
+    "answers, parts",
+    [
+        (
+            ["No module named 'tensorflow'"],
+            [
+                "  TensorFlow        cannot be imported",
+                "BROKEN: TensorFlow cannot be imported by this Python.",
+                "    No module named 'tensorflow'",
+                "Install TensorFlow into this environment, for example with\n"
+                "    %s -m pip install tensorflow==" % sys.executable,
+                "Then install cudnn_rnn, which is compiled for the installed TensorFlow.",
+                "GPU\nNot checked. Fix the problem above first.",
+            ],
+        ),
+        (
+            [TENSORFLOW, "signal 4"],
+            [
+                "BROKEN: The op library does not work with this TensorFlow.\n    signal 4",
+                "Not checked",
+            ],
+        ),
+        (
+            [TENSORFLOW, {"library": "l", "problem": "it was built for TensorFlow 1.15"}],
+            [
+                "BROKEN: The op library does not work with this TensorFlow.\n    it was",
+                "Not checked",
+            ],
+        ),
+        (WORKING[:2] + ["signal 11"], ["BROKEN: The GPU check failed. RNNs work on the CPU."]),
+    ],
+    ids=["tensorflow", "library_crashes", "library_refuses", "gpu"],
+)
+def test_all_checks_of_a_broken_installation(monkeypatch, capsys, answers, parts):
+    status, printed = run_all_checks(monkeypatch, capsys, answers)
+    assert status == 1 and printed.count("BROKEN") == 1
+    for part in parts:
+        assert part in printed, (part, printed)
+    last = "cudnn_rnn does not work in this environment. See the advice above."
+    assert printed.splitlines()[-2:] == ["Summary", last]
+
+
+@pytest.mark.parametrize(
+    "is_cuda_build, expected",
+    [
+        (True, "no GPU, although it was built with GPU support"),
+        (False, "no GPU, because it was built without GPU support"),
+    ],
+)
+def test_why_tensorflow_sees_no_gpu(examine, is_cuda_build, expected):
+    _, _, text = examine("_examine_gpu", (NO_GPU, None), {"is_cuda_build": is_cuda_build})
+    assert text.splitlines()[0] == "  TensorFlow sees   " + expected
+
+
 def test_wrong_numbers_are_noticed(examine):
     answer = {"library": "l", "build_info": {}, "cpu_report": "", "ones": [4.0, 3.0]}, None
     works, problems, text = examine("_examine_library", answer, {"version": "2.21.0"}, None)
@@ -212,6 +327,17 @@ def test_a_library_that_cudnn_needs_is_missing(examine, has_gpu):
     assert "libnvrtc.so.12" in text and "Install it." in text
 
 
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_all_libraries_that_cudnn_needs_can_be_opened(examine, has_gpu):
+    _, problems, text = examine("_examine_libraries_of_cudnn", ({}, None), REPORT, has_gpu)
+    assert problems == 0
+    assert text.split(None, 2) == [
+        "cuDNN's",
+        "parts",
+        "can be opened, and so can cuBLASLt and NVRTC",
+    ]
+
+
 def test_a_library_that_ends_the_process_when_it_is_opened(examine):
     answer = None, "signal 11"
     _, problems, text = examine("_examine_libraries_of_cudnn", answer, REPORT, True)
@@ -232,6 +358,7 @@ def test_libraries_that_do_not_exist(tmp_path):
         (9, b"..libcublasLt.so.12\0", ["libcudnn_adv.so.9", "libcublasLt.so.12", "libnvrtc.so.12"]),
         (9, b"..libcublasLt.so.13\0", ["libcudnn_adv.so.9", "libcublasLt.so.13", "libnvrtc.so.13"]),
         (9, b"nothing", ["libcudnn_adv.so.9", "libcublasLt.so.12", "libnvrtc.so.12"]),
+        (9, b"", ["libcudnn_adv.so.9", "libcublasLt.so.12", "libnvrtc.so.12"]),
         (
             8,
             b"..libcublasLt.so.11\0",
@@ -269,3 +396,52 @@ def test_libraries_that_cudnn_needs(tmp_path, major, built_for, expected):
 def test_library_without_a_gpu_part():
     """A library without the GPU report, as in older builds (here: libc), gives None."""
     assert doctor.gpu_report("libc.so.6") is None
+
+
+def test_the_gpu_report_opens_cudnn_in_the_library(monkeypatch):
+    path = library.library_path()
+    monkeypatch.setattr(gpu_kernels, "open_cudnn", lambda path: (True, "opened for " + path))
+    assert doctor.gpu_report(path) == "opened for " + path
+
+
+def test_the_kernels_in_charge_are_those_of_this_process():
+    assert doctor.kernels_in_charge() == cudnn_rnn.kernels_in_charge()
+    outcomes = doctor.outcomes()
+    assert outcomes == list(gpu_kernels.choice().outcomes) != []
+    assert all(outcome.group in doctor.describe_outcomes(outcomes) for outcome in outcomes)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "status, expected",
+    [
+        (0, "(exit status 0)"),
+        (7, "(exit status 7)"),
+        (-11, "(the process was terminated by signal 11, SIGSEGV)"),
+        (
+            -4,
+            "(the process was terminated by signal 4, SIGILL)\nThis processor lacks an instruction "
+            "that TensorFlow or the op library was built for.",
+        ),
+        (-1000, "(the process was terminated by signal 1000, unknown)"),
+    ],
+)
+def test_how_a_process_ended(status, expected):
+    assert doctor.describe_exit(status) == expected
+
+
+@pytest.mark.once
+def test_a_trial_that_fails_shows_its_last_lines():
+    answer, text = doctor.run_trial("for i in range(20): print('line', i)\nraise SystemExit(7)")
+    assert answer is None
+    assert text.splitlines() == ["line %d" % i for i in range(8, 20)] + ["(exit status 7)"]
+
+
+@pytest.mark.once
+def test_a_trial_that_hangs_is_ended(monkeypatch):
+    def run(command, timeout, **options):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    text = "The process did not end within %d seconds." % doctor._SECONDS_FOR_A_TRIAL
+    assert doctor.run_trial("") == (None, text)

@@ -1,0 +1,69 @@
+"""Exports without this package's ops: SavedModels in text form, and what an export refuses."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from google.protobuf import text_format
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+import cudnn_rnn
+from helpers.op_harness import relative_error
+
+pytestmark = pytest.mark.ci
+
+UNITS, WIDTH = 5, 4
+
+
+def save_text_model(folder, with_rnn=True):
+    """Writes the SavedModel of a GRU, or of a product, with one variable; returns its outputs."""
+    values = np.random.RandomState(1).uniform(-0.5, 0.5, 3 * UNITS * (WIDTH + UNITS + 2))
+    with tf.Graph().as_default(), tf.Session() as session:
+        inputs = tf.ones([3, 2, WIDTH])
+        params = tf.get_variable("params", initializer=values.astype(np.float32))
+        outputs = params * 2.0
+        if with_rnn:
+            model = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH)
+            outputs = model(inputs, tf.zeros([1, 2, UNITS]), params, is_training=False)[0]
+        outputs = tf.identity(outputs, "outputs")
+        session.run(tf.global_variables_initializer())
+        builder = tf.saved_model.Builder(str(folder))
+        builder.add_meta_graph_and_variables(session, ["serve"])
+        builder.save(as_text=True)
+        return session.run(outputs)
+
+
+def test_a_saved_model_in_text_form(tmp_path):
+    """The copy is in text form too, with the same variables and results."""
+    expected = save_text_model(tmp_path / "fused")
+    assert cudnn_rnn.export_plain(tmp_path / "fused", tmp_path / "plain") == 1
+    assert sorted(os.listdir(str(tmp_path / "plain"))) == ["saved_model.pbtxt", "variables"]
+    model = text_format.Parse((tmp_path / "plain" / "saved_model.pbtxt").read_text(), SavedModel())
+    types = {node.op for node in model.meta_graphs[0].graph_def.node}
+    assert "IdentityN" in types and not [name for name in types if name.startswith("CudnnRNN")]
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.saved_model.loader.load(session, ["serve"], str(tmp_path / "plain"))
+        assert relative_error(session.run("outputs:0"), expected) < 1e-5
+
+
+def test_a_saved_model_without_nodes_is_refused(tmp_path):
+    save_text_model(tmp_path / "model", with_rnn=False)
+    with pytest.raises(ValueError, match="model has no CudnnRNN nodes: it runs without cudnn_rnn"):
+        cudnn_rnn.export_plain(tmp_path / "model", tmp_path / "plain")
+    assert os.listdir(str(tmp_path)) == ["model"]
+
+
+@pytest.mark.parametrize("name", ["num_layers", "num_units", "input_size"])
+def test_a_size_that_is_computed_is_refused(name):
+    """The ops that convert parameters have the sizes as inputs."""
+    sizes = dict(num_layers=1, num_units=UNITS, input_size=WIDTH)
+    with tf.Graph().as_default() as graph:
+        sizes[name] = tf.placeholder(tf.int32, [], "computed")
+        tf.raw_ops.CudnnRNNParamsSize(T=tf.float32, S=tf.int32, name="size", **sizes)
+    message = (
+        r"node 'size' \(CudnnRNNParamsSize\) in the graph cannot be rewritten: the input %s is "
+        r"computed:0; expected a constant" % name
+    )
+    with pytest.raises(ValueError, match=message):
+        cudnn_rnn.plain_graph_def(graph.as_graph_def())
