@@ -48,7 +48,7 @@ def _facts(everything):
 
 
 def _processor(machine):
-    """Returns the processor's name with family and model: Zen 3 and Zen 4 may both be "AMD EPYC"."""
+    """Returns name, family and model of the processor: both Zen 3 and Zen 4 may be "AMD EPYC"."""
     parts = [machine.get("cpu", "unknown")]
     if "family_and_model" in machine:
         parts.append("family and model " + machine["family_and_model"])
