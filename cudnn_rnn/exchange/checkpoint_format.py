@@ -241,7 +241,9 @@ def _is_same(rnn, exact):
                 return False
         sums = [part.input_bias + part.recurrent_bias for part in (one, other)]
         scale = np.abs(other.input_bias) + np.abs(other.recurrent_bias)
-        # Negated, so that NaN counts as equal to NaN.
+        # A NaN is equal to a NaN, but to no number.
+        if np.any(np.isnan(sums[0]) != np.isnan(sums[1])):
+            return False
         if np.any(np.abs(sums[0] - sums[1]) > tolerance * scale):
             return False
     return True

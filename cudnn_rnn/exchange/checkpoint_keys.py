@@ -20,7 +20,7 @@ from cudnn_rnn._core.config import GATES, RnnConfig
 from cudnn_rnn.checkpoints import cell_saveables
 from cudnn_rnn.checkpoints.cell_layout import LAYER_FORMATS
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, mode_of, sentence
-from cudnn_rnn.exchange.weights import model_config
+from cudnn_rnn.exchange.weights import DTYPES, model_config
 
 CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
 OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
@@ -205,8 +205,6 @@ def _of_cells(stack, shapes, dtypes, facts, notes):
     gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, name)
     rnn_mode = mode_of(gates, facts, name, notes)
     num_layers, last_way = positions[-1][0] + 1, positions[-1][1]
-    dtype = dtypes[next(iter(first.values()))]
-    config = model_config(rnn_mode, (num_layers, units, inputs), 1 + last_way, dtype)
     weight_names, bias_names = SAVEABLES[rnn_mode]._cell_variables
     has_both_biases = any("bias_cudnn" in part for part in first)
     if has_both_biases:
@@ -220,8 +218,21 @@ def _of_cells(stack, shapes, dtypes, facts, notes):
         for position in positions
         for part in kind
     ]
+    dtype = _dtype_of_all(keys, dtypes, name)
+    config = model_config(rnn_mode, (num_layers, units, inputs), 1 + last_way, dtype)
     generation = CELLS_WITH_BIASES if has_both_biases else CELLS
     return Found(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
+
+
+def _dtype_of_all(keys, dtypes, name):
+    """Returns the dtype of an RNN's tensors; raises unless all have the same, of floats."""
+    found = sorted({dtypes[key].name for key in keys})
+    if len(found) != 1 or found[0] not in DTYPES:
+        raise ExchangeError(
+            "%s have the dtypes %s; expected one of %s for all of them."
+            % (sentence(name), ", ".join(found), ", ".join(DTYPES))
+        )
+    return dtypes[keys[0]]
 
 
 def _positions(stack, name):
@@ -251,12 +262,12 @@ def _sizes_of_cells(stack, positions, shapes, facts, name):
     for gates, gates_in_bias in ((3, 2),) if part else ((4, 4), (1, 1)):
         units, rest = divmod(shapes[bias][0], gates_in_bias)
         inputs = shapes[kernel][0] - units
-        fits_above = positions[-1][0] == 0 or shapes[last][0] == (ways + 1) * units
+        fits_above = positions[-1][0] == 0 or list(shapes[last][:1]) == [(ways + 1) * units]
         cell_name = next(
             SAVEABLES[mode]._rnn_cell_name for mode, known in GATES.items() if len(known) == gates
         )
         is_named = stack.is_object or "/%s/" % cell_name in "/" + kernel
-        if is_named and not rest and inputs > 0 and fits_above:
+        if is_named and units > 0 and not rest and inputs > 0 and fits_above:
             possible.append((gates, units, inputs))
     if len(possible) > 1 and facts.rnn_mode is not None:
         wanted = len(GATES[facts.rnn_mode])
@@ -298,7 +309,7 @@ def _of_group(group, shapes, dtypes, facts, notes):
     if sorted(by_index) != list(range(len(keys))):
         raise ExchangeError("Some of %s are missing." % name)
     sizes = [int(np.prod(shapes[key])) for key in keys]
-    config = _config_of_sizes(sizes, dtypes[keys[0]], facts, name, notes)
+    config = _config_of_sizes(sizes, _dtype_of_all(keys, dtypes, name), facts, name, notes)
     # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
     return Found(re.sub(r"(^|/)rnn$", "", prefix), CANONICAL, config, keys)
 

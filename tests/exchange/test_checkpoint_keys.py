@@ -95,8 +95,37 @@ def with_each(convert, part=""):
             "rnn_tanh",
             "1.1",
             with_each(np.int32),
-            "12 tensors with [20, 25, 25, 25, 25, 25, 5, 5, 5, 5, 5, 5] elements, are those of no "
-            "RNN.",
+            "CudnnRNNParamsToCanonical:<i> have the dtypes int32; expected one of float16, float32",
+        ),
+        (
+            "rnn_tanh",
+            "1.1",
+            with_each(np.float64, CANONICAL + "7"),
+            "CudnnRNNParamsToCanonical:<i> have the dtypes float32, float64; expected one of",
+        ),
+        (
+            "lstm",
+            "cells",
+            with_each(np.float64, CELL % 1 + "bias"),
+            "The cells model have the dtypes float32, float64; expected one of float16, float32",
+        ),
+        (
+            "gru",
+            "cells",
+            with_each(np.int64),
+            "The cells model have the dtypes int64; expected one of float16, float32",
+        ),
+        (
+            "lstm",
+            "cells",
+            with_each(lambda array: array[..., 0, 0], "cell_2/cudnn_compatible_lstm_cell/kernel"),
+            "The cells model with shapes",
+        ),
+        (
+            "lstm",
+            "cells",
+            with_each(lambda array: array[..., :0]),
+            "The cells model with shapes",
         ),
     ],
 )
@@ -109,12 +138,13 @@ def test_tensors_of_no_rnn(tmp_path, rnn_mode, target, change, message):
 
 
 @pytest.mark.once
-def test_an_opaque_vector_with_other_biases(tmp_path):
+@pytest.mark.parametrize("last_bias", [lambda bias: bias + 1e-4, lambda bias: np.nan])
+def test_an_opaque_vector_with_other_biases(tmp_path, last_bias):
     """Its matrices are those of the cells, but the sums of its biases are not."""
     rnn = random_rnn("lstm", scope="model", equal_biases=True)
     arrays = checkpoint_format.plan([rnn], "1.15").arrays
     opaque = arrays["model/opaque_kernel"].copy()
-    opaque[-1] += 1e-4
+    opaque[-1] = last_bias(opaque[-1])
     checkpoint_format.save(str(tmp_path / "model"), dict(arrays, **{"model/opaque_kernel": opaque}))
     contents = exchange.read(tmp_path / "model")
     assert contents.variables == {} and contents.others == ["model/opaque_kernel"]
