@@ -37,7 +37,9 @@ def main(arguments=None):
         usage="python -m cudnn_rnn [--help | --version | COMMAND ...]",
     )
     parser.add_argument("--version", action="version", version="cudnn_rnn " + __version__)
-    commands = parser.add_subparsers(dest="command", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(
+        dest="command", prog="python -m cudnn_rnn", help=argparse.SUPPRESS
+    )
     parsers = {name: commands.add_parser(name, add_help=True) for name in _COMMANDS}
     for name, command in _COMMANDS.items():
         command.add_arguments(parsers[name])

@@ -8,6 +8,7 @@ import pytest
 
 import cudnn_rnn
 from cudnn_rnn.cli import launch
+from cudnn_rnn.cli.main import main
 from helpers.processes import status_and_text
 
 pytestmark = pytest.mark.ci
@@ -61,6 +62,33 @@ def test_answers_without_tensorflow(without_tensorflow, arguments, expected, par
     assert "Traceback" not in printed and "no TensorFlow today" not in printed
     for part in parts:
         assert re.search(part, printed), part
+
+
+def test_without_a_command_the_help_is_printed(capsys):
+    assert main([]) == 2
+    assert capsys.readouterr().out.startswith("usage: python -m cudnn_rnn [--help | --version |")
+
+
+def test_errors_begin_with_the_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["inspect"])
+    assert (
+        capsys.readouterr().err.splitlines()[-1].startswith("python -m cudnn_rnn inspect: error:")
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--"], ["--", "--tf1"], ["a", "--", "b"], ["-m", "x"]])
+def test_a_program_gets_all_arguments_after_its_name(monkeypatch, arguments):
+    """This includes a leading `--`, which argparse consumes; the status is the program's."""
+    found = []
+
+    def run_program(options, parser):
+        found.append((options.program, options.tf1, options.arguments, parser.prog))
+        return 5
+
+    monkeypatch.setattr("cudnn_rnn.cli.run.run", run_program)
+    assert main(["run", "--tf1", "program.py"] + arguments) == 5
+    assert found == [("program.py", True, arguments, "python -m cudnn_rnn run")]
 
 
 @pytest.mark.parametrize(
