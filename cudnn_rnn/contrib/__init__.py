@@ -103,7 +103,6 @@ def _existing_contrib():
     found = []
     if IS_TENSORFLOW_1:
         # Resolves TensorFlow's lazy loader, so that the modules below exist.
-        importlib.import_module(_CONTRIB)
         importlib.import_module(_PACKAGE)
         names = (_CONTRIB, "tensorflow_core.contrib")
         found += [sys.modules[name] for name in names if name in sys.modules]

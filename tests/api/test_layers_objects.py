@@ -3,6 +3,7 @@
 Tests that TensorFlow 1 supports also run in graph mode; the second half needs TensorFlow 2.
 """
 
+import inspect
 import os
 import types
 
@@ -13,6 +14,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 import cudnn_rnn
+from cudnn_rnn._compat import without_autograph
 from cudnn_rnn.checkpoints import object_based
 from helpers.golden import golden_cases, read_case
 from helpers.layer_models import (
@@ -166,6 +168,21 @@ def test_weights_as_arrays(eager):
     np.testing.assert_array_equal(found, values)
     layers[1].set_weights([found])
     np.testing.assert_array_equal(layers[1].kernel.numpy(), values)
+
+
+def test_autograph_leaves_decorated_functions_alone(eager):
+    """AutoGraph would turn the condition into a tf.cond."""
+
+    @without_autograph
+    def absolute(value):
+        return -value if value < 0 else value
+
+    function = tensorflow.function(lambda value: absolute(value))
+    with pytest.raises(TypeError, match="as a Python `bool` is not allowed"):
+        function(tf.constant(-1.0))
+    assert absolute(tf.constant(-1.0)).numpy() == 1.0
+    if IS_TENSORFLOW_1:  # whose Keras reads these names
+        assert inspect.getfullargspec(absolute).args == ["value"]
 
 
 @needs_tensorflow_2

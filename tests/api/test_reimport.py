@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from tensorflow.python.framework import ops
 
+from cudnn_rnn._compat import wrap_gradient
 from helpers.processes import output_of
 
 pytestmark = pytest.mark.ci
@@ -114,3 +116,15 @@ def test_second_import():
     failures = json.loads(output_of("-c", PROGRAM).splitlines()[-1])
     assert len(failures) == 6
     assert not any(failures.values()), "\n".join(filter(None, failures.values()))
+
+
+def test_a_gradient_function_is_wrapped_once(monkeypatch):
+    """A second import replaces the wrapper of the first."""
+    registry = getattr(ops, "gradient_registry", None) or ops._gradient_registry
+    entry = registry._registry["CudnnRNN"]
+    original = entry["type"].__wrapped__
+    monkeypatch.setitem(entry, "type", entry["type"])
+    for _ in range(2):
+        wrap_gradient("CudnnRNN", lambda function: lambda *arguments: (function, arguments))
+    assert registry.lookup("CudnnRNN")(1, 2) == (original, (1, 2))
+    assert registry.lookup("CudnnRNN").__wrapped__ is original
