@@ -92,6 +92,8 @@ def _static_shape(assignment):
     if assignment.type == "Assign" and not assignment.get_attr("validate_shape"):
         return None
     variable = _source(assignment.inputs[0])
+    if variable.type == "Placeholder":  # of a variable that a function got: its shape is a handle's
+        return None
     try:
         shape = tf.TensorShape(variable.get_attr("shape"))
     except ValueError:  # not an op that creates a variable

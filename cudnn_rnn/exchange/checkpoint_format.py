@@ -48,6 +48,7 @@ from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    check_slots,
     name_of,
     sentence,
     temporary_folder_beside,
@@ -352,6 +353,7 @@ def plan(
             if opaque is not None:
                 _add(arrays, {opaque: rnn.to_opaque()}, rnn.scope)
             slots = source.slots.get(rnn.scope, {})
+            check_slots(slots, rnn.to_opaque(), rnn.scope)
             if target == "cells":
                 converted = slots_to_cells(session, rnn.config, made, slots) if slots else {}
                 for (before, after), values in converted.items():

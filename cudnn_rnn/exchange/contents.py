@@ -140,6 +140,24 @@ def adam_powers(step: float, betas: Sequence[Any]) -> Optional[Dict[str, np.ndar
     }
 
 
+def check_slots(slots: Dict[Tuple[str, str], np.ndarray], opaque: np.ndarray, scope: str) -> None:
+    """Raises `ExchangeError` unless all slots of an RNN have dtype and shape of its `opaque`."""
+    for (before, after), slot in slots.items():
+        if np.shape(slot) != opaque.shape or np.asarray(slot).dtype != opaque.dtype:
+            raise ExchangeError(
+                "The slot %s of %s must be an opaque vector like its weights, %s of shape %s, but "
+                "is %s of shape %s."
+                % (
+                    before + after,
+                    name_of(scope),
+                    opaque.dtype.name,
+                    list(opaque.shape),
+                    np.asarray(slot).dtype.name,
+                    list(np.shape(slot)),
+                )
+            )
+
+
 def name_of(scope: str) -> str:
     """Returns a name of an RNN for messages."""
     return "the RNN %r" % scope if scope else "the RNN"

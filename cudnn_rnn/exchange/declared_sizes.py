@@ -46,7 +46,7 @@ def check_zip(path: str) -> None:
 
 
 def _npy_header(file):
-    """Returns (shape, dtype); raises ValueError for versions that only structured arrays need."""
+    """Returns (shape, dtype); raises `ValueError` if the header is damaged."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)

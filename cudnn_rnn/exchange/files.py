@@ -7,7 +7,7 @@ import tempfile
 import zipfile
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
-from cudnn_rnn._core.config import DIRECTIONS, GATES, checked_choice
+from cudnn_rnn._core.config import DIRECTIONS, GATES, checked_choice, checked_size
 from cudnn_rnn.exchange import (
     checkpoint_format,
     keras_format,
@@ -61,7 +61,12 @@ def read(
     Raises:
       ExchangeError: the file is missing, damaged or of no known format; or several RNNs are
         possible, or none that agrees with the arguments.
+      TypeError, ValueError: no RNN has such a mode, size or direction.
     """
+    if num_layers is not None:
+        num_layers = checked_size("num_layers", num_layers)
+    if num_units is not None:
+        num_units = checked_size("num_units", num_units)
     facts = Facts(rnn_mode, num_layers, num_units, direction)
     if rnn_mode is not None:
         checked_choice("rnn_mode", rnn_mode, tuple(GATES))

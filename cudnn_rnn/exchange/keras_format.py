@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
+from cudnn_rnn._compat import tf
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
 from cudnn_rnn.exchange import keras_files, keras_optimizers
 from cudnn_rnn.exchange.contents import (
@@ -156,6 +157,7 @@ def from_model(model: Any) -> Contents:
 def _from_model(model, source):
     chains: List[Tuple[Any, RnnWeights]] = []  # (the last layer, weights)
     others = []
+    callers = _inputs_of_calls(model)
     for layer in _all_layers(model):
         rnn = _read_layer(layer, source)
         if rnn is None:
@@ -163,7 +165,7 @@ def _from_model(model, source):
             continue
         # model.layers are ordered by depth, so those of parallel chains alternate.
         for index, (last, first) in enumerate(chains):
-            if _follows(last, first, layer, rnn):
+            if callers.get(id(layer)) == [[last]] and _fits(last, first, rnn):
                 joined = RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
                 chains[index] = layer, joined
                 break
@@ -185,16 +187,29 @@ def _all_layers(model):
     return [layer for layer in found if type(layer).__name__ != "InputLayer"]
 
 
-def _follows(last, before, layer, rnn):
-    """Returns whether a layer's only input is the output of the layer `last`, and sizes fit."""
-    if type(last).__name__ == "RNNStack":
-        return False
-    try:
-        is_connected = layer.input._keras_history[0] is last
-    except (AttributeError, ValueError, RuntimeError):  # called never, or several times
-        return False
+def _inputs_of_calls(model):
+    """Returns, by the id of a layer, for each of its calls the layers whose outputs it gets.
+
+    A model without a graph of layers, and so each model of a subclass, has none.
+    """
+    found: Dict[int, List[List[Any]]] = {}
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            found.update(_inputs_of_calls(layer))
+    # Keras 3's Sequential calls its layers once for each layer that is added, in graphs of its own.
+    graph = getattr(model, "_functional", None) or model
+    for nodes in (getattr(graph, "_nodes_by_depth", None) or {}).values():
+        for node in nodes:
+            layer = node.operation if hasattr(node, "operation") else node.outbound_layer
+            inputs = tf.nest.flatten(node.input_tensors)
+            found.setdefault(id(layer), []).append([one._keras_history[0] for one in inputs])
+    return found
+
+
+def _fits(last, before, rnn):
+    """Returns whether an RNN behind the layer `last`, the end of the RNN `before`, continues it."""
     return (
-        is_connected
+        type(last).__name__ != "RNNStack"
         and (rnn.rnn_mode, rnn.num_units, rnn.bidirectional)
         == (before.rnn_mode, before.num_units, before.bidirectional)
         and rnn.input_size == before.num_directions * before.num_units

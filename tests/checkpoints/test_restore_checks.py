@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import io_ops
 
@@ -67,6 +68,21 @@ def test_an_assignment_to_an_unknown_variable_says_nothing_about_the_tensor(sess
     tensor = read_from("model")
     tf.raw_ops.AssignVariableOp(resource=chosen.output_true, value=tensor)
     assert restore_order.assigned_shape(tensor) == (None, True)
+
+
+def test_an_assignment_in_a_function_says_nothing_about_the_tensor(session):
+    """In the function, the variable is a scalar handle."""
+    variable = tf.get_variable("v", [2, 3], use_resource=True)
+
+    @tensorflow.function(autograph=False)
+    def restore():
+        tensor = read_from("model")
+        tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tensor)
+        found.append(restore_order.assigned_shape(tensor))
+
+    found = []
+    restore.get_concrete_function()
+    assert found == [(None, True)]
 
 
 class FailingReader:

@@ -260,8 +260,12 @@ def test_an_opaque_vector_alone_needs_facts(tmp_path):
     (found,) = exchange.read(path, num_layers=2, **facts).rnns
     assert (found.scope, found.input_size) == ("decoder", 4)
     np.testing.assert_array_equal(found.to_opaque(), random_values(rnn.config.params_size()))
-    with pytest.raises(exchange.ExchangeError, match="is not the opaque vector of an RNN with"):
-        exchange.read(path, num_layers=9, **facts)
+    for wrong in (dict(num_layers=9), dict(num_layers=2**31 - 1), dict(num_units=2**31 - 1)):
+        with pytest.raises(exchange.ExchangeError, match="is not the opaque vector of an RNN with"):
+            exchange.read(path, **{**facts, **wrong})
+    for wrong in (dict(num_layers=0), dict(num_units=2**31)):
+        with pytest.raises(ValueError, match=list(wrong)[0] + " must be between 1 and 2147483647"):
+            exchange.read(path, **{**facts, **wrong})
 
 
 def test_ambiguous_canonical_tensors(tmp_path):
@@ -392,6 +396,17 @@ def test_an_rnn_that_cannot_be_read_beside_one_that_can(tmp_path):
     done = exchange.convert(path, tmp_path / "x.npz", "npz", scope="good")
     assert contents.problems[0] in done.notes
     assert_same(exchange.read(tmp_path / "x.npz").rnns[0], good)
+
+
+def test_slots_made_by_hand_are_checked(tmp_path):
+    rnn = random_rnn("gru", scope="a")
+    vector = rnn.to_opaque()
+    for wrong, words in ((vector.astype(np.float64), "float64"), (vector[1:], "float32")):
+        contents = exchange.Contents("", "", [rnn], slots={"a": {("", "Adam"): wrong}})
+        found = "but is %s of shape .%d." % (words, wrong.size)
+        with pytest.raises(exchange.ExchangeError, match="slot Adam of the RNN 'a' must.*" + found):
+            exchange.write(tmp_path / "model", contents, "cells")
+    assert os.listdir(str(tmp_path)) == []
 
 
 def test_damaged_data(tmp_path):

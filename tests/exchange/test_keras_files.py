@@ -42,6 +42,38 @@ def test_a_layer_after_a_stack_is_an_rnn_of_its_own():
     assert scopes_and_layers(model) == [("stack", 2), ("after", 1)]
 
 
+def test_which_layers_are_one_rnn():
+    """Those that are called once, with the output of the other; also in a model in the model."""
+    keras = tensorflow.keras
+    inputs = keras.Input((None, 4))
+    a, b, c, d, e = (
+        keras.layers.SimpleRNN(4, return_sequences=True, name=name) for name in "abcde"
+    )
+    once = a(inputs)
+    assert scopes_and_layers(keras.Model(inputs, [c(b(once)), once])) == [("a", 3)]
+    # A layer that is called twice belongs to no other.
+    twice = keras.Model(inputs, [e(d(inputs)), e(inputs)])
+    assert sorted(scopes_and_layers(twice)) == [("d", 1), ("e", 1)]
+    # Each call of the inner model calls its layers as they follow each other in it.
+    inner_input = keras.Input((None, 4))
+    layers = [
+        keras.layers.SimpleRNN(4, return_sequences=True, name="inner_%d" % i) for i in range(2)
+    ]
+    inner = keras.Model(inner_input, layers[1](layers[0](inner_input)))
+    assert scopes_and_layers(keras.Model(inputs, inner(inner(inputs)))) == [("inner_0", 2)]
+
+
+@pytest.mark.parametrize("is_built_late", [False, True])
+def test_layers_of_a_sequential_model_are_one_rnn(is_built_late):
+    keras = tensorflow.keras
+    model = keras.Sequential([] if is_built_late else [keras.layers.InputLayer((None, 4))])
+    for name in "abc":
+        model.add(keras.layers.SimpleRNN(4, return_sequences=True, name=name))
+    if is_built_late:
+        model.build((None, None, 4))
+    assert scopes_and_layers(model) == [("a", 3)]
+
+
 @needs_tensorflow_2
 def test_layers_without_a_graph_are_rnns_of_their_own():
     """Keras does not know which layer of such a model follows which."""
