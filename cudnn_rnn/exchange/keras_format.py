@@ -188,22 +188,27 @@ def _all_layers(model):
 
 
 def _inputs_of_calls(model):
-    """Returns, by the id of a layer, for each of its calls the layers whose outputs it gets.
-
-    A model without a graph of layers, and so each model of a subclass, has none.
-    """
+    """Returns, by the id of a layer, for each of its calls the layers whose outputs it gets."""
     found: Dict[int, List[List[Any]]] = {}
+    for layer, inputs in _calls(model):
+        found.setdefault(id(layer), []).append(inputs)
+    return found
+
+
+def _calls(model):
+    """Yields (layer, the layers whose outputs it gets); not what a model's own method calls."""
     for layer in model.layers:
         if hasattr(layer, "layers"):
-            found.update(_inputs_of_calls(layer))
-    # Keras 3's Sequential calls its layers once for each layer that is added, in graphs of its own.
-    graph = getattr(model, "_functional", None) or model
-    for nodes in (getattr(graph, "_nodes_by_depth", None) or {}).values():
+            yield from _calls(layer)
+    if any(base.__name__ == "Sequential" for base in type(model).__mro__):
+        # Keras 3 has called its layers once for each that was added; TensorFlow 1 has no graph.
+        yield from ((layer, [before]) for before, layer in zip(model.layers, model.layers[1:]))
+        return
+    for nodes in (getattr(model, "_nodes_by_depth", None) or {}).values():
         for node in nodes:
             layer = node.operation if hasattr(node, "operation") else node.outbound_layer
             inputs = tf.nest.flatten(node.input_tensors)
-            found.setdefault(id(layer), []).append([one._keras_history[0] for one in inputs])
-    return found
+            yield layer, [one._keras_history[0] for one in inputs]
 
 
 def _fits(last, before, rnn):
