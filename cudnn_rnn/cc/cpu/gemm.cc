@@ -14,7 +14,7 @@ constexpr int64_t kItemPanels = 48;
 constexpr int64_t kDepthBlock = 192;
 constexpr int64_t kRoundedDepthBlock = 512;
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
-constexpr int64_t kShortChain = 32;
+constexpr int64_t kShortChain = kDepthBlock / 2;
 
 // Returns whether to copy a block of `a` first: its rows would compete for few sets of the L1 cache
 // (64 sets, which repeat every 4 KiB), or it is not contiguous in depth.
