@@ -174,9 +174,15 @@ def no_betas(saved):
     saved["optimizer"]["param_groups"][0]["betas"] = (0.9, "x")
 
 
-def huge_step(saved):
+def negative_step(saved):
     for one in saved["optimizer"]["state"].values():
         one["step"] = -(10**18)
+
+
+def huge_step(saved):
+    """The first that an integer of 64 bits cannot be."""
+    for one in saved["optimizer"]["state"].values():
+        one["step"] = 2**63
 
 
 def no_dicts(saved):
@@ -186,7 +192,7 @@ def no_dicts(saved):
 @pytest.mark.parametrize(
     "change",
     [two_groups, other_order, other_names, unused_parameter, different_steps, amsgrad]
-    + [other_shape, other_dtype, no_betas, huge_step, no_dicts],
+    + [other_shape, other_dtype, no_betas, negative_step, huge_step, no_dicts],
 )
 def test_uncertain_state_of_torch_is_listed(tmp_path, change):
     _, _, saved = trained_module("gru")

@@ -81,6 +81,16 @@ def layer(rows=20, width=4, out=5, **others):
             "only an LSTM has a projection",
         ),
         (
+            "gru",
+            [[layer(rows=15)], [layer(15, 5, projection=np.zeros([2, 5], np.float32))]],
+            r"layers\[1\]\[0\].projection has shape \[2, 5\].*expected None",
+        ),
+        (
+            "gru",
+            [[layer(rows=15), layer(15, projection=np.zeros([2, 5], np.float32))]],
+            r"layers\[0\]\[1\].projection has shape \[2, 5\].*expected None",
+        ),
+        (
             "lstm",
             [[layer(out=2, projection=np.zeros([2, 5], np.float32))], [layer(width=2, out=2)]],
             r"layers\[1\]\[0\].projection has shape None.*expected \[2, 5\]",
