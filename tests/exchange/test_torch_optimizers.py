@@ -201,6 +201,14 @@ def test_uncertain_state_of_torch_is_listed(tmp_path, change):
     assert left_out_of(path) == "Left out, as no part of an RNN: optimizer, epoch."
 
 
+def test_torch_state_before_the_first_step(tmp_path):
+    _, _, saved = trained_module("gru")
+    for one in saved["optimizer"]["state"].values():
+        one["step"] = 0
+    powers = exchange.read(save(tmp_path / "model.pt", saved)).optimizer
+    assert powers == {"beta1_power": np.float32(0.9), "beta2_power": np.float32(0.999)}
+
+
 def test_what_else_a_torch_file_has_is_listed(tmp_path):
     """Another name of the optimizer; a second state_dict."""
     _, _, saved = trained_module("gru")
