@@ -16,6 +16,9 @@ from cudnn_rnn.checkpoints import restore_ops
 
 _ASSIGN_TYPES = ("Assign", "AssignVariableOp")
 
+# Ops whose attribute `shape` is that of the variable. A placeholder has the shape of the handle.
+_VARIABLE_TYPES = ("Variable", "VariableV2", "TemporaryVariable", "VarHandleOp")
+
 # Ops that keep every value of their first input.
 _SAME_VALUES = ("Identity", "RefIdentity", "Reshape", "EnsureShape", "Snapshot")
 
@@ -92,12 +95,9 @@ def _static_shape(assignment):
     if assignment.type == "Assign" and not assignment.get_attr("validate_shape"):
         return None
     variable = _source(assignment.inputs[0])
-    if variable.type == "Placeholder":  # of a variable that a function got: its shape is a handle's
+    if variable.type not in _VARIABLE_TYPES:
         return None
-    try:
-        shape = tf.TensorShape(variable.get_attr("shape"))
-    except ValueError:  # not an op that creates a variable
-        return None
+    shape = tf.TensorShape(variable.get_attr("shape"))
     return shape.as_list() if shape.is_fully_defined() else None
 
 

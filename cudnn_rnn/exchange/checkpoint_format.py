@@ -335,12 +335,13 @@ def plan(
     notes: List[str] = []
     leaves_out_slots = False
     with Session() as session:
-        variables = [session.variable(rnn.to_opaque()) for rnn in source.rnns]
+        vectors = [rnn.to_opaque() for rnn in source.rnns]
+        variables = [session.variable(vector) for vector in vectors]
         # All saveables first: the keys of 1.1 are names of nodes, which are counted.
         saveables = [
             _saveable_of_target(target, rnn, made) for rnn, made in zip(source.rnns, variables)
         ]
-        for rnn, saveable, made in zip(source.rnns, saveables, variables):
+        for rnn, vector, saveable, made in zip(source.rnns, vectors, saveables, variables):
             _add(arrays, _specs(session, saveable), rnn.scope)
             opaque = variable or source.variables.get(rnn.scope)
             if opaque is None and target == "1.15":
@@ -351,9 +352,9 @@ def plan(
                 )
             opaque = None if target == "cells" else opaque
             if opaque is not None:
-                _add(arrays, {opaque: rnn.to_opaque()}, rnn.scope)
+                _add(arrays, {opaque: vector}, rnn.scope)
             slots = source.slots.get(rnn.scope, {})
-            check_slots(slots, rnn.to_opaque(), rnn.scope)
+            check_slots(slots, vector, rnn.scope)
             if target == "cells":
                 converted = slots_to_cells(session, rnn.config, made, slots) if slots else {}
                 for (before, after), values in converted.items():

@@ -402,7 +402,7 @@ def _of_opaque_vectors(shapes, dtypes, facts, notes):
 def _configs_of_vector(size, dtype, facts):
     """Returns all configs with these facts whose opaque vector has this size."""
     possible, units = [], facts.num_units
-    # Each layer has more parameters. Configs with sizes beyond int64 would raise errors.
+    # A layer has more than units**2 parameters. A config whose size exceeds int64 raises an error.
     if (facts.num_layers or 1) * units**2 > size:
         return []
     for num_layers in [facts.num_layers] if facts.num_layers else range(1, 1000):

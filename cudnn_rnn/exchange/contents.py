@@ -141,12 +141,12 @@ def adam_powers(step: float, betas: Sequence[Any]) -> Optional[Dict[str, np.ndar
 
 
 def check_slots(slots: Dict[Tuple[str, str], np.ndarray], opaque: np.ndarray, scope: str) -> None:
-    """Raises `ExchangeError` unless all slots of an RNN have dtype and shape of its `opaque`."""
+    """Raises `ExchangeError` if a slot differs in dtype or shape from the RNN's `opaque` vector."""
     for (before, after), slot in slots.items():
         if np.shape(slot) != opaque.shape or np.asarray(slot).dtype != opaque.dtype:
             raise ExchangeError(
                 "The slot %s of %s must be an opaque vector like its weights, %s of shape %s, but "
-                "is %s of shape %s."
+                "is %s of shape %s. RnnWeights.to_opaque() returns such a vector."
                 % (
                     before + after,
                     name_of(scope),

@@ -157,7 +157,7 @@ def from_model(model: Any) -> Contents:
 def _from_model(model, source):
     chains: List[Tuple[Any, RnnWeights]] = []  # (the last layer, weights)
     others = []
-    callers = _inputs_of_calls(model)
+    inputs_of_calls = _inputs_of_calls(model)
     for layer in _all_layers(model):
         rnn = _read_layer(layer, source)
         if rnn is None:
@@ -165,7 +165,7 @@ def _from_model(model, source):
             continue
         # model.layers are ordered by depth, so those of parallel chains alternate.
         for index, (last, first) in enumerate(chains):
-            if callers.get(id(layer)) == [[last]] and _fits(last, first, rnn):
+            if inputs_of_calls.get(id(layer)) == [[last]] and _fits(last, first, rnn):
                 joined = RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
                 chains[index] = layer, joined
                 break
@@ -188,7 +188,7 @@ def _all_layers(model):
 
 
 def _inputs_of_calls(model):
-    """Returns, by the id of a layer, for each of its calls the layers whose outputs it gets."""
+    """Returns a dict by the id of a layer: for each call, the layers that feed the call."""
     found: Dict[int, List[List[Any]]] = {}
     for layer, inputs in _calls(model):
         found.setdefault(id(layer), []).append(inputs)
@@ -196,12 +196,13 @@ def _inputs_of_calls(model):
 
 
 def _calls(model):
-    """Yields (layer, the layers whose outputs it gets); not what a model's own method calls."""
+    """Yields (layer, layers that feed the call) for each call that the model's graph records."""
     for layer in model.layers:
         if hasattr(layer, "layers"):
             yield from _calls(layer)
     if any(base.__name__ == "Sequential" for base in type(model).__mro__):
-        # Keras 3 has called its layers once for each that was added; TensorFlow 1 has no graph.
+        # Not from a graph: Keras 3 calls all layers again whenever one is added, and TensorFlow 1
+        # records no graph if the model is built late.
         yield from ((layer, [before]) for before, layer in zip(model.layers, model.layers[1:]))
         return
     for nodes in (getattr(model, "_nodes_by_depth", None) or {}).values():
@@ -212,7 +213,7 @@ def _calls(model):
 
 
 def _fits(last, before, rnn):
-    """Returns whether an RNN behind the layer `last`, the end of the RNN `before`, continues it."""
+    """Returns whether `rnn` can be the next layer of the RNN `before`, which ends with `last`."""
     return (
         type(last).__name__ != "RNNStack"
         and (rnn.rnn_mode, rnn.num_units, rnn.bidirectional)

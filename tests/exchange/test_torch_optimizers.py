@@ -180,7 +180,7 @@ def negative_step(saved):
 
 
 def huge_step(saved):
-    """The first that an integer of 64 bits cannot be."""
+    """The smallest step that int64 cannot hold."""
     for one in saved["optimizer"]["state"].values():
         one["step"] = 2**63
 
