@@ -105,6 +105,7 @@ HEADERS = [
     "cpu/schedule.h",
     "cpu/steps.h",
     "cpu/transpose.h",
+    "cpu/unrolled_panels.inc",
     "cpu/vectors.inc",
     "cpu/vectors_avx512.inc",
     "cpu/workspace.h",

@@ -73,6 +73,7 @@ CUDNN_RNN_INLINE Vector<double> Max(const Vector<double>& a, const Vector<double
   return _mm256_max_pd(a, b);
 }
 
+#define CUDNN_RNN_UNROLLED_PANELS
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 
 }  // namespace
