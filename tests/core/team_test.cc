@@ -253,7 +253,8 @@ TEST(TeamIsNotWorthWhileForLittleWork) {
   EXPECT(members == 1 && runner.num_tasks() == 0);
 }
 
-// On many cores, little work wakes few threads, and a short phase has few slices.
+// On many cores, little work wakes few threads, and a phase has the more slices the longer it
+// takes, also where its cost in cycles exceeds 64 bits.
 TEST(TeamIsAsLargeAsTheWorkIsWorth) {
   KeepingRunner runner(50);
   int64_t slices = 0;
@@ -264,7 +265,18 @@ TEST(TeamIsAsLargeAsTheWorkIsWorth) {
     EXPECT(slices == 4, slices);
     slices = 0;
     member->ForEach(1000, runner.min_cycles_to_wait(), count);
-    EXPECT(slices == 6 * Team::kMaxSlicesPerMember, slices);
+    EXPECT(slices == 6 * Team::kSlicesPerMember, slices);
+    for (int64_t item_cost : {int64_t(1) << 20, (int64_t(1) << 20) + 1, int64_t(1) << 62}) {
+      slices = 0;
+      member->ForEach(1000, item_cost, count);
+      EXPECT(slices == 6 * Team::kMaxSlicesPerMember, slices);
+    }
+    slices = 0;
+    member->ForEach(1000, runner.min_cycles_to_wait() / 50, count);
+    EXPECT(slices == 6 * Team::kSlicesPerMember, slices);
+    slices = 0;
+    member->ForEach(1000, int64_t(1) << 20, count, /*max_slices_per_member=*/1);
+    EXPECT(slices == 6, slices);
   });
   EXPECT(runner.num_tasks() == 5, runner.num_tasks());
 }
@@ -305,7 +317,7 @@ TEST(TeamRecruitsOnlyForPhasesWithMoreSlicesThanMembers) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The share of one member in 1,000 items in 16 slices, and in 3 items.
+// The share of one member in 1,000 items, in as many slices as a phase may have, and in 3 items.
 TEST(TeamLeavesOutTheSharesOfHelpers) {
   struct Runner : FunctionRunner {
     Runner() : FunctionRunner(4, [](const Task&) {}) {}
@@ -322,7 +334,8 @@ TEST(TeamLeavesOutTheSharesOfHelpers) {
     EXPECT(computed == 251, computed);
     member->Single([&] { computed = 0; });
   });
-  EXPECT(computed == 0 && runner.counted == (std::vector<int64_t>{16, 3}));
+  EXPECT(computed == 0 &&
+         runner.counted == (std::vector<int64_t>{4 * Team::kMaxSlicesPerMember, 3}));
 }
 
 // Similar phases have the same items on the same member while all members are present.
@@ -343,7 +356,7 @@ TEST(TeamKeepsItemsWithTheirMember) {
             while (started < 2 + 2 * (phase + 1)) std::this_thread::yield();
             for (int64_t i = begin; i < end; ++i) owners[phase][i] = std::this_thread::get_id();
           },
-          /*slices_per_member=*/1);
+          /*max_slices_per_member=*/1);
     }
   });
   for (int64_t phase = 1; phase < kPhases; ++phase) EXPECT(owners[phase] == owners[0], phase);
@@ -381,7 +394,7 @@ std::string RunThrowingPhases(Thrower thrower, int64_t throwing_phase) {
                 throw std::runtime_error("in a slice");
               }
             },
-            /*slices_per_member=*/1);
+            /*max_slices_per_member=*/1);
       }
     });
   } catch (const std::runtime_error& error) {
@@ -425,7 +438,7 @@ TEST(TeamThrowsAtTheBarrierWhatAHelperThrows) {
             while (!caller_is_done) std::this_thread::yield();
             throw std::runtime_error("in a slice");
           },
-          /*slices_per_member=*/1);
+          /*max_slices_per_member=*/1);
     });
   } catch (const std::runtime_error& error) {
     thrown = error.what();

@@ -199,7 +199,7 @@ void World::RunProgram(TeamMember* member, Call* call) {
     if (case_.phases[phase - 1] == 's') {
       member->Single([&] { work(0, 1); });
     } else {
-      member->ForEach(num_items(phase - 1), kManyCycles, work, /*slices_per_member=*/1);
+      member->ForEach(num_items(phase - 1), kManyCycles, work, /*max_slices_per_member=*/1);
     }
   }
   forget(0, -1);

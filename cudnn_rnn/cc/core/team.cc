@@ -3,6 +3,7 @@
 namespace cudnn_rnn {
 
 constexpr int64_t Team::kMaxMembers;
+constexpr int64_t Team::kSlicesPerMember;
 constexpr int64_t Team::kMaxSlicesPerMember;
 constexpr int64_t TeamMember::kManyCycles;
 
@@ -16,7 +17,7 @@ Team::Team(ParallelRunner* runner, int64_t size, const Program& program)
       serial_patience_ns_(runner->serial_patience_ns()),
       shared_patience_ns_(runner->shared_patience_ns()),
       leaves_out_helpers_(runner->leaves_out_helpers()),
-      claims_(static_cast<size_t>(size * kMaxSlicesPerMember)) {
+      claims_(static_cast<size_t>(size)) {
   recruiter_->Open(this);
 }
 

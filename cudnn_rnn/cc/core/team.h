@@ -43,7 +43,10 @@ class Team {
   using Program = std::function<void(TeamMember*)>;
 
   static constexpr int64_t kMaxMembers = 64;
-  static constexpr int64_t kMaxSlicesPerMember = 4;
+  static constexpr int64_t kSlicesPerMember = 4;
+  // Of a long phase. If a core is slower than the others, because another process or machine uses
+  // it too, all wait for its last slice, so slices should be short.
+  static constexpr int64_t kMaxSlicesPerMember = 16;
 
   // Creates a team of at most `size` (at least 2) members, including the caller. `runner` and
   // `program` must outlive the team.
@@ -65,9 +68,14 @@ class Team {
   int64_t serial_patience_ns() const { return serial_patience_ns_; }
   int64_t shared_patience_ns() const { return shared_patience_ns_; }
 
-  // Returns true to one caller per slice and phase. Phases count from 1.
-  bool Claim(int64_t slice, int64_t phase) {
-    std::atomic<int64_t>& last_phase = claims_[static_cast<size_t>(slice)].last_phase;
+  // Returns true to one caller for each of the `num_slices` slices of a phase. Phases count from 1.
+  bool Claim(int64_t slice, int64_t num_slices, int64_t phase) {
+    // The members' slices are spread over all claims, so that they share no cache lines.
+    int64_t spread = kMaxSlicesPerMember;
+    while (num_slices * spread > size_ * kMaxSlicesPerMember) spread /= 2;
+    const size_t claim = static_cast<size_t>(slice * spread);
+    std::atomic<int64_t>& last_phase =
+        claims_[claim / kMaxSlicesPerMember].last_phases[claim % kMaxSlicesPerMember];
     int64_t last = last_phase.load(std::memory_order_relaxed);
     return last < phase &&
            last_phase.compare_exchange_strong(last, phase, std::memory_order_relaxed);
@@ -112,10 +120,11 @@ class Team {
   // nothing.
   void Close();
 
-  // Padded to fill its cache lines, whatever the alignment: different threads write the claims.
-  struct Claimed {
-    std::atomic<int64_t> last_phase{0};
-    char padding[120];
+  // The claims on one member's slices. Padded, whatever the alignment, so that members share no
+  // cache lines: they write mostly their own.
+  struct Claims {
+    std::atomic<int64_t> last_phases[kMaxSlicesPerMember] = {};
+    char padding[128];
   };
   // All members write it, so it shares no cache line with what they read.
   struct FinishedSlices {
@@ -133,7 +142,7 @@ class Team {
   const int64_t serial_patience_ns_;
   const int64_t shared_patience_ns_;
   const bool leaves_out_helpers_;
-  std::vector<Claimed> claims_;
+  std::vector<Claims> claims_;
   uint64_t helper_indices_ = 0;  // a bit for each index in use; guarded by the recruiter's lock
   std::exception_ptr failure_;   // written once, before has_failed_
   FinishedSlices finished_slices_;
@@ -180,15 +189,15 @@ class TeamMember {
   // `work` throws; on member 0, also what `work` throws on other members.
   template <typename Work>
   void ForEach(int64_t num_items, int64_t item_cost, const Work& work,
-               int64_t slices_per_member = Team::kMaxSlicesPerMember) {
+               int64_t max_slices_per_member = Team::kMaxSlicesPerMember) {
     if (num_items <= 0) return;
     if (team_ == nullptr) {
       work(0, num_items);
       return;
     }
     if (has_left_) return;
-    const int64_t cost = item_cost > kManyCycles ? item_cost : item_cost * num_items;
-    const int64_t num_slices = NumSlices(num_items, cost, slices_per_member);
+    const int64_t cost = PhaseCost(num_items, item_cost);
+    const int64_t num_slices = NumSlices(num_items, cost, max_slices_per_member);
     ++phase_;
     barrier_ += num_slices;
     if (team_->IsBarrierOpen(barrier_)) {
@@ -206,7 +215,7 @@ class TeamMember {
     const int64_t first = num_slices * index_ / team_->size();
     for (int64_t i = 0; i < num_slices; ++i) {
       const int64_t slice = (first + i) % num_slices;
-      if (!team_->Claim(slice, phase_)) continue;
+      if (!team_->Claim(slice, num_slices, phase_)) continue;
       work(num_items * slice / num_slices, num_items * (slice + 1) / num_slices);
       team_->FinishSlice();
       patience_.Reset();
@@ -228,12 +237,23 @@ class TeamMember {
   // Above this cost, the product with a number of items might overflow.
   static constexpr int64_t kManyCycles = int64_t(1) << 20;
 
+  static int64_t PhaseCost(int64_t num_items, int64_t item_cost) {
+    if (item_cost <= kManyCycles) return item_cost * num_items;
+    return std::max(item_cost, kManyCycles * std::min(num_items, kManyCycles));
+  }
   // Returns 1 if sharing is not worthwhile; otherwise limits the number so that no slice is tiny.
-  int64_t NumSlices(int64_t num_items, int64_t cost, int64_t slices_per_member) const {
-    if (cost < min_cycles_to_wait()) return 1;
-    const int64_t least_cost = min_cycles_to_wait() / 4;
-    const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
-    return std::min(std::min(num_items, affordable), team_->size() * slices_per_member);
+  // Where there are many, each takes long compared with one cache line passing all members, as it
+  // does when each finishes a slice.
+  int64_t NumSlices(int64_t num_items, int64_t cost, int64_t max_slices_per_member) const {
+    const int64_t barrier_cost = min_cycles_to_wait();
+    if (cost < barrier_cost) return 1;
+    const auto limited = [&](int64_t least_cost, int64_t slices_per_member) {
+      const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
+      return std::min({num_items, affordable, team_->size() * slices_per_member});
+    };
+    const int64_t few = std::min(Team::kSlicesPerMember, max_slices_per_member);
+    return std::max(limited(barrier_cost / 4, few),
+                    limited(8 * team_->size() * barrier_cost, max_slices_per_member));
   }
   // Computes the slices of the last member, whose share is the largest if shares differ.
   template <typename Work>

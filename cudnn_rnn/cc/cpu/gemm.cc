@@ -206,7 +206,7 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   const int64_t num_tiles = (num_panels + kernels.tile_vectors - 1) / kernels.tile_vectors;
   const int64_t row_blocks = (product.rows + kItemRows - 1) / kItemRows;
   // With few row blocks, divides the columns further, so that the members get nearly equal shares.
-  const int64_t wanted_blocks = Team::kMaxSlicesPerMember * member->team_size() / row_blocks;
+  const int64_t wanted_blocks = Team::kSlicesPerMember * member->team_size() / row_blocks;
   const int64_t panel_blocks =
       std::max((num_panels + kItemPanels - 1) / kItemPanels, std::min(num_tiles, wanted_blocks));
   const DepthBlocks blocks(kernels, product.depth);

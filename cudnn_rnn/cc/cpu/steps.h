@@ -204,7 +204,7 @@ void ForTiles(const PackedSequences& sequences, const StepPhase& phase, const St
   };
   const int64_t item_cost =
       StepCycles(phase.lanes, most_rows / items.row_groups + 1, phase.lanes, phase.depth);
-  member->ForEach(items.count(), item_cost, compute_items, /*slices_per_member=*/1);
+  member->ForEach(items.count(), item_cost, compute_items, /*max_slices_per_member=*/1);
 }
 
 // Calls run_step(step, part, member) for the steps in order, or in reverse order if `is_reversed`:
@@ -236,7 +236,8 @@ void RunSteps(const StepRange& steps, bool is_reversed, const StepPart& whole,
   };
   const double cost = static_cast<double>(step_cost) * static_cast<double>(num_steps) /
                       static_cast<double>(row_groups);
-  member->ForEach(num_directions * row_groups, Cycles(cost), run_parts, /*slices_per_member=*/1);
+  member->ForEach(num_directions * row_groups, Cycles(cost), run_parts,
+                  /*max_slices_per_member=*/1);
 }
 
 // Returns the steps of a wavefront's block.
