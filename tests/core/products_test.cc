@@ -237,25 +237,36 @@ TEST(PackingTilesForThemselvesChangesNoBit) {
   }
 }
 
+// Returns the product [rows, columns] of a [depth, rows], transposed, and b [depth, columns] as the
+// weight gradients compute it.
+std::vector<float> LongSums(const Kernels<float>& kernels, const std::vector<float>& a,
+                            const std::vector<float>& b, int64_t depth) {
+  const int64_t rows = static_cast<int64_t>(a.size()) / depth;
+  const int64_t columns = static_cast<int64_t>(b.size()) / depth;
+  std::vector<float> c(static_cast<size_t>(rows * columns));
+  PackAndMultiply(kernels, {b.data(), columns, 1},
+                  {rows,
+                   columns,
+                   depth,
+                   {a.data(), 1, rows},
+                   /*b=*/nullptr,
+                   c.data(),
+                   columns,
+                   /*accumulate=*/false,
+                   /*bias=*/nullptr,
+                   /*has_long_sums=*/true});
+  return c;
+}
+
 // Sums of positive terms lose the most in one chain: about 1e-5 for 3000 terms in float.
 TEST(LongSumsKeepTheirPrecision) {
   for (const Kernels<float>* kernels : AllKernels<float>()) {
     const int64_t depth = 3000, rows = 5, columns = 20;
     std::vector<float> squares = Random<float>(rows * depth, 1),
-                       positive = Random<float>(depth * columns, 2), c(rows * columns);
+                       positive = Random<float>(depth * columns, 2);
     for (float& value : squares) value *= value;
     for (float& value : positive) value = std::abs(value);
-    PackAndMultiply(*kernels, {positive.data(), columns, 1},
-                    {rows,
-                     columns,
-                     depth,
-                     {squares.data(), 1, rows},
-                     /*b=*/nullptr,
-                     c.data(),
-                     columns,
-                     /*accumulate=*/false,
-                     /*bias=*/nullptr,
-                     /*has_long_sums=*/true});
+    const std::vector<float> c = LongSums(*kernels, squares, positive, depth);
     double worst = 0;
     for (int64_t m = 0; m < rows; ++m) {
       for (int64_t n = 0; n < columns; ++n) {
@@ -279,19 +290,8 @@ TEST(LongSumsAreAddedInShortChains) {
     const int64_t depth = 192, rows = 5, columns = 20;
     const double small = 1.0 / (1 << 25);
     std::vector<float> terms(rows * depth, static_cast<float>(small)), ones(depth * columns, 1.0f);
-    std::vector<float> c(rows * columns);
     std::fill_n(terms.begin(), rows, 1.0f);
-    PackAndMultiply(*kernels, {ones.data(), columns, 1},
-                    {rows,
-                     columns,
-                     depth,
-                     {terms.data(), 1, rows},
-                     /*b=*/nullptr,
-                     c.data(),
-                     columns,
-                     /*accumulate=*/false,
-                     /*bias=*/nullptr,
-                     /*has_long_sums=*/true});
+    const std::vector<float> c = LongSums(*kernels, terms, ones, depth);
     for (float sum : c) {
       const double lost = 1 + (depth - 1) * small - static_cast<double>(sum);
       EXPECT(lost < 96 * small, kernels->instruction_set, " ", lost / small);
@@ -360,8 +360,8 @@ T AddProduct(const Kernels<T>& kernels, T sum, T left, T right) {
   return std::fma(left, right, sum);
 }
 
-// Expects the bits of sums in the order of k, whatever the number of rows and columns of a register
-// tile, the length of a chain, and the order of `a`: loops may take several terms at a time.
+// Compares every sum of a tile, bit for bit, with chains that add one term at a time in the order
+// of k. Kernels may add several terms per iteration of their loop, but in this order.
 template <typename T>
 void CheckOrderOfTerms(const Kernels<T>& kernels, int64_t rows, int64_t vectors, int64_t depth,
                        int64_t chain_terms, bool transpose_a) {

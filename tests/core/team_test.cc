@@ -253,8 +253,8 @@ TEST(TeamIsNotWorthWhileForLittleWork) {
   EXPECT(members == 1 && runner.num_tasks() == 0);
 }
 
-// On many cores, little work wakes few threads, and a phase has the more slices the longer it
-// takes, also where its cost in cycles exceeds 64 bits.
+// On many cores, little work wakes few threads, and longer phases have more slices, also if the
+// cost in cycles exceeds 64 bits.
 TEST(TeamIsAsLargeAsTheWorkIsWorth) {
   KeepingRunner runner(50);
   int64_t slices = 0;
@@ -317,7 +317,7 @@ TEST(TeamRecruitsOnlyForPhasesWithMoreSlicesThanMembers) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The share of one member in 1,000 items, in as many slices as a phase may have, and in 3 items.
+// One of four members computes its share of 1,000 items in 64 slices, and of 3 items.
 TEST(TeamLeavesOutTheSharesOfHelpers) {
   struct Runner : FunctionRunner {
     Runner() : FunctionRunner(4, [](const Task&) {}) {}

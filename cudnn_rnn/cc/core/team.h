@@ -43,9 +43,10 @@ class Team {
   using Program = std::function<void(TeamMember*)>;
 
   static constexpr int64_t kMaxMembers = 64;
+  // Most phases have this many slices per member.
   static constexpr int64_t kSlicesPerMember = 4;
-  // Of a long phase. If a core is slower than the others, because another process or machine uses
-  // it too, all wait for its last slice, so slices should be short.
+  // Long phases have up to this many. All members wait for the slowest core, which another process
+  // or machine may be using as well; with short slices they wait for a shorter time.
   static constexpr int64_t kMaxSlicesPerMember = 16;
 
   // Creates a team of at most `size` (at least 2) members, including the caller. `runner` and
@@ -70,7 +71,7 @@ class Team {
 
   // Returns true to one caller for each of the `num_slices` slices of a phase. Phases count from 1.
   bool Claim(int64_t slice, int64_t num_slices, int64_t phase) {
-    // The members' slices are spread over all claims, so that they share no cache lines.
+    // Spreads few slices over all claims, so that slices of different members share no cache line.
     int64_t spread = kMaxSlicesPerMember;
     while (num_slices * spread > size_ * kMaxSlicesPerMember) spread /= 2;
     const size_t claim = static_cast<size_t>(slice * spread);
@@ -120,8 +121,8 @@ class Team {
   // nothing.
   void Close();
 
-  // The claims on one member's slices. Padded, whatever the alignment, so that members share no
-  // cache lines: they write mostly their own.
+  // The claims on one member's slices, which mostly that member writes. The padding separates the
+  // cache lines of two members, whatever the alignment.
   struct Claims {
     std::atomic<int64_t> last_phases[kMaxSlicesPerMember] = {};
     char padding[128];
@@ -237,13 +238,14 @@ class TeamMember {
   // Above this cost, the product with a number of items might overflow.
   static constexpr int64_t kManyCycles = int64_t(1) << 20;
 
+  // Returns the processor cycles of a phase; if the product might overflow, a lower bound.
   static int64_t PhaseCost(int64_t num_items, int64_t item_cost) {
     if (item_cost <= kManyCycles) return item_cost * num_items;
     return std::max(item_cost, kManyCycles * std::min(num_items, kManyCycles));
   }
   // Returns 1 if sharing is not worthwhile; otherwise limits the number so that no slice is tiny.
-  // Where there are many, each takes long compared with one cache line passing all members, as it
-  // does when each finishes a slice.
+  // More than kSlicesPerMember must be longer: all members write the counter of finished slices,
+  // so the time to write it grows with the team.
   int64_t NumSlices(int64_t num_items, int64_t cost, int64_t max_slices_per_member) const {
     const int64_t barrier_cost = min_cycles_to_wait();
     if (cost < barrier_cost) return 1;
@@ -251,8 +253,8 @@ class TeamMember {
       const int64_t affordable = least_cost == 0 ? num_items : cost / least_cost;
       return std::min({num_items, affordable, team_->size() * slices_per_member});
     };
-    const int64_t few = std::min(Team::kSlicesPerMember, max_slices_per_member);
-    return std::max(limited(barrier_cost / 4, few),
+    const int64_t usual = std::min(Team::kSlicesPerMember, max_slices_per_member);
+    return std::max(limited(barrier_cost / 4, usual),
                     limited(8 * team_->size() * barrier_cost, max_slices_per_member));
   }
   // Computes the slices of the last member, whose share is the largest if shares differ.
