@@ -32,6 +32,7 @@ examples:
   make bench ARGS="--quick"                         a dry run on tiny models
   make bench ARGS="--configurations gru-* decode"   some models
   make bench ARGS="--peers ours onnxruntime --kinds inference"
+  make bench ARGS="--passes 3 --seconds 3"          for a machine whose speed changes for minutes
   make bench ARGS="--dtype bfloat16 --memory"       memory of a training step, against torch
 """ % (
     "\n  ".join("%-12s %s" % (name, peer.title) for name, peer in CPU_PEERS.items()),
@@ -73,6 +74,8 @@ def _add_cpu_options(add):
     add("--threads", type=int, default=2, help="threads per peer (default: 2)")
     text = "default: float; bfloat16 is only for the peers " + " and ".join(BFLOAT16_PEERS)
     add("--dtype", choices=["float", "bfloat16"], default="float", help=text)
+    text = "measure all configurations this many times, one after the other (default: 1)"
+    add("--passes", type=int, default=1, help=text)
     for name, text in [
         ("--memory", "measure the peak memory of training steps instead of their times"),
         ("--check", "compare results instead of measuring times; the machine need not be idle"),
@@ -114,7 +117,8 @@ def parse_arguments(arguments=None):
     _add_cpu_options(parsers["cpu"].add_argument)
     parsers["cpu"].set_defaults(device="cpu", time_budget=None)
     _add_gpu_options(parsers["gpu"].add_argument)
-    parsers["gpu"].set_defaults(**dict.fromkeys(("threads", "dtype", "check", "memory", "record")))
+    only_cpu = dict.fromkeys(("threads", "dtype", "check", "memory", "record"))
+    parsers["gpu"].set_defaults(passes=1, **only_cpu)
     chosen = everything.parse_args(arguments)
     target, _, _, rounds, seconds, *_ = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
@@ -138,6 +142,10 @@ def _check_cpu_arguments(chosen, error):
         error("--threads must be at least 1, but is %d" % chosen.threads)
     if chosen.check and (chosen.memory or chosen.record):
         error("--check measures nothing and cannot be combined with --memory or --record")
+    if chosen.passes < 1:
+        error("--passes must be at least 1, but is %d" % chosen.passes)
+    if chosen.passes > 1 and (chosen.check or chosen.memory):
+        error("--passes repeats measurements of times, so --check and --memory have only one")
     is_bfloat16 = chosen.dtype == "bfloat16"
     if not chosen.peers:
         chosen.peers = list(BFLOAT16_PEERS if chosen.memory or is_bfloat16 else CPU_PEERS)

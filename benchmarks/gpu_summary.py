@@ -116,6 +116,6 @@ def draw(results, title, path):
     """Writes a PNG with one line for each configuration and one mark for each peer's ratio."""
     labels = [result["configuration"].key for result in results]
     names = ["%s / %s" % (one.ours, one.title) for one in SERIES]
-    ratios = [[ratio(result, one) for result in results] for one in SERIES]
+    ratios = [[list(filter(None, [ratio(result, one)])) for result in results] for one in SERIES]
     axis_label = "our time / peer's time   (left of 1: ours is faster)"
     draw_ratios(labels, list(zip(names, ratios)), title, axis_label, path, CUDNN_MARGIN)

@@ -14,8 +14,9 @@ STYLES = ["#1b6ca8 o", "#d1495b s", "#66a182 D", "#edae49 ^", "#8d6a9f v", "#5c5
 def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
     """Writes a PNG with one line for each label and one mark on it for each series.
 
-    `labels` are of the lines, from top to bottom; `series` is a list of (name, ratios), with None
-    for unknown ratios; `margin` is the half width of the band around 1 that counts as equal.
+    `labels` are of the lines, from top to bottom; `series` is a list of (name, ratios), with a list
+    of ratios for each line, empty if unknown: the mark is at their median, on a bar of their range.
+    `margin` is the half width of the band around 1 that counts as equal.
     """
     figure, axes = plt.subplots(figsize=(11, 1.8 + 0.32 * len(labels)))
     axes.axvline(1.0, color="black", linewidth=1)
@@ -23,14 +24,19 @@ def draw_ratios(labels, series, title, axis_label, path, margin=0.0):
         axes.axvspan(1 - margin, 1 + margin, color="black", alpha=0.08, linewidth=0)
     largest = 1.0
     for index, ((name, ratios), style) in enumerate(zip(series, STYLES)):
-        values = np.array(ratios, float)  # None becomes NaN, which is not drawn
-        if np.isnan(values).all():
+        if not any(ratios):
             continue
+        known = [(line, one) for line, one in enumerate(ratios) if one]
+        lines = np.array([line for line, _ in known])
+        lowest, medians, highest = (
+            np.array([function(one) for _, one in known]) for function in (min, np.median, max)
+        )
         # A vertical offset for each series keeps equal ratios visible.
-        heights = np.arange(len(labels)) + (index - (len(series) - 1) / 2) * 0.5 / len(series)
+        heights = lines + (index - (len(series) - 1) / 2) * 0.5 / len(series)
         colour, marker = style.split()
-        axes.scatter(values, heights, c=colour, marker=marker, s=30, label=name, zorder=3)
-        largest = max(largest, np.nanmax(values), 1 / np.nanmin(values))
+        axes.scatter(medians, heights, c=colour, marker=marker, s=30, label=name, zorder=3)
+        axes.hlines(heights, lowest, highest, colors=colour, linewidth=1)
+        largest = max(largest, highest.max(), 1 / lowest.min())
     largest *= 1.15
     axes.set_xscale("log", base=2)
     # Fine ticks if all ratios are close to 1, otherwise powers of two.

@@ -37,7 +37,7 @@ def _facts(everything):
     """Yields the rows of the table of machine, settings and versions."""
     for key, value in sorted(everything["machine"].items()):
         yield key.replace("_", " "), value
-    for key in ("date", "command", "dtype", "threads", "rounds"):
+    for key in ("date", "command", "dtype", "threads", "passes", "rounds"):
         yield key, everything[key]
     yield "load average before", "%.2f" % everything["load_before"]
     for name, rate in everything.get("matrix_product_gigaflops", {}).items():

@@ -37,7 +37,7 @@ class Benchmark:
 
     def __init__(self, chosen):
         self.chosen, self.is_gpu = chosen, chosen.processor == "gpu"
-        self.bar = tqdm(chosen.todo, unit="configuration", dynamic_ncols=True)
+        self.bar = tqdm(chosen.todo * chosen.passes, unit="configuration", dynamic_ncols=True)
         for folder in (chosen.output, chosen.logs):
             os.makedirs(folder, exist_ok=True)
         self.cpus = None if self.is_gpu else choose_cpus(chosen.threads)
@@ -172,7 +172,7 @@ def find_circumstances(chosen):
     found["date"] = time.strftime("%Y-%m-%d")
     found["command"] = "%s ARGS=%r" % (chosen.command, " ".join(sys.argv[2:]))
     if chosen.processor == "cpu":
-        found.update(threads=chosen.threads, dtype=chosen.dtype)
+        found.update(threads=chosen.threads, dtype=chosen.dtype, passes=chosen.passes)
         found.update(machine=describe_machine(), load_before=os.getloadavg()[0])
     return found
 

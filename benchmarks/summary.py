@@ -24,30 +24,53 @@ from tables import could_not_run, make_cell, markdown_table, peer_columns, show
 MEAN_GROUPS = ("table", "original")
 
 Row = namedtuple("Row", "configuration ours cells ratios peak share floor")
-"""One configuration: our `Cell`, all cells by name, each peer's time over ours, the peak in
-operations per second, our share of it, and the `Floor`; None if unknown."""
+"""One configuration: our `Cell`, all cells by name, by name a list of the peer's time over ours in
+each pass, the peak in operations per second, our share of it, and the `Floor`; None if unknown.
+
+A cell has the samples of all passes; peak, share and floor are medians of the passes.
+"""
 
 
 def make_rows(results):
-    """Returns a `Row` for each result."""
-    rows = []
+    """Returns a `Row` for each configuration; each pass has a result of it."""
+    passes = {}
     for result in results:
-        configuration = result["configuration"]
-        cells = {
-            name: make_cell(found["seconds"])
-            for name, found in result["peers"].items()
-            if found.get("seconds")
-        }
-        ours = cells.get(OURS)
-        others = [name for name in cells if ours and name != OURS]
-        ratios = {name: cells[name].seconds / ours.seconds for name in others}
-        peak = share = floor = None
+        passes.setdefault(result["configuration"], []).append(result)
+    return [_make_row(*pair) for pair in passes.items()]
+
+
+def _make_row(configuration, results):
+    """Returns the `Row` of one configuration's results, one for each pass."""
+    samples, ratios, peaks, shares = {}, {}, [], []
+    for result in results:
+        peers = {name: found.get("seconds") for name, found in result["peers"].items()}
+        medians = {name: np.median(some) for name, some in peers.items() if some}
+        for name in medians:
+            samples.setdefault(name, []).extend(peers[name])
+        ours = medians.pop(OURS, None)
+        for name in medians if ours else ():
+            ratios.setdefault(name, []).append(medians[name] / ours)
         if result["peak_seconds"]:
-            peak = 2 * PRODUCT_SIZE**3 / make_cell(result["peak_seconds"]).seconds
-            floor = floor_of(configuration, peak, result["bytes_per_second"])
-            share = configuration.operations / ours.seconds / peak if ours else None
-        rows.append(Row(configuration, ours, cells, ratios, peak, share, floor))
-    return rows
+            peaks.append(2 * PRODUCT_SIZE**3 / np.median(result["peak_seconds"]))
+            shares += [configuration.operations / ours / peaks[-1]] if ours else []
+    cells = {name: make_cell(some) for name, some in samples.items()}
+    peak, floor = _median(peaks), None
+    if peak:
+        bandwidth = _median([one["bytes_per_second"] for one in results])
+        floor = floor_of(configuration, peak, bandwidth)
+    return Row(configuration, cells.get(OURS), cells, ratios, peak, _median(shares), floor)
+
+
+def _median(values):
+    """Returns the median of the values that are not None, or None if there is none."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def show_passes(values):
+    """Returns the median as text, followed by the range if there are several values."""
+    text = show(_median(values))
+    return text + " [%.2f to %.2f]" % (min(values), max(values)) if len(values) > 1 else text
 
 
 def has_errors(results):
@@ -70,14 +93,15 @@ def times_table(rows):
     ]
 
     def ratio(row, name):
-        here = name in row.ratios
-        return "%.2f (%.3g)" % (row.ratios[name], 1000 * row.cells[name].seconds) if here else "-"
+        if name not in row.ratios:
+            return "-"
+        return "%s (%.3g)" % (show_passes(row.ratios[name]), 1000 * row.cells[name].seconds)
 
     return markdown_table(columns + peer_columns(rows, ratio), rows)
 
 
-def mean_ratio(rows, kind, name):
-    """Returns the geometric mean of the peer's time over ours in MEAN_GROUPS, or None."""
+def mean_ratios(rows, kind, name):
+    """Returns, for each pass, the geometric mean of the peer's time over ours in MEAN_GROUPS."""
     counted = [
         row.ratios[name]
         for row in rows
@@ -85,12 +109,12 @@ def mean_ratio(rows, kind, name):
         and row.configuration.group in MEAN_GROUPS
         and name in row.ratios
     ]
-    return float(np.exp(np.mean(np.log(counted)))) if counted else None
+    return [float(np.exp(np.mean(np.log(ratios)))) for ratios in zip(*counted)]
 
 
 def means_table(rows):
     """Returns the table of geometric means of the peers' times over ours, or None if empty."""
-    columns = peer_columns(KINDS, lambda kind, name: show(mean_ratio(rows, kind, name)))
+    columns = peer_columns(KINDS, lambda kind, name: show_passes(mean_ratios(rows, kind, name)))
     return markdown_table([("geometric mean", str)] + columns, KINDS) if columns else None
 
 
@@ -110,12 +134,12 @@ def roofline_table(rows):
 
 def _equal_results(results):
     """Returns a list of each peer's largest difference, or None if no results were compared."""
-    differences = {}
+    differences = {}  # a set of pairs by name; repeated results do not count again
     for result in results:
         for name, found in result["peers"].items():
             if name != OURS and "difference" in found:
                 pair = (found["difference"], result["configuration"].key)
-                differences.setdefault(name, []).append(pair)
+                differences.setdefault(name, set()).add(pair)
     if not differences:
         return None
     heading = "The largest difference from our results, relative to the largest value of the array:"
@@ -144,17 +168,24 @@ _FLOORS = (
     " and the bytes of the weights that it must read over the bandwidth at which the threads read"
     " them. docs/benchmarks/README.md has the details."
 )
+_PASSES = (
+    "All configurations were measured in %d passes, one after the other. A ratio is the median of"
+    " the passes, followed by their range."
+)
 
 
 def describe(results, _=(), is_dry_run=False):
     """Returns Markdown with all tables and the peers that could not run."""
     rows = make_rows(results)
+    num_passes = max((len(one) for row in rows for one in row.ratios.values()), default=1)
     products = sorted({result["peak_of"] for result in results if result.get("peak_of")})
     whose = "".join(" of " + CPU_PEERS[name].title for name in products)
     means = means_table(rows)
     parts = ["This was a dry run on tiny models; its numbers are meaningless."] * is_dry_run
     dtypes = " and ".join(sorted({row.configuration.dtype for row in rows}))
-    parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (dtypes, whose)), times_table(rows)]
+    parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (dtypes, whose))]
+    parts += [_PASSES % num_passes] if num_passes > 1 else []
+    parts += [times_table(rows)]
     if means:
         groups = " and ".join(MEAN_GROUPS)
         parts += ["Times of the peers divided by ours, in the groups %s:" % groups, means]
@@ -170,6 +201,6 @@ def draw(results, title, path):
     rows = [row for row in make_rows(results) if row.ours is not None]
     labels = [row.configuration.key for row in rows]
     others = [(name, peer.title) for name, peer in CPU_PEERS.items() if name != OURS]
-    series = [(peer, [row.ratios.get(name) for row in rows]) for name, peer in others]
+    series = [(title, [row.ratios.get(name, []) for row in rows]) for name, title in others]
     axis_label = "peer's time / our time   (right of 1: ours is faster)"
     draw_ratios(labels, series, title, axis_label, path)

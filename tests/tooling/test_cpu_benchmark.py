@@ -9,7 +9,7 @@ from configurations import Configuration, configurations
 from gates import joint_kernel, pull_back, reordered, weights_of
 from problem import Mismatch, compare, make_problem, result_names
 from roofline import floor_of
-from summary import describe, has_errors, make_rows, mean_ratio
+from summary import describe, has_errors, make_rows, mean_ratios
 
 pytestmark = pytest.mark.once
 
@@ -110,7 +110,7 @@ def test_a_row():
     result["peers"]["keras"] = {"reason": "no", "is_error": False}
     (row,) = make_rows([result])
     assert row.ours.seconds == pytest.approx(0.050)  # the outlier does not count
-    assert row.ratios == {"torch": pytest.approx(1.5), "onnxruntime": pytest.approx(0.8)}
+    assert row.ratios == {"torch": [pytest.approx(1.5)], "onnxruntime": [pytest.approx(0.8)]}
     assert row.peak == pytest.approx(100e9)
     assert row.share == pytest.approx(one.operations / 0.050 / 100e9)
 
@@ -123,8 +123,8 @@ def test_geometric_means_leave_out_other_groups():
             make_result("lstm-2x650-b20-t35-half", "training", ours=1, torch=100),
         ]
     )
-    assert mean_ratio(rows, "training", "torch") == pytest.approx(2.0)
-    assert mean_ratio(rows, "inference", "torch") is None
+    assert mean_ratios(rows, "training", "torch") == [pytest.approx(2.0)]
+    assert mean_ratios(rows, "inference", "torch") == []
 
 
 def test_tables():
@@ -154,6 +154,35 @@ def test_tables():
     for result in results:
         result["configuration"] = result["configuration"]._replace(dtype="bfloat16")
     assert "2048 bfloat16 matrix product" in describe(results)
+
+
+def test_passes():
+    """A pass on a slower machine changes no ratio, and a disturbed pass not the median."""
+    gru, lstm = "gru-2x650-b20-t35", "lstm-1x512-b1-t50"
+    results = [
+        make_result(gru, ours=50.0, torch=75.0),
+        make_result(lstm, ours=10.0, torch=30.0),
+        make_result(gru, ours=100.0, torch=150.0),
+        make_result(lstm, ours=20.0, torch=60.0),
+        make_result(gru, ours=50.0, torch=30.0),
+        make_result(lstm, ours=10.0, torch=20.0),
+    ]
+    for result, rate in zip(results, (100e9, 100e9, 50e9, 50e9, 100e9, 100e9)):
+        result["peak_seconds"] = [2 * 2048**3 / rate]
+        result["peers"]["torch"]["difference"] = 1e-6
+    rows = make_rows(results)
+    assert [row.configuration.name for row in rows] == [gru, lstm]
+    assert rows[0].ratios == {"torch": [pytest.approx(one) for one in (1.5, 1.5, 0.6)]}
+    assert rows[0].share == pytest.approx(find(gru).operations / 0.050 / 100e9)
+    assert rows[0].ours.seconds == pytest.approx(0.055)  # all 15 samples: 45, 50, 50, 55, 450 ...
+    means = [(a * b) ** 0.5 for a, b in [(1.5, 3), (1.5, 3), (0.6, 2)]]
+    assert mean_ratios(rows, "inference", "torch") == pytest.approx(means)
+    text = describe(results)
+    assert "in 3 passes" in text and "passes" not in describe(results[:2])
+    assert cells_of(text, gru)[0][4].startswith("1.50 [0.60 to 1.50] (")
+    assert cells_of(text, lstm)[0][4].startswith("3.00 [2.00 to 3.00] (")
+    assert cells_of(text, "inference")[0][1] == "2.12 [1.10 to 2.12]"
+    assert "of 2 configurations" in text
 
 
 def test_problem_and_comparison():
@@ -227,6 +256,8 @@ def test_wrong_arguments_are_named():
         ("cpu --configurations gnu-*", "gnu-*"),
         ("cpu --check --record", "--check measures nothing and cannot be combined"),
         ("cpu --threads 0", "--threads must be at least 1"),
+        ("cpu --passes 0", "--passes must be at least 1, but is 0"),
+        ("cpu --passes 2 --memory", "--passes repeats measurements of times"),
         ("cpu --dtype bfloat16 --peers ours keras", "only for the peers ours and torch, but"),
         ("cpu --configurations decode --kinds training", "no configuration is left"),
     ]:

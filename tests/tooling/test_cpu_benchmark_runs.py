@@ -162,6 +162,17 @@ def test_a_run_writes_results_and_tables(pretended_peers):
     assert "this is not an answer" in (output / "worker-torch.log").read_text()
 
 
+def test_passes_measure_every_configuration_again(pretended_peers):
+    options = "--passes 2 --peers ours torch --configurations rnn_tanh-*"
+    status, everything, output = run_benchmark(pretended_peers, options)
+    measured = [json.dumps(result["configuration"]) for result in everything["results"]]
+    assert status == 0 and everything["passes"] == 2
+    assert len(measured) == 8 and measured[:4] == measured[4:] and len(set(measured)) == 4
+    assert all(len(result["peers"]["torch"]["seconds"]) == 3 for result in everything["results"])
+    assert "in 2 passes" in (output / "table.md").read_text()
+    assert (output / "ratios.png").exists()
+
+
 def test_check_option_measures_no_time(pretended_peers):
     status, everything, output = run_benchmark(
         pretended_peers, "--check --peers ours torch tf1-cell --configurations rnn_tanh-*"
@@ -259,7 +270,7 @@ def test_page_of_a_run(pretended_peers):
 def test_pages_of_two_processors_of_one_name(tmp_path):
     """Both runs of a day are kept: their pages differ by family and model."""
     everything = {"date": "2026-11-25", "threads": 2, "dtype": "float", "command": "c", "rounds": 1}
-    everything.update(load_before=0, versions={})
+    everything.update(load_before=0, versions={}, passes=1)
     paths = set()
     for family_and_model in ["25, 1", "25, 17", None]:
         everything["machine"] = {"cpu": "AMD EPYC", "family_and_model": family_and_model}
