@@ -134,20 +134,22 @@ def roofline_table(rows):
 
 def _equal_results(results):
     """Returns a list of each peer's largest difference, or None if no results were compared."""
-    differences = {}  # a set of pairs by name; repeated results do not count again
+    differences = {}  # the largest of all passes, by name and key
     for result in results:
+        key = result["configuration"].key
         for name, found in result["peers"].items():
             if name != OURS and "difference" in found:
-                pair = (found["difference"], result["configuration"].key)
-                differences.setdefault(name, set()).add(pair)
+                by_key = differences.setdefault(name, {})
+                by_key[key] = max(found["difference"], by_key.get(key, 0))
     if not differences:
         return None
     heading = "The largest difference from our results, relative to the largest value of the array:"
-    lines = [
-        "- %s: %.1e (%s; of %d configurations)" % ((name,) + max(pairs) + (len(pairs),))
-        for name, pairs in differences.items()
-    ]
-    return "\n".join([heading, ""] + lines)
+    lines = [heading, ""]
+    for name, by_key in differences.items():
+        key = max(by_key, key=by_key.get)
+        facts = (name, by_key[key], key, len(by_key))
+        lines.append("- %s: %.1e (%s; of %d configurations)" % facts)
+    return "\n".join(lines)
 
 
 def describe_check(results, *_):

@@ -169,7 +169,7 @@ def test_passes():
     ]
     for result, rate in zip(results, (100e9, 100e9, 50e9, 50e9, 100e9, 100e9)):
         result["peak_seconds"] = [2 * 2048**3 / rate]
-        result["peers"]["torch"]["difference"] = 1e-6
+        result["peers"]["torch"]["difference"] = 1e-14 * rate  # varies between passes
     rows = make_rows(results)
     assert [row.configuration.name for row in rows] == [gru, lstm]
     assert rows[0].ratios == {"torch": [pytest.approx(one) for one in (1.5, 1.5, 0.6)]}
@@ -182,7 +182,7 @@ def test_passes():
     assert cells_of(text, gru)[0][4].startswith("1.50 [0.60 to 1.50] (")
     assert cells_of(text, lstm)[0][4].startswith("3.00 [2.00 to 3.00] (")
     assert cells_of(text, "inference")[0][1] == "2.12 [1.10 to 2.12]"
-    assert "of 2 configurations" in text
+    assert "- torch: 1.0e-03 (gru-2x650-b20-t35, inference; of 2 configurations)" in text
 
 
 def test_problem_and_comparison():
