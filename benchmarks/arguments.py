@@ -145,7 +145,8 @@ def _check_cpu_arguments(chosen, error):
     if chosen.passes < 1:
         error("--passes must be at least 1, but is %d" % chosen.passes)
     if chosen.passes > 1 and (chosen.check or chosen.memory):
-        error("--passes repeats measurements of times, so --check and --memory have only one")
+        text = "--passes repeats measurements of times and cannot be combined with "
+        error(text + "--check or --memory")
     is_bfloat16 = chosen.dtype == "bfloat16"
     if not chosen.peers:
         chosen.peers = list(BFLOAT16_PEERS if chosen.memory or is_bfloat16 else CPU_PEERS)

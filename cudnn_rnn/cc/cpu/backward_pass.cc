@@ -272,7 +272,7 @@ class BackwardPass {
     }
   }
 
-  // Runs a cell of which PointCell has set the pointers.
+  // Computes the gradients of a cell whose pointers PointCell has set, and rounds them.
   void RunCell(const Layer& layer, const StepTile& tile, int64_t row,
                const BackwardTile<T>& cell) const {
     model_.cell.backward(cell);
