@@ -1,10 +1,9 @@
 """Common code of the peers in graph-mode TensorFlow: a session whose callable runs one step.
 
 Inputs, states, parameters and output gradients are variables, so that a step needs no feeds: a
-session callable without feeds has far less overhead than a `tf.function` or a session with feeds.
-Inference fetches its results on a CPU, which costs next to nothing; on a GPU, where the fetch would
-be a transfer, it only runs their ops. Training computes the gradients and leaves them in the graph,
-where an optimizer would use them. A decode loop is a loop in the graph, as in graph-mode decoders.
+session callable without feeds has far less overhead than a `tf.function` or a session with feeds. Results
+stay in TensorFlow, as those of the other peers stay in their tensors: a step runs the ops that
+compute them, and fetches nothing. A decode loop is a loop in the graph, as in graph-mode decoders.
 """
 
 import numpy as np
@@ -72,9 +71,9 @@ class GraphNetwork:
         self.configuration, self.options = configuration, options
         self.dtype = _DTYPES[configuration.dtype]
         self._weights, self._values, self._gradients = problem.weights, [], []
-        on_gpu = options["device"] == "cuda"
+        device = "/gpu:0" if options["device"] == "cuda" else None
         graph = tf.Graph()
-        with graph.as_default(), tf.device("/gpu:0" if on_gpu else None):
+        with graph.as_default(), tf.device(device):
             connect = self._connect_decoding if configuration.is_decode else self._connect_all
             self._values += connect(problem)
         self._session = _session(graph, options)
@@ -82,11 +81,9 @@ class GraphNetwork:
         initializers = [variable.initializer for variable, _ in self._values]
         feeds = {variable.initializer.inputs[1]: value for variable, value in self._values}
         self._session.run(initializers, feeds)
-        fetches = self._results
-        if configuration.is_training or on_gpu:
-            # Fetches each op: TensorFlow prunes ops that are only control inputs of a no_op.
-            fetches = [tensor.op for tensor in self._results + self._gradients]
-        self.step = self._session.make_callable(fetches)
+        # Fetches each op: TensorFlow prunes ops that are only control inputs of a no_op.
+        ops = [tensor.op for tensor in self._results + self._gradients]
+        self.step = self._session.make_callable(ops)
 
     def _variable(self, value, dtype=None):
         """Returns a variable that will get a NumPy array as its initial value."""
