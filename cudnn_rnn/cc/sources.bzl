@@ -90,6 +90,7 @@ HEADERS = [
     "cpu/bfloat16_panels.inc",
     "cpu/buffer_exchange.h",
     "cpu/cells.inc",
+    "cpu/conversions.inc",
     "cpu/cpu_plan.h",
     "cpu/dropout.h",
     "cpu/engine_model.h",

@@ -160,6 +160,48 @@ TEST(SixteenBitTypesRoundToNearestEven) {
   EXPECT((FloatToBfloat16(FloatFromBits(0xffffffffu)) & 0x7fff) > 0x7f80);
 }
 
+// Every instruction set converts arrays as the functions above convert numbers, bit for bit.
+TEST(ArraysOf16BitNumbers) {
+  std::vector<uint16_t> numbers(65536);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<uint16_t>(i);
+  std::vector<float> values;
+  std::mt19937 generator(6);
+  for (int i = 0; i < 200000; ++i) {
+    values.push_back(FloatFromBits(static_cast<uint32_t>(generator())));
+    // Near the smallest halves, where few of those above are.
+    values.push_back(FloatFromBits(0x33000000u + generator() % 0x06000000u));
+  }
+  for (const Kernels<float>* kernels : AllKernels<float>()) {
+    for (const Format& format : kFormats) {
+      const std::string name = Concatenate(kernels->instruction_set, " ", format.name);
+      const bool is_half = format.from_float == FloatToHalf;
+      const Conversions<float>& conversions = is_half ? kernels->half : kernels->bfloat16;
+      std::vector<float> read(numbers.size());
+      conversions.read(numbers.data(), static_cast<int64_t>(numbers.size()), read.data());
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        EXPECT(BitsFromFloat(read[i]) == BitsFromFloat(format.to_float(numbers[i])), name, " ", i);
+      }
+      std::vector<uint16_t> written(values.size());
+      conversions.write(values.data(), static_cast<int64_t>(values.size()), written.data());
+      for (size_t i = 0; i < values.size(); ++i) {
+        EXPECT(written[i] == format.from_float(values[i]), name, " ", BitsFromFloat(values[i]));
+      }
+      // Any length, and nothing beyond.
+      for (int64_t count = 0; count < 70; ++count) {
+        std::vector<float> floats(71, 7.0f);
+        conversions.read(numbers.data() + 15360, count, floats.data());
+        EXPECT(floats[static_cast<size_t>(count)] == 7.0f, name, " ", count);
+        std::vector<uint16_t> halves(71, uint16_t{7});
+        conversions.write(read.data() + 15360, count, halves.data());
+        EXPECT(halves[static_cast<size_t>(count)] == 7, name, " ", count);
+        for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+          EXPECT(floats[i] == read[15360 + i] && halves[i] == 15360 + i, name, " ", count, " ", i);
+        }
+      }
+    }
+  }
+}
+
 #if defined(__x86_64__)
 // TensorFlow's threads flush subnormal numbers; the conversions must keep them.
 TEST(SixteenBitTypesWhereSubnormalsAreFlushed) {

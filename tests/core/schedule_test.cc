@@ -15,12 +15,20 @@ namespace cudnn_rnn {
 namespace {
 
 constexpr int64_t kMinCyclesToWait = 4000;
-constexpr KernelTraits kAvx512 = {"avx512",          /*lanes=*/16,         /*tile_vectors=*/3,
-                                  /*vnni_factor=*/1, /*depth_multiple=*/1, /*row_multiple=*/1,
-                                  /*planes=*/1};
-constexpr KernelTraits kAvx2 = {"avx2", /*lanes=*/8, 3, 1, 1, 1, 1};
-constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1, 1};
-constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 16, 1};
+constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr KernelTraits kAvx512 = {"avx512",
+                                  /*lanes=*/16,
+                                  /*tile_vectors=*/3,
+                                  /*vnni_factor=*/1,
+                                  /*depth_multiple=*/1,
+                                  /*row_multiple=*/1,
+                                  /*planes=*/1,
+                                  /*core_cache_bytes=*/kMiB};
+constexpr KernelTraits kLargeCache = {"avx512", 16, 3, 1, 1, 1, 1, /*core_cache_bytes=*/4 * kMiB};
+constexpr KernelTraits kAvx2 = {"avx2", /*lanes=*/8, 3, 1, 1, 1, 1, 512 * kKiB};
+constexpr KernelTraits kUnknownCache = {"avx2", 8, 3, 1, 1, 1, 1, /*core_cache_bytes=*/0};
+constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1, 1, kMiB};
+constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 16, 1, 2 * kMiB};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {
@@ -57,15 +65,20 @@ TEST(ScheduleOfEachKindOfModel) {
       {3, 12, kOne, 15, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {3, 12, kBoth, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {1, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
-      // R of at most 1 MiB with vectors of 16 floats, and at least four sequences per thread, in
+      // R of at most three quarters of the L2 cache, and at least four sequences per thread, in
       // bfloat16 sixteen.
-      {2, 256, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kRows},
-      {2, 257, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kTiles},
-      {2, 256, kOne, 35, 7, kAvx512, kWhole, kWhole, 1, kTiles},
+      {2, 219, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kRows},
+      {2, 220, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kTiles},
+      {2, 219, kOne, 35, 7, kAvx512, kWhole, kWhole, 1, kTiles},
       {2, 256, kOne, 35, 32, kBfloat16, kWhole, kWhole, 1, kRows},
       {2, 256, kOne, 35, 31, kBfloat16, kWhole, kWhole, 1, kTiles},
       {1, 12, kOne, 37, 8, kAvx512, kWhole, kWhole, 1, kRows},
-      // R of at most 512 KiB with vectors of 8 floats.
+      // R of at most 1 MiB, however large the cache.
+      {2, 256, kOne, 35, 8, kLargeCache, kWhole, kWhole, 1, kRows},
+      {2, 257, kOne, 35, 8, kLargeCache, kWhole, kWhole, 1, kTiles},
+      // R of 512 KiB, however small the cache.
+      {2, 176, kOne, 35, 8, kUnknownCache, kWhole, kWhole, 1, kRows},
+      {2, 184, kOne, 35, 8, kUnknownCache, kWhole, kWhole, 1, kTiles},
       {2, 176, kOne, 35, 8, kAvx2, kWhole, kWhole, 1, kRows},
       {2, 184, kOne, 35, 8, kAvx2, kWhole, kWhole, 1, kTiles},
       {2, 256, kOne, 35, 64, kAvx2, kWhole, kWhole, 1, kTiles},

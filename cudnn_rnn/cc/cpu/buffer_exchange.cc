@@ -2,21 +2,26 @@
 
 #include <algorithm>
 
-#include "cudnn_rnn/cc/core/float16.h"
-
 namespace cudnn_rnn {
 namespace {
 
-inline void Convert(Half source, float* target) { *target = HalfToFloat(source.bits); }
-inline void Convert(Bfloat16 source, float* target) { *target = Bfloat16ToFloat(source.bits); }
-inline void Convert(float source, Half* target) { target->bits = FloatToHalf(source); }
-inline void Convert(float source, Bfloat16* target) { target->bits = FloatToBfloat16(source); }
-inline void Convert(float source, float* target) { *target = source; }
-inline void Convert(double source, double* target) { *target = source; }
-
-template <typename Source, typename Target>
-void ConvertAll(const Source* source, int64_t count, Target* target) {
-  for (int64_t i = 0; i < count; ++i) Convert(source[i], target + i);
+void ConvertAll(const Kernels<float>& kernels, const Half* source, int64_t count, float* target) {
+  kernels.half.read(&source->bits, count, target);
+}
+void ConvertAll(const Kernels<float>& kernels, const float* source, int64_t count, Half* target) {
+  kernels.half.write(source, count, &target->bits);
+}
+void ConvertAll(const Kernels<float>& kernels, const Bfloat16* source, int64_t count,
+                float* target) {
+  kernels.bfloat16.read(&source->bits, count, target);
+}
+void ConvertAll(const Kernels<float>& kernels, const float* source, int64_t count,
+                Bfloat16* target) {
+  kernels.bfloat16.write(source, count, &target->bits);
+}
+template <typename T>
+void ConvertAll(const Kernels<T>&, const T* source, int64_t count, T* target) {
+  std::copy_n(source, count, target);
 }
 
 constexpr int64_t kCyclesPerElement = 4;
@@ -41,11 +46,12 @@ const Real* BufferExchange<Storage, Real>::Read(const void* buffer,
   const Storage* source = static_cast<const Storage*>(buffer);
   ForRows(shape.engine_rows, width, member_, [&](int64_t first_row, int64_t num_rows) {
     if (shape.map.IsIdentity()) {
-      ConvertAll(source + first_row * width, num_rows * width, values + first_row * width);
+      ConvertAll(kernels_, source + first_row * width, num_rows * width,
+                 values + first_row * width);
       return;
     }
     for (int64_t row = first_row; row < first_row + num_rows; ++row) {
-      ConvertAll(source + shape.map(row) * width, width, values + row * width);
+      ConvertAll(kernels_, source + shape.map(row) * width, width, values + row * width);
     }
   });
   return values;
@@ -65,13 +71,14 @@ void BufferExchange<Storage, Real>::Store(const Real* values, const BufferShape&
   Storage* target = static_cast<Storage*>(buffer);
   ForRows(shape.num_rows, width, member_, [&](int64_t first_row, int64_t num_rows) {
     if (shape.map.IsIdentity()) {
-      ConvertAll(values + first_row * width, num_rows * width, target + first_row * width);
+      ConvertAll(kernels_, values + first_row * width, num_rows * width,
+                 target + first_row * width);
       return;
     }
     for (int64_t row = first_row; row < first_row + num_rows; ++row) {
       Storage* target_row = target + shape.map(row) * width;
       if (row < shape.engine_rows) {
-        ConvertAll(values + row * width, width, target_row);
+        ConvertAll(kernels_, values + row * width, width, target_row);
       } else {
         std::fill_n(target_row, width, Storage());
       }

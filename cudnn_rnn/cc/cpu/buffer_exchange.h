@@ -12,6 +12,7 @@
 #include "cudnn_rnn/cc/core/arena.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/team.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
 
 namespace cudnn_rnn {
@@ -57,7 +58,8 @@ template <typename Storage, typename Real>
 class BufferExchange {
  public:
   // Allocates copies from `copies`.
-  BufferExchange(Arena* copies, TeamMember* member) : copies_(copies), member_(member) {}
+  BufferExchange(const Kernels<Real>& kernels, Arena* copies, TeamMember* member)
+      : kernels_(kernels), copies_(copies), member_(member) {}
 
   // Called before the engine runs: Read returns an input in the engine's form, OutputMemory the
   // memory that the engine writes an output to. Null buffers are empty.
@@ -71,6 +73,7 @@ class BufferExchange {
     return !std::is_same<Storage, Real>::value || !shape.map.IsIdentity();
   }
 
+  const Kernels<Real>& kernels_;
   Arena* const copies_;
   TeamMember* const member_;
 };

@@ -81,7 +81,7 @@ class CpuPlan : public RnnPlan {
     const auto run = [&](TeamMember* member) {
       const KernelThread<Real> thread(model_.kernels);
       Arena copies = arena;  // Each member computes the same addresses.
-      const BufferExchange<Storage, Real> exchange(&copies, member);
+      const BufferExchange<Storage, Real> exchange(model_.kernels, &copies, member);
       ForwardTensors<Real> tensors;
       tensors.input = exchange.Read(buffers.input, shapes.input);
       tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
@@ -120,7 +120,7 @@ class CpuPlan : public RnnPlan {
     const auto run = [&](TeamMember* member) {
       const KernelThread<Real> thread(model_.kernels);
       Arena copies = arena;  // Each member computes the same addresses.
-      const BufferExchange<Storage, Real> exchange(&copies, member);
+      const BufferExchange<Storage, Real> exchange(model_.kernels, &copies, member);
       BackwardTensors<Real> tensors;
       tensors.input = exchange.Read(buffers.input, shapes.input);
       tensors.input_h = exchange.Read(buffers.input_h, shapes.hidden);
@@ -269,7 +269,7 @@ class CpuPlan : public RnnPlan {
       tensors->params = ParamsOf(packed.Take<Real>(NumCopiedParams(/*is_forward=*/true)),
                                  buffers.params, /*is_forward=*/true);
     } else {
-      const BufferExchange<Storage, Real> kept(&packed, member);
+      const BufferExchange<Storage, Real> kept(model_.kernels, &packed, member);
       tensors->params = ReadParams(kept, buffers.params, /*is_forward=*/true);
     }
     tensors->packed_weights_are_ready = buffers.packed_weights_are_ready;

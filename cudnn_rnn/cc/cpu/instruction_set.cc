@@ -8,6 +8,8 @@
 #if defined(CUDNN_RNN_HAS_AMX_BF16) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
+#endif
+#if defined(__linux__)
 #include <unistd.h>
 #endif
 
@@ -38,8 +40,17 @@ bool HasAmxBf16() { return false; }
 int RequestAmx() { return ENOSYS; }
 #endif
 
+int64_t CoreCacheBytes() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  return std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE));
+#else
+  return 0;
+#endif
+}
+
 Processor DetectProcessor() {
   Processor processor;
+  processor.core_cache_bytes = CoreCacheBytes();
 #if defined(__x86_64__)
   processor.has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   processor.has_avx512 = processor.has_avx2 && __builtin_cpu_supports("avx512f") &&

@@ -26,7 +26,8 @@ enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16, kA
 // Returns portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3.
 const char* Name(InstructionSet instruction_set);
 
-// The instruction sets that a processor and this build support.
+// What the choice of kernels and of the schedule depends on; instruction sets are those that the
+// processor and this build support.
 struct Processor {
   bool has_avx2 = false;    // and FMA
   bool has_avx512 = false;  // F, DQ, BW and VL
@@ -35,6 +36,7 @@ struct Processor {
   // AMD's processors compute bfloat16 dot products of vectors (AVX512-BF16) at the rate of float
   // multiply-adds, Intel's at half that rate or less.
   bool is_amd = false;
+  int64_t core_cache_bytes = 0;  // the L2 cache of a core; 0 if the system does not tell
   // Requests the system's permission to use AMX; returns 0, or the error as in errno. Without the
   // permission, AMX instructions end the process. It holds for all threads of the process, older
   // ones as well, and for processes that it forks.

@@ -187,6 +187,13 @@ struct BackwardTile {
   int64_t unit_row_stride;
 };
 
+// Convert arrays between a 16-bit type and T; null if T is double.
+template <typename T>
+struct Conversions {
+  void (*read)(const uint16_t* source, int64_t count, T* target);
+  void (*write)(const T* source, int64_t count, uint16_t* target);
+};
+
 template <typename T>
 struct CellKernels {
   // Maximum vectors of units per `forward` tile.
@@ -197,12 +204,13 @@ struct CellKernels {
 
 struct KernelTraits {
   const char* instruction_set;
-  int64_t lanes;           // columns per vector
-  int64_t tile_vectors;    // vectors per tile of a product
-  int64_t vnni_factor;     // terms of a sum per element of a panel: 1, or 2 for bfloat16
-  int64_t depth_multiple;  // products are computed in blocks of so many terms
-  int64_t row_multiple;    // and of so many rows: fewer take as long, and a copy in addition
-  int64_t planes;          // bfloat16 numbers per factor, or 1
+  int64_t lanes;             // columns per vector
+  int64_t tile_vectors;      // vectors per tile of a product
+  int64_t vnni_factor;       // terms of a sum per element of a panel: 1, or 2 for bfloat16
+  int64_t depth_multiple;    // products are computed in blocks of so many terms
+  int64_t row_multiple;      // and of so many rows: fewer take as long, and a copy in addition
+  int64_t planes;            // bfloat16 numbers per factor, or 1
+  int64_t core_cache_bytes;  // of this processor, not of the instruction set: see instruction_set.h
 
   // Whether products round their factors to bfloat16.
   bool rounds() const { return vnni_factor > 1; }
@@ -226,6 +234,8 @@ struct Kernels : KernelTraits {
                               T* packed);
   // sums[n] = the sum over rows of matrix[row * row_stride + n], in double, for n < columns.
   void (*sum_rows)(const T* matrix, int64_t row_stride, int64_t rows, int64_t columns, T* sums);
+  Conversions<T> half;
+  Conversions<T> bfloat16;
   CellKernels<T> lstm;
   CellKernels<T> gru;
   CellKernels<T> relu;

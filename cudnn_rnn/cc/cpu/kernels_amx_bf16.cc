@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
 
 #if defined(CUDNN_RNN_HAS_AMX_BF16)

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
 
 namespace cudnn_rnn {

@@ -17,10 +17,12 @@ constexpr int64_t kMaxRowsOfDotProducts = 8;
 // In processor cycles. A step that costs less is not worth sharing among any number of threads.
 constexpr int64_t kStepWorthSharing = 4000;
 
-// Division::kRows: every thread reads all of R in every step, so R's panels must fit the L2 cache,
-// and the rows of a share must be enough for an efficient tile. Processors with vectors of 64 bytes
-// have at least 1 MiB of L2 cache, those with 32 bytes mostly 512 KiB.
-constexpr int64_t kSharedPanelBytesPerVectorByte = 16 * 1024;
+// Division::kRows: every thread reads all of R in every step, from its L2 cache. R's panels may
+// take three quarters of that, which leaves room for W, x and the gates: at least 512 KiB, if the
+// cache is small or unknown, and at most 1 MiB, because 1.6 of 2 MiB were slower than shared steps.
+// The rows of a share must be enough for an efficient tile.
+constexpr int64_t kMinBytesOfSharedPanels = int64_t(1) << 19;
+constexpr int64_t kMaxBytesOfSharedPanels = int64_t(1) << 20;
 constexpr int64_t kMinRowsPerShare = 4;
 constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
 // AMX: processors that have it have 2 MiB of L2 cache. R may fill it if a share has the rows of a
@@ -142,10 +144,11 @@ int64_t RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels
          config.num_gates() * ElementBytes(config);
 }
 
-// Returns whether R's panels fit a core's L2 cache.
+// Returns whether R's panels fit a core's L2 cache, beside the other data of a step.
 bool FitsCoreCache(const RnnConfig& config, const KernelTraits& kernels) {
+  const int64_t room = kernels.core_cache_bytes / 4 * 3;
   return RecurrentPanelBytes(config, kernels) <=
-         kernels.lanes * ElementBytes(config) * kSharedPanelBytesPerVectorByte;
+         std::min(std::max(room, kMinBytesOfSharedPanels), kMaxBytesOfSharedPanels);
 }
 
 // Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
