@@ -1,9 +1,10 @@
 """Common code of the peers in graph-mode TensorFlow: a session whose callable runs one step.
 
 Inputs, states, parameters and output gradients are variables, so that a step needs no feeds: a
-session callable without feeds has far less overhead than a `tf.function` or a session with feeds. Results
-stay in TensorFlow, as those of the other peers stay in their tensors: a step runs the ops that
-compute them, and fetches nothing. A decode loop is a loop in the graph, as in graph-mode decoders.
+session callable without feeds has far less overhead than a `tf.function` or a session with feeds.
+Results stay in TensorFlow, as those of the other peers stay in their tensors: a step runs the ops
+that compute them, and fetches nothing. A decode loop is a loop in the graph, as in graph-mode
+decoders.
 """
 
 import numpy as np
