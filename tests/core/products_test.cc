@@ -130,7 +130,7 @@ void CheckProducts() {
     }
     // More than one block of rows, of columns and of depth.
     CheckProduct<T>(*kernels, 130, 16 * 48 + 5, 400, true, false, true, true, true);
-    CheckProduct<T>(*kernels, 130, 50, 1100, false, true, false, true, false);
+    CheckProduct<T>(*kernels, 130, 50, 1700, false, true, false, true, false);
     CheckProduct<T>(*kernels, 0, 5, 3, false, false, false, false, false);
     CheckProduct<T>(*kernels, 4, 0, 3, false, false, false, false, false);
     CheckProduct<T>(*kernels, 4, 5, 0, false, false, false, false, false);
@@ -226,7 +226,7 @@ void CompareWaysToPack(const Kernels<T>& kernels, int64_t rows, int64_t columns,
 
 TEST(PackingTilesForThemselvesChangesNoBit) {
   for (int64_t rows : {1, 9, 50, 64}) {
-    for (int64_t depth : {7, 192, 385}) {
+    for (int64_t depth : {7, 192, 385, 1537}) {
       for (const Kernels<float>* kernels : AllKernels<float>()) {
         if (!kernels->rounds()) CompareWaysToPack(*kernels, rows, /*columns=*/117, depth);
       }

@@ -21,14 +21,16 @@ constexpr KernelTraits kAvx512 = {"avx512",
                                   /*tile_vectors=*/3,
                                   /*vnni_factor=*/1,
                                   /*depth_multiple=*/1,
+                                  /*depth_block=*/768,
                                   /*row_multiple=*/1,
                                   /*planes=*/1,
                                   /*core_cache_bytes=*/kMiB};
-constexpr KernelTraits kLargeCache = {"avx512", 16, 3, 1, 1, 1, 1, /*core_cache_bytes=*/4 * kMiB};
-constexpr KernelTraits kAvx2 = {"avx2", /*lanes=*/8, 3, 1, 1, 1, 1, 512 * kKiB};
-constexpr KernelTraits kUnknownCache = {"avx2", 8, 3, 1, 1, 1, 1, /*core_cache_bytes=*/0};
-constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 1, 1, kMiB};
-constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 16, 1, 2 * kMiB};
+constexpr KernelTraits kLargeCache = {
+    "avx512", 16, 3, 1, 1, 768, 1, 1, /*core_cache_bytes=*/4 * kMiB};
+constexpr KernelTraits kAvx2 = {"avx2", /*lanes=*/8, 3, 1, 1, 192, 1, 1, 512 * kKiB};
+constexpr KernelTraits kUnknownCache = {"avx2", 8, 3, 1, 1, 192, 1, 1, /*core_cache_bytes=*/0};
+constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 512, 1, 1, kMiB};
+constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 512, 16, 1, 2 * kMiB};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {

@@ -5,16 +5,23 @@
 namespace cudnn_rnn {
 namespace {
 
-// A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time. For float
-// with 16 lanes, its block of a (48 KiB) is in the L2 cache, and three panels of b (36 KiB) stay in
-// the L1 cache while they are multiplied with all rows. For bfloat16 a block of a has 64 KiB, and
-// two panels of b 32 KiB.
+// A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time: its block
+// of a, at most 192 KiB, stays in the L2 cache, and a tile's panels of b are multiplied with all
+// rows.
 constexpr int64_t kItemRows = kMaxRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
-constexpr int64_t kDepthBlock = 192;
-constexpr int64_t kRoundedDepthBlock = 512;
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
-constexpr int64_t kShortChain = kDepthBlock / 2;
+constexpr int64_t kShortChain = 96;
+
+template <typename T>
+constexpr int64_t MaxDepthBlock() {
+  return kMaxDepthBlockBytes / static_cast<int64_t>(sizeof(T));
+}
+// Rows of a copied block are an odd number of cache lines apart.
+template <typename T>
+constexpr int64_t CopyRowStride() {
+  return MaxDepthBlock<T>() + 64 / static_cast<int64_t>(sizeof(T));
+}
 
 // Returns whether to copy a block of `a` first: its rows would compete for few sets of the L1 cache
 // (64 sets, which repeat every 4 KiB), or it is not contiguous in depth.
@@ -23,15 +30,16 @@ bool NeedsCopy(const StridedMatrix<T>& a) {
   return a.column_stride != 1 || a.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
 }
 
-// Copies a block of `a` to `copy`: [kItemRows, kDepthBlock] if it is contiguous in depth, otherwise
-// [kDepthBlock, kItemRows].
+// Copies a block of `a` to `copy`: [rows, CopyRowStride] if it is contiguous in depth, otherwise
+// [depth, kItemRows].
 template <typename T>
 void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
   if (factors->a_depth_stride == 1) {
     for (int64_t m = 0; m < rows; ++m) {
-      std::copy_n(factors->a + m * factors->a_row_stride, factors->depth, copy + m * kDepthBlock);
+      std::copy_n(factors->a + m * factors->a_row_stride, factors->depth,
+                  copy + m * CopyRowStride<T>());
     }
-    factors->a_row_stride = kDepthBlock;
+    factors->a_row_stride = CopyRowStride<T>();
   } else {
     for (int64_t k = 0; k < factors->depth; ++k) {
       std::copy_n(factors->a + k * factors->a_depth_stride, rows, copy + k * kItemRows);
@@ -45,8 +53,7 @@ void CopyBlock(int64_t rows, Factors<T>* factors, T* copy) {
 struct DepthBlocks {
   DepthBlocks(const KernelTraits& kernels, int64_t depth)
       : depth(depth), multiple(std::max<int64_t>(2, kernels.depth_multiple)) {
-    const int64_t most = kernels.rounds() ? kRoundedDepthBlock : kDepthBlock;
-    count = std::max<int64_t>(1, (depth + most - 1) / most);
+    count = std::max<int64_t>(1, (depth + kernels.depth_block - 1) / kernels.depth_block);
   }
   int64_t FirstDepth(int64_t block) const {
     return std::min(depth, (depth + multiple - 1) / multiple * block / count * multiple);
@@ -58,12 +65,12 @@ struct DepthBlocks {
 };
 
 // One plane of a rounded block; see RoundedRowStride.
-constexpr int64_t kRoundedPlane = (kRoundedDepthBlock + 32) * kItemRows;
+constexpr int64_t kRoundedPlane = (MaxDepthBlock<float>() + 32) * kItemRows;
 
 // Memory for a block of a left operand, copied or rounded.
 template <typename T>
 union LeftBlock {
-  alignas(64) T copy[kDepthBlock * kItemRows];
+  alignas(64) T copy[CopyRowStride<T>() * kItemRows];
   alignas(64) uint16_t rounded[kMaxPlanes * kRoundedPlane];
 };
 
@@ -126,7 +133,7 @@ int64_t FirstRowOfBlock(const KernelTraits& kernels, int64_t rows, int64_t block
 template <typename T>
 void MultiplyPackingTile(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                          int64_t first_panel, int64_t end_panel) {
-  alignas(64) T packed[kMaxTileVectors * kMaxLanes * kDepthBlock];
+  alignas(64) T packed[kMaxTileVectors * kMaxLanes * MaxDepthBlock<T>()];
   const int64_t column = first_panel * kernels.lanes;
   const int64_t end_column = std::min(product.columns, end_panel * kernels.lanes);
   const DepthBlocks blocks(kernels, product.depth);
