@@ -5,19 +5,16 @@
 namespace cudnn_rnn {
 namespace {
 
-// A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time: its block
-// of a, at most 192 KiB, stays in the L2 cache, and a tile's panels of b are multiplied with all
-// rows.
+// A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time. The item's
+// block of a, at most 192 KiB, stays in the L2 cache while the item's panels are multiplied with
+// it.
 constexpr int64_t kItemRows = kMaxRowsOfPackedTiles;
 constexpr int64_t kItemPanels = 48;
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
 constexpr int64_t kShortChain = 96;
 
-template <typename T>
-constexpr int64_t MaxDepthBlock() {
-  return kMaxDepthBlockBytes / static_cast<int64_t>(sizeof(T));
-}
-// Rows of a copied block are an odd number of cache lines apart.
+// Returns the distance between rows of a copied block: an odd number of cache lines, so that rows
+// are spread over the sets of the L1 cache.
 template <typename T>
 constexpr int64_t CopyRowStride() {
   return MaxDepthBlock<T>() + 64 / static_cast<int64_t>(sizeof(T));

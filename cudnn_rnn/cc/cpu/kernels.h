@@ -17,8 +17,11 @@ namespace cudnn_rnn {
 constexpr int64_t kMaxLanes = 16;
 constexpr int64_t kMaxTileVectors = 4;
 constexpr int64_t kMaxPlanes = 2;
-// Maximum bytes of `depth_block` elements, over all instruction sets.
-constexpr int64_t kMaxDepthBlockBytes = 3072;
+// Maximum depth_block over all instruction sets: 768 floats or 384 doubles.
+template <typename T>
+constexpr int64_t MaxDepthBlock() {
+  return 3072 / static_cast<int64_t>(sizeof(T));
+}
 
 // A right-hand operand [depth, columns] is packed into panels of one vector of columns: panel p
 // holds columns [p * lanes, (p + 1) * lanes) as [depth, lanes], padded with zeros. A tile of a
@@ -210,7 +213,7 @@ struct KernelTraits {
   int64_t tile_vectors;      // vectors per tile of a product
   int64_t vnni_factor;       // terms of a sum per element of a panel: 1, or 2 for bfloat16
   int64_t depth_multiple;    // products are computed in blocks of so many terms
-  int64_t depth_block;       // large products add at most so many terms to c at a time
+  int64_t depth_block;       // maximum terms of a k-block of a large product
   int64_t row_multiple;      // and of so many rows: fewer take as long, and a copy in addition
   int64_t planes;            // bfloat16 numbers per factor, or 1
   int64_t core_cache_bytes;  // of this processor, not of the instruction set: see instruction_set.h
