@@ -101,6 +101,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   tile.factors.b_panel_stride = PanelSize(kernels, product.depth);
   tile.c_row_stride = product.c_row_stride;
   tile.accumulate = product.accumulate || first_depth > 0;
+  tile.prefetches_c = true;
   tile.chain_terms = product.has_long_sums ? kShortChain : 0;
   for (int64_t panel = first_panel; panel < end_panel; panel += kernels.tile_vectors) {
     const int64_t column = panel * kernels.lanes;

@@ -99,7 +99,8 @@ struct ProductTile {
   T* c;             // c[m, n] at c[m * c_row_stride + n]
   int64_t c_row_stride;
   bool accumulate;
-  const T* bias;  // [columns], or null
+  bool prefetches_c;  // for c that is probably not in the L1 cache
+  const T* bias;      // [columns], or null
   // Maximum terms of a chain, even; 0 for a single chain. amx_bf16 always uses a single chain,
   // because the factors' 8 significant bits limit the precision anyway.
   int64_t chain_terms;
