@@ -28,7 +28,7 @@ constexpr int kVectorBytes = 32;
 #include "cudnn_rnn/cc/cpu/vectors.inc"
 
 // At most 12 of the 16 registers hold sums. Four vectors, LSTM's gates, are two register tiles side
-// by side if there are enough rows: tiles of 2 x 4 are slow on Zen 3 (docs/engine.md).
+// by side if there are enough rows: tiles of 2 x 4 are slow on Zen 3 (docs/engine_measurements.md).
 constexpr int TileRows(int vectors) { return vectors == 1 ? 8 : vectors == 3 ? 4 : 6; }
 constexpr int RegisterVectors(int rows, int vectors) {
   return vectors == 4 && rows > 3 ? 2 : vectors;

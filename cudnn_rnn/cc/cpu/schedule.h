@@ -3,7 +3,8 @@
 //
 // Every decision has a reason, and ExplainSchedule prints both. A workspace is allocated before
 // threads and sequence lengths are known, so there are two stages: a Schedule belongs to a plan, a
-// PassSchedule to one forward or backward pass. docs/engine.md has the measurements behind them.
+// PassSchedule to one forward or backward pass. docs/engine_measurements.md has the measurements
+// behind them.
 #ifndef CUDNN_RNN_CC_CPU_SCHEDULE_H_
 #define CUDNN_RNN_CC_CPU_SCHEDULE_H_
 
