@@ -99,7 +99,7 @@ struct ProductTile {
   T* c;             // c[m, n] at c[m * c_row_stride + n]
   int64_t c_row_stride;
   bool accumulate;
-  bool prefetches_c;  // for c that is probably not in the L1 cache
+  bool prefetches_c;  // true for c that is probably not in the L1 cache
   const T* bias;      // [columns], or null
   // Maximum terms of a chain, even; 0 for a single chain. amx_bf16 always uses a single chain,
   // because the factors' 8 significant bits limit the precision anyway.
@@ -213,9 +213,9 @@ struct KernelTraits {
   int64_t lanes;             // columns per vector
   int64_t tile_vectors;      // vectors per tile of a product
   int64_t vnni_factor;       // terms of a sum per element of a panel: 1, or 2 for bfloat16
-  int64_t depth_multiple;    // products are computed in blocks of so many terms
+  int64_t depth_multiple;    // products are computed in blocks of this many terms
   int64_t depth_block;       // maximum terms of a k-block of a large product
-  int64_t row_multiple;      // and of so many rows: fewer take as long, and a copy in addition
+  int64_t row_multiple;      // rows per block: fewer take as long, and a copy in addition
   int64_t planes;            // bfloat16 numbers per factor, or 1
   int64_t core_cache_bytes;  // of this processor, not of the instruction set: see instruction_set.h
 
