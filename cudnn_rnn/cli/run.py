@@ -156,6 +156,21 @@ def use_tensorflow_1_api():
     tensorflow_1 = tensorflow.compat.v1
     tensorflow_1.disable_v2_behavior()
     sys.modules["tensorflow"] = tensorflow_1
+    _complete_as_package(tensorflow_1, tensorflow.__path__)
+
+
+def _complete_as_package(tensorflow_1, path):
+    """Gives the new `tensorflow` the submodules, such as `tensorflow.python`, that it lacks.
+
+    `import tensorflow.python as p` reads the attribute `python` of `tensorflow`. Python sets such
+    attributes only for modules that it imports after the switch.
+    """
+    for name, module in list(sys.modules.items()):
+        parent, _, child = name.rpartition(".")
+        if parent == "tensorflow" and not hasattr(tensorflow_1, child):
+            setattr(tensorflow_1, child, module)
+    known = tensorflow_1.__path__
+    tensorflow_1.__path__ = [*known, *(folder for folder in path if folder not in known)]
 
 
 def _run_path(path, arguments):

@@ -260,6 +260,43 @@ def test_a_program_that_imports_tensorflow(options):
         assert "python -m cudnn_rnn run --tf1" in errors.splitlines()[-1]  # after the traceback
 
 
+IMPORTS = """
+    import importlib
+    import tensorflow.python as whole
+    import tensorflow.python.framework.ops as ops
+    import tensorflow.python.ops.nn_ops as nn_ops
+    import tensorflow.core.framework as protocols
+    import tensorflow.core.framework.graph_pb2 as graph_pb2
+    import tensorflow.contrib.cudnn_rnn as of_contrib
+    import tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops as ops_of_contrib
+    import tensorflow.compat.v1 as tf1
+    import tensorflow.keras as keras
+    import tensorflow
+    import tensorflow as tf
+    from tensorflow import contrib, python
+    from tensorflow.contrib import cudnn_rnn
+    from tensorflow.python import framework
+    from tensorflow.python.framework import ops as same_ops
+
+    assert whole is python is tensorflow.python
+    assert ops is same_ops is framework.ops is tensorflow.python.framework.ops
+    assert ops is importlib.import_module("tensorflow.python.framework.ops")
+    assert ops.get_default_graph() is tf.get_default_graph() is tf1.get_default_graph()
+    assert cudnn_rnn is of_contrib is contrib.cudnn_rnn is tf.contrib.cudnn_rnn
+    assert ops_of_contrib.CudnnLSTM and nn_ops.softmax and keras.layers
+    assert isinstance(tf.get_default_graph().as_graph_def(), graph_pb2.GraphDef)
+    assert protocols.graph_pb2 is graph_pb2
+    print("imported")
+"""
+
+
+@needs_tensorflow_2  # TensorFlow 1.15 itself has not all of these forms
+@pytest.mark.parametrize("first", ["", "import tensorflow.python.framework.ops as o; o.Graph()\n"])
+def test_all_forms_of_import(first):
+    write("program.py", first + textwrap.dedent(IMPORTS))
+    assert "imported" in run_program("--tf1", "--tf-contrib-version", "1.15", "program.py")
+
+
 KERAS_PROGRAM = """
     import tensorflow as tf
     import keras
