@@ -90,7 +90,8 @@ def _position(item):
 
 def _compat():
     """Returns the module `cudnn_rnn._compat`, or None without TensorFlow, which some tests lack."""
-    if importlib.util.find_spec("tensorflow") is None:
+    # find_spec raises ValueError for the imported tensorflow of 1.14, whose __spec__ is None.
+    if "tensorflow" not in sys.modules and importlib.util.find_spec("tensorflow") is None:
         return None
     return importlib.import_module("cudnn_rnn._compat")
 
