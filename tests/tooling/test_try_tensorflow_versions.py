@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 
 import pytest
 
@@ -99,6 +100,35 @@ def test_rows_of_other_versions_are_kept(program, commands):
         ("2.10.1", "3.10"),
         ("2.15.1", "3.11"),
     ]
+
+
+def test_rows_name_the_commit_and_whether_files_were_changed(program, commands, monkeypatch):
+    monkeypatch.setattr(program.subprocess, "run", git_that_prints("", " M setup.py\n"))
+    assert program.main(["2.15.1", "2.16.2"]) == 0
+    rows = program.read_rows(program.TABLE)
+    assert [row[6] for row in rows.values()] == ["0123456789", "0123456789+"]
+    assert program.HEADINGS[6] == "Commit"
+
+
+def git_that_prints(*changes):
+    """Returns a mock of `subprocess.run` for git; `changes` are the outputs of its `status`."""
+    remaining = list(changes)
+
+    def run(command, **named):
+        is_status = "status" in command
+        printed = remaining.pop(0) if is_status else "0123456789\n"
+        return subprocess.CompletedProcess(command, 0, printed)
+
+    return run
+
+
+def test_every_version_has_its_turn(program, commands):
+    others = [version for version in program.VERSIONS if version[:2] not in program.IN_EVERY_RUN]
+    assert len(others) == len(program.VERSIONS) - 2
+    turns = [program.chosen_versions([], turn) for turn in range(1000, 1000 + len(others))]
+    assert sorted(version for (version,) in turns) == sorted(others)
+    assert program.main(["2.4.4", "2.15.1", "--turn", "7"]) == 0
+    assert list(program.read_rows(program.TABLE)) == [("2.15.1", "3.11")]
 
 
 def test_missing_python_is_a_failure(program, commands, monkeypatch):
