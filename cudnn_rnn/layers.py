@@ -194,6 +194,11 @@ class _CudnnRNN(Layer):
         per_layer = len(shapes) // self._num_layers
         return shapes[layer * per_layer : (layer + 1) * per_layer]
 
+    def _zero_state(self, batch_size):
+        """Returns a tuple of zeros of the shapes of `state_shape`, in the dtype of the outputs."""
+        shapes = self.state_shape(batch_size)
+        return tuple(tf.zeros(shape, self._computation_dtype) for shape in shapes)
+
     def state_shape(self, batch_size: SizeLike) -> Tuple[List[Any], ...]:
         """Returns the shapes of the states, a tuple of lists, for time-major inputs."""
         num_states = 2 if self._rnn_mode == config_module.CUDNN_LSTM else 1

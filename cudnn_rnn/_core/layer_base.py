@@ -89,6 +89,16 @@ class _FallbackLayer(LayerRecord):
             with tf.name_scope(entered.original_name_scope):
                 yield
 
+    def _scope_of_variables(self):
+        self._set_scope()
+        return self._enter_scope()
+
+    def _keep_variable(self, variable, is_trainable):
+        """Adds a variable, once, to the layer's lists of weights."""
+        known = self._trainable_weights if is_trainable else self._non_trainable_weights
+        if not any(variable is other for other in known):
+            known.append(variable)
+
     @property
     def name(self) -> str:
         """Name of the layer."""

@@ -1,21 +1,22 @@
 """`LayerRecord`: the record of its calls that a TensorFlow 1 layer keeps, for other versions.
 
-The cells of `cells/base.py` inherit the methods and properties that cells had as TensorFlow 1
-layers: losses, updates, inputs and outputs of calls, and copying.
+The cells of `cells/base.py` and the layers inherit what they had as TensorFlow 1 layers: creation
+of variables, losses, updates, inputs and outputs of calls, and copying.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.arguments import shape_text
-from cudnn_rnn._core.types import DTypeLike, Nested, TensorLike
+from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ShapeLike, TensorLike
 
 
 def snake_case(name):
@@ -27,10 +28,10 @@ def snake_case(name):
 class LayerRecord(tf.Module):
     """Base of layers that record losses, updates, and the inputs and outputs of calls.
 
-    A subclass has `variables` and `_scope` (a variable scope or None). It calls `_remember_call`
-    after each call, and creates variables through `_remember_regularization`. Nothing inside a
-    `tf.function` is recorded: code outside cannot use its tensors, and the layer must not keep the
-    function's graph alive.
+    A subclass has `trainable`, `variables` and `_scope` (a variable scope or None), calls
+    `_remember_call` after each call, and defines `_keep_variable`. Nothing inside a `tf.function`
+    is recorded: code outside cannot use its tensors, and the layer must not keep the function's
+    graph alive.
     """
 
     def __init__(self, name: Optional[str], dtype: Optional[DTypeLike]) -> None:
@@ -107,6 +108,45 @@ class LayerRecord(tf.Module):
             added = getattr(cell, "_all_pairs", None)
             pairs.extend(added(attribute) if added else [])
         return pairs
+
+    # --- Variables ---
+
+    def add_variable(
+        self,
+        name: str,
+        shape: ShapeLike,
+        dtype: Optional[DTypeLike] = None,
+        initializer: Optional[Initializer] = None,
+        regularizer: Optional[Callable[[tf.Tensor], Any]] = None,
+        trainable: bool = True,
+        constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
+    ) -> tf.Variable:
+        """Creates (or, in a reusing scope, finds) the variable `<scope of this layer>/<name>`."""
+        is_trainable = bool(trainable and self.trainable)
+        with self._scope_of_variables():
+            variable = self._remember_regularization(
+                lambda: tf.get_variable(
+                    name,
+                    shape=shape,
+                    dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
+                    initializer=initializer,
+                    regularizer=regularizer,
+                    trainable=is_trainable,
+                    constraint=constraint,
+                )
+            )
+        self._keep_variable(variable, is_trainable)
+        return variable
+
+    add_weight = add_variable
+
+    def _scope_of_variables(self):
+        """Returns a context for `add_variable`. Cells call it in their own scope."""
+        return contextlib.nullcontext()
+
+    def _keep_variable(self, variable, is_trainable):
+        """Adds a new variable to `variables`."""
+        raise NotImplementedError("%s does not keep variables" % type(self).__name__)
 
     def _remember_regularization(self, make_variable):
         """Calls `make_variable`, and records the losses that the variable's regularizer adds."""

@@ -121,33 +121,8 @@ class _FallbackRNNCell(LayerRecord):
             self.__dict__["_scope"] = entered
             yield
 
-    def add_variable(
-        self,
-        name: str,
-        shape: ShapeLike,
-        dtype: Optional[DTypeLike] = None,
-        initializer: Optional[Initializer] = None,
-        regularizer: Optional[Callable[[tf.Tensor], Any]] = None,
-        trainable: bool = True,
-        constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
-    ) -> tf.Variable:
-        """Creates (or, in a reusing scope, finds) the variable `<scope of this cell>/<name>`."""
-        is_trainable = bool(trainable and self.trainable)
-        variable = self._remember_regularization(
-            lambda: tf.get_variable(
-                name,
-                shape=shape,
-                dtype=tf.as_dtype(dtype or self._dtype or tf.float32),
-                initializer=initializer,
-                regularizer=regularizer,
-                trainable=is_trainable,
-                constraint=constraint,
-            )
-        )
+    def _keep_variable(self, variable, is_trainable):
         self._own_weights.append((variable, is_trainable))
-        return variable
-
-    add_weight = add_variable
 
     def _weights(self, wanted):
         found = [variable for variable, trainable in self._own_weights if trainable in wanted]

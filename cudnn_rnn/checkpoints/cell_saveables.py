@@ -290,6 +290,11 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         """Returns (weights, biases), cuDNN's canonical tensors of the variable."""
         return self.format_converter._opaque_to_cu_canonical(self._variables)
 
+    def _TransformCanonical(self, cu_weights, cu_biases):
+        """Returns ((weights, their names), (biases, their names)) of the cells."""
+        parts = self.format_converter._cu_canonical_to_tf_canonical(cu_weights, cu_biases)
+        return (list(parts[0]), self._weight_names), (list(parts[1]), self._bias_names)
+
     def _CanonicalToOpaqueParams(self, cu_weights, cu_biases):
         """Returns the opaque buffer for cuDNN's canonical tensors."""
         return self.format_converter._cu_canonical_to_opaque(cu_weights, cu_biases)
@@ -349,7 +354,7 @@ class CudnnGRUSaveable(CudnnOpaqueParamsSaveable):
     _rnn_mode = config_module.CUDNN_GRU
     _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
     _format_converter_cls = converters.CudnnParamsFormatConverterGRU
-    _rnn_cell_name = "cudnn_compatible_gru_cell"
+    _rnn_cell_name = converters.CudnnParamsFormatConverterGRU._rnn_cell_name
     _cell_variables = (GRUFormat.weight_names, GRUFormat.bias_names[:3])
 
 

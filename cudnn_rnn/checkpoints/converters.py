@@ -231,6 +231,7 @@ class CudnnParamsFormatConverterLSTM(_OneKernel):
 class CudnnParamsFormatConverterGRU(CudnnParamsFormatConverter):
     """For `CudnnCompatibleGRUCell`: three kernels and three biases."""
 
+    _rnn_cell_name = "cudnn_compatible_gru_cell"
     _rnn_mode = config_module.CUDNN_GRU
     _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
 

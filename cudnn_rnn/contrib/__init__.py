@@ -86,6 +86,9 @@ def _make_modules(namespaces, release):
         # In every release, the package itself hides undocumented names, including `python`.
         if parent in modules and parent != _PACKAGE:
             setattr(modules[parent], child, module)
+    layers = modules.get(_PACKAGE + ".python.layers.cudnn_rnn")
+    if layers is not None:  # the file of the layers imports that of the ops
+        layers.cudnn_rnn_ops = modules[_PACKAGE + ".python.ops.cudnn_rnn_ops"]
     return modules
 
 

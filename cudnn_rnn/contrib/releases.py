@@ -12,7 +12,7 @@ import re
 from typing import Any, Dict
 
 from cudnn_rnn import cudnn_rnn_ops, layers, op_level
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import gen_cudnn_rnn_ops, tf
 from cudnn_rnn._core import canonical, config
 from cudnn_rnn._core.arguments import as_tensors, check_shape
 
@@ -27,6 +27,17 @@ _CONVERTERS = tuple("CudnnParamsFormatConverter" + kind for kind in ("GRU", "LST
 _CONSTANTS = tuple(name for name in vars(config) if name.startswith("CUDNN_"))
 _CONSTANTS_OF_1_3 = tuple(name for name in _CONSTANTS if not re.search("_INPUT_|_PARAMS_", name))
 _CHECKS = ("_check_rnn_mode", "_get_num_params", "_get_seed", "check_direction", "check_input_mode")
+_RAW_OPS = (
+    "_CudnnRNNBackpropOutput",
+    "_CudnnRNNOutput",
+    "_CudnnRNNParamsToCanonicalOutput",
+    "cudnn_rnn",
+    "cudnn_rnn_backprop",
+    "cudnn_rnn_canonical_to_params",
+    "cudnn_rnn_params_size",
+    "cudnn_rnn_params_to_canonical",
+)
+_EAGER_RAW_OPS = tuple(name + "_eager_fallback" for name in _RAW_OPS if name.startswith("cudnn"))
 _CALLS_AND_CONVERSIONS = tuple(name for name in vars(cudnn_rnn_ops) if re.match("_?cudnn_", name))
 
 
@@ -39,6 +50,11 @@ def namespaces(minor):
     """
     ops = _ops(minor)
     found = {"": None, "python": {}, "python.ops": {}, "python.ops.cudnn_rnn_ops": ops}
+    if minor <= 7:
+        found["ops"] = {}
+        found["ops.gen_cudnn_rnn_ops"] = _select(
+            vars(gen_cudnn_rnn_ops), _RAW_OPS + (_EAGER_RAW_OPS if minor == 7 else ())
+        )
     if minor < 4:
         public = _select(ops, _RNNS + ("RNNParamsSaveable",))
     elif minor == 4:
@@ -58,6 +74,8 @@ def namespaces(minor):
 def _ops(minor):
     """Returns the contents of `python.ops.cudnn_rnn_ops`."""
     names = {name: _op_level_class(name, minor) for name in _RNNS}
+    names["gen_cudnn_rnn_ops"] = gen_cudnn_rnn_ops
+    names["_cudnn_rnn_common_doc_string"] = op_level.__doc__
     names.update(_select(vars(op_level), _PRIVATE_RNNS))
     if minor >= 3:
         constants = _CONSTANTS if minor >= 4 else _CONSTANTS_OF_1_3
