@@ -114,15 +114,14 @@ def test_partly_unknown_shapes(session):
         session.run(output, feed)
 
 
-def test_the_width_is_known_from_input_c_alone():
+@pytest.mark.parametrize("num_proj, width", [(0, 4), (2, 2)])
+def test_the_width_is_known_from_input_c_alone(num_proj, width):
+    """The width of a projection is not that of c."""
     shapes = [None, None, 3], [None, None, None], [None, 2, 4], [None]
     tensors = [tf.placeholder(tf.float32, shape) for shape in shapes]
-    output, output_h, output_c = FUNCTIONS["lstm"](*tensors, is_training=True)
-    assert output.shape.as_list() == [None, 2, 4]
-    assert output_h.shape.as_list() == output_c.shape.as_list() == [None, 2, 4]
-    # The width of a projection is not that of c.
-    output, output_h, _ = FUNCTIONS["lstm"](*tensors, is_training=True, num_proj=2)
-    assert output.shape.as_list() == output_h.shape.as_list() == [None, 2, 2]
+    output, output_h, output_c = FUNCTIONS["lstm"](*tensors, is_training=True, num_proj=num_proj)
+    assert output.shape.as_list() == output_h.shape.as_list() == [None, 2, width]
+    assert output_c.shape.as_list() == [None, 2, 4]
 
 
 BAD_SHAPES = [
