@@ -85,7 +85,8 @@ def test_what_the_op_cannot_do_is_computed_by_keras(recwarn, kind, arguments, te
 
 
 @pytest.mark.skipif(
-    tf.__version__.startswith("1.14."), reason="Keras of TensorFlow 1.14 cannot compute in complex64"
+    tf.__version__.startswith("1.14."),
+    reason="Keras of TensorFlow 1.14 cannot compute in complex64",
 )
 def test_a_dtype_that_the_op_lacks_is_computed_by_keras():
     named = dict(dtype="complex64", kernel_initializer="ones", recurrent_initializer="ones")

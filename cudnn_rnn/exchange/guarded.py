@@ -1,0 +1,197 @@
+"""Reads files with other libraries in a child process whose memory and time are limited.
+
+A damaged file can end a process inside a library, keep the library busy for ever, or make it
+allocate any amount of memory. In a child process, each of these becomes an `ExchangeError`.
+
+The child runs a function of `exchange/readers/`, whose modules import neither TensorFlow nor this
+package. It answers with plain data: None, bool, int, float, str, `np.ndarray` of numbers, and lists
+and dicts (with str as keys) of them. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from typing import Any, List, Optional
+
+import numpy as np
+
+from cudnn_rnn.exchange.contents import ExchangeError
+
+_READERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "readers")
+_PROGRAM = os.path.join(_READERS, "child.py")
+
+# The child may take this many bytes, and as many as a multiple of the file.
+_BASE_MEMORY = 2 * 2**30
+_MEMORY_PER_BYTE = 16
+# What this process may take for the answer, in addition to the same multiple of the file.
+_PARENT_MEMORY = 2**30
+# A watchdog: a healthy file takes a small part of this. Reading is much faster than 1 MB/s.
+_BASE_SECONDS = 120
+_SECONDS_PER_BYTE = 1e-6
+
+_DTYPE = re.compile(r"[<>|=][?biufcV]\d{1,2}")
+
+
+class _Failed(Exception):
+    """The child gave no valid answer; the message says why."""
+
+
+def call(
+    path: str,
+    what: str,
+    reader: str,
+    *arguments: Any,
+    seconds: Optional[float] = None,
+    memory: Optional[int] = None,
+) -> Any:
+    """Calls a function of `exchange/readers/` in a child process; returns its result.
+
+    Args:
+      path: the file that is read, for errors and for the limits.
+      what: the format, for errors, such as "an HDF5 file".
+      reader: the name of a module there and a function in it, such as "hdf5.read".
+      *arguments: the function's arguments: None, bool, int, float, str and lists of them.
+      seconds, memory: limits; by default in proportion to the file.
+
+    Raises:
+      ExchangeError: the function failed, ended its process, or exceeded a limit.
+    """
+    size = os.path.getsize(path)
+    memory = memory or _BASE_MEMORY + _MEMORY_PER_BYTE * size
+    seconds = seconds or _BASE_SECONDS + _SECONDS_PER_BYTE * size
+    module, function = reader.split(".")
+    request = dict(
+        path=[os.path.abspath(entry) for entry in sys.path if entry],
+        module=os.path.join(_READERS, module + ".py"),
+        function=function,
+        arguments=list(arguments),
+        memory=memory,
+    )
+    try:
+        answer = _run(
+            json.dumps(request).encode(), _PARENT_MEMORY + _MEMORY_PER_BYTE * size, seconds
+        )
+    except _Failed as failure:
+        raise ExchangeError(
+            "%s cannot be read as %s: %s. Get the file from its source again."
+            % (path, what, failure)
+        ) from None
+    if "error" in answer:
+        raise ExchangeError(
+            "%s cannot be read as %s: %s" % (path, what, answer["error"].rstrip(".") + ".")
+        )
+    return answer["value"]
+
+
+def _run(request, longest_answer, seconds):
+    """Runs a child with this request; returns the decoded answer."""
+    # -I: nothing in the environment or the working directory changes what Python imports.
+    command = [sys.executable, "-I", _PROGRAM]
+    # The library of linear algebra would reserve memory for each core.
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    is_late: List[bool] = []
+    watchdog = threading.Timer(seconds, lambda: (is_late.append(True), process.kill()))
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        try:
+            process.stdin.write(request)  # type: ignore[union-attr]
+            process.stdin.close()  # type: ignore[union-attr]
+            return _Answer(process.stdout, longest_answer).read()
+        except (_Failed, OSError) as failure:
+            process.kill()
+            process.wait()
+            raise _Failed(_reason(process, is_late, seconds, failure)) from None
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+def _reason(process, is_late, seconds, failure):
+    """Returns why there is no answer."""
+    if is_late:
+        return "the reader did not end within %g seconds" % seconds
+    if process.returncode < 0 and process.returncode != -signal.SIGKILL:
+        name = signal.Signals(-process.returncode).name
+        return "the file makes the reader end with %s" % name
+    return str(failure)
+
+
+class _Answer:
+    """What a child writes: the length of a JSON text, the text, and the bytes of all arrays.
+
+    The child is not trusted, because the file may control it.
+    """
+
+    def __init__(self, stream, limit):
+        self._stream, self._left = stream, limit
+
+    def read(self):
+        """Returns the decoded answer; raises `_Failed` unless it is complete and valid."""
+        (length,) = struct.unpack("<Q", self._take(8))
+        try:
+            answer = json.loads(self._take(length).decode())
+            arrays = [self._array(*described) for described in answer["arrays"]]
+            if "error" in answer:
+                return {"error": str(answer["error"])}
+            return {"value": _decode(answer["value"], arrays)}
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            RecursionError,
+        ) as error:
+            raise _Failed("the reader's answer is damaged (%s)" % error) from error
+
+    def _take(self, count):
+        """Returns the next `count` bytes."""
+        if not 0 <= count <= self._left:
+            raise _Failed("the reader's answer is longer than its limit of memory")
+        self._left -= count
+        content = self._stream.read(count)
+        if len(content) != count:
+            raise _Failed("the reader needs more memory than is allowed, or ended early")
+        return content
+
+    def _array(self, dtype, shape):
+        if not _DTYPE.fullmatch(dtype):
+            raise ValueError("dtype %r" % dtype)
+        count = 1
+        for size in shape:
+            if type(size) is not int or size < 0:
+                raise ValueError("shape %r" % shape)
+            count *= size
+        content = self._take(count * np.dtype(dtype).itemsize)
+        return np.frombuffer(content, np.dtype(dtype)).reshape(shape)
+
+
+def _decode(value, arrays):
+    """Reverses `_encode` of `readers/child.py`."""
+    if isinstance(value, list):
+        return [_decode(part, arrays) for part in value]
+    if isinstance(value, dict):
+        ((kind, content),) = value.items()
+        if kind == "array":
+            return arrays[content]
+        if kind != "dict":
+            raise ValueError("a value of the kind %r" % kind)
+        return {name: _decode(part, arrays) for name, part in content.items()}
+    return value
