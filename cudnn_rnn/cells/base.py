@@ -11,12 +11,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import numbers
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
 from cudnn_rnn._core import keras_models
 from cudnn_rnn._core.layer_record import LayerRecord, snake_case
-from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ScopeLike, ShapeLike, SizeLike
+from cudnn_rnn._core.types import DTypeLike, Nested, ScopeLike, SizeLike
 
 
 class _FallbackLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):

@@ -1,6 +1,7 @@
 """Lists the names in `tensorflow/contrib/cudnn_rnn` of TensorFlow releases.
 
-    python tests/programs/contrib_names.py 1.0=FOLDER ... 1.15=FOLDER > tests/golden/contrib_names.txt
+    cd tests
+    python programs/contrib_names.py 1.0=FOLDER ... 1.15=FOLDER > golden/contrib_names.txt
 
 Each FOLDER holds an unpacked wheel of TensorFlow. The program parses the files and runs nothing.
 
