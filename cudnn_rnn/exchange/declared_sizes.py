@@ -13,7 +13,7 @@ import numpy as np
 
 from cudnn_rnn.exchange.contents import ExchangeError
 
-# The largest factor by which deflate, the compression of ZIP and HDF5, makes data smaller.
+# The largest factor by which deflate, the compression of ZIP archives, makes data smaller.
 _LARGEST_RATIO = 1032
 
 
@@ -32,10 +32,16 @@ def check_array(path: str, name: str, shape: Any, dtype: np.dtype, stored: int) 
 
 
 def check_zip(path: str) -> None:
-    """Checks the members of a ZIP archive, and the arrays of those that are NumPy's `.npy`."""
+    """Checks the members of a ZIP archive, and the arrays of those that are NumPy's `.npy`.
+
+    Raises:
+      ExchangeError: a member is compressed by something other than deflate, is encrypted, overlaps
+        another one, has the name of another one, or declares more data than it can have.
+    """
     with zipfile.ZipFile(path) as archive:
+        _check_places(path, archive)
         for member in archive.infolist():
-            stored = min(member.compress_size, os.path.getsize(path))
+            stored = member.compress_size
             if member.compress_type != zipfile.ZIP_STORED:
                 stored *= _LARGEST_RATIO
             check_array(path, member.filename, [member.file_size], np.dtype("u1"), stored)
@@ -43,6 +49,33 @@ def check_zip(path: str) -> None:
                 with archive.open(member) as file:
                     shape, dtype = _npy_header(file)
                 check_array(path, member.filename, shape, dtype, member.file_size)
+
+
+def _check_places(path, archive):
+    """Checks that each member has its own name and its own part of the archive."""
+    names = set()
+    end_of_last = 0
+    for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+        problem = None
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            problem = "is compressed by method %d" % member.compress_type
+        elif member.flag_bits & 1:
+            problem = "is encrypted"
+        elif member.filename in names:
+            problem = "is there twice"
+        elif member.header_offset < end_of_last:
+            problem = "overlaps another member"
+        if problem:
+            raise ExchangeError(
+                "%s is damaged: its member %s %s; expected members that are stored or deflated, "
+                "each in its own place." % (path, member.filename, problem)
+            )
+        names.add(member.filename)
+        # Of the local header, 30 bytes and the name are certain.
+        content = member.compress_size + 30 + len(member.orig_filename.encode("utf-8", "replace"))
+        end_of_last = member.header_offset + content
+    if end_of_last > archive.start_dir:
+        raise ExchangeError("%s is damaged: its members are longer than the archive." % path)
 
 
 def _npy_header(file):
@@ -65,37 +98,3 @@ def check_checkpoint(
     for key, shape in shapes.items():
         dtype = dtypes[key] if dtypes[key].kind != "O" else np.dtype("u1")
         stored -= check_array(prefix, key, shape, dtype, stored)
-
-
-def check_hdf5(path: str, file: Any) -> None:
-    """Checks the datasets of an HDF5 file, and that none of them are in other files.
-
-    Args:
-      path: the file that the error names.
-      file: an `h5py.File`.
-    """
-    import h5py
-
-    size = file.id.get_filesize()
-
-    def check(name, item):
-        if isinstance(item, h5py.Group):
-            for key in item:
-                if isinstance(item.get(key, getlink=True), h5py.ExternalLink):
-                    raise _in_other_files(path, "%s/%s" % (name, key))
-            return
-        if item.external or getattr(item, "is_virtual", False):
-            raise _in_other_files(path, name)
-        stored = min(item.id.get_storage_size(), size) * (_LARGEST_RATIO if item.chunks else 1)
-        if item.shape is not None:
-            check_array(path, name, item.shape, item.dtype, stored)
-
-    check("", file)
-    file.visititems(check)
-
-
-def _in_other_files(path, name):
-    return ExchangeError(
-        "%s is not self-contained: the data of %s are in another file. Save the model again, into "
-        "one file." % (path, name)
-    )

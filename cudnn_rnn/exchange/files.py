@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 from cudnn_rnn._core.config import DIRECTIONS, GATES, checked_choice, checked_size
 from cudnn_rnn.exchange import (
     checkpoint_format,
+    keras_files,
     keras_format,
     npz_format,
     onnx_format,
@@ -109,15 +110,11 @@ def _kind_of(path):
         return None
     if path.endswith(".onnx"):
         return "onnx"
-    with open(path, "rb") as file:
-        start = file.read(8)
-    if start == b"\x89HDF\r\n\x1a\n" or path.endswith((".keras", ".h5")):
+    if path.endswith((".keras", ".h5")) or keras_files.is_keras(path):
         return "keras"
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-        if "config.json" in names:
-            return "keras"
         return "npz" if any(name.endswith(".npy") for name in names) else "torch"
     if path.endswith(".npz"):
         raise ExchangeError("%s is no NumPy archive, or it is truncated." % path)

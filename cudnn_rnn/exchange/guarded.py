@@ -50,6 +50,7 @@ def call(
     *arguments: Any,
     seconds: Optional[float] = None,
     memory: Optional[int] = None,
+    name: Optional[str] = None,
 ) -> Any:
     """Calls a function of `exchange/readers/` in a child process; returns its result.
 
@@ -59,6 +60,7 @@ def call(
       reader: the name of a module there and a function in it, such as "hdf5.read".
       *arguments: the function's arguments: None, bool, int, float, str and lists of them.
       seconds, memory: limits; by default in proportion to the file.
+      name: the name of the file in errors; `path` by default.
 
     Raises:
       ExchangeError: the function failed, ended its process, or exceeded a limit.
@@ -81,12 +83,11 @@ def call(
     except _Failed as failure:
         raise ExchangeError(
             "%s cannot be read as %s: %s. Get the file from its source again."
-            % (path, what, failure)
+            % (name or path, what, failure)
         ) from None
     if "error" in answer:
-        raise ExchangeError(
-            "%s cannot be read as %s: %s" % (path, what, answer["error"].rstrip(".") + ".")
-        )
+        reason = answer["error"].rstrip(".")
+        raise ExchangeError("%s cannot be read as %s: %s." % (name or path, what, reason))
     return answer["value"]
 
 

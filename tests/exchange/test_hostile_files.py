@@ -8,12 +8,11 @@ import zipfile
 
 import numpy as np
 import pytest
-import tensorflow
 
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import checkpoint_format, npz_format
 from helpers.exchange_models import assert_same, random_rnn
-from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
 HUGE = 2**60
@@ -182,81 +181,3 @@ def test_onnx(tmp_path):
         tensor.external_data.add(key="location", value=location)
         write_onnx(tmp_path / "model" / "rnn.onnx", tensor)
         assert_refused(tmp_path / "model" / "rnn.onnx", "secret", "expected one in its own folder")
-
-
-def keras_model(layer):
-    inputs = tensorflow.keras.Input((3, 4))
-    return tensorflow.keras.Model(inputs, layer(inputs))
-
-
-def change_config(source, target, change):
-    """Copies a `.keras` file, with a text of its configuration replaced."""
-    with zipfile.ZipFile(str(source)) as old, zipfile.ZipFile(str(target), "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == "config.json":
-                assert change[0] in content.decode()
-                content = content.decode().replace(*change).encode()
-            new.writestr(name, content)
-
-
-@pytest.mark.parametrize("suffix", [".h5"] + [".keras"] * (not IS_TENSORFLOW_1))
-def test_keras_models_with_code(tmp_path, suffix):
-    """Keras 2 runs the code of Lambda layers while it loads a model."""
-    path, trace = tmp_path / ("model" + suffix), str(tmp_path / "trace")
-    layer = tensorflow.keras.layers.Lambda(lambda inputs: (open(trace, "w"), inputs)[1])
-    keras_model(layer).save(str(path))
-    os.remove(trace)
-    assert_refused(path, "has a layer of the class Lambda, whose code would run")
-    assert not os.path.exists(trace)
-
-
-@needs_tensorflow_2
-def test_keras_models_that_name_other_modules(tmp_path):
-    path = tmp_path / "model.keras"
-    keras_model(tensorflow.keras.layers.SimpleRNN(2)).save(str(path))
-    assert len(exchange.read(path).rnns) == 1
-    name = '"module": "%s", "class_name": "%s"'
-    for other in [("os", "open"), ("keras.utils", "get_file")]:
-        change = name % ("keras.layers", "SimpleRNN"), name % other
-        change_config(path, tmp_path / "changed.keras", change)
-        assert_refused(tmp_path / "changed.keras", "not one of Keras's modules")
-
-
-@needs_tensorflow_2
-def test_keras_archives_with_data_that_they_do_not_have(tmp_path):
-    import h5py
-
-    path = tmp_path / "model.keras"
-    keras_model(tensorflow.keras.layers.SimpleRNN(2)).save(str(path))
-    with h5py.File(str(tmp_path / "weights.h5"), "w") as file:
-        file.create_dataset("x", (HUGE,), "f4", chunks=(4,))
-    with zipfile.ZipFile(str(path), "a") as archive:
-        archive.write(str(tmp_path / "weights.h5"), "other.h5")
-    assert_refused(path, "%s is damaged: it declares x" % path)
-
-
-@pytest.mark.parametrize("kind", ["empty", "external", "link", "link_of_root", "virtual"])
-def test_hdf5_with_data_that_the_file_does_not_have(tmp_path, kind):
-    import h5py
-
-    with h5py.File(str(tmp_path / "other.h5"), "w") as other:
-        other["data"] = np.ones(4, np.float32)
-    path = tmp_path / "model.h5"
-    keras_model(tensorflow.keras.layers.SimpleRNN(2)).save(str(path))
-    assert len(exchange.read(path).rnns) == 1
-    with h5py.File(str(path), "r+") as file:
-        group = file["model_weights"]
-        if kind == "empty":
-            group.create_dataset("x", (HUGE,), "f4", chunks=(4,))
-        elif kind == "external":
-            group.create_dataset("x", (4,), "f4", external=[(str(path), 0, 16)])
-        elif kind == "link":
-            group["x"] = h5py.ExternalLink("other.h5", "data")
-        elif kind == "link_of_root":
-            file["x"] = h5py.ExternalLink("other.h5", "data")
-        else:
-            layout = h5py.VirtualLayout((4,), "f4")
-            layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "data", (4,))
-            group.create_virtual_dataset("x", layout)
-    assert_refused(path, "declares" if kind == "empty" else "not self-contained", "x")

@@ -9,7 +9,7 @@ import pytest
 import tensorflow
 
 from cudnn_rnn import exchange
-from cudnn_rnn.exchange import RnnWeights, keras_optimizers
+from cudnn_rnn.exchange import RnnWeights
 from helpers.golden import read_checkpoint
 from helpers.optimizer_steps import (
     ADAM,
@@ -261,14 +261,6 @@ def test_damaged_state_of_keras_is_not_carried(tmp_path, trained_gru, change):
         file.visit(names.append)
         left = [name for name in names if isinstance(file[name], h5py.Dataset)]
     assert set(contents.others) == {name for name in left if name.startswith("optimizer/")}
-
-
-def test_an_archive_without_weights_in_hdf5(tmp_path):
-    """Keras also writes `model.weights.npz`, in which no optimizer is looked for."""
-    path = str(tmp_path / "model.keras")
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("model.weights.npz", b"")
-    assert keras_optimizers.read(path, []) == ([], None)
 
 
 def test_state_in_h5_models_is_listed(tmp_path):

@@ -117,8 +117,11 @@ def _check_filters(name, item):
 def _attributes(name, item, limits):
     found = {}
     for key in item.attrs:
-        where = "the attribute %s of %s" % (key, name or "the root")
-        limits.attribute(where, h5py.h5a.open(item.id, key.encode()).get_storage_size())
+        stored = h5py.h5a.open(item.id, key.encode())
+        size = stored.dtype.itemsize
+        for length in stored.shape:
+            size *= int(length)
+        limits.attribute("the attribute %s of %s" % (key, name or "the root"), size)
         found[key] = _plain(item.attrs[key])
     return found
 

@@ -1,0 +1,141 @@
+"""Where the arrays of a Keras model's layers are in a file.
+
+A place is where a layer or model keeps its arrays: a list of keys in a model in one HDF5 file, the
+path of a group in the weights of a `.keras` archive.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Sequence
+
+import numpy as np
+
+from cudnn_rnn.exchange.contents import ExchangeError
+
+
+class _Arrays:
+    """What both kinds of files have in common."""
+
+    root: Any = None
+
+    def __init__(self, path: str, attributes: Dict[str, Dict[str, Any]], arrays: Dict[str, Any]):
+        self._path, self._attributes, self._arrays = path, attributes, arrays
+
+    def shape(self, key: str) -> Sequence[int]:
+        """Returns the shape of an array."""
+        return np.shape(self._arrays[key])
+
+    def is_float(self, key: str) -> bool:
+        """Returns whether an array has floating-point numbers."""
+        array = self._arrays[key]
+        return array is not None and array.dtype.kind in "fV"  # V: bfloat16
+
+    def _split(self, keys, name, num_cells, num_arrays):
+        """Returns the keys of each cell of an RNN layer."""
+        missing = [key for key in keys if self._arrays.get(key) is None]
+        if len(keys) != num_cells * num_arrays or missing:
+            raise ExchangeError(
+                "%s is damaged: the layer %r must have %d arrays, but has %s."
+                % (
+                    self._path,
+                    name,
+                    num_cells * num_arrays,
+                    ", ".join(key for key in keys if key not in missing) or "none",
+                )
+            )
+        return [keys[start : start + num_arrays] for start in range(0, len(keys), num_arrays)]
+
+
+class ArraysOfHdf5(_Arrays):
+    """Of a whole model in one HDF5 file: lists of names, layer by layer."""
+
+    def children(self, names: List[str], classes: List[str], place: Any) -> List[Any]:
+        """Returns the places of a model's layers; a model inside has one list for all of them."""
+        del classes
+        if place is not None:
+            return [place] * len(names)
+        return [self._listed("model_weights/" + name) for name in names]
+
+    def _listed(self, group):
+        attributes = self._attributes.get(group, {})
+        weights = list(attributes.get("weight_names", []))
+        while "weight_names%d" % len(weights) in attributes:  # long lists are in parts
+            weights += attributes["weight_names%d" % len(weights)]
+        return ["%s/%s" % (group, weight) for weight in weights]
+
+    def keys(self, place: Any) -> List[str]:
+        """Returns the keys at a place."""
+        return list(place)
+
+    def weights(
+        self, place: Any, name: str, kind: str, num_cells: int, num_arrays: int
+    ) -> List[List[str]]:
+        """Returns lists of keys of an RNN layer, one list for each cell."""
+        del kind
+        # In a model inside a model, names of weights begin with that of their layer.
+        own = [key for key in place if name in key.split("/")[2:-1]] or list(place)
+        return self._split(own, name, num_cells, num_arrays)
+
+
+class ArraysOfArchive(_Arrays):
+    """Of a `.keras` archive: groups are named after classes, and number layers of the same one."""
+
+    root = ""
+
+    def children(self, names: List[str], classes: List[str], place: Any) -> List[Any]:
+        """Returns the places of a model's layers."""
+        counts: Dict[str, int] = {}
+        places = []
+        for name, class_name in zip(names, classes):
+            group = _snake_case(class_name.rpartition(">")[2])
+            number = counts.get(group, 0)
+            counts[group] = number + 1
+            path = place + "/layers/" if place else "layers/"
+            path += "%s_%d" % (group, number) if number else group
+            stored = self._attributes.get(path + "/vars", {}).get("name", name)
+            if stored != name:
+                raise ExchangeError(
+                    "%s is damaged: %s must have the weights of the layer %r, but has those of %r."
+                    % (self._path, path, name, stored)
+                )
+            places.append(path)
+        return places
+
+    def keys(self, place: Any) -> List[str]:
+        """Returns the keys at a place."""
+        return sorted((key for key in self._below().get(place, [])), key=_natural_order)
+
+    def _below(self):
+        """Returns the keys below each path."""
+        if not hasattr(self, "_by_path"):
+            self._by_path: Dict[str, List[str]] = {}
+            for key in self._arrays:
+                parts = key.split("/")
+                # Only layers' paths are looked up: of models in models, two parts for each.
+                for end in range(2, len(parts), 2):
+                    self._by_path.setdefault("/".join(parts[:end]), []).append(key)
+        return self._by_path
+
+    def weights(
+        self, place: Any, name: str, kind: str, num_cells: int, num_arrays: int
+    ) -> List[List[str]]:
+        """Returns lists of keys of an RNN layer, one list for each cell."""
+        folders = {
+            "RNNStack": ["/vars/"],
+            "Bidirectional": ["/forward_layer/cell/vars/", "/backward_layer/cell/vars/"],
+        }.get(kind, ["/cell/vars/"])
+        keys = self.keys(place)
+        own = [key for folder in folders for key in keys if key.startswith(place + folder)]
+        return self._split(own, name, num_cells, num_arrays)
+
+
+def _natural_order(key):
+    """Sorts numbers in keys by their values."""
+    return [(len(part), part) if part.isdigit() else (0, part) for part in key.split("/")]
+
+
+def _snake_case(class_name):
+    """Returns what Keras calls the group of a class, such as simple_rnn."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", class_name))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -1,0 +1,200 @@
+"""What the RNN layers of a Keras model are, live or in a file, and the RNNs that they form.
+
+`keras_format` describes a live model in these terms, `keras_files` the configuration in a file.
+Layers that follow each other and fit are one RNN.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
+from cudnn_rnn.exchange.contents import Contents, ExchangeError, zero_bias
+from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates
+
+CLASSES = {
+    CUDNN_LSTM: "LSTM",
+    CUDNN_GRU: "GRU",
+    CUDNN_RNN_RELU: "SimpleRNN",
+    CUDNN_RNN_TANH: "SimpleRNN",
+}
+# What the modes are called in RNNStack.
+STACK_MODES = {
+    "lstm": CUDNN_LSTM,
+    "gru": CUDNN_GRU,
+    "relu": CUDNN_RNN_RELU,
+    "tanh": CUDNN_RNN_TANH,
+}
+# For each gate of a Keras GRU its position in cuDNN's order, and the reverse.
+GRU_ORDER = (1, 0, 2)
+
+# The settings of a layer that decide what it computes.
+SETTINGS = ("activation", "recurrent_activation", "reset_after", "go_backwards", "merge_mode")
+
+
+class KerasLayer(NamedTuple):
+    """A layer of a model. Compare layers with `is`.
+
+    Attributes:
+      kind: "LSTM", "GRU", "SimpleRNN", "Bidirectional", "RNNStack"; None for any other class.
+      name: str.
+      settings: dict of `SETTINGS`, a function by its name.
+      weights: list of what stands for a weight: a variable, or a key in a file. RNNStack: of all
+        layers and directions. Bidirectional: none.
+      cells: of a Bidirectional the forward and the backward layer.
+      stack: of an RNNStack its mode and its number of directions.
+      weight_names: list of str, for messages.
+    """
+
+    kind: Optional[str]
+    name: str
+    settings: Dict[str, Any] = {}
+    weights: List[Any] = []
+    cells: List[Any] = []
+    stack: Tuple[str, int] = ("", 0)
+    weight_names: List[str] = []
+
+
+class KerasModel(NamedTuple):
+    """The layers of a model and of the models in it.
+
+    Attributes:
+      layers: list of `KerasLayer`.
+      calls: list of (layer, layers that feed the call) for each call that is known.
+    """
+
+    layers: List[KerasLayer]
+    calls: List[Tuple[KerasLayer, List[KerasLayer]]]
+
+
+class Source(NamedTuple):
+    """Where the arrays of a model's layers come from: its weights, or a slot of each.
+
+    Attributes:
+      arrays: returns a list of arrays for a list of `KerasLayer.weights`.
+      split: returns the two biases of cuDNN for one bias.
+    """
+
+    arrays: Callable[[Any], List[np.ndarray]]
+    split: Callable[[np.ndarray], Tuple[np.ndarray, np.ndarray]]
+
+
+def rnns_of(model: KerasModel, source: Source) -> Contents:
+    """Returns the RNNs in a model.
+
+    Raises:
+      ExchangeError: a layer computes something that cuDNN's RNNs do not.
+    """
+    chains: List[RnnWeights] = []
+    ends: Dict[int, int] = {}  # by the id of the last layer of a chain, the chain's index
+    others: List[str] = []
+    inputs_of_calls: Dict[int, List[List[int]]] = {}
+    for layer, inputs in model.calls:
+        inputs_of_calls.setdefault(id(layer), []).append([id(other) for other in inputs])
+    by_id = {id(layer): layer for layer in model.layers}
+    for layer in model.layers:
+        rnn = _read_layer(layer, source)
+        if rnn is None:
+            others += layer.weight_names
+            continue
+        calls = inputs_of_calls.get(id(layer), [])
+        before = calls[0][0] if len(calls) == 1 and len(calls[0]) == 1 else None
+        # model.layers are ordered by depth, so those of parallel chains alternate.
+        index = ends.get(before) if before is not None else None
+        if index is not None and _fits(by_id[before], chains[index], rnn):
+            del ends[before]
+            first = chains[index]
+            chains[index] = RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
+        else:
+            index = len(chains)
+            chains.append(rnn)
+        ends[id(layer)] = index
+    # `keras_format.to_model` names its layers <scope>.layer_<i>.
+    ours = [rnn.scope[: -len("layer_0")].rstrip("./") for rnn in chains]
+    if all(rnn.scope.endswith("layer_0") for rnn in chains) and len(set(ours)) == len(chains):
+        chains = [rnn.with_scope(scope) for rnn, scope in zip(chains, ours)]
+    return Contents("", "Keras model", chains, others=others)
+
+
+def _fits(last, before, rnn):
+    """Returns whether `rnn` can be the next layer of the RNN `before`, which ends with `last`."""
+    return (
+        last.kind != "RNNStack"
+        and (rnn.rnn_mode, rnn.num_units, rnn.bidirectional)
+        == (before.rnn_mode, before.num_units, before.bidirectional)
+        and rnn.input_size == before.num_directions * before.num_units
+    )
+
+
+def _read_layer(layer: KerasLayer, source: Source) -> Optional[RnnWeights]:
+    """Returns the weights of a layer, None if it is no RNN."""
+
+    def read_cell(weights, rnn_mode):
+        return from_layer_weights(source.arrays(weights), rnn_mode, source.split)
+
+    scope = layer.name.replace(".", "/")
+    if layer.kind == "RNNStack":
+        rnn_mode, ways = layer.stack
+        per_cell = [layer.weights[start : start + 3] for start in range(0, len(layer.weights), 3)]
+        flat = [read_cell(weights, rnn_mode) for weights in per_cell]
+        layers = [flat[start : start + ways] for start in range(0, len(flat), ways)]
+        return RnnWeights(rnn_mode, layers, scope)
+    is_pair = layer.kind == "Bidirectional"
+    cells = layer.cells if is_pair else [layer]
+    if not cells or cells[0].kind not in CLASSES.values():
+        return None
+    _require("merge_mode", layer, not is_pair or layer.settings.get("merge_mode") == "concat")
+    for cell in cells:
+        is_backward = bool(cell.settings.get("go_backwards"))
+        _require("go_backwards", cell, is_backward == (is_pair and cell is cells[1]))
+    modes = [_mode(cell) for cell in cells]
+    rnn_mode = modes[0]
+    if modes[-1] != rnn_mode:
+        raise ExchangeError(
+            "The layer %r computes %s forward and %s backward; cuDNN's RNNs compute the same in "
+            "both directions." % (layer.name, rnn_mode, modes[-1])
+        )
+    return RnnWeights(rnn_mode, [[read_cell(cell.weights, rnn_mode) for cell in cells]], scope)
+
+
+def _mode(layer):
+    """Returns the mode of a layer; raises `ExchangeError` if cuDNN has none that computes it."""
+    activation = layer.settings.get("activation")
+    if layer.kind == "SimpleRNN":
+        _require("activation", layer, activation in ("relu", "tanh"))
+        return CUDNN_RNN_RELU if activation == "relu" else CUDNN_RNN_TANH
+    _require("activation", layer, activation == "tanh")
+    recurrent = layer.settings.get("recurrent_activation")
+    _require("recurrent_activation", layer, recurrent == "sigmoid")
+    if layer.kind == "GRU":
+        _require("reset_after", layer, layer.settings.get("reset_after"))
+        return CUDNN_GRU
+    return CUDNN_LSTM
+
+
+def _require(setting, layer, condition):
+    if not condition:
+        raise ExchangeError(
+            "The layer %r has %s=%r, which cuDNN's RNNs do not compute."
+            % (layer.name, setting, layer.settings.get(setting))
+        )
+
+
+def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str, split: Any) -> LayerWeights:
+    """Returns a `LayerWeights` for kernel, recurrent kernel and bias, if any, of a Keras layer.
+
+    `split` makes two biases of one.
+    """
+    matrices = [np.asarray(matrix).T for matrix in weights[:2]]
+    if len(weights) == 2:
+        biases = (zero_bias(matrices[0]),) * 2
+    elif rnn_mode == CUDNN_GRU:
+        biases = tuple(np.asarray(weights[2]))
+    else:
+        biases = split(weights[2])
+    parts = [*matrices, *biases]
+    if rnn_mode == CUDNN_GRU:
+        parts = [reorder_gates(part, GRU_ORDER) for part in parts]
+    return LayerWeights(*parts)
