@@ -24,8 +24,9 @@ def add_facts(parser):
     """Adds the options that say what a file may not tell."""
     group = parser.add_argument_group(
         "facts that a file may not tell",
-        "Keys of simple RNNs are the same with tanh and ReLU: --rnn-mode rnn_relu if it is not "
-        "tanh. An opaque vector alone needs --rnn-mode and --num-units.",
+        "Keys of simple RNNs are the same with tanh and ReLU. If no name and no .meta file beside "
+        "a checkpoint tells, ONNX and Keras need --rnn-mode rnn_tanh or rnn_relu. An opaque vector "
+        "alone needs --rnn-mode and --num-units.",
     )
     for name, options in _FACTS:
         group.add_argument(name, **options)

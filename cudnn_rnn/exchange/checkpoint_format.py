@@ -28,6 +28,7 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn._core.disk import synchronize
 from cudnn_rnn.exchange import checkpoint_keys as keys_module
 from cudnn_rnn.exchange import declared_sizes
+from cudnn_rnn.exchange.activations import Activations
 from cudnn_rnn.exchange.checkpoint_graph import (
     Session,
     restored,
@@ -53,7 +54,7 @@ from cudnn_rnn.exchange.contents import (
     sentence,
     temporary_folder_beside,
 )
-from cudnn_rnn.exchange.weights import RnnWeights
+from cudnn_rnn.exchange.weights import UNKNOWN_ACTIVATION, RnnWeights
 
 __all__ = ["Plan", "TARGETS", "plan", "read", "save", "write"]
 
@@ -97,7 +98,8 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     problems: List[str] = []
     is_object_based = OBJECT_GRAPH in shapes
     graph = _object_graph(path, reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
-    found = keys_module.find(shapes, dtypes, graph, facts, notes, problems)
+    activations = Activations(path, notes)
+    found = keys_module.find(shapes, dtypes, graph, facts, activations, notes, problems)
     rnns, variables, slots = [], {}, {}
     used = set()
     for one in found:
@@ -112,15 +114,16 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         if variable is None:
             candidates = [key for key in sorted(shapes, key=len) if key not in used]
             variable, rnn = _with_exact_biases(rnn, reader, candidates, notes)
-        rnns.append(rnn)
         if rnn.to_opaque().size != _size_of_buffer(one, variable, shapes):
             notes.append(
                 "%s has input_mode skip_input. It becomes linear_input with identity matrices."
                 % sentence(name_of(one.scope))
             )
         if variable is not None:
+            rnn = _with_activation(rnn, activations.find([variable], ""))
             variables[one.scope] = plain(variable)
             used.add(variable)
+        rnns.append(rnn)
         slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader)
         used.update(of_slots)
     if problems and not rnns:
@@ -129,6 +132,12 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     generations = sorted({one.generation for one in found})
     name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
     return Contents(path, name, rnns, notes, others, variables, slots, problems)
+
+
+def _with_activation(rnn, known):
+    """Returns the RNN with what its opaque variable tells, if nothing else told its activation."""
+    is_unknown = rnn.rnn_mode == UNKNOWN_ACTIVATION and known is not None
+    return rnn.with_mode(known.rnn_mode) if is_unknown else rnn
 
 
 def _size_of_buffer(found, variable, shapes):
@@ -188,14 +197,14 @@ def _object_graph(path, serialized):
 def _to_weights(found: Found, arrays: Sequence[np.ndarray]) -> RnnWeights:
     """Returns the weights for the tensors of a generation."""
     if found.generation == OPAQUE:
-        return _from_opaque(arrays[0], found.config, found.scope)
-    return _from_opaque(restored(found, arrays), found.config, found.scope)
+        return _from_opaque(arrays[0], found.rnn_mode, found.config, found.scope)
+    return _from_opaque(restored(found, arrays), found.rnn_mode, found.config, found.scope)
 
 
-def _from_opaque(vector, config, scope):
+def _from_opaque(vector, rnn_mode, config, scope):
     return RnnWeights.from_opaque(
         vector,
-        config.rnn_mode,
+        rnn_mode,
         config.num_layers,
         config.num_units,
         config.input_size,
@@ -220,7 +229,7 @@ def _with_exact_biases(rnn, reader, candidates, notes):
         for key in candidates:
             if list(reader.shapes[key]) != size or reader.dtypes[key] != rnn.dtype:
                 continue
-            exact = _from_opaque(reader.get_tensor(key), config, rnn.scope)
+            exact = _from_opaque(reader.get_tensor(key), rnn.rnn_mode, config, rnn.scope)
             if _is_same(rnn, exact):
                 return key, exact
             if plain(key).rpartition("/")[2] == keys_module.OPAQUE_NAME:
@@ -401,6 +410,12 @@ def _specs(session, saveable):
 
 def _default_variable(rnn):
     # The names that the layers CudnnLSTM, CudnnGRU, CudnnRNNRelu and CudnnRNNTanh give themselves.
+    if rnn.rnn_mode == UNKNOWN_ACTIVATION:
+        raise ExchangeError(
+            "The key of the opaque variable follows from rnn_mode, but the RNN is %s: its file "
+            "does not tell which. Give rnn_mode (--rnn-mode) or variable (--variable)."
+            % rnn.rnn_mode
+        )
     return "cudnn_%s/%s" % (rnn.rnn_mode, keys_module.OPAQUE_NAME)
 
 

@@ -19,8 +19,9 @@ import numpy as np
 from cudnn_rnn._core.config import GATES, RnnConfig
 from cudnn_rnn.checkpoints import cell_saveables
 from cudnn_rnn.checkpoints.cell_layout import LAYER_FORMATS
+from cudnn_rnn.exchange.activations import Activations
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, mode_of, sentence
-from cudnn_rnn.exchange.weights import DTYPES, model_config
+from cudnn_rnn.exchange.weights import DTYPES, UNKNOWN_ACTIVATION, model_config
 
 CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
 OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
@@ -69,12 +70,14 @@ class Found(NamedTuple):
     Attributes:
       scope: str.
       generation: one of the constants above.
-      config: the `RnnConfig` of its buffer.
+      rnn_mode: as in `RnnWeights`.
+      config: the `RnnConfig` of its buffer; of an unknown activation, that with tanh.
       keys: list of str, in the order of the specs of the generation's saveable.
     """
 
     scope: str
     generation: str
+    rnn_mode: str
     config: RnnConfig
     keys: List[str]
 
@@ -92,6 +95,7 @@ def find(
     dtypes: Dict[str, Any],
     graph: Optional[Any],
     facts: Facts,
+    activations: Activations,
     notes: List[str],
     problems: List[str],
 ) -> List[Found]:
@@ -102,6 +106,7 @@ def find(
       dtypes: NumPy dtypes by key.
       graph: the `TrackableObjectGraph` of an object-based checkpoint, else None.
       facts: what is known beyond the file.
+      activations: what tells tanh from ReLU.
       notes: list to which remarks are appended.
       problems: list to which descriptions of RNNs that cannot be read are appended: several models
         are possible for the same keys, or none.
@@ -114,7 +119,7 @@ def find(
     found: List[Found] = []
     for of_one, part in [(_of_cells, one) for one in stacks] + [(_of_group, one) for one in groups]:
         try:
-            found.append(of_one(part, shapes, dtypes, facts, notes))
+            found.append(of_one(part, shapes, dtypes, facts, activations))
         except ExchangeError as error:
             problems.append(str(error))
     if not found and not problems:
@@ -197,18 +202,19 @@ def _values(graph, cell):
     }
 
 
-def _of_cells(stack, shapes, dtypes, facts, notes):
+def _of_cells(stack, shapes, dtypes, facts, activations):
     """Returns the `Found` of a stack."""
     first = stack.cells[min(stack.cells)]
     name = "the cells %s" % (stack.scope or min(first.values()))
     positions = _positions(stack, name)
     gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, name)
-    rnn_mode = mode_of(gates, facts, name, notes)
+    rnn_mode = mode_of(gates, facts, name, activations.find(sorted(first.values()), stack.scope))
+    sizes_mode = next(mode for mode, known in GATES.items() if len(known) == gates)
     num_layers, last_way = positions[-1][0] + 1, positions[-1][1]
-    weight_names, bias_names = SAVEABLES[rnn_mode]._cell_variables
+    weight_names, bias_names = SAVEABLES[sizes_mode]._cell_variables
     has_both_biases = any("bias_cudnn" in part for part in first)
     if has_both_biases:
-        bias_names = LAYER_FORMATS[rnn_mode].bias_names
+        bias_names = LAYER_FORMATS[sizes_mode].bias_names
     missing = [part for part in (*weight_names, *bias_names) if part not in first]
     if missing:
         raise ExchangeError("%s lack the variables %s." % (sentence(name), missing))
@@ -221,7 +227,8 @@ def _of_cells(stack, shapes, dtypes, facts, notes):
     dtype = _dtype_of_all(keys, dtypes, name)
     config = model_config(rnn_mode, (num_layers, units, inputs), 1 + last_way, dtype)
     generation = CELLS_WITH_BIASES if has_both_biases else CELLS
-    return Found(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
+    generation = OBJECTS if stack.is_object else generation
+    return Found(stack.scope, generation, rnn_mode, config, keys)
 
 
 def _dtype_of_all(keys, dtypes, name):
@@ -301,7 +308,7 @@ def _groups_of_canonical_tensors(shapes):
     return sorted(groups.items(), key=lambda group: list(map(_natural, group[0])))
 
 
-def _of_group(group, shapes, dtypes, facts, notes):
+def _of_group(group, shapes, dtypes, facts, activations):
     """Returns the `Found` of one of `_groups_of_canonical_tensors`."""
     (prefix, operation), by_index = group
     name = "the tensors %s:<i>" % "/".join(filter(None, (prefix, operation)))
@@ -309,12 +316,14 @@ def _of_group(group, shapes, dtypes, facts, notes):
     if sorted(by_index) != list(range(len(keys))):
         raise ExchangeError("Some of %s are missing." % name)
     sizes = [int(np.prod(shapes[key])) for key in keys]
-    config = _config_of_sizes(sizes, _dtype_of_all(keys, dtypes, name), facts, name, notes)
+    config = _config_of_sizes(sizes, _dtype_of_all(keys, dtypes, name), facts, name)
     # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
-    return Found(re.sub(r"(^|/)rnn$", "", prefix), CANONICAL, config, keys)
+    scope = re.sub(r"(^|/)rnn$", "", prefix)
+    rnn_mode = mode_of(len(config.gates), facts, name, activations.find(keys[:1], scope))
+    return Found(scope, CANONICAL, rnn_mode, config, keys)
 
 
-def _config_of_sizes(sizes, dtype, facts, name, notes):
+def _config_of_sizes(sizes, dtype, facts, name):
     """Returns the config whose canonical tensors, weights then biases, have these sizes."""
     possible = []
     for num_gates in (4, 3, 1):
@@ -342,8 +351,7 @@ def _config_of_sizes(sizes, dtype, facts, name, notes):
                 else "are those of no RNN.",
             )
         )
-    rnn_mode = mode_of(len(possible[0].gates), facts, name, notes)
-    return possible[0]._replace(rnn_mode=rnn_mode)
+    return possible[0]
 
 
 def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
@@ -395,7 +403,7 @@ def _of_opaque_vectors(shapes, dtypes, facts, notes):
                 % (key, shapes[key][0], {k: v for k, v in facts._asdict().items() if v is not None})
             )
         scope = plain(key)[: -len(OPAQUE_NAME)].rstrip("/") if own else plain(key)
-        found += [Found(scope, OPAQUE, config, [key]) for config in possible]
+        found += [Found(scope, OPAQUE, config.rnn_mode, config, [key]) for config in possible]
     return found
 
 
@@ -432,7 +440,7 @@ def _list(configs):
     return "\n".join(
         "  %s, num_layers %d, num_units %d, %s, input_size %d"
         % (
-            "rnn_tanh or rnn_relu" if len(config.gates) == 1 else config.rnn_mode,
+            UNKNOWN_ACTIVATION if len(config.gates) == 1 else config.rnn_mode,
             config.num_layers,
             config.num_units,
             config.direction,

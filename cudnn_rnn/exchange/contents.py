@@ -13,7 +13,8 @@ import numpy as np
 
 from cudnn_rnn._core.config import CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
 from cudnn_rnn._core.disk import failed_write, synchronize
-from cudnn_rnn.exchange.weights import RnnWeights
+from cudnn_rnn.exchange.activations import Known
+from cudnn_rnn.exchange.weights import UNKNOWN_ACTIVATION, RnnWeights
 
 # The extra of this package that installs a library of another project.
 _EXTRAS = {
@@ -89,29 +90,40 @@ def library(name: str) -> Any:
         ) from error
 
 
-def mode_of(num_gates: float, facts: Facts, name: str, notes: List[str]) -> str:
+def mode_of(num_gates: float, facts: Facts, name: str, known: Optional[Known]) -> str:
     """Returns the mode of an RNN with this number of gates.
 
-    A format whose weights are the same with ReLU and tanh leaves the choice to `facts`; tanh is the
-    default, with a note.
+    With one gate, `known` (what the file tells) and `facts` (what the user tells) choose between
+    tanh and ReLU. If neither does, the result is `UNKNOWN_ACTIVATION`.
 
     Raises:
-      ExchangeError: no mode has this number of gates, or `facts` contradict it.
+      ExchangeError: no mode has this number of gates, or `facts` contradict the file.
     """
     modes = [mode for mode, gates in GATES.items() if len(gates) == num_gates]
     if not modes:
         raise ExchangeError(
             "%s has %s gates; expected 4 (LSTM), 3 (GRU) or 1 (simple RNN)." % (name, num_gates)
         )
-    if facts.rnn_mode in modes:
-        return str(facts.rnn_mode)
     if len(modes) == 1:
         return modes[0]
-    notes.append(
-        "%s is read as %s: its file does not tell tanh from ReLU. If it is ReLU, give rnn_mode=%r "
-        "(--rnn-mode %s)." % (name, CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_RNN_RELU)
-    )
-    return CUDNN_RNN_TANH
+    if facts.rnn_mode not in modes:
+        return UNKNOWN_ACTIVATION if known is None else known.rnn_mode
+    if known is not None and known.is_certain and known.rnn_mode != facts.rnn_mode:
+        raise ExchangeError(
+            "%s is %s according to %s, but rnn_mode=%r (--rnn-mode %s) was given. Leave it out."
+            % (sentence(name), known.rnn_mode, known.place, facts.rnn_mode, facts.rnn_mode)
+        )
+    return str(facts.rnn_mode)
+
+
+def require_activation(rnn: RnnWeights, target: str) -> None:
+    """Raises `ExchangeError` if nothing tells the activation, which `target` contains."""
+    if rnn.rnn_mode == UNKNOWN_ACTIVATION:
+        raise ExchangeError(
+            "%s is %s: its file does not tell which, and %s contains it. Give rnn_mode=%r or %r "
+            "(--rnn-mode)."
+            % (sentence(name_of(rnn.scope)), rnn.rnn_mode, target, CUDNN_RNN_TANH, CUDNN_RNN_RELU)
+        )
 
 
 def zero_bias(matrix: np.ndarray) -> np.ndarray:

@@ -56,8 +56,8 @@ def read(
         PyTorch (`.pt`, `.safetensors`), a Keras model (`.keras`, `.h5`), an ONNX model, or a NumPy
         archive (`.npz`).
       rnn_mode, num_layers, num_units, direction: the model, if the file does not tell: `rnn_mode`
-        chooses between "rnn_tanh" (the default) and "rnn_relu"; an opaque vector without other
-        keys needs at least `rnn_mode` and `num_units`.
+        chooses between "rnn_tanh" and "rnn_relu"; an opaque vector without other keys needs at
+        least `rnn_mode` and `num_units`.
 
     Raises:
       ExchangeError: the file is missing, damaged or of no known format; or several RNNs are
@@ -98,9 +98,9 @@ def read(
 
 
 def _agrees(rnn, facts):
-    config = rnn.config
+    found = rnn.config._replace(rnn_mode=rnn.rnn_mode)
     return all(
-        fact is None or fact == getattr(config, name) for name, fact in facts._asdict().items()
+        fact is None or fact == getattr(found, name) for name, fact in facts._asdict().items()
     )
 
 

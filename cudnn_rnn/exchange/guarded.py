@@ -105,7 +105,12 @@ def _run(request, longest_answer, seconds):
         env=environment,
     )
     is_late: List[bool] = []
-    watchdog = threading.Timer(seconds, lambda: (is_late.append(True), process.kill()))
+
+    def end():
+        is_late.append(True)
+        process.kill()
+
+    watchdog = threading.Timer(seconds, end)
     watchdog.daemon = True
     watchdog.start()
     try:

@@ -28,6 +28,7 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     prefixes,
     replacing,
+    require_activation,
     sentence,
 )
 from cudnn_rnn.exchange.keras_model import (
@@ -83,6 +84,7 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
                 "%s has a projection (num_proj %d), which Keras's LSTM does not have. PyTorch's "
                 "has: --to torch." % (sentence(name_of(rnn.scope)), rnn.num_proj)
             )
+        require_activation(rnn, "Keras")
         values = keras.Input((None, rnn.input_size), dtype=rnn.dtype.name, name=prefix + "input")
         inputs.append(values)
         for layer, directions in enumerate(rnn.layers):

@@ -100,9 +100,9 @@ def rnns_of(model: KerasModel, source: Source) -> Contents:
             others += layer.weight_names
             continue
         calls = inputs_of_calls.get(id(layer), [])
-        before = calls[0][0] if len(calls) == 1 and len(calls[0]) == 1 else None
+        before = calls[0][0] if len(calls) == 1 and len(calls[0]) == 1 else 0  # 0: no layer's id
         # model.layers are ordered by depth, so those of parallel chains alternate.
-        index = ends.get(before) if before is not None else None
+        index = ends.get(before)
         if index is not None and _fits(by_id[before], chains[index], rnn):
             del ends[before]
             first = chains[index]

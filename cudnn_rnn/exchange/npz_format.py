@@ -2,7 +2,8 @@
 
 The arrays of an RNN, all in cuDNN's order of gates (`cudnn_rnn.exchange.LayerWeights`):
 
-    rnn_mode                                  "lstm", "gru", "rnn_relu" or "rnn_tanh"
+    rnn_mode                                  "lstm", "gru", "rnn_relu", "rnn_tanh"; or
+                                              "rnn_tanh or rnn_relu" if the source did not tell
     scope                                     the name of the RNN
     layer_<i>/<forward or backward>/input_weights         [gates * num_units, width]
     layer_<i>/<forward or backward>/recurrent_weights     [gates * num_units, num_proj or num_units]

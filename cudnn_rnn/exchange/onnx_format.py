@@ -33,6 +33,7 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     prefixes,
     replacing,
+    require_activation,
     sentence,
     zero_bias,
 )
@@ -71,6 +72,7 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
                 "%s has a projection (num_proj %d), which ONNX's LSTM does not have. PyTorch's "
                 "has: --to torch." % (sentence(name_of(rnn.scope)), rnn.num_proj)
             )
+        require_activation(rnn, "ONNX")
         _add_rnn(graph, rnn, prefix)
     model = onnx.helper.make_model(
         onnx.helper.make_graph(

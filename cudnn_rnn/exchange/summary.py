@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn._core.config import GATES
 from cudnn_rnn.exchange.contents import library, name_of, replacing, sentence
 from cudnn_rnn.exchange.weights import DIRECTIONS, RnnWeights, gate_of
 
@@ -46,7 +45,7 @@ def _parts(rnn: RnnWeights) -> List[Tuple[int, int, str, str, np.ndarray]]:
     """Returns a list of (layer, direction, gate, name, values)."""
     parts = []
     for layer, direction, weights in rnn.places():
-        for number, gate in enumerate(GATES[rnn.rnn_mode]):
+        for number, gate in enumerate(rnn.gates):
             for name in _KINDS:
                 values = gate_of(getattr(weights, name), number, rnn.num_gates)
                 parts.append((layer, direction, gate, name, values.reshape(-1)))
@@ -103,7 +102,7 @@ def plot(rnns: Sequence[RnnWeights], path: str) -> None:
 def _draw(axis, rnn, layer, way, kind):
     """Draws the gates of one kind of array."""
     boxes, num_bad = [], 0
-    for number, gate in enumerate(GATES[rnn.rnn_mode]):
+    for number, gate in enumerate(rnn.gates):
         array = getattr(rnn.layers[layer][way], kind)
         values = gate_of(array, number, rnn.num_gates).astype(np.float64).reshape(-1)
         finite = values[np.isfinite(values)]

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from cudnn_rnn.exchange import torch_optimizers
+from cudnn_rnn.exchange import activations, torch_optimizers
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -69,23 +69,23 @@ def from_state_dict(
       ExchangeError: parameters are missing or have shapes that do not fit.
     """
     found: Dict[str, Dict[Any, Any]] = {}
-    used, notes = set(), []  # type: ignore[var-annotated]
+    used = set()
     for key, value in state.items():
         match = _KEY.fullmatch(str(key))
         if match:
             place = int(match.group("layer")), bool(match.group("reverse")), match.group("name")
             found.setdefault(match.group("prefix"), {})[place] = _as_array(key, value)
             used.add(key)
-    rnns = [_rnn(prefix, parts, facts, notes) for prefix, parts in found.items()]
+    rnns = [_rnn(prefix, parts, facts) for prefix, parts in found.items()]
     others = [str(key) for key in state if key not in used]
-    return Contents("", "PyTorch state_dict", rnns, notes, others)
+    return Contents("", "PyTorch state_dict", rnns, others=others)
 
 
 def _key(name, layer, direction):
     return "%s_l%d%s" % (name, layer, "_reverse" if direction else "")
 
 
-def _rnn(prefix, parts, facts, notes):
+def _rnn(prefix, parts, facts):
     scope = prefix[:-1].replace(".", "/")
     num_layers = 1 + max(layer for layer, _, _ in parts)
     num_directions = 1 + max(direction for _, direction, _ in parts)
@@ -106,7 +106,7 @@ def _rnn(prefix, parts, facts, notes):
     rows, columns = first.recurrent_weights.shape
     num_units = columns if first.projection is None else first.projection.shape[-1]
     num_gates = rows / num_units if rows % num_units else rows // num_units
-    rnn_mode = mode_of(num_gates, facts, name_of(scope), notes)
+    rnn_mode = mode_of(num_gates, facts, name_of(scope), activations.of_name(scope))
     try:
         return RnnWeights(rnn_mode, layers, scope)
     except ValueError as error:

@@ -6,10 +6,12 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn._core.config import GATES, RnnConfig, checked_choice
+from cudnn_rnn._core.config import CUDNN_RNN_TANH, GATES, RnnConfig, checked_choice
 
 DTYPES = ("float16", "float32", "float64")
 DIRECTIONS = ("forward", "backward")
+# The mode of a simple RNN whose file does not tell its activation.
+UNKNOWN_ACTIVATION = "rnn_tanh or rnn_relu"
 
 
 class LayerWeights(NamedTuple):
@@ -26,7 +28,8 @@ class RnnWeights:
     """The weights of one RNN: any number of layers, one or two directions.
 
     Attributes:
-      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh"; "rnn_tanh or rnn_relu" if the file does not
+        tell the activation (`with_mode` sets it).
       layers: `layers[layer][direction]` is a `LayerWeights`; direction 0 is forward.
       scope: str, the name of the RNN in a file with several; may be empty.
       num_layers, num_units, input_size: int.
@@ -34,6 +37,7 @@ class RnnWeights:
       num_proj: int, 0 without a projection.
       dtype: a `np.dtype`: float16, float32 or float64.
       num_gates: int.
+      gates: names of the gates, a tuple of str.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class RnnWeights:
         Raises:
           ValueError: the mode or a dtype is unknown, or shapes or dtypes do not fit together.
         """
-        self.rnn_mode = checked_choice("rnn_mode", rnn_mode, tuple(GATES))
+        self.rnn_mode = checked_choice("rnn_mode", rnn_mode, (*GATES, UNKNOWN_ACTIVATION))
         self.layers: List[List[LayerWeights]] = [
             [LayerWeights(*[_as_array(part) for part in weights]) for weights in directions]
             for directions in layers
@@ -56,7 +60,8 @@ class RnnWeights:
                 % (layers,)
             )
         first = self.layers[0][0]
-        self.num_gates = len(GATES[rnn_mode])
+        self.gates: Tuple[str, ...] = GATES[_mode_of_sizes(rnn_mode)]
+        self.num_gates = len(self.gates)
         self.num_layers = len(self.layers)
         self.num_units = len(first.recurrent_bias) // self.num_gates
         self.num_proj = 0 if first.projection is None else len(first.projection)
@@ -77,13 +82,17 @@ class RnnWeights:
 
     @property
     def config(self) -> RnnConfig:
-        """The model that these are the weights of."""
+        """The model that these are the weights of; of an unknown activation, that with tanh."""
         sizes = (self.num_layers, self.num_units, self.input_size)
         return model_config(self.rnn_mode, sizes, self.num_directions, self.dtype, self.num_proj)
 
     def with_scope(self, scope: str) -> RnnWeights:
         """Returns the same weights under another name."""
         return RnnWeights(self.rnn_mode, self.layers, scope)
+
+    def with_mode(self, rnn_mode: str) -> RnnWeights:
+        """Returns the same weights of another mode, such as "rnn_relu" for an unknown one."""
+        return RnnWeights(rnn_mode, self.layers, self.scope)
 
     def places(self) -> List[Tuple[int, int, LayerWeights]]:
         """Returns a list of (layer, direction, weights), forward before backward."""
@@ -120,7 +129,8 @@ class RnnWeights:
 
         Args:
           params: `[params_size]`, float16, float32 or float64.
-          rnn_mode, num_layers, num_units, input_size, bidirectional, num_proj: the model.
+          rnn_mode, num_layers, num_units, input_size, bidirectional, num_proj: the model, as in
+            the attributes.
           skip_input: whether the model has input_mode "skip_input". Its first layer has no input
             weights; it gets identity matrices, which compute the same.
           scope: the name of the RNN.
@@ -265,7 +275,7 @@ def model_config(
     """Returns the config of a model; `sizes` is (num_layers, num_units, input_size)."""
     num_layers, num_units, input_size = sizes
     return RnnConfig.checked(
-        rnn_mode,
+        _mode_of_sizes(rnn_mode),
         num_layers,
         num_units,
         input_size,
@@ -277,6 +287,11 @@ def model_config(
         seed2=0,
         num_proj=num_proj,
     )
+
+
+def _mode_of_sizes(rnn_mode):
+    """Returns a mode with the same gates and sizes that is known."""
+    return CUDNN_RNN_TANH if rnn_mode == UNKNOWN_ACTIVATION else rnn_mode
 
 
 def _as_array(value):

@@ -9,6 +9,7 @@ import os
 import resource
 import struct
 import sys
+from typing import Any, List
 
 
 def main():
@@ -20,9 +21,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (request["memory"],) * 2)
     sys.path[:] = request["path"]
     try:
-        spec = importlib.util.spec_from_file_location("reader", request["module"])
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = _load(request["module"])
         answer = {"value": getattr(module, request["function"])(*request["arguments"])}
     except MemoryError:
         answer = {"error": "the reader needs more memory than is allowed for a file of this size"}
@@ -34,8 +33,16 @@ def main():
     _write(output, answer)
 
 
+def _load(path):
+    """Returns a module of `exchange/readers/`."""
+    spec: Any = importlib.util.spec_from_file_location("reader", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _write(output, answer):
-    arrays = []
+    arrays: List[Any] = []
     described = {name: _encode(value, arrays) for name, value in answer.items()}
     described["arrays"] = [[array.dtype.str, list(array.shape)] for array in arrays]
     text = json.dumps(described).encode()
