@@ -118,10 +118,31 @@ class LayerRecord(tf.Module):
         dtype: Optional[DTypeLike] = None,
         initializer: Optional[Initializer] = None,
         regularizer: Optional[Callable[[tf.Tensor], Any]] = None,
-        trainable: bool = True,
+        trainable: Optional[bool] = None,
         constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,
+        use_resource: Optional[bool] = None,
+        synchronization: tf.VariableSynchronization = tf.VariableSynchronization.AUTO,
+        aggregation: tf.VariableAggregation = tf.VariableAggregation.NONE,
+        partitioner: Optional[Callable[..., Any]] = None,
     ) -> tf.Variable:
-        """Creates (or, in a reusing scope, finds) the variable `<scope of this layer>/<name>`."""
+        """Creates (or, in a reusing scope, finds) the variable `<scope of this layer>/<name>`.
+
+        Args:
+          name, shape, initializer, regularizer, constraint, use_resource, synchronization,
+            aggregation, partitioner: see `tf.get_variable`.
+          dtype: dtype of the variable; the layer's, or else float32, by default.
+          trainable: whether the variable is trained if the layer is; by default, True unless
+            `synchronization` is ON_READ.
+
+        Returns:
+          The variable, which is also in the layer's lists of variables.
+
+        Raises:
+          ValueError: the scope lacks the variable that it should reuse, or has another such
+            variable; or a variable with ON_READ is trainable.
+        """
+        if trainable is None:
+            trainable = synchronization != tf.VariableSynchronization.ON_READ
         is_trainable = bool(trainable and self.trainable)
         with self._scope_of_variables():
             variable = self._remember_regularization(
@@ -133,6 +154,10 @@ class LayerRecord(tf.Module):
                     regularizer=regularizer,
                     trainable=is_trainable,
                     constraint=constraint,
+                    use_resource=use_resource,
+                    synchronization=synchronization,
+                    aggregation=aggregation,
+                    partitioner=partitioner,
                 )
             )
         self._keep_variable(variable, is_trainable)

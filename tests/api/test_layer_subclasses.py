@@ -58,6 +58,40 @@ def test_variables_of_a_subclass_that_is_built_by_hand(session):
     assert len(layer.variables) == len(tf.global_variables()) == 3
 
 
+def added(layer, **named):
+    """Returns a variable that the layer adds with these arguments, and whether it is trained."""
+    variable = layer.add_weight("w", [3], **named)
+    return variable, variable in layer.trainable_weights
+
+
+@pytest.mark.parametrize("make", [lambda: layers.CudnnGRU(1, 3), lambda: cudnn_rnn.BasicRNNCell(3)])
+@pytest.mark.parametrize(
+    "named, is_trained",
+    [
+        ({}, True),
+        ({"trainable": None}, True),
+        ({"trainable": False}, False),
+        ({"use_resource": True}, True),
+        ({"aggregation": tf.VariableAggregation.MEAN}, True),
+        ({"synchronization": tf.VariableSynchronization.ON_READ}, False),
+        ({"synchronization": tf.VariableSynchronization.ON_READ, "trainable": None}, False),
+    ],
+)
+def test_arguments_of_tensorflow_1_15(session, make, named, is_trained):
+    variable, found = added(make(), **named)
+    assert found is is_trained
+    assert tf.trainable_variables() == [variable] * is_trained
+    for argument in ("aggregation", "synchronization"):
+        if argument in named:
+            assert getattr(variable, argument) == named[argument]
+
+
+@pytest.mark.parametrize("make", [lambda: layers.CudnnGRU(1, 3), lambda: cudnn_rnn.BasicRNNCell(3)])
+def test_a_partitioned_variable(session, make):
+    variable, _ = added(make(), partitioner=tf.fixed_size_partitioner(3))
+    assert [part.shape.as_list() for part in variable] == [[1]] * 3
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_zero_state(session, name):
     layer = getattr(layers, name)(2, 3, direction="bidirectional")
