@@ -102,24 +102,92 @@ def test_rows_of_other_versions_are_kept(program, commands):
     ]
 
 
-def test_rows_name_the_commit_and_whether_files_were_changed(program, commands, monkeypatch):
-    monkeypatch.setattr(program.subprocess, "run", git_that_prints("", " M setup.py\n"))
-    assert program.main(["2.15.1", "2.16.2"]) == 0
-    rows = program.read_rows(program.TABLE)
-    assert [row[6] for row in rows.values()] == ["0123456789", "0123456789+"]
+def test_rows_name_the_commit_and_whether_files_were_changed(program, commands, tmp_path):
     assert program.HEADINGS[6] == "Commit"
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    program.ROOT, program.TABLE = str(checkout), "docs/table.md"
+    assert rows_of(program, "2.15.1") == ["unknown"]  # not a checkout
+
+    def git(*arguments):
+        command = [
+            "git",
+            "-C",
+            str(checkout),
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=b",
+            *arguments,
+        ]
+        return subprocess.check_output(command, universal_newlines=True).strip()
+
+    git("init", "-q")
+    (checkout / "setup.py").write_text("first")
+    git("add", "setup.py")
+    git("commit", "-q", "-m", "first")
+    commit = git("rev-parse", "--short=10", "HEAD")
+    # The table itself changes with each row.
+    assert rows_of(program, "2.15.1", "2.16.2") == [commit] * 2
+    (checkout / "new.py").write_text("not added")
+    assert rows_of(program, "2.15.1") == [commit + "+", commit]
+    git("add", "new.py")
+    git("commit", "-q", "-m", "second")
+    (checkout / "setup.py").write_text("changed")
+    assert rows_of(program, "2.16.2")[1] == git("rev-parse", "--short=10", "HEAD") + "+"
 
 
-def git_that_prints(*changes):
-    """Returns a mock of `subprocess.run` for git; `changes` are the outputs of its `status`."""
-    remaining = list(changes)
+def rows_of(program, *versions):
+    """Tries the versions; returns the commits in all rows of the table."""
+    os.makedirs(program.FOLDER, exist_ok=True)
+    assert program.main([*versions, "--table", program.TABLE]) == 0
+    return [row[6] for row in program.read_rows(os.path.join(program.ROOT, program.TABLE)).values()]
 
-    def run(command, **named):
-        is_status = "status" in command
-        printed = remaining.pop(0) if is_status else "0123456789\n"
-        return subprocess.CompletedProcess(command, 0, printed)
 
-    return run
+def test_the_commit_is_that_of_the_build(program, commands, monkeypatch):
+    """A commit during the tests does not change what was tested."""
+    commits = ["of the build", "during the tests"]
+    monkeypatch.setattr(program, "commit_of_checkout", lambda: commits[bool(commands)])
+    assert program.main(["2.15.1"]) == 0
+    (row,) = program.read_rows(program.TABLE).values()
+    assert row[6] == "of the build"
+
+
+def test_rows_from_before_there_was_a_commit(program, commands):
+    os.makedirs(os.path.dirname(program.TABLE))
+    with open(program.TABLE, "w") as file:
+        file.write("| 2.8.4 | 3.8 | c++14 | long | 5 passed | 2026-11-22 |\n")
+    assert program.main(["2.15.1"]) == 0
+    rows = program.read_rows(program.TABLE)
+    assert [len(row) for row in rows.values()] == [7, 7]
+    assert rows["2.8.4", "3.8"][5:] == ["2026-11-22", "unknown"]
+
+
+def test_documents_agree_with_the_list(program):
+    """The committed table is of these versions and columns, and README.md names the versions."""
+    path = os.path.join(ROOT, "docs", "tensorflow_versions.md")
+    with open(path) as file:
+        assert file.read().startswith(program.TITLE + "| %s |\n" % " | ".join(program.HEADINGS))
+    rows = program.read_rows(path)
+    assert set(rows) == {version[:2] for version in program.VERSIONS}
+    assert {len(row) for row in rows.values()} == {len(program.HEADINGS)}
+    with open(os.path.join(ROOT, "README.md")) as file:
+        (claim,) = re.findall(r"Tested with TensorFlow (.*?) \(\[docs/tens", file.read(), re.DOTALL)
+    tensorflows, pythons = claim.replace("\n", " ").split(", on Python ")
+    expected = {version.tensorflow.rpartition(".")[0] for version in program.VERSIONS}
+    assert expanded(tensorflows) == expected
+    assert expanded(pythons) == {version.python for version in program.VERSIONS}
+
+
+def expanded(text):
+    """Returns {"2.4", "2.8", "2.9", "2.10"} for "2.4, and 2.8 to 2.10"."""
+    found = set()
+    for part in re.split(r",? and |, ", text):
+        first, _, last = part.partition(" to ")
+        major, minor = first.split(".")
+        minors = range(int(minor), int((last or first).split(".")[1]) + 1)
+        found.update("%s.%d" % (major, number) for number in minors)
+    return found
 
 
 def test_every_version_has_its_turn(program, commands):
