@@ -20,7 +20,7 @@ from tensorflow.python.ops import (
     cudnn_rnn_grad,  # registers the gradients of the forward ops
     gen_cudnn_rnn_ops,
 )
-from tensorflow.python.ops.resource_variable_ops import variable_accessed
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable, variable_accessed
 from tensorflow.python.ops.variables import PartitionedVariable, Variable
 from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
 
@@ -30,6 +30,11 @@ try:
 except ImportError:  # TensorFlow 1
     from tensorflow.python.training.tracking import util as object_based
     from tensorflow.python.training.tracking.base import Trackable
+
+try:
+    from tensorflow.python.eager import record as tapes
+except ImportError:  # up to TensorFlow 2.11
+    from tensorflow.python.eager import tape as tapes
 
 if hasattr(op_def_registry, "get"):
     op_definition = op_def_registry.get  # returns None for an unknown name
@@ -77,19 +82,32 @@ def as_tensor(value, dtype):
     A reference variable converts to a copy of that tensor, so feeding works. A resource variable
     converts to a new read, which a feed does not reach. If nothing orders the two reads (no control
     dependency, no enclosing function, branch or loop), this function returns the fed tensor
-    instead, so that feeding works for both kinds of variable.
+    instead, so that feeding works for both kinds of variable. Tapes record this as a new read.
     """
-    if isinstance(value, Variable):
-        fed: Any = getattr(value, "_graph_element", None)
-        graph = tf.get_default_graph()
-        nothing_orders_reads = (
-            not tf.executing_eagerly()
-            and not graph._current_control_dependencies()
-            and graph._get_control_flow_context() is None
-        )
-        if tf.is_tensor(fed) and fed.graph is graph and nothing_orders_reads:
-            value = fed
-    return tf.convert_to_tensor(value, dtype=dtype)
+    fed = _unordered_read(value)
+    if fed is None:
+        return tf.convert_to_tensor(value, dtype=dtype)
+    tensor = tf.convert_to_tensor(fed, dtype=dtype)
+    variable_accessed(value)  # tells tapes, and whoever collects the variables of a function
+    if not tapes.could_possibly_record():
+        return tensor
+    with tapes.stop_recording():
+        tensor = tf.identity(tensor)  # a tape takes a tensor as the output of one operation only
+    tapes.record_operation("ReadVariableOp", [tensor], [value.handle], lambda *gradients: gradients)
+    return tensor
+
+
+def _unordered_read(value):
+    """Returns the tensor that is fed for a resource variable if no new read may differ, or None."""
+    if not isinstance(value, ResourceVariable) or tf.executing_eagerly():
+        return None
+    # A variable with a `caching_device` has a copy of its first read, which a feed reaches.
+    cached: Any = getattr(value, "_cached_value", None)
+    read: Any = getattr(value, "_graph_element", None) if cached is None else cached
+    graph = tf.get_default_graph()
+    is_read_here = tf.is_tensor(read) and read.graph is graph and not graph.building_function
+    is_ordered = graph._current_control_dependencies() or graph._get_control_flow_context()
+    return read if is_read_here and not is_ordered else None
 
 
 # Returns the NumPy value of a tensor, or None if it is known only at run time.
