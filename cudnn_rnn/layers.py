@@ -403,8 +403,9 @@ class _CudnnRNN(Layer):
         shape = getattr(inputs, "shape", None)
         if input_size is None and shape is not None:
             input_size = tf.TensorShape(shape).with_rank(3).as_list()[-1]
-        # The node has no input_size attribute. If unknown, num_units is valid in every mode.
+        # The node has no input_size attribute. If unknown, num_units passes the checks of any mode.
         config = self._config(input_size or self._num_units, for_a_call=True)
+        config = config._replace(input_size=input_size)
         params_size = canonical.static_params_size(config) if input_size else None
         output, output_h, output_c = Call(
             config,

@@ -1,6 +1,8 @@
 """Converts the arguments of a call to tensors of one dtype, and checks their static shapes."""
 
 import numbers
+import sys
+import warnings
 from typing import Any, Dict
 
 import numpy as np
@@ -66,6 +68,46 @@ def check_shape(name, tensor, expected, meaning):
             "%s must have shape %s (%s), but has shape %s."
             % (name, shape_text(expected), meaning, shape_text(tensor.shape))
         )
+
+
+def checked_params(params, size):
+    """Returns the opaque buffer as a vector; a tensor of unknown rank stays as it is.
+
+    As in TensorFlow's kernels, the buffer may have any shape, in row-major order, and may be longer
+    than needed; a warning says so if the number of elements is known.
+
+    Args:
+      params: the buffer, a tensor.
+      size: the number of elements that the RNN needs, None if it is unknown.
+
+    Raises:
+      ValueError: the buffer is statically too short.
+    """
+    found = params.shape.num_elements()
+    if None not in (size, found) and found != size:
+        if found < size:
+            raise ValueError(
+                "params must have at least %d elements (params_size), but has %d (shape %s)."
+                % (size, found, shape_text(params.shape))
+            )
+        _warn_caller(
+            "params has %d elements (shape %s), but the RNN needs only %d (params_size). It uses "
+            "the first %d; the last %d are ignored, and their gradient is 0. If that is not "
+            "intended, check input_mode and the sizes of the RNN. To silence this warning, pass "
+            "the first %d elements."
+            % (found, shape_text(params.shape), size, size, found - size, size)
+        )
+    return params if params.shape.rank in (None, 1) else tf.reshape(params, [-1])
+
+
+def _warn_caller(message):
+    """Issues a warning at the line of the program that called this package."""
+    # TensorFlow's classes call layers, and TensorFlow 1 has the modules of tensorflow_core.
+    passed = {__name__.split(".")[0], "tensorflow", "tensorflow_core", "keras", "tf_keras"}
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in passed:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def shape_text(shape):

@@ -3,8 +3,14 @@
 import collections
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import as_tensors, check_shape, is_python_bool, static_bool
+from cudnn_rnn._core import model_sizes, nodes
+from cudnn_rnn._core.arguments import (
+    as_tensors,
+    check_shape,
+    checked_params,
+    is_python_bool,
+    static_bool,
+)
 from cudnn_rnn._core.config import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
 # Expected static sizes of a call's arguments, each an int, or None if unknown.
@@ -74,7 +80,8 @@ class Call:
         Args:
           config: an `RnnConfig`; its sizes and dtype may be None.
           tensors: input_data, input_h, input_c and params, with the shapes that `nodes.rnn` has;
-            input_data may also be a list of tensors. Only an LSTM uses input_c.
+            input_data may also be a list of tensors. Only an LSTM uses input_c. params may have any
+            shape that `checked_params` accepts.
           is_training: bool or scalar bool tensor.
           sequence_lengths: None or integers `[batch]`.
           time_major: bool. If False, the batch is the first dimension of all but params.
@@ -101,6 +108,11 @@ class Call:
         self._input, self._h, self._params, *cells = as_tensors(values, dtype, default_dtype)
         self._c = cells[0] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
         output_shape, state_shapes = self._check_shapes(sizes, input_name)
+        needed = sizes.params_size
+        if needed is None:
+            data = (self._input, self._h, self._c)
+            needed = model_sizes.needed_params(config, data, self._time_major)
+        self._params = checked_params(self._params, needed)
         self._lengths = self._checked_lengths(sequence_lengths, output_shape)
         self.outputs = self._build(is_training)
         self.outputs[0].set_shape(output_shape)
@@ -116,7 +128,6 @@ class Call:
         time, batch, _ = self._checked_shape(
             input_name, self._input, (None, None, sizes.input_size), ("time", "input_size")
         )
-        check_shape("params", self._params, [sizes.params_size], "[params_size]")
         num_proj = self._config.num_proj
         states = "num_layers * directions"
         num_states, batch, width = self._checked_shape(

@@ -4,7 +4,7 @@ import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import as_tensors, check_shape, shape_text
+from cudnn_rnn._core.arguments import as_tensors, checked_params, shape_text
 from cudnn_rnn._core.config import INT32_MAX
 
 
@@ -37,11 +37,12 @@ def params_to_canonical(config, dtype, params, name=None):
     Args:
       config: an `RnnConfig`.
       dtype: the required dtype of `params`; None for any. Another one raises `TypeError`.
-      params: `[params_size]`; another shape raises `ValueError`.
+      params: `[params_size]`, or another shape that `checked_params` accepts; fewer elements raise
+        `ValueError`.
       name: name of the node, None for the default.
     """
     (params,) = as_tensors([("params", params)], dtype, config.dtype)
-    check_shape("params", params, [static_params_size(config)], "[params_size]")
+    params = checked_params(params, static_params_size(config))
     weights, biases = nodes.params_to_canonical(
         config, params, config.num_canonical_weights, config.num_canonical_biases, name
     )

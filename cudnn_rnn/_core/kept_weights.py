@@ -33,7 +33,7 @@ def _is_copied_on_write(tensor):
         node = tensor.op
         if node.type in ("Const", "ReadVariableOp"):
             return True
-        passes_on = node.type == "Identity" or (
+        passes_on = node.type in ("Identity", "Reshape") or (
             node.type == "Enter" and node.get_attr("is_constant")
         )
         if not passes_on:

@@ -35,7 +35,22 @@ def with_sizes(config, tensors, time_major=True):
       tensors: input, input_h, input_c and params, with the shapes that `nodes.rnn` describes.
       time_major: bool.
     """
-    input_data, input_h, input_c, params = tensors
+    found = _with_sizes_of_data(config, tensors[:3], time_major)
+    return _completed_by_params(found, tensors[3].shape.num_elements())
+
+
+def needed_params(config, tensors, time_major):
+    """Returns the number of parameters from the shapes of the other tensors; None if unknown.
+
+    The arguments are those of `with_sizes`; params are not read.
+    """
+    found = _with_sizes_of_data(config, tensors[:3], time_major)
+    sizes = (found.num_layers, found.num_units, found.input_size)
+    return found.params_size() if all(sizes) else None
+
+
+def _with_sizes_of_data(config, tensors, time_major):
+    input_data, input_h, input_c = tensors
     is_lstm = config.rnn_mode == CUDNN_LSTM
     states = [input_h, input_c] if is_lstm else [input_h]
     axis = 0 if time_major else 1
@@ -49,7 +64,7 @@ def with_sizes(config, tensors, time_major=True):
     if config.input_mode == CUDNN_INPUT_SKIP_MODE:
         sizes["input_size"] = sizes["input_size"] or sizes["num_units"]
     known = {name: getattr(config, name) or size for name, size in sizes.items()}
-    return _completed_by_params(config._replace(**known), params.shape.num_elements())
+    return config._replace(**known)
 
 
 def checked(config):

@@ -216,7 +216,7 @@ def canonical_to_params(source, weights, biases, name=None):
 
 
 # Both conversions are permutations, each the inverse and thus the transpose of the other. So the
-# gradient of each is the other conversion.
+# gradient of each is the other conversion. Parameters that the model does not need have gradient 0.
 
 
 @register_gradient("CudnnRNNParamsToCanonical")
@@ -228,7 +228,16 @@ def _params_to_canonical_gradient(op, *gradients):
     ]
     num_weights = op.get_attr("num_params_weights" if op.type.endswith("V2") else "num_params")
     params_gradient = canonical_to_params(op, known[:num_weights], known[num_weights:])
-    return [None, None, None, tf.reshape(params_gradient, tf.shape(op.inputs[3]))]
+    return [None, None, None, _like_params(params_gradient, op)]
+
+
+def _like_params(gradient, op):
+    """Returns the gradient of a conversion's params, given that of those that the model needs."""
+    params = op.inputs[3]
+    sizes = [output.shape.num_elements() for output in op.outputs]
+    if None in sizes or sum(sizes) != params.shape.num_elements():
+        gradient = tf.pad(gradient, [[0, tf.size(params) - tf.size(gradient)]])
+    return tf.reshape(gradient, tf.shape(params))
 
 
 @register_gradient("CudnnRNNCanonicalToParams")

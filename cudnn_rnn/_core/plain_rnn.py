@@ -71,7 +71,7 @@ def rnn(config, tensors, sequence_lengths=None, time_major=True, masks=None, unr
       config: an `RnnConfig`; its dtype, dropout and seeds do not matter.
       tensors: input_data, `[time, batch, input_size]`; input_h, `[layers * directions, batch,
         output_units]`; input_c, `[layers * directions, batch, units]`, used only by an LSTM; and
-        params, `[params_size]`, which may be longer, as for the fused ops.
+        params, `[params_size]`, which may be longer or of another rank, as for the fused ops.
       sequence_lengths: `[batch]`, int32, or None if all sequences have `time` steps.
       time_major: if False, the first two dimensions of the data and the states are swapped.
       masks: from `dropout_masks`, or None.
@@ -163,7 +163,9 @@ def _share_batch_size(tensors):
 
 
 def _split(params, shapes):
-    """Splits the front of a vector into tensors of these shapes, lists of int."""
+    """Splits the front of a tensor, in row-major order, into tensors of these shapes."""
+    if params.shape.rank != 1:
+        params = tf.reshape(params, [-1])
     sizes = [_num_elements(shape) for shape in shapes]
     if params.shape.num_elements() != sum(sizes):
         params = tf.slice(params, [0], [sum(sizes)])

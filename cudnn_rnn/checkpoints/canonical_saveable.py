@@ -100,6 +100,8 @@ class RNNParamsSaveable(SaveableObject):
         shapes = [spec.tensor.shape for spec in self.specs]
         tensors = restore_ops.with_checked_sizes(restored_tensors, keys, shapes)
         values = self._canonical_to_params(*self._format.from_checkpoint(tensors))
+        if _model_of_method(self._canonical_to_params, "canonical_to_params") is not None:
+            values = restore_ops.as_stored(values, self._variables[0])
         values = list(values) if isinstance(values, (list, tuple)) else [values]
         if len(values) != len(self._variables):
             raise ValueError(

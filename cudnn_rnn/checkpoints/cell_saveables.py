@@ -231,6 +231,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         shapes = [tensor.shape for tensor in self._parts_to_save()]
         tensors = restore_ops.with_checked_shapes(tensors, keys, shapes)
         value = self.format_converter.tf_canonical_to_opaque(list(tensors))
+        value = restore_ops.as_stored(value, variable)
         return restore_ops.assign(variable, value, restore_ops.SUMS_SCOPE)
 
     def _add_trackable_dependencies(self, trackable, dtype):

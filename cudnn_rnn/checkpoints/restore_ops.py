@@ -179,6 +179,16 @@ def refuse_partitioned(argument, value):
         )
 
 
+def as_stored(value, variable):
+    """Returns a rebuilt opaque buffer in the shape of its variable; surplus elements become 0."""
+    needed, found = value.shape.num_elements(), variable.shape.num_elements()
+    if value.shape == variable.shape or None in (needed, found) or found < needed:
+        return value
+    if found > needed:
+        value = tf.pad(value, [[0, found - needed]])
+    return tf.reshape(value, variable.shape)
+
+
 def assign(variable, value, scope):
     """Returns an op that assigns a rebuilt value to a variable, after checking the shape.
 

@@ -14,7 +14,7 @@ from typing import Any, Dict
 from cudnn_rnn import cudnn_rnn_ops, layers, op_level
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, tf
 from cudnn_rnn._core import canonical, config
-from cudnn_rnn._core.arguments import as_tensors, check_shape
+from cudnn_rnn._core.arguments import as_tensors, checked_params
 
 # The modules that `_own_class` searches for the names that the modules above lack.
 _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
@@ -235,8 +235,7 @@ class _PaddedBuffer(op_level._CudnnRNN):
         if self._num_params() == super()._num_params():
             return params
         (params,) = as_tensors([("params", params)], self._given_dtype, self.dtype)
-        check_shape("params", params, [self._num_params()], "[params_size]")
-        return params[: super()._num_params()]
+        return checked_params(params, self._num_params())[: super()._num_params()]
 
 
 @functools.lru_cache(maxsize=None)

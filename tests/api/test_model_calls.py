@@ -133,9 +133,9 @@ BAD_SHAPES = [
     ("input_h", [4, 4], r"input_h must have shape \[2, 2, 4\]"),
     ("input_c", [2, 1, 4], r"input_c must have shape \[2, 2, 4\] .* but has shape \[2, 1, 4\]"),
     ("input_c", [], r"input_c must have shape \[2, 2, 4\] .* but has shape \[\]"),
-    ("params", [303], r"params must have shape \[304\] \(\[params_size\]\), but has shape \[303\]"),
-    ("params", [305], r"params must have shape \[304\]"),
-    ("params", [304, 1], r"params must have shape \[304\] .* but has shape \[304, 1\]"),
+    ("params", [303], r"params must have at least 304 elements .* has 303 \(shape \[303\]\)"),
+    ("params", [101, 3], r"params must have at least 304 elements .* 303 \(shape \[101, 3\]\)"),
+    ("params", [], r"params must have at least 304 elements \(params_size\), but has 1 "),
 ]
 
 

@@ -314,8 +314,9 @@ def test_bad_canonical_tensors():
 
 def test_bad_params_for_params_to_canonical():
     model = cudnn_rnn.CudnnGRU(1, 4, 3)
-    for shape in ([107], [2, 54]):
-        message = "params must have shape [108] .* has shape %s" % shape
+    for shape in ([107], [2, 53]):
+        message = "params must have at least 108 elements .* %d .shape %s"
+        message %= (np.prod(shape), shape)
         with pytest.raises(ValueError, match=message.replace("[", r"\[")):
             model.params_to_canonical(tf.zeros(shape))
     with pytest.raises(TypeError, match="params must be of dtype float16, .* but is int32"):

@@ -158,9 +158,12 @@ def test_buffers_with_room_for_input_weights(session, minor, name, tmp_path):
     path = saver.save(session, str(tmp_path / "model"))
     (after,) = zeroed_and_restored(session, saver, path, [params])
     np.testing.assert_array_equal(after[:used], before[:used])
-    for shape in ([used], [size + 1]):
-        with pytest.raises(ValueError, match=r"params must have shape \[%d\]" % size):
-            old(tf.ones([5, 3, 4]), *states, tf.zeros(shape))
+    with pytest.raises(ValueError, match="params must have at least %d elements" % size):
+        old(tf.ones([5, 3, 4]), *states, tf.zeros([used]))
+    with pytest.warns(UserWarning, match="params has %d elements" % (size + 1)):
+        others = old(tf.ones([5, 3, 4]), *states, tf.concat([params, [np.nan]], 0))
+    matrix = old(tf.ones([5, 3, 4]), *states, tf.reshape(params, [2, -1]))
+    assert_equal(session.run([others, matrix]), session.run([results[0][0]] * 2))
 
 
 @pytest.mark.parametrize("minor", [0, 1, 2, 3, 4, 14, 15], indirect=True)

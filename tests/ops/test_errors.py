@@ -63,7 +63,7 @@ WRONG_SHAPES = [
     ("input_h", [(3, 3, 5), (0, 3, 5), (1, 3, 5)], ""),
     ("input_c", [(), (0,), (60,), (4, 3, 5, 1)], ""),
     ("input_c", [(4, 2, 5), (2, 3, 5), (4, 3, 6), (4, 3, 0), (0, 3, 5), (3, 4, 5)], STATES),
-    ("params", [(), (1, PARAMS_SIZE), (PARAMS_SIZE, 1)], ""),
+    ("params", [(), (1, PARAMS_SIZE - 1), (PARAMS_SIZE // 5, 4)], str(PARAMS_SIZE)),
 ]
 
 

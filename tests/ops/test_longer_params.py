@@ -1,18 +1,21 @@
-"""Parameter buffers that are longer than needed: the RNN uses the front of the buffer.
+"""Parameters of other shapes, or longer than needed: the kernels use the front of the buffer.
 
 cuDNN requires only that the buffer is large enough. Graphs that run one layer on inputs of several
-widths rely on this.
+widths rely on this, and TensorFlow's kernels never look at the rank of the buffer.
+tests/api/test_params_shapes.py has the rules of the Python interface.
 """
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from cudnn_rnn import layers
 from helpers import reference
 from helpers.networks import every_mode, model, run_network, seeded_arrays
 from helpers.op_harness import Network, assert_same_bits
 from helpers.sequence_cases import LSTM, PROJECTED
+from helpers.versions import needs_tensorflow_1
 
 pytestmark = pytest.mark.once
 
@@ -67,6 +70,76 @@ def test_dtypes_projection_and_nothing_to_compute(configuration, version, dtype,
     arrays = arrays_of(configuration, version, dtype, batch, steps)
     with Network(configuration, dtype, version=version) as network:
         assert_ignores_the_spare(network.run(with_spare(arrays)), network.run(arrays))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@every_mode
+def test_a_matrix_is_read_in_row_major_order(rnn_mode, version):
+    configuration = LSTM._replace(rnn_mode=rnn_mode)
+    arrays = arrays_of(configuration, version)
+    with Network(configuration, "float64", version=version) as network:
+        expected = network.run(arrays)
+        for shape in ((-1, 4), (1, -1), (-1, 1), (2, 1, -1)):
+            found = network.run(dict(arrays, params=arrays["params"].reshape(shape)))
+            gradient = found["d_params"]
+            assert gradient.shape == arrays["params"].reshape(shape).shape
+            assert_same_bits(dict(found, d_params=gradient.reshape(-1)), expected)
+
+
+@every_mode
+def test_a_longer_matrix(rnn_mode):
+    configuration = LSTM._replace(rnn_mode=rnn_mode)
+    arrays = arrays_of(configuration, 1)
+    spare = with_spare(arrays)
+    longer = dict(spare, params=spare["params"][: spare["params"].size // 4 * 4].reshape(-1, 4))
+    assert arrays["params"].size < longer["params"].size
+    with Network(configuration, "float64") as network:
+        found, expected = network.run(longer), network.run(arrays)
+    gradient, size = found["d_params"], arrays["params"].size
+    assert gradient.shape == longer["params"].shape
+    assert not gradient.reshape(-1)[size:].any()
+    assert_same_bits(dict(found, d_params=gradient.reshape(-1)[:size]), expected)
+
+
+@pytest.mark.parametrize("shape", [[-1], [-1, 4], [1, -1]])
+def test_params_to_canonical_and_its_gradient(session, shape):
+    configuration = reference.Configuration("gru", "linear_input", "unidirectional", 2, 5, 4)
+    size = reference.params_size(configuration)
+    params = np.concatenate([np.arange(size, dtype=np.float64), [np.nan] * 8])[: size // 4 * 4 + 8]
+    weights, biases = reference.params_to_canonical(configuration, params[:size])
+    placeholder = tf.placeholder(tf.float64)
+    found = gen_cudnn_rnn_ops.cudnn_rnn_params_to_canonical(
+        num_layers=2, num_units=5, input_size=4, params=placeholder, num_params=12, rnn_mode="gru"
+    )
+    found = found.weights + found.biases
+    loss = tf.add_n([tf.reduce_sum(index * part) for index, part in enumerate(found, 1)])
+    (gradient,) = tf.gradients(loss, placeholder)
+    fed = params.reshape(shape)
+    found, gradient = session.run([found, gradient], {placeholder: fed})
+    for left, right in zip(found, weights + biases):
+        np.testing.assert_array_equal(left, right)
+    assert gradient.shape == fed.shape
+    expected = np.zeros(params.size)
+    weights, biases = reference.params_to_canonical(configuration, expected[:size])
+    for index, part in enumerate(weights + biases, 1):
+        part[...] = index
+    np.testing.assert_array_equal(gradient.reshape(-1), expected)
+
+
+@needs_tensorflow_1
+def test_a_graph_with_a_matrix_of_a_static_shape(session):
+    """In TensorFlow 2, the ops' shape inference refuses such a node (docs/opaque_parameters.md)."""
+    inputs = [tf.ones([STEPS, BATCH, 4]), tf.zeros([1, BATCH, 5]), tf.zeros([])]
+    matrix = tf.constant(np.linspace(-0.5, 0.5, 55, dtype=np.float32).reshape(11, 5))
+    results = []
+    for params in (matrix, tf.reshape(matrix, [-1])):
+        outputs = gen_cudnn_rnn_ops.cudnn_rnn(*inputs, params, rnn_mode="rnn_tanh").output
+        (gradient,) = tf.gradients(tf.square(outputs), params)
+        results += [outputs, tf.reshape(gradient, [-1])]
+    assert tf.gradients(outputs, matrix)[0].shape.as_list() == [11, 5]
+    found = session.run(results)
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[1], found[3])
 
 
 def test_inference():

@@ -157,6 +157,14 @@ TfStatus CheckRank(const char* name, const Tensor& tensor, int rank, const char*
                               ShapeText(ShapeOf(tensor)), "."));
 }
 
+TfStatus CheckParams(const Tensor& params, int64_t params_size) {
+  if (params.NumElements() >= params_size) return TfStatus();
+  return ToTf(InvalidArgument("params must have at least ", params_size,
+                              " elements (params_size for these num_layers, num_units and "
+                              "input_size), but has shape ",
+                              ShapeText(ShapeOf(params)), "."));
+}
+
 TfStatus MakeShape(const std::vector<int64_t>& dimensions, ::tensorflow::TensorShape* shape) {
   const std::vector<TfInt64> converted(dimensions.begin(), dimensions.end());
   return ::tensorflow::TensorShapeUtils::MakeShape(converted.data(),

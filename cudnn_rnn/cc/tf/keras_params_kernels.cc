@@ -171,7 +171,7 @@ class ParamsToKerasKernel : public KerasParamsKernel {
     TF_RETURN_IF_ERROR(ReadParts(context, weights.size(), &parts));
     const Tensor* params;
     TF_RETURN_IF_ERROR(context->input("params", &params));
-    TF_RETURN_IF_ERROR(CheckShape("params", *params, {parts.layout.size()}, "params_size"));
+    TF_RETURN_IF_ERROR(CheckParams(*params, parts.layout.size()));
     std::vector<Transposition<T>> all;
     for (int i = 0; i < weights.size(); ++i) {
       const size_t index = static_cast<size_t>(i);

@@ -82,7 +82,7 @@ TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(ReadLayout(context, attributes_, &layout));
   const Tensor* params;
   TF_RETURN_IF_ERROR(context->input("params", &params));
-  TF_RETURN_IF_ERROR(CheckShape("params", *params, {layout.size()}, "params_size"));
+  TF_RETURN_IF_ERROR(CheckParams(*params, layout.size()));
   OpOutputList weights, biases;
   TF_RETURN_IF_ERROR(context->output_list("weights", &weights));
   TF_RETURN_IF_ERROR(context->output_list("biases", &biases));

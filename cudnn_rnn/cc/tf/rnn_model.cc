@@ -44,18 +44,11 @@ TfStatus ReadSizesFromShapes(const Model& model, RnnConfig* config) {
   return TfStatus();
 }
 
-// Accepts more elements than needed: cuDNN accepted any buffer that was large enough, so some
-// graphs run one layer on inputs of several widths.
 TfStatus ReadParamsSize(Model* model) {
   ParamLayout layout;
   TF_RETURN_IF_ERROR(ToTf(ParamLayout::Create(model->config, &layout)));
   model->params_size = layout.size();
-  TF_RETURN_IF_ERROR(CheckRank("params", *model->params, 1, "params_size"));
-  if (model->params->NumElements() >= model->params_size) return TfStatus();
-  return ToTf(InvalidArgument("params must have at least ", model->params_size,
-                              " elements (params_size for these num_layers, num_units and "
-                              "input_size), but has shape ",
-                              ShapeText(ShapeOf(*model->params)), "."));
+  return CheckParams(*model->params, model->params_size);
 }
 
 TfStatus ReadSequenceLengths(OpKernelContext* context, Model* model) {
