@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
 from cudnn_rnn._core import canonical
 from cudnn_rnn._core import config as config_module
-from cudnn_rnn._core.arguments import as_tensors, cast_tensors, check_shape, shape_text
+from cudnn_rnn._core.arguments import (
+    as_tensors,
+    cast_tensors,
+    check_shape,
+    shape_for_build,
+    shape_text,
+)
 from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training, zero_states
 from cudnn_rnn._core.config import RnnConfig
 from cudnn_rnn._core.layer_base import Layer
@@ -212,14 +218,15 @@ class _CudnnRNN(Layer):
         the caller calls `build`, the layer's own scope if the first call builds the layer.
 
         Args:
-          input_shape: static shape of the inputs; three dimensions, the last one known.
+          input_shape: static shape of the inputs: three dimensions, of which only the last one, the
+            input size, must be known. The others may be None or anything else.
 
         Raises:
           ValueError: the shape is invalid, or the reused variable has the wrong size.
         """
         if self.built:
             return
-        shape = tf.TensorShape(input_shape)
+        shape = shape_for_build(input_shape)
         input_size = shape.as_list()[-1] if shape.rank == 3 else None
         if input_size is None:
             raise ValueError(

@@ -118,6 +118,34 @@ def shape_text(shape):
     return "[%s]" % ", ".join("?" if size is None else str(size) for size in shape.as_list())
 
 
+def shape_for_build(shape):
+    """Returns the argument of a `build` as a `tf.TensorShape`, of which only the last size matters.
+
+    The other sizes of a list may be anything: what is no size becomes unknown. The last one may be
+    a float without a fraction, as in TensorFlow 1. Raises `ValueError` if it is no size.
+    """
+    if not isinstance(shape, (list, tuple, np.ndarray)) or not len(shape):
+        return tf.TensorShape(shape)
+    *others, last = shape
+    try:
+        if isinstance(last, (float, np.floating)) and int(last) == last:
+            last = int(last)
+        last = tf.TensorShape([last])
+    except Exception as error:  # such as that of int(float("nan"))
+        raise ValueError(
+            "The last dimension of the input shape must be an integer or None, but is %r in %r: %s."
+            % (last, shape, str(error).rstrip("."))
+        ) from None
+    return tf.TensorShape([_size_or_none(size) for size in others]).concatenate(last)
+
+
+def _size_or_none(value):
+    try:
+        return tf.TensorShape([value]).as_list()[0]
+    except Exception:  # A tensor raises errors of many types.
+        return None
+
+
 def static_bool(name, value):
     """Returns `value` as a bool, or None for a scalar bool tensor known only at run time.
 

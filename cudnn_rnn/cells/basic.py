@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple, Union
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
+from cudnn_rnn._core.arguments import shape_for_build
 from cudnn_rnn._core.config import checked_size
 from cudnn_rnn._core.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.cells.base import RNNCell
@@ -71,7 +72,7 @@ class _FallbackBasicRNNCell(RNNCell):
 
     def build(self, inputs_shape: ShapeLike) -> None:
         """Creates the variables for inputs of static shape `[batch, input_size]`."""
-        input_size = tf.TensorShape(inputs_shape).with_rank(2).as_list()[1]
+        input_size = shape_for_build(inputs_shape).with_rank(2).as_list()[1]
         if input_size is None:
             raise ValueError(
                 "inputs of BasicRNNCell must have a last dimension that is known when the graph is "

@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn._core.arguments import shape_for_build
 from cudnn_rnn._core.config import checked_size
 from cudnn_rnn._core.types import Initializer, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.cells.base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
@@ -70,7 +71,7 @@ class _CudnnCompatibleCell(RNNCell):
 
     def build(self, inputs_shape: ShapeLike) -> None:
         """Creates the variables for inputs of static shape `[batch, input_size]`."""
-        shape = tf.TensorShape(inputs_shape)
+        shape = shape_for_build(inputs_shape)
         if shape.ndims not in (None, 2):
             raise ValueError(
                 "inputs of %s must have shape [batch, input_size], but has shape %s"

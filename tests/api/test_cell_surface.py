@@ -60,13 +60,14 @@ def test_variables_by_any_name(session, cell):
     assert cell.count_params() == sum(int(np.prod(shape)) for _, shape in shapes)
 
 
-def test_build_without_a_call(cell):
+@pytest.mark.parametrize("batch", [None, 24.0, 24.5, "batch"])
+def test_build_without_a_call(cell, batch):
     with pytest.raises(ValueError):
         cell.count_params()
     with pytest.raises(ValueError, match="has no scope_name before|has not been used yet"):
         cell.scope_name  # noqa: B018
     with tf.variable_scope("outer"):
-        cell.build([None, INPUT_SIZE])
+        cell.build([batch, INPUT_SIZE])
     assert cell.built
     found = [variable.shape.as_list() for variable in cell.variables]
     assert found == [shape for _, shape in variable_shapes(type(cell))]

@@ -317,11 +317,45 @@ def test_replaced_saveable_class(session):
     assert keys(layer.saveable) == expected
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [24.0, 3, 6],
+        (None, "time", 6),
+        [24.5, float("nan"), 6],
+        [-1, -1, 6],
+        [None, None, 6.0],
+        (object(), {}, np.int64(6)),
+        np.array([24.0, 3.0, 6.0]),
+        tf.TensorShape([None, None, 6]),
+        tf.TensorShape([24, 3, 6]),
+        [None, None, tf.TensorShape([6])[0]],
+        lambda: [tf.shape(tf.zeros([2]))[0], tf.placeholder(tf.int32), 6],
+    ],
+    ids=str,
+)
+def test_build_reads_only_the_last_dimension(session, rnn_mode, shape):
+    layer = make_layer(rnn_mode)
+    layer.build(shape() if callable(shape) else shape)
+    assert layer.input_size == 6 and isinstance(layer.input_size, int)
+    assert layer.kernel.shape.as_list() == [params_size(rnn_mode, LAYER_COUNT, UNITS, 6)]
+
+
+@pytest.mark.parametrize("last", [6.5, "width", -6, float("inf"), float("nan")])
+def test_build_refuses_a_wrong_last_dimension(session, last):
+    with pytest.raises(ValueError, match="^The last dimension of the input shape must be an integ"):
+        make_layer().build([None, None, last])
+
+
 def test_build_refuses(session):
     with pytest.raises(ValueError, match="must have three dimensions"):
         make_layer().build([None, 3])
     with pytest.raises(ValueError, match="must have three dimensions.* have shape <unknown>"):
         make_layer().build(None)
+    with pytest.raises(ValueError, match=r"must have three dimensions.* have shape \[24, \?, \?\]"):
+        make_layer().build([24, 3.5, None])
+    with pytest.raises(ValueError, match=r"must have three dimensions.* have shape \[\]"):
+        make_layer().build([])
     with pytest.raises(ValueError, match="input_size is 3 and num_units is 4"):
         layers.CudnnGRU(1, 4, input_mode="skip_input").build([None, None, 3])
     with pytest.raises(ValueError, match="layer must be between 0 and 1, but"):
