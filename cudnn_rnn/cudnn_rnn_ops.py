@@ -21,7 +21,8 @@ arrays are converted to the dtype of the tensors or, without tensors, to that of
 
 The conversions accept dropout and seed because the ops do; the values have no effect. They raise
 `TypeError` for an argument of the wrong type or dtype, and `ValueError` for one that is out of
-range, a wrong shape or length of a list, and a buffer of more than 2**31 - 1 elements.
+range, a wrong shape or length of a list, params with too few elements, and a buffer of more than
+2**31 - 1 elements.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ def cudnn_lstm(
       input_h: `[num_layers * directions, batch, num_units]`, the initial hidden states h; with a
         projection, the last dimension is `num_proj`.
       input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
-      params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+      params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable. Another
+        shape is read in row-major order. Of a longer buffer, the RNN uses the first `params_size`
+        elements (a warning is issued if all sizes are known when the graph is built).
       is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
         with a tensor, the computed outputs have a gradient for either value.
       sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of each
@@ -278,7 +281,8 @@ def cudnn_rnn_opaque_params_to_canonical(
 ) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
     """Splits the opaque buffer `params`, `[params_size]`, into canonical tensors. Differentiable.
 
-    The module's docstring describes the other arguments and the errors.
+    `params` may have another shape or more elements, as in `cudnn_lstm`. The module's docstring
+    describes the other arguments and the errors.
 
     Returns:
       `(weights, biases)`, two lists of tensors; see `CudnnLSTM.params_to_canonical`.

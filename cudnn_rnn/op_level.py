@@ -155,7 +155,8 @@ class _CudnnRNN:
         """Splits the opaque parameter buffer into canonical tensors. Differentiable.
 
         Args:
-          params: the opaque buffer, `[params_size]`.
+          params: the opaque buffer, `[params_size]`; another shape and more elements are possible
+            as in a call.
 
         Returns:
           `(weights, biases)`, two lists of tensors, equally long without a projection. For every
@@ -170,7 +171,7 @@ class _CudnnRNN:
 
         Raises:
           TypeError: `params` has the wrong dtype.
-          ValueError: `params` has the wrong shape.
+          ValueError: `params` has too few elements.
         """
         return canonical.params_to_canonical(self.config, self._given_dtype, params)
 
@@ -234,6 +235,8 @@ class CudnnLSTM(_CudnnRNN):
             a projection, the last dimension is `num_proj`.
           input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
           params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
+            Another shape is read in row-major order. Of a longer buffer, the RNN uses the first
+            `params_size` elements (a warning is issued).
           sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of
             each sequence. Later outputs are 0; the returned states are those after the last valid
             step. None: all steps are valid. A bool or bool tensor here means `is_training`, which
