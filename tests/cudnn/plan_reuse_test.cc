@@ -1,6 +1,8 @@
 // Tests which objects are reused, the cost of each call, and state that persists between calls.
 
+#include <algorithm>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "tests/core/testing.h"
@@ -74,6 +76,31 @@ TEST(OtherLengthsOnlySetTheDataDescriptors) {
   EXPECT(model.Run(problem, problem.Options(true), CallBuffers(problem, 3)).ok());
   ExpectOnlyQueuedWork(problem.Text());
   EXPECT(mock_calls("cudnnSetRNNDataDescriptor") == 2);
+}
+
+// cuDNN, like the mock, writes only a part of the reserve space.
+TEST(ReserveSpacesHoldNoOldMemory) {
+  for (const DataType data_type : {DataType::kHalf, DataType::kFloat, DataType::kDouble}) {
+    MockGpu gpu;
+    Problem problem = SmallProblem();
+    problem.config.data_type = data_type;
+    const CallOptions call = problem.Options(/*is_training=*/true);
+    const CallBuffers buffers(problem, 3);
+    std::vector<std::string> contents;
+    for (const int old : {0xff, 0x5a}) {
+      GpuModel model(gpu.runtime());
+      CudnnPlanCache::Found found;
+      EXPECT(model.Find(problem, call, &found).ok());
+      const DeviceBuffer reserve_space(found.plan->ReserveSpaceBytes());
+      const DeviceBuffer workspace(found.plan->ForwardWorkspaceBytes(call));
+      std::fill_n(reserve_space.data(), reserve_space.bytes(), static_cast<char>(old));
+      Execution execution;
+      execution.stream = kStream;
+      EXPECT(found.plan->Forward(buffers.Forward(reserve_space, workspace), call, execution).ok());
+      contents.emplace_back(reserve_space.data(), static_cast<size_t>(reserve_space.bytes()));
+    }
+    EXPECT(contents[0] == contents[1], problem.Text());
+  }
 }
 
 TEST(PlansOfManyShapesStayBounded) {

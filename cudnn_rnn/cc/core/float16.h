@@ -63,6 +63,28 @@ inline uint16_t FloatToBfloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + odd) >> 16);
 }
 
+// Rearranges the bits of a float that is kept in the memory of a 16-bit tensor, where tools that
+// look for NaN and infinity read it as two 16-bit numbers. Both numbers are finite if the float's
+// magnitude is below 2^113 for half (kExponentBits = 5), or below 2^127 for bfloat16 (8). For any
+// other float one of them may not be, but no bit is lost: the function is its own inverse.
+//
+// `high` and `low` are the exponent fields of the two numbers; all ones (kTop) mean NaN or
+// infinity. The function exchanges (high, low) = (x, kTop) with (kSecond, x), for every x < kSecond
+// = kTop - 1. Floats below these limits have high < kSecond, so they never need the patterns on the
+// right.
+template <int kExponentBits>
+inline uint32_t MakeHalvesFinite(uint32_t bits) {
+  constexpr uint32_t kTop = ((1u << kExponentBits) - 1) << (31 - kExponentBits);
+  constexpr uint32_t kSecond = kTop & (kTop << 1);
+  const uint32_t high = bits & kTop;
+  const uint32_t low = (bits << 16) & kTop;
+  const bool is_left = low == kTop && high < kSecond;
+  const bool is_right = high == kSecond && low < kSecond;
+  const uint32_t x = is_left ? high : low;
+  const uint32_t difference = (x ^ kSecond) | ((x ^ kTop) >> 16);  // of (x, kTop) and (kSecond, x)
+  return is_left || is_right ? bits ^ difference : bits;
+}
+
 }  // namespace cudnn_rnn
 
 #endif  // CUDNN_RNN_CC_CORE_FLOAT16_H_

@@ -5,28 +5,53 @@
 namespace cudnn_rnn {
 namespace {
 
-constexpr uint64_t kMagic = 0x43524e4e52535631ull;
+constexpr uint64_t kMagic = 0x43524e4e52535632ull;
 
 struct Header {
   uint64_t magic;
-  ReserveSpaceIdentity identity;
+  uint64_t plan;
+  uint64_t output_h;
+  uint64_t lengths;
+  int64_t seed;
+  int64_t seed2;
   int64_t dropout_call_index;
-  int64_t choice;  // CodeOf
+  float dropout;
+  int32_t choice;  // CodeOf
 };
-static_assert(sizeof(Header) <= kReserveHeaderBytes, "the header must fit its place");
+static_assert(2 * sizeof(Header) <= kReserveHeaderBytes, "the header must fit its place");
 
 // Codes of choices are below this number; the code of no choice is 0.
-constexpr int64_t kNumChoiceCodes = 16;
+constexpr int64_t kNumChoiceCodes = 32;
 
 int64_t CodeOf(const ForwardChoice& choice) {
-  return choice.algorithm * 2 + (choice.allow_tf32 ? 1 : 0);
+  return choice.algorithm * 4 + (choice.allow_tf32 ? 2 : 0) + (choice.uses_dropout ? 1 : 0);
 }
 
 ForwardChoice ChoiceOf(int64_t code) {
   ForwardChoice choice;
-  choice.algorithm = static_cast<int32_t>(code / 2);
-  choice.allow_tf32 = code % 2 == 1;
+  choice.algorithm = static_cast<int32_t>(code / 4);
+  choice.allow_tf32 = code % 4 >= 2;
+  choice.uses_dropout = code % 2 == 1;
   return choice;
+}
+
+Header LoadHeader(const void* reserve_space) {
+  const unsigned char* const encoded = static_cast<const unsigned char*>(reserve_space);
+  unsigned char bytes[sizeof(Header)];
+  for (size_t i = 0; i < sizeof(bytes); ++i) bytes[i] = encoded[2 * i];
+  Header header;
+  std::memcpy(&header, bytes, sizeof(header));
+  return header;
+}
+
+// The upper byte of each pair, which contains the sign and most or all of a 16-bit number's
+// exponent, is 0. A wider number has a part of such a pair at its upper end.
+void StoreHeader(const Header& header, void* reserve_space) {
+  unsigned char bytes[sizeof(Header)];
+  std::memcpy(bytes, &header, sizeof(header));
+  unsigned char* const encoded = static_cast<unsigned char*>(reserve_space);
+  std::memset(encoded, 0, kReserveHeaderBytes);
+  for (size_t i = 0; i < sizeof(bytes); ++i) encoded[2 * i] = bytes[i];
 }
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
@@ -76,6 +101,7 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
                                 const std::vector<int32_t>& sequence_lengths) {
   ReserveSpaceIdentity identity;
   identity.plan = PlanFingerprint(config, shape);
+  identity.dropout = {config.dropout, config.seed, config.seed2};
   if (HasPadding(sequence_lengths, shape)) {
     identity.lengths = Fingerprint(sequence_lengths.data(),
                                    shape.batch_size * static_cast<int64_t>(sizeof(int32_t)));
@@ -85,9 +111,20 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
 
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space, const ForwardChoice& choice) {
-  const Header header = {kMagic, identity, dropout_call_index, CodeOf(choice)};
-  std::memset(reserve_space, 0, kReserveHeaderBytes);
-  std::memcpy(reserve_space, &header, sizeof(header));
+  StoreHeader({kMagic, identity.plan, identity.output_h, identity.lengths, identity.dropout.seed,
+               identity.dropout.seed2, dropout_call_index, identity.dropout.dropout,
+               static_cast<int32_t>(CodeOf(choice))},
+              reserve_space);
+}
+
+void TakeDropoutFromHeader(const void* reserve_space, int64_t num_bytes, RnnConfig* config) {
+  if (config->dropout != 0 || config->seed != 0 || config->seed2 != 0) return;
+  if (num_bytes < kReserveHeaderBytes) return;
+  const Header header = LoadHeader(reserve_space);
+  if (header.magic != kMagic) return;
+  config->dropout = header.dropout;
+  config->seed = header.seed;
+  config->seed2 = header.seed2;
 }
 
 Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes, const char* name) {
@@ -103,9 +140,8 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
                          const void* reserve_space, int64_t num_bytes, int64_t* dropout_call_index,
                          const char* name, ForwardChoice* choice) {
   CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes, name));
-  Header header;
-  std::memcpy(&header, reserve_space, sizeof(header));
-  if (header.magic != kMagic || header.identity.plan != identity.plan) {
+  const Header header = LoadHeader(reserve_space);
+  if (header.magic != kMagic || header.plan != identity.plan) {
     return InvalidArgument(
         name,
         " was not made for this model and input: its header differs in rnn_mode, input_mode, "
@@ -114,14 +150,14 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
         " of the forward call that "
         "this gradient belongs to.");
   }
-  if (header.identity.output_h != identity.output_h) {
+  if (header.output_h != identity.output_h) {
     return InvalidArgument(
         name,
         " is that of another forward call: output_h is not the one that was "
         "returned together with it. Pass output, output_h, output_c and reserve_space of one "
         "forward call.");
   }
-  if (header.identity.lengths != identity.lengths) {
+  if (header.lengths != identity.lengths) {
     return InvalidArgument(name,
                            " is that of a forward call with other sequence_lengths. Pass the "
                            "sequence_lengths of the forward call that this gradient belongs to.");

@@ -2,6 +2,10 @@
 // space, and in the host_reserved tensor of TensorFlow's ops. The gradient refuses the header of
 // another model, shape or call.
 //
+// The reserve space is a tensor of floating-point numbers, in which tools look for NaN and
+// infinity. A header therefore has one byte of information in every two bytes, the lower ones: read
+// as half, bfloat16, float or double, each of its elements is a finite number.
+//
 // A GPU's reserve space has no header, because the host could not read it without waiting for the
 // device. The number of its elements carries the ForwardChoice instead. Unlike host_reserved, it is
 // available to all versions of the ops, and it survives copies of the tensor.
@@ -17,13 +21,23 @@
 
 namespace cudnn_rnn {
 
-constexpr int64_t kReserveHeaderBytes = 64;
+// A multiple of the alignment of what follows the header.
+constexpr int64_t kReserveHeaderBytes = 192;
+
+// The attributes that a dropout pattern depends on.
+struct DropoutAttributes {
+  float dropout = 0;
+  int64_t seed = 0;
+  int64_t seed2 = 0;
+};
 
 // Identifies the plan and the forward call that a header belongs to.
 struct ReserveSpaceIdentity {
   uint64_t plan = 0;      // PlanFingerprint of the config and the shape
   uint64_t output_h = 0;  // Fingerprint of the call's final hidden states; 0 in host_reserved
   uint64_t lengths = 0;   // Fingerprint of the call's sequence lengths; 0 if all are full
+  // For TakeDropoutFromHeader. `plan` covers them, so the checks do not compare them.
+  DropoutAttributes dropout;
 };
 
 // Returns a 64-bit hash of the bytes, seeded with `start`.
@@ -40,6 +54,11 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space, const ForwardChoice& choice = ForwardChoice());
 
+// If the config's dropout and seeds are all 0, replaces them by those of the forward call that
+// wrote the header. (The gradient that TensorFlow 1.0 registered leaves these attributes out, so
+// they have their defaults in its graphs.) Does nothing if the memory has no valid header.
+void TakeDropoutFromHeader(const void* reserve_space, int64_t num_bytes, RnnConfig* config);
+
 // `name` is that of the tensor, for the message.
 Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes,
                              const char* name = "reserve_space");
@@ -51,8 +70,7 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
                          const char* name = "reserve_space", ForwardChoice* choice = nullptr);
 
 // Returns the number of elements of a reserve space of `bytes` bytes: as few as possible without a
-// choice, otherwise a multiple of 16 plus the choice's code. Nothing reads or writes the additional
-// elements.
+// choice, otherwise a multiple of 32 plus the choice's code. Nothing reads the additional elements.
 int64_t ReserveSpaceElements(int64_t bytes, int64_t element_size, const ForwardChoice& choice);
 // Returns the choice that the number of elements carries. Meaningless if there was no choice.
 ForwardChoice ChoiceOfReserveSpace(int64_t num_elements);

@@ -52,6 +52,7 @@ bool HasPadding(const std::vector<int32_t>& lengths, const SequenceShape& shape)
 struct ForwardChoice {
   int32_t algorithm = 0;  // number of an Algorithm (cudnn/algorithm.h); 0: no choice, or not known
   bool allow_tf32 = false;
+  bool uses_dropout = false;  // the forward pass has dropped elements between its layers
 };
 
 // The options of a call, besides its buffers.

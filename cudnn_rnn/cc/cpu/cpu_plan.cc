@@ -9,6 +9,7 @@
 #include "cudnn_rnn/cc/cpu/buffer_exchange.h"
 #include "cudnn_rnn/cc/cpu/engine_model.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
+#include "cudnn_rnn/cc/cpu/reserve_contents.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
 
 namespace cudnn_rnn {
@@ -19,6 +20,18 @@ int64_t ForwardCost(int64_t num_rows, int64_t num_params) {
   constexpr double kMultiplyAddsPerCycle = 16;
   return Cycles(static_cast<double>(num_rows) * static_cast<double>(num_params) /
                 kMultiplyAddsPerCycle);
+}
+
+// Returns the function for the reserve space of a tensor type.
+Rearrangement<float> RearrangementOf(const Kernels<float>& kernels, Half) {
+  return kernels.half.make_halves_finite;
+}
+Rearrangement<float> RearrangementOf(const Kernels<float>& kernels, Bfloat16) {
+  return kernels.bfloat16.make_halves_finite;
+}
+template <typename Real>
+Rearrangement<Real> RearrangementOf(const Kernels<Real>&, Real) {
+  return nullptr;
 }
 
 // Storage is the element type of the caller's buffers, Real that of the engine. If Storage is
@@ -46,6 +59,7 @@ class CpuPlan : public RnnPlan {
   }
   int64_t BackwardWorkspaceBytes(const CallOptions& options) const override {
     return (EngineBackwardBytes(options.keeps_reserve_space) +
+            RestoredBytes(options.keeps_reserve_space) +
             ExchangeSize(HasPadding(options), {/*inputs=*/2, /*outputs=*/2, /*states=*/3,
                                                NumCopiedParams(/*is_forward=*/false), num_params_}))
         .value();
@@ -97,6 +111,9 @@ class CpuPlan : public RnnPlan {
       exchange.Store(tensors.output, shapes.output, buffers.output);
       exchange.Store(tensors.output_h, shapes.hidden, buffers.output_h);
       exchange.Store(tensors.output_c, shapes.cell, buffers.output_c);
+      if (is_training) {
+        FinishReserveSpace(model_, sequences.num_rows(), rearrange_, tensors.reserve_space, member);
+      }
     };
     RunOnThreads(/*is_backward=*/false, sequences.num_rows(), execution.runner, run);
     if (is_training) {
@@ -115,6 +132,10 @@ class CpuPlan : public RnnPlan {
                                                 buffers.reserve_space_bytes, &dropout_call_index));
     Arena arena(static_cast<char*>(buffers.workspace) +
                 EngineBackwardBytes(options.keeps_reserve_space).value());
+    char* const kept = static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes;
+    // The engine may overwrite a copy.
+    const bool has_copy = kConverts && options.keeps_reserve_space;
+    char* const restored = has_copy ? arena.Take<char>(cudnn_rnn::ReserveSpaceBytes(model_)) : kept;
     const PackedSequences sequences = PackSequences(options, &arena);
     const BufferShapes shapes = ShapesOf(sequences);
     const auto run = [&](TeamMember* member) {
@@ -130,8 +151,11 @@ class CpuPlan : public RnnPlan {
       tensors.output_backprop = exchange.Read(buffers.output_backprop, shapes.output);
       tensors.output_h_backprop = exchange.Read(buffers.output_h_backprop, shapes.hidden);
       tensors.output_c_backprop = exchange.Read(buffers.output_c_backprop, shapes.cell);
-      tensors.reserve_space = static_cast<char*>(buffers.reserve_space) + kReserveHeaderBytes;
-      tensors.keeps_reserve_space = options.keeps_reserve_space;
+      if (kConverts) {
+        RestoreReserveSpace(model_, sequences.num_rows(), rearrange_, kept, restored, member);
+      }
+      tensors.reserve_space = restored;
+      tensors.keeps_reserve_space = options.keeps_reserve_space && !has_copy;
       tensors.input_backprop = exchange.OutputMemory(buffers.input_backprop, shapes.input);
       tensors.input_h_backprop = exchange.OutputMemory(buffers.input_h_backprop, shapes.hidden);
       tensors.input_c_backprop = exchange.OutputMemory(buffers.input_c_backprop, shapes.cell);
@@ -158,7 +182,8 @@ class CpuPlan : public RnnPlan {
       : config_(config),
         shape_(shape),
         num_params_(layout.size()),
-        model_(config, layout, shape, kernels) {}
+        model_(config, layout, shape, kernels),
+        rearrange_(RearrangementOf(kernels, Storage())) {}
 
   // The elements of `params` differ from the engine's.
   static constexpr bool kConverts = !std::is_same<Storage, Real>::value;
@@ -229,15 +254,20 @@ class CpuPlan : public RnnPlan {
                                                   is_training ? Pass::kTraining : Pass::kInference);
   }
   CheckedSize EngineBackwardBytes(bool keeps_reserve_space) const {
+    const bool in_place = kConverts || !keeps_reserve_space;
     return WorkspaceBytes<BackwardWorkspace<Real>>(
-        model_, keeps_reserve_space ? Pass::kBackward : Pass::kBackwardInPlace);
+        model_, in_place ? Pass::kBackwardInPlace : Pass::kBackward);
+  }
+  // Returns the bytes of a copy of the reserve space.
+  CheckedSize RestoredBytes(bool keeps_reserve_space) const {
+    return kConverts && keeps_reserve_space ? cudnn_rnn::ReserveSpaceBytes(model_) : 0;
   }
 
   Status CheckSizes() const {
     CheckedSize total = ReserveSpaceSize() +
                         ExchangeSize(/*has_padding=*/true, {2, 2, 3, num_params_, num_params_}) +
-                        EngineBackwardBytes(true) + EngineForwardBytes(false) +
-                        EngineForwardBytes(true);
+                        EngineBackwardBytes(true) + RestoredBytes(true) +
+                        EngineForwardBytes(false) + EngineForwardBytes(true);
     // The caller's own buffers, which the workspaces need not hold copies of.
     const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
     const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
@@ -319,6 +349,7 @@ class CpuPlan : public RnnPlan {
   const SequenceShape shape_;
   const int64_t num_params_;
   const EngineModel<Real> model_;
+  const Rearrangement<Real> rearrange_;
 };
 
 // Returns the data type whose kernels compute the model. With few sequences a half model is limited

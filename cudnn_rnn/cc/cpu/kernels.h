@@ -198,6 +198,8 @@ template <typename T>
 struct Conversions {
   void (*read)(const uint16_t* source, int64_t count, T* target);
   void (*write)(const T* source, int64_t count, uint16_t* target);
+  // MakeHalvesFinite (float16.h) of this type; `target` may be `source`.
+  void (*make_halves_finite)(const T* source, int64_t count, T* target);
 };
 
 template <typename T>

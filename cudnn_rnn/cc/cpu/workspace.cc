@@ -44,6 +44,27 @@ ReserveSpace<T>::ReserveSpace(const EngineModel<T>& model, int64_t layer, Arena*
 }
 
 template <typename T>
+std::vector<KeptMatrix<T>> ReserveSpace<T>::Matrices(const EngineModel<T>& model) const {
+  std::vector<KeptMatrix<T>> matrices;
+  const int64_t max_rows = model.max_rows.value();
+  const auto add = [&](T* data, int64_t width, int64_t row_stride) {
+    if (data == nullptr) return;
+    Arena arena(nullptr);
+    arena.Take<T>(max_rows * row_stride);
+    const int64_t taken = arena.used().value() / static_cast<int64_t>(sizeof(T));
+    matrices.push_back({data, width, row_stride, taken - max_rows * row_stride});
+  };
+  for (int64_t d = 0; d < model.directions; ++d) {
+    add(gates[d], model.gate_width, model.gate_row_stride);
+    add(cell_states[d], model.units, model.units);
+    add(candidate_products[d], model.units, model.units);
+    add(unprojected[d], model.units, model.units);
+  }
+  add(output, model.output_width, model.output_width);
+  return matrices;
+}
+
+template <typename T>
 CheckedSize ReserveSpaceBytes(const EngineModel<T>& model) {
   Arena inner(nullptr), last(nullptr);
   ReserveSpace<T>(model, 0, &inner);

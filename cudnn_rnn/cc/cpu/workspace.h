@@ -32,11 +32,23 @@ struct RoundedParts {
   RoundedMatrix operator[](int64_t index) const { return {parts[index], row_stride, plane_stride}; }
 };
 
+// A buffer of the reserve space: T * B rows of `width` elements, `row_stride` apart.
+template <typename T>
+struct KeptMatrix {
+  T* data;
+  int64_t width;
+  int64_t row_stride;
+  int64_t end_gap;  // elements between the last row and the next buffer
+};
+
 // The part of the reserve space that belongs to one layer.
 template <typename T>
 struct ReserveSpace {
   ReserveSpace() = default;
   ReserveSpace(const EngineModel<T>& model, int64_t layer, Arena* arena);
+
+  // Returns all buffers below. They and their gaps are the whole memory of the layer.
+  std::vector<KeptMatrix<T>> Matrices(const EngineModel<T>& model) const;
 
   T* gates[2] = {};               // [N, G * H] activations; null for simple RNNs
   T* cell_states[2] = {};         // [N, H] LSTM: c

@@ -37,7 +37,8 @@ class CudnnPlan : public RnnPlan {
                        std::shared_ptr<ModelDescriptor>* model, std::shared_ptr<CudnnPlan>* plan);
 
   ForwardChoice choice() const override {
-    return {static_cast<int32_t>(choices_.algorithm), choices_.allow_tf32};
+    return {static_cast<int32_t>(choices_.algorithm), choices_.allow_tf32,
+            UsesDropout(config_, choices_.is_training)};
   }
   int64_t ReserveSpaceBytes() const override { return reserve_space_bytes_; }
   int64_t ForwardWorkspaceBytes(const CallOptions& options) const override;

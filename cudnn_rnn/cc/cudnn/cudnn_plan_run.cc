@@ -48,6 +48,10 @@ Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buff
   CUDNN_RNN_RETURN_IF_ERROR(StageWeights(queue, buffers.params, workspace.weights, &weights));
   void* final_h = workspace.final_h != nullptr ? workspace.final_h : buffers.output_h;
   void* final_c = workspace.final_c != nullptr ? workspace.final_c : buffers.output_c;
+  if (choices_.is_training) {
+    // cuDNN need not write all of it, and programs may read what was in the memory before.
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Clear(buffers.reserve_space, reserve_space_bytes_));
+  }
 
   std::unique_lock<std::mutex> dropout_lock;
   if (dropout_ != nullptr) {

@@ -21,11 +21,14 @@ namespace {
 // once.
 class CpuPlans {
  public:
-  // `config` differs between calls only in its sizes: a node's attributes fix the rest.
+  // `config` differs between calls only in its sizes, and in a gradient in what it takes from the
+  // reserve space: the node's attributes fix the rest.
   Status Find(const RnnConfig& config, const SequenceShape& shape,
               std::shared_ptr<const RnnPlan>* plan) {
-    const std::array<int64_t, 5> key = {config.num_layers, config.num_units, config.input_size,
-                                        shape.num_steps, shape.batch_size};
+    uint32_t dropout_bits;
+    std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
+    const Key key = {config.num_layers, config.num_units,      config.input_size, shape.num_steps,
+                     shape.batch_size,  int64_t{dropout_bits}, config.seed,       config.seed2};
     std::lock_guard<std::mutex> lock(mutex_);
     for (const Entry& entry : entries_) {
       if (entry.plan == nullptr || entry.key != key) continue;
@@ -42,8 +45,9 @@ class CpuPlans {
   }
 
  private:
+  using Key = std::array<int64_t, 8>;
   struct Entry {
-    std::array<int64_t, 5> key;
+    Key key;
     std::shared_ptr<const RnnPlan> plan;  // null in unused entries
   };
 
@@ -71,6 +75,8 @@ class CpuCall : public DeviceCall {
                   std::shared_ptr<const RnnPlan>* plan) override {
     return plans_->Find(config, shape, plan);
   }
+
+  bool has_host_memory() const override { return true; }
 
   Execution execution() override {
     Execution execution;

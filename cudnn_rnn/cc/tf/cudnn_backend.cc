@@ -75,6 +75,8 @@ class CudnnCall : public DeviceCall {
     return status;
   }
 
+  bool has_host_memory() const override { return false; }
+
   Execution execution() override {
     Execution execution;
     execution.stream = stream_;

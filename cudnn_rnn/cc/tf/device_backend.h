@@ -27,6 +27,8 @@ class DeviceCall {
 
   virtual Status FindPlan(const RnnConfig& config, const SequenceShape& shape,
                           const CallOptions& options, std::shared_ptr<const RnnPlan>* plan) = 0;
+  // Returns whether the host may read the device's memory.
+  virtual bool has_host_memory() const = 0;
   // Returns where the plan runs this call's work.
   virtual Execution execution() = 0;
   virtual Status Clear(void* target, int64_t bytes) = 0;

@@ -103,6 +103,11 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
         ToTf(call->Clear(MutableDataOf(outputs.output_c), BytesOf(*outputs.output_c))));
   }
   buffers.reserve_space = MutableDataOf(outputs.reserve_space);
+  if (is_training_) {  // The plan defines the bytes before these.
+    const int64_t bytes = plan->ReserveSpaceBytes();
+    TF_RETURN_IF_ERROR(ToTf(call->Clear(static_cast<char*>(buffers.reserve_space) + bytes,
+                                        BytesOf(*outputs.reserve_space) - bytes)));
+  }
   buffers.workspace = MutableDataOf(&workspace);
   std::shared_ptr<KeptWeights::Set> weights;
   if (kept_weights_ != nullptr) {
@@ -203,6 +208,23 @@ TfStatus ReadReserveSpace(OpKernelContext* context, ReserveSpace* reserve_space)
   return TfStatus();
 }
 
+// A GPU's gradient knows the rate only from its attribute.
+Status CheckDropout(const ForwardChoice& forward, const ForwardChoice& gradient) {
+  if (forward.algorithm == 0 || forward.uses_dropout == gradient.uses_dropout) return Status();
+  if (!forward.uses_dropout) {
+    return InvalidArgument(
+        "The gradient has dropout, but reserve_space is that of a forward call without dropout. "
+        "Give both the same attribute dropout.");
+  }
+  return InvalidArgument(
+      "The gradient's attribute dropout is 0, but reserve_space is that of a forward call with "
+      "dropout, and a GPU's reserve_space does not contain the rate. Set the attributes dropout, "
+      "seed and seed2 of the gradient's node to those of the forward node. (Graphs of "
+      "TensorFlow 1.0 lack them: build the gradient again with tf.gradients, or run the gradient "
+      "on "
+      "a CPU.)");
+}
+
 TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceCall* call,
                            BackwardBuffers* buffers) {
   struct Gradient {
@@ -252,6 +274,11 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(ReadReserveSpace(context, &reserve_space));
   const int64_t reserve_elements = reserve_space.tensor.NumElements();
   const ForwardChoice choice = ChoiceOfReserveSpace(reserve_elements);
+  const std::unique_ptr<DeviceCall> call = backend_->Start(context);
+  if (call->has_host_memory()) {
+    TakeDropoutFromHeader(DataOf(reserve_space.tensor), BytesOf(reserve_space.tensor),
+                          &model.config);
+  }
   if (HasHostReserved(version_)) {
     TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice));
   }
@@ -262,9 +289,9 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   options.sequence_lengths = model.sequence_lengths;
   options.keeps_reserve_space = !reserve_space.is_owned;
   options.forward_choice = choice;
-  const std::unique_ptr<DeviceCall> call = backend_->Start(context);
   std::shared_ptr<const RnnPlan> plan;
   TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+  TF_RETURN_IF_ERROR(ToTf(CheckDropout(choice, plan->choice())));
   const int64_t element_size = SizeOf(model.config.data_type);
   TF_RETURN_IF_ERROR(ToTf(CheckReserveSpaceSize(
       reserve_elements * element_size,

@@ -58,7 +58,10 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
 
   char* const reserve = static_cast<char*>(buffers.reserve_space);
   const ReserveLayout& layout = rnn_call.reserve;
-  if (options.is_training) std::memset(reserve, 0xff, buffers.reserve_space_bytes);
+  // Leaves a part of the reserve space unwritten, the place of the weights' gradient.
+  if (options.is_training) {
+    std::memset(reserve, 0xff, static_cast<size_t>(layout.weight_gradient));
+  }
   Buffer workspace(rnn_call.plan->ForwardWorkspaceBytes(options));
   ForwardBuffers forward;
   forward.input = x.data();
