@@ -389,7 +389,7 @@ def test_a_reserve_space_of_other_settings_is_refused(mock, allow_tf32, version)
         reserve_space = gpu.raw_outputs.reserve_space
         if version == 1:
             # The size names the choice. These name no choice, and an algorithm that does not exist.
-            for missing, expected in ((2, "must have .* bytes"), (5, "names algorithm 7")):
+            for missing, expected in ((4, "must have .* bytes"), (10, "names algorithm 7")):
                 shorter = {**feeds, reserve_space: feeds[reserve_space][:-missing]}
                 with pytest.raises(
                     tf.errors.InvalidArgumentError, match="reserve_space.*" + expected
@@ -402,6 +402,36 @@ def test_a_reserve_space_of_other_settings_is_refused(mock, allow_tf32, version)
         expected = "host_reserved and reserve_space are of two forward calls"
         with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
             gpu.session.run(gpu.fetches["d_params"], feeds)
+
+
+@pytest.mark.parametrize(
+    "rates, expected",
+    [((0.5, 0.0), "dropout is 0, .* with dropout"), ((0.0, 0.5), "without dropout")],
+)
+def test_a_gradient_of_another_dropout_is_refused(mock, rates, expected):
+    """As in graphs of TensorFlow 1.0. The rate is not in the reserve space of a GPU."""
+    arrays = arrays_without_lengths()
+    with labelled(LSTM, "float64", dropout=rates[0]) as forward:
+        feeds = {forward.placeholders[name]: arrays[name] for name in forward.placeholders}
+        values = forward.session.run(list(forward.raw_outputs), feeds)
+    with labelled(LSTM, "float64", dropout=rates[1]) as gradient:
+        feeds = {gradient.placeholders[name]: arrays[name] for name in gradient.placeholders}
+        feeds.update(zip(gradient.raw_outputs, values))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+            gradient.session.run(gradient.fetches["d_params"], feeds)
+
+
+def test_elements_beyond_the_reserve_space_are_0(mock):
+    """Their number says how the forward call has computed; old memory does not show in them."""
+    arrays = arrays_without_lengths()
+    with labelled(LSTM, "float64") as gpu:
+        feeds = {gpu.placeholders[name]: arrays[name] for name in gpu.placeholders}
+        for _ in range(3):
+            reserve_space = gpu.session.run(gpu.raw_outputs.reserve_space, feeds)
+            additional = reserve_space[-(reserve_space.size % 32) :]
+            assert 0 < additional.size < 32 and not additional.any()
+            with gpu.session.graph.as_default():
+                gpu.session.run(tf.fill([reserve_space.size], np.float64("nan")))  # freed memory
 
 
 # --- failures ---
