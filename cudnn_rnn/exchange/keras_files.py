@@ -89,8 +89,8 @@ def read(path: str) -> KerasFile:
     except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ExchangeError("%s cannot be read as a Keras model: %s." % (path, error)) from error
     raise ExchangeError(
-        "%s is no Keras model: expected an HDF5 file or a ZIP archive, but it starts with %r."
-        % (path, start)
+        "%s cannot be read as a Keras model: expected an HDF5 file or a ZIP archive, but it starts "
+        "with %r." % (path, start)
     )
 
 
@@ -112,7 +112,9 @@ def _read_archive(path):
     with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
         missing = {_CONFIG, _WEIGHTS} - set(archive.namelist())
         if missing:
-            raise ExchangeError("%s is no Keras model: it lacks %s." % (path, min(missing)))
+            raise ExchangeError(
+                "%s cannot be read as a Keras model: it lacks %s." % (path, min(missing))
+            )
         config = _loads(path, archive.read(_CONFIG).decode())
         extracted = archive.extract(_WEIGHTS, folder)
         content = guarded.call(

@@ -207,7 +207,7 @@ def test_convert_one_of_several(capsys, tmp_path, two):
         ("text.txt", b"Hello", "cannot be read as a checkpoint"),
         ("model.ckpt.index", b"Hello", "cannot be read as a checkpoint"),
         ("archive.npz", "empty", "has no RNN. Its keys: x"),
-        ("model.zip", "config", "model.zip cannot be loaded as a Keras model: "),
+        ("model.zip", "config", "model.zip cannot be read as a Keras model: it lacks"),
     ],
 )
 def test_files_that_cannot_be_read(capsys, tmp_path, name, content, message):
