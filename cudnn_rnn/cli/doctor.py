@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import tempfile
 import textwrap
 
 from cudnn_rnn._version import __version__
+from cudnn_rnn.cli import gpu_libraries
 
 _SECONDS_FOR_A_TRIAL = 1200  # only against hanging; long enough for a busy machine
 
@@ -101,7 +101,7 @@ with open(sys.argv[1], "w") as file:
 _OPEN_LIBRARIES_OF_CUDNN = """
 import json, sys
 from cudnn_rnn.cli import gpu_libraries
-answer = gpu_libraries.problems(%r, %d)
+answer = gpu_libraries.problems(gpu_libraries.Cudnn(%r, %d))
 with open(sys.argv[1], "w") as file:
     json.dump(answer, file)
 """
@@ -226,20 +226,18 @@ class Doctor:
             self._print("This is not a problem: RNNs run on the CPU.")
 
     def _examine_libraries_of_cudnn(self, report, has_gpu):
-        cudnn = re.match(r"cuDNN (\d+)\.\S+: (/.*)", report)
-        if cudnn is None:
-            return
-        program = _OPEN_LIBRARIES_OF_CUDNN % (cudnn.group(2), int(cudnn.group(1)))
-        problems, crash = run_trial(program)
-        if crash is not None:
-            problems = {"A library that cuDNN loads": "Opening it ended the process.\n" + crash}
-        if not problems:
-            self._fact("cuDNN's parts", "can be opened, and so can cuBLASLt and NVRTC")
-        for name, text in problems.items():
-            if has_gpu:
-                self._broken("RNNs cannot run on the GPU: %s" % name, text)
-            else:
-                self._fact("Missing", name + "\n" + text)
+        for cudnn in gpu_libraries.cudnns_in(report):
+            problems, crash = run_trial(_OPEN_LIBRARIES_OF_CUDNN % cudnn)
+            if crash is not None:
+                text = "Opening it ended the process.\n" + crash
+                problems = {"A library that %s loads" % cudnn.path: text}
+            if not problems:
+                self._fact("cuDNN's parts", "can be opened, and so can cuBLASLt and NVRTC")
+            for name, text in problems.items():
+                if has_gpu:
+                    self._broken("RNNs cannot run on the GPU: %s" % name, text)
+                else:
+                    self._fact("Missing", name + "\n" + text)
 
     def _section(self, title):
         self._print("")

@@ -2,11 +2,14 @@
 // if none is found. The libraries are variants of the mock of cuDNN.
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 
 #include "cudnn_rnn/cc/cudnn/gpu_libraries.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
@@ -23,6 +26,13 @@ std::string Folder() {
 
 std::string Mock(const std::string& variant = "") {
   return Folder() + "/libmock_cudnn" + variant + ".so";
+}
+
+// The libraries of cuDNN that RNNs need, besides the one that is opened by name.
+std::vector<std::string> PartsOf(int major_version) {
+  if (major_version == 9) return {"libcudnn_adv.so.9", "libcudnn_graph.so.9", "libcudnn_ops.so.9"};
+  return {"libcudnn_adv_infer.so.8", "libcudnn_adv_train.so.8", "libcudnn_ops_infer.so.8",
+          "libcudnn_ops_train.so.8"};
 }
 
 LibrarySearch SearchFor(const std::string& driver_name) {
@@ -51,9 +61,12 @@ class TemporaryFolder {
     EXPECT(symlink(target.c_str(), files_.back().c_str()) == 0);
     return files_.back();
   }
-  // Links the mock as cuDNN, with the part that computes RNNs.
-  std::string LinkCudnn(const std::string& name, const std::string& variant = "") {
-    Link(Folder() + "/libcudnn_adv.so.9", "libcudnn_adv.so.9");
+  // Links the mock as cuDNN, with the parts that RNNs need, except `missing_part`.
+  std::string LinkCudnn(const std::string& name, const std::string& variant = "",
+                        const std::string& missing_part = "") {
+    for (const std::string& part : PartsOf(variant == "_8" ? 8 : 9)) {
+      if (part != missing_part) Link(Folder() + "/" + part, part);
+    }
     return Link(Mock(variant), name);
   }
   std::string Write(const std::string& text, const std::string& name) {
@@ -185,16 +198,76 @@ TEST(TheEnvironmentComesBeforeTheWheels) {
   unsetenv("LD_LIBRARY_PATH");
 }
 
-TEST(ACudnnWithoutThePartForRnnsIsRefused) {
-  if (dlopen("libcudnn_adv.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // of this machine
+// Runs the function in another process, which begins with this one's libraries; returns its result,
+// or the signal that ended the process.
+std::string InAnotherProcess(const std::function<std::string()>& function) {
+  int ends[2];
+  EXPECT(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string result = function();
+    const ssize_t written = write(ends[1], result.data(), result.size());
+    _exit(written == static_cast<ssize_t>(result.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string result;
+  char buffer[1024];
+  for (ssize_t count; (count = read(ends[0], buffer, sizeof(buffer))) > 0;) {
+    result.append(buffer, static_cast<size_t>(count));
+  }
+  close(ends[0]);
+  int status = 0;
+  EXPECT(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? Concatenate("signal ", WTERMSIG(status)) : result;
+}
+
+TEST(AnIncompleteCudnnIsRefused) {
+  const struct {
+    int major_version;
+    std::string name;
+    std::string variant;
+    std::string version;
+  } cases[] = {{9, "libcudnn.so.9", "_named", "9.13.0"}, {8, "libcudnn.so.8", "_8", "8.9.7"}};
+  for (const auto& test : cases) {
+    std::vector<std::string> missing_parts = PartsOf(test.major_version);
+    missing_parts.push_back("");
+    for (const std::string& missing : missing_parts) {
+      const bool is_of_this_machine =
+          !missing.empty() && dlopen(missing.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
+      if (is_of_this_machine) continue;
+      TemporaryFolder folder;
+      LibrarySearch search = SearchFor(Mock("_missing"));  // another file than the cuDNN
+      search.cudnn_file = folder.LinkCudnn(test.name, test.variant, missing);
+      const std::string found = InAnotherProcess([&search] {
+        GpuLibraries libraries;
+        const Status status = OpenCudnn(search, &libraries);
+        return status.ok() ? CudnnVersionText(libraries.cudnn_version) : status.message();
+      });
+      if (missing.empty()) {
+        EXPECT(found == test.version, found);
+        continue;
+      }
+      for (const std::string& part :
+           {search.cudnn_file + ": libcudnn_adv", std::string(", which computes RNNs, cannot be"),
+            missing + ": cannot open shared object file",
+            std::string("python -m cudnn_rnn doctor")}) {
+        EXPECT(found.find(part) != std::string::npos, "'", part, "' in: ", found);
+      }
+    }
+  }
+}
+
+// Like the real library; the test above would otherwise prove nothing.
+TEST(TheMocksVersionNeedsAPart) {
+  if (dlopen("libcudnn_graph.so.9", RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // of this machine
   TemporaryFolder folder;
-  LibrarySearch search = SearchFor(Mock("_missing"));  // another file than the cuDNN
-  search.cudnn_file = folder.Link(Mock(), "libcudnn.so.9");
-  std::unique_ptr<GpuLibraries> libraries;
-  EXPECT_ERROR(OpenGpuLibraries(search, &libraries), "libcudnn_adv.so.9, which computes RNNs",
-               "cannot open shared object file", "python -m cudnn_rnn doctor");
-  folder.Link(Folder() + "/libcudnn_adv.so.9", "libcudnn_adv.so.9");
-  EXPECT(OpenGpuLibraries(search, &libraries).ok());
+  const std::string file = folder.LinkCudnn("libcudnn.so.9", "_named", "libcudnn_graph.so.9");
+  const std::string ended = InAnotherProcess([&file] {
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const auto version = reinterpret_cast<size_t (*)()>(dlsym(library, "cudnnGetVersion"));
+    return Concatenate("version ", version());
+  });
+  EXPECT(ended == Concatenate("signal ", SIGABRT), ended);
 }
 
 TEST(TheProcessOpensCudnnInASecondStep) {

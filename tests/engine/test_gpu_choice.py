@@ -10,6 +10,7 @@ import shutil
 import pytest
 import tensorflow.compat.v1 as tf
 
+from cudnn_rnn.cli import doctor, gpu_libraries
 from helpers import mock_kernels
 from helpers.processes import run_python
 from helpers.versions import IS_TENSORFLOW_1
@@ -154,6 +155,10 @@ assert cudnn_rnn.kernels_in_charge().reason == report
 """
 
 
+# The libraries of cuDNN 9 that RNNs need, besides libcudnn.so.9.
+CUDNN_PARTS = ("libcudnn_adv.so.9", "libcudnn_graph.so.9", "libcudnn_ops.so.9")
+
+
 @pytest.fixture(scope="module")
 def mock_folders(tmp_path_factory):
     """Yields folders with the mock of cuDNN under its real names; the first has a driver, too."""
@@ -163,7 +168,8 @@ def mock_folders(tmp_path_factory):
     for _ in range(2):
         folder = tmp_path_factory.mktemp("libraries")
         shutil.copy(mock, str(folder / "libcudnn.so.9"))
-        shutil.copy(os.path.join(built, "libcudnn_adv.so.9"), str(folder))
+        for part in CUDNN_PARTS:
+            shutil.copy(os.path.join(built, part), str(folder))
         folders.append(str(folder))
     shutil.copy(os.path.join(built, "libmock_cudnn.so"), os.path.join(folders[0], "libcuda.so.1"))
     return folders
@@ -194,3 +200,20 @@ def test_a_missing_cudnn_is_reported_when_it_is_opened(mock_folders, tmp_path):
     variables = {"LD_LIBRARY_PATH": str(tmp_path), "CUDNN_RNN_CUDNN_LIBRARY": "/nowhere.so"}
     opened = run_open(**variables)[-1]
     assert opened == "opened False No cuDNN 8.0.0 or newer was found. Tried:"
+
+
+@pytest.mark.parametrize("missing", CUDNN_PARTS)
+def test_an_incomplete_cudnn_is_reported_and_examined(mock_folders, tmp_path, missing):
+    """Its first function would end the process. The doctor then names the missing library."""
+    for name in set(os.listdir(mock_folders[0])) - {missing}:
+        shutil.copy(os.path.join(mock_folders[0], name), str(tmp_path))
+    path = str(tmp_path / "libcudnn.so.9")
+    variables = {"LD_LIBRARY_PATH": str(tmp_path), "CUDNN_RNN_CUDNN_LIBRARY": path}
+    process = run(OPEN + "print(report)", CUDNN_RNN_GPU_KERNELS="cudnn_rnn", **variables)
+    assert process.returncode == 0, process.stderr
+    report = process.stdout.partition("\nopened False ")[2]
+    assert "%s: libcudnn_adv.so.9, which computes RNNs, cannot be opened" % path in report
+    (cudnn,) = gpu_libraries.cudnns_in(report)
+    assert cudnn == (path, 9)
+    problems, crash = doctor.run_trial(doctor._OPEN_LIBRARIES_OF_CUDNN % cudnn)
+    assert crash is None and missing in problems

@@ -348,7 +348,67 @@ def test_libraries_that_do_not_exist(tmp_path):
     program = doctor._OPEN_LIBRARIES_OF_CUDNN % (str(tmp_path / "libcudnn.so.9"), 9)
     answer, crash = doctor.run_trial(program)
     assert crash is None and "libcudnn_adv.so.9" in answer
-    assert "nvidia-cudnn-cu12" in answer["libcudnn_adv.so.9"]
+    assert "(pip install nvidia-cudnn-cu12)" in answer["libcudnn_adv.so.9"]
+
+
+REFUSED = """No cuDNN 8.0.0 or newer was found. Tried:
+  loaded already: libcudnn.so.9: not loaded
+  LD_LIBRARY_PATH: /a folder/libcudnn.so.9: libcudnn_adv.so.9, which computes RNNs, cannot be opened
+  wheel: /w/lib/libcudnn.so.8: libcudnn_adv_infer.so.8, which computes RNNs, cannot be opened: why
+  the loader's path: /a folder/libcudnn.so.9: libcudnn_adv.so.9, which computes RNNs, cannot be
+Install cuDNN"""
+
+
+@pytest.mark.once
+def test_cudnns_that_a_report_names():
+    """The one in use, or those that lack a library; old and missing ones need no other advice."""
+    used = gpu_libraries.Cudnn("/somewhere/cudnn/lib/libcudnn.so.9", 9)
+    assert gpu_libraries.cudnns_in(REPORT) == [used]
+    refused = [("/a folder/libcudnn.so.9", 9), ("/w/lib/libcudnn.so.8", 8)]
+    assert gpu_libraries.cudnns_in(REFUSED) == refused
+    for report in ["", "No NVIDIA driver", REFUSED.split("LD_LIBRARY")[0]]:
+        assert gpu_libraries.cudnns_in(report) == []
+
+
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_a_cudnn_that_lacks_a_library_is_examined(examine, has_gpu):
+    answer = {"libcudnn_graph.so.9": "cuDNN computes RNNs with it. Install it."}, None
+    _, problems, text = examine("_examine_libraries_of_cudnn", answer, REFUSED, has_gpu)
+    assert problems == 2 * has_gpu
+    assert "libcudnn_graph.so.9" in text and "Install it." in text
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "error, blamed, advice",
+    [
+        (
+            "libcudnn_graph.so.9: cannot open shared object file: No such file or directory",
+            "libcudnn_graph.so.9",
+            "pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.1.0.70",
+        ),
+        ("/x/lib/libcudnn_ops.so.9: file too short", "libcudnn_ops.so.9", "nvidia-cudnn-cu12"),
+        ("libcublas.so.12: cannot open it", "libcublas.so.12", "(pip install nvidia-cublas-cu12)"),
+        ("libz.so.1: cannot open it", "libz.so.1", "Install libz.so.1 with your system's packages"),
+        ("out of memory", "libcudnn_adv.so.9", "nvidia-cudnn-cu12"),
+    ],
+)
+def test_advice_names_the_library_that_is_missing(tmp_path, error, blamed, advice):
+    """A wheel that pip takes for installed must be installed again."""
+    folder = tmp_path / "nvidia" / "cudnn" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libcudnn_adv.so.9").write_bytes(b"..libcublasLt.so.12\0")
+    (tmp_path / "nvidia_cudnn_cu12-9.1.0.70.dist-info").mkdir()
+
+    def open_library(path):
+        if "libcudnn_adv" in path:
+            raise OSError(error)
+
+    found = gpu_libraries.problems(
+        gpu_libraries.Cudnn(str(folder / "libcudnn.so.9"), 9), open_library
+    )
+    assert list(found) == [blamed]
+    assert error in found[blamed] and advice in found[blamed]
 
 
 @pytest.mark.once
@@ -386,7 +446,8 @@ def test_libraries_that_cudnn_needs(tmp_path, major, built_for, expected):
         if path == expected[-1]:
             raise OSError("no such library")
 
-    found = gpu_libraries.problems(str(folder / "libcudnn.so"), major, open_library)
+    cudnn = gpu_libraries.Cudnn(str(folder / "libcudnn.so"), major)
+    found = gpu_libraries.problems(cudnn, open_library)
     assert list(found) == [expected[-1]]
     assert "no such library" in found[expected[-1]] and "pip install nvidia-" in found[expected[-1]]
     assert str(folder / expected[0]) in opened and str(cublas / expected[-2]) in opened

@@ -73,8 +73,6 @@ struct DriverCopy2d {
 
 // cuDNN 8.0, the first version with the RNN API in use.
 constexpr size_t kMinCudnnVersion = 8000;
-// From this version on, RNNs are in one library (adv) instead of two (adv_infer, adv_train).
-constexpr size_t kCudnnVersionWithOneRnnPart = 90000;
 // From this version on, the device copy of the lengths may be null.
 constexpr size_t kCudnnVersionWithoutDeviceLengths = 8901;
 // cuDNN 9.13, the first version whose RNNs support bfloat16.

@@ -17,13 +17,41 @@ std::string LastLoaderError() {
   return text == nullptr ? "unknown error" : text;
 }
 
+// Returns the loader's record of an open library, null if there is none.
+const link_map* MapOf(void* library) {
+  link_map* map = nullptr;
+  return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map : nullptr;
+}
+
 // Returns the path of the file that the loader chose.
 std::string PathOf(void* library, const std::string& name) {
-  link_map* map = nullptr;
-  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name[0] == '\0') {
-    return name;
+  const link_map* const map = MapOf(library);
+  return map == nullptr || map->l_name[0] == '\0' ? name : map->l_name;
+}
+
+// Returns the SONAME, the name that an open library gives itself; empty without one.
+std::string SonameOf(void* library) {
+  const link_map* const map = MapOf(library);
+  if (map == nullptr || map->l_ld == nullptr) return "";
+  uintptr_t strings = 0, soname = 0;
+  bool has_soname = false;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_STRTAB) strings = entry->d_un.d_ptr;
+    if (entry->d_tag != DT_SONAME) continue;
+    soname = entry->d_un.d_val;
+    has_soname = true;
   }
-  return map->l_name;
+  if (!has_soname || strings == 0) return "";
+  // Some loaders leave the address of the strings relative to that of the library.
+  if (strings < map->l_addr) strings += map->l_addr;
+  return reinterpret_cast<const char*>(strings + soname);
+}
+
+// Returns 9 for "libcudnn.so.9", and 0 for a name without a number.
+int MajorVersionOf(const std::string& soname) {
+  const size_t suffix = soname.find(".so.");
+  if (suffix == std::string::npos) return 0;
+  return static_cast<int>(std::strtol(soname.c_str() + suffix + 4, nullptr, 10));
 }
 
 template <typename Function>
@@ -52,11 +80,12 @@ std::vector<std::string> FoldersOfTheEnvironment() {
 }
 
 // Loads the parts of cuDNN that compute RNNs, with everything that they are linked against.
-Status OpenParts(const std::string& cudnn_path, size_t version) {
+// `major_version` is 0 if it is not known.
+Status OpenParts(const std::string& cudnn_path, int major_version) {
   const std::vector<std::string> names =
-      version >= kCudnnVersionWithOneRnnPart
-          ? std::vector<std::string>{"libcudnn_adv.so.9"}
-          : std::vector<std::string>{"libcudnn_adv_infer.so.8", "libcudnn_adv_train.so.8"};
+      major_version == 8
+          ? std::vector<std::string>{"libcudnn_adv_infer.so.8", "libcudnn_adv_train.so.8"}
+          : std::vector<std::string>{"libcudnn_adv.so.9"};
   for (const std::string& name : names) {
     const std::string beside = cudnn_path.substr(0, cudnn_path.rfind('/') + 1) + name;
     dlerror();
@@ -105,7 +134,7 @@ class CudnnSearch {
     }
     const Status status = Use(library, name, libraries);
     if (status.ok()) return true;
-    Note(where, name, status.message());
+    Note(where, libraries->cudnn_path, status.message());
     return false;
   }
 
@@ -126,8 +155,13 @@ class CudnnSearch {
   static Status Use(void* library, const std::string& name, GpuLibraries* libraries) {
     libraries->cudnn_path = PathOf(library, name);
     const std::string& path = libraries->cudnn_path;
+    const int major_version = MajorVersionOf(SonameOf(library));
     CUDNN_RNN_RETURN_IF_ERROR(
         FindFunction(library, path, "cudnnGetVersion", &libraries->cudnnGetVersion));
+    // Before the first call: cudnnGetVersion, too, needs a part of cuDNN 8 and newer, and ends the
+    // process if it cannot load it. cuDNN 7 has no parts.
+    const bool has_parts = major_version == 0 || major_version >= 8;
+    if (has_parts) CUDNN_RNN_RETURN_IF_ERROR(OpenParts(path, major_version));
     libraries->cudnn_version = libraries->cudnnGetVersion();
     if (libraries->cudnn_version < kMinCudnnVersion) {
       return Status(
@@ -141,7 +175,7 @@ class CudnnSearch {
   CUDNN_RNN_RETURN_IF_ERROR(FindFunction(library, path, #symbol, &libraries->symbol));
     CUDNN_RNN_CUDNN_FUNCTIONS(CUDNN_RNN_FIND)
 #undef CUDNN_RNN_FIND
-    return OpenParts(path, libraries->cudnn_version);
+    return Status();
   }
 
   std::string tried_;

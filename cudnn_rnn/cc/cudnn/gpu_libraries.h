@@ -46,7 +46,7 @@ Status OpenDriver(const LibrarySearch& search, GpuLibraries* libraries);
 // the wheels' folders, or the one that the loader finds, in this order. The message of an error
 // lists each attempt and why it failed: no library, a version that is too old, a missing function,
 // a missing part of cuDNN. (cuDNN itself loads its parts at the first call that needs them, and
-// ends the process if one is missing.)
+// ends the process if one is missing. Even cudnnGetVersion does, so the parts are opened first.)
 //
 // A cuDNN that this function loads is also what later dlopen calls for its name return, in the
 // whole process. A framework that is to choose its cuDNN itself must have loaded it before.

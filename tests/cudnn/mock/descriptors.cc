@@ -158,6 +158,7 @@ using namespace mock;  // NOLINT: C functions are outside the namespace
 extern "C" {
 
 size_t cudnnGetVersion() {
+  LoadPartOrAbort();
   State& state = GetState();
   std::lock_guard<std::mutex> lock(state.mutex);
   return static_cast<size_t>(state.version());

@@ -34,6 +34,9 @@ constexpr int kDriverCaptureUnsupported = 900;
 
 // The default version of cuDNN.
 extern const int64_t kBuiltVersion;
+// Loads the part of cuDNN that contains cudnnGetVersion. Like the real library, ends the process if
+// the part is missing. Builds that are not shared libraries have no parts.
+void LoadPartOrAbort();
 
 constexpr int kNumAlgorithms = 4;
 constexpr size_t kTensorAlignment = 16;
