@@ -18,8 +18,6 @@ _DEFAULT_CUDA = 12  # if cuDNN's libraries do not name a version
 # Folders of other libraries' wheels, beside the folder of cuDNN's wheel. The run-time path of
 # cuDNN's libraries lists these folders.
 _WHEEL_FOLDERS = ("cublas/lib", "cuda_nvrtc/lib", "cu13/lib")
-
-
 # What the op library reports about the cuDNN in use, and about one that it refuses.
 _USED = re.compile(r"cuDNN (?P<major>\d+)\.\S+: (?P<path>/.*)")
 _REFUSED = re.compile(
@@ -28,6 +26,7 @@ _REFUSED = re.compile(
 # What the loader says about the library that it could not open: the one that was to be opened, or
 # one that it is linked against.
 _LOADER_ERROR = re.compile(r"(?:.*/)?(lib[^/:\s]+\.so[.\d]*): ")
+# The wheels of libraries by the beginning of their names, for a version of CUDA.
 _WHEELS = {
     "libcudnn": "nvidia-cudnn-cu{cuda}",
     "libcublas": "nvidia-cublas{suffix}",
@@ -82,9 +81,10 @@ def problems(cudnn: Cudnn, open_library: Optional[Callable] = None) -> Dict[str,
       Dict of each library that cannot be opened and what to do about it.
     """
     open_library = open_library or ctypes.CDLL
-    folder = os.path.dirname(cudnn.path)
-    wheels = os.path.dirname(os.path.dirname(folder))
-    folders = [folder] + [os.path.join(wheels, name) for name in _WHEEL_FOLDERS]
+    wheels = os.path.join(_site_packages(cudnn), "nvidia")
+    folders = [os.path.dirname(cudnn.path)] + [
+        os.path.join(wheels, name) for name in _WHEEL_FOLDERS
+    ]
     found = {}
     for library in needed_libraries(cudnn):
         paths = [os.path.join(place, library.name) for place in folders]
@@ -97,7 +97,7 @@ def problems(cudnn: Cudnn, open_library: Optional[Callable] = None) -> Dict[str,
         found[name] = "cuDNN %s with it, but it cannot be opened: %s.\n%s" % (
             library.purpose,
             errors[0],
-            _advice(name, _cuda_of(cudnn), os.path.dirname(wheels)),
+            _advice(name, cudnn),
         )
     return found
 
@@ -118,25 +118,50 @@ def _parts_of(cudnn):
 
 def _cuda_of(cudnn):
     """Returns the major version of CUDA that `cudnn` was built for."""
-    part = os.path.join(os.path.dirname(cudnn.path), _parts_of(cudnn)[0])
+    folder = os.path.dirname(cudnn.path)
+    linked = "libcudnn_adv.so.9" if cudnn.major >= 9 else "libcudnn_ops_infer.so.8"
+    name = _search_in(os.path.join(folder, linked), rb"libcublasLt\.so\.(\d+)")
+    if name is not None:
+        return int(name)
+    for wheel in _installed_wheels(cudnn, "nvidia_cudnn_cu*"):
+        return int(re.findall(r"\d+", wheel)[0])
+    return _DEFAULT_CUDA
+
+
+def _site_packages(cudnn):
+    """Returns the folder that wheels are installed in, if `cudnn` is that of a wheel."""
+    return os.path.abspath(os.path.join(os.path.dirname(cudnn.path), *[os.pardir] * 3))
+
+
+def _installed_wheels(cudnn, name):
+    """Returns "name-version" of the wheels beside that of `cudnn`; `name` is a pattern."""
+    suffix = ".dist-info"
+    paths = glob.glob(os.path.join(glob.escape(_site_packages(cudnn)), name + "-*" + suffix))
+    return [os.path.basename(path)[: -len(suffix)] for path in paths]
+
+
+def _search_in(path, pattern):
+    """Returns the first group of `pattern` in the file's bytes; None without a match or a file."""
     try:
-        with open(part, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            name = re.search(rb"libcublasLt\.so\.(\d+)", data)
-            return int(name.group(1)) if name else _DEFAULT_CUDA
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            match = re.search(pattern, data)
+            return match and match.group(1)
     except (OSError, ValueError):  # no such file, or an empty one
-        return _DEFAULT_CUDA
+        return None
 
 
-def _advice(name, cuda, site_packages):
-    """Says how to get the library `name`, given the folder of the wheels."""
-    wheel = _WHEELS.get(re.match("[a-z]+", name).group())
+def _advice(name, cudnn):
+    """Says how to get the library `name`, without which `cudnn` does not work."""
+    wheel = next((wheel for start, wheel in _WHEELS.items() if name.startswith(start)), None)
     if wheel is None:
-        return "Install %s with your system's packages, or add its folder to LD_LIBRARY_PATH." % name
+        return (
+            "Install %s with your system's packages, or add its folder to LD_LIBRARY_PATH." % name
+        )
+    cuda = _cuda_of(cudnn)
     wheel = wheel.format(cuda=cuda, suffix="-cu%d" % cuda if cuda < 13 else "")
-    pattern = os.path.join(site_packages, wheel.replace("-", "_") + "-*.dist-info")
-    for path in glob.glob(pattern):
-        # It is installed, but its file is missing or damaged: pip would not install it again.
-        version = os.path.basename(path)[len(wheel) + 1 : -len(".dist-info")]
-        wheel = "--force-reinstall --no-deps %s==%s" % (wheel, version)
-        break
+    for installed in _installed_wheels(cudnn, wheel.replace("-", "_")):
+        # The wheel's file is missing or damaged, but pip takes the wheel for installed.
+        version = installed.partition("-")[2]
+        text = "Install it again (pip install --force-reinstall --no-deps %s==%s)."
+        return text % (wheel, version)
     return "Install it (pip install %s), or add its folder to LD_LIBRARY_PATH." % wheel

@@ -437,7 +437,9 @@ def test_libraries_that_cudnn_needs(tmp_path, major, built_for, expected):
     cublas = tmp_path / "nvidia" / "cublas" / "lib"
     folder.mkdir(parents=True)
     cublas.mkdir(parents=True)
-    (folder / expected[0]).write_bytes(built_for)
+    (folder / expected[0]).write_bytes(b"")
+    linked = expected[0] if major == 9 else "libcudnn_ops_infer.so.8"  # as the real ones are
+    (folder / linked).write_bytes(built_for)
     (cublas / expected[-2]).write_bytes(b"")
     opened = []
 
@@ -452,6 +454,20 @@ def test_libraries_that_cudnn_needs(tmp_path, major, built_for, expected):
     assert "no such library" in found[expected[-1]] and "pip install nvidia-" in found[expected[-1]]
     assert str(folder / expected[0]) in opened and str(cublas / expected[-2]) in opened
     assert {os.path.basename(path) for path in opened} == set(expected)
+
+
+@pytest.mark.once
+def test_advice_for_an_incomplete_wheel_of_cuda_11(tmp_path):
+    """The libraries that are left name no version of CUDA."""
+    (tmp_path / "nvidia_cudnn_cu11-8.5.0.96.dist-info").mkdir()
+    path = str(tmp_path / "nvidia" / "cudnn" / "lib" / "libcudnn.so.8")
+
+    def open_library(path):
+        raise OSError("libcudnn_ops_infer.so.8: cannot open shared object file")
+
+    found = gpu_libraries.problems(gpu_libraries.Cudnn(path, 8), open_library)
+    assert list(found) == ["libcudnn_ops_infer.so.8"]
+    assert "nvidia-cudnn-cu11==8.5.0.96)" in found["libcudnn_ops_infer.so.8"]
 
 
 def test_library_without_a_gpu_part():

@@ -1,5 +1,5 @@
-// What differs between the builds of the mock. In its own file, so that a build with another version
-// recompiles only this file.
+// What differs between the builds of the mock. In its own file, so that a build with another
+// version recompiles only this file.
 
 #include <dlfcn.h>
 
