@@ -110,6 +110,12 @@ def _unordered_read(value):
     return read if is_read_here and not is_ordered else None
 
 
+def is_variable(value):
+    """Returns whether a value is a variable; the parts of a partitioned one are, it is not."""
+    # In TensorFlow 1, the variables of Keras's mixed precision have a class of their own.
+    return isinstance(value, Variable) or hasattr(value, "_should_act_as_resource_variable")
+
+
 # Returns the NumPy value of a tensor, or None if it is known only at run time.
 static_value = tensor_util.constant_value
 

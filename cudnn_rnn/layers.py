@@ -36,7 +36,7 @@ from cudnn_rnn._core.types import (
     SizeLike,
     TensorLike,
 )
-from cudnn_rnn.checkpoints import cell_saveables
+from cudnn_rnn.checkpoints import cell_saveables, layer_saveables
 
 if TYPE_CHECKING:
     from cudnn_rnn._core.types import LayerCall
@@ -171,7 +171,11 @@ class _CudnnRNN(Layer):
 
     @property
     def saveable(self) -> Optional[cell_saveables.CudnnOpaqueParamsSaveable]:
-        """The `CudnnOpaqueParamsSaveable`; None before `build` and with `reuse=True`."""
+        """The `CudnnOpaqueParamsSaveable`.
+
+        None before `build`, with `reuse=True`, and if a custom getter returned a tensor that is not
+        the value of a variable.
+        """
         return self._saveable
 
     @property
@@ -235,27 +239,38 @@ class _CudnnRNN(Layer):
                 "input_size])." % (type(self).__name__, shape_text(shape))
             )
         config = self._config(input_size)
+        weights = list(self._trainable_weights), list(self._non_trainable_weights)
         self._input_size = input_size
-        # Lifts variables and initial values out of any enclosing loop or tf.function.
-        with tf.init_scope():
-            self._set_scope(None)
-            getter = self._update_trainable_weights
-            with tf.variable_scope(self._scope, custom_getter=getter) as scope:
-                scope.set_partitioner(None)  # The buffer is one piece.
-                initial = self._initial_params()
-                self.kernel = tf.get_variable(
-                    "opaque_kernel", dtype=self._kernel_dtype, initializer=initial
-                )
-            shape, size = self.kernel.shape, config.params_size()
-            if not shape.is_compatible_with([size]):
-                raise ValueError(
-                    "The variable %s, which this %s shares, must have %d elements for the sizes of "
-                    "this layer, but has shape %s. Give the layer another name or scope."
-                    % (self.kernel.name, type(self).__name__, size, shape_text(shape))
-                )
-            if tf.get_variable_scope().reuse is not True:
-                self._create_saveable()
+        try:
+            # Lifts variables and initial values out of any enclosing loop or tf.function.
+            with tf.init_scope():
+                self._create_variable(config)
+                if tf.get_variable_scope().reuse is not True:
+                    self._create_saveable()
+        except BaseException:
+            self._input_size = None
+            self.__dict__.pop("kernel", None)
+            self._trainable_weights[:], self._non_trainable_weights[:] = weights
+            raise
         self.built = True
+
+    def _create_variable(self, config):
+        self._set_scope(None)
+        getter = self._update_trainable_weights
+        with tf.variable_scope(self._scope, custom_getter=getter) as scope:
+            scope.set_partitioner(None)  # The buffer is one piece.
+            initial = self._initial_params()
+            dtype = self._kernel_dtype
+            kernel = tf.get_variable("opaque_kernel", dtype=dtype, initializer=initial)
+        layer_saveables.refuse_constant(self, kernel)
+        size = config.params_size()
+        if not kernel.shape.is_compatible_with([size]):
+            raise ValueError(
+                "The variable %s, which this %s shares, must have %d elements for the sizes of "
+                "this layer, but has shape %s. Give the layer another name or scope."
+                % (kernel.name, type(self).__name__, size, shape_text(kernel.shape))
+            )
+        self.kernel = kernel
 
     def _initial_params(self):
         if self._kernel_initializer is None:
@@ -296,23 +311,27 @@ class _CudnnRNN(Layer):
         return variable
 
     def _create_saveable(self):
-        """Creates the saveable and registers it for the graph's Savers; at most once per layer."""
+        """Creates the saveable and registers it for the graph's Savers; at most once per layer.
+
+        It saves the first trainable variable, which a program may have replaced.
+        """
         if self._saveable is not None:
             raise RuntimeError(
                 "Cudnn saveable already created: the layer %s has the saveable %r."
                 % (self.name, self._saveable.name)
             )
-        saveable = cell_saveables.saveable_of_layer(
+        size = self._config(self.input_size).params_size()
+        variables = [v for v in self.trainable_variables if v.shape.is_compatible_with([size])]
+        self._saveable = layer_saveables.create_saveable(
+            self,
             self._saveable_cls,
-            self.kernel,
+            (variables + [self.kernel])[0],
             num_layers=self.num_layers,
             num_units=self.num_units,
             input_size=self.input_size,
             input_mode=self.input_mode,
             direction=self.direction,
         )
-        saveable._add_trackable_dependencies(trackable=self, dtype=self._kernel_dtype)
-        self._saveable = saveable
 
     @property
     def _gather_saveables_for_checkpoint(self):

@@ -30,10 +30,17 @@ _CHECK = re.compile(
 def saver_build(original, self):
     if tf.executing_eagerly() or not restore_ops.saveables_of_graph():
         return original(self)
-    guarded(_leave_out_displaced, self)
-    original(self)
-    if self.saver_def is not None:  # None: there is nothing to save
-        guarded(_order_assignments, self.saver_def.filename_tensor_name)
+    given = self._var_list, self.saver_def
+    try:
+        guarded(_leave_out_displaced, self)
+        original(self)
+        if self.saver_def is not None:  # None: there is nothing to save
+            guarded(_order_assignments, self.saver_def.filename_tensor_name)
+    except restore_ops.SaverRefusal:
+        # A program that catches the error must not get a Saver that counts as built.
+        self._var_list, self.saver_def = given
+        self._is_built = False
+        raise
 
 
 def _order_assignments(name_of_path):

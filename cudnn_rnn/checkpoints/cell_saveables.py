@@ -13,7 +13,7 @@ which is bit-exact.
 from __future__ import annotations
 
 import functools
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
 from cudnn_rnn._core import config as config_module
@@ -242,6 +242,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         below `bw`, like those of two stacks of cells with these names.
         """
         parts = BufferParts(self, self._param_names, dtype, self._variables.device)
+        paths = []
         for kind, own_names in zip((self._weight_names, self._bias_names), self._cell_variables):
             per_cell = len(kind) // (self._num_layers * self._num_dirs)
             for index, name in enumerate(kind):
@@ -249,8 +250,9 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
                 own_name = own_names[index % per_cell] if per_cell == len(own_names) else name
                 top = [] if self._num_dirs == 1 else ["fw" if direction == 0 else "bw"]
                 if self._num_layers == 1:
-                    track(trackable, top + [own_name], parts.trackables[name])
-                track(trackable, top + ["cell-%d" % layer, own_name], parts.trackables[name])
+                    paths.append((top + [own_name], parts.trackables[name]))
+                paths.append((top + ["cell-%d" % layer, own_name], parts.trackables[name]))
+        track(trackable, paths)
         parts.all_tracked()
 
     def _tf_canonical_names(self):
@@ -310,34 +312,6 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     _tf_to_cudnn_weights = _step_of_converter("_tf_to_cudnn_weights")
     _cudnn_to_tf_biases = _step_of_converter("_cudnn_to_tf_biases")
     _tf_to_cudnn_biases = _step_of_converter("_tf_to_cudnn_biases")
-
-
-def saveable_of_layer(
-    saveable_cls: Type[CudnnOpaqueParamsSaveable], variable: tf.Variable, **description: Any
-) -> CudnnOpaqueParamsSaveable:
-    """Returns the saveable of a layer that is built in the current variable scope.
-
-    Returns another layer's saveable if both have the same variable and the same keys. Otherwise
-    creates a saveable and registers it for the graph's Savers.
-
-    Args:
-      saveable_cls: class of the saveable.
-      variable: the opaque parameter buffer of the layer.
-      **description: arguments of `saveable_cls` that describe the layer.
-    """
-    scope = tf.get_variable_scope()
-    is_graph = not tf.executing_eagerly()
-    # With `tf.AUTO_REUSE`, no layer can tell that it shares its variable, and one Saver cannot hold
-    # two saveables for it.
-    for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS) if is_graph else ():
-        is_alike = type(saveable) is saveable_cls and saveable._scope == (scope.name or None)
-        if is_alike and saveable._variables is variable:
-            return saveable
-    name = "%s_saveable" % variable_name(variable)
-    saveable = saveable_cls(opaque_params=variable, scope=scope, name=name, **description)
-    if is_graph:
-        tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
-    return saveable
 
 
 class CudnnLSTMSaveable(CudnnOpaqueParamsSaveable):

@@ -7,7 +7,14 @@ can restore the checkpoint of a layer, and a layer can restore the checkpoint of
 import collections
 import functools
 
-from cudnn_rnn._compat import SaveableObject, SaveSpec, Trackable, Variable, tf, without_autograph
+from cudnn_rnn._compat import (
+    SaveableObject,
+    SaveSpec,
+    Trackable,
+    is_variable,
+    tf,
+    without_autograph,
+)
 from cudnn_rnn.checkpoints import validation
 
 # The name of a variable's value in an object-based checkpoint.
@@ -125,17 +132,44 @@ class _Node(Trackable):
     """An object in a checkpoint that only contains other objects."""
 
 
-def track(owner, path, part):
-    """Makes `part` a dependency of `owner`; `path` has the names of objects from there to it."""
-    part.keys.append(_key(path))
-    for name in path[:-1]:
+def track(owner, paths):
+    """Makes parts dependencies of `owner`, in place of parts that have the same paths.
+
+    Args:
+      owner: a `Trackable`.
+      paths: list of (path, part); a path has the names of the objects from `owner` to the part.
+
+    Raises:
+      ValueError: another object has one of the paths; nothing has been tracked then.
+    """
+    for path, _ in paths:
+        found = _object_at(owner, path)
+        if found is not None and not _is_part(found):
+            raise ValueError(
+                "%s needs the name %r for a part of its parameters in object-based checkpoints, "
+                "but %r has that name. Track that object under another name."
+                % (type(owner).__name__, "/".join(path), found)
+            )
+    for path, part in paths:
+        part.keys.append(_key(path))
+        parent = owner
+        for name in path[:-1]:
+            child = _object_at(parent, [name])
+            if child is None:
+                child = _Node()
+                parent._track_trackable(child, name)
+            parent = child
+        parent._track_trackable(part, path[-1], overwrite=True)
+
+
+def _object_at(owner, path):
+    """Returns the object at this path below `owner`, or None."""
+    for name in path:
+        if owner is None:
+            return None
         owner._maybe_initialize_trackable()
-        child = owner._lookup_dependency(name)
-        if child is None:
-            child = _Node()
-            owner._track_trackable(child, name)
-        owner = child
-    owner._track_trackable(part, path[-1])
+        owner = owner._lookup_dependency(name)
+    return owner
 
 
 def _key(path):
@@ -168,7 +202,7 @@ def bound_variables(coordinator):
     return [
         trackable
         for index, trackable in list(coordinator.object_by_proto_id.items())
-        if isinstance(trackable, Variable) and nodes[index].attributes
+        if is_variable(trackable) and nodes[index].attributes
     ]
 
 

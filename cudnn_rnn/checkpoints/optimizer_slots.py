@@ -70,15 +70,18 @@ def saved_as_cells(*optimizers: Any) -> List[Any]:
     for optimizer in unwrapped:
         _require_slots(optimizer)
     saved = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-    replaced = []
-    for saveable in list(saved):
+    # Reads the names of all slots first, so that an error leaves nothing in the graph.
+    found = []
+    for saveable in saved:
         variable = _opaque_variable(saveable)
-        if variable is None:
-            continue
-        slots = _slots(variable, unwrapped)
+        if variable is not None:
+            slots = _slots(variable, unwrapped)
+            found.append((saveable, variable, [(s, _affixes(variable, s)) for s in slots]))
+    replaced = []
+    for saveable, variable, slots in found:
         conversion = _SlotConversion(saveable.format_converter, variable) if slots else None
-        saved += [CudnnSlotSaveable(saveable, variable, slot, conversion) for slot in slots]
-        replaced += [variable] + slots
+        saved += [CudnnSlotSaveable(saveable, *slot, conversion) for slot in slots]
+        replaced += [variable] + [slot for slot, _ in slots]
     names = {variable_name(variable) for variable in replaced}
     kept = [v for v in tf.global_variables() if variable_name(v) not in names]
     return kept + saved
@@ -192,21 +195,27 @@ def _gradients(results, sources, gradients):
     ]
 
 
+def _affixes(variable, slot):
+    """Returns what precedes the variable's name in the slot's name, and what follows it and "/".
+
+    Raises `ValueError` if the name of the slot does not contain the name of the variable.
+    """
+    own, opaque = variable_name(slot), variable_name(variable)
+    before, found, after = own.rpartition(opaque + "/")
+    if not found or (before and not before.endswith("/")):
+        raise ValueError(
+            "The slot %s of the variable %s cannot be saved as slots of cells: its name must "
+            "end with the name of the variable, / and the name of the slot." % (own, opaque)
+        )
+    return before, after
+
+
 class CudnnSlotSaveable(SaveableObject):
     """Saves one slot of an opaque variable as the slots of the cells' variables."""
 
-    def __init__(self, saveable, variable, slot, conversion):
-        """Takes a variable's `CudnnOpaqueParamsSaveable`, the variable, a slot, `_SlotConversion`.
-
-        Raises `ValueError` if the name of the slot does not contain the name of the variable.
-        """
-        own, opaque = variable_name(slot), variable_name(variable)
-        before, found, after = own.rpartition(opaque + "/")
-        if not found or (before and not before.endswith("/")):
-            raise ValueError(
-                "The slot %s of the variable %s cannot be saved as slots of cells: its name must "
-                "end with the name of the variable, / and the name of the slot." % (own, opaque)
-            )
+    def __init__(self, saveable, slot, affixes, conversion):
+        """Takes a variable's `CudnnOpaqueParamsSaveable`, a slot, `_affixes`, `_SlotConversion`."""
+        before, after = affixes
         self._conversion = conversion
         self._slot = slot
         tensors = conversion.to_cells(tf.convert_to_tensor(slot))

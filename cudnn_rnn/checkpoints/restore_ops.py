@@ -5,7 +5,7 @@ import contextlib
 import re
 import threading
 
-from cudnn_rnn._compat import PartitionedVariable, Variable, assertion_op, static_value, tf
+from cudnn_rnn._compat import PartitionedVariable, assertion_op, is_variable, static_value, tf
 from cudnn_rnn._core.arguments import shape_text, variable_name
 
 # Collection of all saveables of a graph. Not a string, so that exporting a MetaGraphDef skips it.
@@ -30,6 +30,12 @@ def expected_tensor(key, shape, any_shape, dtype):
 def saveables_of_graph():
     """Returns the list of this package's saveables in the default graph; append new ones to it."""
     return tf.get_default_graph().get_collection_ref(_SAVEABLES_OF_GRAPH)
+
+
+def forget(saveable):
+    """Removes a saveable from `saveables_of_graph`."""
+    saveables = saveables_of_graph()
+    saveables[:] = [other for other in saveables if other is not saveable]
 
 
 def unique_name(name):
@@ -152,12 +158,20 @@ def as_variable(variable):
 
     `tf.train.import_meta_graph` puts such tensors into user collections.
     """
-    if isinstance(variable, Variable):
+    if is_variable(variable):
         return variable
     if tf.is_tensor(variable) and not tf.executing_eagerly():
-        for candidate in tf.global_variables() + tf.local_variables():
-            if candidate.op is variable.op:
-                return candidate
+        return variable_of(variable.op)
+    return None
+
+
+def variable_of(operation):
+    """Returns the variable of the default graph whose operation this is; None without one."""
+    if operation.graph is tf.get_default_graph():
+        for variable in tf.global_variables() + tf.local_variables():
+            # By name: a variable on several devices has no operation of its own.
+            if variable.op.name == operation.name:
+                return variable
     return None
 
 

@@ -12,15 +12,13 @@ import collections
 import re
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.checkpoints import restore_ops
+from cudnn_rnn.checkpoints import graph_walk, restore_ops
+from cudnn_rnn.checkpoints.graph_walk import SAME_VALUES, source
 
 _ASSIGN_TYPES = ("Assign", "AssignVariableOp")
 
 # Ops whose attribute `shape` is that of the variable. A placeholder has the shape of the handle.
 _VARIABLE_TYPES = ("Variable", "VariableV2", "TemporaryVariable", "VarHandleOp")
-
-# Ops that keep every value of their first input.
-_SAME_VALUES = ("Identity", "RefIdentity", "Reshape", "EnsureShape", "Snapshot")
 
 _SCOPES = (restore_ops.SUMS_SCOPE, restore_ops.EXACT_SCOPE)  # in the order in which they run
 _REBUILT = re.compile(r"(?:.*/)?(%s)(?:_\d+)?/" % "|".join(_SCOPES))
@@ -40,10 +38,10 @@ def order_assignments(path):
         already fixed another order.
     """
     by_variable: dict = collections.OrderedDict()
-    reached = _reachable(path.consumers(), _consumers).values()
+    reached = graph_walk.reachable(path.consumers(), graph_walk.consumers).values()
     for operation in sorted(reached, key=lambda operation: operation._id):
         if operation.type in _ASSIGN_TYPES:
-            variable = _source(operation.inputs[0]).name
+            variable = source(operation.inputs[0]).name
             by_variable.setdefault(variable, []).append(operation)
     for variable, assignments in by_variable.items():
         rebuilt = [operation for operation in assignments if _REBUILT.match(operation.name)]
@@ -80,7 +78,7 @@ def assigned_shape(tensor):
     waiting = [(consumer, False) for consumer in tensor.consumers()]
     while waiting:
         operation, any_shape = waiting.pop()
-        if operation.type in _SAME_VALUES:
+        if operation.type in SAME_VALUES:
             reshapes = any_shape or operation.type == "Reshape"
             waiting += [(consumer, reshapes) for consumer in operation.outputs[0].consumers()]
         elif operation.type in _ASSIGN_TYPES:
@@ -94,38 +92,11 @@ def _static_shape(assignment):
     """Returns the variable's shape as a list of int; None if it is unknown or not enforced."""
     if assignment.type == "Assign" and not assignment.get_attr("validate_shape"):
         return None
-    variable = _source(assignment.inputs[0])
+    variable = source(assignment.inputs[0])
     if variable.type not in _VARIABLE_TYPES:
         return None
     shape = tf.TensorShape(variable.get_attr("shape"))
     return shape.as_list() if shape.is_fully_defined() else None
-
-
-def _reachable(operations, neighbors):
-    """Returns a dict by name of the operations, and of all that `neighbors` leads to."""
-    found, waiting = {}, list(operations)
-    while waiting:
-        operation = waiting.pop()
-        if operation.name not in found:
-            found[operation.name] = operation
-            waiting += neighbors(operation)
-    return found
-
-
-def _consumers(operation):
-    return [consumer for output in operation.outputs for consumer in output.consumers()]
-
-
-def _dependencies(operation):
-    return [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
-
-
-def _source(tensor):
-    """Returns the operation from which a tensor's values come unchanged."""
-    operation = tensor.op
-    while operation.type in _SAME_VALUES:
-        operation = operation.inputs[0].op
-    return operation
 
 
 def _precedence(assignment):
@@ -135,7 +106,7 @@ def _precedence(assignment):
 
 def _require_one_own_value(variable, direct):
     """Raises unless there is exactly one assignment, of an unchanged tensor of the checkpoint."""
-    if len(direct) == 1 and _source(direct[0].inputs[1]).type == "RestoreV2":
+    if len(direct) == 1 and source(direct[0].inputs[1]).type == "RestoreV2":
         return
     raise restore_ops.SaverRefusal(
         "This Saver restores the variable %s from a saveable of cudnn_rnn and also by %s, so the "
@@ -148,7 +119,7 @@ def _require_one_own_value(variable, direct):
 def _chain(variable, assignments):
     """Makes each assignment wait for the one before it."""
     for earlier, later in zip(assignments, assignments[1:]):
-        if later.name in _reachable([earlier], _dependencies):
+        if later.name in graph_walk.reachable([earlier], graph_walk.dependencies):
             raise restore_ops.SaverRefusal(
                 "This Saver's builder makes %s, which restores the variable %s, run before %s, "
                 "which would overwrite the value. Leave out the arguments builder= and "

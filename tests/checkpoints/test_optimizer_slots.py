@@ -11,6 +11,7 @@ from tensorflow.python.training.experimental import loss_scale, loss_scale_optim
 import cudnn_rnn
 from cudnn_rnn.checkpoints.cell_saveables import CudnnLSTMSaveable
 from cudnn_rnn.checkpoints.optimizer_slots import CudnnSlotSaveable
+from cudnn_rnn.checkpoints.restore_ops import saveables_of_graph
 from helpers.checkpoints import assert_all_close, assert_all_equal, assert_round_trip
 from helpers.golden import read_checkpoint
 from helpers.layer_models import (
@@ -375,9 +376,15 @@ def test_arguments_that_are_not_optimizers_are_refused(session):
 def test_a_slot_without_the_name_of_its_variable_is_refused(session, name):
     kernel = built_layer("lstm").kernel
     slot = tf.Variable(tf.zeros_like(kernel), name=name)
-    optimizer = types.SimpleNamespace(get_slot_names=lambda: ["odd"], get_slot=lambda *_: slot)
+    good = tf.Variable(tf.zeros_like(kernel), name=kernel.op.name + "/good")
+    slots = {"good": good, "odd": slot}
+    optimizer = types.SimpleNamespace(
+        get_slot_names=lambda: sorted(slots), get_slot=lambda _, name: slots[name]
+    )
+    nodes, saveables = len(session.graph.get_operations()), list(saveables_of_graph())
     with pytest.raises(ValueError, match="slot %s of the variable cudnn_" % name):
         cudnn_rnn.saved_as_cells(optimizer)
+    assert len(session.graph.get_operations()) == nodes and saveables_of_graph() == saveables
 
 
 def test_eager_execution_is_refused():

@@ -15,7 +15,7 @@ from cudnn_rnn.checkpoints import optimizer_slots, restore_ops
 from helpers import damaged_checkpoints
 from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.restoring import make
-from helpers.rnn_models import initialize
+from helpers.rnn_models import initialize, keys
 
 RESTORES = 40  # repeated because a race may hide a wrong order
 KINDS = ("layer", "opaque_lstm", "a", "b")
@@ -213,6 +213,26 @@ def test_a_builder_with_another_order_is_refused(session, use_resource):
     saveable, variable = make("opaque_lstm", use_resource)
     with pytest.raises(ValueError, match="opaque.*before.*builder"):
         tf.train.Saver([variable, saveable], builder=SequentialBuilder())
+
+
+def test_a_refused_saver_is_not_built(session, tmp_path):
+    saveables = [make("opaque_lstm", scope=scope)[0] for scope in ("one", "two")]
+    layer_saveable, _ = make("layer")
+    sizes = (LAYER_COUNT, UNITS, WIDTH, "linear_input", "bidirectional")
+    same_keys = SAVEABLES["lstm"](saveables[0]._variables, *sizes, scope="one", name="other")
+    collection = tf.get_collection_ref(tf.GraphKeys.SAVEABLE_OBJECTS)
+    collection += saveables + [same_keys]
+    initialize(session)
+    saver, path = tf.train.Saver(defer_build=True), str(tmp_path / "model")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="would both write the key 'one/"):
+            saver.build()
+        with pytest.raises(RuntimeError, match="should be called before save"):
+            saver.save(session, path)
+    collection.remove(same_keys)
+    saver.build()
+    saved = {key for key, _ in tf.train.list_variables(saver.save(session, path))}
+    assert set(keys(layer_saveable)) | set(keys(saveables[1])) < saved
 
 
 @pytest.mark.parametrize("devices", [("", ""), ("/cpu:0", "/cpu:1")])
