@@ -4,7 +4,7 @@
 | --- | --- |
 | `canonical_saveable` | `RNNParamsSaveable`, the keys of TensorFlow 1.0 to 1.3 |
 | `cell_saveables` | `CudnnLSTMSaveable` and its siblings, the keys of TensorFlow 1.4 to 1.15 |
-| `layer_saveables` | creates the saveable of a layer, unless a custom getter took the variable away |
+| `layer_saveables` | creates the saveable of a layer; none if there is no variable |
 | `converters` | `CudnnParamsFormatConverter*`: opaque buffer to the variables of cells, and back |
 | `cell_layout` | how the variables of a cell are built from canonical weights and biases |
 | `optimizer_slots` | `saved_as_cells`: converts the slots of optimizers as well |

@@ -17,6 +17,7 @@ _FACTS = (
     ("--num-layers", dict(type=int, metavar="N")),
     ("--num-units", dict(type=int, metavar="N")),
     ("--direction", dict(choices=("unidirectional", "bidirectional"))),
+    ("--num-proj", dict(type=int, metavar="N")),
 )
 
 
@@ -24,9 +25,9 @@ def add_facts(parser):
     """Adds the options that say what a file may not tell."""
     group = parser.add_argument_group(
         "facts that a file may not tell",
-        "Keys of simple RNNs are the same with tanh and ReLU. If no name and no .meta file beside "
-        "a checkpoint tells, ONNX and Keras need --rnn-mode rnn_tanh or rnn_relu. An opaque vector "
-        "alone needs --rnn-mode and --num-units.",
+        "Weights of simple RNNs are the same with tanh and ReLU: --rnn-mode rnn_tanh or rnn_relu, "
+        "if nothing tells. An opaque vector alone needs --rnn-mode and --num-units, that of an "
+        "LSTM without a layer also --num-proj (0 without a projection).",
     )
     for name, options in _FACTS:
         group.add_argument(name, **options)
@@ -36,7 +37,7 @@ def facts_of(options):
     """Returns these options as keyword arguments of `cudnn_rnn.exchange.read`."""
     return {
         name: getattr(options, name)
-        for name in ("rnn_mode", "num_layers", "num_units", "direction")
+        for name in ("rnn_mode", "num_layers", "num_units", "direction", "num_proj")
     }
 
 

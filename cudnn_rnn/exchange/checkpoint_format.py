@@ -20,18 +20,16 @@ import contextlib
 import glob
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.disk import synchronize
 from cudnn_rnn.exchange import checkpoint_keys as keys_module
-from cudnn_rnn.exchange import declared_sizes
-from cudnn_rnn.exchange.activations import Activations
+from cudnn_rnn.exchange import declared_sizes, opaque_vectors
 from cudnn_rnn.exchange.checkpoint_graph import (
     Session,
-    restored,
     saveable_of,
     slots_to_cells,
     slots_to_opaque,
@@ -42,19 +40,22 @@ from cudnn_rnn.exchange.checkpoint_keys import (
     CELLS_WITH_BIASES,
     OBJECT_GRAPH,
     OPAQUE,
-    Found,
     plain,
 )
+from cudnn_rnn.exchange.checkpoint_weights import to_weights, with_exact_biases
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
     check_slots,
+    mode_of,
     name_of,
+    require_activation,
     sentence,
     temporary_folder_beside,
 )
-from cudnn_rnn.exchange.weights import UNKNOWN_ACTIVATION, RnnWeights
+from cudnn_rnn.exchange.told_modes import ToldModes
+from cudnn_rnn.exchange.weights import SIMPLE_MODES, RnnWeights
 
 __all__ = ["Plan", "TARGETS", "plan", "read", "save", "write"]
 
@@ -98,32 +99,35 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     problems: List[str] = []
     is_object_based = OBJECT_GRAPH in shapes
     graph = _object_graph(path, reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
-    activations = Activations(path, notes)
-    found = keys_module.find(shapes, dtypes, graph, facts, activations, notes, problems)
+    told = ToldModes(path, graph, notes)
+    found = keys_module.find(shapes, dtypes, graph, facts, told, problems)
+    if not found and not problems:
+        found = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
     rnns, variables, slots = [], {}, {}
-    used = set()
+    used: Set[str] = set()
     for one in found:
         arrays = [reader.get_tensor(key) for key in one.keys]
         try:
-            rnn = _to_weights(one, arrays)
+            rnn = to_weights(one, arrays)
+            variable = one.keys[0] if one.generation == OPAQUE else None
+            if variable is None:
+                free = set(shapes) - used - set(one.keys)
+                candidates = sorted(free, key=lambda key: (len(key), key))
+                variable, rnn = with_exact_biases(rnn, reader, candidates, notes)
+                rnn = _with_activation(rnn, facts, told, [*one.keys, *filter(None, [variable])])
         except ExchangeError as error:
             problems.append(str(error))
             continue
         used.update(one.keys)
-        variable = one.keys[0] if one.generation == OPAQUE else None
-        if variable is None:
-            candidates = [key for key in sorted(shapes, key=len) if key not in used]
-            variable, rnn = _with_exact_biases(rnn, reader, candidates, notes)
+        rnns.append(rnn)
         if rnn.to_opaque().size != _size_of_buffer(one, variable, shapes):
             notes.append(
                 "%s has input_mode skip_input. It becomes linear_input with identity matrices."
                 % sentence(name_of(one.scope))
             )
         if variable is not None:
-            rnn = _with_activation(rnn, activations.find([variable], ""))
             variables[one.scope] = plain(variable)
             used.add(variable)
-        rnns.append(rnn)
         slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader)
         used.update(of_slots)
     if problems and not rnns:
@@ -134,10 +138,12 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     return Contents(path, name, rnns, notes, others, variables, slots, problems)
 
 
-def _with_activation(rnn, known):
-    """Returns the RNN with what its opaque variable tells, if nothing else told its activation."""
-    is_unknown = rnn.rnn_mode == UNKNOWN_ACTIVATION and known is not None
-    return rnn.with_mode(known.rnn_mode) if is_unknown else rnn
+def _with_activation(rnn, facts, told, keys):
+    """Returns the weights with the activation of a simple RNN, unknown if nothing tells it."""
+    if rnn.rnn_mode not in SIMPLE_MODES:
+        return rnn
+    by_file = told.of(rnn.scope, keys)
+    return rnn.with_rnn_mode(mode_of(rnn.num_gates, facts, name_of(rnn.scope), by_file))
 
 
 def _size_of_buffer(found, variable, shapes):
@@ -194,71 +200,6 @@ def _object_graph(path, serialized):
     return graph
 
 
-def _to_weights(found: Found, arrays: Sequence[np.ndarray]) -> RnnWeights:
-    """Returns the weights for the tensors of a generation."""
-    if found.generation == OPAQUE:
-        return _from_opaque(arrays[0], found.rnn_mode, found.config, found.scope)
-    return _from_opaque(restored(found, arrays), found.rnn_mode, found.config, found.scope)
-
-
-def _from_opaque(vector, rnn_mode, config, scope):
-    return RnnWeights.from_opaque(
-        vector,
-        rnn_mode,
-        config.num_layers,
-        config.num_units,
-        config.input_size,
-        config.num_directions == 2,
-        config.num_proj,
-        config.skips_input_projection,
-        scope,
-    )
-
-
-def _with_exact_biases(rnn, reader, candidates, notes):
-    """Looks among the keys `candidates` for the opaque variable with the same weights.
-
-    Returns:
-      `(key, weights)`: the key is None, and the weights are the argument's, if there is none.
-    """
-    for skip_input in (False, True)[: 1 + (rnn.input_size == rnn.num_units)]:
-        config = rnn.config
-        if skip_input:
-            config = config._replace(input_mode="skip_input")
-        size = [config.params_size()]
-        for key in candidates:
-            if list(reader.shapes[key]) != size or reader.dtypes[key] != rnn.dtype:
-                continue
-            exact = _from_opaque(reader.get_tensor(key), rnn.rnn_mode, config, rnn.scope)
-            if _is_same(rnn, exact):
-                return key, exact
-            if plain(key).rpartition("/")[2] == keys_module.OPAQUE_NAME:
-                notes.append(
-                    "%s has the size of the opaque vector of %s, but other values, which a Saver "
-                    "of that variable would restore. The values under the other keys were taken."
-                    % (key, name_of(rnn.scope))
-                )
-    return None, rnn
-
-
-def _is_same(rnn, exact):
-    """Returns whether the matrices are equal, and the sums of biases up to rounding."""
-    tolerance = 8 * np.finfo(rnn.dtype).eps
-    for (_, _, one), (_, _, other) in zip(rnn.places(), exact.places()):
-        for name in ("input_weights", "recurrent_weights", "projection"):
-            first, second = getattr(one, name), getattr(other, name)
-            if first is not None and first.tobytes() != second.tobytes():
-                return False
-        sums = [part.input_bias + part.recurrent_bias for part in (one, other)]
-        scale = np.abs(other.input_bias) + np.abs(other.recurrent_bias)
-        # A NaN is equal to a NaN, but to no number.
-        if np.any(np.isnan(sums[0]) != np.isnan(sums[1])):
-            return False
-        if np.any(np.abs(sums[0] - sums[1]) > tolerance * scale):
-            return False
-    return True
-
-
 # Slots
 
 
@@ -280,7 +221,7 @@ def _read_slots(found, rnn, variable, reader):
     if variable is not None:
         for before, after in _names_of_slots(shapes, plain(variable)):
             key = before + plain(variable) + "/" + after
-            if list(shapes[key]) == [rnn.config.params_size()]:
+            if list(shapes[key]) == [rnn.layout.params_size()]:
                 slots[before, after] = reader.get_tensor(key)
                 used.add(key)
     if found.generation != CELLS:
@@ -365,7 +306,7 @@ def plan(
             slots = source.slots.get(rnn.scope, {})
             check_slots(slots, vector, rnn.scope)
             if target == "cells":
-                converted = slots_to_cells(session, rnn.config, made, slots) if slots else {}
+                converted = slots_to_cells(session, rnn.layout, made, slots) if slots else {}
                 for (before, after), values in converted.items():
                     of_slot = [before + spec.name + "/" + after for spec in saveable.specs]
                     _add(arrays, dict(zip(of_slot, values)), rnn.scope)
@@ -399,7 +340,7 @@ def _saveable_of_target(target, rnn, variable):
     scope = rnn.scope
     if target == "1.3":
         scope = scope + "/rnn" if scope else "rnn"
-    return saveable_of(TARGETS[target], rnn.config, variable, scope)
+    return saveable_of(TARGETS[target], rnn.layout, variable, scope)
 
 
 def _specs(session, saveable):
@@ -410,12 +351,7 @@ def _specs(session, saveable):
 
 def _default_variable(rnn):
     # The names that the layers CudnnLSTM, CudnnGRU, CudnnRNNRelu and CudnnRNNTanh give themselves.
-    if rnn.rnn_mode == UNKNOWN_ACTIVATION:
-        raise ExchangeError(
-            "The key of the opaque variable follows from rnn_mode, but the RNN is %s: its file "
-            "does not tell which. Give rnn_mode (--rnn-mode) or variable (--variable)."
-            % rnn.rnn_mode
-        )
+    require_activation(rnn, "the default key of the opaque variable (--variable gives another)")
     return "cudnn_%s/%s" % (rnn.rnn_mode, keys_module.OPAQUE_NAME)
 
 

@@ -6,22 +6,27 @@
 | `CELLS_WITH_BIASES`: 1.3 | those of cells, and `bias_cudnn_0`, `bias_cudnn_1` |
 | `CELLS`: 1.4 to 1.15, programs with cells | `.../cudnn_compatible_lstm_cell/kernel`, ... |
 | `OBJECTS`: `tf.train.Checkpoint` | `<path>/cell-<i>/kernel/.ATTRIBUTES/VARIABLE_VALUE` |
-| `OPAQUE`: the opaque variable alone | `<scope>/opaque_kernel` |
+| `OPAQUE`: the opaque variable alone (`opaque_vectors` finds it) | `<scope>/opaque_kernel` |
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from cudnn_rnn._core.config import GATES, RnnConfig
 from cudnn_rnn.checkpoints import cell_saveables
 from cudnn_rnn.checkpoints.cell_layout import LAYER_FORMATS
-from cudnn_rnn.exchange.activations import Activations
-from cudnn_rnn.exchange.contents import ExchangeError, Facts, mode_of, sentence
-from cudnn_rnn.exchange.weights import DTYPES, UNKNOWN_ACTIVATION, model_config
+from cudnn_rnn.exchange.contents import ExchangeError, Facts, sentence
+from cudnn_rnn.exchange.told_modes import ToldModes
+from cudnn_rnn.exchange.weights import (
+    DTYPES,
+    SIMPLE_MODES,
+    UNKNOWN_ACTIVATION,
+    model_config,
+)
 
 CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
 OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
@@ -50,6 +55,8 @@ _CELL = re.compile(
     r"(?:(?P<prefix>.*)/)?(?P<cell>%s)/(?P<name>(?:gates/|candidate/\w+/)?"
     r"(?:kernel|bias|bias_cudnn[_ ][01]))" % "|".join(_MODES_OF_CELLS)
 )
+# Cells whose variables have the names and shapes of ours, but which compute something else.
+_OTHER_CELL = re.compile(r"(?:^|/)(?P<cell>basic_lstm_cell|lstm_cell)(?:_\d+)?/(?:kernel|bias)$")
 # Where cells are, in programs with the saveables, with tf.nn.dynamic_rnn or with
 # bidirectional_dynamic_rnn. The last two are those of a single cell.
 _PLACES = [
@@ -70,14 +77,12 @@ class Found(NamedTuple):
     Attributes:
       scope: str.
       generation: one of the constants above.
-      rnn_mode: as in `RnnWeights`.
-      config: the `RnnConfig` of its buffer; of an unknown activation, that with tanh.
+      config: the `RnnConfig` of its buffer. Only with `OPAQUE`, its mode tells the activation.
       keys: list of str, in the order of the specs of the generation's saveable.
     """
 
     scope: str
     generation: str
-    rnn_mode: str
     config: RnnConfig
     keys: List[str]
 
@@ -95,35 +100,33 @@ def find(
     dtypes: Dict[str, Any],
     graph: Optional[Any],
     facts: Facts,
-    activations: Activations,
-    notes: List[str],
+    told: ToldModes,
     problems: List[str],
 ) -> List[Found]:
-    """Returns the RNNs of a checkpoint.
+    """Returns the RNNs of a checkpoint, except opaque vectors without other keys.
 
     Args:
       shapes: by key.
       dtypes: NumPy dtypes by key.
       graph: the `TrackableObjectGraph` of an object-based checkpoint, else None.
       facts: what is known beyond the file.
-      activations: what tells tanh from ReLU.
-      notes: list to which remarks are appended.
+      told: what the file tells of the modes.
       problems: list to which descriptions of RNNs that cannot be read are appended: several models
         are possible for the same keys, or none.
-
-    Raises:
-      ExchangeError: the facts do not determine the model of an opaque vector.
     """
     stacks = _stacks_of_names(shapes) + (_stacks_of_objects(graph) if graph else [])
     groups = _groups_of_canonical_tensors(shapes)
     found: List[Found] = []
     for of_one, part in [(_of_cells, one) for one in stacks] + [(_of_group, one) for one in groups]:
         try:
-            found.append(of_one(part, shapes, dtypes, facts, activations))
+            found.append(of_one(part, shapes, dtypes, facts, told))
         except ExchangeError as error:
             problems.append(str(error))
-    if not found and not problems:
-        found = _of_opaque_vectors(shapes, dtypes, facts, notes)
+    return in_order(found)
+
+
+def in_order(found: Sequence[Found]) -> List[Found]:
+    """Returns the RNNs in the natural order of their scopes, which differ in the result."""
     return sorted(_with_different_scopes(found), key=lambda one: _natural(one.scope))
 
 
@@ -202,19 +205,19 @@ def _values(graph, cell):
     }
 
 
-def _of_cells(stack, shapes, dtypes, facts, activations):
+def _of_cells(stack, shapes, dtypes, facts, told):
     """Returns the `Found` of a stack."""
     first = stack.cells[min(stack.cells)]
     name = "the cells %s" % (stack.scope or min(first.values()))
     positions = _positions(stack, name)
-    gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, name)
-    rnn_mode = mode_of(gates, facts, name, activations.find(sorted(first.values()), stack.scope))
-    sizes_mode = next(mode for mode, known in GATES.items() if len(known) == gates)
+    _refuse_other_cells(stack, told, name)
+    gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, told, name)
+    rnn_mode = _mode_with(gates)
     num_layers, last_way = positions[-1][0] + 1, positions[-1][1]
-    weight_names, bias_names = SAVEABLES[sizes_mode]._cell_variables
+    weight_names, bias_names = SAVEABLES[rnn_mode]._cell_variables
     has_both_biases = any("bias_cudnn" in part for part in first)
     if has_both_biases:
-        bias_names = LAYER_FORMATS[sizes_mode].bias_names
+        bias_names = LAYER_FORMATS[rnn_mode].bias_names
     missing = [part for part in (*weight_names, *bias_names) if part not in first]
     if missing:
         raise ExchangeError("%s lack the variables %s." % (sentence(name), missing))
@@ -227,8 +230,31 @@ def _of_cells(stack, shapes, dtypes, facts, activations):
     dtype = _dtype_of_all(keys, dtypes, name)
     config = model_config(rnn_mode, (num_layers, units, inputs), 1 + last_way, dtype)
     generation = CELLS_WITH_BIASES if has_both_biases else CELLS
-    generation = OBJECTS if stack.is_object else generation
-    return Found(stack.scope, generation, rnn_mode, config, keys)
+    return Found(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
+
+
+def _refuse_other_cells(stack, told, name):
+    """Refuses an object-based checkpoint of other LSTM cells, whose keys are those of ours."""
+    for key in stack.cells[min(stack.cells)].values():
+        match = _OTHER_CELL.search(told.name(key)) if stack.is_object else None
+        if match:
+            raise ExchangeError(
+                "%s are variables of a %s: %s. Such a cell adds its forget_bias, by default 1, in "
+                "every step; the file does not tell which. Restore them in a program, add the "
+                "forget_bias to the forget gate's bias (the third quarter), and save that with "
+                "CudnnCompatibleLSTMCell." % (sentence(name), match.group("cell"), told.name(key))
+            )
+
+
+def _with_told_mode(facts, told, scope, keys):
+    """Returns the facts with the mode that the file tells of these keys, if it tells one."""
+    by_file = told.of(scope, keys)
+    return facts if by_file is None else facts._replace(rnn_mode=by_file.rnn_mode)
+
+
+def _mode_with(num_gates):
+    """Returns a mode with this number of gates."""
+    return next(mode for mode, gates in GATES.items() if len(gates) == num_gates)
 
 
 def _dtype_of_all(keys, dtypes, name):
@@ -255,7 +281,7 @@ def _positions(stack, name):
     return sorted(stack.cells)
 
 
-def _sizes_of_cells(stack, positions, shapes, facts, name):
+def _sizes_of_cells(stack, positions, shapes, facts, told, name):
     """Returns (number of gates, num_units, input_size)."""
     part = "gates/" if "gates/kernel" in stack.cells[0, 0] else ""
     kernel, bias = (stack.cells[0, 0].get(part + variable) for variable in ("kernel", "bias"))
@@ -270,14 +296,13 @@ def _sizes_of_cells(stack, positions, shapes, facts, name):
         units, rest = divmod(shapes[bias][0], gates_in_bias)
         inputs = shapes[kernel][0] - units
         fits_above = positions[-1][0] == 0 or list(shapes[last][:1]) == [(ways + 1) * units]
-        cell_name = next(
-            SAVEABLES[mode]._rnn_cell_name for mode, known in GATES.items() if len(known) == gates
-        )
+        cell_name = SAVEABLES[_mode_with(gates)]._rnn_cell_name
         is_named = stack.is_object or "/%s/" % cell_name in "/" + kernel
         if is_named and units > 0 and not rest and inputs > 0 and fits_above:
             possible.append((gates, units, inputs))
-    if len(possible) > 1 and facts.rnn_mode is not None:
-        wanted = len(GATES[facts.rnn_mode])
+    if len(possible) > 1:
+        rnn_mode = _with_told_mode(facts, told, stack.scope, [kernel, bias]).rnn_mode
+        wanted = len(GATES.get(rnn_mode, ()))
         possible = [one for one in possible if one[0] == wanted] or possible
     if len(possible) != 1:
         raise ExchangeError(
@@ -308,23 +333,38 @@ def _groups_of_canonical_tensors(shapes):
     return sorted(groups.items(), key=lambda group: list(map(_natural, group[0])))
 
 
-def _of_group(group, shapes, dtypes, facts, activations):
+def _of_group(group, shapes, dtypes, facts, told):
     """Returns the `Found` of one of `_groups_of_canonical_tensors`."""
     (prefix, operation), by_index = group
     name = "the tensors %s:<i>" % "/".join(filter(None, (prefix, operation)))
     keys = [by_index[index] for index in sorted(by_index)]
     if sorted(by_index) != list(range(len(keys))):
         raise ExchangeError("Some of %s are missing." % name)
-    sizes = [int(np.prod(shapes[key])) for key in keys]
-    config = _config_of_sizes(sizes, _dtype_of_all(keys, dtypes, name), facts, name)
     # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
     scope = re.sub(r"(^|/)rnn$", "", prefix)
-    rnn_mode = mode_of(len(config.gates), facts, name, activations.find(keys[:1], scope))
-    return Found(scope, CANONICAL, rnn_mode, config, keys)
+    sizes = [int(np.prod(shapes[key])) for key in keys]
+    possible = _configs_of_sizes(sizes, _dtype_of_all(keys, dtypes, name))
+    if len(possible) > 1:
+        known = _with_told_mode(facts, told, scope, keys)
+        possible = [config for config in possible if agrees(config, known)] or possible
+    if len(possible) != 1:
+        raise ExchangeError(
+            "%s, %d tensors with %s elements, %s"
+            % (
+                sentence(name),
+                len(sizes),
+                sizes if len(sizes) < 40 else "%s..." % str(sizes[:40])[:-1],
+                "may be any of these RNNs:\n%s\nGive rnn_mode, num_layers or direction "
+                "(--rnn-mode, --num-layers, --direction)." % list_of(possible)
+                if possible
+                else "are those of no RNN.",
+            )
+        )
+    return Found(scope, CANONICAL, possible[0], keys)
 
 
-def _config_of_sizes(sizes, dtype, facts, name):
-    """Returns the config whose canonical tensors, weights then biases, have these sizes."""
+def _configs_of_sizes(sizes, dtype):
+    """Returns the configs whose canonical tensors, weights then biases, have these sizes."""
     possible = []
     for num_gates in (4, 3, 1):
         for ways in (1, 2):
@@ -336,22 +376,7 @@ def _config_of_sizes(sizes, dtype, facts, name):
                 config = _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection)
                 if config is not None:
                     possible.append(config)
-    if len(possible) > 1:
-        possible = [config for config in possible if _agrees(config, facts)] or possible
-    if len(possible) != 1:
-        raise ExchangeError(
-            "%s, %d tensors with %s elements, %s"
-            % (
-                sentence(name),
-                len(sizes),
-                sizes if len(sizes) < 40 else "%s..." % str(sizes[:40])[:-1],
-                "may be any of these RNNs:\n%s\nGive rnn_mode, num_layers or direction "
-                "(--rnn-mode, --num-layers, --direction)." % _list(possible)
-                if possible
-                else "are those of no RNN.",
-            )
-        )
-    return possible[0]
+    return possible
 
 
 def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
@@ -359,10 +384,9 @@ def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
     units, (inputs, recurrent) = sizes[-1], (sizes[0], sizes[num_gates])
     if not units or inputs % units or recurrent % units:
         return None
-    rnn_mode = next(mode for mode, gates in GATES.items() if len(gates) == num_gates)
     try:
         config = model_config(
-            rnn_mode,
+            _mode_with(num_gates),
             (num_layers, units, inputs // units or units),
             ways,
             dtype,
@@ -375,76 +399,28 @@ def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
     return config if [int(np.prod(entry.shape)) for entry in entries] == sizes else None
 
 
-# Opaque vectors
-
-
-def _of_opaque_vectors(shapes, dtypes, facts, notes):
-    """Returns the RNNs of opaque variables, whose description must come from `facts`."""
-    vectors = [key for key in sorted(shapes) if len(shapes[key]) == 1 and dtypes[key].kind == "f"]
-    own = [key for key in vectors if plain(key).rpartition("/")[2] == OPAQUE_NAME]
-    if facts.rnn_mode is None or facts.num_units is None:
-        for key in own:
-            notes.append(
-                "%s, [%d], is the opaque vector of an RNN that the file does not describe. Give "
-                "rnn_mode and num_units (--rnn-mode, --num-units)." % (key, shapes[key][0])
-            )
-        return []
-    found = []
-    for key in own or vectors:
-        possible = _configs_of_vector(shapes[key][0], dtypes[key], facts)
-        if len(possible) > 1:
-            raise ExchangeError(
-                "%s, [%d], may be any of these RNNs:\n%s\nGive num_layers and direction "
-                "(--num-layers, --direction)." % (key, shapes[key][0], _list(possible))
-            )
-        if own and not possible:
-            raise ExchangeError(
-                "%s, [%d], is not the opaque vector of an RNN with %s."
-                % (key, shapes[key][0], {k: v for k, v in facts._asdict().items() if v is not None})
-            )
-        scope = plain(key)[: -len(OPAQUE_NAME)].rstrip("/") if own else plain(key)
-        found += [Found(scope, OPAQUE, config.rnn_mode, config, [key]) for config in possible]
-    return found
-
-
-def _configs_of_vector(size, dtype, facts):
-    """Returns all configs with these facts whose opaque vector has this size."""
-    possible, units = [], facts.num_units
-    # A layer has more than units**2 parameters. A config whose size exceeds int64 raises an error.
-    if (facts.num_layers or 1) * units**2 > size:
-        return []
-    for num_layers in [facts.num_layers] if facts.num_layers else range(1, 1000):
-        for ways in (1, 2):
-            smallest = model_config(facts.rnn_mode, (num_layers, units, 1), ways, dtype)
-            per_input = smallest.params_size()
-            column = ways * len(smallest.gates) * units  # parameters per element of the input
-            extra, rest = divmod(size - per_input, column)
-            if rest == 0 and extra >= 0:
-                config = smallest._replace(input_size=1 + extra)
-                possible += [config] if _agrees(config, facts) else []
-        if per_input > size:
-            break
-    return possible
-
-
-def _agrees(config, facts):
+def agrees(config: RnnConfig, facts: Facts) -> bool:
+    """Returns whether a config agrees with the facts; the activation may differ."""
     return (
         (facts.rnn_mode is None or len(config.gates) == len(GATES[facts.rnn_mode]))
         and facts.num_layers in (None, config.num_layers)
         and facts.num_units in (None, config.num_units)
         and facts.direction in (None, config.direction)
+        and facts.num_proj in (None, config.num_proj)
     )
 
 
-def _list(configs):
+def list_of(configs: Sequence[RnnConfig]) -> str:
+    """Returns a line on each config."""
     return "\n".join(
-        "  %s, num_layers %d, num_units %d, %s, input_size %d"
+        "  %s, num_layers %d, num_units %d, %s, input_size %d%s"
         % (
-            UNKNOWN_ACTIVATION if len(config.gates) == 1 else config.rnn_mode,
+            UNKNOWN_ACTIVATION if config.rnn_mode in SIMPLE_MODES else config.rnn_mode,
             config.num_layers,
             config.num_units,
             config.direction,
             config.input_size,
+            ", skip_input" if config.skips_input_projection else "",
         )
         for config in configs
     )

@@ -11,10 +11,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from cudnn_rnn._core.config import CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
+from cudnn_rnn._core.config import GATES
 from cudnn_rnn._core.disk import failed_write, synchronize
-from cudnn_rnn.exchange.activations import Known
-from cudnn_rnn.exchange.weights import UNKNOWN_ACTIVATION, RnnWeights
+from cudnn_rnn.exchange.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
 
 # The extra of this package that installs a library of another project.
 _EXTRAS = {
@@ -37,12 +36,26 @@ class Facts(NamedTuple):
       rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
       num_layers, num_units: int.
       direction: "unidirectional" or "bidirectional".
+      num_proj: int, 0 without a projection.
     """
 
     rnn_mode: Optional[str] = None
     num_layers: Optional[int] = None
     num_units: Optional[int] = None
     direction: Optional[str] = None
+    num_proj: Optional[int] = None
+
+
+class Told(NamedTuple):
+    """A mode that a file tells.
+
+    Attributes:
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
+      source: str, what tells it, for messages.
+    """
+
+    rnn_mode: str
+    source: str
 
 
 class Contents(NamedTuple):
@@ -90,14 +103,14 @@ def library(name: str) -> Any:
         ) from error
 
 
-def mode_of(num_gates: float, facts: Facts, name: str, known: Optional[Known]) -> str:
+def mode_of(num_gates: float, facts: Facts, name: str, told: Optional[Told] = None) -> str:
     """Returns the mode of an RNN with this number of gates.
 
-    With one gate, `known` (what the file tells) and `facts` (what the user tells) choose between
-    tanh and ReLU. If neither does, the result is `UNKNOWN_ACTIVATION`.
+    The weights of a simple RNN are the same with ReLU and tanh. What the file tells beyond them or
+    `facts` decide; if neither does, the mode is `UNKNOWN_ACTIVATION`.
 
     Raises:
-      ExchangeError: no mode has this number of gates, or `facts` contradict the file.
+      ExchangeError: no mode has this number of gates, or `facts` contradict what the file tells.
     """
     modes = [mode for mode, gates in GATES.items() if len(gates) == num_gates]
     if not modes:
@@ -106,23 +119,30 @@ def mode_of(num_gates: float, facts: Facts, name: str, known: Optional[Known]) -
         )
     if len(modes) == 1:
         return modes[0]
-    if facts.rnn_mode not in modes:
-        return UNKNOWN_ACTIVATION if known is None else known.rnn_mode
-    if known is not None and known.is_certain and known.rnn_mode != facts.rnn_mode:
-        raise ExchangeError(
-            "%s is %s according to %s, but rnn_mode=%r (--rnn-mode %s) was given. Leave it out."
-            % (sentence(name), known.rnn_mode, known.place, facts.rnn_mode, facts.rnn_mode)
-        )
-    return str(facts.rnn_mode)
+    given = facts.rnn_mode if facts.rnn_mode in modes else None
+    if told is None or told.rnn_mode not in modes:
+        return given or UNKNOWN_ACTIVATION
+    if given not in (None, told.rnn_mode):
+        raise contradiction(name, told.rnn_mode, given, told.source)
+    return told.rnn_mode
+
+
+def contradiction(name: str, told: str, given: Optional[str], source: str) -> ExchangeError:
+    """Returns the error for an option that contradicts what the file tells of an RNN."""
+    return ExchangeError(
+        "%s is %s according to %s, but rnn_mode (--rnn-mode) is %s. Leave the option out. If the "
+        "file is wrong, read it so and correct it with RnnWeights.with_rnn_mode."
+        % (sentence(name), told, source, given)
+    )
 
 
 def require_activation(rnn: RnnWeights, target: str) -> None:
-    """Raises `ExchangeError` if nothing tells the activation, which `target` contains."""
+    """Raises `ExchangeError` if the activation is unknown, which the format `target` contains."""
     if rnn.rnn_mode == UNKNOWN_ACTIVATION:
         raise ExchangeError(
-            "%s is %s: its file does not tell which, and %s contains it. Give rnn_mode=%r or %r "
-            "(--rnn-mode)."
-            % (sentence(name_of(rnn.scope)), rnn.rnn_mode, target, CUDNN_RNN_TANH, CUDNN_RNN_RELU)
+            "%s may be %s: nothing in its file tells the activation, which %s contains. Give "
+            "rnn_mode= (--rnn-mode %s or --rnn-mode %s), in a program RnnWeights.with_rnn_mode."
+            % (sentence(name_of(rnn.scope)), UNKNOWN_ACTIVATION, target, *SIMPLE_MODES)
         )
 
 

@@ -16,8 +16,15 @@ from cudnn_rnn.exchange import (
     onnx_format,
     torch_format,
 )
-from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, name_of, sentence
-from cudnn_rnn.exchange.weights import RnnWeights
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    Facts,
+    contradiction,
+    name_of,
+    sentence,
+)
+from cudnn_rnn.exchange.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
 
 _FORMATS: Dict[str, Any] = {
     "keras": keras_format,
@@ -48,6 +55,7 @@ def read(
     num_layers: Optional[int] = None,
     num_units: Optional[int] = None,
     direction: Optional[str] = None,
+    num_proj: Optional[int] = None,
 ) -> Contents:
     """Reads the RNNs in a file; recognizes its format.
 
@@ -55,20 +63,23 @@ def read(
       path: a checkpoint (prefix, folder, or one of its files; also a SavedModel), a state_dict of
         PyTorch (`.pt`, `.safetensors`), a Keras model (`.keras`, `.h5`), an ONNX model, or a NumPy
         archive (`.npz`).
-      rnn_mode, num_layers, num_units, direction: the model, if the file does not tell: `rnn_mode`
-        chooses between "rnn_tanh" and "rnn_relu"; an opaque vector without other keys needs at
+      rnn_mode, num_layers, num_units, direction, num_proj: the model, if the file does not tell:
+        `rnn_mode` chooses between "rnn_tanh" and "rnn_relu"; without it and if nothing tells, an
+        RNN has the `rnn_mode` "rnn_tanh or rnn_relu". An opaque vector without other keys needs at
         least `rnn_mode` and `num_units`.
 
     Raises:
       ExchangeError: the file is missing, damaged or of no known format; or several RNNs are
-        possible, or none that agrees with the arguments.
+        possible, or none that agrees with the arguments; or the file tells another activation.
       TypeError, ValueError: no RNN has such a mode, size or direction.
     """
     if num_layers is not None:
         num_layers = checked_size("num_layers", num_layers)
     if num_units is not None:
         num_units = checked_size("num_units", num_units)
-    facts = Facts(rnn_mode, num_layers, num_units, direction)
+    if num_proj:
+        num_proj = checked_size("num_proj", num_proj)
+    facts = Facts(rnn_mode, num_layers, num_units, direction, num_proj)
     if rnn_mode is not None:
         checked_choice("rnn_mode", rnn_mode, tuple(GATES))
     if direction is not None:
@@ -90,18 +101,31 @@ def read(
             "No RNN in %s has %s. Found: %s."
             % (
                 path,
-                ", ".join("%s %r" % item for item in facts._asdict().items() if item[1]),
+                ", ".join(
+                    "%s %r" % item for item in facts._asdict().items() if item[1] is not None
+                ),
                 ", ".join(map(repr, contents.rnns)),
             )
         )
-    return contents
+    for rnn in contents.rnns:
+        if {rnn.rnn_mode, rnn_mode} == set(SIMPLE_MODES):
+            raise contradiction(name_of(rnn.scope), rnn.rnn_mode, rnn_mode, path)
+    return contents._replace(notes=contents.notes + _unknown_activations(contents.rnns))
 
 
 def _agrees(rnn, facts):
-    found = rnn.config._replace(rnn_mode=rnn.rnn_mode)
-    return all(
-        fact is None or fact == getattr(found, name) for name, fact in facts._asdict().items()
-    )
+    found = dict(rnn.layout._asdict(), rnn_mode=rnn.rnn_mode)
+    return all(fact in (None, found[name]) for name, fact in facts._asdict().items())
+
+
+def _unknown_activations(rnns):
+    """Returns a note on every RNN whose activation is unknown."""
+    return [
+        "%s may be %s: nothing tells the activation. Formats that contain it need rnn_mode= "
+        "(--rnn-mode)." % (sentence(name_of(rnn.scope)), UNKNOWN_ACTIVATION)
+        for rnn in rnns
+        if rnn.rnn_mode == UNKNOWN_ACTIVATION
+    ]
 
 
 def _kind_of(path):
@@ -207,7 +231,7 @@ def convert(
         source.
       dry_run: whether to write nothing.
       allow_nan: whether to convert weights that are NaN or infinite.
-      **facts: `rnn_mode`, `num_layers`, `num_units`, `direction` of `read`.
+      **facts: `rnn_mode`, `num_layers`, `num_units`, `direction`, `num_proj` of `read`.
 
     Raises:
       ExchangeError: as `read` and `write`; the file has no RNN, none with this scope, or one with
@@ -268,8 +292,13 @@ def _only(contents, scope):
     scopes = [rnn.scope for rnn in contents.rnns]
     if scope not in scopes:
         raise ExchangeError(
-            "There is no RNN with the scope %r in %s; expected one of %s."
-            % (scope, contents.path, ", ".join(map(repr, scopes)))
+            "There is no RNN with the scope %r in %s that can be read; expected one of %s.%s"
+            % (
+                scope,
+                contents.path,
+                ", ".join(map(repr, scopes)),
+                "".join("\n" + problem for problem in contents.problems),
+            )
         )
     rnns = [rnn for rnn in contents.rnns if rnn.scope == scope]
     return contents._replace(rnns=rnns), [other for other in scopes if other != scope]

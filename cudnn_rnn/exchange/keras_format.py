@@ -79,12 +79,12 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
     keras = _keras()
     inputs, outputs = [], []
     for rnn, prefix in zip(rnns, prefixes(rnns, ".")):
+        require_activation(rnn, "Keras's SimpleRNN")
         if rnn.num_proj:
             raise ExchangeError(
                 "%s has a projection (num_proj %d), which Keras's LSTM does not have. PyTorch's "
                 "has: --to torch." % (sentence(name_of(rnn.scope)), rnn.num_proj)
             )
-        require_activation(rnn, "Keras")
         values = keras.Input((None, rnn.input_size), dtype=rnn.dtype.name, name=prefix + "input")
         inputs.append(values)
         for layer, directions in enumerate(rnn.layers):

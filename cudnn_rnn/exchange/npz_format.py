@@ -2,8 +2,7 @@
 
 The arrays of an RNN, all in cuDNN's order of gates (`cudnn_rnn.exchange.LayerWeights`):
 
-    rnn_mode                                  "lstm", "gru", "rnn_relu", "rnn_tanh"; or
-                                              "rnn_tanh or rnn_relu" if the source did not tell
+    rnn_mode                                  "lstm", "gru", "rnn_relu" or "rnn_tanh"
     scope                                     the name of the RNN
     layer_<i>/<forward or backward>/input_weights         [gates * num_units, width]
     layer_<i>/<forward or backward>/recurrent_weights     [gates * num_units, num_proj or num_units]
@@ -24,7 +23,14 @@ from typing import Dict, List, Mapping, Sequence
 import numpy as np
 
 from cudnn_rnn.exchange import declared_sizes
-from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, prefixes, replacing
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    Facts,
+    prefixes,
+    replacing,
+    require_activation,
+)
 from cudnn_rnn.exchange.weights import DIRECTIONS, LayerWeights, RnnWeights
 
 __all__ = ["from_arrays", "read", "to_arrays", "write"]
@@ -36,6 +42,7 @@ def to_arrays(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
     """Returns the arrays of an archive by key."""
     arrays = {}
     for rnn, prefix in zip(rnns, prefixes(rnns, "/")):
+        require_activation(rnn, "this package's archive")
         arrays[prefix + "rnn_mode"] = np.array(rnn.rnn_mode)
         arrays[prefix + "scope"] = np.array(rnn.scope)
         for layer, direction, weights in rnn.places():

@@ -67,12 +67,12 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
     onnx = library("onnx")
     graph = _Graph(onnx)
     for rnn, prefix in zip(rnns, prefixes(rnns, "/")):
+        require_activation(rnn, "ONNX's RNN")
         if rnn.num_proj:
             raise ExchangeError(
                 "%s has a projection (num_proj %d), which ONNX's LSTM does not have. PyTorch's "
                 "has: --to torch." % (sentence(name_of(rnn.scope)), rnn.num_proj)
             )
-        require_activation(rnn, "ONNX")
         _add_rnn(graph, rnn, prefix)
     model = onnx.helper.make_model(
         onnx.helper.make_graph(

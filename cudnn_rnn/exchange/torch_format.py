@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from cudnn_rnn.exchange import activations, torch_optimizers
+from cudnn_rnn.exchange import torch_optimizers
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -106,7 +106,7 @@ def _rnn(prefix, parts, facts):
     rows, columns = first.recurrent_weights.shape
     num_units = columns if first.projection is None else first.projection.shape[-1]
     num_gates = rows / num_units if rows % num_units else rows // num_units
-    rnn_mode = mode_of(num_gates, facts, name_of(scope), activations.of_name(scope))
+    rnn_mode = mode_of(num_gates, facts, name_of(scope))
     try:
         return RnnWeights(rnn_mode, layers, scope)
     except ValueError as error:

@@ -6,12 +6,19 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn._core.config import CUDNN_RNN_TANH, GATES, RnnConfig, checked_choice
+from cudnn_rnn._core.config import (
+    CUDNN_RNN_RELU,
+    CUDNN_RNN_TANH,
+    GATES,
+    RnnConfig,
+    checked_choice,
+)
 
+SIMPLE_MODES = (CUDNN_RNN_TANH, CUDNN_RNN_RELU)  # their weights have the same shapes
+# The `rnn_mode` of a simple RNN whose activation is unknown.
+UNKNOWN_ACTIVATION = " or ".join(SIMPLE_MODES)
 DTYPES = ("float16", "float32", "float64")
 DIRECTIONS = ("forward", "backward")
-# The mode of a simple RNN whose file does not tell its activation.
-UNKNOWN_ACTIVATION = "rnn_tanh or rnn_relu"
 
 
 class LayerWeights(NamedTuple):
@@ -28,8 +35,8 @@ class RnnWeights:
     """The weights of one RNN: any number of layers, one or two directions.
 
     Attributes:
-      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh"; "rnn_tanh or rnn_relu" if the file does not
-        tell the activation (`with_mode` sets it).
+      rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh"; or "rnn_tanh or rnn_relu", if nothing tells
+        the activation of a simple RNN. `with_rnn_mode` sets it.
       layers: `layers[layer][direction]` is a `LayerWeights`; direction 0 is forward.
       scope: str, the name of the RNN in a file with several; may be empty.
       num_layers, num_units, input_size: int.
@@ -37,7 +44,6 @@ class RnnWeights:
       num_proj: int, 0 without a projection.
       dtype: a `np.dtype`: float16, float32 or float64.
       num_gates: int.
-      gates: names of the gates, a tuple of str.
     """
 
     def __init__(
@@ -60,7 +66,6 @@ class RnnWeights:
                 % (layers,)
             )
         first = self.layers[0][0]
-        self.gates: Tuple[str, ...] = GATES[_mode_of_sizes(rnn_mode)]
         self.num_gates = len(self.gates)
         self.num_layers = len(self.layers)
         self.num_units = len(first.recurrent_bias) // self.num_gates
@@ -81,8 +86,27 @@ class RnnWeights:
         return self.num_proj or self.num_units
 
     @property
+    def gates(self) -> Tuple[str, ...]:
+        """The names of the gates, in their order."""
+        return GATES[layout_mode(self.rnn_mode)]
+
+    @property
     def config(self) -> RnnConfig:
-        """The model that these are the weights of; of an unknown activation, that with tanh."""
+        """The model that these are the weights of.
+
+        Raises:
+          ValueError: the activation is unknown.
+        """
+        if self.rnn_mode == UNKNOWN_ACTIVATION:
+            raise ValueError(
+                "The RNN %r may be %s. Set the activation with RnnWeights.with_rnn_mode."
+                % (self.scope, self.rnn_mode)
+            )
+        return self.layout
+
+    @property
+    def layout(self) -> RnnConfig:
+        """`config`; of an unknown activation, a model with the same parameter buffer."""
         sizes = (self.num_layers, self.num_units, self.input_size)
         return model_config(self.rnn_mode, sizes, self.num_directions, self.dtype, self.num_proj)
 
@@ -90,8 +114,12 @@ class RnnWeights:
         """Returns the same weights under another name."""
         return RnnWeights(self.rnn_mode, self.layers, scope)
 
-    def with_mode(self, rnn_mode: str) -> RnnWeights:
-        """Returns the same weights of another mode, such as "rnn_relu" for an unknown one."""
+    def with_rnn_mode(self, rnn_mode: str) -> RnnWeights:
+        """Returns the same weights in another mode with as many gates.
+
+        Raises:
+          ValueError: the mode is unknown, or the weights do not have its shapes.
+        """
         return RnnWeights(rnn_mode, self.layers, self.scope)
 
     def places(self) -> List[Tuple[int, int, LayerWeights]]:
@@ -129,8 +157,8 @@ class RnnWeights:
 
         Args:
           params: `[params_size]`, float16, float32 or float64.
-          rnn_mode, num_layers, num_units, input_size, bidirectional, num_proj: the model, as in
-            the attributes.
+          rnn_mode, num_layers, num_units, input_size, bidirectional, num_proj: the model. The mode
+            may be "rnn_tanh or rnn_relu".
           skip_input: whether the model has input_mode "skip_input". Its first layer has no input
             weights; it gets identity matrices, which compute the same.
           scope: the name of the RNN.
@@ -264,6 +292,11 @@ class _Reader:
         return part
 
 
+def layout_mode(rnn_mode: str) -> str:
+    """Returns a mode with the same gates that `RnnConfig` knows: not `UNKNOWN_ACTIVATION`."""
+    return SIMPLE_MODES[0] if rnn_mode == UNKNOWN_ACTIVATION else rnn_mode
+
+
 def model_config(
     rnn_mode: str,
     sizes: Sequence[int],
@@ -272,10 +305,13 @@ def model_config(
     num_proj: int = 0,
     skip_input: bool = False,
 ) -> RnnConfig:
-    """Returns the config of a model; `sizes` is (num_layers, num_units, input_size)."""
+    """Returns the config of a model, of an unknown activation that of its layout.
+
+    `sizes` is (num_layers, num_units, input_size).
+    """
     num_layers, num_units, input_size = sizes
     return RnnConfig.checked(
-        _mode_of_sizes(rnn_mode),
+        layout_mode(rnn_mode),
         num_layers,
         num_units,
         input_size,
@@ -287,11 +323,6 @@ def model_config(
         seed2=0,
         num_proj=num_proj,
     )
-
-
-def _mode_of_sizes(rnn_mode):
-    """Returns a mode with the same gates and sizes that is known."""
-    return CUDNN_RNN_TANH if rnn_mode == UNKNOWN_ACTIVATION else rnn_mode
 
 
 def _as_array(value):

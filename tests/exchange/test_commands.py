@@ -63,7 +63,7 @@ def test_inspect(capsys, path):
 
 def test_inspect_as_json(capsys, two):
     status, out, err = run(capsys, "inspect", two, "--json")
-    assert (status, err) == (0, "")
+    assert status == 0 and "Note: The RNN 'decoder' may be rnn_tanh or rnn_relu: nothing" in err
     found = json.loads(out)
     assert [(rnn["scope"], rnn["rnn_mode"]) for rnn in found["rnns"]] == [
         ("decoder", "rnn_tanh or rnn_relu"),
@@ -75,6 +75,17 @@ def test_inspect_as_json(capsys, two):
     assert len(first["statistics"]) == 2 * 4 * 4
     _, out, err = run(capsys, "inspect", two, "--json", "--rnn-mode", "rnn_relu")
     assert json.loads(out)["rnns"][0]["rnn_mode"] == "rnn_relu" and err == ""
+
+
+def test_inspect_of_an_unknown_activation(capsys, tmp_path, two):
+    status, out, _ = run(capsys, "inspect", two)
+    assert status == 0 and "The RNN 'decoder': rnn_tanh or rnn_relu, 2 layers of 5 units" in out
+    for to, name in (("npz", "rnns.npz"), ("keras", "rnns.h5")):
+        status, _, err = run(capsys, "convert", two, tmp_path / name, "--to", to)
+        assert status == 1 and "The RNN 'decoder' may be rnn_tanh or rnn_relu" in err
+        assert "--rnn-mode rnn_tanh or --rnn-mode rnn_relu" in err
+    status, _, err = run(capsys, "convert", two, tmp_path / "new", "--to", "1.15")
+    assert status == 0 and "Formats that contain it need rnn_mode= (--rnn-mode)." in err
 
 
 def test_inspect_names_the_slots(capsys, tmp_path):
