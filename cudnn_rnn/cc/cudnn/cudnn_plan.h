@@ -27,11 +27,11 @@ class CudnnPlan : public RnnPlan {
  public:
   using Choices = ModelDescriptor::Choices;
 
-  // `dropout` may be null if UsesDropout() is false or Forward is not called: cuDNN keeps the
-  // pattern of a call in the reserve space, so a gradient needs only the probability. `model` is
-  // that of a plan that differs only in the number of steps, or null; then Create sets it unless
-  // the call is empty. If the algorithm cannot run this model, fails with kUnimplemented or with
-  // the error that cuDNN returns.
+  // `dropout` is null if and only if UsesDropout() is false. (Backward needs a state, too: nothing
+  // in cuDNN's documents allows a descriptor without one, although the pattern of a call is in its
+  // reserve space.) `model` is that of a plan that differs only in the number of steps, or null;
+  // then Create sets it unless the call is empty. If the algorithm cannot run this model, fails
+  // with kUnimplemented or with the error that cuDNN returns.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const SequenceShape& shape,
                        const Choices& choices, std::shared_ptr<DropoutState> dropout,
                        std::shared_ptr<ModelDescriptor>* model, std::shared_ptr<CudnnPlan>* plan);

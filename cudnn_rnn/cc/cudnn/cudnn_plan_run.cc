@@ -112,10 +112,18 @@ Status CudnnPlan::QueueBackward(const GpuQueue& queue, const BackwardBuffers& bu
     CUDNN_RNN_RETURN_IF_ERROR(
         queue.Copy(reserve_space, buffers.reserve_space, reserve_space_bytes_));
   }
+  std::unique_lock<std::mutex> dropout_lock;
+  if (dropout_ != nullptr) {
+    CUDNN_RNN_RETURN_IF_ERROR(dropout_->BeginCall(queue, /*restarts=*/false, &dropout_lock));
+  }
   const void *input, *initial_h;
-  CUDNN_RNN_RETURN_IF_ERROR(
-      QueueBackwardData(queue, buffers, lengths, workspace, reserve_space, &input, &initial_h));
-  return QueueBackwardWeights(queue, buffers, workspace, reserve_space, input, initial_h);
+  Status backward =
+      QueueBackwardData(queue, buffers, lengths, workspace, reserve_space, &input, &initial_h);
+  if (backward.ok()) {
+    backward = QueueBackwardWeights(queue, buffers, workspace, reserve_space, input, initial_h);
+  }
+  if (dropout_ != nullptr) CUDNN_RNN_RETURN_IF_ERROR(dropout_->EndCall(queue));
+  return backward;
 }
 
 // Returns the input and the initial h that it used, for QueueBackwardWeights.

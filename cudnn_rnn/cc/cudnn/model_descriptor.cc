@@ -74,16 +74,9 @@ Status ModelDescriptor::Set(const GpuQueue& queue, const RnnConfig& config,
   if (dropout_ != nullptr) {
     CUDNN_RNN_RETURN_IF_ERROR(dropout_->Attach(queue, &dropout_descriptor_));
   } else {
-    // With null states, cuDNN takes over only the probability.
-    const bool uses_dropout = UsesDropout(config, choices.is_training);
-    size_t states_bytes = 0;
-    if (uses_dropout) {
-      CUDNN_RNN_RETURN_IF_ERROR(
-          CUDNN_RNN_CUDNN_CALL(queue, cudnnDropoutGetStatesSize, queue.handle(), &states_bytes));
-    }
-    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-        queue, cudnnSetDropoutDescriptor, dropout_descriptor_.get(), queue.handle(),
-        uses_dropout ? config.dropout : 0.0f, nullptr, states_bytes, 0));
+    CUDNN_RNN_RETURN_IF_ERROR(
+        CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor, dropout_descriptor_.get(),
+                             queue.handle(), 0.0f, nullptr, 0, 0));
   }
   const int data_type = CudnnDataType(config.data_type);
   const bool computes_in_float = data_type != kCudnnDataDouble;

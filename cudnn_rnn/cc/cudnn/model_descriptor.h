@@ -26,7 +26,7 @@ class ModelDescriptor {
   };
 
   // Compiles kernels for the batch size if the algorithm is kPersistDynamic, which takes seconds.
-  // `dropout` may be null if dropout has no effect.
+  // `dropout` is null if dropout has no effect.
   static Status Create(const GpuQueue& queue, const RnnConfig& config, const Choices& choices,
                        int64_t batch_size, std::shared_ptr<DropoutState> dropout,
                        std::shared_ptr<ModelDescriptor>* descriptor);

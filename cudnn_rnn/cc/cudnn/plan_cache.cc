@@ -120,12 +120,12 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   request.options = settings;
   request.context = context;
   request.repeats_forward = repeats_forward;
-  request.draws_dropout = UsesDropout(config, call.is_training) && !call.is_backward;
+  request.uses_dropout = UsesDropout(config, call.is_training);
   request.model_key = ModelKey(request.trial);
   request.model_key.insert(
       request.model_key.end(),
       {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)), choices.is_padded ? 1 : 0,
-       request.draws_dropout ? 1 : 0, BitsOf(config.dropout), config.seed, config.seed2});
+       BitsOf(config.dropout), config.seed, config.seed2});
   Key key = request.model_key;
   key.insert(key.end(),
              {shape.num_steps, shape.time_major ? 1 : 0, static_cast<int64_t>(settings.algorithm),
@@ -166,7 +166,7 @@ Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
   std::shared_ptr<DropoutState> dropout;
   if (!IsEmpty(trial.shape)) {
     CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
-    if (request.draws_dropout) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+    if (request.uses_dropout) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
   }
   std::shared_ptr<CudnnPlan> plan;
   Status created = CreatePlanWithModel(queue, request, dropout, &plan);

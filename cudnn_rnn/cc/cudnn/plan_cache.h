@@ -32,9 +32,9 @@ class CudnnPlanCache {
   // Finds or creates the plan for this model, shape and lengths on the stream's device. For a
   // Backward, `call` must hold the options of its Forward, including `is_training`, and say that it
   // is a Backward. With `call.forward_choice`, its plan computes like the Forward's, whatever
-  // `options` says; without it, `options` must be the Forward's, too. The Forward plans of a cache
-  // share one dropout state, which starts from the config's seeds. The dropout state and the
-  // scratch memory of trials come from `allocator`. Thread-safe; calls on plans that differ only in
+  // `options` says; without it, `options` must be the Forward's, too. The plans of a cache share
+  // one dropout state, which starts from the config's seeds; Forward advances it. The dropout state
+  // and the scratch memory of trials come from `allocator`. Thread-safe; calls on plans that differ only in
   // the number of steps queue their work one after the other.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
               const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
@@ -52,7 +52,7 @@ class CudnnPlanCache {
     CudnnOptions options;
     void* context;
     bool repeats_forward;  // is a gradient's; `options` repeats its forward call's choice
-    bool draws_dropout;    // is a forward call's with dropout
+    bool uses_dropout;
     Key model_key;         // everything that the plan depends on besides algorithm and steps
   };
 

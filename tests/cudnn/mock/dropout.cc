@@ -35,8 +35,6 @@ int CheckArguments(Call* call, void* descriptor, void* handle, float dropout, vo
     return call->Violation("states_bytes must be at least ", kDropoutStatesBytes, ", but is ",
                            states_bytes);
   }
-  // Null states set only the probability.
-  if (states == nullptr) return 0;
   return call->NeedMemory("states", states, static_cast<int64_t>(states_bytes), kBufferAlignment);
 }
 
