@@ -162,16 +162,35 @@ TEST(AGradientThatCannotRepeatTheChoiceIsAnError) {
                "request standard for the forward call");
 }
 
-TEST(ModelsBeyond32BitsAreRefused) {
+TEST(ModelsBeyondTheLimitsOfCudnnAreRefused) {
   MockGpu gpu;
   GpuModel model(gpu.runtime());
   CudnnPlanCache::Found found;
   Problem problem = SmallProblem();
-  problem.shape.num_steps = int64_t{1} << 31;
-  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "number of steps", "2^31");
+  problem.shape.num_steps = 65535;
+  EXPECT(model.Find(problem, problem.Options(false), &found).ok());
+  for (const int64_t num_steps : {int64_t{65536}, int64_t{1} << 31}) {
+    problem.shape.num_steps = num_steps;
+    EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "number of steps",
+                 "at most 65535", "on a CPU");
+    problem.shape.batch_size = 0;
+    EXPECT(model.Find(problem, problem.Options(false), &found).ok(),
+           "an empty call needs no cuDNN");
+    problem.shape.batch_size = 2;
+  }
   problem = SmallProblem();
   problem.shape.batch_size = int64_t{1} << 30;
   EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "batch size", "2^31");
+  problem = SmallProblem();
+  problem.config.num_layers = 4;
+  problem.config.num_units = int64_t{1} << 9;
+  problem.shape = {1, int64_t{1} << 20, true};
+  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "4 * 1048576 * 512", "2^31");
+  problem = SmallProblem();
+  problem.config.input_size = int64_t{1} << 11;
+  problem.shape = {1 << 10, int64_t{1} << 10, false};
+  EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "batch-major",
+               "1024 * 1024 * 2048", "2^31", "divide the batch");
   problem.config.num_units = 0;
   EXPECT_ERROR(model.Find(problem, problem.Options(false), &found), "num_units");
   problem = SmallProblem();

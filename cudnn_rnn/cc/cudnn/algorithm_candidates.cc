@@ -3,8 +3,6 @@
 namespace cudnn_rnn {
 namespace {
 
-constexpr int64_t kMaxStepsOfPersistent = 65535;
-
 int64_t Capability(const CandidateCall& call) {
   return call.device.compute_capability_major * 10 + call.device.compute_capability_minor;
 }
@@ -28,8 +26,6 @@ struct Rule {
 //   [torch]  get_algo in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp and the functions that it
 //            calls. Left out are its rules for speed alone, since a trial measures that, and its
 //            limits to half, to one layer and to one direction, for which it gives no reason.
-//   [65536]  github.com/pytorch/pytorch/issues/133751: an LSTM of 128 units runs 65,535 steps;
-//            with 65,536, cuDNN returns NOT_SUPPORTED.
 //   [cudnn]  NVIDIA's documentation of cudnnRNNAlgo_t.
 
 // For both persistent algorithms. [torch] has the rules on devices for persist_static only, and
@@ -50,8 +46,6 @@ const Rule kRulesOfAll[] = {
      [](const CandidateCall& call) { return call.config.data_type == DataType::kDouble; }},
     {"does not support projections [torch]",
      [](const CandidateCall& call) { return call.config.has_projection(); }},
-    {"does not support more than 65,535 steps [65536]",
-     [](const CandidateCall& call) { return call.shape.num_steps > kMaxStepsOfPersistent; }},
 };
 
 const Rule kRulesOfPersistStatic[] = {

@@ -8,6 +8,18 @@
 namespace cudnn_rnn {
 namespace {
 
+// cudnnSetRNNDataDescriptor refuses more steps, in every layout and for every algorithm (called in
+// cuDNN 9.28, without a device; github.com/pytorch/pytorch/issues/133751 on a device).
+constexpr int64_t kMaxSteps = 65535;
+// cuDNN counts elements in 32 bits.
+constexpr int64_t kMaxElements = std::numeric_limits<int>::max();
+
+Status BeyondCudnn(const std::string& what, const std::string& limit, const std::string& found) {
+  return InvalidArgument(what, " must be ", limit,
+                         " on a GPU, because cuDNN counts in 32 bits, but is ", found,
+                         ". Run the op on a CPU, or divide the batch.");
+}
+
 std::string DescribeRun(const RnnConfig& config, const SequenceShape& shape, Algorithm algorithm) {
   return Concatenate("running ", Describe(config), ", ", shape.num_steps, " steps, batch ",
                      shape.batch_size, ", algorithm ", Name(algorithm));
@@ -53,8 +65,22 @@ Status CudnnPlan::Create(const GpuQueue& queue, const RnnConfig& config, const S
   return Status();
 }
 
-// Checks that sizes fit into cuDNN's 32 bits, and the bytes of all buffers together into 64 bits.
+// Checks cuDNN's limits, and that the bytes of all buffers together fit into 64 bits.
 Status CudnnPlan::CheckSizes() const {
+  if (!is_empty()) CUDNN_RNN_RETURN_IF_ERROR(CheckLimitsOfCudnn());
+  const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
+  const CheckedSize total =
+      rows * (CheckedSize(input_width_) + output_width_) * 4 +
+      CheckedSize(num_states_) * shape_.batch_size * (h_width_ + c_width_) * 8;
+  return total.overflowed() ? TooLarge() : Status();
+}
+
+Status CudnnPlan::CheckLimitsOfCudnn() const {
+  if (shape_.num_steps > kMaxSteps) {
+    return InvalidArgument("The number of steps must be at most ", kMaxSteps,
+                           " on a GPU, because cuDNN accepts no longer sequences, but is ",
+                           shape_.num_steps, ". Run the op on a CPU, or divide the sequences.");
+  }
   const struct {
     const char* name;
     int64_t value;
@@ -62,18 +88,26 @@ Status CudnnPlan::CheckSizes() const {
                {"num_units", config_.num_units},
                {"directions * output size", config_.num_directions() * config_.output_size()},
                {"input_size", config_.input_size},
-               {"the number of steps", shape_.num_steps},
                {"the batch size", shape_.batch_size}};
   for (const auto& size : sizes) {
-    // An empty call never reaches cuDNN.
-    if (is_empty() || size.value <= std::numeric_limits<int>::max()) continue;
-    return InvalidArgument(size.name, " must be below 2^31 on a GPU, but is ", size.value, ".");
+    if (size.value <= kMaxElements) continue;
+    return BeyondCudnn(size.name, "below 2^31", Concatenate(size.value));
   }
-  const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
-  const CheckedSize total =
-      rows * (CheckedSize(input_width_) + output_width_) * 4 +
-      CheckedSize(num_states_) * shape_.batch_size * (h_width_ + c_width_) * 8;
-  return total.overflowed() ? TooLarge() : Status();
+  const int64_t width = std::max(config_.num_units, config_.output_size());
+  if (kMaxElements < CheckedSize(num_states_) * shape_.batch_size * width) {
+    return BeyondCudnn("num_layers * directions * batch size * width of a state", "below 2^31",
+                       Concatenate(num_states_, " * ", shape_.batch_size, " * ", width));
+  }
+  const int64_t vector_size =
+      std::max(config_.input_size, config_.num_directions() * config_.output_size());
+  const bool counts_all = choices_.is_padded || config_.skips_input_projection();
+  if (counts_all &&
+      kMaxElements < CheckedSize(shape_.num_steps) * shape_.batch_size * vector_size) {
+    return BeyondCudnn(
+        "With padding, batch-major data or skip_input, steps * batch size * width of a sequence",
+        "below 2^31", Concatenate(shape_.num_steps, " * ", shape_.batch_size, " * ", vector_size));
+  }
+  return Status();
 }
 
 // Checks that the size of the largest workspace fits into 64 bits.
@@ -117,15 +151,9 @@ Status CudnnPlan::CreateDescriptors(const GpuQueue& queue) {
 // Sets `target` to shape [L * D, B, width], packed.
 Status CudnnPlan::SetStateDescriptor(const GpuQueue& queue, int64_t width,
                                      const TensorDescriptor& target) {
-  const CheckedSize row = CheckedSize(shape_.batch_size) * width;
-  if (std::numeric_limits<int>::max() < row) {
-    return InvalidArgument(
-        "The batch size times the width of a state must be below 2^31 on a GPU, ", "but is ",
-        shape_.batch_size, " * ", width, ".");
-  }
   const int dimensions[] = {static_cast<int>(num_states_), static_cast<int>(shape_.batch_size),
                             static_cast<int>(width)};
-  const int strides[] = {static_cast<int>(row.value()), static_cast<int>(width), 1};
+  const int strides[] = {static_cast<int>(shape_.batch_size * width), static_cast<int>(width), 1};
   return CUDNN_RNN_CUDNN_CALL(queue, cudnnSetTensorNdDescriptor, target.get(),
                               CudnnDataType(config_.data_type), 3, dimensions, strides);
 }

@@ -84,6 +84,7 @@ class CudnnPlan : public RnnPlan {
             std::shared_ptr<DropoutState> dropout);
 
   Status CheckSizes() const;
+  Status CheckLimitsOfCudnn() const;
   // Must follow CreateDescriptors, which asks cuDNN for its workspace size.
   Status CheckWorkspace() const;
   Status TooLarge() const;

@@ -74,9 +74,9 @@ Status ModelDescriptor::Set(const GpuQueue& queue, const RnnConfig& config,
   if (dropout_ != nullptr) {
     CUDNN_RNN_RETURN_IF_ERROR(dropout_->Attach(queue, &dropout_descriptor_));
   } else {
-    CUDNN_RNN_RETURN_IF_ERROR(
-        CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor, dropout_descriptor_.get(),
-                             queue.handle(), 0.0f, nullptr, 0, 0));
+    CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor,
+                                                   dropout_descriptor_.get(), queue.handle(), 0.0f,
+                                                   nullptr, 0, 0));
   }
   const int data_type = CudnnDataType(config.data_type);
   const bool computes_in_float = data_type != kCudnnDataDouble;

@@ -20,7 +20,7 @@ int64_t BitsOf(float value) {
 
 // Rounds the number of steps in a group's key. The fastest algorithm hardly depends on it, and a
 // program whose batches all differ in length should not time the algorithms for each. Rounds down,
-// so that limits such as 65,535 steps lie between groups.
+// so that limits just below a power of two lie between groups.
 int64_t RoundDownToPowerOfTwo(int64_t value) {
   int64_t power = 1;
   while (power <= value / 2) power *= 2;

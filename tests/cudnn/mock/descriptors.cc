@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "cudnn_rnn/cc/core/checked_math.h"
 #include "tests/cudnn/mock/cudnn_call.h"
 
 namespace cudnn_rnn {
@@ -32,6 +34,7 @@ namespace {
 constexpr int kMaxDimensions = 8;
 constexpr int kMathWithConversion = 2;
 constexpr int kMaxUnitsOfPersistStatic = 1024;
+constexpr int kMaxSteps = 65535;
 
 // The arguments of cudnnSetRNNDescriptor_v8.
 struct RnnArguments {
@@ -251,6 +254,9 @@ int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensio
         return call->Violation("dimension ", i, " is ", dimensions[i], " with stride ", strides[i]);
       }
     }
+    CheckedSize elements = 1;
+    for (int i = 0; i < num_dimensions; ++i) elements = elements * dimensions[i];
+    if (std::numeric_limits<int>::max() < elements) return call->StatusOf(MOCK_NOT_SUPPORTED);
     found->is_set = true;
     found->data_type = data_type;
     found->dimensions.assign(dimensions, dimensions + num_dimensions);
@@ -363,6 +369,7 @@ int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int m
                              batch_size, ", vector_size ", vector_size);
     }
     if (lengths == nullptr) return call->Violation("lengths are null");
+    if (max_length > kMaxSteps) return call->StatusOf(MOCK_NOT_SUPPORTED);
     RnnDataDescriptor set;
     set.is_set = true;
     set.data_type = data_type;

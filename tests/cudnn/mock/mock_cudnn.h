@@ -116,8 +116,7 @@ enum {
  * 192 (LSTM, GRU), and backward more than 256 or 128. */
 MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
 /* The same, but only for calls with more steps, a larger batch or a lower compute capability than
- * these; negative: no such limit. cudnnSetRNNDescriptor_v8 knows only the compute capability.
- * Default: MOCK_REFUSED_BY_FORWARD for persist_static_small_h and more than 65,535 steps. */
+ * these; negative: no such limit. cudnnSetRNNDescriptor_v8 knows only the compute capability. */
 MOCK_EXPORT void mock_limit_algorithm(int algorithm, int support, int64_t max_steps,
                                       int64_t max_batch_size, int min_compute_capability);
 /* Sets the milliseconds of one forward and of one backward pass (half for data, half for weights)

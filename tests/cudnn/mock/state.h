@@ -154,11 +154,6 @@ struct AlgorithmOptions {
 };
 
 struct Options {
-  Options() {
-    algorithms[kCudnnAlgorithmPersistStaticSmallH].support = {MOCK_REFUSED_BY_FORWARD, 65535, -1,
-                                                              -1};
-  }
-
   int64_t version = 0;  // 0: the default
   int num_devices = 1;
   std::map<int, DeviceOptions> devices;  // by number; the default for others
