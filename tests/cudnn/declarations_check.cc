@@ -61,6 +61,10 @@ static_assert(std::is_same<decltype(::cudnnGetVersion), size_t()>::value, "cudnn
 static_assert(
     std::is_same<typename Declared<decltype(::cudnnGetErrorString)>::type, const char*(int)>::value,
     "cudnnGetErrorString");
+#if CUDNN_MAJOR >= 9
+static_assert(std::is_same<decltype(::cudnnGetLastErrorString), void(char*, size_t)>::value,
+              "cudnnGetLastErrorString");
+#endif
 static_assert(std::is_same<DeviceAddress, CUdeviceptr>::value, "DeviceAddress");
 
 #define CHECK_VALUE(ours, nvidias) \

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <functional>
 
@@ -116,6 +117,21 @@ TEST(AnErrorOfTheInstallationNamesTheDoctor) {
                "status 1008 (TEXT) in cuDNN 9.3.0", "while trying", "python -m cudnn_rnn doctor");
   const Status internal = CheckCudnn(libraries, 5000, "cudnnCreate", "trying");
   EXPECT(internal.message().find("doctor") == std::string::npos, internal.message());
+}
+
+TEST(AnErrorHasTheReasonThatCudnnTells) {
+  GpuLibraries libraries;
+  libraries.cudnnGetErrorString = [](int) { return "TEXT"; };
+  const Status without = CheckCudnn(libraries, 2000, "cudnnCreate", "trying");
+  EXPECT(without.message().find("says") == std::string::npos, without.message());
+  libraries.cudnnGetLastErrorString = [](char*, size_t) {};
+  EXPECT(CheckCudnn(libraries, 2000, "cudnnCreate", "trying").message() == without.message());
+  libraries.cudnnGetLastErrorString = [](char* message, size_t max_bytes) {
+    std::memset(message, 'x', max_bytes);  // not terminated
+    std::memcpy(message, "xDesc->layout != yDesc->layout", 30);
+  };
+  EXPECT_ERROR(CheckCudnn(libraries, 2000, "cudnnCreate", "trying"),
+               "while trying. cuDNN says: xDesc->layout != yDesc->layoutxxx");
 }
 
 TEST(NoDriver) {

@@ -1,5 +1,6 @@
 // Tests handles, dropout states and memory on several streams, and calls that CUDA graphs record.
 
+#include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 #include "tests/core/testing.h"
 #include "tests/cudnn/mock/functions.h"
 #include "tests/cudnn/plan_harness.h"
@@ -97,7 +98,8 @@ TEST(AGraphRecordsOnlyCallsThatHaveRun) {
   mock_set_capturing(kStream, 1);
   const Status status = caller.Forward(0);
   EXPECT(status.code() == StatusCode::kFailedPrecondition, static_cast<int>(status.code()));
-  EXPECT_ERROR(status, "records a CUDA graph", "creating a cuDNN handle", "Run the same call once");
+  EXPECT_ERROR(status, "records a CUDA graph", "preparing a new model or shape",
+               "Run the same call once");
   EXPECT(mock_calls("cudnnCreate") == 0);
   mock_set_capturing(kStream, 0);
   EXPECT(caller.Forward(0).ok());
@@ -105,17 +107,17 @@ TEST(AGraphRecordsOnlyCallsThatHaveRun) {
   EXPECT(caller.Forward(1).ok(), "recording a call that has run");
   Problem other_rate = DroppingProblem();
   other_rate.config.dropout = 0.25f;
-  EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "initializing a dropout state");
+  EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "preparing a new model or shape");
   model.options.algorithm = Algorithm::kAuto;
-  EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "trying an algorithm");
+  EXPECT_ERROR(Caller(&model, other_rate, kStream).Forward(0), "preparing a new model or shape");
   Problem longer = DroppingProblem();
   ++longer.shape.num_steps;
   model.options.algorithm = Algorithm::kStandard;
-  EXPECT(Caller(&model, longer, kStream).Forward(2).ok(), "another shape needs only the handle");
+  EXPECT_ERROR(Caller(&model, longer, kStream).Forward(2), "preparing a new model or shape");
   model.options.algorithm = Algorithm::kPersistDynamic;
   const Status compiling = Caller(&model, longer, kStream).Forward(3);
   EXPECT(compiling.code() == StatusCode::kFailedPrecondition, static_cast<int>(compiling.code()));
-  EXPECT_ERROR(compiling, "records a CUDA graph", "compiling kernels of persist_dynamic");
+  EXPECT_ERROR(compiling, "records a CUDA graph", "preparing a new model or shape");
   EXPECT(mock_calls("cudnnBuildRNNDynamic") == 0);
   mock_set_capturing(kStream, 0);  // before the model is released
 }
@@ -133,6 +135,74 @@ TEST(AnEventOrdersTheUsesOfADropoutState) {
   const int64_t waits = mock_calls("cuStreamWaitEvent");
   EXPECT(there.Forward(1).ok() && mock_calls("cuStreamWaitEvent") == waits, "the same stream");
   ExpectNoViolations("uses of a dropout state");
+}
+
+TEST(AGraphAndCallsOutsideShareADropoutStateOnOneStreamOnly) {
+  MockGpu gpu;
+  GpuModel model(gpu.runtime());
+  Caller here(&model, DroppingProblem(), kStream);
+  Caller there(&model, DroppingProblem(), kOtherStream);
+  EXPECT(here.Forward(0).ok() && there.Forward(1).ok());
+  mock_set_capturing(kStream, 1);
+  const int64_t waits = mock_calls("cuStreamWaitEvent");
+  EXPECT_ERROR(here.Forward(2), "CUDA graph", "on another stream", "on the same stream");
+  mock_set_capturing(kStream, 0);
+  EXPECT(here.Forward(2).ok());
+  mock_set_capturing(kStream, 1);
+  const int64_t records = mock_calls("cuEventRecord");
+  EXPECT(here.Forward(3).ok(), "its last call was on this stream");
+  EXPECT(mock_calls("cuEventRecord") == records, "an event of a graph tells nothing outside");
+  mock_set_capturing(kStream, 0);
+  EXPECT_ERROR(there.Forward(4), "CUDA graph");
+  EXPECT(mock_calls("cuStreamWaitEvent") == waits + 1, "that of the call between");
+  EXPECT(here.Forward(4).ok() && there.Forward(5).ok());
+  ExpectNoViolations("dropout in a CUDA graph");
+}
+
+TEST(OldCudnnCopiesNoLengthsInAGraph) {
+  MockGpu gpu;
+  mock_set_version(8600);
+  gpu.Reopen();
+  GpuModel model(gpu.runtime());
+  Problem problem = DroppingProblem();
+  problem.config.dropout = 0;
+  Caller caller(&model, problem, kStream);
+  EXPECT(caller.Forward(0).ok());
+  mock_set_capturing(kStream, 1);
+  EXPECT_ERROR(caller.Forward(1), "copying sequence lengths", "before 8.9.1");
+  mock_set_capturing(kStream, 0);
+}
+
+int64_t num_copies, last_bytes;
+
+TEST(ACopyBeyondTheLargestPitchIsMadeRowByRow) {
+  MockGpu gpu;
+  gpu.libraries()->cuMemcpy2DAsync_v2 = [](const DriverCopy2d*, void*) { return 1; };
+  gpu.libraries()->cuMemcpyDtoDAsync_v2 = [](DeviceAddress, DeviceAddress, size_t bytes, void*) {
+    ++num_copies;
+    last_bytes = static_cast<int64_t>(bytes);
+    return 0;
+  };
+  GpuQueue queue(gpu.runtime(), kStream, "copying");
+  EXPECT(queue.Begin().ok());
+  num_copies = 0;
+  char memory[16];
+  const int64_t pitch = int64_t{1} << 31;
+  EXPECT(queue.Copy2d(memory, memory, {8, 3, pitch, 16}).ok() && num_copies == 3);
+  EXPECT(queue.Copy2d(memory, memory, {8, 3, 16, pitch}).ok() && num_copies == 6);
+  EXPECT(last_bytes == 8 && !queue.Copy2d(memory, memory, {8, 3, pitch - 1, 16}).ok());
+}
+
+TEST(ADropoutStateIsLeftAloneIfTheDriverIsGone) {
+  MockGpu gpu;
+  gpu.AllowObjectsLeft(20);
+  {
+    GpuModel model(gpu.runtime());
+    EXPECT(Caller(&model, DroppingProblem(), kStream).Forward(0).ok());
+    mock_reset();
+    gpu.libraries()->cuCtxPushCurrent_v2 = [](void*) { return 4; };  // CUDA_ERROR_DEINITIALIZED
+  }
+  EXPECT(mock_calls("cuEventDestroy_v2") == 0 && mock_calls("cuEventSynchronize") == 0);
 }
 
 TEST(ADropoutStateIsFreedAfterItsLastUse) {

@@ -187,7 +187,6 @@ class TrialRun {
 Status Wait(const Trial& trial) {
   GpuQueue queue(trial.runtime, trial.stream, "trying algorithms for " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
-  CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("trying an algorithm"));
   return CUDNN_RNN_DRIVER_CALL(queue, cuStreamSynchronize, trial.stream);
 }
 

@@ -220,7 +220,6 @@ class CheckRun {
     CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config_, &layout_));
     CUDNN_RNN_RETURN_IF_ERROR(CreatePlan());
     CUDNN_RNN_RETURN_IF_ERROR(queue_.Begin());
-    CUDNN_RNN_RETURN_IF_ERROR(queue_.CheckNotCapturing("waiting for a result"));
     CUDNN_RNN_RETURN_IF_ERROR(Forward());
     if (options_.is_training) CUDNN_RNN_RETURN_IF_ERROR(Backward());
     return CUDNN_RNN_DRIVER_CALL(queue_, cuStreamSynchronize, trial_.stream);

@@ -236,6 +236,8 @@ Status CudnnPlan::StageWeights(const GpuQueue& queue, const void* params, void* 
 Status CudnnPlan::StageLengths(const GpuQueue& queue, const Lengths& lengths,
                                int32_t* staging) const {
   if (staging == nullptr) return Status();
+  CUDNN_RNN_RETURN_IF_ERROR(
+      queue.CheckNotCapturing("copying sequence lengths to the device, for cuDNN before 8.9.1,"));
   return queue.CopyFromHost(staging, lengths.clamped.data(),
                             shape_.batch_size * static_cast<int64_t>(sizeof(int32_t)));
 }

@@ -33,7 +33,8 @@ class DropoutState {
   Status Attach(const GpuQueue& queue, DropoutDescriptor* descriptor) const;
 
   // Must precede each training call on the same queue. Restarts the generator if `restarts`. The
-  // caller holds `lock` until EndCall.
+  // caller holds `lock` until EndCall. Fails if one of this call and the last one is recorded in a
+  // CUDA graph and they are on different streams.
   Status BeginCall(const GpuQueue& queue, bool restarts, std::unique_lock<std::mutex>* lock);
   // Must follow each training call, even one that failed.
   Status EndCall(const GpuQueue& queue);
@@ -42,6 +43,7 @@ class DropoutState {
   DropoutState(const GpuQueue& queue, const RnnConfig& config);
 
   const GpuLibraries& libraries_;
+  void* const context_;
   void* const creation_stream_;
   const float dropout_;
   // cuDNN takes one seed. TensorFlow's kernels combine the op's two in the same way.
@@ -52,6 +54,9 @@ class DropoutState {
   void* last_use_ = nullptr;                      // event after the last call
   std::mutex mutex_;                              // guards the members below
   void* last_stream_;
+  // Whether a CUDA graph recorded the last use. Its work runs with the graph: outside, no event
+  // tells when; and inside, no event of a call outside may be waited for.
+  bool last_is_captured_ = false;
   bool is_used_ = false;  // states_ may differ from initial_states_
 };
 

@@ -171,6 +171,8 @@ class CudnnSearch {
     }
     CUDNN_RNN_RETURN_IF_ERROR(
         FindFunction(library, path, "cudnnGetErrorString", &libraries->cudnnGetErrorString));
+    libraries->cudnnGetLastErrorString =
+        reinterpret_cast<void (*)(char*, size_t)>(dlsym(library, "cudnnGetLastErrorString"));
 #define CUDNN_RNN_FIND(symbol, parameters) \
   CUDNN_RNN_RETURN_IF_ERROR(FindFunction(library, path, #symbol, &libraries->symbol));
     CUDNN_RNN_CUDNN_FUNCTIONS(CUDNN_RNN_FIND)
@@ -278,6 +280,19 @@ StatusCode StatusCodeOfCudnn(int status) {
   return StatusCode::kInternal;
 }
 
+namespace {
+
+// Returns " cuDNN says: ..." or "" if cuDNN tells no reason.
+std::string ReasonOf(const GpuLibraries& libraries) {
+  if (libraries.cudnnGetLastErrorString == nullptr) return "";
+  char reason[1024] = "";
+  libraries.cudnnGetLastErrorString(reason, sizeof(reason));
+  reason[sizeof(reason) - 1] = '\0';
+  return reason[0] == '\0' ? "" : Concatenate(" cuDNN says: ", reason);
+}
+
+}  // namespace
+
 Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,
                   const std::string& what) {
   if (status == kCudnnSuccess) return Status();
@@ -287,6 +302,7 @@ Status CheckCudnn(const GpuLibraries& libraries, int status, const char* call,
       code,
       Concatenate(call, " failed with status ", status, " (", text == nullptr ? "unknown" : text,
                   ") in cuDNN ", CudnnVersionText(libraries.cudnn_version), " while ", what, ".",
+                  ReasonOf(libraries),
                   code == StatusCode::kFailedPrecondition ? kInstallationAdvice : ""));
 }
 

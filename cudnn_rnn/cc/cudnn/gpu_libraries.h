@@ -18,6 +18,8 @@ struct GpuLibraries {
 #undef CUDNN_RNN_DECLARE
   size_t (*cudnnGetVersion)() = nullptr;
   const char* (*cudnnGetErrorString)(int status) = nullptr;
+  // The reason of this thread's last error; from cuDNN 9.0 on, null before.
+  void (*cudnnGetLastErrorString)(char* message, size_t max_bytes) = nullptr;
 
   std::string driver_path;  // paths that the loader chose
   std::string cudnn_path;

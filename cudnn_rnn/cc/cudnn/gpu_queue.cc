@@ -1,6 +1,15 @@
 #include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace cudnn_rnn {
+namespace {
+
+// The largest CU_DEVICE_ATTRIBUTE_MAX_PITCH of any device; pitched copies refuse larger ones.
+constexpr int64_t kMaxPitch = std::numeric_limits<int>::max();
+
+}  // namespace
 
 GpuQueue::~GpuQueue() {
   if (handle_ != nullptr) runtime_->handles.Return({context_, stream_}, handle_);
@@ -32,10 +41,17 @@ Status GpuQueue::BorrowHandle() {
   return set;
 }
 
-Status GpuQueue::CheckNotCapturing(const char* action) const {
+Status GpuQueue::IsCapturing(bool* is_capturing) const {
   int capture = kCudaStreamNotCapturing;
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_DRIVER_CALL(*this, cuStreamIsCapturing, stream_, &capture));
-  if (capture == kCudaStreamNotCapturing) return Status();
+  *is_capturing = capture != kCudaStreamNotCapturing;
+  return Status();
+}
+
+Status GpuQueue::CheckNotCapturing(const char* action) const {
+  bool is_capturing;
+  CUDNN_RNN_RETURN_IF_ERROR(IsCapturing(&is_capturing));
+  if (!is_capturing) return Status();
   return FailedPrecondition(
       Concatenate("The stream records a CUDA graph, in which ", action, " is not possible (while ",
                   what_, "). Run the same call once on this stream before recording the graph."));
@@ -49,6 +65,14 @@ Status GpuQueue::Copy(void* target, const void* source, int64_t bytes) const {
 
 Status GpuQueue::Copy2d(void* target, const void* source, const Copy2dShape& shape) const {
   if (shape.width == 0 || shape.height == 0) return Status();
+  if (std::max(shape.source_pitch, shape.target_pitch) > kMaxPitch) {
+    for (int64_t row = 0; row < shape.height; ++row) {
+      CUDNN_RNN_RETURN_IF_ERROR(Copy(static_cast<char*>(target) + row * shape.target_pitch,
+                                     static_cast<const char*>(source) + row * shape.source_pitch,
+                                     shape.width));
+    }
+    return Status();
+  }
   DriverCopy2d copy = DriverCopy2d();
   copy.source_memory_type = kCudaMemoryTypeDevice;
   copy.source_device = AddressOf(source);

@@ -39,6 +39,8 @@ class GpuQueue {
   // Must precede calls of cuDNN that need handle(), which the queue holds from then on. Creates a
   // handle if the stream has no idle one; only that may wait for the device.
   Status BorrowHandle();
+  // Sets `is_capturing` to whether the stream records a CUDA graph.
+  Status IsCapturing(bool* is_capturing) const;
   // Fails while the stream records a CUDA graph, in which `action` is not possible.
   Status CheckNotCapturing(const char* action) const;
 

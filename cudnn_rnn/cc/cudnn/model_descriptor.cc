@@ -51,17 +51,13 @@ Status ModelDescriptor::Create(const GpuQueue& queue, const RnnConfig& config,
                                const Choices& choices, int64_t batch_size,
                                std::shared_ptr<DropoutState> dropout,
                                std::shared_ptr<ModelDescriptor>* descriptor) {
-  const bool compiles = choices.algorithm == Algorithm::kPersistDynamic;
-  if (compiles) {
-    CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("compiling kernels of persist_dynamic"));
-  }
   std::shared_ptr<ModelDescriptor> created(new ModelDescriptor());
   created->dropout_ = std::move(dropout);
   CUDNN_RNN_RETURN_IF_ERROR(created->rnn_.Create(queue, "cudnnCreateRNNDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(
       created->dropout_descriptor_.Create(queue, "cudnnCreateDropoutDescriptor"));
   CUDNN_RNN_RETURN_IF_ERROR(created->Set(queue, config, choices));
-  if (compiles) {
+  if (choices.algorithm == Algorithm::kPersistDynamic) {
     CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnBuildRNNDynamic, queue.handle(),
                                                    created->get(), static_cast<int>(batch_size)));
   }

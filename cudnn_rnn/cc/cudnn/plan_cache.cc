@@ -156,13 +156,18 @@ Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
   CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
+  GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
+  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+  if (!IsEmpty(trial.shape)) {
+    // Neither trials nor new dropout states, compiled kernels and cuDNN's questions may be
+    // recorded.
+    CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("preparing a new model or shape"));
+  }
   if (trial.config.data_type == DataType::kBfloat16 && !IsEmpty(trial.shape)) {
     CUDNN_RNN_RETURN_IF_ERROR(CheckBfloat16(trial, request.context));
   }
   CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(request.options, &trial));
 
-  GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
-  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   std::shared_ptr<DropoutState> dropout;
   if (!IsEmpty(trial.shape)) {
     CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());

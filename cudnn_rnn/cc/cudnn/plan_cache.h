@@ -34,8 +34,8 @@ class CudnnPlanCache {
   // is a Backward. With `call.forward_choice`, its plan computes like the Forward's, whatever
   // `options` says; without it, `options` must be the Forward's, too. The plans of a cache share
   // one dropout state, which starts from the config's seeds; Forward advances it. The dropout state
-  // and the scratch memory of trials come from `allocator`. Thread-safe; calls on plans that differ only in
-  // the number of steps queue their work one after the other.
+  // and the scratch memory of trials come from `allocator`. Thread-safe; calls on plans that differ
+  // only in the number of steps queue their work one after the other.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
               const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
               Found* found);
@@ -53,7 +53,7 @@ class CudnnPlanCache {
     void* context;
     bool repeats_forward;  // is a gradient's; `options` repeats its forward call's choice
     bool uses_dropout;
-    Key model_key;         // everything that the plan depends on besides algorithm and steps
+    Key model_key;  // everything that the plan depends on besides algorithm and steps
   };
 
   Status CreatePlan(Request request, Found* found);
