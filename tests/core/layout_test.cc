@@ -145,6 +145,31 @@ TEST(ErrorsNameTheArgument) {
   EXPECT_ERROR(ParseDirection("both", &direction), "direction", "both", "bidirectional");
 }
 
+TEST(EveryFieldOfAConfigIsInItsKey) {
+  const RnnConfig config;
+  std::vector<RnnConfig> others(10, config);
+  others[0].mode = RnnMode::kGru;
+  others[1].input_mode = InputMode::kSkip;
+  others[2].direction = Direction::kBidirectional;
+  others[3].data_type = DataType::kDouble;
+  others[4].num_layers = 2;
+  others[5].num_units = 2;
+  others[6].input_size = 2;
+  others[7].num_proj = 1;
+  others[8].dropout = 0.5f;
+  others[9].seed = 1;
+  others.push_back(config);
+  others[10].seed2 = 1;
+  for (size_t i = 0; i < others.size(); ++i) {
+    EXPECT(KeyOf(others[i]) != KeyOf(config), "field ", i);
+    const bool is_of_dropout = i >= 8;
+    EXPECT((KeyOf(WithoutDropout(others[i])) == KeyOf(config)) == is_of_dropout, "field ", i);
+  }
+  RnnConfig automatic = others[1];
+  automatic.input_mode = InputMode::kAuto;
+  EXPECT(KeyOf(automatic) == KeyOf(others[1]), "the sizes are equal, so it skips the input");
+}
+
 TEST(SizesThatOverflowAreRefused) {
   const int64_t large = std::numeric_limits<int32_t>::max();
   ParamLayout layout;

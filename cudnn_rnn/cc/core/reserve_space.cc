@@ -78,23 +78,9 @@ uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start) {
 }
 
 uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape) {
-  uint32_t dropout_bits;
-  std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
-  const int64_t fields[] = {static_cast<int64_t>(config.mode),
-                            config.skips_input_projection() ? 1 : 0,
-                            static_cast<int64_t>(config.direction),
-                            static_cast<int64_t>(config.data_type),
-                            config.num_layers,
-                            config.num_units,
-                            config.input_size,
-                            config.num_proj,
-                            static_cast<int64_t>(dropout_bits),
-                            config.seed,
-                            config.seed2,
-                            shape.num_steps,
-                            shape.batch_size,
-                            shape.time_major ? 1 : 0};
-  return Fingerprint(fields, sizeof(fields));
+  const ConfigKey model = KeyOf(config);
+  const int64_t fields[] = {shape.num_steps, shape.batch_size, shape.time_major ? 1 : 0};
+  return Fingerprint(fields, sizeof(fields), Fingerprint(model.data(), sizeof(model)));
 }
 
 ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& shape,

@@ -1,5 +1,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 
+#include <cstring>
+
 #include "cudnn_rnn/cc/core/param_layout.h"
 
 namespace cudnn_rnn {
@@ -52,6 +54,24 @@ Status CheckPositive(const char* name, int64_t value) {
 }
 
 }  // namespace
+
+ConfigKey KeyOf(const RnnConfig& config) {
+  static_assert(sizeof(RnnConfig) == 4 * sizeof(int32_t) + 4 * sizeof(int64_t) + sizeof(int64_t) +
+                                         2 * sizeof(int64_t),
+                "a new field belongs into the key");
+  uint32_t dropout_bits;
+  std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
+  return {{static_cast<int64_t>(config.mode), config.skips_input_projection() ? 1 : 0,
+           static_cast<int64_t>(config.direction), static_cast<int64_t>(config.data_type),
+           config.num_layers, config.num_units, config.input_size, config.num_proj,
+           static_cast<int64_t>(dropout_bits), config.seed, config.seed2}};
+}
+
+RnnConfig WithoutDropout(RnnConfig config) {
+  config.dropout = 0;
+  config.seed = config.seed2 = 0;
+  return config;
+}
 
 int64_t RnnConfig::num_gates() const {
   if (mode == RnnMode::kLstm) return kNumLstmGates;

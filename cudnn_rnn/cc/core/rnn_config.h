@@ -2,6 +2,7 @@
 #ifndef CUDNN_RNN_CC_CORE_RNN_CONFIG_H_
 #define CUDNN_RNN_CC_CORE_RNN_CONFIG_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -44,6 +45,15 @@ struct RnnConfig {
     return layer == 0 ? input_size : num_directions() * output_size();
   }
 };
+
+// All that a model depends on: caches have it in their keys.
+using ConfigKey = std::array<int64_t, 11>;
+
+// Returns equal keys for configs of equal models. `skip_input` and what `auto_select` chooses are
+// equal.
+ConfigKey KeyOf(const RnnConfig& config);
+// Returns the config without what only dropout patterns depend on.
+RnnConfig WithoutDropout(RnnConfig config);
 
 Status ParseRnnMode(const std::string& text, RnnMode* mode);
 Status ParseInputMode(const std::string& text, InputMode* input_mode);

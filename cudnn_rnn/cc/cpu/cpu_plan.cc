@@ -77,12 +77,11 @@ class CpuPlan : public RnnPlan {
     Arena arena(nullptr);
     if (kConverts) arena.Take<Real>(NumCopiedParams(/*is_forward=*/true));
     cudnn_rnn::PackedWeights<Real>(model_, Pass::kInference, &arena);
-    return {arena.used().value(),
-            {static_cast<int64_t>(config_.mode), static_cast<int64_t>(config_.direction),
-             static_cast<int64_t>(config_.data_type), config_.skips_input_projection() ? 1 : 0,
-             config_.num_layers, config_.num_units, config_.input_size, config_.num_proj,
-             static_cast<int64_t>(packing),
-             static_cast<int64_t>(reinterpret_cast<intptr_t>(&model_.kernels))}};
+    const ConfigKey model = KeyOf(WithoutDropout(config_));
+    PackedWeightsSpec spec = {arena.used().value(), {model.begin(), model.end()}};
+    spec.layout.push_back(static_cast<int64_t>(packing));
+    spec.layout.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(&model_.kernels)));
+    return spec;
   }
 
   Status Forward(const ForwardBuffers& buffers, const CallOptions& options,

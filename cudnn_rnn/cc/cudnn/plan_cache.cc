@@ -30,19 +30,12 @@ int64_t RoundDownToPowerOfTwo(int64_t value) {
 // Returns everything that a call depends on besides device, dropout pattern, algorithm, padding and
 // the number of steps.
 std::vector<int64_t> ModelKey(const Trial& trial) {
-  const RnnConfig& config = trial.config;
-  return {static_cast<int64_t>(config.mode),
-          config.skips_input_projection() ? 1 : 0,
-          static_cast<int64_t>(config.direction),
-          static_cast<int64_t>(config.data_type),
-          config.num_layers,
-          config.num_units,
-          config.input_size,
-          config.num_proj,
-          UsesDropout(config, trial.choices.is_training) ? 1 : 0,
-          trial.shape.batch_size,
-          trial.choices.is_training ? 1 : 0,
-          trial.choices.allow_tf32 ? 1 : 0};
+  const ConfigKey model = KeyOf(WithoutDropout(trial.config));
+  std::vector<int64_t> key(model.begin(), model.end());
+  key.insert(key.end(),
+             {UsesDropout(trial.config, trial.choices.is_training) ? 1 : 0, trial.shape.batch_size,
+              trial.choices.is_training ? 1 : 0, trial.choices.allow_tf32 ? 1 : 0});
+  return key;
 }
 
 // Returns everything that the choice of the algorithm depends on. Devices of one model share it.
@@ -122,10 +115,10 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   request.repeats_forward = repeats_forward;
   request.uses_dropout = UsesDropout(config, call.is_training);
   request.model_key = ModelKey(request.trial);
-  request.model_key.insert(
-      request.model_key.end(),
-      {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)), choices.is_padded ? 1 : 0,
-       BitsOf(config.dropout), config.seed, config.seed2});
+  const ConfigKey model = KeyOf(config);
+  request.model_key.insert(request.model_key.end(), model.begin(), model.end());
+  request.model_key.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)));
+  request.model_key.push_back(choices.is_padded ? 1 : 0);
   Key key = request.model_key;
   key.insert(key.end(),
              {shape.num_steps, shape.time_major ? 1 : 0, static_cast<int64_t>(settings.algorithm),

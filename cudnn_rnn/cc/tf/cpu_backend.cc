@@ -21,14 +21,10 @@ namespace {
 // once.
 class CpuPlans {
  public:
-  // `config` differs between calls only in its sizes, and in a gradient in what it takes from the
-  // reserve space: the node's attributes fix the rest.
+  // The order of the axes is the same in all calls.
   Status Find(const RnnConfig& config, const SequenceShape& shape,
               std::shared_ptr<const RnnPlan>* plan) {
-    uint32_t dropout_bits;
-    std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
-    const Key key = {config.num_layers, config.num_units,      config.input_size, shape.num_steps,
-                     shape.batch_size,  int64_t{dropout_bits}, config.seed,       config.seed2};
+    const Key key = {KeyOf(config), {{shape.num_steps, shape.batch_size}}};
     std::lock_guard<std::mutex> lock(mutex_);
     for (const Entry& entry : entries_) {
       if (entry.plan == nullptr || entry.key != key) continue;
@@ -45,7 +41,7 @@ class CpuPlans {
   }
 
  private:
-  using Key = std::array<int64_t, 8>;
+  using Key = std::pair<ConfigKey, std::array<int64_t, 2>>;
   struct Entry {
     Key key;
     std::shared_ptr<const RnnPlan> plan;  // null in unused entries
