@@ -21,16 +21,11 @@ from cudnn_rnn._compat import (
 from cudnn_rnn._patches.hooks import guarded
 from cudnn_rnn.checkpoints import object_based, restore_ops, restore_order, validation
 
-_CHECK = re.compile(
-    r"(?P<scope>(?:.*/)?(?P<kind>%s|%s)(?:_\d+)?)/%s"
-    % (restore_ops.SIZES_SCOPE, restore_ops.SHAPES_SCOPE, restore_ops.CHECK)
-)
-
 
 def saver_build(original, self):
-    if tf.executing_eagerly() or not restore_ops.saveables_of_graph():
-        return original(self)
-    given = self._var_list, self.saver_def
+    if tf.executing_eagerly() or self.saver_def or not restore_ops.saveables_of_graph():
+        return original(self)  # With a SaverDef, build() creates no ops.
+    given = self._var_list
     try:
         guarded(_leave_out_displaced, self)
         original(self)
@@ -38,8 +33,7 @@ def saver_build(original, self):
             guarded(_order_assignments, self.saver_def.filename_tensor_name)
     except restore_ops.SaverRefusal:
         # A program that catches the error must not get a Saver that counts as built.
-        self._var_list, self.saver_def = given
-        self._is_built = False
+        self._var_list, self.saver_def, self._is_built = given, None, False
         raise
 
 
@@ -183,14 +177,14 @@ def _read_by_saver(saver, session):
         path = graph.get_tensor_by_name(saver.saver_def.filename_tensor_name)
     except (KeyError, ValueError):  # a Saver of another graph; TensorFlow reports that
         return [], []
-    checks = [_CHECK.match(operation.name) for operation in path.consumers()]
+    checks = [restore_ops.CHECK_NAME.match(operation.name) for operation in path.consumers()]
     if not any(checks):
         return [], []
     everything = {entry.key: _expected_by_variables(entry) for entry in restore_ops.read_from(path)}
     own = {}
     for check in filter(None, checks):
         keys, shapes = (
-            static_value(graph.get_tensor_by_name("%s/%s:0" % (check.group("scope"), name)))
+            static_value(graph.get_tensor_by_name(check.expand(r"\g<scope>/%s\g<number>:0" % name)))
             for name in (restore_ops.KEYS, restore_ops.SHAPES)
         )
         for key, shape in zip(keys, shapes):

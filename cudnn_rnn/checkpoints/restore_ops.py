@@ -86,6 +86,11 @@ def read_from(path):
 # by these names, in imported graphs too.
 SIZES_SCOPE, SHAPES_SCOPE = "cudnn_rnn_checkpoint_sizes", "cudnn_rnn_checkpoint_shapes"
 CHECK, KEYS, SHAPES = "check", "keys", "shapes"  # nodes in such a scope
+# A Saver made after an import may have the scope of an imported one; all nodes then have a number.
+CHECK_NAME = re.compile(
+    r"(?P<scope>(?:.*/)?(?P<kind>%s|%s)(?:_\d+)?)/%s(?P<number>(?:_\d+)?)$"
+    % (SIZES_SCOPE, SHAPES_SCOPE, CHECK)
+)
 
 
 def _checkpoint_path(restored_tensor):

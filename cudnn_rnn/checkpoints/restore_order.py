@@ -15,13 +15,13 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn.checkpoints import graph_walk, restore_ops
 from cudnn_rnn.checkpoints.graph_walk import SAME_VALUES, source
 
-_ASSIGN_TYPES = ("Assign", "AssignVariableOp")
+ASSIGN_TYPES = ("Assign", "AssignVariableOp")
 
 # Ops whose attribute `shape` is that of the variable. A placeholder has the shape of the handle.
 _VARIABLE_TYPES = ("Variable", "VariableV2", "TemporaryVariable", "VarHandleOp")
 
 _SCOPES = (restore_ops.SUMS_SCOPE, restore_ops.EXACT_SCOPE)  # in the order in which they run
-_REBUILT = re.compile(r"(?:.*/)?(%s)(?:_\d+)?/" % "|".join(_SCOPES))
+REBUILT = re.compile(r"(?:.*/)?(%s)(?:_\d+)?/" % "|".join(_SCOPES))
 
 
 def order_assignments(path):
@@ -40,11 +40,11 @@ def order_assignments(path):
     by_variable: dict = collections.OrderedDict()
     reached = graph_walk.reachable(path.consumers(), graph_walk.consumers).values()
     for operation in sorted(reached, key=lambda operation: operation._id):
-        if operation.type in _ASSIGN_TYPES:
+        if operation.type in ASSIGN_TYPES:
             variable = source(operation.inputs[0]).name
             by_variable.setdefault(variable, []).append(operation)
     for variable, assignments in by_variable.items():
-        rebuilt = [operation for operation in assignments if _REBUILT.match(operation.name)]
+        rebuilt = [operation for operation in assignments if REBUILT.match(operation.name)]
         direct = [operation for operation in assignments if operation not in rebuilt]
         if rebuilt and direct:
             _require_one_own_value(variable, direct)
@@ -81,7 +81,7 @@ def assigned_shape(tensor):
         if operation.type in SAME_VALUES:
             reshapes = any_shape or operation.type == "Reshape"
             waiting += [(consumer, reshapes) for consumer in operation.outputs[0].consumers()]
-        elif operation.type in _ASSIGN_TYPES:
+        elif operation.type in ASSIGN_TYPES:
             shape = _static_shape(operation)
             if shape is not None:
                 return shape, any_shape
@@ -100,7 +100,7 @@ def _static_shape(assignment):
 
 
 def _precedence(assignment):
-    scope = _REBUILT.match(assignment.name).group(1)  # type: ignore[union-attr]
+    scope = REBUILT.match(assignment.name).group(1)  # type: ignore[union-attr]
     return _SCOPES.index(scope), assignment._id
 
 

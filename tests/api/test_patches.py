@@ -108,7 +108,9 @@ def broken(*arguments):
         (restores, "_order_assignments"),
         (restores, "_read_by_saver"),
         (restores, "_check_tensors"),
-        (meta_graphs, "_without_our_saveables"),
+        (meta_graphs, "_our_saveables"),
+        (meta_graphs, "_without"),
+        (meta_graphs, "_recreate"),
     ],
 )
 def test_a_defect_does_not_break_the_call(session, monkeypatch, tmp_path, module, step):
@@ -117,6 +119,7 @@ def test_a_defect_does_not_break_the_call(session, monkeypatch, tmp_path, module
     values = opaque_values(params_size("lstm", 1, UNITS, WIDTH))
     variable = tf.Variable(values, name="opaque")
     saveable = SAVEABLES["lstm"](variable, 1, UNITS, WIDTH)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     with pytest.warns(RuntimeWarning, match="broken, .* AttributeError: something that"):
         saver = tf.train.Saver([saveable])
         initialize(session)
