@@ -52,7 +52,7 @@ PATCHES = (
         meta_graph_module,
         "import_scoped_meta_graph_with_return_elements",
         meta_graphs.import_scoped,
-        "imports MetaGraphs whose collections name saveables of layers",
+        "imports MetaGraphs whose collections name saveables of layers, and recreates these",
     ),
 )
 

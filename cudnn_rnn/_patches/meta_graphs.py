@@ -23,15 +23,23 @@ def import_scoped(original, meta_graph_or_file, *arguments, **named):
     if not removed:
         return original(meta_graph, *arguments, **named)
     filtered = guarded(_without, meta_graph, removed, default=meta_graph)
-    bound = inspect.signature(original).bind_partial(filtered, *arguments, **named).arguments
-    graph = bound.get("graph") or tf.get_default_graph()
-    scope = graph.unique_name(bound.get("import_scope") or "", mark_as_used=False)
-    first = len(graph.get_operations())
+    place = guarded(_place, original, filtered, arguments, named)
     results = original(filtered, *arguments, **named)
-    is_wanted = bound.get("restore_collections_predicate") or (lambda key: True)
-    if is_wanted(tf.GraphKeys.SAVEABLE_OBJECTS):
-        guarded(_recreate, graph, removed, first, scope)
+    if place is not None:
+        guarded(_recreate, removed, *place)
     return results
+
+
+def _place(original, meta_graph, arguments, named):
+    """Returns (graph, number of its operations, scope) of an import; None without saveables."""
+    bound = inspect.signature(original).bind_partial(meta_graph, *arguments, **named).arguments
+    is_wanted = bound.get("restore_collections_predicate") or (lambda key: True)
+    graph = bound.get("graph") or tf.get_default_graph()
+    # The graph of a function, such as that of a SavedModel in TensorFlow 2, has no Savers.
+    if graph.building_function or not is_wanted(tf.GraphKeys.SAVEABLE_OBJECTS):
+        return None
+    scope = graph.unique_name(bound.get("import_scope") or "", mark_as_used=False)
+    return graph, len(graph.get_operations()), scope
 
 
 def _our_saveables(meta_graph):
@@ -63,10 +71,8 @@ def _without(meta_graph, removed):
     return copy
 
 
-def _recreate(graph, names, first, scope):
+def _recreate(names, graph, first, scope):
     """Recreates saveables from the operations of a graph from number `first` on."""
-    if graph.building_function:
-        return  # such as that of a SavedModel in TensorFlow 2, which has no Savers
     prefix = scope + "/" if scope and not scope.endswith("/") else scope
     operations = graph.get_operations()[first:]
     with graph.as_default():
@@ -75,8 +81,8 @@ def _recreate(graph, names, first, scope):
         warnings.warn(
             "The imported graph has the saveable %r, but no tf.train.Saver in the graph saves and "
             "restores it, so it cannot be recreated: a new tf.train.Saver() writes its variable, "
-            "but no tensors of platform-independent cells. If you make a new Saver, create the "
-            "saveable, such as CudnnLSTMSaveable(variable, num_layers, num_units, input_size, "
-            "scope=...), and add it to tf.GraphKeys.SAVEABLE_OBJECTS." % name,
+            "but no tensors of platform-independent cells. To have them, create the saveable, such "
+            "as CudnnLSTMSaveable(variable, num_layers, num_units, input_size, scope=...), and add "
+            "it to tf.GraphKeys.SAVEABLE_OBJECTS." % name,
             stacklevel=5,
         )

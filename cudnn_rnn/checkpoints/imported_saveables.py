@@ -159,14 +159,12 @@ def recreate(names: Sequence[str], operations: Sequence[tf.Operation], prefix: s
     if not any(_is_of_rnn(operation) for operation in operations):
         return []
     found = _found_in(operations)
-    by_name = _matched(dict.fromkeys(names), found, prefix)
-    missing = [name for name in dict.fromkeys(names) if name not in by_name]
-    bases = {_base(name) for name in by_name}
+    distinct = list(dict.fromkeys(names))
+    by_name = _matched(distinct, found, prefix)
     for name, one in _undisplaced(by_name).items():
         saveable = ImportedSaveable(one, prefix + name, prefix)
         tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
-    # No default Saver held these: see `CudnnOpaqueParamsSaveable.is_displaced`.
-    return [name for name in missing if _base(name) not in bases]
+    return [name for name in distinct if name not in by_name]
 
 
 def _is_of_rnn(operation):
@@ -180,7 +178,7 @@ def _base(name):
 
 
 def _undisplaced(by_name):
-    """Leaves out saveables that a later one with the same keys displaces."""
+    """Leaves out those displaced; see `CudnnOpaqueParamsSaveable.is_displaced`."""
     last = {(_base(name), tuple(found.keys)): name for name, found in by_name.items()}
     return {name: found for name, found in by_name.items() if name in last.values()}
 
@@ -283,8 +281,8 @@ def _held_by_saver(reads, saved):
         if not all(read.key in saved and not read.slice_spec for read in own):
             continue
         of_group = _conversions([saved[read.key] for read in own])
-        also = [read.key for read in unused if of_group & conversions[read.key]]
-        own = [read for read in reads if read in own or read.key in also]
+        also = {read.tensor.name for read in unused if of_group & conversions[read.key]}
+        own = [read for read in reads if read.tensor.name in names | also]
         one = _Found(
             [read.key for read in own],
             [read.tensor for read in own],

@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
 from cudnn_rnn import _patches, layers
 from helpers.checkpoints import assert_all_equal, zeroed_and_restored
-from helpers.damaged_checkpoints import DAMAGES
+from helpers.damaged_checkpoints import DAMAGES, with_value
 from helpers.golden import read_case, read_checkpoint
 from helpers.layer_models import (
     LAYER_COUNT,
@@ -107,7 +108,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("options", sorted(OPTIONS))
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -173,6 +174,7 @@ def test_graphs_of_the_original(tmp_path, name, importing):
 @pytest.mark.skipif(
     not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
 )
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("scope", [None, "imported"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
@@ -217,21 +219,10 @@ def test_skip_input(tmp_path):
     with tf.Graph().as_default(), tf.Session() as session:
         written.imported()
         path = written.check(tmp_path)
-        spoil = {keys(saveable)[0]: 2 * written.tensors[keys(saveable)[0]]}
         saver = tf.train.Saver(collected())
-        write_with(path, spoil)
+        with_value(path, keys(saveable)[0], lambda value: 2 * value)
         with pytest.raises(tf.errors.InvalidArgumentError, match="which an RNN with input_mode"):
             saver.restore(session, path)
-
-
-def write_with(path, changed):
-    tensors = dict(read_checkpoint(path), **changed)
-    with tf.Graph().as_default(), tf.Session() as session:
-        names = sorted(tensors)
-        values = [tf.constant(tensors[name]) for name in names]
-        session.run(tf.raw_ops.SaveV2(
-            prefix=path, tensor_names=names, shape_and_slices=[""] * len(names), tensors=values
-        ))  # fmt: skip
 
 
 def test_several_variables_of_one_saveable(tmp_path):
@@ -289,6 +280,7 @@ def test_two_of_one_variable(tmp_path):
 
 @pytest.mark.parametrize("same_variable", [False, True])
 def test_displaced_ones_stay_displaced(tmp_path, same_variable):
+    """A default Saver held only the last one, so nothing tells the keys of the first."""
     with tf.Graph().as_default():
         values = random_values(params_size("gru", 1, UNITS, WIDTH))
         first = tf.get_variable("first", initializer=values)
@@ -297,9 +289,54 @@ def test_displaced_ones_stay_displaced(tmp_path, same_variable):
             collect(SAVEABLES["gru"](variable, 1, UNITS, WIDTH))
         written = Written(tmp_path)
     with tf.Graph().as_default():
+        with pytest.warns(UserWarning, match="the saveable 'cudnn_rnn_saveable', but no"):
+            tf.train.import_meta_graph(written.path + ".meta")
+        written.check(tmp_path)
+        assert len(collected()) == 1
+
+
+def test_two_savers_of_saveables_with_the_same_keys(tmp_path):
+    with tf.Graph().as_default():
+        values = random_values(params_size("gru", 1, UNITS, WIDTH))
+        for name in "first", "second":
+            variable = tf.get_variable(name, initializer=values)
+            collect(SAVEABLES["gru"](variable, 1, UNITS, WIDTH))
+            tf.train.Saver([collected()[-1]])
+        written = Written(tmp_path)
+    with tf.Graph().as_default():
         written.imported()
         written.check(tmp_path)
         assert len(collected()) == 1
+
+
+@pytest.mark.parametrize("scope", [None, "a"])
+def test_an_import_inside_a_name_scope(tmp_path, scope):
+    with tf.Graph().as_default():
+        built_layer("gru", name="rnn")
+        written = Written(tmp_path)
+    with tf.Graph().as_default():
+        for expected in "outer", "outer_1":
+            with tf.name_scope("outer"):
+                written.imported(scope)
+            (variable,) = [v for v in tf.global_variables() if v.op.name.startswith(expected + "/")]
+            prefix = variable.op.name[: -len("rnn/opaque_kernel")]
+            assert prefix == expected + ("/a/" if scope else "/")
+            names = [spec.name for spec in collected()[-1].specs]
+            assert sorted(names) == sorted(
+                prefix + key for key in written.tensors if key != "rnn/opaque_kernel"
+            )
+
+
+def test_an_import_into_another_graph_than_the_default(tmp_path):
+    with tf.Graph().as_default():
+        built_layer("gru", name="rnn")
+        written = Written(tmp_path)
+    graph = tf.Graph()
+    with tf.Graph().as_default():
+        meta_graph_module.import_scoped_meta_graph(written.path + ".meta", graph=graph)
+        assert not collected()
+    with graph.as_default():
+        written.check(tmp_path)
 
 
 def test_two_imports_into_one_graph(tmp_path):
@@ -451,7 +488,5 @@ def test_tables_stay(tmp_path):
         tf.train.Saver([layer.kernel, layer.saveable])
         meta_graph = tf.train.export_meta_graph()
     with tf.Graph().as_default():
-        importlib.import_module("tensorflow.python.framework.meta_graph").import_scoped_meta_graph(
-            meta_graph
-        )
+        meta_graph_module.import_scoped_meta_graph(meta_graph)
         assert sorted(one.name for one in collected()) == ["rnn/opaque_kernel_saveable", "table:0"]

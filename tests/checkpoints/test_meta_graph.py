@@ -59,12 +59,15 @@ def test_import(written, module):
 
 
 def test_an_imported_graph_can_get_a_new_saver(written):
+    """`test_imported_saveables.py` has what such a Saver saves and restores."""
     path, _, expected = written
     with tf.Graph().as_default(), tf.Session() as session:
         cudnn_rnn.import_meta_graph(path + ".meta")
-        assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-        tf.train.Saver().restore(session, path)  # restores variables without saveables
+        saver = tf.train.Saver()
+        saver.restore(session, path)
         assert_outputs(session, expected)
+        again = saver.save(session, path + "_again")
+    assert tf.train.list_variables(again) == tf.train.list_variables(path)
 
 
 def test_saved_model(written):

@@ -169,7 +169,6 @@ def test_meta_graph_in_memory_is_left_as_it_is(soft_session):
     before = meta_graph.SerializeToString(deterministic=True)
     tf.train.import_meta_graph(meta_graph)
     assert meta_graph.SerializeToString(deterministic=True) == before
-    assert not tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
 
 
 @pytest.mark.parametrize("in_file", [False, True])
