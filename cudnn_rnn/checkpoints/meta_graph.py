@@ -17,8 +17,11 @@ def import_meta_graph(
 
     This is `tf.train.import_meta_graph`, patched by `_patches/meta_graphs.py`.
 
-    The returned Saver restores everything that the Saver stored in the graph did. For a new Saver,
-    create the saveable again: `CudnnLSTMSaveable(variable, num_layers, num_units, input_size)`.
+    The returned Saver restores everything that the Saver stored in the graph did. So does a new
+    `tf.train.Saver()`: the saveables of the collection are recreated from the Savers in the graph.
+    With `import_scope`, the keys of a new Saver start with the scope. A saveable that no Saver in
+    the graph holds is named in a warning; create it again, such as
+    `CudnnLSTMSaveable(variable, num_layers, num_units, input_size)`.
 
     tf.contrib.cudnn_rnn pins some nodes to a GPU. On a machine without a GPU, create the session
     with `tf.ConfigProto(allow_soft_placement=True)`, or import with `clear_devices=True`.
