@@ -1,10 +1,26 @@
 """`python -m cudnn_rnn export`: a SavedModel that runs without this package."""
 
 import argparse
-import importlib
+import json
+import os
+import resource
+import signal
+import subprocess
 import sys
 
-from cudnn_rnn.cli.run import load_package
+from cudnn_rnn.cli import files
+
+# Watchdogs: a healthy SavedModel takes a small part of these.
+_BASE_MEMORY, _MEMORY_PER_BYTE = 12 * 2**30, 64
+_SECONDS = 1800
+
+_CHILD = """
+import argparse, json, sys
+request = argparse.Namespace(**json.loads(sys.argv[1]))
+sys.path[:] = request.path
+from cudnn_rnn.cli.export import run_in_child
+sys.exit(run_in_child(request))
+"""
 
 DESCRIPTION = """\
 Writes a copy of a SavedModel in which TensorFlow's standard ops replace all CudnnRNN* nodes.
@@ -22,7 +38,7 @@ def add_arguments(parser):
     """Adds the command's arguments to its `argparse.ArgumentParser`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = DESCRIPTION
-    parser.usage = "python -m cudnn_rnn export IN OUT [--training] [--force]"
+    parser.usage = "python -m cudnn_rnn export IN OUT [--training] [--force] [--traceback]"
     parser.add_argument("saved_model", metavar="IN", help="the folder of a SavedModel")
     parser.add_argument("output", metavar="OUT", help="the folder to write")
     parser.add_argument(
@@ -32,18 +48,61 @@ def add_arguments(parser):
         "program may have",
     )
     parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
+    files.add_traceback(parser)
 
 
 def run(options):
-    """Runs the command; returns the exit status."""
+    """Runs the command in a child process; returns the exit status.
+
+    TensorFlow imports the graph. A damaged one can end the process, or take any memory and time.
+    """
+    request = dict(
+        vars(options), path=[os.path.abspath(one) for one in sys.path], memory=_memory_for(options)
+    )
+    command = [sys.executable, "-I", "-c", _CHILD, json.dumps(request)]
+    process = subprocess.Popen(command)
     try:
-        load_package()
-        plain = importlib.import_module("cudnn_rnn.plain")
-        count = plain.export_plain(
-            options.saved_model, options.output, options.training, options.force
-        )
-    except (ImportError, OSError, ValueError) as error:
-        print("python -m cudnn_rnn export: %s" % error, file=sys.stderr)
-        return 1
+        status = process.wait(_SECONDS)
+    except subprocess.TimeoutExpired:
+        return _failed(options, "TensorFlow did not end within %d seconds" % _SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    if status < 0:
+        name = signal.Signals(-status).name
+        return _failed(options, "TensorFlow ended with %s while it imported the graph" % name)
+    return status
+
+
+def _memory_for(options):
+    """Returns the limit of the child's memory, in proportion to the graph."""
+    size = 0
+    for name in ("saved_model.pb", "saved_model.pbtxt"):
+        path = os.path.join(options.saved_model, name)
+        size += os.path.getsize(path) if os.path.isfile(path) else 0
+    return _BASE_MEMORY + _MEMORY_PER_BYTE * size
+
+
+def _failed(options, reason):
+    print(
+        "python -m cudnn_rnn export: %s: %s. It may be damaged; %s was not written."
+        % (options.saved_model, reason, options.output),
+        file=sys.stderr,
+    )
+    return 1
+
+
+def run_in_child(options):
+    """Runs the command in this process, with limits; returns the exit status."""
+    limit, (_, hard) = options.memory, resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return files.reporting_errors("export", _export, options, module="cudnn_rnn.plain")
+
+
+def _export(plain, options):
+    count = plain.export_plain(options.saved_model, options.output, options.training, options.force)
     print("Replaced %d CudnnRNN* nodes; wrote %s." % (count, options.output))
     return 0

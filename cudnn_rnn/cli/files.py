@@ -3,7 +3,9 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
+import traceback
 
 from cudnn_rnn.cli.run import ADVICE, load_package
 
@@ -31,6 +33,7 @@ def add_facts(parser):
     )
     for name, options in _FACTS:
         group.add_argument(name, **options)
+    add_traceback(parser)
 
 
 def facts_of(options):
@@ -48,23 +51,44 @@ def describe_command(parser, usage, description):
     parser.description = description
 
 
-def reporting_errors(command, function, options):
-    """Runs `function(exchange, options)`; returns its exit status, 1 after an expected error.
+def add_traceback(parser):
+    """Adds the option that shows where an error comes from."""
+    parser.add_argument(
+        "--traceback", action="store_true", help="also show where in the program an error occurs"
+    )
 
-    `exchange` is the module `cudnn_rnn.exchange`.
+
+def reporting_errors(command, function, options, module="cudnn_rnn.exchange"):
+    """Runs `function(imported module, options)`; returns its exit status, 1 after an error.
+
+    Errors of the files and of the libraries that read them are one line, without a traceback.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         load_package()
-        exchange = importlib.import_module("cudnn_rnn.exchange")
+        imported = importlib.import_module(module)
     except ImportError as error:
         print("python -m cudnn_rnn %s: %s\n%s" % (command, error, ADVICE), file=sys.stderr)
         return 1
     try:
-        return function(exchange, options)
-    except (OSError, ValueError) as error:  # ExchangeError is a ValueError
-        print("python -m cudnn_rnn %s: %s" % (command, error), file=sys.stderr)
+        return function(imported, options)
+    except KeyboardInterrupt:
+        print("python -m cudnn_rnn %s: interrupted." % command, file=sys.stderr)
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if options.traceback:
+            traceback.print_exc()
+        print("python -m cudnn_rnn %s: %s" % (command, _text_of(error)), file=sys.stderr)
         return 1
+
+
+def _text_of(error):
+    """Returns the message; of an unexpected error also its class."""
+    if isinstance(error, MemoryError):
+        return "the memory does not suffice. %s" % error
+    if isinstance(error, (OSError, ValueError)):  # ExchangeError is a ValueError
+        return str(error)
+    return "%s (%s). --traceback shows where." % (error, type(error).__name__)
 
 
 def print_notes(notes):

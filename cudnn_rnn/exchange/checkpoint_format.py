@@ -20,33 +20,34 @@ import contextlib
 import glob
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
 import numpy as np
+from google.protobuf import text_format
+from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.disk import synchronize
 from cudnn_rnn.exchange import checkpoint_keys as keys_module
-from cudnn_rnn.exchange import declared_sizes, opaque_vectors
-from cudnn_rnn.exchange.checkpoint_graph import (
-    Session,
-    saveable_of,
-    slots_to_cells,
-    slots_to_opaque,
-)
+from cudnn_rnn.exchange import opaque_vectors
+from cudnn_rnn.exchange.checkpoint_extras import Extras, from_opaque
+from cudnn_rnn.exchange.checkpoint_graph import Session, saveable_of, slots_to_cells
 from cudnn_rnn.exchange.checkpoint_keys import (
     CANONICAL,
     CELLS,
     CELLS_WITH_BIASES,
-    OBJECT_GRAPH,
     OPAQUE,
+    Found,
     plain,
 )
-from cudnn_rnn.exchange.checkpoint_weights import to_weights, with_exact_biases
+from cudnn_rnn.exchange.checkpoint_objects import OBJECT_GRAPH, object_graph
+from cudnn_rnn.exchange.checkpoint_reader import CheckpointReader
+from cudnn_rnn.exchange.checkpoint_weights import to_opaque
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    check_scopes,
     check_slots,
     mode_of,
     name_of,
@@ -67,7 +68,6 @@ TARGETS = {
     "1.4": CELLS,
     "1.15": CELLS,
 }
-_Slots = Dict[Tuple[str, str], np.ndarray]
 
 
 def exists(path: str) -> bool:
@@ -82,9 +82,35 @@ def prefix_of(path: str) -> Optional[str]:
     """
     if os.path.isdir(path):
         variables = os.path.join(path, "variables", "variables")
-        return variables if exists(variables) else tf.train.latest_checkpoint(path)
+        return variables if exists(variables) else _latest_of(path)
     path = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
     return path if os.path.exists(path + ".index") or os.path.isfile(path) else None
+
+
+def _latest_of(folder):
+    """Returns the prefix that the file `checkpoint` of a folder names; None if there is none.
+
+    Raises:
+      ExchangeError: the file is damaged, or names a checkpoint outside of the folder.
+    """
+    state = os.path.join(folder, "checkpoint")
+    if not os.path.isfile(state):
+        return None
+    with open(state, "rb") as file:
+        content = file.read()
+    try:
+        named = text_format.Parse(content.decode("utf-8"), CheckpointState()).model_checkpoint_path
+    except (ValueError, text_format.ParseError) as error:
+        raise ExchangeError("%s is damaged: %s." % (state, error)) from error
+    prefix = os.path.join(folder, named)
+    if os.path.realpath(os.path.dirname(prefix)) != os.path.realpath(folder) or not named:
+        raise ExchangeError(
+            "%s names the checkpoint %r, which is not in its folder. Give the prefix of the "
+            "checkpoint that you mean." % (state, named)
+        )
+    if not exists(prefix) and not os.path.isfile(prefix):
+        raise ExchangeError("%s names the checkpoint %r, which does not exist." % (state, named))
+    return prefix
 
 
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
@@ -93,27 +119,26 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     Raises:
       ExchangeError: the file cannot be read, or the keys of every RNN fit several models or none.
     """
-    reader = _Reader(path)
+    reader = CheckpointReader(path)
     shapes, dtypes = reader.shapes, reader.dtypes
     notes: List[str] = []
     problems: List[str] = []
     is_object_based = OBJECT_GRAPH in shapes
-    graph = _object_graph(path, reader.get_tensor(OBJECT_GRAPH)) if is_object_based else None
+    graph = object_graph(path, _serialized(reader)) if is_object_based else None
     told = ToldModes(path, graph, notes)
-    found = keys_module.find(shapes, dtypes, graph, facts, told, problems)
+    found = keys_module.find(shapes, dtypes, graph, facts, told, notes, problems)
     if not found and not problems:
         found = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
     rnns, variables, slots = [], {}, {}
     used: Set[str] = set()
+    extras = Extras(reader, notes)
     for one in found:
-        arrays = [reader.get_tensor(key) for key in one.keys]
+        arrays = [reader.tensor(key) for key in one.keys]
         try:
-            rnn = to_weights(one, arrays)
+            rnn = _to_weights(one, arrays)
             variable = one.keys[0] if one.generation == OPAQUE else None
             if variable is None:
-                free = set(shapes) - used - set(one.keys)
-                candidates = sorted(free, key=lambda key: (len(key), key))
-                variable, rnn = with_exact_biases(rnn, reader, candidates, notes)
+                variable, rnn = extras.with_exact_biases(rnn, used)
                 rnn = _with_activation(rnn, facts, told, [*one.keys, *filter(None, [variable])])
         except ExchangeError as error:
             problems.append(str(error))
@@ -128,7 +153,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         if variable is not None:
             variables[one.scope] = plain(variable)
             used.add(variable)
-        slots[one.scope], of_slots = _read_slots(one, rnn, variable, reader)
+        slots[one.scope], of_slots = extras.slots(one, rnn, variable)
         used.update(of_slots)
     if problems and not rnns:
         raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
@@ -146,99 +171,22 @@ def _with_activation(rnn, facts, told, keys):
     return rnn.with_rnn_mode(mode_of(rnn.num_gates, facts, name_of(rnn.scope), by_file))
 
 
+def _serialized(reader):
+    """Returns the object graph, which must be one string."""
+    value = reader.tensor(OBJECT_GRAPH)
+    return value.item() if value.dtype == object and value.size == 1 else b"\xff"
+
+
 def _size_of_buffer(found, variable, shapes):
     """Returns the number of elements of the RNN's own opaque vector."""
     return found.config.params_size() if variable is None else shapes[variable][0]
 
 
-class _Reader:
-    """The tensors of a checkpoint; `shapes` and NumPy `dtypes` are by key."""
-
-    def __init__(self, path):
-        self._path = path
-        with self._explained(""):
-            self._reader = tf.train.load_checkpoint(path)
-            self.shapes = self._reader.get_variable_to_shape_map()
-            dtypes = self._reader.get_variable_to_dtype_map()
-        self.dtypes = {
-            key: np.dtype(tf.as_dtype(dtype).as_numpy_dtype) for key, dtype in dtypes.items()
-        }
-        with self._explained(""):
-            declared_sizes.check_checkpoint(path, self.shapes, self.dtypes)
-
-    def get_tensor(self, key):
-        """Returns the array of a key."""
-        with self._explained(key + ": "):
-            return self._reader.get_tensor(key)
-
-    @contextlib.contextmanager
-    def _explained(self, key):
-        # TensorFlow's versions raise different errors.
-        try:
-            yield
-        except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
-            raise ExchangeError(
-                "%s cannot be read as a checkpoint: %s%s" % (self._path, key, error)
-            ) from error
-
-
-def _object_graph(path, serialized):
-    from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf import trackable_object_graph_pb2
-
-    try:
-        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(serialized)
-    except DecodeError as error:
-        raise ExchangeError("%s has a damaged %s: %s." % (path, OBJECT_GRAPH, error)) from error
-    count = len(graph.nodes)
-    ids = [child.node_id for node in graph.nodes for child in node.children]
-    if not all(0 <= number < count for number in ids + [0]):
-        raise ExchangeError(
-            "%s has a damaged %s: of its %d objects, one refers to the number %d."
-            % (path, OBJECT_GRAPH, count, max(ids + [0], key=abs))
-        )
-    return graph
-
-
-# Slots
-
-
-def _names_of_slots(keys, name):
-    """Returns the (before, after) of all keys `<before><name>/<after>`."""
-    pairs = []
-    for key in keys:
-        before, found, after = key.rpartition(name + "/")
-        if found and after and not after.startswith(".") and (not before or before[-1] == "/"):
-            pairs.append((before, after))
-    return pairs
-
-
-def _read_slots(found, rnn, variable, reader):
-    """Returns the slots of an RNN, as `Contents.slots` has them, and the set of their keys."""
-    shapes = reader.shapes
-    slots: _Slots = {}
-    used = set()
-    if variable is not None:
-        for before, after in _names_of_slots(shapes, plain(variable)):
-            key = before + plain(variable) + "/" + after
-            if list(shapes[key]) == [rnn.layout.params_size()]:
-                slots[before, after] = reader.get_tensor(key)
-                used.add(key)
-    if found.generation != CELLS:
-        return slots, used
-    of_cells = {}
-    for before, after in _names_of_slots(shapes, found.keys[0]):
-        keys = [before + key + "/" + after for key in found.keys]
-        is_complete = all(
-            key in shapes and list(shapes[key]) == list(shapes[own])
-            for key, own in zip(keys, found.keys)
-        )
-        if is_complete:
-            used.update(keys)
-            if (before, after) not in slots:
-                of_cells[before, after] = [reader.get_tensor(key) for key in keys]
-    slots.update(slots_to_opaque(found, of_cells))
-    return slots, used
+def _to_weights(found: Found, arrays: Sequence[np.ndarray]) -> RnnWeights:
+    """Returns the weights for the tensors of a generation."""
+    if found.generation == OPAQUE:
+        return from_opaque(arrays[0], found.config, found.scope)
+    return from_opaque(to_opaque(found, arrays), found.config, found.scope)
 
 
 # Writing
@@ -284,42 +232,37 @@ def plan(
     arrays: Dict[str, Any] = {}
     notes: List[str] = []
     leaves_out_slots = False
-    with Session() as session:
-        vectors = [rnn.to_opaque() for rnn in source.rnns]
-        variables = [session.variable(vector) for vector in vectors]
-        # All saveables first: the keys of 1.1 are names of nodes, which are counted.
-        saveables = [
-            _saveable_of_target(target, rnn, made) for rnn, made in zip(source.rnns, variables)
-        ]
-        for rnn, vector, saveable, made in zip(source.rnns, vectors, saveables, variables):
-            _add(arrays, _specs(session, saveable), rnn.scope)
-            opaque = variable or source.variables.get(rnn.scope)
-            if opaque is None and target == "1.15":
-                opaque = rnn.scope + "/opaque_kernel" if rnn.scope else _default_variable(rnn)
-                notes.append(
-                    "The opaque variable of %s has the key %s, as in a layer of that name. "
-                    "variable= (--variable) gives it another." % (name_of(rnn.scope), opaque)
-                )
-            opaque = None if target == "cells" else opaque
-            if opaque is not None:
-                _add(arrays, {opaque: vector}, rnn.scope)
-            slots = source.slots.get(rnn.scope, {})
-            check_slots(slots, vector, rnn.scope)
-            if target == "cells":
-                converted = slots_to_cells(session, rnn.layout, made, slots) if slots else {}
-                for (before, after), values in converted.items():
-                    of_slot = [before + spec.name + "/" + after for spec in saveable.specs]
-                    _add(arrays, dict(zip(of_slot, values)), rnn.scope)
-            elif opaque is not None:
-                named = {before + opaque + "/" + after: v for (before, after), v in slots.items()}
-                _add(arrays, named, rnn.scope)
-            elif slots:
-                notes.append(
-                    "Left out: the slots %s of %s, because %s has no opaque variable. Give its "
-                    "key: variable= (--variable)."
-                    % (sorted({after for _, after in slots}), name_of(rnn.scope), target)
-                )
-                leaves_out_slots = True
+    check_scopes(source.rnns)
+    vectors = [rnn.to_opaque() for rnn in source.rnns]
+    for rnn, vector, of_rnn in zip(source.rnns, vectors, _tensors(source.rnns, vectors, target)):
+        _add(arrays, of_rnn, rnn.scope)
+        opaque = variable or source.variables.get(rnn.scope)
+        if opaque is None and target == "1.15":
+            opaque = rnn.scope + "/opaque_kernel" if rnn.scope else _default_variable(rnn)
+            notes.append(
+                "The opaque variable of %s has the key %s, as in a layer of that name. "
+                "variable= (--variable) gives it another." % (name_of(rnn.scope), opaque)
+            )
+        opaque = None if target == "cells" else opaque
+        if opaque is not None:
+            _add(arrays, {opaque: vector}, rnn.scope)
+        slots = source.slots.get(rnn.scope, {})
+        check_slots(slots, vector, rnn.scope)
+        if target == "cells":
+            converted = slots_to_cells(rnn.layout, slots) if slots else {}
+            for (before, after), values in converted.items():
+                of_slot = [before + key + "/" + after for key in of_rnn]
+                _add(arrays, dict(zip(of_slot, values)), rnn.scope)
+        elif opaque is not None:
+            named = {before + opaque + "/" + after: v for (before, after), v in slots.items()}
+            _add(arrays, named, rnn.scope)
+        elif slots:
+            notes.append(
+                "Left out: the slots %s of %s, because %s has no opaque variable. Give its "
+                "key: variable= (--variable)."
+                % (sorted({after for _, after in slots}), name_of(rnn.scope), target)
+            )
+            leaves_out_slots = True
     if not leaves_out_slots:
         arrays.update(source.optimizer)
     elif source.optimizer:
@@ -343,10 +286,17 @@ def _saveable_of_target(target, rnn, variable):
     return saveable_of(TARGETS[target], rnn.layout, variable, scope)
 
 
-def _specs(session, saveable):
-    """Returns the arrays of a saveable by key."""
-    values = session.run([spec.tensor for spec in saveable.specs])
-    return dict(zip([spec.name for spec in saveable.specs], values))
+def _tensors(rnns, vectors, target):
+    """Returns the arrays by key that the saveable of each RNN saves."""
+    # One graph for all: the keys of 1.1 are names of nodes, which are counted.
+    with Session() as session:
+        variables = session.variables(vectors)
+        saveables = [_saveable_of_target(target, *pair) for pair in zip(rnns, variables)]
+        values = session.run([[spec.tensor for spec in one.specs] for one in saveables])
+    return [
+        dict(zip([spec.name for spec in one.specs], arrays))
+        for one, arrays in zip(saveables, values)
+    ]
 
 
 def _default_variable(rnn):
@@ -367,14 +317,14 @@ def _add(arrays, new, scope):
 
 def _add_others(arrays, source, notes):
     """Adds the variables that belong to no RNN; names of objects lose their suffix."""
-    reader = _Reader(source.path)
+    reader = CheckpointReader(source.path)
     left_out = []
     for key in source.others:
         is_of_objects = key == OBJECT_GRAPH or plain(key) == "save_counter" or "/.OPT" in key
         if is_of_objects or plain(key) in arrays:
             left_out.append(key)
         else:
-            arrays[plain(key)] = reader.get_tensor(key)
+            arrays[plain(key)] = reader.tensor(key)
     if left_out:
         notes.append("Left out: %s." % ", ".join(left_out))
 

@@ -1,7 +1,4 @@
-"""Runs this package's saveables on arrays, in graphs of their own.
-
-Converts the tensors of a checkpoint to an opaque vector, and an optimizer's slots both ways.
-"""
+"""Runs this package's saveables on arrays, in graphs of their own, to write checkpoints."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from cudnn_rnn import op_level
 from cudnn_rnn._compat import tf
 from cudnn_rnn.checkpoints.canonical_saveable import RNNParamsSaveable
 from cudnn_rnn.checkpoints.optimizer_slots import _SlotConversion
+from cudnn_rnn.exchange.checkpoint_extras import is_average
 from cudnn_rnn.exchange.checkpoint_keys import CANONICAL, CELLS, OBJECTS, SAVEABLES
-from cudnn_rnn.exchange.contents import ExchangeError, name_of
 
 _MODELS = {
     "lstm": op_level.CudnnLSTM,
@@ -50,11 +47,11 @@ class Session:
         self._feeds[tensor] = array
         return tensor
 
-    def variable(self, array):
-        """Returns an initialized variable."""
-        variable = tf.Variable(self.value(array), trainable=False)
-        self.run(variable.initializer)
-        return variable
+    def variables(self, arrays):
+        """Returns initialized variables."""
+        variables = [tf.Variable(self.value(array), trainable=False) for array in arrays]
+        self.run([variable.initializer for variable in variables])
+        return variables
 
     def run(self, fetches):
         """Runs tensors and ops."""
@@ -78,71 +75,20 @@ def saveable_of(generation, config, variable, scope=""):
     return RNNParamsSaveable(model, *functions, [variable], scope)
 
 
-def restored(found, arrays):
-    """Returns the opaque vector that the saveable of the generation restores."""
-    size, stored = found.config.params_size(), sum(array.size for array in arrays)
-    if size > 2 * stored:  # it has the weights of the tensors and up to two biases for each
-        raise ExchangeError(
-            "The tensors of %s do not fit together: they have %d elements; expected at least %d."
-            % (name_of(found.scope), stored, size // 2)
-        )
-    with Session() as session:
-        zeros = np.zeros(size, found.config.dtype.as_numpy_dtype)
-        variable = session.variable(zeros)
-        saveable = saveable_of(found.generation, found.config, variable)
-        expected = saveable.expected_tensors()
-        wrong = [
-            "  %s: has shape %s; expected %s" % (key, list(array.shape), one.shape)
-            for key, array, one in zip(found.keys, arrays, expected)
-            if one.shape is not None
-            and (
-                array.size != int(np.prod(one.shape))
-                if one.any_shape
-                else list(array.shape) != one.shape
-            )
-        ]
-        if wrong or len(arrays) != len(expected):
-            raise ExchangeError(
-                "The tensors of %s do not fit together:\n%s"
-                % (name_of(found.scope), "\n".join(wrong[:8]))
-            )
-        tensors = [session.value(array) for array in arrays]
-        session.run(saveable.restore(tensors, None))
-        return session.run(variable)
-
-
-def slots_to_opaque(found, slots):
-    """Returns opaque vectors for a dict of slots of cells."""
-    vectors = {pair: restored(found, slots[pair]) for pair in slots if _is_average(pair)}
-    others = [pair for pair in slots if not _is_average(pair)]
-    if others:
-        with Session() as session:
-            zeros = np.zeros(found.config.params_size(), found.config.dtype.as_numpy_dtype)
-            conversion = _slot_conversion(session.variable(zeros), found.config)
-            tensors = [[session.value(array) for array in slots[pair]] for pair in others]
-            values = session.run([conversion.from_cells(of_slot) for of_slot in tensors])
-        vectors.update(zip(others, values))
-    return vectors
-
-
-def slots_to_cells(session, config, variable, slots):
+def slots_to_cells(config, slots):
     """Returns lists of cells' tensors for a dict of opaque vectors of slots."""
-    conversion = None
-    tensors = {}
-    for pair, vector in slots.items():
-        if _is_average(pair):
-            saveable = saveable_of(CELLS, config, session.variable(vector))
-            tensors[pair] = [spec.tensor for spec in saveable.specs]
-        else:
-            conversion = conversion or _slot_conversion(variable, config)
-            tensors[pair] = conversion.to_cells(session.value(vector))
-    return session.run(tensors)
+    with Session() as session:
+        conversion = None
+        tensors = {}
+        for (pair, vector), variable in zip(slots.items(), session.variables(slots.values())):
+            if is_average(pair):
+                saveable = saveable_of(CELLS, config, variable)
+                tensors[pair] = [spec.tensor for spec in saveable.specs]
+            else:
+                conversion = conversion or _slot_conversion(variable, config)
+                tensors[pair] = conversion.to_cells(session.value(vector))
+        return session.run(tensors)
 
 
 def _slot_conversion(variable, config):
     return _SlotConversion(saveable_of(CELLS, config, variable).format_converter, variable)
-
-
-def _is_average(pair):
-    """Returns whether a slot (before, after) holds a mean of values: sums of biases stay sums."""
-    return pair[1].rpartition("/")[2] == "ExponentialMovingAverage"

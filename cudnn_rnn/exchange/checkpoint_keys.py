@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -19,6 +20,7 @@ import numpy as np
 from cudnn_rnn._core.config import GATES, RnnConfig
 from cudnn_rnn.checkpoints import cell_saveables
 from cudnn_rnn.checkpoints.cell_layout import LAYER_FORMATS
+from cudnn_rnn.exchange import checkpoint_objects
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, sentence
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.exchange.weights import (
@@ -45,30 +47,45 @@ for _mode, _saveable in SAVEABLES.items():
     _MODES_OF_CELLS.setdefault(_saveable._rnn_cell_name, []).append(_mode)
 
 OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 OPAQUE_NAME = "opaque_kernel"
 
+_NUMBER = checkpoint_objects.NUMBER
+# A scope may have any character: an RNN with a damaged one is an error, and is not passed over.
 _CANONICAL = re.compile(
-    r"(?:(?P<prefix>.*)/)?(?P<op>CudnnRNNParamsToCanonical(?:V2)?(?:_\d+)?):(?P<index>\d+)"
+    r"(?:(?P<prefix>.*)/)?(?P<op>CudnnRNNParamsToCanonical(?:V2)?(?:_%s)?):(?P<index>%s)"
+    % (_NUMBER, _NUMBER),
+    re.DOTALL,
 )
 _CELL = re.compile(
     r"(?:(?P<prefix>.*)/)?(?P<cell>%s)/(?P<name>(?:gates/|candidate/\w+/)?"
-    r"(?:kernel|bias|bias_cudnn[_ ][01]))" % "|".join(_MODES_OF_CELLS)
+    r"(?:kernel|bias|bias_cudnn[_ ][01]))" % "|".join(_MODES_OF_CELLS),
+    re.DOTALL,
 )
 # Cells whose variables have the names and shapes of ours, but which compute something else.
 _OTHER_CELL = re.compile(r"(?:^|/)(?P<cell>basic_lstm_cell|lstm_cell)(?:_\d+)?/(?:kernel|bias)$")
 # Where cells are, in programs with the saveables, with tf.nn.dynamic_rnn or with
 # bidirectional_dynamic_rnn. The last two are those of a single cell.
 _PLACES = [
-    re.compile(r"(?:(?P<scope>.*)/)?" + place)
+    re.compile(r"(?:(?P<scope>.*)/)?" + place.replace("NUMBER", _NUMBER), re.DOTALL)
     for place in (
-        r"rnn/multi_rnn_cell/cell_(?P<layer>\d+)",
-        r"multi_rnn_cell/cell_(?P<layer>\d+)",
-        r"stack_bidirectional_rnn/cell_(?P<layer>\d+)/bidirectional_rnn/(?P<way>fw|bw)",
+        r"rnn/multi_rnn_cell/cell_(?P<layer>NUMBER)",
+        r"multi_rnn_cell/cell_(?P<layer>NUMBER)",
+        r"stack_bidirectional_rnn/cell_(?P<layer>NUMBER)/bidirectional_rnn/(?P<way>fw|bw)",
         r"bidirectional_rnn/(?P<way>fw|bw)",
         r"rnn",
     )
-] + [re.compile(r"(?P<scope>.*)")]
+] + [re.compile(r"(?P<scope>.*)", re.DOTALL)]
+# The scope of cells whose place is similar to one of these.
+_MISSPELT = re.compile(r"(?:^|/)(?:multi_rnn_cell/cell_|bidirectional_rnn/)[^/]*$")
+# The names of all variables of cells.
+_VARIABLES = {
+    name
+    for names in (
+        *[part for saveable in SAVEABLES.values() for part in saveable._cell_variables],
+        *[part.bias_names for part in LAYER_FORMATS.values()],
+    )
+    for name in names
+}
 
 
 class Found(NamedTuple):
@@ -96,11 +113,12 @@ class _Stack(NamedTuple):
 
 
 def find(
-    shapes: Dict[str, List[int]],
+    shapes: Dict[str, Tuple[int, ...]],
     dtypes: Dict[str, Any],
     graph: Optional[Any],
     facts: Facts,
     told: ToldModes,
+    notes: List[str],
     problems: List[str],
 ) -> List[Found]:
     """Returns the RNNs of a checkpoint, except opaque vectors without other keys.
@@ -111,10 +129,11 @@ def find(
       graph: the `TrackableObjectGraph` of an object-based checkpoint, else None.
       facts: what is known beyond the file.
       told: what the file tells of the modes.
+      notes: list to which remarks are appended.
       problems: list to which descriptions of RNNs that cannot be read are appended: several models
         are possible for the same keys, or none.
     """
-    stacks = _stacks_of_names(shapes) + (_stacks_of_objects(graph) if graph else [])
+    stacks = _stacks_of_names(shapes) + _stacks_of_objects(graph, notes)
     groups = _groups_of_canonical_tensors(shapes)
     found: List[Found] = []
     for of_one, part in [(_of_cells, one) for one in stacks] + [(_of_group, one) for one in groups]:
@@ -132,17 +151,21 @@ def in_order(found: Sequence[Found]) -> List[Found]:
 
 def _natural(text):
     """Returns a key for sorting by which rnn_2 precedes rnn_10."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+    parts = re.split("([0-9]+)", text)
+    parts[1::2] = [(len(part.lstrip("0")), part.lstrip("0"), part) for part in parts[1::2]]
+    return parts
 
 
 def _with_different_scopes(found):
     """Appends a number to a scope that an earlier RNN has."""
     result: List[Found] = []
+    scopes, numbers = set(), collections.Counter()  # type: ignore[var-annotated]
     for one in found:
-        scope, number = one.scope, 0
-        while scope in [other.scope for other in result]:
-            number += 1
-            scope = "%s_%d" % (one.scope or "rnn", number)
+        scope = one.scope
+        while scope in scopes:
+            numbers[one.scope] += 1
+            scope = "%s_%d" % (one.scope or "rnn", numbers[one.scope])
+        scopes.add(scope)
         result.append(one._replace(scope=scope))
     return result
 
@@ -167,49 +190,19 @@ def _stacks_of_names(shapes):
     return list(stacks.values())
 
 
-def _stacks_of_objects(graph):
-    """Returns the stacks of an object-based checkpoint: objects with `cell-0`, or fw and bw."""
-    stacks, waiting, seen = [], [("", 0)], {0}
-    while waiting:
-        path, node = waiting.pop(0)
-        children = _children(graph, node)
-        directions = [node]
-        if all("cell-0" in _children(graph, children.get(way, node)) for way in ("fw", "bw")):
-            directions = [children.get("fw", node), children.get("bw", node)]
-        cells = {
-            (int(name[len("cell-") :]), way): _values(graph, cell)
-            for way, direction in enumerate(dict.fromkeys(directions))
-            for name, cell in _children(graph, direction).items()
-            if re.fullmatch(r"cell-\d+", name)
-        }
-        if cells and all(cells.values()):
-            stacks.append(_Stack(path, cells, True))
-            continue
-        for name, child in children.items():
-            if child not in seen:
-                seen.add(child)
-                waiting.append(("%s/%s" % (path, name) if path else name, child))
-    return stacks
-
-
-def _children(graph, node):
-    return {child.local_name: child.node_id for child in graph.nodes[node].children}
-
-
-def _values(graph, cell):
-    """Returns the keys of a cell's variables by their names."""
-    return {
-        name: graph.nodes[child].attributes[0].checkpoint_key
-        for name, child in _children(graph, cell).items()
-        if graph.nodes[child].attributes
-    }
+def _stacks_of_objects(graph, notes):
+    found = checkpoint_objects.stacks(graph, _VARIABLES, notes) if graph else []
+    return [_Stack(path, cells, True) for path, cells in found]
 
 
 def _of_cells(stack, shapes, dtypes, facts, told):
     """Returns the `Found` of a stack."""
     first = stack.cells[min(stack.cells)]
     name = "the cells %s" % (stack.scope or min(first.values()))
+    if _MISSPELT.search(stack.scope):
+        raise ExchangeError("%s are not where TensorFlow has those of an RNN." % sentence(name))
     positions = _positions(stack, name)
+    _check_keys([key for cell in stack.cells.values() for key in cell.values()], shapes, name)
     _refuse_other_cells(stack, told, name)
     gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, told, name)
     rnn_mode = _mode_with(gates)
@@ -255,6 +248,15 @@ def _with_told_mode(facts, told, scope, keys):
 def _mode_with(num_gates):
     """Returns a mode with this number of gates."""
     return next(mode for mode, gates in GATES.items() if len(gates) == num_gates)
+
+
+def _check_keys(keys, shapes, name):
+    """Raises unless all keys differ, and the checkpoint has them. Objects refer to any key."""
+    missing = [key for key in keys if key not in shapes]
+    if missing:
+        raise ExchangeError("%s lack the tensors %s." % (sentence(name), missing[:8]))
+    if len(set(keys)) != len(keys):
+        raise ExchangeError("%s share variables; each needs its own." % sentence(name))
 
 
 def _dtype_of_all(keys, dtypes, name):

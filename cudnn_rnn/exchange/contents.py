@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib
 import os
+import reprlib
 import shutil
 import tempfile
+import unicodedata
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -23,6 +26,9 @@ _EXTRAS = {
     "onnx": "onnx",
     "matplotlib.figure": "plot",
 }
+
+# Characters of a scope: more than any program has, and few enough for the keys of every format.
+LONGEST_SCOPE = 1000
 
 
 class ExchangeError(ValueError):
@@ -206,17 +212,37 @@ def prefixes(rnns: Sequence[RnnWeights], separator: str) -> List[str]:
     Raises:
       ExchangeError: two RNNs would have the same prefix.
     """
+    check_scopes(rnns)
     if len(rnns) == 1:
         return [""]
     scopes = [rnn.scope.replace("/", separator) for rnn in rnns]
+    counts = collections.Counter(scopes)
     for scope in scopes:
-        if scopes.count(scope) > 1:
+        if counts[scope] > 1:
             raise ExchangeError(
                 "%d RNNs have the scope %r, so their keys would be the same. Give each its own "
                 "with RnnWeights.with_scope, or write one at a time (--scope)."
-                % (scopes.count(scope), scope)
+                % (counts[scope], scope)
             )
     return [scope + separator if scope else "" for scope in scopes]
+
+
+def check_scopes(rnns: Sequence[RnnWeights]) -> None:
+    """Raises `ExchangeError` if a scope cannot be part of a key: too long, or no text of a line."""
+    for rnn in rnns:
+        scope = rnn.scope
+        wrong = [one for one in scope if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")]
+        if wrong or len(scope) > LONGEST_SCOPE:
+            raise ExchangeError(
+                "The scope %s of an RNN has %s; expected at most %d characters without line ends "
+                "and control characters. The file may be damaged; otherwise rename it "
+                "(RnnWeights.with_scope)."
+                % (
+                    reprlib.repr(scope),
+                    "%r" % wrong[0] if wrong else "%d characters" % len(scope),
+                    LONGEST_SCOPE,
+                )
+            )
 
 
 @contextlib.contextmanager

@@ -5,9 +5,8 @@ A few bytes of a file can declare an array of terabytes. These functions refuse 
 
 from __future__ import annotations
 
-import os
 import zipfile
-from typing import Any, Mapping, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -86,15 +85,3 @@ def _npy_header(file):
     else:
         shape, _, dtype = np.lib.format.read_array_header_2_0(file)
     return shape, dtype
-
-
-def check_checkpoint(
-    prefix: str, shapes: Mapping[str, Tuple[int, ...]], dtypes: Mapping[str, np.dtype]
-) -> None:
-    """Checks the tensors of a checkpoint together; a string takes one byte or more."""
-    folder, name = os.path.split(os.path.abspath(prefix))
-    parts = [each for each in os.listdir(folder) if each == name or each.startswith(name + ".")]
-    stored = sum(os.path.getsize(os.path.join(folder, each)) for each in parts)
-    for key, shape in shapes.items():
-        dtype = dtypes[key] if dtypes[key].kind != "O" else np.dtype("u1")
-        stored -= check_array(prefix, key, shape, dtype, stored)

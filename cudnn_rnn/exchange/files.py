@@ -20,6 +20,7 @@ from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    check_scopes,
     contradiction,
     name_of,
     sentence,
@@ -31,6 +32,13 @@ _FORMATS: Dict[str, Any] = {
     "torch": torch_format,
     "onnx": onnx_format,
     "npz": npz_format,
+}
+_NAMES = {
+    "keras": "a Keras model",
+    "torch": "a file of PyTorch",
+    "onnx": "an ONNX model",
+    "npz": "a NumPy archive",
+    None: "a checkpoint",
 }
 TARGETS = tuple(checkpoint_format.TARGETS) + tuple(_FORMATS)
 
@@ -85,17 +93,7 @@ def read(
     if direction is not None:
         checked_choice("direction", direction, DIRECTIONS)
     path = os.fspath(path)
-    kind = _kind_of(path)
-    if kind is None:
-        prefix = checkpoint_format.prefix_of(path)
-        if prefix is None:
-            raise ExchangeError(
-                "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint "
-                "(model.ckpt for model.ckpt.index), its folder, or a file." % (path, path)
-            )
-        contents = checkpoint_format.read(prefix, facts)
-    else:
-        contents = _FORMATS[kind].read(path, facts)
+    contents = _read(path, facts)
     if contents.rnns and not any(_agrees(rnn, facts) for rnn in contents.rnns):
         raise ExchangeError(
             "No RNN in %s has %s. Found: %s."
@@ -111,6 +109,40 @@ def read(
         if {rnn.rnn_mode, rnn_mode} == set(SIMPLE_MODES):
             raise contradiction(name_of(rnn.scope), rnn.rnn_mode, rnn_mode, path)
     return contents._replace(notes=contents.notes + _unknown_activations(contents.rnns))
+
+
+def _read(path, facts):
+    """Returns the contents; whatever fails in a reader becomes an `ExchangeError`."""
+    format_name = "a file of a known format"
+    try:
+        kind = _kind_of(path)
+        format_name = _NAMES[kind]
+        if kind is None:
+            prefix = checkpoint_format.prefix_of(path)
+            if prefix is None:
+                raise ExchangeError(
+                    "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint "
+                    "(model.ckpt for model.ckpt.index), its folder, or a file." % (path, path)
+                )
+            contents = checkpoint_format.read(prefix, facts)
+        else:
+            contents = _FORMATS[kind].read(path, facts)
+        check_scopes(contents.rnns)
+        return contents
+    except ExchangeError as error:
+        if path in str(error) or isinstance(error.__cause__, ImportError):
+            raise
+        raise ExchangeError("%s: %s" % (path, error)) from error
+    except MemoryError as error:
+        raise ExchangeError(
+            "%s cannot be read as %s: it needs more memory than there is." % (path, format_name)
+        ) from error
+    except Exception as error:  # the libraries that read formats raise errors of any class
+        reason = str(error).strip().rstrip(".") or "no reason is given"
+        raise ExchangeError(
+            "%s cannot be read as %s: %s (%s). It may be damaged: get it from its source again."
+            % (path, format_name, reason, type(error).__name__)
+        ) from error
 
 
 def _agrees(rnn, facts):

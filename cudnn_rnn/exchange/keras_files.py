@@ -183,9 +183,21 @@ class _ModelReader:
             return
         by_name = dict(zip(names, described))
         for entry, layer in zip(entries, described):
-            for node in entry.get("inbound_nodes") or []:
-                inputs = [by_name.get(name, _UNKNOWN) for name in _inputs_of(node)]
-                self._calls.append((layer, inputs))
+            calls = [
+                [by_name.get(name, _UNKNOWN) for name in _inputs_of(node)]
+                for node in entry.get("inbound_nodes") or []
+            ]
+            self._check_calls(layer, calls)
+            self._calls += [(layer, inputs) for inputs in calls]
+
+    def _check_calls(self, layer, calls):
+        """Raises unless it is known what an RNN follows: a stack would be several RNNs."""
+        is_known = calls and all(calls) and not any(one is _UNKNOWN for one in sum(calls, []))
+        if layer.kind is not None and not is_known:
+            raise ExchangeError(
+                "%s is damaged: its configuration does not say which layers the RNN %r follows."
+                % (self._path, layer.name)
+            )
 
     def _layer(self, entry, name, place):
         """Returns the `KerasLayer` of an entry of the configuration."""

@@ -4,6 +4,7 @@ The arrays of an RNN, all in cuDNN's order of gates (`cudnn_rnn.exchange.LayerWe
 
     rnn_mode                                  "lstm", "gru", "rnn_relu" or "rnn_tanh"
     scope                                     the name of the RNN
+    num_layers                                the number of layers
     layer_<i>/<forward or backward>/input_weights         [gates * num_units, width]
     layer_<i>/<forward or backward>/recurrent_weights     [gates * num_units, num_proj or num_units]
     layer_<i>/<forward or backward>/input_bias            [gates * num_units]
@@ -16,6 +17,7 @@ With several RNNs, `<scope>/` precedes every key.
 from __future__ import annotations
 
 import re
+import reprlib
 import zipfile
 import zlib
 from typing import Dict, List, Mapping, Sequence
@@ -35,7 +37,15 @@ from cudnn_rnn.exchange.weights import DIRECTIONS, LayerWeights, RnnWeights
 
 __all__ = ["from_arrays", "read", "to_arrays", "write"]
 
-_MODE = re.compile(r"(?P<prefix>(.*/)?)rnn_mode")
+_KEY = re.compile(
+    r"(?P<prefix>(.*/)?)(?P<name>rnn_mode|layer_[0-9]+/[^/]+/(%s))"
+    % "|".join(LayerWeights._fields),
+    re.DOTALL,
+)
+# A key beside those of an RNN that may be a misspelt one.
+_SIMILAR = re.compile(r"(?P<prefix>(.*/)??)(?P<name>layer.*)", re.DOTALL)
+_OPTIONAL = ["scope", "num_layers"]
+_LAYER = re.compile(r"layer_(?P<layer>\d{1,18})/")
 
 
 def to_arrays(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
@@ -45,6 +55,7 @@ def to_arrays(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
         require_activation(rnn, "this package's archive")
         arrays[prefix + "rnn_mode"] = np.array(rnn.rnn_mode)
         arrays[prefix + "scope"] = np.array(rnn.scope)
+        arrays[prefix + "num_layers"] = np.array(rnn.num_layers)
         for layer, direction, weights in rnn.places():
             for name, array in weights._asdict().items():
                 if array is not None:
@@ -53,36 +64,80 @@ def to_arrays(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> List[RnnWeights]:
-    """Returns the RNNs in an archive; raises `ExchangeError` if arrays are missing or misfit."""
-    rnns = []
-    for match in filter(None, map(_MODE.fullmatch, arrays)):
-        prefix = match.group("prefix")
-        layers: List[List[LayerWeights]] = []
-        while prefix + _key(len(layers), 0, "input_weights") in arrays:
-            directions = [
-                direction
-                for direction in range(2)
-                if prefix + _key(len(layers), direction, "input_weights") in arrays
-            ]
-            layers.append([_layer(arrays, prefix, len(layers), way) for way in directions])
-        scope = str(arrays[prefix + "scope"]) if prefix + "scope" in arrays else prefix[:-1]
-        try:
-            rnns.append(RnnWeights(str(arrays[match.group()]), layers, scope))
-        except ValueError as error:
-            raise ExchangeError("The arrays %s* are no RNN: %s" % (prefix, error)) from error
-    return rnns
+    """Returns the RNNs in an archive.
+
+    Raises:
+      ExchangeError: arrays of an RNN are missing, misfit, or are more than it has.
+    """
+    parts: Dict[str, Dict[str, np.ndarray]] = {}
+    matches = {key: _KEY.fullmatch(key) for key in arrays}
+    for key, match in matches.items():
+        if match:
+            parts.setdefault(match.group("prefix"), {})[match.group("name")] = arrays[key]
+    for prefix, of_rnn in parts.items():
+        for name in _OPTIONAL:
+            if prefix + name in arrays:
+                of_rnn[name] = arrays[prefix + name]
+    for similar in [_SIMILAR.fullmatch(key) for key, match in matches.items() if not match]:
+        if similar and similar.group("prefix") in parts:
+            parts[similar.group("prefix")][similar.group("name")] = arrays[similar.group()]
+    return [_rnn(prefix, of_rnn) for prefix, of_rnn in parts.items()]
+
+
+def _rnn(prefix, arrays):
+    """Returns the RNN of the arrays by name, the key without the prefix."""
+    numbers = [int(match.group("layer")) for match in map(_LAYER.match, arrays) if match]
+    is_bidirectional = any(name.split("/")[1:2] == [DIRECTIONS[1]] for name in arrays)
+    num_layers = _num_layers(prefix, arrays, 1 + max(numbers, default=0))
+    ways = range(1 + is_bidirectional)
+    places = [(layer, way) for layer in range(num_layers) for way in ways]
+    has_projection = any(name.endswith("/projection") for name in arrays)
+    fields = [name for name in LayerWeights._fields if has_projection or name != "projection"]
+    needed = ["rnn_mode"] + [_key(*place, name) for place in places for name in fields]
+    missing = [prefix + name for name in needed if name not in arrays]
+    unknown = [prefix + name for name in set(arrays).difference(needed, _OPTIONAL)]
+    if missing:
+        raise ExchangeError("The archive lacks the arrays %s." % ", ".join(missing[:8]))
+    if unknown:
+        raise ExchangeError(
+            "The archive has the arrays %s, which are none of its RNN %r."
+            % (", ".join(sorted(unknown)[:8]), prefix)
+        )
+    layers: List[List[LayerWeights]] = [
+        [LayerWeights(**{name: arrays[_key(layer, way, name)] for name in fields}) for way in ways]
+        for layer in range(num_layers)
+    ]
+    scope = _text(prefix, arrays, "scope") if "scope" in arrays else prefix[:-1]
+    try:
+        return RnnWeights(_text(prefix, arrays, "rnn_mode"), layers, scope)
+    except ValueError as error:
+        raise ExchangeError("The arrays %s* are no RNN: %s" % (prefix, error)) from error
+
+
+def _num_layers(prefix, arrays, found):
+    """Returns the number of layers; archives of version 0.1 do not have it."""
+    stored = np.asarray(arrays.get("num_layers", found))
+    if stored.shape or stored.dtype.kind not in "iu" or not 0 < stored <= len(arrays):
+        raise ExchangeError(
+            "The archive's RNN %r has num_layers %s; expected a number of layers with arrays."
+            % (prefix, reprlib.repr(stored.tolist()))
+        )
+    return int(stored)
+
+
+def _text(prefix, arrays, name):
+    """Returns an array that must be one str."""
+    array = np.asarray(arrays[name])
+    if array.shape or array.dtype.kind != "U":
+        raise ExchangeError(
+            "The array %s%s is %s with shape %s; expected a single string."
+            % (prefix, name, array.dtype, list(array.shape))
+        )
+    return str(array)
 
 
 def _key(layer, direction, name):
     return "layer_%d/%s/%s" % (layer, DIRECTIONS[direction], name)
-
-
-def _layer(arrays, prefix, layer, direction):
-    keys = {name: prefix + _key(layer, direction, name) for name in LayerWeights._fields}
-    missing = [key for name, key in keys.items() if key not in arrays and name != "projection"]
-    if missing:
-        raise ExchangeError("The archive lacks the arrays %s." % ", ".join(missing))
-    return LayerWeights(**{name: arrays[key] for name, key in keys.items() if key in arrays})
 
 
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)

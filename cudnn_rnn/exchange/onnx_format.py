@@ -19,12 +19,14 @@ ONNX's orders of gates are i, o, f, c and z (cuDNN's update gate u), r, h. Its G
 
 from __future__ import annotations
 
-import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import collections
+import functools
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
+from cudnn_rnn.exchange import onnx_stacks
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -37,6 +39,7 @@ from cudnn_rnn.exchange.contents import (
     sentence,
     zero_bias,
 )
+from cudnn_rnn.exchange.onnx_arrays import Constants
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates
 
 __all__ = ["from_model", "read", "to_model", "write"]
@@ -53,8 +56,6 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 # For each of ONNX's gates, its position in cuDNN's order, and the reverse.
 _TO_ONNX = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 _FROM_ONNX = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
-# Operators between the output of a layer and the input of the next that only rearrange.
-_REARRANGING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
 _ALL_STEPS = -1  # the default of sequence_lens
 
 
@@ -229,56 +230,118 @@ class _Node(NamedTuple):
 
     node: Any
     rnn: RnnWeights  # of one layer
-    source: Optional[str]  # the name of the RNN node whose output is this one's input
+    source: Optional[onnx_stacks.Source]
+
+    @property
+    def output(self):
+        return self.node.output[0] if self.node.output else ""
 
 
 def from_model(model: Any) -> Contents:
     """Returns the RNNs in an `onnx.ModelProto`.
 
-    A chain of nodes with only rearranging nodes between them is one RNN of several layers. Scopes
-    are the names of nodes, without the part after the last `/`.
+    A chain of nodes is one RNN of several layers if only rearranging nodes are between them, in the
+    way that stacked layers need. Scopes are the names of nodes, without the part after the last
+    `/`.
 
     Raises:
-      ExchangeError: a node computes something that cuDNN's RNNs do not, or its weights are not
-        constants of the model.
+      ExchangeError: a node computes something that cuDNN's RNNs do not, its weights are not
+        constants of the model, or their shapes do not fit.
     """
-    onnx = library("onnx")
-    arrays = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
-    producers = {}
+    return _contents(model, None)
+
+
+def _contents(model, path):
+    """Returns the RNNs in a model whose file is `path`."""
+    constants = Constants(model, path)
+    producers: Dict[str, Any] = {}
     for node in model.graph.node:
-        producers.update({output: node for output in node.output if output})
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            arrays[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
+        for output in filter(None, node.output):
+            if output in producers:
+                raise ExchangeError("The model has two nodes with the output %r." % output)
+            producers[output] = node
+    nodes = [node for node in model.graph.node if node.op_type in _GATES and not node.domain]
+    weights = {id(node): _read_node(node, constants) for node in nodes}
+    _require_inputs(model.graph, producers, constants)
+
+    def sizes(node):
+        rnn = weights.get(id(node))
+        return (1, 0) if rnn is None else (rnn.num_directions, rnn.num_units)
+
     found = [
-        _Node(node, _read_node(onnx, node, arrays), _source(node, producers))
-        for node in model.graph.node
-        if node.op_type in _GATES
+        _Node(node, weights[id(node)], onnx_stacks.source(node, producers, sizes, constants))
+        for node in nodes
     ]
-    used = {name for one in found for name in one.node.input[1:4]}
-    others = [name for name in arrays if name not in used]
-    return Contents("", "ONNX model", _chained(found), others=others)
+    used = {name for node in nodes for name in node.input[1:4]}
+    others = [name for name in constants.names if name not in used]
+    notes = [
+        "The %s node %r takes the output of another layer in an order of axes that stacked layers "
+        "do not have. It is read as an RNN of its own." % (one.node.op_type, one.node.name)
+        for one in found
+        if one.source is not None and not one.source.is_stacked
+    ]
+    unknown = {one.op_type for one in model.graph.node if not one.domain} - _operators_of_onnx()
+    if unknown:
+        notes.append(
+            "The model has nodes with the operators %s, which ONNX does not have: the file is "
+            "damaged, or of a newer ONNX. They are left out." % ", ".join(sorted(unknown)[:8])
+        )
+    return Contents("", "ONNX model", _chained(found), notes, others)
 
 
-def _read_node(onnx, node, arrays):
+def _require_inputs(graph, producers, constants):
+    """Raises if a node has an input that nothing makes; chains of layers would break there."""
+    known = {one.name for one in graph.input}
+    known.update(one.values.name for one in graph.sparse_initializer)
+    for node in graph.node:
+        for name in filter(None, node.input):
+            if not (name in known or name in producers or name in constants):
+                raise ExchangeError(
+                    "The %s node %r has the input %r, which is neither an input of the model, a "
+                    "constant nor an output. The model is damaged."
+                    % (node.op_type, node.name, name)
+                )
+
+
+@functools.lru_cache(maxsize=1)
+def _operators_of_onnx():
+    return {schema.name for schema in library("onnx").defs.get_all_schemas_with_history()}
+
+
+def _read_node(node, constants):
     """Returns the `RnnWeights` of one node."""
+    onnx = library("onnx")
     name = "The %s node %r" % (node.op_type, node.name)
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    direction = attributes.get("direction", b"forward").decode()
-    num_directions = 2 if direction == "bidirectional" else 1
+    direction = attributes.get("direction", b"forward")
+    num_directions = 2 if direction == b"bidirectional" else 1
     rnn_mode = _mode(name, node, attributes, num_directions)
     inputs = list(node.input) + [""] * (8 - len(node.input))
-    for place, value in zip("WR", inputs[1:3]):
-        if value not in arrays:
-            raise ExchangeError("%s: its input %s, %r, is no constant." % (name, place, value))
     if inputs[7]:
         raise ExchangeError("%s has peepholes, which cuDNN's LSTM does not have." % name)
-    matrices, recurrent = arrays[inputs[1]], arrays[inputs[2]]
+    for place, value in zip("WRB", inputs[1:4]):
+        if value not in constants and (value or place != "B"):
+            raise ExchangeError("%s: its input %s, %r, is no constant." % (name, place, value))
+    matrices, recurrent = [constants.array(value) for value in inputs[1:3]]
+    biases = constants.array(inputs[3]) if inputs[3] else None
+    num_units = recurrent.shape[-1] if recurrent.ndim else 0
+    rows, width = _GATES[node.op_type] * num_units, matrices.shape[-1] if matrices.ndim else 0
+    _check_shapes(
+        name,
+        [
+            ("W", matrices, [num_directions, rows, width]),
+            ("R", recurrent, [num_directions, rows, num_units]),
+            ("B", biases, [num_directions, 2 * rows]),
+        ],
+    )
+    if attributes.get("hidden_size", num_units) != num_units:
+        raise ExchangeError(
+            "%s has hidden_size=%r; expected %d, as R has shape %s."
+            % (name, attributes["hidden_size"], num_units, list(recurrent.shape))
+        )
+    if biases is None:
+        biases = np.tile(zero_bias(recurrent[0]), [num_directions, 2])
     order = _FROM_ONNX[node.op_type]
-    biases = np.tile(zero_bias(recurrent[0]), [num_directions, 2])
-    if inputs[3]:
-        if inputs[3] not in arrays:
-            raise ExchangeError("%s: its input B, %r, is no constant." % (name, inputs[3]))
-        biases = arrays[inputs[3]]
     layer = [
         LayerWeights(
             *[
@@ -291,6 +354,17 @@ def _read_node(onnx, node, arrays):
     return RnnWeights(rnn_mode, [layer], node.name.rpartition("/")[0].strip("/"))
 
 
+def _check_shapes(name, tensors):
+    """Raises unless W, R and B of a node have the shapes that its direction needs."""
+    for place, array, shape in tensors:
+        if array is not None and (list(array.shape) != shape or not array.size):
+            raise ExchangeError(
+                "%s: its %s has shape %s; expected %s, with at least one element, for its "
+                "direction (one unless it is bidirectional)."
+                % (name, place, list(array.shape), shape)
+            )
+
+
 def _mode(name, node, attributes, num_directions):
     """Returns the mode of a node; raises `ExchangeError` if cuDNN has none that computes it."""
     activations = [one.decode() for one in attributes.get("activations", [])]
@@ -298,8 +372,9 @@ def _mode(name, node, attributes, num_directions):
     default = CUDNN_RNN_TANH if node.op_type == "RNN" else modes[0]
     activations = activations or _ACTIVATIONS[default] * num_directions
     fitting = [mode for mode in modes if _ACTIVATIONS[mode] * num_directions == activations]
+    directions = (b"forward", b"bidirectional")
     wrong = {
-        "direction": attributes.get("direction") == b"reverse",
+        "direction": attributes.get("direction", b"forward") not in directions,
         "activations": not fitting,
         "clip": bool(attributes.get("clip")),
         "input_forget": bool(attributes.get("input_forget")),
@@ -314,31 +389,33 @@ def _mode(name, node, attributes, num_directions):
     return fitting[0]
 
 
-def _source(node, producers):
-    """Returns the name of the RNN node whose sequences are this node's input, or None."""
-    name = node.input[0]
-    while name in producers and producers[name].op_type in _REARRANGING:
-        name = producers[name].input[0]
-    producer = producers.get(name)
-    is_layer = producer is not None and producer.op_type == node.op_type
-    return producer.name if is_layer and producer.output[0] == name else None
-
-
 def _chained(found: List[_Node]) -> List[RnnWeights]:
     """Returns one RNN for every chain of layers that fit."""
-    chains: List[Tuple[str, RnnWeights]] = []  # (name of the last node, weights)
+    chains: List[List[_Node]] = []
+    by_output: Dict[str, List[_Node]] = {}  # the chain whose last node has this output
     for one in found:
-        for index, (last, rnn) in enumerate(chains):
-            if one.source == last and _fits(rnn, one.rnn):
-                joined = RnnWeights(rnn.rnn_mode, rnn.layers + one.rnn.layers, rnn.scope)
-                chains[index] = one.node.name, joined
-                break
+        chain = None
+        if one.source is not None and one.source.is_stacked:
+            chain = by_output.get(one.source.output)
+        if chain is not None and _fits(chain[-1].rnn, one.rnn):
+            del by_output[chain[-1].output]
+            chain.append(one)
         else:
-            chains.append((one.node.name, one.rnn))
-    scopes = [rnn.scope for _, rnn in chains]
+            chain = [one]
+            chains.append(chain)
+        by_output[one.output] = chain
+    rnns = [
+        RnnWeights(
+            chain[0].rnn.rnn_mode,
+            [layer for one in chain for layer in one.rnn.layers],
+            chain[0].rnn.scope,
+        )
+        for chain in chains
+    ]
+    counts = collections.Counter(rnn.scope for rnn in rnns)
     return [
-        rnn if scopes.count(rnn.scope) == 1 else rnn.with_scope(last or "rnn_%d" % index)
-        for index, (last, rnn) in enumerate(chains)
+        rnn if counts[rnn.scope] == 1 else rnn.with_scope(chain[-1].node.name or "rnn_%d" % index)
+        for index, (chain, rnn) in enumerate(zip(chains, rnns))
     ]
 
 
@@ -355,25 +432,13 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     del facts
     onnx = library("onnx")
     try:
-        model = onnx.load(path, load_external_data=False)
-        _require_files_beside(path, model)
-        onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
-        return from_model(model)._replace(path=path)
+        # The format does not depend on the name: a name without .onnx is one of a textual format.
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+        return _contents(model, path)._replace(path=path)
     except ExchangeError:
         raise
     except Exception as error:  # of protobuf and onnx, whose errors have no common class
         raise ExchangeError("%s cannot be read as an ONNX model: %s." % (path, error)) from error
-
-
-def _require_files_beside(path, model):
-    """Refuses a model that reads other files than those in its own folder."""
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location" and os.path.basename(entry.value) != entry.value:
-                raise ExchangeError(
-                    "%s has the data of %s in the file %r; expected one in its own folder."
-                    % (path, tensor.name, entry.value)
-                )
 
 
 def write(path: str, rnns: Sequence[RnnWeights]) -> None:

@@ -6,7 +6,7 @@ Whatever is not determined is asked for: a vector of one size can belong to many
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn._core.config import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM
@@ -25,7 +25,7 @@ from cudnn_rnn.exchange.weights import model_config
 
 
 def find(
-    shapes: Dict[str, List[int]],
+    shapes: Dict[str, Tuple[int, ...]],
     dtypes: Dict[str, Any],
     facts: Facts,
     told: ToldModes,

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from typing import Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from cudnn_rnn.exchange import torch_optimizers
+from cudnn_rnn.exchange import declared_sizes, torch_optimizers
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -25,6 +26,7 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     prefixes,
     replacing,
+    sentence,
     zero_bias,
 )
 from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
@@ -32,10 +34,19 @@ from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
 __all__ = ["from_state_dict", "read", "to_state_dict", "write"]
 
 # Names of a state_dict, in the order of the fields of `LayerWeights`.
-_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+_MATRICES, _BIASES = ("weight_ih", "weight_hh"), ("bias_ih", "bias_hh")
+_NAMES = (*_MATRICES, *_BIASES, "weight_hr")
 _KEY = re.compile(
-    r"(?P<prefix>(.*\.)?)(?P<name>%s)_l(?P<layer>\d+)(?P<reverse>_reverse)?" % "|".join(_NAMES)
+    r"(?P<prefix>(.*\.)?)(?P<name>%s)_l(?P<layer>0|[1-9][0-9]{0,9})(?P<reverse>_reverse)?"
+    % "|".join(_NAMES),
+    re.DOTALL,
 )
+# Keys beside the parameters of an RNN that are none of them, but similar: misspelt ones, and those
+# of weight normalization, which computes the parameters from others.
+_SIMILAR = re.compile(r"weight|bias|.*_l[0-9]", re.DOTALL)
+_PARAMETRIZED = "parametrizations."
+# Modules may share parameters, but each only with a few.
+_USES = 4
 
 # Keys of a training checkpoint.
 _MODELS = ("model", "state_dict", "model_state_dict")
@@ -63,41 +74,99 @@ def from_state_dict(
 ) -> Contents:
     """Returns the RNNs in a `state_dict()` of tensors or arrays.
 
-    Modules without biases (`bias=False`) get biases of 0.
+    Modules without biases (`bias=False`) get biases of 0, with a note.
 
     Raises:
       ExchangeError: parameters are missing or have shapes that do not fit.
     """
     found: Dict[str, Dict[Any, Any]] = {}
-    used = set()
+    used, notes = {}, []  # type: ignore[var-annotated]
     for key, value in state.items():
         match = _KEY.fullmatch(str(key))
         if match:
             place = int(match.group("layer")), bool(match.group("reverse")), match.group("name")
-            found.setdefault(match.group("prefix"), {})[place] = _as_array(key, value)
-            used.add(key)
-    rnns = [_rnn(prefix, parts, facts) for prefix, parts in found.items()]
+            found.setdefault(match.group("prefix"), {})[place] = key
+            used[key] = value
     others = [str(key) for key in state if key not in used]
-    return Contents("", "PyTorch state_dict", rnns, others=others)
+    _refuse_similar(found, others)
+    _check_storages(used)
+    arrays = {key: _as_array(key, value) for key, value in used.items()}
+    rnns = []
+    for prefix, keys in found.items():
+        parts = {place: arrays[key] for place, key in keys.items()}
+        rnns.append(_rnn(prefix, parts, facts, notes))
+    return Contents("", "PyTorch state_dict", rnns, notes, others)
+
+
+def _refuse_similar(prefixes_of_rnns, others):
+    """Raises if a module with an RNN has similar keys, too, which the RNN may need."""
+    for key in others:
+        module, _, name = key.rpartition(".")
+        prefix = module + "." if module else ""
+        if _PARAMETRIZED in key:
+            prefix, name = key[: key.index(_PARAMETRIZED)], "weight"
+        if prefix in prefixes_of_rnns and _SIMILAR.match(name):
+            raise ExchangeError(
+                "The key %r stands beside those of an RNN, but torch.nn.LSTM, GRU and RNN have "
+                "none of this name. Correct it or remove it; of a module with parametrizations or "
+                "weight normalization, save the computed weights." % key
+            )
+
+
+def _check_storages(tensors):
+    """Raises if the tensors share their memory: a few bytes can be any number of tensors."""
+    storages, size = {}, 0
+    for value in tensors.values():
+        if hasattr(value, "detach"):
+            storage = _storage_of(value)
+            storages[storage.data_ptr()] = storage.nbytes()
+            size += value.numel() * value.element_size()
+    stored = sum(storages.values())
+    if size > _USES * stored:
+        raise ExchangeError(
+            "The RNNs have tensors of %d bytes, but only %d bytes for them: their elements share "
+            "memory. Save value.clone() of each." % (size, stored)
+        )
+
+
+def _storage_of(tensor):
+    try:
+        return getattr(tensor, "untyped_storage", tensor.storage)()
+    except (RuntimeError, NotImplementedError) as error:  # sparse tensors, for example
+        raise ExchangeError("A tensor of an RNN has no plain memory: %s." % error) from error
 
 
 def _key(name, layer, direction):
     return "%s_l%d%s" % (name, layer, "_reverse" if direction else "")
 
 
-def _rnn(prefix, parts, facts):
+def _rnn(prefix, parts, facts, notes):
     scope = prefix[:-1].replace(".", "/")
     num_layers = 1 + max(layer for layer, _, _ in parts)
     num_directions = 1 + max(direction for _, direction, _ in parts)
+    has_biases = any(name in _BIASES for _, _, name in parts)
+    if not has_biases:
+        notes.append(
+            "%s has no biases, as with bias=False: they are read as 0." % sentence(name_of(scope))
+        )
     layers: List[List[LayerWeights]] = []
     for layer in range(num_layers):
         layers.append([])
         for direction in range(num_directions):
             arrays = [parts.get((layer, bool(direction), name)) for name in _NAMES]
-            for name, array in zip(_NAMES[:2], arrays):
-                if array is None or array.ndim != 2:
+            for name, array in zip(_NAMES, arrays):
+                if array is not None and not array.size:
                     raise ExchangeError(
-                        "%s%s is missing or not a matrix." % (prefix, _key(name, layer, direction))
+                        "%s%s has shape %s, no element."
+                        % (prefix, _key(name, layer, direction), list(array.shape))
+                    )
+                is_bias = name in _BIASES
+                is_needed = has_biases if is_bias else name in _MATRICES
+                rank = 1 if is_bias else 2
+                if is_needed if array is None else array.ndim != rank or not array.size:
+                    raise ExchangeError(
+                        "%s%s is missing or not a %s."
+                        % (prefix, _key(name, layer, direction), "vector" if is_bias else "matrix")
                     )
             matrices, biases, projection = arrays[:2], arrays[2:4], arrays[4]
             biases = [zero_bias(arrays[1]) if bias is None else bias for bias in biases]
@@ -116,18 +185,12 @@ def _rnn(prefix, parts, facts):
 def _as_array(key, value):
     if not hasattr(value, "detach"):
         return np.asarray(value)
-    stored = getattr(value, "untyped_storage", value.storage)().nbytes()
-    if value.numel() * value.element_size() > stored:
-        raise ExchangeError(
-            "%s has shape %s, but only %d bytes: its elements share memory. Save value.clone()."
-            % (key, list(value.shape), stored)
-        )
     try:
         return value.detach().cpu().numpy()
-    except TypeError as error:
+    except (TypeError, RuntimeError, NotImplementedError) as error:
         raise ExchangeError(
-            "%s is %s, which NumPy does not have. Convert the module with .float()."
-            % (key, value.dtype)
+            "%s is %s, which NumPy does not have. Convert the module with .float() (%s)."
+            % (key, value.dtype, error)
         ) from error
 
 
@@ -138,6 +201,8 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         if is_plain:
             saved = library("safetensors.numpy").load_file(path)
         else:
+            if zipfile.is_zipfile(path):
+                declared_sizes.check_zip(path)
             saved = library("torch").load(path, map_location="cpu", weights_only=True)
     except ExchangeError:
         raise

@@ -12,6 +12,7 @@ from cudnn_rnn._compat import (
 )
 from cudnn_rnn.plain._computations import GRADIENT_OPS, computation_of
 from cudnn_rnn.plain._inlining import Container, Library
+from cudnn_rnn.plain._validation import check
 
 _RNN_OPS = "CudnnRNN"  # the beginning of the names of all ops
 _ADVICE = " Or make the GraphDef with graph.as_graph_def(add_shapes=True), which stores all shapes."
@@ -31,7 +32,7 @@ def plain_graph_def(graph_def: Any, training: bool = False) -> Any:
 
     Raises:
       ValueError: there is no `CudnnRNN*` node; there are gradient nodes, but `training` is False;
-        or the sizes of a node are unknown.
+        the sizes of a node are unknown; or the graph is damaged.
     """
     found = tf.GraphDef()
     found.CopyFrom(graph_def)
@@ -75,6 +76,7 @@ def rewrite(graph_def, training):
         _refuse_gradients(concerned, _names_of_gradients(graph_def))
     if not concerned:
         return 0
+    check(graph_def)
     library = Library(graph_def)
     replacements = []
     with tf.Graph().as_default() as graph:

@@ -41,7 +41,8 @@ def export_plain(
       FileNotFoundError: `saved_model` is not a SavedModel.
       FileExistsError: `output` exists, and `overwrite` is False.
       OSError: `output` cannot be written.
-      ValueError: `output` is inside `saved_model`; or as `plain_graph_def`.
+      ValueError: `output` is inside `saved_model`; the SavedModel is damaged; or as
+        `plain_graph_def`.
     """
     saved_model, output = os.path.abspath(saved_model), os.path.abspath(output)
     if os.path.lexists(output) and not overwrite:
@@ -54,8 +55,16 @@ def export_plain(
             "The output %s is inside the SavedModel %s. Choose a folder outside."
             % (output, saved_model)
         )
-    model, file_name = _read(saved_model)
-    count = sum([_rewrite_meta_graph(meta_graph, training) for meta_graph in model.meta_graphs])
+    try:
+        model, file_name = _read(saved_model)
+        count = sum([_rewrite_meta_graph(one, training) for one in model.meta_graphs])
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # of protobuf and TensorFlow, which check little before
+        raise ValueError(
+            "%s cannot be read as a SavedModel: %s (%s). It may be damaged: get it from its source "
+            "again." % (saved_model, str(error).strip().rstrip("."), type(error).__name__)
+        ) from error
     if not count:
         raise ValueError(
             "%s has no CudnnRNN nodes: it runs without cudnn_rnn as it is." % saved_model

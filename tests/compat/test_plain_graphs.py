@@ -453,14 +453,14 @@ def test_graphs_without_nodes_are_refused():
         cudnn_rnn.plain_graph_def(tf.GraphDef())
 
 
-def test_command(tmp_path, capsys):
+def test_command(tmp_path, capfd):
     model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
     output = tmp_path / "folder" / "plain"
     assert main(["export", model, str(output)]) == 1
-    assert "pass training=True (--training)" in capsys.readouterr().err
+    assert "pass training=True (--training)" in capfd.readouterr().err
     assert not output.parent.exists()
     assert main(["export", model, str(output), "--training"]) == 0
-    assert "Replaced 5 CudnnRNN* nodes; wrote" in capsys.readouterr().out
+    assert "Replaced 5 CudnnRNN* nodes; wrote" in capfd.readouterr().out
     assert os.listdir(str(output.parent)) == ["plain"]
     assert sorted(os.listdir(str(output))) == ["saved_model.pb", "variables"]
     assert main(["export", model, str(output), "--training"]) == 1

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cudnn_rnn import exchange
+from cudnn_rnn.cli.main import main
 from cudnn_rnn.exchange import checkpoint_format, npz_format
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.versions import needs_tensorflow_2
@@ -90,8 +91,8 @@ def test_checkpoint_with_tensors_larger_than_its_files(tmp_path):
     exchange.write(tmp_path / "rnn", [random_rnn("gru")], "1.15")
     data = tmp_path / "rnn.data-00000-of-00001"
     os.truncate(str(data), 64)
-    damaged = "%s is damaged: it declares " % (tmp_path / "rnn")
-    assert_refused(tmp_path / "rnn", "cannot be read as a checkpoint", damaged, "with shape")
+    message = "cannot be read as a checkpoint: it declares "
+    assert_refused(tmp_path / "rnn", message, "with shape")
 
 
 def test_checkpoint_with_keys_of_many_layers(tmp_path):
@@ -108,7 +109,7 @@ def test_checkpoint_with_many_layers_of_which_one_is_large(tmp_path):
         if "cell_0/" in key or ("cell_39/" in key and key.endswith("kernel")):
             small[key] = arrays[key]
     checkpoint_format.save(str(tmp_path / "rnn"), small)
-    assert_refused(tmp_path / "rnn", "do not fit together: they have", "expected at least")
+    assert_refused(tmp_path / "rnn", "do not fit together", "has shape [1, 20]; expected [10, 20]")
 
 
 @pytest.mark.parametrize("is_parsed", [False, True])
@@ -159,7 +160,8 @@ def write_onnx(path, tensor):
 
     named = dict(hidden_size=1, linear_before_reset=1)
     node = onnx.helper.make_node("GRU", ["x", "w", "w"], ["y"], **named)
-    graph = onnx.helper.make_graph([node], "graph", [], [], [tensor])
+    inputs = [onnx.helper.make_tensor_value_info("x", 1, [1, 1, 1])]
+    graph = onnx.helper.make_graph([node], "graph", inputs, [], [tensor])
     path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
 
 
@@ -170,14 +172,69 @@ def test_onnx(tmp_path):
     path = tmp_path / "rnn.onnx"
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, 2**30, 2**30], raw_data=b"1234")
     write_onnx(path, tensor)
-    assert_refused(path, "cannot be read as an ONNX model")
+    assert_refused(path, "'w' with dims [1, 1073741824, 1073741824] is damaged")
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, HUGE, 0], raw_data=b"")
     write_onnx(path, tensor)
-    assert_refused(path, "no element")
+    assert_refused(path, "at least one element")
     (tmp_path / "secret").write_bytes(b"1234")
     (tmp_path / "model").mkdir()
     for location in ("../secret", str(tmp_path / "secret")):
         tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, 1, 1], data_location=1)
         tensor.external_data.add(key="location", value=location)
         write_onnx(tmp_path / "model" / "rnn.onnx", tensor)
-        assert_refused(tmp_path / "model" / "rnn.onnx", "secret", "expected one in its own folder")
+        assert_refused(tmp_path / "model" / "rnn.onnx", "secret", "in the model's own folder")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (KeyError("x"), "cannot be read as a NumPy archive: 'x' (KeyError). It may be damaged"),
+        (RecursionError("too deep"), "too deep (RecursionError)"),
+        (zipfile.BadZipFile(""), "no reason is given (BadZipFile)"),
+        (OverflowError("a.b."), "a.b (OverflowError)"),
+        (MemoryError(), "it needs more memory than there is"),
+        (exchange.ExchangeError("its own words"), "rnn.npz: its own words"),
+    ],
+)
+def test_any_error_of_a_reader_is_ours(tmp_path, monkeypatch, error, message):
+    def fail(*arguments):
+        raise error
+
+    exchange.write(tmp_path / "rnn.npz", [random_rnn("gru")], "npz")
+    monkeypatch.setattr(npz_format, "read", fail)
+    assert_refused(tmp_path / "rnn.npz", "rnn.npz", message)
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+@pytest.mark.parametrize(
+    "error, status, message",
+    [
+        (KeyError("x"), 1, "(KeyError). It may be damaged"),
+        (KeyboardInterrupt(), 130, "python -m cudnn_rnn inspect: interrupted."),
+    ],
+)
+def test_commands_show_one_line(tmp_path, monkeypatch, capsys, error, status, message, is_long):
+    def fail(*arguments):
+        raise error
+
+    exchange.write(tmp_path / "rnn.npz", [random_rnn("gru")], "npz")
+    monkeypatch.setattr(npz_format, "read", fail)
+    command = ["inspect", str(tmp_path / "rnn.npz")] + ["--traceback"] * is_long
+    assert main(command) == status
+    err = capsys.readouterr().err
+    assert message in err
+    assert ("Traceback" in err and "in fail" in err) == (is_long and status == 1)
+
+
+def test_unexpected_errors_of_a_command_have_their_class(tmp_path, monkeypatch, capsys):
+    def fail(*arguments, **named):
+        raise TypeError("wrong")
+
+    exchange.write(tmp_path / "rnn.npz", [random_rnn("gru")], "npz")
+    monkeypatch.setattr(exchange, "convert", fail)
+    assert main(["convert", str(tmp_path / "rnn.npz"), str(tmp_path / "x"), "--to", "1.1"]) == 1
+    expected = "python -m cudnn_rnn convert: wrong (TypeError). --traceback shows where.\n"
+    assert capsys.readouterr().err == expected

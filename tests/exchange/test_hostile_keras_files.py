@@ -167,6 +167,17 @@ def test_damaged_configurations(tmp_path, suffix, config, message):
     assert_refused(path, message)
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("nodes", [[], [7], [[["unknown", 0, 0, {}]]]])
+def test_calls_without_known_inputs(tmp_path, suffix, nodes):
+    path = tmp_path / ("model" + suffix)
+    saved_model(path, keras.layers.Reshape([2, 1]), keras.layers.SimpleRNN(2, name="second"))
+    config = read_config(path)
+    layers_of(config)["second"]["inbound_nodes"] = nodes
+    change(path, config)
+    assert_refused(path, "does not say which layers the RNN 'second' follows")
+
+
 @needs_tensorflow_2
 def test_archives_whose_weights_belong_to_other_layers(tmp_path):
     path = tmp_path / "model.keras"

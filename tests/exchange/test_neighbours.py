@@ -109,6 +109,8 @@ def test_modules_of_a_torch_model():
         ("decoder/rnn", "rnn_tanh or rnn_relu"),
     ]
     assert contents.others == ["head.weight", "head.bias"]
+    (without_biases,) = contents.notes
+    assert without_biases.startswith("The RNN 'encoder' has no biases, as with bias=False")
     assert not contents.rnns[0].layers[0][0].input_bias.any()
     module = Model()
     state = torch_format.to_state_dict(contents.rnns)

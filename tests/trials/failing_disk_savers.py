@@ -216,7 +216,7 @@ def run_or_raise(arguments):
 
 
 class ExportSaver(Saver):
-    """`python -m cudnn_rnn export` of SavedModels whose assets have a number."""
+    """`export_plain` of SavedModels whose assets have a number."""
 
     replaces = True
 
@@ -233,7 +233,9 @@ class ExportSaver(Saver):
         return os.path.join(self.sources, str(number))
 
     def save(self, number):
-        run_or_raise(["export", self.source(number), self.path(number), "--training", "--force"])
+        # The command does this in a child process, in which no call fails.
+        options = dict(training=True, overwrite=True)
+        cudnn_rnn.export_plain(self.source(number), self.path(number), **options)
 
     def load(self, number):
         reader = tf.train.load_checkpoint(self._variables(number))

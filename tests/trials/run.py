@@ -31,6 +31,7 @@ TRIALS = {
     "properties": "the ops with any arguments: equal to the reference, or a documented error",
     "schedules": "the team of threads: small programs in all schedules or all with few preemptions",
     "out_of_memory": "each allocation fails, alone and with all after it; too large tensors",
+    "damaged_files": "files of every format with damages of any kind, from strangers",
     "concurrent_writers": "other threads write to the inputs of calls",
     "fuzz": "sizes, plans and the C API, coverage-guided, with two sanitizers",
     "threads": "random models on teams of 2 to 5 members, with the thread sanitizer",

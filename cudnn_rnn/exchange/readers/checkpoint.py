@@ -1,0 +1,42 @@
+"""Reads a checkpoint with TensorFlow's own reader; runs in a child process."""
+
+import os
+
+import numpy as np
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow  # noqa: E402 (after its environment)
+
+# Arrays together may be this much larger than the files, which may be compressed.
+_LARGEST_RATIO = 1032
+
+
+class Refused(Exception):
+    """The file declares more than it has."""
+
+
+def describe(path, size):
+    """Returns a list of [key, shape, dtype]; the dtype is None if it has no numbers.
+
+    `size`: of all files of the checkpoint.
+    """
+    reader = tensorflow.train.load_checkpoint(path)
+    dtypes = reader.get_variable_to_dtype_map()
+    found = []
+    for key, shape in reader.get_variable_to_shape_map().items():
+        dtype = np.dtype(dtypes[key].as_numpy_dtype)
+        declared = dtype.itemsize
+        for length in shape:
+            declared *= length
+        size -= declared / _LARGEST_RATIO
+        if size < 0:
+            raise Refused("it declares %s with shape %s, more than it has" % (key, list(shape)))
+        is_number = dtype.kind in "biufc"
+        found.append([key, list(shape), dtype.str if is_number else None])
+    return found
+
+
+def read(path, keys):
+    """Returns the list of the arrays of these keys."""
+    reader = tensorflow.train.load_checkpoint(path)
+    return [np.asarray(reader.get_tensor(key)) for key in keys]
