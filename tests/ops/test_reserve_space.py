@@ -10,12 +10,11 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 from helpers import networks, reference
 from helpers.op_harness import BACKWARD_OPS, FORWARD, call, model_attributes
-from helpers.sequence_cases import GRU, LSTM
+from helpers.sequence_cases import DTYPES, GRU, LSTM
+from helpers.versions import IS_TENSORFLOW_1
 
-IS_TENSORFLOW_1 = tf2.__version__.startswith("1.")
-DTYPES = ["float16", "bfloat16", "float32", "float64"]
 BATCH, STEPS = 4, 3
-# Among the units of GRUs from 1 to 200, the hash in the header of these once read as NaN.
+# The hash in the headers of these models once read as NaN.
 GRUS = [
     reference.Configuration("gru", "linear_input", "unidirectional", 1, units, 8)
     for units in (105, 157, 176)
