@@ -33,7 +33,7 @@ except ImportError:  # TensorFlow 1
 
 try:
     from tensorflow.python.eager import record as tapes
-except ImportError:  # up to TensorFlow 2.11
+except ImportError:  # up to TensorFlow 2.12
     from tensorflow.python.eager import tape as tapes
 
 if hasattr(op_def_registry, "get"):

@@ -166,8 +166,12 @@ def caught():
         yield caught
 
 
+def about_params(caught):
+    return [one for one in caught if str(one.message).startswith("params has")]
+
+
 def assert_warned_here(caught, found, needed):
-    (warning,) = [one for one in caught if "params" in str(one.message)]
+    (warning,) = about_params(caught)
     text = "params has %d elements (shape [%d]), but the RNN needs only %d (params_size)"
     assert (text % (found, found, needed)) in str(warning.message)
     assert "the last %d are ignored" % (found - needed) in str(warning.message)
@@ -180,7 +184,7 @@ def test_longer_params(session, caught, rnn_mode, name):
     model = make_model(rnn_mode)
     call = CALLS[name](model)
     expected = outputs_and_gradient(call, tf.constant(values_of(model)))
-    assert not caught
+    assert not about_params(caught)
     longer = tf.constant(values_of(model, SPARE))
     found = outputs_and_gradient(call, longer)
     size = model.config.params_size()
@@ -209,15 +213,15 @@ def test_each_line_warns_once(caught):
         longer = tf.constant(values_of(model, SPARE))
         for _ in range(3):
             model.params_to_canonical(longer)
-        assert len(caught) == 1
+        assert len(about_params(caught)) == 1
         model.params_to_canonical(longer)
-        assert len(caught) == 2
+        assert len(about_params(caught)) == 2
         # In an RNN whose sizes a run decides, nobody knows.
         arguments = arguments_of(model)
         arguments[0] = tf.placeholder_with_default(arguments[0], [None, None, None])
         FUNCTIONS["gru"](*arguments, longer, is_training=True)
         model.params_to_canonical(tf.placeholder(tf.float32, [None]))
-        assert len(caught) == 2
+        assert len(about_params(caught)) == 2
 
 
 def test_longer_params_in_eager_mode_and_in_a_function(eager, caught):

@@ -131,11 +131,17 @@ _entry_point("BasicRNNCell", cudnn_rnn.BasicRNNCell, 1)(_cell)
 
 
 def _keras_layer(kind, variable):
-    named = dict(dtype="float64", return_sequences=True)
-    layer = keras_layers.make(cudnn_rnn.keras, kind, UNITS, **named)
     inputs = variable([BATCH, STEPS, WIDTH])
-    layer(tf.zeros([BATCH, STEPS, WIDTH], tf.float64))
-    weights = [one if isinstance(one, tf.Variable) else one.value for one in layer.weights]
+    backend = keras_layers.keras.backend
+    before = backend.floatx()
+    backend.set_floatx("float64")  # the weights of TensorFlow 1.14 have this dtype
+    try:
+        layer = keras_layers.make(cudnn_rnn.keras, kind, UNITS, return_sequences=True)
+        layer(tf.zeros([BATCH, STEPS, WIDTH], tf.float64))
+    finally:
+        backend.set_floatx(before)
+    # A variable of Keras 3 has TensorFlow's as its `value`, which of TensorFlow's is a method.
+    weights = [one if callable(one.value) else one.value for one in layer.weights]
     return [inputs, *weights], lambda: layer(tf.identity(inputs), training=True)
 
 
