@@ -138,8 +138,8 @@ class LayerRecord(tf.Module):
           The variable, which is also in the layer's lists of variables.
 
         Raises:
-          ValueError: the scope lacks the variable that it should reuse, or has another such
-            variable; or a variable with ON_READ is trainable.
+          ValueError: the scope reuses variables and has none of this name, or does not reuse them
+            and has one already; or `trainable` is True with ON_READ.
         """
         if trainable is None:
             trainable = synchronization != tf.VariableSynchronization.ON_READ
