@@ -60,7 +60,9 @@ def run(options):
         vars(options), path=[os.path.abspath(one) for one in sys.path], memory=_memory_for(options)
     )
     command = [sys.executable, "-I", "-c", _CHILD, json.dumps(request)]
-    process = subprocess.Popen(command)
+    # The limit is of addresses: drivers of GPUs, and linear algebra for each core, reserve many.
+    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", OPENBLAS_NUM_THREADS="1")
+    process = subprocess.Popen(command, env=environment)
     try:
         status = process.wait(_SECONDS)
     except subprocess.TimeoutExpired:
