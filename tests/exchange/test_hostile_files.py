@@ -12,7 +12,7 @@ import pytest
 from cudnn_rnn import exchange
 from cudnn_rnn.cli.main import main
 from cudnn_rnn.exchange import checkpoint_format, npz_format
-from helpers.exchange_models import assert_same, random_rnn
+from helpers.exchange_models import assert_refused, assert_same, random_rnn
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
@@ -35,13 +35,6 @@ def spy(tmp_path):
     path = tmp_path / "unpickled"
     yield Spy(str(path))
     assert not path.exists()
-
-
-def assert_refused(path, *parts):
-    with pytest.raises(exchange.ExchangeError) as caught:
-        exchange.read(path)
-    for part in parts:
-        assert part in str(caught.value), str(caught.value)
 
 
 def write_npz(path, version=1, **headers):

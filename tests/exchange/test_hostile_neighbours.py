@@ -8,17 +8,10 @@ import pytest
 
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import npz_format, onnx_format, torch_format
-from helpers.exchange_models import assert_same, random_rnn
+from helpers.exchange_models import assert_refused, assert_same, random_rnn
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
-
-
-def assert_refused(path, *parts):
-    with pytest.raises(exchange.ExchangeError) as caught:
-        exchange.read(path)
-    for part in (str(path), *parts):
-        assert part in str(caught.value), str(caught.value)
 
 
 def peak_of(function, *arguments):

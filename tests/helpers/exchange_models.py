@@ -1,7 +1,9 @@
 """Random weights as `RnnWeights`, and their results from the ops and from neighbours."""
 
 import numpy as np
+import pytest
 
+from cudnn_rnn import exchange
 from cudnn_rnn.exchange import RnnWeights
 from helpers import reference
 from helpers.op_harness import FORWARD, Network
@@ -125,3 +127,11 @@ def run_onnx(path, arrays):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, arrays)))
+
+
+def assert_refused(path, *parts, **facts):
+    """Checks that `exchange.read` refuses a file with an error that has its path and `parts`."""
+    with pytest.raises(exchange.ExchangeError) as caught:
+        exchange.read(path, **facts)
+    for part in (str(path), *parts):
+        assert part in str(caught.value), str(caught.value)

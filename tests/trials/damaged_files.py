@@ -171,7 +171,7 @@ def watch(kind, command, counts, options, folder, first):
     """Runs a worker; returns the number of the next file."""
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
     last, has_started = first, False
-    with tempfile.TemporaryFile("w+", errors="replace") as stderr:
+    with tempfile.TemporaryFile() as stderr:
         streams = dict(stdout=subprocess.PIPE, stderr=stderr, universal_newlines=True)
         with subprocess.Popen(command, env=environment, **streams) as process:
             for line in process.stdout:
@@ -184,7 +184,7 @@ def watch(kind, command, counts, options, folder, first):
                     if outcome in OUTCOMES:
                         report(kind, last, outcome, rest)
         stderr.seek(0)
-        text = stderr.read()
+        text = stderr.read().decode("utf-8", "replace")
     if process.returncode == 0:
         return options.files
     running.require(has_started, "the worker of %s ended:\n%s" % (kind, text[-3000:]))
