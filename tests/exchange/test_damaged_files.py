@@ -1,4 +1,4 @@
-"""Forty damaged files of every format; `make trials` reads thousands of them."""
+"""A hundred damaged files of every format; `make trials` reads thousands of them."""
 
 import os
 import sys
@@ -19,9 +19,9 @@ if not IS_TENSORFLOW_1:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name):
-    options = ["--files", "40", "--formats", name]
+    options = ["--files", "100", "--formats", name]
     status, text = status_and_text(
         PROGRAM, *options, TRIALS_PYTHON=sys.executable, TRIALS_PYTHON_TF1=None
     )
     assert status == 0, text
-    assert "result: 40 damaged files of 1 formats: 0 failures" in text
+    assert "result: 100 damaged files of 1 formats: 0 failures" in text
