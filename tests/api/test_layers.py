@@ -332,7 +332,6 @@ def test_replaced_saveable_class(session):
         [None, None, tf.TensorShape([6])[0]],
         lambda: [tf.shape(tf.zeros([2]))[0], tf.placeholder(tf.int32), 6],
     ],
-    ids=str,
 )
 def test_build_reads_only_the_last_dimension(session, rnn_mode, shape):
     layer = make_layer(rnn_mode)
