@@ -282,7 +282,7 @@ def test_a_tensor_can_be_converted_but_not_restored(session):
 
 
 def test_a_variable_of_another_size_is_refused(session):
-    with pytest.raises(ValueError, match=r"params must have shape \[304\]"):
+    with pytest.raises(ValueError, match=r"params must have at least 304 elements"):
         make_saveable("lstm", variable=tf.Variable(tf.zeros([7])))
     with pytest.raises(ValueError, match="num_layers must be between"):
         CudnnGRUSaveable(tf.Variable(tf.zeros([7])), 0, 4, 3)
