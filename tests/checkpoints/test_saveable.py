@@ -235,7 +235,7 @@ def test_bad_signatures():
         RNNParamsSaveable(cudnn_rnn="lstm", **named)
     with pytest.raises(ValueError, match="param_variables must have at least one variable"):
         RNNParamsSaveable(p2c, c2p, [])
-    with pytest.raises(ValueError, match=r"params must have shape \[144\] .* has shape \[143\]"):
+    with pytest.raises(ValueError, match=r"params must have at least 144 elements .* has 143"):
         RNNParamsSaveable(p2c, c2p, [tf.Variable(tf.zeros([143]))])
 
 
