@@ -153,8 +153,8 @@ def cudnn_lstm(
         projection, the last dimension is `num_proj`.
       input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
       params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable. Another
-        shape is read in row-major order. Of a longer buffer, the RNN uses the first `params_size`
-        elements (a warning is issued if all sizes are known when the graph is built).
+        shape is read in row-major order. The RNN uses the first `params_size` elements of a longer
+        buffer (a warning is issued if all sizes are known when the graph is built).
       is_training: bool or scalar bool tensor. Only training applies dropout and has a gradient;
         with a tensor, the computed outputs have a gradient for either value.
       sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of each

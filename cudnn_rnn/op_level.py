@@ -235,8 +235,8 @@ class CudnnLSTM(_CudnnRNN):
             a projection, the last dimension is `num_proj`.
           input_c: `[num_layers * directions, batch, num_units]`, the initial cell states c.
           params: `[params_size]`, the opaque parameter buffer; any tensor, not only a variable.
-            Another shape is read in row-major order. Of a longer buffer, the RNN uses the first
-            `params_size` elements (a warning is issued).
+            Another shape is read in row-major order. The RNN uses the first `params_size` elements
+            of a longer buffer (a warning is issued).
           sequence_lengths: integers `[batch]`, each from 0 to `time`: the number of valid steps of
             each sequence. Later outputs are 0; the returned states are those after the last valid
             step. None: all steps are valid. A bool or bool tensor here means `is_training`, which

@@ -126,16 +126,10 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         if self._given_name is None:
             return False
         with self.op.graph.as_default():
-            is_variable = restore_ops.as_variable(self._variables) is not None
-            collected = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-            saveables = restore_ops.saveables_of_graph()
-        if not is_variable or not any(saveable is self for saveable in collected):
-            return False
-        later = saveables[saveables.index(self) + 1 :]
-        return any(
-            self._is_alike(saveable) and any(saveable is other for other in collected)
-            for saveable in later
-        )
+            if restore_ops.as_variable(self._variables) is None:
+                return False
+        own, *later = restore_ops.collected_from(self) or [None]
+        return own is self and any(map(self._is_alike, later))
 
     def require_saved_by(self, saved: Iterable[Any]) -> None:
         """Raises `SaverRefusal` unless `saved` (variables, saveables) covers the variable."""

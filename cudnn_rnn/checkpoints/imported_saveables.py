@@ -93,15 +93,10 @@ class ImportedSaveable(SaveableObject):
 
         `tf.train.Saver()` then saves that one in place of this one.
         """
-        with self.op.graph.as_default():
-            collected = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
-            saveables = restore_ops.saveables_of_graph()
         keys = {spec.name for spec in self.specs}
-        later = saveables[saveables.index(self) + 1 :]
         return any(
-            not keys.isdisjoint(spec.name for spec in saveable.specs)
-            and any(saveable is other for other in collected)
-            for saveable in later
+            saveable is not self and not keys.isdisjoint(spec.name for spec in saveable.specs)
+            for saveable in restore_ops.collected_from(self)
         )
 
     def require_saved_by(self, saved: Iterable[Any]) -> None:

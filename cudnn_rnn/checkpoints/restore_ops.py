@@ -32,6 +32,20 @@ def saveables_of_graph():
     return tf.get_default_graph().get_collection_ref(_SAVEABLES_OF_GRAPH)
 
 
+def collected_from(saveable):
+    """Returns this saveable and those created after it, as far as they are in the collection.
+
+    The collection is `tf.GraphKeys.SAVEABLE_OBJECTS` of the saveable's graph.
+    """
+    with saveable.op.graph.as_default():
+        collected = tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+        saveables = saveables_of_graph()
+    if saveable not in saveables:  # see `forget`
+        return []
+    candidates = saveables[saveables.index(saveable) :]
+    return [one for one in candidates if any(one is other for other in collected)]
+
+
 def forget(saveable):
     """Removes a saveable from `saveables_of_graph`."""
     saveables = saveables_of_graph()

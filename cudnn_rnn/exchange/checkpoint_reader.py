@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from cudnn_rnn.exchange import guarded
+from cudnn_rnn.exchange import declared_sizes, guarded
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.exchange.tensor_bundle import TensorBundle, Unsupported
 
@@ -41,7 +41,9 @@ class CheckpointReader:
 
     def _describe_in_child(self):
         size = sum(map(os.path.getsize, _files_of(self._path)))
-        for key, shape, dtype in self._call("describe", self._path, size):
+        # The files may be compressed.
+        most = declared_sizes.LARGEST_RATIO * size
+        for key, shape, dtype in self._call("describe", self._path, most):
             self.shapes[key] = tuple(shape)
             self.dtypes[key] = np.dtype(dtype or object)
             if dtype is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from cudnn_rnn.exchange.contents import ExchangeError
 
 # The largest factor by which deflate, the compression of ZIP archives, makes data smaller.
-_LARGEST_RATIO = 1032
+LARGEST_RATIO = 1032
 
 
 def check_array(path: str, name: str, shape: Any, dtype: np.dtype, stored: int) -> int:
@@ -42,7 +42,7 @@ def check_zip(path: str) -> None:
         for member in archive.infolist():
             stored = member.compress_size
             if member.compress_type != zipfile.ZIP_STORED:
-                stored *= _LARGEST_RATIO
+                stored *= LARGEST_RATIO
             check_array(path, member.filename, [member.file_size], np.dtype("u1"), stored)
             if member.filename.endswith(".npy"):
                 with archive.open(member) as file:
@@ -70,7 +70,7 @@ def _check_places(path, archive):
                 "each in its own place." % (path, member.filename, problem)
             )
         names.add(member.filename)
-        # Of the local header, 30 bytes and the name are certain.
+        # The local header has at least 30 bytes and the name.
         content = member.compress_size + 30 + len(member.orig_filename.encode("utf-8", "replace"))
         end_of_last = member.header_offset + content
     if end_of_last > archive.start_dir:

@@ -48,7 +48,7 @@ class _Arrays:
 
 
 class ArraysOfHdf5(_Arrays):
-    """Of a whole model in one HDF5 file: lists of names, layer by layer."""
+    """The arrays of a whole model in one HDF5 file: lists of names, layer by layer."""
 
     def children(self, names: List[str], classes: List[str], place: Any) -> List[Any]:
         """Returns the places of a model's layers; a model inside has one list for all of them."""
@@ -79,7 +79,7 @@ class ArraysOfHdf5(_Arrays):
 
 
 class ArraysOfArchive(_Arrays):
-    """Of a `.keras` archive: groups are named after classes, and number layers of the same one."""
+    """The arrays of a `.keras` archive: groups have names of classes, numbered within a class."""
 
     root = ""
 

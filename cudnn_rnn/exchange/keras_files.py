@@ -95,7 +95,7 @@ def read(path: str) -> KerasFile:
 
 
 def _read_hdf5(path):
-    content = guarded.call(path, "an HDF5 file", "hdf5.read", path)
+    content = _hdf5(path, "an HDF5 file", path)
     config = content["attributes"][""].get("model_config")
     if not isinstance(config, str):
         raise ExchangeError(
@@ -105,6 +105,11 @@ def _read_hdf5(path):
     places = ArraysOfHdf5(path, content["attributes"], content["arrays"])
     model = _ModelReader(path, places).read(_loads(path, config))
     return KerasFile(model, content["arrays"], None, None)
+
+
+def _hdf5(path, what, name):
+    ratio = declared_sizes.LARGEST_RATIO
+    return guarded.call(path, what, "hdf5.read", path, ratio, name=name)
 
 
 def _read_archive(path):
@@ -117,9 +122,7 @@ def _read_archive(path):
             )
         config = _loads(path, archive.read(_CONFIG).decode())
         extracted = archive.extract(_WEIGHTS, folder)
-        content = guarded.call(
-            extracted, "the weights of a Keras model", "hdf5.read", extracted, name=path
-        )
+        content = _hdf5(extracted, "the weights of a Keras model", path)
     places = ArraysOfArchive(path, content["attributes"], content["arrays"])
     reader = _ModelReader(path, places)
     model = reader.read(config)

@@ -98,7 +98,7 @@ def _path_of_graph(prefix):
     folder = os.path.dirname(os.path.abspath(prefix))
     saved_model = os.path.join(os.path.dirname(folder), "saved_model.pb")
     is_saved_model = os.path.basename(folder) == os.path.basename(prefix) == "variables"
-    # Not of other kinds: a named pipe would block.
+    # Opening a named pipe would block.
     for path in [prefix + ".meta"] + [saved_model] * is_saved_model:
         if os.path.isfile(path):
             return path

@@ -112,7 +112,7 @@ def _reshaped(node, axes, lengths, constants):
         return None
     found, rest = first
     if -1 not in shape:
-        # Axes of which only the length is 1 may be left.
+        # Only axes of length 1 may remain.
         return found if not _plain(rest, lengths["directions"]) else None
     backwards = _taken([axis[::-1] for axis in rest[::-1]], shape[:end:-1], lengths, False)
     if backwards is None:

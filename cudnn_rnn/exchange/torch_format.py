@@ -162,8 +162,7 @@ def _rnn(prefix, parts, facts, notes):
                     )
                 is_bias = name in _BIASES
                 is_needed = has_biases if is_bias else name in _MATRICES
-                rank = 1 if is_bias else 2
-                if is_needed if array is None else array.ndim != rank or not array.size:
+                if is_needed if array is None else array.ndim != (1 if is_bias else 2):
                     raise ExchangeError(
                         "%s%s is missing or not a %s."
                         % (prefix, _key(name, layer, direction), "vector" if is_bias else "matrix")

@@ -43,7 +43,7 @@ def damage(kind, path, random):
     return name + function.__name__
 
 
-# Of any bytes
+# Damages to any bytes
 
 
 def bits(content, random):
@@ -107,7 +107,7 @@ def large_number(content, random):
 OF_BYTES = (*(bits, octets, run, cut_end, cut_out, insertion, repetition, header, large_number),)
 
 
-# Of what formats consist of
+# Damages to the parts of a format
 
 
 def member(path, random):

@@ -54,8 +54,8 @@ class DropoutState {
   void* last_use_ = nullptr;                      // event after the last call
   std::mutex mutex_;                              // guards the members below
   void* last_stream_;
-  // Whether a CUDA graph recorded the last use. Its work runs with the graph: outside, no event
-  // tells when; and inside, no event of a call outside may be waited for.
+  // Whether a CUDA graph recorded the last use. The graph's work runs whenever the program launches
+  // it. No event outside tells when, and a graph cannot wait for an event outside.
   bool last_is_captured_ = false;
   bool is_used_ = false;  // states_ may differ from initial_states_
 };

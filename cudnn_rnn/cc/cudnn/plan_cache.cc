@@ -18,6 +18,10 @@ int64_t BitsOf(float value) {
   return bits;
 }
 
+bool UsesDropout(const Trial& trial) {
+  return UsesDropout(trial.config, trial.choices.is_training);
+}
+
 // Rounds the number of steps in a group's key. The fastest algorithm hardly depends on it, and a
 // program whose batches all differ in length should not time the algorithms for each. Rounds down,
 // so that limits just below a power of two lie between groups.
@@ -27,21 +31,19 @@ int64_t RoundDownToPowerOfTwo(int64_t value) {
   return power;
 }
 
-// Returns everything that a call depends on besides device, dropout pattern, algorithm, padding and
-// the number of steps.
-std::vector<int64_t> ModelKey(const Trial& trial) {
-  const ConfigKey model = KeyOf(WithoutDropout(trial.config));
+// Returns everything that a call depends on besides device, algorithm, padding and the number of
+// steps; also besides the dropout pattern if `model` is a key without dropout.
+std::vector<int64_t> CallKey(const ConfigKey& model, const Trial& trial) {
   std::vector<int64_t> key(model.begin(), model.end());
-  key.insert(key.end(),
-             {UsesDropout(trial.config, trial.choices.is_training) ? 1 : 0, trial.shape.batch_size,
-              trial.choices.is_training ? 1 : 0, trial.choices.allow_tf32 ? 1 : 0});
+  key.insert(key.end(), {UsesDropout(trial) ? 1 : 0, trial.shape.batch_size,
+                         trial.choices.is_training ? 1 : 0, trial.choices.allow_tf32 ? 1 : 0});
   return key;
 }
 
 // Returns everything that the choice of the algorithm depends on. Devices of one model share it.
 AlgorithmCache::Key AlgorithmKey(const Trial& trial, int64_t num_steps) {
   const DeviceModel& device = trial.device;
-  AlgorithmCache::Key key = ModelKey(trial);
+  AlgorithmCache::Key key = CallKey(KeyOf(WithoutDropout(trial.config)), trial);
   key.insert(key.end(),
              {num_steps, device.compute_capability_major, device.compute_capability_minor,
               device.num_multiprocessors, device.memory_bytes});
@@ -113,10 +115,7 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   request.options = settings;
   request.context = context;
   request.repeats_forward = repeats_forward;
-  request.uses_dropout = UsesDropout(config, call.is_training);
-  request.model_key = ModelKey(request.trial);
-  const ConfigKey model = KeyOf(config);
-  request.model_key.insert(request.model_key.end(), model.begin(), model.end());
+  request.model_key = CallKey(KeyOf(config), request.trial);
   request.model_key.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)));
   request.model_key.push_back(choices.is_padded ? 1 : 0);
   Key key = request.model_key;
@@ -152,8 +151,7 @@ Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
   GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   if (!IsEmpty(trial.shape)) {
-    // Neither trials nor new dropout states, compiled kernels and cuDNN's questions may be
-    // recorded.
+    // A CUDA graph must not record trials, new dropout states or the compilation of kernels.
     CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("preparing a new model or shape"));
   }
   if (trial.config.data_type == DataType::kBfloat16 && !IsEmpty(trial.shape)) {
@@ -164,7 +162,7 @@ Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
   std::shared_ptr<DropoutState> dropout;
   if (!IsEmpty(trial.shape)) {
     CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
-    if (request.uses_dropout) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+    if (UsesDropout(trial)) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
   }
   std::shared_ptr<CudnnPlan> plan;
   Status created = CreatePlanWithModel(queue, request, dropout, &plan);

@@ -52,8 +52,7 @@ class CudnnPlanCache {
     CudnnOptions options;
     void* context;
     bool repeats_forward;  // is a gradient's; `options` repeats its forward call's choice
-    bool uses_dropout;
-    Key model_key;  // everything that the plan depends on besides algorithm and steps
+    Key model_key;         // everything that the plan depends on besides algorithm and steps
   };
 
   Status CreatePlan(Request request, Found* found);

@@ -62,9 +62,9 @@ TfStatus CheckShape(const char* name, const ::tensorflow::Tensor& tensor,
 TfStatus CheckRank(const char* name, const ::tensorflow::Tensor& tensor, int rank,
                    const char* dimensions);
 
-// Fails unless the parameter buffer has at least `params_size` elements, in any shape. Like
-// TensorFlow's kernels for GPUs, this package's use the front of a longer buffer, in row-major
-// order: some graphs run one layer on inputs of several widths.
+// Fails unless the parameter buffer has at least `params_size` elements, in any shape. As in
+// TensorFlow's GPU kernels, the ops use the front of a longer buffer, in row-major order: some
+// graphs run one layer on inputs of several widths.
 TfStatus CheckParams(const ::tensorflow::Tensor& params, int64_t params_size);
 
 // Fails if the shape has more elements than 64 bits can count.

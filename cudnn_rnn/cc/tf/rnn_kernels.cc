@@ -221,8 +221,7 @@ Status CheckDropout(const ForwardChoice& forward, const ForwardChoice& gradient)
       "dropout, and a GPU's reserve_space does not contain the rate. Set the attributes dropout, "
       "seed and seed2 of the gradient's node to those of the forward node. (Graphs of "
       "TensorFlow 1.0 lack them: build the gradient again with tf.gradients, or run the gradient "
-      "on "
-      "a CPU.)");
+      "on a CPU.)");
 }
 
 TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceCall* call,

@@ -7,18 +7,15 @@ import numpy as np
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow  # noqa: E402 (after its environment)
 
-# Arrays together may be this much larger than the files, which may be compressed.
-_LARGEST_RATIO = 1032
-
 
 class Refused(Exception):
     """The file declares more than it has."""
 
 
-def describe(path, size):
+def describe(path, most):
     """Returns a list of [key, shape, dtype]; the dtype is None if it has no numbers.
 
-    `size`: of all files of the checkpoint.
+    `most`: the most bytes that all arrays together may have.
     """
     reader = tensorflow.train.load_checkpoint(path)
     dtypes = reader.get_variable_to_dtype_map()
@@ -28,8 +25,8 @@ def describe(path, size):
         declared = dtype.itemsize
         for length in shape:
             declared *= length
-        size -= declared / _LARGEST_RATIO
-        if size < 0:
+        most -= declared
+        if most < 0:
             raise Refused("it declares %s with shape %s, more than it has" % (key, list(shape)))
         is_number = dtype.kind in "biufc"
         found.append([key, list(shape), dtype.str if is_number else None])

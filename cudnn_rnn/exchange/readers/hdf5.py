@@ -5,8 +5,6 @@ import os
 import h5py
 import numpy as np
 
-# The largest factor by which deflate makes data smaller.
-_LARGEST_RATIO = 1032
 # Chunks of a small dataset may be larger than the dataset, but not than this.
 _SMALL_CHUNK = 2**20
 _FILTERS = {
@@ -20,8 +18,12 @@ class Refused(Exception):
     """The file is damaged, or takes data from elsewhere."""
 
 
-def read(path):
+def read(path, largest_ratio):
     """Returns the attributes and the arrays of a file.
+
+    Args:
+      path: the file.
+      largest_ratio: the largest factor by which deflate makes data smaller.
 
     Returns:
       A dict: "attributes" is a dict by path ("" for the root) of dicts by name; a value is a str, a
@@ -30,7 +32,7 @@ def read(path):
     """
     attributes, arrays = {}, {}
     with h5py.File(path, "r") as file:
-        limits = _Limits(os.path.getsize(path))
+        limits = _Limits(os.path.getsize(path), largest_ratio)
 
         def visit(name, item):
             attributes[name] = _attributes(name, item, limits)
@@ -64,8 +66,9 @@ def _in_other_files(name):
 class _Limits:
     """Compares declared sizes with the bytes of the file, before anything is allocated."""
 
-    def __init__(self, file_size):
+    def __init__(self, file_size, largest_ratio):
         self._size = self._left = file_size
+        self._largest_ratio = largest_ratio
 
     def attribute(self, name, size):
         self._require(size <= self._size, name, size, self._size)
@@ -84,7 +87,7 @@ class _Limits:
         ratio = 1
         if item.chunks:
             _check_filters(name, item)
-            ratio = _LARGEST_RATIO
+            ratio = self._largest_ratio
             chunk = item.dtype.itemsize
             for length in item.chunks:
                 chunk *= int(length)
