@@ -134,9 +134,10 @@ def _keras_layer(kind, variable):
     inputs = variable([BATCH, STEPS, WIDTH])
     backend = keras_layers.keras.backend
     before = backend.floatx()
-    backend.set_floatx("float64")  # the weights of TensorFlow 1.14 have this dtype
+    backend.set_floatx("float64")  # TensorFlow 1.14 ignores `dtype` for the weights
     try:
-        layer = keras_layers.make(cudnn_rnn.keras, kind, UNITS, return_sequences=True)
+        options = dict(return_sequences=True, dtype="float64")
+        layer = keras_layers.make(cudnn_rnn.keras, kind, UNITS, **options)
         layer(tf.zeros([BATCH, STEPS, WIDTH], tf.float64))
     finally:
         backend.set_floatx(before)

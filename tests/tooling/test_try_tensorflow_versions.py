@@ -172,8 +172,9 @@ def test_documents_agree_with_the_list(program):
     assert set(rows) == {version[:2] for version in program.VERSIONS}
     assert {len(row) for row in rows.values()} == {len(program.HEADINGS)}
     with open(os.path.join(ROOT, "README.md")) as file:
-        (claim,) = re.findall(r"Tested with TensorFlow (.*?) \(\[docs/tens", file.read(), re.DOTALL)
-    tensorflows, pythons = claim.replace("\n", " ").split(", on Python ")
+        text = file.read().replace("\n", " ")
+    (claim,) = re.findall(r"Tested with TensorFlow (.*?); \[docs/tens", text)
+    tensorflows, pythons = claim.split(", on Python ")
     expected = {version.tensorflow.rpartition(".")[0] for version in program.VERSIONS}
     assert expanded(tensorflows) == expected
     assert expanded(pythons) == {version.python for version in program.VERSIONS}
