@@ -253,6 +253,7 @@ def from_model(model: Any) -> Contents:
 
 def _contents(model, path):
     """Returns the RNNs in a model whose file is `path`."""
+    _require_text(model.graph)
     constants = Constants(model, path)
     producers: Dict[str, Any] = {}
     for node in model.graph.node:
@@ -287,6 +288,17 @@ def _contents(model, path):
             "damaged, or of a newer ONNX. They are left out." % ", ".join(sorted(unknown)[:8])
         )
     return Contents("", "ONNX model", _chained(found), notes, others)
+
+
+def _require_text(graph):
+    """Raises if a name is no text; protobuf then returns bytes, which other names do not equal."""
+    names = [one.name for one in (*graph.initializer, *graph.input, *graph.output)]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [one.name for one in node.attribute]
+    for name in names:
+        if not isinstance(name, str):
+            raise ExchangeError("The model has the name %r, which is no UTF-8. It is damaged." % name)
 
 
 def _require_inputs(graph, producers, constants):

@@ -206,6 +206,15 @@ def test_onnx_attributes_that_contradict_the_weights(bidirectional, name, value,
 
 
 @needs_tensorflow_2
+@pytest.mark.parametrize("name", [b"sequence_lens", b"layer_0/W", b"layer_0/Y_h", b"output_h"])
+def test_onnx_names_that_are_no_text(tmp_path, name):
+    content = onnx_format.to_model([random_rnn("lstm", 1)]).SerializeToString()
+    assert name in content
+    (tmp_path / "rnn.onnx").write_bytes(content.replace(name, b"\xff" + name[1:]))
+    assert_refused(tmp_path / "rnn.onnx", "the name b'\\xff%s'" % name[1:].decode(), "no UTF-8")
+
+
+@needs_tensorflow_2
 def test_onnx_graphs_that_are_none(tmp_path):
     rnn = random_rnn("lstm", 2)
     loop = changed_between_layers(rnn, lambda transpose, reshape, graph: None)
