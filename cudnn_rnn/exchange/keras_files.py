@@ -28,6 +28,7 @@ from cudnn_rnn.exchange.keras_model import (
 
 HDF5_START = b"\x89HDF\r\n\x1a\n"
 ZIP_START = b"PK\x03\x04"
+OPTIMIZER_KEYS = ("optimizer/", "optimizer_weights/")
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 # The modules of the classes that are read; other modules may have classes of the same names.
 _MODULES = re.compile(r"(tensorflow\.(python\.)?)?(tf_)?keras(\..*)?|cudnn_rnn\.keras(\..*)?")
@@ -248,6 +249,14 @@ _UNKNOWN = KerasLayer(None, "")
 def weights_of_rnn(layer: KerasLayer) -> List[str]:
     """Returns the keys of a layer's arrays if it is an RNN, else none."""
     return [key for cell in layer.cells or [layer] for key in cell.weights]
+
+
+def of_no_layer(file: KerasFile) -> List[str]:
+    """Returns the keys of the arrays that belong neither to a layer nor to the optimizer."""
+    of_layers = {key for layer in file.model.layers for key in layer.weight_names}
+    return [
+        key for key in file.arrays if key not in of_layers and not key.startswith(OPTIMIZER_KEYS)
+    ]
 
 
 def _cells_of(kind, entry):

@@ -211,6 +211,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         contents = keras_model.rnns_of(file.model, Source(file.values, split_bias))
     except ValueError as error:
         raise ExchangeError("%s: %s" % (path, error)) from error
+    contents = contents._replace(others=contents.others + keras_files.of_no_layer(file))
     keys, adam = keras_optimizers.read(file)
     of_rnns = [key for layer in file.model.layers for key in keras_files.weights_of_rnn(layer)]
     if adam is None or not of_rnns or not set(of_rnns) <= set(adam.keys):  # some are frozen

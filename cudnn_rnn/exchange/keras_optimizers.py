@@ -13,7 +13,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from cudnn_rnn.exchange.contents import adam_powers
-from cudnn_rnn.exchange.keras_files import KerasFile
+from cudnn_rnn.exchange.keras_files import OPTIMIZER_KEYS, KerasFile
 
 # Both have the same moments. The names are those of the slots of `tf.train.AdamOptimizer`.
 _CLASSES = ("Adam", "AdamW")
@@ -38,7 +38,7 @@ class Adam(NamedTuple):
 
 def read(file: KerasFile) -> Tuple[List[str], Optional[Adam]]:
     """Returns the keys of an optimizer's state, and Adam's state if it certainly is that."""
-    keys = [key for key in file.arrays if key.startswith(("optimizer/", "optimizer_weights/"))]
+    keys = [key for key in file.arrays if key.startswith(OPTIMIZER_KEYS)]
     keys.sort(key=lambda key: (len(key), key))  # 2 before 10
     if file.trainable is None:
         return keys, None

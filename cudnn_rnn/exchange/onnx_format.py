@@ -298,7 +298,9 @@ def _require_text(graph):
         names += [one.name for one in node.attribute]
     for name in names:
         if not isinstance(name, str):
-            raise ExchangeError("The model has the name %r, which is no UTF-8. It is damaged." % name)
+            raise ExchangeError(
+                "The model has the name %r, which is no UTF-8. It is damaged." % name
+            )
 
 
 def _require_inputs(graph, producers, constants):

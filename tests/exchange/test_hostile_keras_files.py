@@ -171,6 +171,22 @@ def test_calls_without_known_inputs(tmp_path, suffix, nodes):
     assert_refused(path, "does not say which layers the RNN 'second' follows")
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_arrays_of_no_layer_are_told(tmp_path, suffix):
+    """A configuration that has lost its last layer would make an RNN of one layer of two."""
+    path = tmp_path / ("model" + suffix)
+    saved_model(path, keras.layers.Reshape([2, 1]), keras.layers.SimpleRNN(2, name="second"))
+    whole = exchange.read(path)
+    assert (len(whole.rnns), whole.others) == (2, [])
+    config = read_config(path)
+    config["config"]["layers"] = [
+        layer for layer in config["config"]["layers"] if layer is not layers_of(config)["second"]
+    ]
+    change(path, config)
+    found = exchange.read(path)
+    assert len(found.rnns) == 1 and len(found.others) == 3, found.others
+
+
 @needs_tensorflow_2
 def test_archives_whose_weights_belong_to_other_layers(tmp_path):
     path = tmp_path / "model.keras"
