@@ -10,6 +10,7 @@ import time
 
 import cuda_context
 import pytest
+from case_order import most_telling_first
 from recording import Recorder
 
 _OUT_OF_TIME = "not run within --seconds"
@@ -26,7 +27,7 @@ def pytest_addoption(parser):
         "--core-cases",
         type=int,
         metavar="NUMBER",
-        help="about how many cases of each test to run (default: all)",
+        help="how many cases of each test to run, the most telling ones (default: all)",
     )
     parser.addoption(
         "--seconds",
@@ -43,6 +44,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "gpu_only: with --core-device=cuda alone")
     config.addinivalue_line("markers", "cudnn_only: not with --core-device=cpu")
     config.addinivalue_line("markers", "persistent: runs a persistent algorithm, which may hang")
+    config.addinivalue_line("markers", "memcheck: one of five cases for compute-sanitizer")
     config.addinivalue_line("markers", "fills_memory: fills the GPU's memory, so it runs alone")
     worker = getattr(config, "workerinput", None)
     # Of the whole run: pytest-xdist replaces its workers. If this folder is not chosen, its hooks
@@ -72,24 +74,36 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.hookimpl(trylast=True)  # after the selection by name and marker
 def pytest_collection_modifyitems(config, items):
-    """Deselects, and does not skip, what the device cannot run, and cases beyond --core-cases."""
+    """Deselects, and does not skip, what the device cannot run, and cases beyond --core-cases.
+
+    The most telling cases of each test come first, so that a run may be cut off after any of them.
+    """
     marks = {"cuda": [], "mock": ["gpu_only"], "cpu": ["gpu_only", "cudnn_only"]}
     without = marks[config.getoption("core_device", "cuda")]
     kept = [item for item in items if not any(map(item.get_closest_marker, without))]
     number = config.getoption("core_cases", None)
-    if number:
-        tests = {}
-        for item in kept:
-            tests.setdefault((item.fspath, item.originalname), []).append(item)
-        kept = [item for cases in tests.values() for item in some_cases(cases, number)]
+    tests = {}
+    for item in kept:
+        tests.setdefault((item.fspath, item.originalname), []).append(item)
+    kept = [item for cases in tests.values() for item in in_order(cases)[:number]]
     left = set(items).difference(kept)
     config.hook.pytest_deselected(items=list(left))
     items[:] = kept
 
 
-def some_cases(cases, count):
-    """Returns about `count` of the cases, at an odd stride so that every column varies."""
-    return cases[:: max(1, len(cases) // count) | 1]
+def in_order(cases):
+    """Returns the cases of a test, the most telling ones first."""
+    if len(cases) == 1:
+        return cases
+    return [cases[index] for index in most_telling_first([columns(case) for case in cases])]
+
+
+def columns(case):
+    """Returns the parameters of a test's case; those of a row of core_cases.py are its features."""
+    found = {}
+    for name, value in case.callspec.params.items():
+        found.update(getattr(value, "features", {name: value}))
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)

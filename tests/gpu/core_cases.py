@@ -43,6 +43,16 @@ ODD_SIZES = (
     (3, 1, 5, 9, 1),
     (50, 65, 4, 4, 31),
 )
+REALISTIC_UNITS = (650, 512)
+
+# The cases for compute-sanitizer's memcheck: together every value of every column, but of the odd
+# sizes only. The columns are those up to time_major, and whether there is a projection.
+_MEMCHECK = (
+    ("lstm", "bidirectional", 2, "bfloat16", "skip_input", "mixed", False, True),
+    ("gru", "bidirectional", 3, "half", "linear_input", "zeros", True, False),
+    ("rnn_relu", "unidirectional", 1, "double", "linear_input", "zeros", False, False),
+    ("rnn_tanh", "unidirectional", 2, "float", "skip_input", "full", True, False),
+)
 
 
 class Case(
@@ -68,6 +78,14 @@ class Case(
             self.input_mode,
             self.num_proj,
         )
+
+    @property
+    def features(self):
+        """The columns that change the computation, as a dict; only the size's kind."""
+        found = {name: getattr(self, name) for name in self._fields[:7]}
+        found["projects"] = self.num_proj > 0
+        found["size"] = self.num_units if self.num_units in REALISTIC_UNITS else "odd"
+        return found
 
     @property
     def seed(self):
@@ -111,11 +129,18 @@ def all_cases():
     return cases + realistic_cases()
 
 
+def memcheck_cases(cases):
+    """Returns the cases of the table that compute-sanitizer's memcheck runs."""
+    rows = {tuple(case.features.values()): case for case in cases}
+    return [rows[row + ("odd",)] for row in _MEMCHECK]
+
+
 def realistic_cases():
     """Returns 2 layers of 650 units, batch 20, 35 steps; and 1 layer of 512, batch 1, 100 steps."""
     kind = "linear_input", "full", True, 0
+    large, small = REALISTIC_UNITS
     return [
         Case(mode, "unidirectional", layers, dtype, *kind, units, units, batch, steps)
         for mode, dtype in itertools.product(RNN_MODES, DTYPES)
-        for layers, units, batch, steps in ((2, 650, 20, 35), (1, 512, 1, 100))
+        for layers, units, batch, steps in ((2, large, 20, 35), (1, small, 1, 100))
     ]

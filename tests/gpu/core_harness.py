@@ -2,11 +2,16 @@
 
 import re
 
+import numpy
 import pytest
 import torch
 import torch_oracle
 from core_cases import DTYPES, TOLERANCES
 from core_library import UNIMPLEMENTED, CoreError, Description, Model
+
+
+# How much of an error is shown: records keep its last 3000 characters.
+_SHOWN_TENSORS, _SHOWN_PARTS, _SHOWN_VALUES = 3, 8, 6
 
 
 def describe(case, **options):
@@ -61,15 +66,67 @@ def relative_error(found, expected):
     return error / largest if largest else error
 
 
-def assert_close(found, expected, tolerance, context):
-    """Asserts that two dicts of tensors agree in names, shapes and values."""
-    assert sorted(found) == sorted(expected), context
-    errors = {}
-    for name, tensor in expected.items():
-        assert found[name].shape == tensor.shape, (name, found[name].shape, tensor.shape, context)
-        errors[name] = relative_error(found[name], tensor)
-    wrong = {name: error for name, error in errors.items() if not error <= tolerance}
-    assert not wrong, f"{context}\nrelative errors {errors}, allowed {tolerance:g}"
+def assert_close(found, expected, tolerance, context, network=None):
+    """Asserts that two dicts of tensors agree in names, shapes and values.
+
+    Args:
+      found: a dict of tensors.
+      expected: a dict of tensors.
+      tolerance: the largest allowed relative error of each tensor.
+      context: the start of the error's text.
+      network: if given, the error names the parts of params_backprop that are wrong.
+    """
+    problem = find_problem(found, expected, tolerance, network)
+    if problem:
+        raise AssertionError(f"{context}\n{problem}")
+
+
+def find_problem(found, expected, tolerance, network=None):
+    """Returns the differences for which `assert_close` fails, as text; "" if there are none.
+
+    On a borrowed machine the text is all that is left of the tensors.
+    """
+    shapes, expected_shapes = (
+        {name: list(tensor.shape) for name, tensor in sorted(tensors.items())}
+        for tensors in (found, expected)
+    )
+    if shapes != expected_shapes:
+        return f"found tensors of shapes {shapes}, expected {expected_shapes}"
+    errors = {name: relative_error(found[name], tensor) for name, tensor in expected.items()}
+    wrong = [name for name, error in errors.items() if not error <= tolerance]
+    if not wrong:
+        return ""
+    text = ", ".join(f"{name} {error:.1e}" for name, error in errors.items())
+    lines = [f"relative errors (allowed {tolerance:g}): {text}"]
+    lines += [_describe_error(name, found[name], expected[name]) for name in wrong[:_SHOWN_TENSORS]]
+    if network is not None and "params_backprop" in wrong:
+        parts = network.split(found["params_backprop"])
+        expected_parts = network.split(expected["params_backprop"])
+        errors = {key: relative_error(part, expected_parts[key]) for key, part in parts.items()}
+        wrong = [key for key, error in errors.items() if not error <= tolerance]
+        text = ", ".join(f"{key} {errors[key]:.1e}" for key in wrong[:_SHOWN_PARTS])
+        lines.append(
+            f"params_backprop differs in {len(wrong)} of {len(parts)} parts, (layer, direction,"
+            f" name), by relative errors: {text}"
+        )
+    return "\n".join(lines)
+
+
+def _describe_error(name, found, expected):
+    """Returns where the error of a tensor is largest, and the first values of both."""
+    finite = torch.isfinite(found)
+    errors = torch.where(finite, (found - expected).abs(), torch.full_like(found, float("inf")))
+    place = tuple(int(i) for i in numpy.unravel_index(int(errors.argmax()), tuple(errors.shape)))
+    values, expected_values = (
+        " ".join(f"{value:.6g}" for value in tensor.flatten()[:_SHOWN_VALUES].tolist())
+        for tensor in (found, expected)
+    )
+    return (
+        f"{name} {list(found.shape)}: largest error {float(errors[place]):.3g} at {list(place)},"
+        f" where {float(found[place]):.9g} was found and {float(expected[place]):.9g} expected;"
+        f" {int((~finite).sum())} of {found.numel()} elements are not finite\n"
+        f"  found    {values}\n  expected {expected_values}"
+    )
 
 
 def make_data(case):
@@ -131,7 +188,7 @@ def check_case(library, case, device, **description_options):
     expected = torch_oracle.run(case.network, inputs, backprops, lengths)
     tolerance = TOLERANCES[DTYPES[case.dtype]]
     found = run_core(library, case, device, data, **description_options)
-    assert_close(found, expected, tolerance, f"training: {case}")
+    assert_close(found, expected, tolerance, f"training: {case}", case.network)
     found = run_inference(library, case, device, data, dropout=0.5, **description_options)
     results = {name: tensor for name, tensor in expected.items() if not name.endswith("backprop")}
     assert_close(found, results, tolerance, f"inference: {case}")

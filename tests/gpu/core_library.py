@@ -155,8 +155,13 @@ class CoreLibrary:
         self._mock = ctypes.CDLL(path)
         self._mock.mock_violation_text.restype = ctypes.c_char_p
         self._mock.mock_set_any_memory(1)
-        self._mock.mock_set_thread_device(0)
+        self.enter_thread()
         self.open_gpu(driver_name=path, cudnn_file=path)
+
+    def enter_thread(self):
+        """Must be called first on a thread: makes the context of the mock's device current."""
+        if self._mock is not None:
+            self._mock.mock_set_thread_device(0)
 
     def mock_violations(self):
         """Returns the violations that the mock found since the last call; empty without a mock."""

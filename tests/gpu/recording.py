@@ -1,4 +1,7 @@
-"""Records the start and the outcome of every test in a file at once: a killed run keeps them."""
+"""Records the start and the outcome of every test in a file at once: a killed run keeps them.
+
+What a test passes to pytest's `record_property` is in the field `found` of its outcome.
+"""
 
 import json
 
@@ -21,7 +24,10 @@ class Recorder:
     def pytest_runtest_logreport(self, report):
         if report.when == "call" or not report.passed:
             text = report.longrepr[2] if report.skipped else report.longreprtext[-3000:]
-            self._write(report.nodeid, report.outcome, seconds=round(report.duration, 2), text=text)
+            fields = {"seconds": round(report.duration, 2), "text": text}
+            if report.user_properties:  # what the test gave to record_property
+                fields["found"] = dict(report.user_properties)
+            self._write(report.nodeid, report.outcome, **fields)
 
     def pytest_collectreport(self, report):
         if report.failed:
