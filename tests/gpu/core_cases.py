@@ -45,8 +45,8 @@ ODD_SIZES = (
 )
 REALISTIC_UNITS = (650, 512)
 
-# The cases for compute-sanitizer's memcheck: together every value of every column, but of the odd
-# sizes only. The columns are those up to time_major, and whether there is a projection.
+# The cases for compute-sanitizer's memcheck: together every value of every column, but no
+# realistic sizes. The columns are those up to time_major, and whether there is a projection.
 _MEMCHECK = (
     ("lstm", "bidirectional", 2, "bfloat16", "skip_input", "mixed", False, True),
     ("gru", "bidirectional", 3, "half", "linear_input", "zeros", True, False),
@@ -81,10 +81,10 @@ class Case(
 
     @property
     def features(self):
-        """The columns that change the computation, as a dict; only the size's kind."""
+        """What changes the computation, as a dict; of the sizes, only their kind."""
         found = {name: getattr(self, name) for name in self._fields[:7]}
         found["projects"] = self.num_proj > 0
-        found["size"] = self.num_units if self.num_units in REALISTIC_UNITS else "odd"
+        found["is_realistic"] = self.num_units in REALISTIC_UNITS
         return found
 
     @property
@@ -132,7 +132,7 @@ def all_cases():
 def memcheck_cases(cases):
     """Returns the cases of the table that compute-sanitizer's memcheck runs."""
     rows = {tuple(case.features.values()): case for case in cases}
-    return [rows[row + ("odd",)] for row in _MEMCHECK]
+    return [rows[row + (False,)] for row in _MEMCHECK]
 
 
 def realistic_cases():

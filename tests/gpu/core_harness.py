@@ -9,7 +9,6 @@ import torch_oracle
 from core_cases import DTYPES, TOLERANCES
 from core_library import UNIMPLEMENTED, CoreError, Description, Model
 
-
 # How much of an error is shown: records keep its last 3000 characters.
 _SHOWN_TENSORS, _SHOWN_PARTS, _SHOWN_VALUES = 3, 8, 6
 
@@ -142,10 +141,10 @@ def make_data(case):
     return inputs, backprops, lengths
 
 
-def train(model, case, device, data):
+def train(model, case, device, data, **call_options):
     """Returns results and gradients of a training step, time-major in float64 on the host."""
     inputs, backprops, lengths = data
-    options = dict(lengths=lengths, time_major=case.time_major)
+    options = dict(call_options, lengths=lengths, time_major=case.time_major)
     done = model.forward(place(inputs, device, case.time_major), **options)
     gradients = model.backward(done, place(backprops, device, case.time_major))
     return fetch(dict(done.results, **gradients), case.time_major)

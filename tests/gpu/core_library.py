@@ -172,6 +172,15 @@ class CoreLibrary:
         self._mock.mock_set_any_memory(1)
         return text
 
+    def synchronize_mock(self, stream):
+        """Waits for the stream, after whose work its memory may be used on any other one."""
+        if self._mock is not None:
+            self.check(self._mock.cuStreamSynchronize(ctypes.c_void_p(stream)))
+
+    def mock_handles(self):
+        """Returns the number of cuDNN handles in the mock."""
+        return self._mock.mock_live(b"handle")
+
     def is_on_gpu(self, device):
         """Returns whether models on a torch.device use the cuDNN plan."""
         return device.type == "cuda" or self._mock is not None
@@ -268,8 +277,9 @@ class Model:
     def make_call(self, num_steps, batch_size, **options):
         """Returns a `Call`.
 
-        Options: time_major, is_training, dropout_call, lengths (ints or None), keeps_reserve_space.
-        The Call keeps the array of lengths alive.
+        Options: time_major, is_training, dropout_call, lengths (ints or None), keeps_reserve_space,
+        stream (a number; default: PyTorch's current stream). The Call keeps the array of lengths
+        alive.
         """
         lengths = options.get("lengths")
         array = None if lengths is None else (ctypes.c_int32 * len(lengths))(*lengths)
@@ -281,7 +291,7 @@ class Model:
             options.get("dropout_call", 0),
             ctypes.cast(array, ctypes.POINTER(ctypes.c_int32)) if array is not None else None,
             options.get("keeps_reserve_space", True),
-            self._stream(),
+            options.get("stream", self._stream()),
         )
         call.array = array
         return call
@@ -344,7 +354,7 @@ class Model:
         self.library.check(
             self.library._forward(self._handle, ctypes.byref(call), ctypes.byref(buffers))
         )
-        self._finish(dict(outputs, reserve_space=reserve, workspace=workspace))
+        self._finish(call, dict(outputs, reserve_space=reserve, workspace=workspace))
         results = {name: buffer.tensor for name, buffer in outputs.items()}
         return ForwardPass(results, call, inputs, reserve, sizes, options.get("lengths"))
 
@@ -384,7 +394,7 @@ class Model:
             self.library._backward(self._handle, ctypes.byref(call), ctypes.byref(buffers))
         )
         whole = dict(gradients, workspace=workspace, reserve_space=forward_pass.reserve_space)
-        self._finish(whole)
+        self._finish(call, whole)
         return {name: buffer.tensor for name, buffer in gradients.items()}
 
     def _bytes(self, size):
@@ -405,7 +415,8 @@ class Model:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _finish(self, buffers):
+    def _finish(self, call, buffers):
         self._synchronize()
+        self.library.synchronize_mock(call.stream)
         for name, buffer in buffers.items():
             assert buffer.is_intact_around(), f"memory around {name} was written"

@@ -1,48 +1,53 @@
 """Runs training steps of the core in several threads at once."""
 
-import contextlib
+import itertools
 import threading
 
 import torch
 from core_harness import describe, train
 from core_library import Model
 
-
-def make_stream(device):
-    """Returns a new stream of a GPU, or None."""
-    return torch.cuda.Stream() if device.type == "cuda" else None
+_mock_streams = itertools.count(1)
 
 
-def train_at_once(core, case, device, data, streams, rounds):
-    """Runs `rounds` training steps of a model per thread; returns the results of the last ones.
+def make_streams(core, device, count):
+    """Returns `count` new streams: of PyTorch, numbers for the mock, or None on a CPU."""
+    if device.type == "cuda":
+        return [torch.cuda.Stream(device) for _ in range(count)]
+    return [next(_mock_streams) if core.is_on_gpu(device) else None for _ in range(count)]
+
+
+def train_at_once(core, case, device, data, streams, steps):
+    """Runs training steps in as many threads as there are streams; returns their last results.
 
     Args:
       core: CoreLibrary.
       case: Case.
       device: torch.device.
       data: from `make_data`.
-      streams: one for each thread, from `make_stream`; a stream may be repeated.
-      rounds: how many steps each thread runs; all threads begin each of them together.
+      streams: each thread's stream, from `make_streams`; threads may share one.
+      steps: each thread's number of steps, which the threads start together.
     """
     barrier = threading.Barrier(len(streams))
     results, errors = [None] * len(streams), []
 
     def run(index):
         stream = streams[index]
+        options = {"stream": stream} if isinstance(stream, int) else {}
         try:
             core.enter_thread()
-            with torch.cuda.stream(stream) if stream else contextlib.suppress():
+            with torch.cuda.stream(None if options else stream):
                 with Model(core, describe(case), device) as model:
-                    for _ in range(rounds):
+                    for _ in range(steps):
                         barrier.wait()
-                        results[index] = train(model, case, device, data)
+                        results[index] = train(model, case, device, data, **options)
         except threading.BrokenBarrierError:
-            pass  # the error of another thread is kept
-        except Exception as error:
+            pass  # another thread's error is the cause
+        except BaseException as error:
             errors.append(error)
             barrier.abort()
 
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(streams))]
+    threads = [threading.Thread(target=run, args=[index]) for index in range(len(streams))]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,15 +6,19 @@ run one case:
     bash scripts/run_gpu_tests.sh -k <a part of its id>
 """
 
+import itertools
+
 import pytest
 import torch
 import torch_oracle
-from core_cases import DTYPES, TOLERANCES, Case, all_cases, realistic_cases
+from case_order import most_telling_first
+from core_cases import DTYPES, TOLERANCES, Case, all_cases, memcheck_cases, realistic_cases
 from core_harness import (
     assert_close,
     check_case,
     describe,
     fetch,
+    find_problem,
     make_data,
     relative_error,
     run_core,
@@ -22,6 +26,7 @@ from core_harness import (
 from core_library import Model
 
 CASES = all_cases()
+MEMCHECK_CASES = memcheck_cases(CASES)
 
 
 def pytest_generate_tests(metafunc):
@@ -32,7 +37,14 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("case", cases, ids=str)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.memcheck) if case in MEMCHECK_CASES else case
+        for case in CASES
+    ],
+    ids=str,
+)
 def test_training_and_inference(core, device, case):
     check_case(core, case, device)
 
@@ -47,6 +59,52 @@ def test_table_has_every_combination():
     assert {case.time_major for case in CASES} == {True, False}
     assert len([case for case in CASES if case.num_proj]) == 2 * 3 * 4 * 2 * 3 * 2
     assert len(set(CASES)) == len(CASES)
+
+
+def find_pairs(cases):
+    """Returns the set of all pairs of two columns' values in a case."""
+    return {pair for case in cases for pair in itertools.combinations(case.features.items(), 2)}
+
+
+def test_the_first_cases_of_the_table_have_every_pair(request):
+    """The order of the run is such that it may be cut off after a minute."""
+    order = [CASES[index] for index in most_telling_first([case.features for case in CASES])]
+    assert len(set(order)) == len(CASES)
+    assert find_pairs(order[:24]) == find_pairs(CASES)
+    # The first ones alone have every value of every column.
+    values = [set(column) for column in zip(*(case.features.values() for case in CASES))]
+    assert [set(column) for column in zip(*(one.features.values() for one in order[:8]))] == values
+    kinds = [(case.rnn_mode, case.direction, case.dtype) for case in order]
+    assert set(kinds[:80]) == set(kinds)
+    chosen = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if getattr(item, "originalname", "") == test_training_and_inference.__name__
+    ]
+    # Of the cases that are selected, whichever these are.
+    assert chosen == [chosen[index] for index in most_telling_first([c.features for c in chosen])]
+
+
+def test_memcheck_runs_every_value_of_every_column():
+    """Four cases of this table, none of realistic size; the fifth case has dropout."""
+    assert len(MEMCHECK_CASES) == 4
+    for column in CASES[0].features:
+        values, of_memcheck = (
+            {case.features[column] for case in cases} for cases in (CASES, MEMCHECK_CASES)
+        )
+        assert of_memcheck == (values if column != "is_realistic" else {False}), column
+
+
+def test_no_bias_of_the_table_is_zero():
+    """With skip_input too, each cell of the first layer has both biases."""
+    cases = {tuple(case.features.values())[:-1]: case for case in CASES}.values()
+    for case in cases:
+        inputs = torch_oracle.random_inputs(case.network, 1, 1, DTYPES[case.dtype], case.seed)
+        views = case.network.split(inputs["params"])
+        biases = {key: view for key, view in views.items() if key[2].startswith("bias")}
+        assert len(biases) == case.num_layers * case.network.directions * 2
+        for key, bias in biases.items():
+            assert bool((bias != 0).all()), (key, str(case))
 
 
 def test_the_comparison_detects_errors(core, device):
@@ -69,6 +127,33 @@ def test_the_comparison_detects_errors(core, device):
         expected = torch_oracle.run(case.network, *spoiled)
         with pytest.raises(AssertionError, match="relative errors"):
             assert_close(found, expected, TOLERANCES[torch.float32], "")
+
+
+def test_a_difference_is_described():
+    """The text has to be enough after the machine is gone, and to fit into its record."""
+    case = Case("lstm", "bidirectional", 2, "float", "skip_input", "full", True, 0, 4, 4, 3, 7)
+    inputs, backprops, _ = make_data(case)
+    expected = torch_oracle.run(case.network, inputs, backprops)
+    found = {name: tensor.clone() for name, tensor in expected.items()}
+    assert find_problem(found, expected, 1e-5, case.network) == ""
+    found["output"][6, 2, 1] += 0.5
+    case.network.split(found["params_backprop"])[1, 0, "bias_hh"][3] = float("nan")
+    text = find_problem(found, expected, 1e-5, case.network)
+    for part in (
+        "output [7, 3, 8]: largest error 0.5 at [6, 2, 1], where",
+        "0 of 168 elements are not finite",
+        "largest error inf",
+        "1 of 640 elements are not finite",
+        "differs in 1 of 14 parts",
+        "(1, 0, 'bias_hh') inf",
+        "input_backprop 0.0e+00",
+        f"expected {float(expected['output'][0, 0, 0]):.6g} ",
+    ):
+        assert part in text, (part, text)
+    wrong = {name: tensor + 1.0 for name, tensor in expected.items()}
+    assert len(find_problem(wrong, expected, 1e-5, case.network)) < 2500
+    del found["output_c"]
+    assert "output_c" in find_problem(found, expected, 1e-5)
 
 
 @pytest.mark.parametrize("case", realistic_cases()[:8:2], ids=str)

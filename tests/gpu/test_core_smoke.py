@@ -7,7 +7,14 @@ largest relative error of each tensor.
 import pytest
 import torch_oracle
 from core_cases import DTYPES, RNN_MODES, TOLERANCES, Case
-from core_harness import find_problem, is_refused, make_data, relative_error, run_core, run_inference
+from core_harness import (
+    find_problem,
+    is_refused,
+    make_data,
+    relative_error,
+    run_core,
+    run_inference,
+)
 
 # num_proj, num_units, input_size, batch, steps
 SIZES = (0, 256, 96, 8, 12)
