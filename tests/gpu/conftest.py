@@ -84,8 +84,8 @@ def pytest_collection_modifyitems(config, items):
     number = config.getoption("core_cases", None)
     tests = {}
     for item in kept:
-        tests.setdefault((item.fspath, item.originalname), []).append(item)
-    kept = [item for cases in tests.values() for item in in_order(cases)[:number]]
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = [item for cases in tests.values() for item in in_order(cases)[: number or None]]
     left = set(items).difference(kept)
     config.hook.pytest_deselected(items=list(left))
     items[:] = kept
