@@ -96,9 +96,10 @@ def test_memcheck_runs_every_value_of_every_column():
 
 
 def test_no_bias_of_the_table_is_zero():
-    """With skip_input too, each cell of the first layer has both biases."""
-    cases = {tuple(case.features.values())[:-1]: case for case in CASES}.values()
-    for case in cases:
+    """With skip_input too, each cell of layer 0 has both biases. Large models are left out."""
+    for case in {tuple(case.features.items()): case for case in CASES}.values():
+        if case.features["is_realistic"]:
+            continue
         inputs = torch_oracle.random_inputs(case.network, 1, 1, DTYPES[case.dtype], case.seed)
         views = case.network.split(inputs["params"])
         biases = {key: view for key, view in views.items() if key[2].startswith("bias")}
