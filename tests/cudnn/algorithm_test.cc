@@ -58,27 +58,38 @@ TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
   Problem with_385_units = SmallProblem(), with_1025_units = SmallProblem();
   with_385_units.config.num_units = 385;
   with_1025_units.config.num_units = 1025;
+  const char* const supported = nullptr;
+  const char* const by_sizes = "cudnnGetRNNTempSpaceSizes";
+  const char* const no_projection = "does not support projections";
+  const char* const no_double = "does not support double";
   const struct {
     Algorithm algorithm;
     Problem problem;
-    bool is_supported;
-  } cases[] = {{Algorithm::kPersistStatic, padded, false},
-               {Algorithm::kPersistStaticSmallH, padded, false},
-               {Algorithm::kPersistDynamic, padded, false},
-               {Algorithm::kPersistStatic, projected, false},
-               {Algorithm::kPersistStatic, in_double, false},
-               {Algorithm::kPersistStatic, with_385_units, true},
-               {Algorithm::kPersistStaticSmallH, with_385_units, false},
-               {Algorithm::kPersistStatic, with_1025_units, false}};
+    const char* error;
+  } cases[] = {{Algorithm::kPersistStatic, padded, by_sizes},
+               {Algorithm::kPersistStaticSmallH, padded, by_sizes},
+               {Algorithm::kPersistDynamic, padded, by_sizes},
+               {Algorithm::kPersistStatic, projected, no_projection},
+               {Algorithm::kPersistStaticSmallH, projected, no_projection},
+               {Algorithm::kPersistDynamic, projected, no_projection},
+               {Algorithm::kPersistStatic, in_double, no_double},
+               {Algorithm::kPersistStaticSmallH, in_double, no_double},
+               {Algorithm::kPersistDynamic, in_double, supported},
+               {Algorithm::kPersistStatic, with_385_units, supported},
+               {Algorithm::kPersistStaticSmallH, with_385_units, by_sizes},
+               {Algorithm::kPersistStatic, with_1025_units, by_sizes}};
   for (const auto& test : cases) {
     MockGpu gpu;
     GpuModel model(gpu.runtime(), test.algorithm);
     CudnnPlanCache::Found found;
     const Status status = model.Find(test.problem, test.problem.Options(true), &found);
-    EXPECT(status.ok() == test.is_supported, test.problem.Text(), status.message());
-    if (test.is_supported) continue;
+    EXPECT(status.ok() == (test.error == supported), test.problem.Text(), status.message());
+    if (status.ok()) continue;
+    EXPECT(status.code() == StatusCode::kUnimplemented, static_cast<int>(status.code()));
     const std::string requested = Concatenate(Name(test.algorithm), " was requested");
-    EXPECT_ERROR(status, "cudnnSetRNNDescriptor_v8", requested.c_str(), "request standard", "lstm");
+    EXPECT_ERROR(status, test.error, requested.c_str(), "request standard", "lstm");
+    const bool asks_cudnn = test.error == by_sizes;
+    EXPECT(mock_calls("cudnnSetRNNDescriptor_v8") == (asks_cudnn ? 1 : 0), status.message());
   }
 }
 

@@ -2,6 +2,7 @@
 // which one argument is wrong. (That correct calls compute the right results is what
 // plan_parity_test.cc tests.)
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -28,10 +29,13 @@ template <typename... Parameters>
 struct ChangedFunction {
   static int (*original)(Parameters...);
   static Change change;
+  static int* worst_status;  // null: not wanted
   static int Call(Parameters... parameters) {
     void* const arguments[] = {&parameters...};
     change(arguments);
-    return original(parameters...);
+    const int status = original(parameters...);
+    if (worst_status != nullptr) *worst_status = std::max(*worst_status, status);
+    return status;
   }
 };
 template <typename... Parameters>
@@ -40,8 +44,13 @@ template <typename... Parameters>
 Change ChangedFunction<Parameters...>::change;
 
 template <typename... Parameters>
-void ChangeCalls(int (**function)(Parameters...), const Change& change) {
+int* ChangedFunction<Parameters...>::worst_status;
+
+template <typename... Parameters>
+void ChangeCalls(int (**function)(Parameters...), const Change& change,
+                 int* worst_status = nullptr) {
   using Changed = ChangedFunction<Parameters...>;
+  Changed::worst_status = worst_status;
   Changed::original = *function;
   Changed::change = change;
   *function = Changed::Call;
@@ -125,6 +134,23 @@ void ExpectViolations(Function GpuLibraries::*function, std::initializer_list<Mi
   }
 }
 
+// Expects each change of the function's arguments to be a violation, although the real library
+// accepts it. (The mock may then fail later.)
+template <typename Function>
+void ExpectForbidden(Function GpuLibraries::*function, std::initializer_list<Misuse> misuses) {
+  for (const Misuse& misuse : misuses) {
+    int status = 0;
+    MockGpu gpu;
+    ChangeCalls(&(gpu.libraries()->*function), misuse.change, &status);
+    Train(&gpu, SmallLstm());
+    const std::string text = mock_violation_text();
+    EXPECT(text.substr(0, text.find('\n')).find(misuse.violation) != std::string::npos,
+           misuse.violation, " in: ", text);
+    EXPECT(status == 0, misuse.violation, " fails with ", status);
+    mock_reset();
+  }
+}
+
 TEST(MockFindsWrongArgumentsOfForward) {
   using namespace forward;  // NOLINT: names of arguments
   alignas(64) static char host_memory[4096];
@@ -160,28 +186,51 @@ TEST(MockFindsWrongDescriptors) {
   static const int loose_strides[] = {48, 6, 1};
   ExpectViolations(
       &GpuLibraries::cudnnSetTensorNdDescriptor,
-      {{"num_dimensions is 2", [](void* const* a) { At<int>(a, 2) = 2; }},
+      {{"num_dimensions is 1", [](void* const* a) { At<int>(a, 2) = 1; }},
        {"not fully packed", [](void* const* a) { At<const int*>(a, 4) = loose_strides; }}});
+  ExpectForbidden(&GpuLibraries::cudnnSetTensorNdDescriptor,
+                  {{"num_dimensions is 2", [](void* const* a) { At<int>(a, 2) = 2; }},
+                   {"data_type is 3", [](void* const* a) { At<int>(a, 1) = 3; }}});
   using namespace data_descriptor;  // NOLINT: names of arguments
-  for (const int32_t length : {0, 6, -1}) {
+  for (const int32_t length : {6, -1}) {
     const std::vector<int32_t> lengths = {5, 3, 3, length};
     ExpectViolations(&GpuLibraries::cudnnSetRNNDataDescriptor,
                      {{"lengths[3] must be 1 to 5",
                        [&](void* const* a) { At<const int*>(a, kLengths) = lengths.data(); }}});
   }
-  static const int other_lengths[] = {5, 3, 3, 2};
+  static const int other_lengths[] = {5, 3, 3, 2}, zero_lengths[] = {5, 3, 3, 0};
+  static const int unsorted_lengths[] = {3, 5, 3, 1};
+  ExpectForbidden(&GpuLibraries::cudnnSetRNNDataDescriptor,
+                  {{"lengths[3] must be 1 to 5, but is 0",
+                    [](void* const* a) { At<const int*>(a, kLengths) = zero_lengths; }},
+                   {"only without padding",
+                    [](void* const* a) { At<int>(a, kLayout) = kCudnnLayoutTimeMajorPacked; }}});
   ExpectViolations(&GpuLibraries::cudnnSetRNNDataDescriptor,
                    {{"x and y differ",
                      [](void* const* a) {
                        if (At<int>(a, kVectorSize) == 3)
                          At<const int*>(a, kLengths) = other_lengths;
                      }},
-                    {"only without padding",
-                     [](void* const* a) { At<int>(a, kLayout) = kCudnnLayoutTimeMajorPacked; }}});
-  const int flags = 14;
+                    {"in descending order", [](void* const* a) {
+                       At<int>(a, kLayout) = kCudnnLayoutTimeMajorPacked;
+                       At<const int*>(a, kLengths) = unsorted_lengths;
+                     }}});
+  const int bias_mode = 3, math_precision = 7, flags = 14;
   ExpectViolations(
       &GpuLibraries::cudnnSetRNNDescriptor_v8,
-      {{"padded IO", [](void* const* a) { At<uint32_t>(a, flags) = kCudnnPaddedIoDisabled; }}});
+      {{"padded IO", [](void* const* a) { At<uint32_t>(a, flags) = kCudnnPaddedIoDisabled; }},
+       {"bias_mode is 4", [](void* const* a) { At<int>(a, bias_mode) = 4; }}});
+  ExpectForbidden(&GpuLibraries::cudnnSetRNNDescriptor_v8,
+                  {{"bias_mode is 1", [](void* const* a) { At<int>(a, bias_mode) = 1; }},
+                   {"math_precision is half", [](void* const* a) {
+                      At<int>(a, 6) = At<int>(a, math_precision) = kCudnnDataHalf;
+                    }}});
+  const int weight_space_bytes = 3, linear_layer = 5;
+  ExpectForbidden(
+      &GpuLibraries::cudnnGetRNNWeightParams,
+      {{"weight_space_bytes must be at least",
+        [](void* const* a) { --At<size_t>(a, weight_space_bytes); }},
+       {"linear_layer is 9", [](void* const* a) { At<int32_t>(a, linear_layer) = 9; }}});
 }
 
 TEST(MockFindsChangedDataInBackward) {
@@ -301,6 +350,31 @@ TEST(MockRequiresThatDynamicAlgorithmsAreBuilt) {
   problem.lengths.clear();
   ExpectOneViolation(Train(&gpu, problem, Algorithm::kPersistDynamic),
                      "cudnnBuildRNNDynamic was called for batch size 0, not 4");
+}
+
+TEST(MockForbidsToBuildTheStandardAlgorithm) {
+  Problem problem = SmallLstm();
+  problem.config.num_proj = 0;
+  problem.lengths.clear();
+  const struct {
+    int64_t version;
+    int status;
+  } cases[] = {{8907, 11}, {90300, 3008}, {90500, 0}};
+  for (const auto& test : cases) {
+    int status = 0;
+    MockGpu gpu;
+    mock_set_version(test.version);
+    gpu.Reopen();
+    ChangeCalls(&gpu.libraries()->cudnnSetRNNDescriptor_v8,
+                [](void* const* a) { At<int>(a, 1) = kCudnnAlgorithmStandard; });
+    ChangeCalls(
+        &gpu.libraries()->cudnnBuildRNNDynamic, [](void* const*) {}, &status);
+    const bool is_ok = Train(&gpu, problem, Algorithm::kPersistDynamic).ok();
+    EXPECT(status == test.status && is_ok == (status == 0), test.version, " returns ", status);
+    const std::string text = mock_violation_text();
+    EXPECT(text.find("the algorithm is 0, not persist_dynamic") != std::string::npos, text);
+    mock_reset();
+  }
 }
 
 TEST(MockRefusesBfloat16InOldVersions) {

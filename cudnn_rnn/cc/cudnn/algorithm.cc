@@ -43,4 +43,13 @@ int CudnnAlgorithmOf(Algorithm algorithm) {
   return kAlgorithms[static_cast<int>(algorithm)].cudnn_algorithm;
 }
 
+const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config) {
+  const int cudnn_algorithm = CudnnAlgorithmOf(algorithm);
+  if (cudnn_algorithm == kCudnnAlgorithmStandard) return nullptr;
+  if (config.has_projection()) return "does not support projections";
+  const bool supports_double = cudnn_algorithm == kCudnnAlgorithmPersistDynamic;
+  if (config.data_type == DataType::kDouble && !supports_double) return "does not support double";
+  return nullptr;
+}
+
 }  // namespace cudnn_rnn

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
@@ -22,6 +23,9 @@ Status ParseAlgorithm(const std::string& text, Algorithm* algorithm);
 const char* Name(Algorithm algorithm);
 // Returns cuDNN's number of the algorithm, which must not be kAuto.
 int CudnnAlgorithmOf(Algorithm algorithm);
+// Returns what of the model cuDNN's descriptors refuse for the algorithm, in every version ("does
+// not support double"), or null. cuDNN may still refuse the call, depending on shape and device.
+const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config);
 
 struct CudnnOptions {
   Algorithm algorithm = Algorithm::kStandard;

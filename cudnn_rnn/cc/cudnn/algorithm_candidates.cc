@@ -22,7 +22,8 @@ struct Rule {
   bool (*excludes)(const CandidateCall& call);
 };
 
-// The sources of the rules below, all by reading; none was tried on hardware:
+// The sources of the rules below, all by reading; none was tried on hardware. (The rules of
+// WhyNotSupported are in CI, with real versions of cuDNN: `make cudnn-host-test`.)
 //   [torch]  get_algo in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp and the functions that it
 //            calls. Left out are its rules for speed alone, since a trial measures that, and its
 //            limits to half, to one layer and to one direction, for which it gives no reason.
@@ -42,10 +43,6 @@ const Rule kRulesOfAll[] = {
      [](const CandidateCall& call) {
        return Capability(call) >= 80 && call.device.num_multiprocessors < 98;
      }},
-    {"does not support double [torch]",
-     [](const CandidateCall& call) { return call.config.data_type == DataType::kDouble; }},
-    {"does not support projections [torch]",
-     [](const CandidateCall& call) { return call.config.has_projection(); }},
 };
 
 const Rule kRulesOfPersistStatic[] = {
@@ -85,7 +82,8 @@ const char* WhyNotTried(Algorithm algorithm, const CandidateCall& call) {
   if (algorithm == Algorithm::kPersistDynamic) {
     return "compiles its kernels at run time, for every batch size [cudnn]";
   }
-  const char* const reason = FindReason(kRulesOfAll, call);
+  const char* reason = WhyNotSupported(algorithm, call.config);
+  if (reason == nullptr) reason = FindReason(kRulesOfAll, call);
   if (reason != nullptr) return reason;
   return algorithm == Algorithm::kPersistStatic ? FindReason(kRulesOfPersistStatic, call)
                                                 : FindReason(kRulesOfSmallH, call);

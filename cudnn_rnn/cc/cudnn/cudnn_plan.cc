@@ -76,6 +76,11 @@ Status CudnnPlan::CheckSizes() const {
 }
 
 Status CudnnPlan::CheckLimitsOfCudnn() const {
+  const char* const reason = WhyNotSupported(choices_.algorithm, config_);
+  if (reason != nullptr) {
+    return Unimplemented(Concatenate("cuDNN's algorithm ", Name(choices_.algorithm), " ", reason,
+                                     "; the model is ", Describe(config_), "."));
+  }
   if (shape_.num_steps > kMaxSteps) {
     return InvalidArgument("The number of steps must be at most ", kMaxSteps,
                            " on a GPU, because cuDNN accepts no longer sequences, but is ",

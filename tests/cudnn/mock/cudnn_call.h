@@ -49,6 +49,8 @@ int DestroyObject(const char* name, Objects<T> State::*objects, void* address) {
 }
 
 bool IsDataType(int data_type);
+// Returns whether RNNs of the mock's version of cuDNN support the data type.
+bool IsRnnDataType(const State& state, int data_type);
 DataType CoreTypeOf(int data_type);
 
 // The header of the dropout states in device memory.

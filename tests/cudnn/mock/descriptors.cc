@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "cudnn_rnn/cc/core/checked_math.h"
@@ -14,6 +15,11 @@ namespace mock {
 bool IsDataType(int data_type) {
   return data_type == kCudnnDataFloat || data_type == kCudnnDataDouble ||
          data_type == kCudnnDataHalf || data_type == kCudnnDataBfloat16;
+}
+
+bool IsRnnDataType(const State& state, int data_type) {
+  const bool has_bfloat16 = state.version() >= static_cast<int64_t>(kMinCudnnVersionForBfloat16);
+  return IsDataType(data_type) && (data_type != kCudnnDataBfloat16 || has_bfloat16);
 }
 
 DataType CoreTypeOf(int data_type) {
@@ -32,9 +38,12 @@ DataType CoreTypeOf(int data_type) {
 namespace {
 
 constexpr int kMaxDimensions = 8;
+constexpr int kMaxDataType = 9;  // of the types that every version of tensor descriptors knows
 constexpr int kMathWithConversion = 2;
-constexpr int kMaxUnitsOfPersistStatic = 1024;
 constexpr int kMaxSteps = 65535;
+constexpr int64_t kFirstVersionWithTwoDimensions = 90000;
+constexpr int64_t kVersionWithoutEmptySequences = 90100;
+constexpr int64_t kFirstVersionThatSortsPackedLengths = 90500;
 
 // The arguments of cudnnSetRNNDescriptor_v8.
 struct RnnArguments {
@@ -44,9 +53,11 @@ struct RnnArguments {
   uint32_t auxiliary_flags;
 
   bool has_projection() const { return projection_size != hidden_size; }
+  bool is_double() const { return data_type == kCudnnDataDouble; }
+  bool is_persistent() const { return algorithm != kCudnnAlgorithmStandard; }
 };
 
-// Finds arguments that are wrong for every version of cuDNN.
+// Finds arguments that every version of cuDNN refuses, in its order.
 int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
   const struct {
     const char* name;
@@ -64,37 +75,15 @@ int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
       return call->Violation(enumeration.name, " is ", enumeration.value);
     }
   }
-  if (arguments.bias_mode != kCudnnDoubleBias) {
-    return call->Violation("bias_mode is ", arguments.bias_mode, ": only double bias is used");
-  }
-  if (!IsDataType(arguments.data_type)) {
-    return call->Violation("data_type is ", arguments.data_type);
-  }
-  const bool is_double = arguments.data_type == kCudnnDataDouble;
-  if (arguments.math_precision != (is_double ? kCudnnDataDouble : kCudnnDataFloat)) {
-    return call->Violation("math_precision is ", arguments.math_precision, " for data_type ",
-                           arguments.data_type);
-  }
-  const bool is_float = arguments.data_type == kCudnnDataFloat;
-  if ((arguments.math_type == kMathWithConversion && !is_float) ||
-      (is_double && arguments.math_type == kCudnnTensorOpMath)) {
-    return call->Violation("math_type is ", arguments.math_type, " for data_type ",
-                           arguments.data_type);
-  }
   if (arguments.input_size < 1 || arguments.hidden_size < 1 || arguments.num_layers < 1) {
     return call->Violation("sizes must be positive: input ", arguments.input_size, ", hidden ",
                            arguments.hidden_size, ", layers ", arguments.num_layers);
   }
-  if (arguments.projection_size < 1 || arguments.projection_size > arguments.hidden_size) {
-    return call->Violation("projection_size must be 1 to hidden_size, but is ",
-                           arguments.projection_size);
+  if (arguments.is_persistent() && arguments.bias_mode != kCudnnDoubleBias) {
+    return call->StatusOf(MOCK_NOT_SUPPORTED);
   }
-  if (arguments.has_projection() && arguments.cell_mode != kCudnnLstm) {
-    return call->Violation("a projection of ", arguments.projection_size, " without LSTM");
-  }
-  if (arguments.input_mode == kCudnnSkipInput && arguments.input_size != arguments.hidden_size) {
-    return call->Violation("skip input with input_size ", arguments.input_size, " and hidden_size ",
-                           arguments.hidden_size);
+  if (arguments.projection_size < 1) {
+    return call->Violation("projection_size is ", arguments.projection_size);
   }
   if (arguments.auxiliary_flags > kCudnnPaddedIoEnabled) {
     return call->Violation("auxiliary_flags are ", arguments.auxiliary_flags);
@@ -102,23 +91,38 @@ int CheckRnnArguments(Call* call, const RnnArguments& arguments) {
   return 0;
 }
 
+bool HasSupportedPrecision(const RnnArguments& arguments) {
+  if (arguments.math_precision == kCudnnDataHalf) {
+    return arguments.data_type == kCudnnDataHalf && !arguments.is_persistent();
+  }
+  return arguments.math_precision == (arguments.is_double() ? kCudnnDataDouble : kCudnnDataFloat);
+}
+
 // Returns whether the mock, as configured by the test, supports these arguments.
 bool IsSupported(State* state, const RnnArguments& arguments) {
   if (state->Behaves(arguments.algorithm, MOCK_REFUSED_BY_DESCRIPTOR)) return false;
-  const bool has_bfloat16 = state->version() >= static_cast<int64_t>(kMinCudnnVersionForBfloat16);
-  if (arguments.data_type == kCudnnDataBfloat16 && !has_bfloat16) return false;
-  if (arguments.algorithm == kCudnnAlgorithmStandard) return true;
-  if (arguments.auxiliary_flags == kCudnnPaddedIoEnabled || arguments.has_projection() ||
-      arguments.data_type == kCudnnDataDouble) {
+  if (!IsRnnDataType(*state, arguments.data_type)) return false;
+  if (!HasSupportedPrecision(arguments)) return false;
+  if (arguments.has_projection() &&
+      (arguments.projection_size > arguments.hidden_size || arguments.cell_mode != kCudnnLstm ||
+       arguments.is_persistent())) {
     return false;
   }
-  if (arguments.algorithm == kCudnnAlgorithmPersistStatic) {
-    return arguments.hidden_size <= kMaxUnitsOfPersistStatic;
+  return !arguments.is_double() || arguments.algorithm == kCudnnAlgorithmStandard ||
+         arguments.algorithm == kCudnnAlgorithmPersistDynamic;
+}
+
+// Finds arguments that cuDNN supports, but neither the plans nor the mock.
+void ForbidRnnArguments(Call* call, const RnnArguments& arguments) {
+  if (arguments.bias_mode != kCudnnDoubleBias) {
+    call->Forbid("bias_mode is ", arguments.bias_mode, ": only double bias is used");
   }
-  const bool has_one_gate =
-      arguments.cell_mode == kCudnnRnnRelu || arguments.cell_mode == kCudnnRnnTanh;
-  return arguments.algorithm != kCudnnAlgorithmPersistStaticSmallH ||
-         arguments.hidden_size <= (has_one_gate ? 384 : 192);
+  const bool is_float = arguments.data_type == kCudnnDataFloat;
+  if ((arguments.math_type == kMathWithConversion && !is_float) ||
+      (arguments.is_double() && arguments.math_type == kCudnnTensorOpMath)) {
+    call->Forbid("math_type is ", arguments.math_type, " for data_type ", arguments.data_type);
+  }
+  if (arguments.math_precision == kCudnnDataHalf) call->Forbid("math_precision is half");
 }
 
 RnnConfig ConfigOf(const RnnArguments& arguments) {
@@ -139,17 +143,68 @@ RnnConfig ConfigOf(const RnnArguments& arguments) {
   return config;
 }
 
+// Answers the lengths as this version of cuDNN does. Forbids sequences of length 0, which some
+// versions refuse, and padding in the packed layout, which the mock does not compute.
 int CheckLengths(Call* call, const RnnDataDescriptor& data) {
+  const int64_t version = call->state().version();
   for (size_t i = 0; i < data.lengths.size(); ++i) {
-    if (data.lengths[i] < 1 || data.lengths[i] > data.num_steps) {
-      return call->Violation("lengths[", i, "] must be 1 to ", data.num_steps, ", but is ",
-                             data.lengths[i]);
-    }
-    if (data.layout == kCudnnLayoutTimeMajorPacked && data.lengths[i] < data.num_steps) {
-      return call->Violation("the mock supports the packed layout only without padding, but ",
-                             "lengths[", i, "] is ", data.lengths[i]);
-    }
+    const int32_t length = data.lengths[i];
+    if (length >= 1 && length <= data.num_steps) continue;
+    const std::string problem =
+        Concatenate("lengths[", i, "] must be 1 to ", data.num_steps, ", but is ", length);
+    if (length != 0) return call->Violation(problem);
+    call->Forbid(problem);
+    if (version == kVersionWithoutEmptySequences) return call->StatusOf(MOCK_NOT_SUPPORTED);
   }
+  const int32_t shortest = *std::min_element(data.lengths.begin(), data.lengths.end());
+  const int32_t longest = *std::max_element(data.lengths.begin(), data.lengths.end());
+  if (data.layout != kCudnnLayoutTimeMajorPacked) {
+    if (longest > 0 || version / 100 != 903) return 0;
+    return call->Violation("cuDNN 9.3 refuses that all lengths are 0");
+  }
+  if (longest != data.num_steps) {
+    return call->Violation("the longest packed sequence must have ", data.num_steps,
+                           " steps, but has ", longest);
+  }
+  const bool is_sorted =
+      std::is_sorted(data.lengths.begin(), data.lengths.end(), std::greater<int32_t>());
+  if (version >= kFirstVersionThatSortsPackedLengths && (!is_sorted || shortest == 0)) {
+    return call->Violation("packed lengths must be positive and in descending order");
+  }
+  if (shortest < data.num_steps) {
+    call->Forbid("the mock supports the packed layout only without padding, but a length is ",
+                 shortest);
+  }
+  return 0;
+}
+
+// Answers as this version of cuDNN does. Forbids what the plans do not use.
+int CheckTensor(Call* call, int data_type, int num_dimensions, const int* dimensions,
+                const int* strides) {
+  if (data_type < 0 || data_type > kMaxDataType) {
+    return call->Violation("data_type is ", data_type);
+  }
+  const bool has_two = call->state().version() >= kFirstVersionWithTwoDimensions;
+  if (num_dimensions < (has_two ? 2 : 3)) {
+    return call->Violation("num_dimensions is ", num_dimensions);
+  }
+  if (num_dimensions < 3 || num_dimensions > kMaxDimensions) {
+    call->Forbid("num_dimensions is ", num_dimensions);
+  }
+  if (num_dimensions > kMaxDimensions) return call->StatusOf(MOCK_NOT_SUPPORTED);
+  if (dimensions == nullptr || strides == nullptr) {
+    return call->Violation("dimensions or strides are null");
+  }
+  CheckedSize span = 1;  // of the addresses, in elements
+  for (int i = 0; i < num_dimensions; ++i) {
+    if (dimensions[i] < 1 || (strides[i] == 0 && dimensions[i] > 1)) {
+      return call->Violation("dimension ", i, " is ", dimensions[i], " with stride ", strides[i]);
+    }
+    if (strides[i] < 1) call->Forbid("stride ", i, " is ", strides[i]);
+    span = span + CheckedSize(dimensions[i] - 1) * std::max(strides[i], 0);
+  }
+  if (std::numeric_limits<int>::max() < span) return call->StatusOf(MOCK_NOT_SUPPORTED);
+  if (!IsDataType(data_type)) call->Forbid("data_type is ", data_type);
   return 0;
 }
 
@@ -240,23 +295,7 @@ int cudnnSetTensorNdDescriptor(void* descriptor, int data_type, int num_dimensio
     TensorDescriptor* found;
     MOCK_RETURN_IF_FAILED(
         call->Need(&call->state().tensor_descriptors, descriptor, "tensor descriptor", &found));
-    if (!IsDataType(data_type)) {
-      return call->Violation("data_type is ", data_type);
-    }
-    if (num_dimensions < 3 || num_dimensions > kMaxDimensions) {
-      return call->Violation("num_dimensions is ", num_dimensions);
-    }
-    if (dimensions == nullptr || strides == nullptr) {
-      return call->Violation("dimensions or strides are null");
-    }
-    for (int i = 0; i < num_dimensions; ++i) {
-      if (dimensions[i] < 1 || strides[i] < 1) {
-        return call->Violation("dimension ", i, " is ", dimensions[i], " with stride ", strides[i]);
-      }
-    }
-    CheckedSize elements = 1;
-    for (int i = 0; i < num_dimensions; ++i) elements = elements * dimensions[i];
-    if (std::numeric_limits<int>::max() < elements) return call->StatusOf(MOCK_NOT_SUPPORTED);
+    MOCK_RETURN_IF_FAILED(CheckTensor(call, data_type, num_dimensions, dimensions, strides));
     found->is_set = true;
     found->data_type = data_type;
     found->dimensions.assign(dimensions, dimensions + num_dimensions);
@@ -314,6 +353,7 @@ int cudnnSetRNNDescriptor_v8(void* descriptor, int algorithm, int cell_mode, int
                                   "dropout descriptor", &dropout));
     MOCK_RETURN_IF_FAILED(CheckRnnArguments(call, arguments));
     if (!IsSupported(&state, arguments)) return call->StatusOf(MOCK_NOT_SUPPORTED);
+    ForbidRnnArguments(call, arguments);
     RnnDescriptor set;
     set.is_set = true;
     set.config = ConfigOf(arguments);
@@ -336,7 +376,10 @@ int cudnnBuildRNNDynamic(void* handle, void* rnn_descriptor, int batch_size) {
     MOCK_RETURN_IF_FAILED(
         NeedSet(call, &call->state().rnn_descriptors, rnn_descriptor, "RNN descriptor", &found));
     if (found->algorithm != kCudnnAlgorithmPersistDynamic) {
-      return call->Violation("the algorithm is ", found->algorithm, ", not persist_dynamic");
+      call->Forbid("the algorithm is ", found->algorithm, ", not persist_dynamic");
+      const int64_t version = call->state().version();
+      if (version < 90000) return kCudnn8RuntimePrerequisiteMissing;
+      if (version < 90500) return kCudnnRuntimePrerequisiteMissing;
     }
     if (batch_size < 1) return call->Violation("batch_size is ", batch_size);
     MOCK_RETURN_IF_FAILED(call->WaitForDevice());
@@ -360,7 +403,10 @@ int cudnnSetRNNDataDescriptor(void* descriptor, int data_type, int layout, int m
     RnnDataDescriptor* found;
     MOCK_RETURN_IF_FAILED(
         call->Need(&call->state().rnn_data_descriptors, descriptor, "RNN data descriptor", &found));
-    if (!IsDataType(data_type)) return call->Violation("data_type is ", data_type);
+    if (data_type < 0 || data_type > kMaxDataType) {
+      return call->Violation("data_type is ", data_type);
+    }
+    if (!IsRnnDataType(call->state(), data_type)) return call->StatusOf(MOCK_NOT_SUPPORTED);
     if (layout < kCudnnLayoutTimeMajorPadded || layout > kCudnnLayoutBatchMajorPadded) {
       return call->Violation("layout is ", layout);
     }

@@ -7,6 +7,8 @@
  * Whatever the real library rejects, or silently computes wrongly, is a *violation*: the mock
  * records it, and the call returns a bad-parameter status. Whatever the real library does not offer
  * (such as an algorithm for a shape) returns its not-supported status and is no violation.
+ * Functions without a handle return the real library's status of the same version for all
+ * arguments (`make cudnn-host-test` compares), even if the mock records a violation.
  *
  * Requirements stricter than the real library's documentation:
  *   - device memory comes from cuMemAlloc_v2 or is registered by the test; it is aligned to 16
@@ -19,9 +21,13 @@
  *   - weight spaces are 0 between their regions; weight gradients are 0 before accumulation;
  *   - backward calls get the x, hx, cx, y, weights, algorithm and math type of the forward call (in
  *     a sequence of length 1, y may be 0 instead); data comes before weights, and only once;
- *   - half and bfloat16 models use float math precision;
- *   - the packed layout has no padding;
- *   - cudnnGetRNNWeightParams needs a weight space, which need not be memory;
+ *   - half and bfloat16 models use float math precision; models have two biases;
+ *   - sequences have at least one step, and the packed layout has no padding;
+ *   - tensors have 3 to 8 dimensions and positive strides;
+ *   - cudnnGetRNNWeightParams needs a weight space of full size, which need not be memory, and a
+ *     linear layer that exists;
+ *   - cudnnBuildRNNDynamic needs persist_dynamic;
+ *   - no pointer to a descriptor, its lengths, dimensions or strides is null;
  *   - work on memory that other work may still be using on another stream (stream_order.h), even if
  *     the memory was freed and allocated again in between, unless cuMemFree_v2 has freed it.
  *
@@ -111,9 +117,10 @@ enum {
    * ends its CUDA context. */
   MOCK_FAILS_LATER = 5,
 };
-/* Independently of this setting, persistent algorithms refuse padded IO, projections and double;
- * persist_static refuses more than 1024 units, persist_static_small_h more than 384 (relu, tanh) or
- * 192 (LSTM, GRU), and backward more than 256 or 128. */
+/* Independently of this setting, descriptors of persistent algorithms refuse projections and,
+ * except for persist_dynamic, double. The sizes and forward refuse padded IO; with persist_static
+ * more than 1024 units, with persist_static_small_h more than 384 (relu, tanh) or 192 (LSTM, GRU),
+ * and backward more than 256 or 128. */
 MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
 /* The same, but only for calls with more steps, a larger batch or a lower compute capability than
  * these; negative: no such limit. cudnnSetRNNDescriptor_v8 knows only the compute capability. */

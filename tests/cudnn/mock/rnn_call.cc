@@ -41,6 +41,17 @@ int FindModel(Call* call, void* rnn_descriptor, RnnCall* rnn_call) {
   return 0;
 }
 
+// Returns whether the algorithm supports the model. Descriptors accept more.
+bool IsSupported(const RnnDescriptor& rnn) {
+  if (rnn.algorithm == kCudnnAlgorithmStandard) return true;
+  if (rnn.allows_padding) return false;
+  const int64_t num_units = rnn.config.num_units;
+  if (rnn.algorithm == kCudnnAlgorithmPersistStatic) return num_units <= 1024;
+  const bool has_one_gate = rnn.config.num_gates() == 1;
+  return rnn.algorithm != kCudnnAlgorithmPersistStaticSmallH ||
+         num_units <= (has_one_gate ? 384 : 192);
+}
+
 int FindData(Call* call, void* descriptor, const char* name, const RnnCall& rnn_call,
              int64_t vector_size, RnnDataDescriptor* data) {
   RnnDataDescriptor* found;
@@ -139,6 +150,7 @@ int PrepareSizes(Call* call, void* handle, void* rnn_descriptor, void* x_descrip
   MOCK_RETURN_IF_FAILED(call->NeedHandleWithStream(handle, &found_handle));
   rnn_call->stream = found_handle->stream;
   MOCK_RETURN_IF_FAILED(FindModel(call, rnn_descriptor, rnn_call));
+  if (!IsSupported(rnn_call->rnn)) return call->StatusOf(MOCK_NOT_SUPPORTED);
   const RnnConfig& config = rnn_call->config;
   MOCK_RETURN_IF_FAILED(FindData(call, x_descriptor, "the data descriptor of x", *rnn_call,
                                  config.input_size, &rnn_call->x));

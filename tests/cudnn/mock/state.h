@@ -246,6 +246,11 @@ class Call {
     return Violate(Concatenate(parts...), kDriverInvalidValue);
   }
   int Violate(const std::string& text, int driver_status);
+  // Records as a violation what the real library accepts, but no caller may do. The call goes on.
+  template <typename... Parts>
+  void Forbid(const Parts&... parts) {
+    Violate(Concatenate(parts...), 0);
+  }
 
   // The functions below return 0, or the status of a violation.
 

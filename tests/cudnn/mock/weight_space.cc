@@ -166,21 +166,22 @@ int cudnnGetRNNWeightParams(void* handle, void* rnn_descriptor, int32_t pseudo_l
     if (pseudo_layer < 0 || pseudo_layer >= config.num_layers * config.num_directions()) {
       return call->Violation("pseudo_layer is ", pseudo_layer);
     }
-    const bool may_project = config.mode == RnnMode::kLstm && linear_layer == 8;
-    if (linear_layer < 0 || (linear_layer >= 2 * config.num_gates() && !may_project)) {
-      return call->Violation("linear_layer is ", linear_layer);
-    }
+    if (linear_layer < 0) return call->Violation("linear_layer is ", linear_layer);
+    const bool may_project = config.mode == RnnMode::kLstm && linear_layer == kProjectionLayer;
+    const bool exists = linear_layer < 2 * config.num_gates() || may_project;
+    if (!exists) call->Forbid("linear_layer is ", linear_layer);
     if (weight_space_bytes < static_cast<size_t>(weights.bytes())) {
-      return call->Violation("weight_space_bytes must be at least ", weights.bytes(), ", but is ",
-                             weight_space_bytes);
+      call->Forbid("weight_space_bytes must be at least ", weights.bytes(), ", but is ",
+                   weight_space_bytes);
     }
     if (weight_space == nullptr) return call->Violation("weight_space is null");
-    DescribeRegion(weights, weights.MatrixIndex(pseudo_layer, linear_layer), rnn->data_type,
-                   weight_space, state.record.options.loose_matrices, matrix, matrix_address);
+    DescribeRegion(weights, exists ? weights.MatrixIndex(pseudo_layer, linear_layer) : -1,
+                   rnn->data_type, weight_space, state.record.options.loose_matrices, matrix,
+                   matrix_address);
     const bool is_skipped = config.skips_input_projection() &&
                             pseudo_layer < config.num_directions() &&
                             linear_layer < config.num_gates();
-    const bool has_bias = !is_skipped || state.record.options.skip_input_biases;
+    const bool has_bias = exists && (!is_skipped || state.record.options.skip_input_biases);
     DescribeRegion(weights, has_bias ? weights.BiasIndex(pseudo_layer, linear_layer) : -1,
                    rnn->data_type, weight_space, /*is_loose=*/false, bias, bias_address);
     return 0;
