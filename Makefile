@@ -6,7 +6,7 @@ ARGS ?=
 export PYTHON TENSORFLOW
 
 .PHONY: help demo docs test python-test test-all core-test core-test-sanitized core-test-threads cudnn-test \
-	cudnn-test-sanitized declarations torch-parity test-gpu bench bench-core bench-gpu pack-gpu trials \
+	cudnn-test-sanitized cudnn-host-test declarations torch-parity test-gpu bench bench-core bench-gpu pack-gpu trials \
 	try-versions wheels lint format clean
 
 help:
@@ -37,6 +37,8 @@ help:
 	@echo "  make core-test-threads                 the tests of thread teams with the thread sanitizer"
 	@echo "  make cudnn-test                        test the cuDNN plan on a mock of cuDNN, without a GPU"
 	@echo "  make cudnn-test-sanitized              the same with the sanitizers"
+	@echo "  make cudnn-host-test                   compare the mock and the plans' descriptors with real versions of cuDNN,"
+	@echo "                                         without a GPU; downloads 1.4 GB once; ARGS='9.1.0.70' tries another"
 	@echo "  make declarations                      compare our declarations of cuDNN with NVIDIA's headers"
 	@echo "  make torch-parity                      compare the NumPy reference of the tests with PyTorch"
 	@echo "  make test-gpu                          run the GPU tests; they fail without a GPU"
@@ -87,6 +89,9 @@ cudnn-test:
 
 cudnn-test-sanitized:
 	@bash scripts/run_cudnn_tests.sh --sanitize $(ARGS)
+
+cudnn-host-test:
+	@bash scripts/run_host_cudnn_tests.sh $(ARGS)
 
 declarations:
 	@bash scripts/check_declarations.sh
