@@ -40,17 +40,17 @@ if not is_command_starting():
     load_library()
 
     from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers, saveables
-    from cudnn_rnn._core import config as _config
     from cudnn_rnn._core import second_order  # noqa: F401  (registers gradients of gradients)
-    from cudnn_rnn._core.config import *  # noqa: F403
     from cudnn_rnn._core.plain_rnn import plain_ops
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
+    from cudnn_rnn.model import spec as _spec
+    from cudnn_rnn.model.spec import *  # noqa: F403
     from cudnn_rnn.op_level import CudnnGRU, CudnnLSTM, CudnnRNNRelu, CudnnRNNTanh
     from cudnn_rnn.plain import export_plain, plain_function, plain_graph_def
     from cudnn_rnn.saveables import *  # noqa: F403
 
-    __all__ += _config.__all__ + saveables.__all__
+    __all__ += _spec.__all__ + saveables.__all__
     _patches.install()
 
 # Imported on first use, because importing the cells may import Keras.

@@ -30,19 +30,25 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import canonical, config
+from cudnn_rnn._core import canonical
 from cudnn_rnn._core.arguments import numpy_dtype
 from cudnn_rnn._core.calls import Call
-from cudnn_rnn._core.config import (
+from cudnn_rnn._core.config import checked_projection, op_seeds, rnn_config
+from cudnn_rnn._core.types import BoolLike, DTypeLike, SizeLike, TensorLike
+from cudnn_rnn.model.spec import (
     CUDNN_GRU,
     CUDNN_INPUT_LINEAR_MODE,
     CUDNN_LSTM,
     CUDNN_RNN_RELU,
     CUDNN_RNN_TANH,
     CUDNN_RNN_UNIDIRECTION,
+    DIRECTIONS,
+    GATES,
+    INPUT_MODES,
     RnnConfig,
+    checked_choice,
+    checked_dropout,
 )
-from cudnn_rnn._core.types import BoolLike, DTypeLike, SizeLike, TensorLike
 
 __all__ = [
     "check_direction",
@@ -59,28 +65,28 @@ __all__ = [
 
 def check_direction(direction: str) -> None:
     """Raises `ValueError` unless `direction` is "unidirectional" or "bidirectional"."""
-    config.checked_choice("direction", direction, config.DIRECTIONS)
+    checked_choice("direction", direction, DIRECTIONS)
 
 
 def check_input_mode(input_mode: str) -> None:
     """Raises `ValueError` unless `input_mode` is one of the three."""
-    config.checked_choice("input_mode", input_mode, config.INPUT_MODES)
+    checked_choice("input_mode", input_mode, INPUT_MODES)
 
 
 def _check_rnn_mode(rnn_mode):
-    config.checked_choice("rnn_mode", rnn_mode, tuple(config.GATES))
+    checked_choice("rnn_mode", rnn_mode, tuple(GATES))
 
 
 def _get_seed(seed):
     """Returns the attributes (seed, seed2) of an op for an int or None."""
-    return config.op_seeds(seed)
+    return op_seeds(seed)
 
 
 def _get_num_params(rnn_mode, num_layers, direction):
     """Returns the number of canonical biases; without a projection, also that of weights."""
     _check_rnn_mode(rnn_mode)
     num_directions = 1 if direction == CUDNN_RNN_UNIDIRECTION else 2
-    return num_layers * num_directions * 2 * len(config.GATES[rnn_mode])
+    return num_layers * num_directions * 2 * len(GATES[rnn_mode])
 
 
 def _cudnn_rnn(
@@ -114,9 +120,9 @@ def _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj=None):
     _check_rnn_mode(rnn_mode)
     check_direction(direction)
     check_input_mode(input_mode)
-    dropout = config.checked_dropout(dropout)
-    num_proj = config.checked_projection(rnn_mode, None, num_proj)
-    seed, seed2 = config.op_seeds(seed)
+    dropout = checked_dropout(dropout)
+    num_proj = checked_projection(rnn_mode, None, num_proj)
+    seed, seed2 = op_seeds(seed)
     modes = dict(rnn_mode=rnn_mode, input_mode=input_mode, direction=direction)
     unknown: Any = dict.fromkeys(("num_layers", "num_units", "input_size", "dtype"))
     return RnnConfig(**modes, **unknown, dropout=dropout, seed=seed, seed2=seed2, num_proj=num_proj)
@@ -289,7 +295,7 @@ def cudnn_rnn_opaque_params_to_canonical(
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, numpy_dtype(params), dropout, seed, num_proj)
-    described = RnnConfig.checked(rnn_mode, *sizes, *others)
+    described = rnn_config(rnn_mode, *sizes, *others)
     return canonical.params_to_canonical(described, None, params, name)
 
 
@@ -320,7 +326,7 @@ def cudnn_rnn_canonical_to_opaque_params(
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, numpy_dtype(weights, biases), dropout, seed, num_proj)
-    described = RnnConfig.checked(rnn_mode, *sizes, *others)
+    described = rnn_config(rnn_mode, *sizes, *others)
     return canonical.canonical_to_params(described, None, weights, biases, name)
 
 
@@ -344,5 +350,5 @@ def cudnn_rnn_opaque_params_size(
     """
     sizes = (num_layers, num_units, input_size)
     others = (input_mode, direction, dtype, dropout, seed, num_proj)
-    described = RnnConfig.checked(rnn_mode, *sizes, *others)
+    described = rnn_config(rnn_mode, *sizes, *others)
     return canonical.params_size(described, name)

@@ -25,7 +25,7 @@ from cudnn_rnn._core.arguments import (
     shape_text,
 )
 from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training, zero_states
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.config import rnn_config
 from cudnn_rnn._core.layer_base import Layer
 from cudnn_rnn._core.types import (
     BoolLike,
@@ -37,6 +37,7 @@ from cudnn_rnn._core.types import (
     TensorLike,
 )
 from cudnn_rnn.checkpoints import cell_saveables, layer_saveables
+from cudnn_rnn.model import layout, spec
 
 if TYPE_CHECKING:
     from cudnn_rnn._core.types import LayerCall
@@ -58,8 +59,8 @@ class _CudnnRNN(Layer):
         self,
         num_layers: SizeLike,
         num_units: SizeLike,
-        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        input_mode: str = spec.CUDNN_INPUT_LINEAR_MODE,
+        direction: str = spec.CUDNN_RNN_UNIDIRECTION,
         dropout: float = 0.0,
         seed: Optional[int] = None,
         dtype: DTypeLike = tf.float32,
@@ -122,7 +123,7 @@ class _CudnnRNN(Layer):
         seed = 0 if self._seed is None and not for_a_call else self._seed
         sizes = (self._num_layers, self._num_units, input_size)
         others = (self._input_mode, self._direction, self._kernel_dtype, self._dropout, seed)
-        return RnnConfig.checked(self._rnn_mode, *sizes, *others)
+        return rnn_config(self._rnn_mode, *sizes, *others)
 
     @property
     def num_layers(self) -> int:
@@ -167,7 +168,7 @@ class _CudnnRNN(Layer):
     @property
     def num_dirs(self) -> int:
         """Number of directions, 1 or 2."""
-        return 2 if self._direction == config_module.CUDNN_RNN_BIDIRECTION else 1
+        return 2 if self._direction == spec.CUDNN_RNN_BIDIRECTION else 1
 
     @property
     def saveable(self) -> Optional[cell_saveables.CudnnOpaqueParamsSaveable]:
@@ -182,12 +183,14 @@ class _CudnnRNN(Layer):
     def canonical_weight_shapes(self) -> List[Tuple[int, ...]]:
         """Shapes of the canonical matrices, a list of tuples; `RuntimeError` before `build`."""
         self._check_built("canonical_weight_shapes")
-        return [tuple(entry.shape) for entry in self._config(self._input_size).canonical_weights()]
+        config = self._config(self._input_size)
+        return [weights.shape for weights in layout.canonical_weights(config)]
 
     @property
     def canonical_bias_shapes(self) -> List[List[int]]:
         """Shapes of the canonical biases, a list of lists."""
-        return [entry.shape for entry in self._config(self._num_units).canonical_biases()]
+        config = self._config(self._num_units)
+        return [list(bias.shape) for bias in layout.canonical_biases(config)]
 
     def _canonical_weight_shape(self, layer):
         return self._of_layer(self.canonical_weight_shapes, layer)
@@ -211,7 +214,7 @@ class _CudnnRNN(Layer):
 
     def state_shape(self, batch_size: SizeLike) -> Tuple[List[Any], ...]:
         """Returns the shapes of the states, a tuple of lists, for time-major inputs."""
-        num_states = 2 if self._rnn_mode == config_module.CUDNN_LSTM else 1
+        num_states = 2 if self._rnn_mode == spec.CUDNN_LSTM else 1
         sizes = (self.num_layers * self.num_dirs, batch_size, self.num_units)
         return tuple(list(sizes) for _ in range(num_states))
 
@@ -263,7 +266,7 @@ class _CudnnRNN(Layer):
             dtype = self._kernel_dtype
             kernel = tf.get_variable("opaque_kernel", dtype=dtype, initializer=initial)
         layer_saveables.refuse_constant(self, kernel)
-        size = config.params_size()
+        size = layout.params_size(config)
         if not kernel.shape.is_compatible_with([size]):
             raise ValueError(
                 "The variable %s, which this %s shares, must have %d elements for the sizes of "
@@ -320,7 +323,7 @@ class _CudnnRNN(Layer):
                 "Cudnn saveable already created: the layer %s has the saveable %r."
                 % (self.name, self._saveable.name)
             )
-        size = self._config(self.input_size).params_size()
+        size = layout.params_size(self._config(self.input_size))
         variables = [v for v in self.trainable_variables if v.shape.is_compatible_with([size])]
         self._saveable = layer_saveables.create_saveable(
             self,
@@ -336,7 +339,7 @@ class _CudnnRNN(Layer):
     @property
     def _gather_saveables_for_checkpoint(self):
         # TensorFlow 1 supported only LSTMs; programs, such as its own tests, may rely on the error.
-        if IS_TENSORFLOW_1 and self._rnn_mode != config_module.CUDNN_LSTM:
+        if IS_TENSORFLOW_1 and self._rnn_mode != spec.CUDNN_LSTM:
             raise NotImplementedError(
                 "%s cannot be in an object-based checkpoint in TensorFlow 1. Use tf.train.Saver."
                 % type(self).__name__
@@ -451,8 +454,8 @@ class _CudnnRNN(Layer):
 class CudnnLSTM(_CudnnRNN):
     """A stack of LSTM layers with one opaque parameter vector."""
 
-    _rnn_mode = config_module.CUDNN_LSTM
-    _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _rnn_mode = spec.CUDNN_LSTM
+    _num_params_per_layer = spec.CUDNN_LSTM_PARAMS_PER_LAYER
     _saveable_cls = cell_saveables.CudnnLSTMSaveable
 
 
@@ -467,22 +470,22 @@ class CudnnGRU(_CudnnRNNNoInputC):
     matching cell is therefore `CudnnCompatibleGRUCell`, not `tf.nn.rnn_cell.GRUCell`.
     """
 
-    _rnn_mode = config_module.CUDNN_GRU
-    _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+    _rnn_mode = spec.CUDNN_GRU
+    _num_params_per_layer = spec.CUDNN_GRU_PARAMS_PER_LAYER
     _saveable_cls = cell_saveables.CudnnGRUSaveable
 
 
 class CudnnRNNTanh(_CudnnRNNNoInputC):
     """A stack of simple tanh RNN layers with one opaque parameter vector."""
 
-    _rnn_mode = config_module.CUDNN_RNN_TANH
-    _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+    _rnn_mode = spec.CUDNN_RNN_TANH
+    _num_params_per_layer = spec.CUDNN_RNN_TANH_PARAMS_PER_LAYER
     _saveable_cls = cell_saveables.CudnnRNNTanhSaveable
 
 
 class CudnnRNNRelu(_CudnnRNNNoInputC):
     """A stack of simple ReLU RNN layers with one opaque parameter vector."""
 
-    _rnn_mode = config_module.CUDNN_RNN_RELU
-    _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+    _rnn_mode = spec.CUDNN_RNN_RELU
+    _num_params_per_layer = spec.CUDNN_RNN_RELU_PARAMS_PER_LAYER
     _saveable_cls = cell_saveables.CudnnRNNReluSaveable

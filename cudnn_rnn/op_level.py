@@ -27,10 +27,21 @@ import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical
-from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.config import checked_dtype, dtype_of, rnn_config, warn_about_dropout
 from cudnn_rnn._core.types import BoolLike, SizeLike, TensorLike
+from cudnn_rnn.model.spec import (
+    CUDNN_GRU,
+    CUDNN_GRU_PARAMS_PER_LAYER,
+    CUDNN_INPUT_LINEAR_MODE,
+    CUDNN_LSTM,
+    CUDNN_LSTM_PARAMS_PER_LAYER,
+    CUDNN_RNN_RELU,
+    CUDNN_RNN_RELU_PARAMS_PER_LAYER,
+    CUDNN_RNN_TANH,
+    CUDNN_RNN_TANH_PARAMS_PER_LAYER,
+    CUDNN_RNN_UNIDIRECTION,
+)
 
 
 class _CudnnRNN:
@@ -46,8 +57,8 @@ class _CudnnRNN:
         num_layers: SizeLike,
         num_units: SizeLike,
         input_size: SizeLike,
-        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+        direction: str = CUDNN_RNN_UNIDIRECTION,
         *trailing: Any,
         **named: Any,
     ) -> None:
@@ -84,12 +95,12 @@ class _CudnnRNN:
         arguments = _trailing_arguments(self._TRAILING_ARGUMENTS, trailing, named)
         dtype = arguments.pop("dtype", None)
         # The dtype that tensors must have; None to infer it from the tensors.
-        self._given_dtype = None if dtype is None else config_module.checked_dtype(dtype)
+        self._given_dtype = None if dtype is None else checked_dtype(dtype)
         arguments = dict({"dropout": 0.0, "seed": 0}, **arguments)
         sizes = (num_layers, num_units, input_size)
         others = (input_mode, direction, self._given_dtype or tf.float32)
-        self.config = RnnConfig.checked(self._rnn_mode, *sizes, *others, **arguments)
-        config_module.warn_about_dropout(self, self.dropout)
+        self.config = rnn_config(self._rnn_mode, *sizes, *others, **arguments)
+        warn_about_dropout(self, self.dropout)
 
     @property
     def num_layers(self) -> int:
@@ -124,7 +135,7 @@ class _CudnnRNN:
     @property
     def dtype(self) -> tf.DType:
         """The given `tf.DType`, or float32; used if no tensor determines the dtype."""
-        return self.config.dtype
+        return dtype_of(self.config)
 
     @property
     def num_proj(self) -> Optional[int]:
@@ -212,8 +223,8 @@ class _CudnnRNN:
 class CudnnLSTM(_CudnnRNN):
     """A stack of LSTM layers whose parameters are one opaque vector."""
 
-    _rnn_mode = config_module.CUDNN_LSTM
-    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_LSTM
+    _NUM_PARAMS_PER_LAYER = CUDNN_LSTM_PARAMS_PER_LAYER
     _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed", "num_proj")
 
     def __call__(
@@ -295,22 +306,22 @@ class CudnnGRU(_CudnnRNNNoInputC):
     `tf.nn.rnn_cell.GRUCell`.
     """
 
-    _rnn_mode = config_module.CUDNN_GRU
-    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_GRU
+    _NUM_PARAMS_PER_LAYER = CUDNN_GRU_PARAMS_PER_LAYER
 
 
 class CudnnRNNTanh(_CudnnRNNNoInputC):
     """A stack of simple tanh RNN layers whose parameters are one opaque vector."""
 
-    _rnn_mode = config_module.CUDNN_RNN_TANH
-    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_RNN_TANH
+    _NUM_PARAMS_PER_LAYER = CUDNN_RNN_TANH_PARAMS_PER_LAYER
 
 
 class CudnnRNNRelu(_CudnnRNNNoInputC):
     """A stack of simple ReLU RNN layers whose parameters are one opaque vector."""
 
-    _rnn_mode = config_module.CUDNN_RNN_RELU
-    _NUM_PARAMS_PER_LAYER = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_RNN_RELU
+    _NUM_PARAMS_PER_LAYER = CUDNN_RNN_RELU_PARAMS_PER_LAYER
 
 
 def _trailing_arguments(names, values, named):

@@ -11,7 +11,7 @@ from cudnn_rnn._core.arguments import (
     is_python_bool,
     static_bool,
 )
-from cudnn_rnn._core.config import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
+from cudnn_rnn.model.spec import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
 # Expected static sizes of a call's arguments, each an int, or None if unknown.
 Sizes = collections.namedtuple("Sizes", "input_size num_states num_units params_size")

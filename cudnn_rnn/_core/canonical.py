@@ -5,12 +5,14 @@ import numpy as np
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
 from cudnn_rnn._core.arguments import as_tensors, checked_params, shape_text
-from cudnn_rnn._core.config import INT32_MAX
+from cudnn_rnn._core.config import dtype_of
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import INT32_MAX
 
 
 def static_params_size(config):
     """Returns the number of elements of the opaque buffer; `ValueError` above `INT32_MAX`."""
-    params_size = config.params_size()
+    params_size = layout.params_size(config)
     sizes = (config.num_layers, config.num_units, config.input_size)
     if params_size > INT32_MAX:
         raise ValueError(
@@ -32,7 +34,7 @@ def params_to_canonical(config, dtype, params, name=None):
     """Splits the opaque buffer into its canonical tensors. Differentiable.
 
     Returns `(weights, biases)`, lists of tensors with the order and the shapes of
-    `config.canonical_weights()` and `config.canonical_biases()`.
+    `layout.canonical_weights(config)` and `layout.canonical_biases(config)`.
 
     Args:
       config: an `RnnConfig`.
@@ -41,14 +43,13 @@ def params_to_canonical(config, dtype, params, name=None):
         `ValueError`.
       name: name of the node, None for the default.
     """
-    (params,) = as_tensors([("params", params)], dtype, config.dtype)
+    (params,) = as_tensors([("params", params)], dtype, dtype_of(config))
     params = checked_params(params, static_params_size(config))
-    weights, biases = nodes.params_to_canonical(
-        config, params, config.num_canonical_weights, config.num_canonical_biases, name
-    )
-    entries = config.canonical_weights() + config.canonical_biases()
-    for tensor, entry in zip(weights + biases, entries):
-        tensor.set_shape(entry.shape)
+    of_weights, of_biases = layout.canonical_weights(config), layout.canonical_biases(config)
+    counts = len(of_weights), len(of_biases)
+    weights, biases = nodes.params_to_canonical(config, params, counts[0], counts[1], name)
+    for tensor, region in zip(weights + biases, of_weights + of_biases):
+        tensor.set_shape(region.shape)
     return weights, biases
 
 
@@ -60,10 +61,10 @@ def canonical_to_params(config, dtype, weights, biases, name=None):
     number of elements.
     """
     size = static_params_size(config)
-    weights = _named(config, "weights", weights, config.canonical_weights())
-    biases = _named(config, "biases", biases, config.canonical_biases())
+    weights = _named(config, "weights", weights, layout.canonical_weights(config))
+    biases = _named(config, "biases", biases, layout.canonical_biases(config))
     tensors = as_tensors(
-        [(name, value) for name, value, _ in weights + biases], dtype, config.dtype
+        [(name, value) for name, value, _ in weights + biases], dtype, dtype_of(config)
     )
     for tensor, (name_of_tensor, _, shape) in zip(tensors, weights + biases):
         expected, found = int(np.prod(shape, dtype=np.int64)), tensor.shape.num_elements()
@@ -78,22 +79,22 @@ def canonical_to_params(config, dtype, weights, biases, name=None):
     return params
 
 
-def _named(config, argument, values, entries):
+def _named(config, argument, values, regions):
     """Returns a list of (name for error messages, value, canonical shape)."""
     if not isinstance(values, (list, tuple)):
         raise TypeError(
             "%s must be a list of %d tensors, but is a %s."
-            % (argument, len(entries), type(values).__name__)
+            % (argument, len(regions), type(values).__name__)
         )
-    if len(values) != len(entries):
+    if len(values) != len(regions):
         sizes = (config.num_layers, config.num_directions)
         raise ValueError(
             "%s must be a list of %d tensors (num_layers %d * directions %d * %d), but has %d."
-            % (argument, len(entries), *sizes, len(entries) // (sizes[0] * sizes[1]), len(values))
+            % (argument, len(regions), *sizes, len(regions) // (sizes[0] * sizes[1]), len(values))
         )
     return [
-        ("%s[%d] (%s)" % (argument, index, entry.place), value, entry.shape)
-        for index, (value, entry) in enumerate(zip(values, entries))
+        ("%s[%d] (%s)" % (argument, index, layout.describe(config, region)), value, region.shape)
+        for index, (value, region) in enumerate(zip(values, regions))
     ]
 
 

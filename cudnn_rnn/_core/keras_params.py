@@ -1,4 +1,4 @@
-"""Keras's weights as the opaque parameter buffer, whose layout `config.py` describes.
+"""Keras's weights as the opaque parameter buffer, whose layout `model/layout.py` describes.
 
 Keras's weights of one layer and direction are `kernel`, `[input_size, gates * units]`,
 `recurrent_kernel`, `[units, gates * units]`, and `bias`: `[gates * units]`, for a GRU `[2, gates *
@@ -14,14 +14,11 @@ for training, in a graph, and where no GPU is visible.
 
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, kernel_label, kernel_label_of, tf
 from cudnn_rnn._core import nodes, plain_rnn
-from cudnn_rnn._core.config import CUDNN_GRU
 from cudnn_rnn._native import gpu_choice
+from cudnn_rnn.model import dialects, layout
+from cudnn_rnn.model.spec import CUDNN_GRU
 
 KERNEL_LABEL = "cudnn_rnn_keras"  # as in cc/tf/keras_params_kernels.cc
-
-# The op's gates by their positions in Keras's weights. A GRU of Keras has the update gate first,
-# the op the reset gate.
-_KERAS_GATES = {CUDNN_GRU: (1, 0, 2)}
 
 
 def keras_to_params(config, weights, is_training):
@@ -44,7 +41,7 @@ def keras_to_params(config, weights, is_training):
             params = gen_cudnn_rnn_ops.cudnn_rnn_canonical_to_params(
                 weights=matrices, biases=biases, **nodes.sizes_and_attributes_of(config)
             )
-        params.set_shape([config.params_size()])
+        params.set_shape([layout.params_size(config)])
         return params
     return with_standard_ops(config, matrices, biases)
 
@@ -58,9 +55,8 @@ def with_standard_ops(config, matrices, biases):
       biases: for every layer and direction, input and recurrent bias, each `[gates * units]`.
     """
     parts = [tf.transpose(matrix) for matrix in matrices] + list(biases)
-    gates = _KERAS_GATES.get(config.rnn_mode)
-    if gates:
-        units = config.num_units
+    if config.rnn_mode in dialects.KERAS.gates:
+        gates, units = dialects.KERAS.order_from(config.rnn_mode), config.num_units
         parts = [part[gate * units : (gate + 1) * units] for part in parts for gate in gates]
     return plain_rnn.canonical_to_params(parts, [])
 

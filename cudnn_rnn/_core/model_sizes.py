@@ -4,13 +4,14 @@ import itertools
 from typing import Any, Dict
 
 from cudnn_rnn._compat import projection_of, tf
-from cudnn_rnn._core.config import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM, RnnConfig
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM, RnnConfig
 
 
 def config_of(op, dtype):
     """Returns the `RnnConfig` of the attributes of any of the ops; its sizes are None."""
     values: Dict[str, Any] = dict.fromkeys(RnnConfig._fields)
-    values.update(dtype=dtype, num_proj=projection_of(op))
+    values.update(dtype=dtype.name, num_proj=projection_of(op))
     for name in ("dropout", "seed", "seed2"):
         values[name] = op.get_attr(name)
     for name in ("rnn_mode", "input_mode", "direction"):
@@ -46,7 +47,7 @@ def needed_params(config, tensors, time_major):
     """
     found = _with_sizes_of_data(config, tensors[:3], time_major)
     sizes = (found.num_layers, found.num_units, found.input_size)
-    return found.params_size() if all(sizes) else None
+    return layout.params_size(found) if all(sizes) else None
 
 
 def _with_sizes_of_data(config, tensors, time_major):
@@ -103,8 +104,8 @@ def _completed_by_params(config, params_size):
         return config
     for candidate in itertools.count(1):
         found = config._replace(**{unknown[0]: candidate})
-        if found.params_size() == params_size:
+        if layout.params_size(found) == params_size:
             return found
         # With auto_select, the buffer is shorter if input_size equals num_units.
-        if found.params_size() > params_size and candidate > (config.num_units or 0):
+        if layout.params_size(found) > params_size and candidate > (config.num_units or 0):
             return config

@@ -176,7 +176,7 @@ def params_to_canonical(source, params, num_weights, num_biases=None, name=None)
       name: name of the node, None for the default.
 
     Returns:
-      `(weights, biases)`, two lists of tensors; `config.py` describes them.
+      `(weights, biases)`, two lists of tensors; `model/layout.py` describes them.
     """
     if plain_rnn.builds_plain_ops() and not _is_operation(source):
         with tf.name_scope(name or "CudnnRNNParamsToCanonical"):

@@ -6,10 +6,12 @@ docs/reference.md has the formulas. `plain_ops` is a context in which `nodes.py`
 
 import contextlib
 import threading
-from typing import Iterator
+from typing import Any, Dict, Iterator
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_TANH
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_TANH
+from cudnn_rnn.model.weights import LayerWeights
 
 _scope = threading.local()
 
@@ -39,23 +41,11 @@ def builds_plain_ops():
     return getattr(_scope, "is_active", False)
 
 
-class _Layer:
-    """The parameters of one layer in one direction.
-
-    Attributes:
-      w: `[gates * units, width]`, or None if the layer adds its input to every gate.
-      r: `[gates * units, output_units]`.
-      projection: `[num_proj, units]`, or None.
-      input_bias, recurrent_bias: `[gates * units]`.
-    """
-
-    w = r = projection = input_bias = recurrent_bias = None
-
-
 def params_to_canonical(config, params):
     """Returns `(weights, biases)`, lists of tensors with the shapes of the canonical form."""
-    weights = [entry.shape for entry in config.canonical_weights()]
-    parts = _split(params, weights + [entry.shape for entry in config.canonical_biases()])
+    weights = layout.canonical_weights(config)
+    regions = weights + layout.canonical_biases(config)
+    parts = _split(params, [region.shape for region in regions])
     return parts[: len(weights)], parts[len(weights) :]
 
 
@@ -177,28 +167,17 @@ def _num_elements(shape):
 
 
 def _layers(config, params):
-    """Returns a `_Layer` for every layer and direction."""
-    rows = len(config.gates) * config.num_units
-    layers = [_Layer() for _ in range(config.num_layers * config.num_directions)]
-    places, shapes = [], []
+    """Returns a `LayerWeights` of tensors for every layer and direction.
 
-    def add(layer, name, shape):
-        places.append((layer, name))
-        shapes.append(shape)
-
-    for index, layer in enumerate(layers):
-        width = config.input_weights_width(index // config.num_directions)
-        if width:
-            add(layer, "w", [rows, width])
-        add(layer, "r", [rows, config.output_units])
-        if config.num_proj:
-            add(layer, "projection", [config.num_proj, config.num_units])
-    for layer in layers:
-        add(layer, "input_bias", [rows])
-        add(layer, "recurrent_bias", [rows])
-    for (layer, name), part in zip(places, _split(params, shapes)):
-        setattr(layer, name, part)
-    return layers
+    Its input weights are None if the layer adds its input to every gate.
+    """
+    regions = [region for region in layout.joined_regions(config) if region.size]
+    parts: Dict[Any, Dict[str, Any]] = {}
+    for region, tensor in zip(regions, _split(params, [region.shape for region in regions])):
+        parts.setdefault((region.layer, region.direction), {})[region.kind] = tensor
+    return [
+        LayerWeights(**dict({"input_weights": None}, **parts[place])) for place in sorted(parts)
+    ]
 
 
 def _run_layer(cell, inputs, states, valid, backward, unroll):
@@ -274,29 +253,29 @@ def _loop(cell, sequences, states, num_steps):
 class _Cell:
     """One layer in one direction."""
 
-    def __init__(self, config, layer):
+    def __init__(self, config, weights):
         self._mode, self._num_gates = config.rnn_mode, len(config.gates)
-        self._layer = layer
+        self._weights = weights
         self.output_units = config.output_units
 
     def input_products(self, inputs):
         """Returns `W x + bW`, or `W x + bW + bR` except for a GRU, for all steps."""
-        layer = self._layer
-        if layer.w is None:
+        weights = self._weights
+        if weights.input_weights is None:
             products = tf.tile(inputs, [1, 1, self._num_gates])
         else:
-            products = tf.einsum("tbi,gi->tbg", inputs, layer.w)
+            products = tf.einsum("tbi,gi->tbg", inputs, weights.input_weights)
         if self._mode == CUDNN_GRU:  # multiplies R h' + bR by the reset gate
-            return products + layer.input_bias
-        return products + (layer.input_bias + layer.recurrent_bias)
+            return products + weights.input_bias
+        return products + (weights.input_bias + weights.recurrent_bias)
 
     def __call__(self, x, states):
         """Returns the next states, (h,) or (h, c), each `[batch, width]`; x is of one step."""
-        recurrent = tf.matmul(states[0], self._layer.r, transpose_b=True)
+        recurrent = tf.matmul(states[0], self._weights.recurrent_weights, transpose_b=True)
         if self._mode == CUDNN_LSTM:
             return self._lstm(x + recurrent, states[1])
         if self._mode == CUDNN_GRU:
-            return self._gru(x, recurrent + self._layer.recurrent_bias, states[0])
+            return self._gru(x, recurrent + self._weights.recurrent_bias, states[0])
         return ((tf.tanh if self._mode == CUDNN_RNN_TANH else tf.nn.relu)(x + recurrent),)
 
     def _gru(self, x, recurrent, h):
@@ -310,6 +289,6 @@ class _Cell:
         input_gate, forget_gate, new_memory, output_gate = tf.split(gates, 4, axis=1)
         c = tf.sigmoid(forget_gate) * c + tf.sigmoid(input_gate) * tf.tanh(new_memory)
         h = tf.sigmoid(output_gate) * tf.tanh(c)
-        if self._layer.projection is not None:
-            h = tf.matmul(h, self._layer.projection, transpose_b=True)
+        if self._weights.projection is not None:
+            h = tf.matmul(h, self._weights.projection, transpose_b=True)
         return h, c

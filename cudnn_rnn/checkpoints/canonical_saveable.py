@@ -16,6 +16,8 @@ from cudnn_rnn._core.arguments import shape_text
 from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_layout import CellFormat
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.keys import CELL_NAMES, has_cells_in_1_3, keys_of_cells_1_3
 from cudnn_rnn.op_level import _CudnnRNN
 
 
@@ -70,7 +72,7 @@ class RNNParamsSaveable(SaveableObject):
         scope = getattr(scope, "name", scope)  # of a tf.VariableScope
         prefix = scope + "/" if scope else ""
         self._format: Any = _TensorNames(prefix)
-        if model is not None and CellFormat.supports(model.config):
+        if model is not None and has_cells_in_1_3(model.config):
             self._format = _CellVariables(model.config, prefix)
         buffer = _buffer_to_save(to_canonical, from_canonical, self._variables)
         weights, biases = to_canonical(buffer)
@@ -145,7 +147,9 @@ class _CellVariables:
     def __init__(self, config, prefix):
         self._format = CellFormat(config)
         self._prefix = prefix
-        self._num_canonical_weights = config.num_canonical_weights
+        self._num_canonical_weights = len(layout.canonical_weights(config))
+        self._names = keys_of_cells_1_3(config)
+        self._num_cell_weights = config.num_layers * len(CELL_NAMES[config.rnn_mode].weights)
 
     def to_checkpoint(self, weights, biases):
         for name, tensors in (("weights", weights), ("biases", biases)):
@@ -154,14 +158,12 @@ class _CellVariables:
                     "params_to_canonical must return %d %s, but returned %d."
                     % (self._num_canonical_weights, name, len(tensors))
                 )
-        names = self._format.weight_names() + self._format.bias_names()
         tensors = self._format.weights_to_cells(weights) + self._format.biases_to_cells(biases)
-        return [(self._prefix + name, tensor) for name, tensor in zip(names, tensors)]
+        return [(self._prefix + name, tensor) for name, tensor in zip(self._names, tensors)]
 
     def from_checkpoint(self, tensors):
-        num_weights = len(self._format.weight_names())
-        weights = self._format.weights_from_cells(tensors[:num_weights])
-        return weights, self._format.biases_from_cells(tensors[num_weights:])
+        weights = self._format.weights_from_cells(tensors[: self._num_cell_weights])
+        return weights, self._format.biases_from_cells(tensors[self._num_cell_weights :])
 
 
 def _arguments_of_1_0_to_1_2(params_to_canonical, canonical_to_params, *others, **named):

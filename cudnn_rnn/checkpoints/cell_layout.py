@@ -16,10 +16,8 @@ from typing import Any, Dict
 
 from cudnn_rnn._compat import assertion_op, tf
 from cudnn_rnn._core.canonical import chunks
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM
-
-# Index in cuDNN's order (i, f, g, o) of each gate of the LSTM cell (i, g, f, o), and vice versa.
-_LSTM_GATE_ORDER = (0, 2, 1, 3)
+from cudnn_rnn.model import dialects
+from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM
 
 
 def join_gates(input_weights, recurrent_weights):
@@ -47,11 +45,6 @@ def gates_from_kernel(kernel, num_gates):
 
 class LSTMFormat:
     """One layer and direction of an LSTM. cuDNN's tensors: 4 W then 4 R; 4 bW then 4 bR."""
-
-    cell_name = "cudnn_compatible_lstm_cell"
-    weight_names = ("kernel",)
-    # In checkpoints that keep both summands.
-    bias_names = ("bias", "bias_cudnn_0", "bias_cudnn_1")
 
     @staticmethod
     def weights_to_cell(weights):
@@ -85,21 +78,6 @@ class GRUFormat:
 
     The candidate comes after the reset and the update gate in both orders.
     """
-
-    cell_name = "cudnn_compatible_gru_cell"
-    weight_names = (
-        "gates/kernel",
-        "candidate/input_projection/kernel",
-        "candidate/hidden_projection/kernel",
-    )
-    # The spaces are those of TensorFlow 1.3.
-    bias_names = (
-        "gates/bias",
-        "candidate/input_projection/bias",
-        "candidate/hidden_projection/bias",
-        "bias_cudnn 0",
-        "bias_cudnn 1",
-    )
 
     @staticmethod
     def weights_to_cell(weights):
@@ -148,21 +126,8 @@ class CellFormat:
         self._layer_format = LAYER_FORMATS[config.rnn_mode]
         self._per_layer = 2 * len(config.gates)
 
-    @staticmethod
-    def supports(config):
-        """Returns whether an RNN can be saved in this format."""
-        return config.rnn_mode in LAYER_FORMATS and config.num_directions == 1
-
-    def weight_names(self):
-        """Returns the names of all layers' weights, relative to the scope of the RNN."""
-        return self._names(self._layer_format.weight_names)
-
-    def bias_names(self):
-        """Returns the names of all layers' biases, relative to the scope of the RNN."""
-        return self._names(self._layer_format.bias_names)
-
     def weights_to_cells(self, weights):
-        """Converts all canonical weights; returns a list in the order of `weight_names`."""
+        """Converts all canonical weights; returns a list, cell after cell."""
         cell_weights = []
         for layer, layer_weights in enumerate(chunks(weights, self._per_layer)):
             layer_weights = with_input_weights(self._config, layer, layer_weights)
@@ -170,43 +135,36 @@ class CellFormat:
         return cell_weights
 
     def weights_from_cells(self, cell_weights):
-        """Converts a list in the order of `weight_names`; returns all canonical weights.
+        """Undoes `weights_to_cells`.
 
         Raises:
           InvalidArgumentError: when run, if the RNN has no W and the cell's is not the identity.
         """
         weights = []
-        of_layers = chunks(cell_weights, len(self._layer_format.weight_names))
+        of_layers = chunks(cell_weights, len(cell_weights) // self._config.num_layers)
         for layer, layer_weights in enumerate(of_layers):
             converted = self._layer_format.weights_from_cell(layer_weights, self._config.num_units)
             weights += without_input_weights(self._config, layer, converted)
         return weights
 
     def biases_to_cells(self, biases):
-        """Converts all canonical biases; returns a list in the order of `bias_names`."""
+        """Converts all canonical biases; returns a list, cell after cell."""
         cell_biases = []
         for layer_biases in chunks(biases, self._per_layer):
             cell_biases += self._layer_format.biases_to_cell(layer_biases)
         return cell_biases
 
     def biases_from_cells(self, cell_biases):
-        """Converts a list in the order of `bias_names`; returns all canonical biases."""
+        """Undoes `biases_to_cells`."""
         biases = []
-        for layer_biases in chunks(cell_biases, len(self._layer_format.bias_names)):
+        for layer_biases in chunks(cell_biases, len(cell_biases) // self._config.num_layers):
             biases += self._layer_format.biases_from_cell(layer_biases)
         return biases
-
-    def _names(self, names_of_layer):
-        return [
-            "multi_rnn_cell/cell_%d/%s/%s" % (layer, self._layer_format.cell_name, name)
-            for layer in range(self._config.num_layers)
-            for name in names_of_layer
-        ]
 
 
 def reorder_lstm_gates(gates):
     """Reorders an LSTM's four gates from cuDNN's order to the cell's, or back."""
-    return [gates[index] for index in _LSTM_GATE_ORDER]
+    return [gates[index] for index in dialects.CELLS.order(CUDNN_LSTM)]
 
 
 def with_input_weights(config, layer, weights):

@@ -13,16 +13,29 @@ which is bit-exact.
 from __future__ import annotations
 
 import functools
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Optional, Sequence
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
-from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core import nodes
 from cudnn_rnn._core.arguments import variable_name
+from cudnn_rnn._core.config import checked_size
 from cudnn_rnn._core.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.checkpoints import converters, restore_ops
-from cudnn_rnn.checkpoints.cell_layout import GRUFormat
 from cudnn_rnn.checkpoints.object_based import BufferParts, track
+from cudnn_rnn.model.keys import CELL_NAMES, place_of_cell
+from cudnn_rnn.model.spec import (
+    CUDNN_GRU,
+    CUDNN_GRU_PARAMS_PER_LAYER,
+    CUDNN_INPUT_LINEAR_MODE,
+    CUDNN_LSTM,
+    CUDNN_LSTM_PARAMS_PER_LAYER,
+    CUDNN_RNN_BIDIRECTION,
+    CUDNN_RNN_RELU,
+    CUDNN_RNN_RELU_PARAMS_PER_LAYER,
+    CUDNN_RNN_TANH,
+    CUDNN_RNN_TANH_PARAMS_PER_LAYER,
+    CUDNN_RNN_UNIDIRECTION,
+)
 
 # Conversion steps that were methods of the saveable up to TensorFlow 1.12.
 _CONVERTER_HOOKS = (
@@ -56,7 +69,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     _num_params_per_layer: Any = None  # an int in subclasses
     _format_converter_cls: Any = None  # a class in subclasses
     _rnn_cell_name: Any = None  # a str in subclasses
-    _cell_variables: Tuple[Tuple[str, ...], Tuple[str, ...]] = (("kernel",), ("bias",))
+    _cell_variables = CELL_NAMES[CUDNN_LSTM][1:3]  # names of weights, of biases
     _given_name: Optional[str] = None  # the argument `name`, if the saveable was created in a graph
 
     def __init__(
@@ -65,8 +78,8 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         num_layers: SizeLike,
         num_units: SizeLike,
         input_size: SizeLike,
-        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+        direction: str = CUDNN_RNN_UNIDIRECTION,
         scope: Optional[ScopeLike] = None,
         name: str = "cudnn_rnn_saveable",
     ) -> None:
@@ -90,14 +103,14 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             `opaque_params` is partitioned or has another static shape.
         """
         restore_ops.refuse_partitioned("opaque_params", opaque_params)
-        self._num_layers = config_module.checked_size("num_layers", num_layers)
-        self._num_units = config_module.checked_size("num_units", num_units)
-        self._input_size = config_module.checked_size("input_size", input_size)
+        self._num_layers = checked_size("num_layers", num_layers)
+        self._num_units = checked_size("num_units", num_units)
+        self._input_size = checked_size("input_size", input_size)
         self._input_mode = input_mode
         self._direction = direction
         self._scope = getattr(scope, "name", scope) or None
         self._variables = opaque_params
-        self._num_dirs = 2 if direction == config_module.CUDNN_RNN_BIDIRECTION else 1
+        self._num_dirs = 2 if direction == CUDNN_RNN_BIDIRECTION else 1
         self._format_converter: Any = None
         self._weight_names, self._bias_names = self._tf_canonical_names()
         self._param_names = self._weight_names + self._bias_names
@@ -267,13 +280,8 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     def _TFCanonicalNamePrefix(self, layer, is_fwd=True):
         """Implements `_tf_canonical_name_prefix`, under its name up to TensorFlow 1.12."""
-        if self._direction == config_module.CUDNN_RNN_UNIDIRECTION:
-            return "rnn/multi_rnn_cell/cell_%d/%s" % (layer, self._rnn_cell_name)
-        return "stack_bidirectional_rnn/cell_%d/bidirectional_rnn/%s/%s" % (
-            layer,
-            "fw" if is_fwd else "bw",
-            self._rnn_cell_name,
-        )
+        ways = 1 if self._direction == CUDNN_RNN_UNIDIRECTION else 2
+        return "%s/%s" % (place_of_cell(layer, int(not is_fwd), ways), self._rnn_cell_name)
 
     def _tf_canonical_names_single_layer(self, prefix, tf_weights_names, tf_biases_names):
         """Appends the names of the weights and biases of one cell to the two lists."""
@@ -311,35 +319,35 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 class CudnnLSTMSaveable(CudnnOpaqueParamsSaveable):
     """Saves the buffer of a `CudnnLSTM` as variables of `CudnnCompatibleLSTMCell`."""
 
-    _rnn_mode = config_module.CUDNN_LSTM
-    _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_LSTM
+    _num_params_per_layer = CUDNN_LSTM_PARAMS_PER_LAYER
     _format_converter_cls: Any = converters.CudnnParamsFormatConverterLSTM
-    _rnn_cell_name = "cudnn_compatible_lstm_cell"
+    _rnn_cell_name = CELL_NAMES[CUDNN_LSTM].cell
 
 
 class CudnnGRUSaveable(CudnnOpaqueParamsSaveable):
     """Saves the buffer of a `CudnnGRU` as variables of `CudnnCompatibleGRUCell`."""
 
-    _rnn_mode = config_module.CUDNN_GRU
-    _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_GRU
+    _num_params_per_layer = CUDNN_GRU_PARAMS_PER_LAYER
     _format_converter_cls = converters.CudnnParamsFormatConverterGRU
-    _rnn_cell_name = converters.CudnnParamsFormatConverterGRU._rnn_cell_name
-    _cell_variables = (GRUFormat.weight_names, GRUFormat.bias_names[:3])
+    _rnn_cell_name = CELL_NAMES[CUDNN_GRU].cell
+    _cell_variables = CELL_NAMES[CUDNN_GRU][1:3]
 
 
 class CudnnRNNTanhSaveable(CudnnLSTMSaveable):
     """Saves the buffer of a `CudnnRNNTanh` as variables of `BasicRNNCell` with tanh."""
 
-    _rnn_mode = config_module.CUDNN_RNN_TANH
-    _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_RNN_TANH
+    _num_params_per_layer = CUDNN_RNN_TANH_PARAMS_PER_LAYER
     _format_converter_cls = converters.CudnnParamsFormatConverterTanh
-    _rnn_cell_name = "basic_rnn_cell"
+    _rnn_cell_name = CELL_NAMES[CUDNN_RNN_TANH].cell
 
 
 class CudnnRNNReluSaveable(CudnnLSTMSaveable):
     """Saves the buffer of a `CudnnRNNRelu` as variables of `BasicRNNCell` with ReLU."""
 
-    _rnn_mode = config_module.CUDNN_RNN_RELU
-    _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_RNN_RELU
+    _num_params_per_layer = CUDNN_RNN_RELU_PARAMS_PER_LAYER
     _format_converter_cls = converters.CudnnParamsFormatConverterRelu
-    _rnn_cell_name = "basic_rnn_cell"
+    _rnn_cell_name = CELL_NAMES[CUDNN_RNN_RELU].cell

@@ -20,9 +20,8 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import canonical
-from cudnn_rnn._core import config as config_module
 from cudnn_rnn._core.canonical import chunks
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.config import rnn_config
 from cudnn_rnn._core.types import SizeLike, TensorLike
 from cudnn_rnn.checkpoints.cell_layout import (
     GRUFormat,
@@ -33,6 +32,21 @@ from cudnn_rnn.checkpoints.cell_layout import (
     split_gates,
     with_input_weights,
     without_input_weights,
+)
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.keys import CELL_NAMES
+from cudnn_rnn.model.spec import (
+    CUDNN_GRU,
+    CUDNN_GRU_PARAMS_PER_LAYER,
+    CUDNN_INPUT_LINEAR_MODE,
+    CUDNN_LSTM,
+    CUDNN_LSTM_PARAMS_PER_LAYER,
+    CUDNN_RNN_RELU,
+    CUDNN_RNN_RELU_PARAMS_PER_LAYER,
+    CUDNN_RNN_TANH,
+    CUDNN_RNN_TANH_PARAMS_PER_LAYER,
+    CUDNN_RNN_UNIDIRECTION,
+    DIRECTIONS,
 )
 
 
@@ -53,8 +67,8 @@ class CudnnParamsFormatConverter:
         num_units: SizeLike,
         input_size: SizeLike,
         num_proj: Union[int, str, None] = None,
-        input_mode: str = config_module.CUDNN_INPUT_LINEAR_MODE,
-        direction: str = config_module.CUDNN_RNN_UNIDIRECTION,
+        input_mode: str = CUDNN_INPUT_LINEAR_MODE,
+        direction: str = CUDNN_RNN_UNIDIRECTION,
     ) -> None:
         """Takes the description of an RNN, as `CudnnLSTM` does.
 
@@ -62,12 +76,12 @@ class CudnnParamsFormatConverter:
         and the direction follows it.
         """
         if isinstance(num_proj, str):
-            if input_mode in config_module.DIRECTIONS:
+            if input_mode in DIRECTIONS:
                 direction = input_mode
             input_mode, num_proj = num_proj, None
         sizes = (num_layers, num_units, input_size)
         others = (input_mode, direction, tf.float32, 0.0, 0, num_proj)
-        self._config = RnnConfig.checked(self._rnn_mode, *sizes, *others)
+        self._config = rnn_config(self._rnn_mode, *sizes, *others)
         self._num_layers = self._config.num_layers
         self._num_units = self._config.num_units
         self._input_size = self._config.input_size
@@ -75,7 +89,7 @@ class CudnnParamsFormatConverter:
         self._input_mode = input_mode
         self._direction = direction
         self._num_dirs = self._config.num_directions
-        self._num_params = self._config.num_canonical_biases
+        self._num_params = len(layout.canonical_biases(self._config))
 
     def tf_canonical_to_opaque(
         self,
@@ -218,8 +232,8 @@ class _OneKernel(CudnnParamsFormatConverter):
 class CudnnParamsFormatConverterLSTM(_OneKernel):
     """For `CudnnCompatibleLSTMCell`: kernel `[width + num_units, 4 * num_units]`, i, g, f, o."""
 
-    _rnn_mode = config_module.CUDNN_LSTM
-    _num_params_per_layer = config_module.CUDNN_LSTM_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_LSTM
+    _num_params_per_layer = CUDNN_LSTM_PARAMS_PER_LAYER
 
     def _cudnn_to_tf_gate_params(self, *cu_gate_order):
         return reorder_lstm_gates(cu_gate_order)
@@ -231,9 +245,9 @@ class CudnnParamsFormatConverterLSTM(_OneKernel):
 class CudnnParamsFormatConverterGRU(CudnnParamsFormatConverter):
     """For `CudnnCompatibleGRUCell`: three kernels and three biases."""
 
-    _rnn_cell_name = "cudnn_compatible_gru_cell"
-    _rnn_mode = config_module.CUDNN_GRU
-    _num_params_per_layer = config_module.CUDNN_GRU_PARAMS_PER_LAYER
+    _rnn_cell_name = CELL_NAMES[CUDNN_GRU].cell
+    _rnn_mode = CUDNN_GRU
+    _num_params_per_layer = CUDNN_GRU_PARAMS_PER_LAYER
 
     def _cudnn_to_tf_weights(self, *cu_weights):
         return tuple(GRUFormat.weights_to_cell(cu_weights))
@@ -252,12 +266,12 @@ class CudnnParamsFormatConverterGRU(CudnnParamsFormatConverter):
 class CudnnParamsFormatConverterTanh(_OneKernel):
     """For `BasicRNNCell` with tanh: kernel `[width + num_units, num_units]`."""
 
-    _rnn_mode = config_module.CUDNN_RNN_TANH
-    _num_params_per_layer = config_module.CUDNN_RNN_TANH_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_RNN_TANH
+    _num_params_per_layer = CUDNN_RNN_TANH_PARAMS_PER_LAYER
 
 
 class CudnnParamsFormatConverterRelu(_OneKernel):
     """For `BasicRNNCell` with ReLU: kernel `[width + num_units, num_units]`."""
 
-    _rnn_mode = config_module.CUDNN_RNN_RELU
-    _num_params_per_layer = config_module.CUDNN_RNN_RELU_PARAMS_PER_LAYER
+    _rnn_mode = CUDNN_RNN_RELU
+    _num_params_per_layer = CUDNN_RNN_RELU_PARAMS_PER_LAYER

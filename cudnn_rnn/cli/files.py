@@ -65,13 +65,12 @@ def reporting_errors(command, function, options, module="cudnn_rnn.exchange"):
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        load_package()
-        imported = importlib.import_module(module)
+        if module != "cudnn_rnn.exchange":  # which needs TensorFlow for checkpoints only
+            load_package()
+        return function(importlib.import_module(module), options)
     except ImportError as error:
         print("python -m cudnn_rnn %s: %s\n%s" % (command, error, ADVICE), file=sys.stderr)
         return 1
-    try:
-        return function(imported, options)
     except KeyboardInterrupt:
         print("python -m cudnn_rnn %s: interrupted." % command, file=sys.stderr)
         return 128 + signal.SIGINT

@@ -65,7 +65,7 @@ def _as_dict(exchange, contents):
                 "direction": rnn.layout.direction,
                 "num_proj": rnn.num_proj,
                 "dtype": rnn.dtype.name,
-                "parameters": rnn.layout.params_size(),
+                "parameters": rnn.params_size,
                 "variable": contents.variables.get(rnn.scope),
                 "slots": _slots(contents, rnn),
                 "statistics": exchange.statistics(rnn),
@@ -85,7 +85,7 @@ def _slots(contents, rnn):
 def _print(exchange, contents):
     print("%s: %s" % (contents.path, contents.format))
     for rnn in contents.rnns:
-        print("\n%s, %d parameters" % (exchange.describe(rnn), rnn.layout.params_size()))
+        print("\n%s, %d parameters" % (exchange.describe(rnn), rnn.params_size))
         if rnn.scope in contents.variables:
             print("opaque variable: %s" % contents.variables[rnn.scope])
         if _slots(contents, rnn):

@@ -13,8 +13,9 @@ from typing import Any, Dict
 
 from cudnn_rnn import cudnn_rnn_ops, layers, op_level
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, tf
-from cudnn_rnn._core import canonical, config
+from cudnn_rnn._core import canonical
 from cudnn_rnn._core.arguments import as_tensors, checked_params
+from cudnn_rnn.model import spec
 
 # The modules that `_own_class` searches for the names that the modules above lack.
 _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
@@ -24,7 +25,7 @@ _PRIVATE_RNNS = ("_CudnnRNN", "_CudnnRNNNoInputC")
 _CELLS = ("CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell")
 _SAVEABLES = tuple(name + "Saveable" for name in _RNNS)
 _CONVERTERS = tuple("CudnnParamsFormatConverter" + kind for kind in ("GRU", "LSTM", "Relu", "Tanh"))
-_CONSTANTS = tuple(name for name in vars(config) if name.startswith("CUDNN_"))
+_CONSTANTS = tuple(name for name in vars(spec) if name.startswith("CUDNN_"))
 _CONSTANTS_OF_1_3 = tuple(name for name in _CONSTANTS if not re.search("_INPUT_|_PARAMS_", name))
 _CHECKS = ("_check_rnn_mode", "_get_num_params", "_get_seed", "check_direction", "check_input_mode")
 _RAW_OPS = (
@@ -79,7 +80,7 @@ def _ops(minor):
     names.update(_select(vars(op_level), _PRIVATE_RNNS))
     if minor >= 3:
         constants = _CONSTANTS if minor >= 4 else _CONSTANTS_OF_1_3
-        names.update(_select(vars(config), constants))
+        names.update(_select(vars(spec), constants))
         names.update(_own_classes(_CELLS))
     if minor < 4:
         names["RNNParamsSaveable"] = _rnn_params_saveable(minor)
@@ -102,7 +103,7 @@ def _ops(minor):
 
 def _layers(minor):
     """Returns the contents of `python.layers.cudnn_rnn`."""
-    names = _select(vars(config), _CONSTANTS)
+    names = _select(vars(spec), _CONSTANTS)
     names.update(_select(vars(layers), _RNNS + _PRIVATE_RNNS))
     if minor >= 5:
         names["__all__"] = list(_RNNS)
@@ -158,9 +159,9 @@ def _op_level_class(name, minor):
     """Returns the class `CudnnLSTM`, ... of `python.ops.cudnn_rnn_ops` in a release."""
     base = getattr(op_level, name)
     is_lstm = name == "CudnnLSTM"
-    default_mode = config.CUDNN_INPUT_AUTO_MODE if minor <= 2 else config.CUDNN_INPUT_LINEAR_MODE
+    default_mode = spec.CUDNN_INPUT_AUTO_MODE if minor <= 2 else spec.CUDNN_INPUT_LINEAR_MODE
     optional: Dict[str, Any] = {"input_mode": default_mode}
-    optional["direction"] = config.CUDNN_RNN_UNIDIRECTION
+    optional["direction"] = spec.CUDNN_RNN_UNIDIRECTION
     if minor >= 4:
         optional["dtype"] = tf.float32
     optional.update(dropout=0.0, seed=0)
@@ -177,7 +178,7 @@ def _op_level_class(name, minor):
     init = _method(
         base.__init__,
         _signature("num_layers", "num_units", "input_size", **optional),
-        fill_in if default_mode != config.CUDNN_INPUT_LINEAR_MODE else None,
+        fill_in if default_mode != spec.CUDNN_INPUT_LINEAR_MODE else None,
     )
     required = ("input_data", "input_h") + (("input_c",) if is_lstm else ()) + ("params",)
     optional = dict(sequence_lengths=None, time_major=True) if minor >= 14 else {}
@@ -213,7 +214,7 @@ class _PaddedBuffer(op_level._CudnnRNN):
     """
 
     def _num_params(self):
-        linear = self.config._replace(input_mode=config.CUDNN_INPUT_LINEAR_MODE)
+        linear = self.config._replace(input_mode=spec.CUDNN_INPUT_LINEAR_MODE)
         return canonical.static_params_size(linear)
 
     def params_size(self):

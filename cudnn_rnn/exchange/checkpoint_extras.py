@@ -9,32 +9,17 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import numpy as np
 
-from cudnn_rnn.exchange import checkpoint_keys as keys_module
-from cudnn_rnn.exchange.checkpoint_keys import CELLS, Found, plain
-from cudnn_rnn.exchange.checkpoint_weights import to_opaque
-from cudnn_rnn.exchange.contents import name_of
-from cudnn_rnn.exchange.weights import SIMPLE_MODES, RnnWeights
+from cudnn_rnn.exchange.checkpoint_arrays import from_arrays
+from cudnn_rnn.exchange.contents import Found, name_of
+from cudnn_rnn.model import dialects, layout
+from cudnn_rnn.model.keys import CELLS, OPAQUE_NAME, plain
+from cudnn_rnn.model.weights import SIMPLE_MODES, RnnWeights, from_buffer
 
 _Slots = Dict[Tuple[str, str], np.ndarray]
 # Names of slots have fewer parts, separated by "/".
 _MOST_PARTS = 32
 # Comparisons of an RNN with a vector of its size and first element, for each key of the checkpoint.
 _COMPARISONS_PER_KEY = 4
-
-
-def from_opaque(vector: np.ndarray, config: Any, scope: str) -> RnnWeights:
-    """Returns the weights in an opaque vector."""
-    return RnnWeights.from_opaque(
-        vector,
-        config.rnn_mode,
-        config.num_layers,
-        config.num_units,
-        config.input_size,
-        config.num_directions == 2,
-        config.num_proj,
-        config.skips_input_projection,
-        scope,
-    )
 
 
 def is_average(pair: Tuple[str, str]) -> bool:
@@ -68,13 +53,13 @@ class Extras:
                 config = config._replace(input_mode="skip_input")
             layer = rnn.layers[0][0]
             first = layer.recurrent_weights if skip_input else layer.input_weights
-            for key in self._candidates(rnn, config.params_size(), first.flat[0]):
+            for key in self._candidates(rnn, layout.params_size(config), first.flat[0]):
                 if key in used:
                     continue
-                exact = from_opaque(self._reader.tensor(key), config, rnn.scope)
+                exact = from_buffer(self._reader.tensor(key), config, rnn.scope)
                 if _is_same(rnn, exact):
                     return key, exact
-                if plain(key).rpartition("/")[2] == keys_module.OPAQUE_NAME:
+                if plain(key).rpartition("/")[2] == OPAQUE_NAME:
                     self._notes.append(
                         "%s has the size of the opaque vector of %s, but other values, which a "
                         "Saver of that variable would restore. The values under the other keys "
@@ -90,7 +75,7 @@ class Extras:
         reader = self._reader
         modes = SIMPLE_MODES if rnn.rnn_mode in SIMPLE_MODES else [rnn.rnn_mode]
         for layer in ("", *["cudnn_%s" % mode for mode in modes]):
-            key = "/".join(filter(None, (rnn.scope, layer, keys_module.OPAQUE_NAME)))
+            key = "/".join(filter(None, (rnn.scope, layer, OPAQUE_NAME)))
             if self._is_like(key, (size,), rnn.dtype):
                 yield key
         kind = size, rnn.dtype
@@ -115,7 +100,7 @@ class Extras:
         if variable is not None:
             for before, after in self._slots_of(plain(variable)):
                 key = before + plain(variable) + "/" + after
-                if self._is_like(key, (rnn.layout.params_size(),), rnn.dtype):
+                if self._is_like(key, (rnn.params_size,), rnn.dtype):
                     slots[before, after] = reader.tensor(key)
                     used.add(key)
         if found.generation != CELLS:
@@ -131,7 +116,8 @@ class Extras:
                 if (before, after) not in slots:
                     pair = before, after
                     arrays = [reader.tensor(key) for key in keys]
-                    slots[pair] = to_opaque(found, arrays, is_slot=not is_average(pair))
+                    split = dialects.halves_of if is_average(pair) else dialects.copies_of
+                    slots[pair] = from_arrays(found, arrays, split).to_opaque()
         return slots, used
 
     def _is_like(self, key, shape, dtype):

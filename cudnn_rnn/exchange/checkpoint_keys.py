@@ -1,13 +1,4 @@
-"""Finds the RNNs in a checkpoint by its keys and shapes alone.
-
-| generation | keys |
-| --- | --- |
-| `CANONICAL`: 1.0 to 1.2; in 1.3 with a prefix | `CudnnRNNParamsToCanonical[_<n>]:<i>` |
-| `CELLS_WITH_BIASES`: 1.3 | those of cells, and `bias_cudnn_0`, `bias_cudnn_1` |
-| `CELLS`: 1.4 to 1.15, programs with cells | `.../cudnn_compatible_lstm_cell/kernel`, ... |
-| `OBJECTS`: `tf.train.Checkpoint` | `<path>/cell-<i>/kernel/.ATTRIBUTES/VARIABLE_VALUE` |
-| `OPAQUE`: the opaque variable alone (`opaque_vectors` finds it) | `<scope>/opaque_kernel` |
-"""
+"""Finds the RNNs in a checkpoint by its keys (`model/keys` has them) and shapes alone."""
 
 from __future__ import annotations
 
@@ -17,91 +8,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn._core.config import GATES, RnnConfig
-from cudnn_rnn.checkpoints import cell_saveables
-from cudnn_rnn.checkpoints.cell_layout import LAYER_FORMATS
 from cudnn_rnn.exchange import checkpoint_objects
-from cudnn_rnn.exchange.contents import ExchangeError, Facts, sentence
+from cudnn_rnn.exchange.contents import ExchangeError, Facts, Found, sentence
 from cudnn_rnn.exchange.told_modes import ToldModes
-from cudnn_rnn.exchange.weights import (
-    DTYPES,
-    SIMPLE_MODES,
-    UNKNOWN_ACTIVATION,
-    model_config,
-)
-
-CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
-OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
-
-SAVEABLES: Dict[str, Any] = {
-    saveable._rnn_mode: saveable
-    for saveable in (
-        cell_saveables.CudnnLSTMSaveable,
-        cell_saveables.CudnnGRUSaveable,
-        cell_saveables.CudnnRNNReluSaveable,
-        cell_saveables.CudnnRNNTanhSaveable,
-    )
-}
-_MODES_OF_CELLS: Dict[str, List[str]] = {}
-for _mode, _saveable in SAVEABLES.items():
-    _MODES_OF_CELLS.setdefault(_saveable._rnn_cell_name, []).append(_mode)
-
-OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-OPAQUE_NAME = "opaque_kernel"
-
-_NUMBER = checkpoint_objects.NUMBER
-# A scope may have any character: an RNN with a damaged one is an error, and is not passed over.
-_CANONICAL = re.compile(
-    r"(?:(?P<prefix>.*)/)?(?P<op>CudnnRNNParamsToCanonical(?:V2)?(?:_%s)?):(?P<index>%s)"
-    % (_NUMBER, _NUMBER),
-    re.DOTALL,
-)
-_CELL = re.compile(
-    r"(?:(?P<prefix>.*)/)?(?P<cell>%s)/(?P<name>(?:gates/|candidate/\w+/)?"
-    r"(?:kernel|bias|bias_cudnn[_ ][01]))" % "|".join(_MODES_OF_CELLS),
-    re.DOTALL,
-)
-# Cells whose variables have the names and shapes of ours, but which compute something else.
-_OTHER_CELL = re.compile(r"(?:^|/)(?P<cell>basic_lstm_cell|lstm_cell)(?:_\d+)?/(?:kernel|bias)$")
-# Where cells are, in programs with the saveables, with tf.nn.dynamic_rnn or with
-# bidirectional_dynamic_rnn. The last two are those of a single cell.
-_PLACES = [
-    re.compile(r"(?:(?P<scope>.*)/)?" + place.replace("NUMBER", _NUMBER), re.DOTALL)
-    for place in (
-        r"rnn/multi_rnn_cell/cell_(?P<layer>NUMBER)",
-        r"multi_rnn_cell/cell_(?P<layer>NUMBER)",
-        r"stack_bidirectional_rnn/cell_(?P<layer>NUMBER)/bidirectional_rnn/(?P<way>fw|bw)",
-        r"bidirectional_rnn/(?P<way>fw|bw)",
-        r"rnn",
-    )
-] + [re.compile(r"(?P<scope>.*)", re.DOTALL)]
-# The scope of cells whose place is similar to one of these.
-_MISSPELT = re.compile(r"(?:^|/)(?:multi_rnn_cell/cell_|bidirectional_rnn/)[^/]*$")
-# The names of all variables of cells.
-_VARIABLES = {
-    name
-    for names in (
-        *[part for saveable in SAVEABLES.values() for part in saveable._cell_variables],
-        *[part.bias_names for part in LAYER_FORMATS.values()],
-    )
-    for name in names
-}
-
-
-class Found(NamedTuple):
-    """One RNN.
-
-    Attributes:
-      scope: str.
-      generation: one of the constants above.
-      config: the `RnnConfig` of its buffer. Only with `OPAQUE`, its mode tells the activation.
-      keys: list of str, in the order of the specs of the generation's saveable.
-    """
-
-    scope: str
-    generation: str
-    config: RnnConfig
-    keys: List[str]
+from cudnn_rnn.model import keys as keys_module
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.keys import CANONICAL, CELL_NAMES, CELLS, CELLS_WITH_BIASES, OBJECTS
+from cudnn_rnn.model.spec import DIRECTIONS, GATES, RnnConfig
+from cudnn_rnn.model.weights import DTYPES, SIMPLE_MODES, UNKNOWN_ACTIVATION
 
 
 class _Stack(NamedTuple):
@@ -176,22 +90,15 @@ def _with_different_scopes(found):
 def _stacks_of_names(shapes):
     stacks: Dict[Any, _Stack] = {}
     for key in sorted(shapes):
-        match = _CELL.fullmatch(key)
-        if not match:
-            continue
-        places = [pattern.fullmatch(match.group("prefix") or "") for pattern in _PLACES]
-        number, place = next((i, place) for i, place in enumerate(places) if place)
-        values = place.groupdict()
-        scope = values["scope"] or ""
-        position = int(values.get("layer") or 0), int(values.get("way") == "bw")
-        identity = (number, scope, match.group("cell"))
-        stack = stacks.setdefault(identity, _Stack(scope, {}, False))
-        stack.cells.setdefault(position, {})[match.group("name")] = key
+        parsed = keys_module.parse_cell(key)
+        if parsed:
+            stack = stacks.setdefault(parsed.stack, _Stack(parsed.scope, {}, False))
+            stack.cells.setdefault(parsed.position, {})[parsed.name] = key
     return list(stacks.values())
 
 
 def _stacks_of_objects(graph, notes):
-    found = checkpoint_objects.stacks(graph, _VARIABLES, notes) if graph else []
+    found = checkpoint_objects.stacks(graph, keys_module.VARIABLES, notes) if graph else []
     return [_Stack(path, cells, True) for path, cells in found]
 
 
@@ -199,7 +106,7 @@ def _of_cells(stack, shapes, dtypes, facts, told):
     """Returns the `Found` of a stack."""
     first = stack.cells[min(stack.cells)]
     name = "the cells %s" % (stack.scope or min(first.values()))
-    if _MISSPELT.search(stack.scope):
+    if keys_module.MISSPELT.search(stack.scope):
         raise ExchangeError("%s are not where TensorFlow has those of an RNN." % sentence(name))
     positions = _positions(stack, name)
     _check_keys([key for cell in stack.cells.values() for key in cell.values()], shapes, name)
@@ -207,10 +114,9 @@ def _of_cells(stack, shapes, dtypes, facts, told):
     gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, told, name)
     rnn_mode = _mode_with(gates)
     num_layers, last_way = positions[-1][0] + 1, positions[-1][1]
-    weight_names, bias_names = SAVEABLES[rnn_mode]._cell_variables
+    names = CELL_NAMES[rnn_mode]
     has_both_biases = any("bias_cudnn" in part for part in first)
-    if has_both_biases:
-        bias_names = LAYER_FORMATS[rnn_mode].bias_names
+    weight_names, bias_names = names.weights, names.biases + names.summands * has_both_biases
     missing = [part for part in (*weight_names, *bias_names) if part not in first]
     if missing:
         raise ExchangeError("%s lack the variables %s." % (sentence(name), missing))
@@ -221,7 +127,9 @@ def _of_cells(stack, shapes, dtypes, facts, told):
         for part in kind
     ]
     dtype = _dtype_of_all(keys, dtypes, name)
-    config = model_config(rnn_mode, (num_layers, units, inputs), 1 + last_way, dtype)
+    config = RnnConfig.checked(
+        rnn_mode, num_layers, units, inputs, direction=DIRECTIONS[last_way], dtype=dtype.name
+    )
     generation = CELLS_WITH_BIASES if has_both_biases else CELLS
     return Found(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
 
@@ -229,7 +137,7 @@ def _of_cells(stack, shapes, dtypes, facts, told):
 def _refuse_other_cells(stack, told, name):
     """Refuses an object-based checkpoint of other LSTM cells, whose keys are those of ours."""
     for key in stack.cells[min(stack.cells)].values():
-        match = _OTHER_CELL.search(told.name(key)) if stack.is_object else None
+        match = keys_module.OTHER_CELL.search(told.name(key)) if stack.is_object else None
         if match:
             raise ExchangeError(
                 "%s are variables of a %s: %s. Such a cell adds its forget_bias, by default 1, in "
@@ -298,7 +206,7 @@ def _sizes_of_cells(stack, positions, shapes, facts, told, name):
         units, rest = divmod(shapes[bias][0], gates_in_bias)
         inputs = shapes[kernel][0] - units
         fits_above = positions[-1][0] == 0 or list(shapes[last][:1]) == [(ways + 1) * units]
-        cell_name = SAVEABLES[_mode_with(gates)]._rnn_cell_name
+        cell_name = CELL_NAMES[_mode_with(gates)].cell
         is_named = stack.is_object or "/%s/" % cell_name in "/" + kernel
         if is_named and units > 0 and not rest and inputs > 0 and fits_above:
             possible.append((gates, units, inputs))
@@ -328,10 +236,9 @@ def _groups_of_canonical_tensors(shapes):
     """Returns a list of ((prefix, name of the op), keys by index), in the order of the ops."""
     groups: Dict[Tuple[str, str], Dict[int, str]] = {}
     for key in sorted(shapes):
-        match = _CANONICAL.fullmatch(key)
-        if match:
-            identity = match.group("prefix") or "", match.group("op")
-            groups.setdefault(identity, {})[int(match.group("index"))] = key
+        parsed = keys_module.parse_canonical(key)
+        if parsed:
+            groups.setdefault(parsed[0], {})[parsed[1]] = key
     return sorted(groups.items(), key=lambda group: list(map(_natural, group[0])))
 
 
@@ -387,18 +294,19 @@ def _possible_config(sizes, dtype, num_gates, num_layers, ways, has_projection):
     if not units or inputs % units or recurrent % units:
         return None
     try:
-        config = model_config(
+        config = RnnConfig.checked(
             _mode_with(num_gates),
-            (num_layers, units, inputs // units or units),
-            ways,
-            dtype,
-            recurrent // units if has_projection else 0,
-            skip_input=inputs == 0,
+            num_layers,
+            units,
+            inputs // units or units,
+            "linear_input" if inputs else "skip_input",
+            DIRECTIONS[ways - 1],
+            dtype.name,
+            num_proj=recurrent // units if has_projection else 0,
         )
     except ValueError:
         return None
-    entries = config.canonical_weights() + config.canonical_biases()
-    return config if [int(np.prod(entry.shape)) for entry in entries] == sizes else None
+    return config if [region.size for region in layout.regions(config)] == sizes else None
 
 
 def agrees(config: RnnConfig, facts: Facts) -> bool:
@@ -426,8 +334,3 @@ def list_of(configs: Sequence[RnnConfig]) -> str:
         )
         for config in configs
     )
-
-
-def plain(key: str) -> str:
-    """Returns a key without the suffix that `tf.train.Checkpoint` appends."""
-    return key[: -len(OBJECT_SUFFIX)] if key.endswith(OBJECT_SUFFIX) else key

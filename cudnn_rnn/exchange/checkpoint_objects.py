@@ -7,10 +7,7 @@ import re
 from typing import Any, Dict, List, Set, Tuple
 
 from cudnn_rnn.exchange.contents import LONGEST_SCOPE, ExchangeError
-
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# As TensorFlow writes it: 7, not 07, and not in other scripts' digits.
-NUMBER = "(?:0|[1-9][0-9]{0,999})"
+from cudnn_rnn.model.keys import NUMBER, OBJECT_GRAPH
 
 _CELL = re.compile("cell-(%s)" % NUMBER)
 _Cells = Dict[Tuple[int, int], Dict[str, str]]  # (layer, direction) -> name -> key

@@ -10,22 +10,13 @@ import reprlib
 import shutil
 import tempfile
 import unicodedata
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn._core.config import GATES
-from cudnn_rnn._core.disk import failed_write, synchronize
-from cudnn_rnn.exchange.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
-
-# The extra of this package that installs a library of another project.
-_EXTRAS = {
-    "torch": "torch",
-    "safetensors": "torch",
-    "safetensors.numpy": "torch",
-    "onnx": "onnx",
-    "matplotlib.figure": "plot",
-}
+from cudnn_rnn._disk import failed_write, synchronize
+from cudnn_rnn.model.spec import GATES, RnnConfig
+from cudnn_rnn.model.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
 
 # Characters of a scope: more than any program has, and few enough for the keys of every format.
 LONGEST_SCOPE = 1000
@@ -64,6 +55,22 @@ class Told(NamedTuple):
     source: str
 
 
+class Found(NamedTuple):
+    """An RNN in a checkpoint, before its tensors are read.
+
+    Attributes:
+      scope: str.
+      generation: one of the generations of `model/keys`.
+      config: the `RnnConfig` of its buffer. Only with `OPAQUE`, its mode tells the activation.
+      keys: list of str, in the order of the specs of the generation's saveable.
+    """
+
+    scope: str
+    generation: str
+    config: RnnConfig
+    keys: List[str]
+
+
 class Contents(NamedTuple):
     """What `read` finds in a file.
 
@@ -97,7 +104,27 @@ class Contents(NamedTuple):
         return self.format.startswith("checkpoint")
 
 
-def library(name: str) -> Any:
+class Format(NamedTuple):
+    """A file format other than checkpoints; its module ends with one, and `files` lists them.
+
+    Attributes:
+      target: what `to` calls it.
+      title: what messages call a file of it, "a Keras model".
+      suffixes: of the files that are certainly of this format.
+      recognizes: returns whether a file is of this format, whatever its name is.
+      read: returns the `Contents` of a file, given its path and `Facts`.
+      write: writes a list of `RnnWeights` to a path.
+    """
+
+    target: str
+    title: str
+    suffixes: Tuple[str, ...]
+    recognizes: Callable[[str], bool]
+    read: Callable[[str, Facts], Contents]
+    write: Callable[[str, Sequence[RnnWeights]], None]
+
+
+def library(name: str, extra: str) -> Any:
     """Imports a library of another project; the error names the extra that installs it."""
     try:
         return importlib.import_module(name)
@@ -105,7 +132,7 @@ def library(name: str) -> Any:
         package = name.split(".")[0]
         raise ExchangeError(
             "This needs the package %s, which cannot be imported (%s). Install it: pip install "
-            "'cudnn_rnn[%s]', or pip install %s." % (package, error, _EXTRAS[name], package)
+            "'cudnn_rnn[%s]', or pip install %s." % (package, error, extra, package)
         ) from error
 
 

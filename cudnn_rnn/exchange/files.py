@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
-from cudnn_rnn._core.config import DIRECTIONS, GATES, checked_choice, checked_size
 from cudnn_rnn.exchange import (
     checkpoint_format,
-    keras_files,
     keras_format,
     npz_format,
     onnx_format,
@@ -25,20 +22,13 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     sentence,
 )
-from cudnn_rnn.exchange.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
+from cudnn_rnn.model.spec import DIRECTIONS, GATES, checked_choice, checked_size
+from cudnn_rnn.model.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
 
-_FORMATS: Dict[str, Any] = {
-    "keras": keras_format,
-    "torch": torch_format,
-    "onnx": onnx_format,
-    "npz": npz_format,
-}
-_NAMES = {
-    "keras": "a Keras model",
-    "torch": "a file of PyTorch",
-    "onnx": "an ONNX model",
-    "npz": "a NumPy archive",
-    None: "a checkpoint",
+# A file is of the first format that has its suffix, else of the first that recognizes it.
+_FORMATS = {
+    module.FORMAT.target: module.FORMAT
+    for module in (keras_format, torch_format, onnx_format, npz_format)
 }
 TARGETS = tuple(checkpoint_format.TARGETS) + tuple(_FORMATS)
 
@@ -113,35 +103,28 @@ def read(
 
 def _read(path, facts):
     """Returns the contents; whatever fails in a reader becomes an `ExchangeError`."""
-    format_name = "a file of a known format"
+    title = "a file of a known format"
     try:
-        kind = _kind_of(path)
-        format_name = _NAMES[kind]
-        if kind is None:
-            prefix = checkpoint_format.prefix_of(path)
-            if prefix is None:
-                raise ExchangeError(
-                    "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint "
-                    "(model.ckpt for model.ckpt.index), its folder, or a file." % (path, path)
-                )
-            contents = checkpoint_format.read(prefix, facts)
-        else:
-            contents = _FORMATS[kind].read(path, facts)
+        file_format = _format_of(path)
+        title = "a checkpoint" if file_format is None else file_format.title
+        contents = file_format.read(path, facts) if file_format else _read_checkpoint(path, facts)
         check_scopes(contents.rnns)
         return contents
     except ExchangeError as error:
         if path in str(error) or isinstance(error.__cause__, ImportError):
             raise
         raise ExchangeError("%s: %s" % (path, error)) from error
+    except ImportError:  # of TensorFlow, which only checkpoints need
+        raise
     except MemoryError as error:
         raise ExchangeError(
-            "%s cannot be read as %s: it needs more memory than there is." % (path, format_name)
+            "%s cannot be read as %s: it needs more memory than there is." % (path, title)
         ) from error
     except Exception as error:  # the libraries that read formats raise errors of any class
         reason = str(error).strip().rstrip(".") or "no reason is given"
         raise ExchangeError(
             "%s cannot be read as %s: %s (%s). It may be damaged: get it from its source again."
-            % (path, format_name, reason, type(error).__name__)
+            % (path, title, reason, type(error).__name__)
         ) from error
 
 
@@ -160,23 +143,24 @@ def _unknown_activations(rnns):
     ]
 
 
-def _kind_of(path):
-    """Returns the key of `_FORMATS` for a file; None for checkpoints and if there is no file."""
+def _format_of(path):
+    """Returns the `Format` of a file; None for checkpoints and if there is no file."""
     if not os.path.isfile(path) or path.endswith((".index", ".meta")):
         return None
-    if path.endswith(".onnx"):
-        return "onnx"
-    if path.endswith((".keras", ".h5")) or keras_files.is_keras(path):
-        return "keras"
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-        return "npz" if any(name.endswith(".npy") for name in names) else "torch"
-    if path.endswith(".npz"):
-        raise ExchangeError("%s is no NumPy archive, or it is truncated." % path)
-    if path.endswith((".pt", ".pth", ".bin")) or torch_format.is_safetensors(path):
-        return "torch"
-    return None
+    for file_format in _FORMATS.values():
+        if path.endswith(file_format.suffixes):
+            return file_format
+    return next((one for one in _FORMATS.values() if one.recognizes(path)), None)
+
+
+def _read_checkpoint(path, facts):
+    prefix = checkpoint_format.prefix_of(path)
+    if prefix is None:
+        raise ExchangeError(
+            "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint "
+            "(model.ckpt for model.ckpt.index), its folder, or a file." % (path, path)
+        )
+    return checkpoint_format.read(prefix, facts)
 
 
 def write(

@@ -18,13 +18,12 @@ from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from cudnn_rnn._compat import tf
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU
 from cudnn_rnn.exchange import keras_files, keras_model, keras_optimizers
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    Format,
     name_of,
     prefixes,
     replacing,
@@ -33,28 +32,22 @@ from cudnn_rnn.exchange.contents import (
 )
 from cudnn_rnn.exchange.keras_model import (
     CLASSES,
-    GRU_ORDER,
     SETTINGS,
     KerasLayer,
     KerasModel,
     Source,
 )
-from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates, split_bias
+from cudnn_rnn.model import dialects
+from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU
+from cudnn_rnn.model.weights import LayerWeights, RnnWeights
 
 __all__ = ["from_layer_weights", "from_model", "read", "to_layer_weights", "to_model", "write"]
 
 
 def to_layer_weights(weights: LayerWeights, rnn_mode: str) -> List[np.ndarray]:
     """Returns kernel, recurrent kernel and bias of a Keras layer, in one direction."""
-
-    def reordered(array):
-        return reorder_gates(array, GRU_ORDER) if rnn_mode == CUDNN_GRU else array
-
-    matrices = [reordered(weights.input_weights).T, reordered(weights.recurrent_weights).T]
-    if rnn_mode == CUDNN_GRU:
-        biases = [reordered(weights.input_bias), reordered(weights.recurrent_bias)]
-        return matrices + [np.stack(biases)]
-    return matrices + [weights.input_bias + weights.recurrent_bias]
+    matrices, biases = dialects.to_dialect(dialects.KERAS, rnn_mode, weights)
+    return matrices + [np.stack(biases) if rnn_mode == CUDNN_GRU else biases[0]]
 
 
 def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str) -> LayerWeights:
@@ -64,7 +57,7 @@ def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str) -> LayerWei
       weights: list of two or three arrays, as `get_weights()` of a Keras layer returns it.
       rnn_mode: "lstm", "gru", "rnn_relu" or "rnn_tanh".
     """
-    return keras_model.from_layer_weights(weights, rnn_mode, split_bias)
+    return keras_model.from_layer_weights(weights, rnn_mode, dialects.halves_of)
 
 
 def to_model(rnns: Sequence[RnnWeights]) -> Any:
@@ -120,7 +113,7 @@ def from_model(model: Any) -> Contents:
     Raises:
       ExchangeError: a layer computes something that cuDNN's RNNs do not.
     """
-    return keras_model.rnns_of(_describe(model), Source(_values, split_bias))
+    return keras_model.rnns_of(_describe(model), Source(_values, dialects.halves_of))
 
 
 def _values(variables):
@@ -151,6 +144,8 @@ def _all_layers(model):
 
 def _calls(model):
     """Yields (layer, layers that feed the call) for each call that the model's graph records."""
+    from cudnn_rnn import _compat
+
     for layer in model.layers:
         if hasattr(layer, "layers"):
             yield from _calls(layer)
@@ -162,7 +157,7 @@ def _calls(model):
     for nodes in (getattr(model, "_nodes_by_depth", None) or {}).values():
         for node in nodes:
             layer = node.operation if hasattr(node, "operation") else node.outbound_layer
-            inputs = tf.nest.flatten(node.input_tensors)
+            inputs = _compat.tf.nest.flatten(node.input_tensors)
             yield layer, [one._keras_history[0] for one in inputs]
 
 
@@ -208,7 +203,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     del facts
     file = keras_files.read(path)
     try:
-        contents = keras_model.rnns_of(file.model, Source(file.values, split_bias))
+        contents = keras_model.rnns_of(file.model, Source(file.values, dialects.halves_of))
     except ValueError as error:
         raise ExchangeError("%s: %s" % (path, error)) from error
     contents = contents._replace(others=contents.others + keras_files.of_no_layer(file))
@@ -219,7 +214,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     slots: Dict[str, Any] = {rnn.scope: {} for rnn in contents.rnns}
     for slot, arrays in adam.slots.items():
         # Both of cuDNN's biases get the slot of a bias: see `checkpoints/optimizer_slots.py`.
-        of_slot = Source(lambda weights: [arrays[key] for key in weights], lambda one: (one, one))  # noqa: B023
+        of_slot = Source(lambda weights: [arrays[key] for key in weights], dialects.copies_of)  # noqa: B023
         for rnn in keras_model.rnns_of(file.model, of_slot).rnns:
             slots[rnn.scope]["", slot] = rnn.to_opaque()
     carried = {adam.step}.union(*[adam.keys[one] for one in of_rnns])
@@ -259,3 +254,6 @@ def _has_weights(path, model, weights):
         return False
     found = model.get_weights()
     return [one.tobytes() for one in found] == [one.tobytes() for one in weights]
+
+
+FORMAT = Format("keras", "a Keras model", (".keras", ".h5"), keras_files.is_keras, read, write)

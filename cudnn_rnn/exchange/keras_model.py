@@ -10,9 +10,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, zero_bias
-from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates
+from cudnn_rnn.model import dialects
+from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
+from cudnn_rnn.model.weights import LayerWeights, RnnWeights
 
 CLASSES = {
     CUDNN_LSTM: "LSTM",
@@ -27,9 +28,6 @@ STACK_MODES = {
     "relu": CUDNN_RNN_RELU,
     "tanh": CUDNN_RNN_TANH,
 }
-# For each gate of a Keras GRU its position in cuDNN's order, and the reverse.
-GRU_ORDER = (1, 0, 2)
-
 # The settings of a layer that decide what it computes.
 SETTINGS = ("activation", "recurrent_activation", "reset_after", "go_backwards", "merge_mode")
 
@@ -187,14 +185,9 @@ def from_layer_weights(weights: Sequence[np.ndarray], rnn_mode: str, split: Any)
 
     `split` makes two biases of one.
     """
-    matrices = [np.asarray(matrix).T for matrix in weights[:2]]
+    matrices = [np.asarray(matrix) for matrix in weights[:2]]
     if len(weights) == 2:
-        biases = (zero_bias(matrices[0]),) * 2
-    elif rnn_mode == CUDNN_GRU:
-        biases = tuple(np.asarray(weights[2]))
+        biases = [zero_bias(matrices[0].T)] * (2 if rnn_mode == CUDNN_GRU else 1)
     else:
-        biases = split(weights[2])
-    parts = [*matrices, *biases]
-    if rnn_mode == CUDNN_GRU:
-        parts = [reorder_gates(part, GRU_ORDER) for part in parts]
-    return LayerWeights(*parts)
+        biases = list(np.asarray(weights[2])) if rnn_mode == CUDNN_GRU else [np.asarray(weights[2])]
+    return dialects.from_dialect(dialects.KERAS, rnn_mode, matrices, biases, split)

@@ -14,8 +14,7 @@ import os
 import warnings
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set
 
-from cudnn_rnn._compat import tf
-from cudnn_rnn._core.config import CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
+from cudnn_rnn.model.spec import CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
 
 _TO_CANONICAL = ("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
 _USERS_OF_PARAMS = _TO_CANONICAL + tuple(
@@ -108,10 +107,10 @@ def _path_of_graph(prefix):
 def _parsed(path):
     """Returns the MetaGraphs in a file."""
     from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf import saved_model_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
     is_meta_graph = path.endswith(".meta")
-    kind = tf.MetaGraphDef if is_meta_graph else saved_model_pb2.SavedModel
+    kind = meta_graph_pb2.MetaGraphDef if is_meta_graph else saved_model_pb2.SavedModel
     try:
         with open(path, "rb") as file, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -29,11 +29,13 @@ from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    Format,
     prefixes,
     replacing,
     require_activation,
 )
-from cudnn_rnn.exchange.weights import DIRECTIONS, LayerWeights, RnnWeights
+from cudnn_rnn.model.layout import DIRECTIONS
+from cudnn_rnn.model.weights import LayerWeights, RnnWeights
 
 __all__ = ["from_arrays", "read", "to_arrays", "write"]
 
@@ -143,6 +145,8 @@ def _key(layer, direction, name):
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
     """Reads an archive. `facts` has no use here: an archive is complete."""
     del facts
+    if not zipfile.is_zipfile(path):
+        raise ExchangeError("%s is no NumPy archive, or it is truncated." % path)
     try:
         declared_sizes.check_zip(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -160,3 +164,14 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
     """Writes an archive."""
     with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **to_arrays(rnns))
+
+
+def recognizes(path: str) -> bool:
+    """Returns whether a file is a ZIP archive with arrays."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith(".npy") for name in archive.namelist())
+
+
+FORMAT = Format("npz", "a NumPy archive", (".npz",), recognizes, read, write)

@@ -57,7 +57,7 @@ class Constants:
         Raises:
           ExchangeError: its data are not in the file, or used too often.
         """
-        onnx, tensor = library("onnx"), self._tensors[name]
+        onnx, tensor = library("onnx", "onnx"), self._tensors[name]
         if tensor.data_location == _EXTERNAL:
             if name not in self._contents:
                 self._contents[name] = self._external_data(name, tensor)

@@ -25,12 +25,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from cudnn_rnn._core.config import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
 from cudnn_rnn.exchange import onnx_stacks
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    Format,
     library,
     name_of,
     prefixes,
@@ -40,7 +40,9 @@ from cudnn_rnn.exchange.contents import (
     zero_bias,
 )
 from cudnn_rnn.exchange.onnx_arrays import Constants
-from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights, reorder_gates
+from cudnn_rnn.model import dialects
+from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
+from cudnn_rnn.model.weights import RnnWeights
 
 __all__ = ["from_model", "read", "to_model", "write"]
 
@@ -53,9 +55,6 @@ _ACTIVATIONS = {
     CUDNN_RNN_TANH: ["Tanh"],
 }
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-# For each of ONNX's gates, its position in cuDNN's order, and the reverse.
-_TO_ONNX = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
-_FROM_ONNX = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 _ALL_STEPS = -1  # the default of sequence_lens
 
 
@@ -65,7 +64,7 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
     Raises:
       ExchangeError: an RNN has a projection, or the package onnx is missing.
     """
-    onnx = library("onnx")
+    onnx = library("onnx", "onnx")
     graph = _Graph(onnx)
     for rnn, prefix in zip(rnns, prefixes(rnns, "/")):
         require_activation(rnn, "ONNX's RNN")
@@ -207,21 +206,13 @@ def _add_inputs(graph, rnn, prefix, states, num_rows):
 
 def _add_weights(graph, rnn, layer, name):
     """Adds W, R and B of a layer; returns their names."""
-    order = _TO_ONNX[_OPERATORS[rnn.rnn_mode]]
-
-    def stacked(*fields):
-        """Returns the fields of all directions, one after the other in each."""
-        return np.stack(
-            [
-                np.concatenate([reorder_gates(getattr(weights, field), order) for field in fields])
-                for weights in rnn.layers[layer]
-            ]
-        )
-
+    by_direction = []
+    for weights in rnn.layers[layer]:
+        matrices, biases = dialects.to_dialect(dialects.ONNX, rnn.rnn_mode, weights)
+        by_direction.append([*matrices, np.concatenate(biases)])
     return [
-        graph.constant(name + "/W", stacked("input_weights")),
-        graph.constant(name + "/R", stacked("recurrent_weights")),
-        graph.constant(name + "/B", stacked("input_bias", "recurrent_bias")),
+        graph.constant("%s/%s" % (name, place), np.stack(arrays))
+        for place, arrays in zip("WRB", zip(*by_direction))
     ]
 
 
@@ -319,12 +310,12 @@ def _require_inputs(graph, producers, constants):
 
 @functools.lru_cache(maxsize=1)
 def _operators_of_onnx():
-    return {schema.name for schema in library("onnx").defs.get_all_schemas_with_history()}
+    return {schema.name for schema in library("onnx", "onnx").defs.get_all_schemas_with_history()}
 
 
 def _read_node(node, constants):
     """Returns the `RnnWeights` of one node."""
-    onnx = library("onnx")
+    onnx = library("onnx", "onnx")
     name = "The %s node %r" % (node.op_type, node.name)
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
     direction = attributes.get("direction", b"forward")
@@ -355,15 +346,9 @@ def _read_node(node, constants):
         )
     if biases is None:
         biases = np.tile(zero_bias(recurrent[0]), [num_directions, 2])
-    order = _FROM_ONNX[node.op_type]
     layer = [
-        LayerWeights(
-            *[
-                reorder_gates(part, order)
-                for part in (matrices[way], recurrent[way], *np.split(biases[way], 2))
-            ]
-        )
-        for way in range(num_directions)
+        dialects.from_dialect(dialects.ONNX, rnn_mode, [w, r], np.split(both, 2))
+        for w, r, both in zip(matrices, recurrent, biases)
     ]
     return RnnWeights(rnn_mode, [layer], node.name.rpartition("/")[0].strip("/"))
 
@@ -444,7 +429,7 @@ def _fits(rnn, following):
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
     """Reads a model. `facts` has no use here: a model is complete."""
     del facts
-    onnx = library("onnx")
+    onnx = library("onnx", "onnx")
     try:
         # The format does not depend on the name: a name without .onnx is one of a textual format.
         model = onnx.load(path, format="protobuf", load_external_data=False)
@@ -459,4 +444,7 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
     """Writes a model; see the head of this module."""
     model = to_model(rnns)
     with replacing(path) as temporary:
-        library("onnx").save(model, temporary)
+        library("onnx", "onnx").save(model, temporary)
+
+
+FORMAT = Format("onnx", "an ONNX model", (".onnx",), lambda path: False, read, write)

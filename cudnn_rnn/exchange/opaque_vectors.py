@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from cudnn_rnn._compat import has_projection
-from cudnn_rnn._core.config import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM
-from cudnn_rnn.exchange.checkpoint_keys import (
-    OPAQUE,
-    OPAQUE_NAME,
-    Found,
-    agrees,
-    in_order,
-    list_of,
-    plain,
-)
-from cudnn_rnn.exchange.contents import ExchangeError, Facts, contradiction
+from cudnn_rnn.exchange.checkpoint_keys import agrees, in_order, list_of
+from cudnn_rnn.exchange.contents import ExchangeError, Facts, Found, contradiction
 from cudnn_rnn.exchange.told_modes import ToldModes
-from cudnn_rnn.exchange.weights import model_config
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.keys import OPAQUE, OPAQUE_NAME, plain
+from cudnn_rnn.model.spec import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM, DIRECTIONS, RnnConfig
 
 
 def find(
@@ -106,7 +98,7 @@ def _config_of_vector(key, size, dtype, facts, by_file, is_of_layer):
             "%s, [%d], may be any of these RNNs:\n%s\nGive num_layers and direction "
             "(--num-layers, --direction)." % (key, size, list_of(possible))
         )
-    may_project = facts.rnn_mode == CUDNN_LSTM and not is_of_layer and has_projection()
+    may_project = facts.rnn_mode == CUDNN_LSTM and not is_of_layer
     if may_project and facts.num_proj is None and possible:
         raise ExchangeError(
             "%s, [%d], may be an LSTM without a projection (%s), or one with a projection and "
@@ -130,9 +122,16 @@ def _configs_of_vector(size, dtype, facts):
         return []
     for num_layers in [facts.num_layers] if facts.num_layers else range(1, 1000):
         for ways in (1, 2):
-            sizes = (num_layers, units, 1)
-            smallest = model_config(facts.rnn_mode, sizes, ways, dtype, num_proj)
-            per_input = smallest.params_size()
+            smallest = RnnConfig.checked(
+                facts.rnn_mode,
+                num_layers,
+                units,
+                input_size=1,
+                direction=DIRECTIONS[ways - 1],
+                dtype=dtype.name,
+                num_proj=num_proj,
+            )
+            per_input = layout.params_size(smallest)
             column = ways * len(smallest.gates) * units  # parameters per element of the input
             extra, rest = divmod(size - per_input, column)
             if rest == 0 and extra >= 0:

@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 
 from cudnn_rnn.exchange.contents import library, name_of, replacing, sentence
-from cudnn_rnn.exchange.weights import DIRECTIONS, RnnWeights, gate_of
+from cudnn_rnn.model.layout import DIRECTIONS
+from cudnn_rnn.model.weights import RnnWeights
 
 _KINDS = ("input_weights", "recurrent_weights", "input_bias", "recurrent_bias")
 _COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44")
@@ -47,7 +48,7 @@ def _parts(rnn: RnnWeights) -> List[Tuple[int, int, str, str, np.ndarray]]:
     for layer, direction, weights in rnn.places():
         for number, gate in enumerate(rnn.gates):
             for name in _KINDS:
-                values = gate_of(getattr(weights, name), number, rnn.num_gates)
+                values = np.split(getattr(weights, name), rnn.num_gates)[number]
                 parts.append((layer, direction, gate, name, values.reshape(-1)))
         if weights.projection is not None:
             parts.append((layer, direction, "", "projection", weights.projection.reshape(-1)))
@@ -70,7 +71,7 @@ def plot(rnns: Sequence[RnnWeights], path: str) -> None:
     places = [(rnn, layer, way) for rnn in rnns for layer, way, _ in rnn.places()]
     heights = [0.8 + 0.4 * rnn.num_gates for rnn, _, _ in places]
     # Not of pyplot, which may need a display.
-    figure = library("matplotlib.figure").Figure(
+    figure = library("matplotlib.figure", "plot").Figure(
         figsize=(14, 1.2 + 0.25 * len(rnns) + sum(heights)), layout="constrained"
     )
     grid = figure.subplots(
@@ -104,7 +105,7 @@ def _draw(axis, rnn, layer, way, kind):
     boxes, num_bad = [], 0
     for number, gate in enumerate(rnn.gates):
         array = getattr(rnn.layers[layer][way], kind)
-        values = gate_of(array, number, rnn.num_gates).astype(np.float64).reshape(-1)
+        values = np.split(array, rnn.num_gates)[number].astype(np.float64).reshape(-1)
         finite = values[np.isfinite(values)]
         num_bad += values.size - finite.size
         points = np.percentile(finite, [0, 1, 25, 50, 75, 99, 100]) if finite.size else [np.nan] * 7

@@ -17,7 +17,6 @@ from typing import Any, Dict, List, Set, Tuple
 
 import numpy as np
 
-from cudnn_rnn._compat import tf
 from cudnn_rnn.exchange import crc32c
 from cudnn_rnn.exchange.contents import ExchangeError
 
@@ -173,6 +172,8 @@ def _shape_of(key, entry):
 
 
 def _dtype_of(key, entry):
+    from cudnn_rnn._compat import tf
+
     try:
         dtype = tf.as_dtype(entry.dtype)
         return np.dtype(dtype.as_numpy_dtype if dtype not in (tf.variant, tf.resource) else "V0")

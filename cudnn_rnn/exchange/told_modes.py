@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from cudnn_rnn._core.config import GATES
 from cudnn_rnn.exchange import meta_graphs
 from cudnn_rnn.exchange.contents import Told
+from cudnn_rnn.model.spec import GATES
 
 # The names that layers give themselves, alone or in the name of a variable.
 _DEFAULT_NAME = re.compile(

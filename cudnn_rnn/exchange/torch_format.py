@@ -21,6 +21,7 @@ from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
     Facts,
+    Format,
     library,
     mode_of,
     name_of,
@@ -29,7 +30,7 @@ from cudnn_rnn.exchange.contents import (
     sentence,
     zero_bias,
 )
-from cudnn_rnn.exchange.weights import LayerWeights, RnnWeights
+from cudnn_rnn.model.weights import LayerWeights, RnnWeights
 
 __all__ = ["from_state_dict", "read", "to_state_dict", "write"]
 
@@ -198,11 +199,11 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     is_plain = is_safetensors(path)
     try:
         if is_plain:
-            saved = library("safetensors.numpy").load_file(path)
+            saved = library("safetensors.numpy", "torch").load_file(path)
         else:
             if zipfile.is_zipfile(path):
                 declared_sizes.check_zip(path)
-            saved = library("torch").load(path, map_location="cpu", weights_only=True)
+            saved = library("torch", "torch").load(path, map_location="cpu", weights_only=True)
     except ExchangeError:
         raise
     except Exception as error:  # torch has no common class for errors about a file
@@ -259,9 +260,9 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
     """Writes a state_dict; the suffix `.safetensors` selects that format, others torch's own."""
     state = {name: np.ascontiguousarray(array) for name, array in to_state_dict(rnns).items()}
     if path.endswith(".safetensors"):
-        content = library("safetensors.numpy").save(state)
+        content = library("safetensors.numpy", "torch").save(state)
     else:
-        torch, buffer = library("torch"), io.BytesIO()
+        torch, buffer = library("torch", "torch"), io.BytesIO()
         # Copies: from_numpy warns of arrays that cannot be written to.
         torch.save({key: torch.from_numpy(array.copy()) for key, array in state.items()}, buffer)
         content = buffer.getbuffer()
@@ -269,3 +270,14 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
     # safetensors are no OSError.
     with replacing(path) as temporary, open(temporary, "wb") as file:
         file.write(content)
+
+
+def recognizes(path: str) -> bool:
+    """Returns whether a file is a ZIP archive, but not of arrays, or has a suffix of PyTorch."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return not any(name.endswith(".npy") for name in archive.namelist())
+    return path.endswith((".pt", ".pth", ".bin")) or is_safetensors(path)
+
+
+FORMAT = Format("torch", "a file of PyTorch", (".safetensors",), recognizes, read, write)

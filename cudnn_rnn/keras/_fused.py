@@ -8,8 +8,9 @@ import functools
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core import nodes
-from cudnn_rnn._core.config import CUDNN_LSTM, RnnConfig
+from cudnn_rnn._core.config import rnn_config
 from cudnn_rnn._core.keras_params import keras_to_params
+from cudnn_rnn.model.spec import CUDNN_LSTM
 
 
 def run(
@@ -65,7 +66,7 @@ def describe(rnn_mode, sequences, units, num_layers=1, bidirectional=False, drop
     """Returns the `RnnConfig` of a model for `sequences`; dropout is between the layers."""
     direction = "bidirectional" if bidirectional else "unidirectional"
     sizes = (num_layers, units, sequences.shape[-1])
-    return RnnConfig.checked(
+    return rnn_config(
         rnn_mode, *sizes, "linear_input", direction, sequences.dtype, dropout, seed=0, seed2=0
     )
 

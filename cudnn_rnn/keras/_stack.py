@@ -9,10 +9,11 @@ import tensorflow
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn._core import plain_rnn
 from cudnn_rnn._core.arguments import static_bool
-from cudnn_rnn._core.config import GATES, checked_dropout, checked_size
+from cudnn_rnn._core.config import checked_size
 from cudnn_rnn._core.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused
 from cudnn_rnn.keras._layer import compute_dtype_of, register
+from cudnn_rnn.model.spec import GATES, checked_dropout
 
 keras = tensorflow.keras
 _MODES = {"lstm": "lstm", "gru": "gru", "relu": "rnn_relu", "tanh": "rnn_tanh"}

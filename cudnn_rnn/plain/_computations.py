@@ -5,7 +5,8 @@ from typing import Any
 
 from cudnn_rnn._compat import projection_of, static_value, tf
 from cudnn_rnn._core import keras_params, model_sizes, nodes, plain_rnn
-from cudnn_rnn._core.config import CUDNN_LSTM, RnnConfig
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import CUDNN_LSTM, RnnConfig
 
 _SIZES = ("num_layers", "num_units", "input_size")
 
@@ -123,12 +124,12 @@ def _config_of_params_op(op):
         for name in ("rnn_mode", "input_mode", "direction")
     }
     others = dict(dropout=0.0, seed=0, seed2=0, num_proj=projection_of(op))
-    return RnnConfig(**sizes, **modes, **others, dtype=tf.as_dtype(op.get_attr("T")))
+    return RnnConfig(**sizes, **modes, **others, dtype=tf.as_dtype(op.get_attr("T")).name)
 
 
 def _params_size(op):
     config = _config_of_params_op(op)
-    return lambda inputs: [tf.constant([config.params_size()], tf.as_dtype(op.get_attr("S")))]
+    return lambda inputs: [tf.constant([layout.params_size(config)], tf.as_dtype(op.get_attr("S")))]
 
 
 def _params_to_canonical(op):

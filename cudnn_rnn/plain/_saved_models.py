@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from cudnn_rnn._compat import op_definition, tf
-from cudnn_rnn._core.disk import failed_write, synchronize
+from cudnn_rnn._disk import failed_write, synchronize
 from cudnn_rnn.plain._graphs import rewrite
 
 _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"

@@ -2,17 +2,16 @@
 
     python docs/pictures/draw_parameter_buffer.py
 
-Needs this package, TensorFlow and matplotlib.
+Needs this package and matplotlib.
 """
 
 import pathlib
 from itertools import groupby
 
 import matplotlib
-import numpy as np
-import tensorflow as tf
 
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import RnnConfig
 
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
@@ -28,20 +27,26 @@ SYMBOLS = {
 GATES = {"input gate": "i", "forget gate": "f", "new memory gate": "g", "output gate": "o"}
 
 
-def draw(axes, entries, start):
+def draw(axes, config, regions, start):
     """Draws regions from an offset on; returns the offset of their end."""
     first = start
-    for (layer, direction), group in groupby(entries, lambda entry: entry.place.split(", ")[:2]):
+    places = groupby(regions, lambda region: (region.layer, region.direction))
+    for (layer, direction), group in places:
         begin = start
-        for entry in group:
-            *_, gate, kind = entry.place.split(", ")
-            count = int(np.prod(entry.shape))
+        for region in group:
+            *_, gate, kind = layout.describe(config, region).split(", ")
+            count = region.size
             axes.barh(0, count, left=start, color=COLORS[kind.split()[0]], edgecolor="white")
             text = "$%s^{\\,%s}$" % (SYMBOLS[kind], GATES[gate])
             axes.text(start + count / 2, 0, text, ha="center", va="center")
             start += count
         axes.plot([begin, start], [0.46, 0.46], color="#555555", linewidth=1)
-        axes.text((begin + start) / 2, 0.52, "%s, %s" % (layer, direction), ha="center")
+        axes.text(
+            (begin + start) / 2,
+            0.52,
+            "layer %d, %s" % (layer, layout.DIRECTIONS[direction]),
+            ha="center",
+        )
     axes.set(xlim=(first, start), ylim=(-0.4, 0.5), yticks=[], xlabel="element")
     axes.spines[["left", "right", "top"]].set_visible(False)
     return start
@@ -49,11 +54,12 @@ def draw(axes, entries, start):
 
 def main():
     sizes = {"num_layers": 1, "num_units": 4, "input_size": 3}
-    modes = {"input_mode": "linear_input", "direction": "bidirectional", "dtype": tf.float32}
-    config = RnnConfig.checked("lstm", **sizes, **modes, dropout=0.0, seed=0)
+    modes = {"input_mode": "linear_input", "direction": "bidirectional"}
+    config = RnnConfig.checked("lstm", **sizes, **modes)
     figure, (matrices, biases) = pyplot.subplots(2, 1, figsize=(10, 4))
-    end = draw(biases, config.canonical_biases(), draw(matrices, config.canonical_weights(), 0))
-    assert end == config.params_size()
+    first_bias = draw(matrices, config, layout.canonical_weights(config), 0)
+    end = draw(biases, config, layout.canonical_biases(config), first_bias)
+    assert end == layout.params_size(config)
     figure.suptitle(
         "Bidirectional LSTM, input_size 3, num_units 4: first all matrices, then all biases"
     )

@@ -9,7 +9,8 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn._core import keras_params
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.config import rnn_config
+from cudnn_rnn.model import layout
 
 GATES = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "rnn_tanh": [0], "rnn_relu": [0]}
 ALL_CASES = [
@@ -22,13 +23,13 @@ ALL_CASES = [
 
 def make_config(mode, layers, direction, units=21, input_size=70, dtype=tf.float32):
     sizes = (layers, units, input_size)
-    return RnnConfig.checked(mode, *sizes, "linear_input", direction, dtype, 0.0, seed=0, seed2=0)
+    return rnn_config(mode, *sizes, "linear_input", direction, dtype, 0.0, seed=0, seed2=0)
 
 
 def random_weights(config):
     """Returns arrays: for every layer and direction, kernel, recurrent kernel and bias."""
     random, width = np.random.RandomState(4), len(GATES[config.rnn_mode]) * config.num_units
-    dtype = config.dtype.as_numpy_dtype
+    dtype = np.dtype(config.dtype)
     found = []
     for layer in range(config.num_layers):
         for _ in range(config.num_directions):
@@ -99,7 +100,7 @@ def test_values_and_gradients(mode, layers, direction, dtype):
 def uses_node(config, is_training=True):
     with tf.Graph().as_default() as graph:
         params, _ = build(config, random_weights(config), is_training)
-        assert params.shape.as_list() == [config.params_size()]
+        assert params.shape.as_list() == [layout.params_size(config)]
         return bool(node_types(graph))
 
 
@@ -108,7 +109,7 @@ def test_where_the_node_is_made(monkeypatch):
     config = make_config("gru", 1, "unidirectional")
     assert uses_node(config)
     assert not uses_node(config, is_training=False)
-    assert not uses_node(config._replace(dtype=tf.float16))
+    assert not uses_node(config._replace(dtype="float16"))
     with cudnn_rnn.plain_ops():
         assert not uses_node(config)
     monkeypatch.setattr(

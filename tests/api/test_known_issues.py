@@ -12,6 +12,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
+from cudnn_rnn.model import layout
 from helpers.arrays import assert_equal
 from helpers.layer_models import (
     BATCH,
@@ -32,7 +33,7 @@ def test_6620_9422_the_variable_of_the_parameters_has_a_static_shape(session, us
     """A variable of params_size elements had no static shape, nor had tensors computed from it."""
     model = cudnn_rnn.CudnnLSTM(2, UNITS, WIDTH)
     params = tf.Variable(tf.random_uniform([model.params_size()]), use_resource=use_resource)
-    assert params.shape.as_list() == [model.config.params_size()]
+    assert params.shape.as_list() == [layout.params_size(model.config)]
     assert tf.gradients(tf.nn.l2_loss(params), params)[0].shape == params.shape
     outer = tf.get_variable("outer", [], initializer=tf.zeros_initializer())
     initial = tf.zeros([model.params_size()]) + outer.shape.rank
@@ -105,7 +106,7 @@ def test_33148_36139_batches_of_other_sizes_and_lengths_in_eager_mode(
 def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
     """GRUCell gave other outputs for a CudnnGRU's weights; users had to guess the formula."""
     gru = CLASSES["gru"](1, UNITS, WIDTH)
-    params = tf.Variable(np.random.RandomState(5).uniform(-1, 1, gru.config.params_size()))
+    params = tf.Variable(np.random.RandomState(5).uniform(-1, 1, layout.params_size(gru.config)))
     params = tf.cast(params, tf.float32)
     inputs = make_inputs()
     outputs, _ = gru(inputs, tf.zeros([1, BATCH, UNITS]), params, is_training=False)

@@ -11,6 +11,7 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 import cudnn_rnn
 from cudnn_rnn import layers
 from cudnn_rnn._core import config
+from cudnn_rnn.model import layout
 from helpers.cases import PUBLISHED_SIZES
 from helpers.cell_formulas import CELLS
 from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values, params_size
@@ -148,7 +149,7 @@ def test_bad_sizes(make, name, value, error, message):
 @pytest.mark.parametrize("name", ["num_layers", "num_units", "input_size"])
 def test_sizes_as_tensors(name):
     model = cudnn_rnn.CudnnLSTM(**dict(SIZES, **{name: tf.constant(SIZES[name])}))
-    assert model.config.params_size() == 56
+    assert layout.params_size(model.config) == 56
     for value, error, message in [
         (tf.constant([4]), ValueError, ".*Shape must be rank 0 but is rank 1"),
         (tf.placeholder(tf.int32, []), TypeError, "a positive integer that is known"),

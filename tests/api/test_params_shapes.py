@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops, layers
 from cudnn_rnn.checkpoints import cell_saveables
+from cudnn_rnn.model import layout
 from helpers.arrays import assert_equal
 from helpers.rnn_models import CLASSES, FUNCTIONS, initialize
 
@@ -34,7 +35,7 @@ def arguments_of(model):
 def values_of(model, spare=0):
     """Returns params as an array; NaN where the model has none."""
     random = np.random.RandomState(2)
-    values = random.uniform(-0.5, 0.5, model.config.params_size()).astype(np.float32)
+    values = random.uniform(-0.5, 0.5, layout.params_size(model.config)).astype(np.float32)
     return np.concatenate([values, np.full(spare, np.nan, np.float32)])
 
 
@@ -187,7 +188,7 @@ def test_longer_params(session, caught, rnn_mode, name):
     assert not about_params(caught)
     longer = tf.constant(values_of(model, SPARE))
     found = outputs_and_gradient(call, longer)
-    size = model.config.params_size()
+    size = layout.params_size(model.config)
     assert_warned_here(caught, size + SPARE, size)
     (outputs, gradient), expected = session.run([found, expected])
     assert_equal(outputs, expected[0])
@@ -226,7 +227,7 @@ def test_each_line_warns_once(caught):
 
 def test_longer_params_in_eager_mode_and_in_a_function(eager, caught):
     model = make_model("lstm")
-    params, size = tf.Variable(values_of(model, SPARE)), model.config.params_size()
+    params, size = tf.Variable(values_of(model, SPARE)), layout.params_size(model.config)
 
     def gradient():
         with tf.GradientTape() as tape:
@@ -252,7 +253,7 @@ def test_a_layer_on_another_buffer(session, caught, rnn_mode):
             tf.constant(values_of(model, SPARE)),
         )
     ]
-    size = model.config.params_size()
+    size = layout.params_size(model.config)
     assert_warned_here(caught, size + SPARE, size)
     expected, *found = session.run(results)
     for one in found:
@@ -269,7 +270,7 @@ def test_a_call_of_a_layer_class_warns_at_the_line_of_the_program(session, caugh
 
     layer, model = OnLongerParams(2, UNITS), make_model("gru")
     outputs, _ = layer(arguments_of(model)[0])
-    size = model.config.params_size()
+    size = layout.params_size(model.config)
     assert_warned_here(caught, size + SPARE, size)
 
 
@@ -279,7 +280,7 @@ def test_a_call_of_a_layer_class_warns_at_the_line_of_the_program(session, caugh
 def test_saveables(session, tmp_path, generation, shape):
     """What the model does not need is not saved, and is 0 after restoring."""
     model = cudnn_rnn.CudnnLSTM(2, UNITS, WIDTH)
-    size = model.config.params_size()
+    size = layout.params_size(model.config)
     values = np.random.RandomState(2).uniform(-1, 1, size).astype(np.float32)
     biases = values[-16 * UNITS :].reshape(2, 2, -1)
     biases[:] = biases[:, :1]  # 1.4 stores the sum of both

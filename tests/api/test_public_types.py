@@ -62,7 +62,7 @@ def test_public_functions_are_found():
         contrib.install
         exchange.files.convert
         exchange.onnx_format.to_model
-        exchange.weights.RnnWeights.from_opaque
+        model.weights.RnnWeights.from_opaque
         cudnn_rnn_ops.cudnn_lstm
         layers._CudnnRNN.__init__
         layers._CudnnRNN.call

@@ -9,6 +9,7 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
 from cudnn_rnn import layers
+from cudnn_rnn.model import layout
 from helpers.entry_points import ENTRY_POINTS, weighted_sum
 from helpers.keras_layers import IS_KERAS_3
 from helpers.rnn_models import initialize
@@ -128,7 +129,7 @@ def small_model(session, use_resource=True, **options):
     model = cudnn_rnn.CudnnRNNTanh(1, 5, 4)
     random = np.random.RandomState(6)
     inputs = tf.constant(random.standard_normal([6, 3, 4]).astype(np.float32))
-    initial = random.uniform(-0.3, 0.3, model.config.params_size()).astype(np.float32)
+    initial = random.uniform(-0.3, 0.3, layout.params_size(model.config)).astype(np.float32)
     params = tf.Variable(initial, use_resource=use_resource, **options)
     initialize(session)
 

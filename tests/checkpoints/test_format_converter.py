@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.config import rnn_config
 from cudnn_rnn.checkpoints.cell_layout import CellFormat, GRUFormat, LSTMFormat
 from cudnn_rnn.checkpoints.converters import (
     CudnnParamsFormatConverter,
     CudnnParamsFormatConverterTanh,
 )
+from cudnn_rnn.model.keys import CELL_NAMES
 from helpers.checkpoints import assert_all_equal
 
 NUM_UNITS, WIDTH = 5, 3
@@ -63,8 +64,9 @@ def test_layer_there_and_back(session, layer_format, num_gates):
     weights, biases = matrices(num_gates)
     cell_weights = layer_format.weights_to_cell(constants(weights))
     cell_biases = layer_format.biases_to_cell(constants(biases))
-    assert len(cell_weights) == len(layer_format.weight_names)
-    assert len(cell_biases) == len(layer_format.bias_names)
+    names = CELL_NAMES["lstm" if num_gates == 4 else "gru"]
+    assert len(cell_weights) == len(names.weights)
+    assert len(cell_biases) == len(names.biases + names.summands)
     returned = session.run(
         layer_format.weights_from_cell(cell_weights, NUM_UNITS)
         + layer_format.biases_from_cell(cell_biases)
@@ -77,7 +79,7 @@ def test_layer_there_and_back(session, layer_format, num_gates):
 def test_skipped_input_weights_are_identities_in_the_cell(session, rnn_mode, num_gates, dtype):
     sizes = 2, NUM_UNITS, NUM_UNITS
     cell_format = CellFormat(
-        RnnConfig.checked(rnn_mode, *sizes, "skip_input", "unidirectional", tf.float32, 0.0, 0)
+        rnn_config(rnn_mode, *sizes, "skip_input", "unidirectional", tf.float32, 0.0, 0)
     )
     shapes = [[NUM_UNITS, 0]] * num_gates + [[NUM_UNITS, NUM_UNITS]] * 3 * num_gates
     weights = [np.random.RandomState(1).randn(*shape).astype(dtype) for shape in shapes]

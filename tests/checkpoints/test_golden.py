@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._core.config import GATES
+from cudnn_rnn.model.spec import GATES
 from helpers.checkpoints import assert_all_close
 from helpers.golden import GoldenCheckpoint, golden_cases, read_checkpoint
 from helpers.layer_models import SAVEABLES, built_layer, run_cells

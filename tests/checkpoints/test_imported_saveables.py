@@ -11,6 +11,7 @@ from tensorflow.python.framework import meta_graph as meta_graph_module
 
 import cudnn_rnn
 from cudnn_rnn import _patches, layers
+from cudnn_rnn.model import layout
 from helpers.checkpoints import assert_all_equal, zeroed_and_restored
 from helpers.damaged_checkpoints import DAMAGES, with_value
 from helpers.golden import read_case, read_checkpoint
@@ -228,7 +229,7 @@ def test_skip_input(tmp_path):
 def test_several_variables_of_one_saveable(tmp_path):
     """A function of the program rebuilds two variables from the same tensors."""
     model = CLASSES["gru"](1, UNITS, WIDTH)
-    size = model.config.params_size()
+    size = layout.params_size(model.config)
 
     def both(weights, biases):
         params = model.canonical_to_params(weights, biases)

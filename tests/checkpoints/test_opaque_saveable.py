@@ -5,9 +5,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._core import config as config_module
 from cudnn_rnn.checkpoints import converters
 from cudnn_rnn.checkpoints.cell_saveables import CudnnGRUSaveable, CudnnLSTMSaveable
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import GATES
 from helpers.checkpoints import assert_all_close, zeroed_and_restored
 from helpers.layer_models import (
     LAYER_COUNT,
@@ -74,11 +75,11 @@ def test_scope_may_be_a_variable_scope(session):
 def test_kernels_multiply_as_a_cell_does(session, rnn_mode, direction):
     """cuDNN's tensors and the cell's give the same W x + R h for every gate, computed by NumPy."""
     converter = CONVERTERS[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction)
-    opaque = tf.constant(opaque_values(converter._config.params_size()))
+    opaque = tf.constant(opaque_values(layout.params_size(converter._config)))
     (weights, biases), (cu_weights, cu_biases) = session.run(
         [converter.opaque_to_tf_canonical(opaque), converter._opaque_to_cu_canonical(opaque)]
     )
-    gates = len(config_module.GATES[rnn_mode])
+    gates = len(GATES[rnn_mode])
     order = [0, 2, 1, 3] if rnn_mode == "lstm" else list(range(min(gates, 2)))
     sums = np.reshape(cu_biases, [LAYER_COUNT * converter._num_dirs, 2, gates, UNITS]).sum(axis=1)
     per_cell = len(weights) // len(sums)
@@ -102,9 +103,9 @@ def test_conversion_round_trips(session, rnn_mode, direction, num_proj):
         return
     converter = CONVERTERS[rnn_mode](LAYER_COUNT, UNITS, WIDTH, num_proj, direction=direction)
     config = converter._config
-    values = opaque_values(config.params_size())
+    values = opaque_values(layout.params_size(config))
     # Equal biases are unchanged by halving their sum.
-    values[values.size - config.num_canonical_biases * UNITS :] = 0.25
+    values[values.size - len(layout.canonical_biases(config)) * UNITS :] = 0.25
     parts = converter.opaque_to_tf_canonical(tf.constant(values))
     assert len(parts) == (3 if num_proj else 2)
     back = converter.tf_canonical_to_opaque(list(parts[0]) + list(parts[1]), *parts[2:])
@@ -134,7 +135,7 @@ def test_bias_halves(session, tmp_path, rnn_mode):
     before = session.run(variable)
     path = saver.save(session, str(tmp_path / "model"))
     (after,) = zeroed_and_restored(session, saver, path, [variable])
-    gates = len(config_module.GATES[rnn_mode])
+    gates = len(GATES[rnn_mode])
     num_biases = LAYER_COUNT * 2 * gates * UNITS
     np.testing.assert_array_equal(after[:-num_biases], before[:-num_biases])
     biases = [

@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnGRU, CudnnLSTM, RNNParamsSaveable
 from cudnn_rnn._native import gpu_kernels
+from cudnn_rnn.model import layout
 from helpers.checkpoints import assert_round_trip
 from helpers.rnn_models import (
     CLASSES,
@@ -253,7 +254,7 @@ def test_encoder_and_decoder_in_one_checkpoint(session, tmp_path, generation, na
     def build(factor):
         variables, saveables = [], []
         for number, model in enumerate([CudnnLSTM(2, 5, 3), CudnnGRU(1, 4, 5)]):
-            values = factor * opaque_values(model.config.params_size())
+            values = factor * opaque_values(layout.params_size(model.config))
             variables.append(make_params(model, values, "params_%d" % number))
             named = {"name": names[number]} if names else {}
             if generation == "b":

@@ -15,6 +15,7 @@ from cudnn_rnn import cudnn_rnn_ops
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn._native import library
 from cudnn_rnn.cli.main import main
+from cudnn_rnn.model import layout
 from helpers.golden import read_case
 from helpers.op_harness import TOLERANCES, assert_close, relative_error
 from helpers.paths import GOLDEN, ROOT
@@ -141,7 +142,7 @@ def test_dropout_is_the_same_in_the_gradient():
     with tf.Graph().as_default() as graph:
         inputs = tf.constant(np.abs(random_inputs()) + 0.1)
         model = cudnn_rnn.CudnnRNNRelu(3, UNITS, WIDTH, dropout=0.5)
-        size = model.config.params_size()
+        size = layout.params_size(model.config)
         num_biases = 3 * 2 * UNITS
         params = np.random.RandomState(1).uniform(-0.1, 0.5, size).astype(np.float32)
         params[size - num_biases :] = 0

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import RnnWeights, checkpoint_format
+from cudnn_rnn.model import layout
 from helpers.exchange_models import assert_same, random_inputs, random_rnn, run_op
 from helpers.golden import read_checkpoint
 from helpers.layer_models import LAYERS, run_cells
@@ -249,7 +250,7 @@ def opaque_only(tmp_path, size, name="decoder/opaque_kernel"):
 @pytest.mark.once
 def test_an_opaque_vector_alone_needs_facts(tmp_path):
     rnn = random_rnn("lstm", 2, num_units=5, input_size=4)
-    path = opaque_only(tmp_path, rnn.config.params_size())
+    path = opaque_only(tmp_path, layout.params_size(rnn.config))
     contents = exchange.read(path)
     assert contents.rnns == [] and "--rnn-mode, --num-units" in contents.notes[0]
     with pytest.raises(exchange.ExchangeError, match="has no RNN.*does not describe"):
@@ -259,7 +260,7 @@ def test_an_opaque_vector_alone_needs_facts(tmp_path):
     facts = dict(rnn_mode="lstm", num_units=5, direction="unidirectional")
     (found,) = exchange.read(path, num_layers=2, **facts).rnns
     assert (found.scope, found.input_size) == ("decoder", 4)
-    np.testing.assert_array_equal(found.to_opaque(), random_values(rnn.config.params_size()))
+    np.testing.assert_array_equal(found.to_opaque(), random_values(layout.params_size(rnn.config)))
     for wrong in (dict(num_layers=9), dict(num_layers=2**31 - 1), dict(num_units=2**31 - 1)):
         with pytest.raises(exchange.ExchangeError, match="is not the opaque vector of an RNN with"):
             exchange.read(path, **{**facts, **wrong})

@@ -14,8 +14,8 @@ from cudnn_rnn import exchange
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn.cli import convert
 from cudnn_rnn.cli.main import main
-from cudnn_rnn.exchange import contents as contents_module
 from cudnn_rnn.exchange import torch_format
+from cudnn_rnn.model import layout
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.golden import GoldenCheckpoint, read_checkpoint
 from helpers.processes import importable, status_and_text
@@ -91,7 +91,7 @@ def test_inspect_of_an_unknown_activation(capsys, tmp_path, two):
 def test_inspect_names_the_slots(capsys, tmp_path):
     """Only RNNs that have slots get the line."""
     rnns = [random_rnn("gru", scope="encoder"), random_rnn("gru", scope="decoder", seed=1)]
-    slot = np.zeros(rnns[0].config.params_size(), np.float32)
+    slot = np.zeros(layout.params_size(rnns[0].config), np.float32)
     slots = {"encoder": {("", "Adam_1"): slot, ("", "Adam"): slot}}
     contents = exchange.Contents("", "", rnns, slots=slots)
     exchange.write(tmp_path / "model", contents, "cells")
@@ -259,7 +259,6 @@ def test_a_missing_library_names_the_extra(capsys, tmp_path, path, monkeypatch):
     status, _, err = run(capsys, "inspect", tmp_path / "rnn.pt")
     assert status == 1 and "pip install 'cudnn_rnn[torch]'" in err
     assert err.startswith("python -m cudnn_rnn inspect: This needs the package torch"), err
-    assert set(contents_module._EXTRAS.values()) == {"torch", "onnx", "plot"}
 
 
 @needs_tensorflow_2

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import checkpoint_format, crc32c, tensor_bundle
-from cudnn_rnn.exchange.checkpoint_objects import OBJECT_GRAPH
+from cudnn_rnn.model.keys import OBJECT_GRAPH
 from helpers.exchange_models import assert_refused, assert_same, random_rnn
 from helpers.tensor_bundles import block_of, entries_of, table_of, write_index
 

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import RnnWeights, checkpoint_format, meta_graphs, torch_format
+from cudnn_rnn.model import layout
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.layer_models import LAYERS, run_cells
 from helpers.restoring import random_values
@@ -219,7 +220,7 @@ def test_saved_models_of_tensorflow_2(tmp_path, rnn_mode):
     """Their nodes are in functions."""
     with tensorflow.init_scope():
         model, module = CLASSES[rnn_mode](1, 4, 3), tensorflow.Module()
-        size = random_rnn(rnn_mode, 1, 4, 3).layout.params_size()
+        size = layout.params_size(random_rnn(rnn_mode, 1, 4, 3).layout)
         module.opaque_kernel = tensorflow.Variable(random_values(size))
 
         @tensorflow.function(input_signature=[tensorflow.TensorSpec([None, 2, 3])])
@@ -458,7 +459,7 @@ def save_vector(path, size, name):
 def test_a_vector_with_skip_input_is_not_taken_for_another(tmp_path, rnn_mode):
     """Two layers of it have the size of one layer with linear input."""
     layers = random_rnn(rnn_mode, 2, 4, 4)
-    size = layers.layout._replace(input_mode="skip_input").params_size()
+    size = layout.params_size(layers.layout._replace(input_mode="skip_input"))
     save_vector(tmp_path / "model", size, "x/opaque_kernel")
     facts = dict(rnn_mode=rnn_mode, num_units=4, direction="unidirectional")
     with pytest.raises(exchange.ExchangeError) as caught:
@@ -477,21 +478,21 @@ def test_a_vector_with_skip_input_is_not_taken_for_another(tmp_path, rnn_mode):
 def test_a_vector_with_a_projection_is_not_taken_for_another(tmp_path):
     """With num_proj 4 and input_size 4, it has the size without a projection of input_size 1."""
     rnn = random_rnn("lstm", 1, 8, 4, num_proj=4)
-    assert rnn.config.params_size() == random_rnn("lstm", 1, 8, 1).config.params_size()
+    assert layout.params_size(rnn.config) == layout.params_size(random_rnn("lstm", 1, 8, 1).config)
     facts = dict(rnn_mode="lstm", num_units=8, num_layers=1, direction="unidirectional")
-    save_vector(tmp_path / "model", rnn.config.params_size(), "params")
+    save_vector(tmp_path / "model", layout.params_size(rnn.config), "params")
     with pytest.raises(exchange.ExchangeError, match=r"\(--num-proj; 0 without a projection\)"):
         exchange.read(tmp_path / "model", **facts)
     for num_proj, input_size in ((0, 1), (4, 4)):
         (found,) = exchange.read(tmp_path / "model", num_proj=num_proj, **facts).rnns
         assert (found.num_proj, found.input_size) == (num_proj, input_size)
     # Layers have no projection.
-    save_vector(tmp_path / "layer", rnn.config.params_size(), "x/opaque_kernel")
+    save_vector(tmp_path / "layer", layout.params_size(rnn.config), "x/opaque_kernel")
     assert exchange.read(tmp_path / "layer", **facts).rnns[0].input_size == 1
 
 
 def test_the_vector_of_a_layer_with_the_default_name(tmp_path):
-    size = random_rnn("gru", 1, 4, 3).config.params_size()
+    size = layout.params_size(random_rnn("gru", 1, 4, 3).config)
     save_vector(tmp_path / "model", size, "model/cudnn_gru_1/opaque_kernel")
     facts = dict(num_units=4, num_layers=1, direction="unidirectional")
     assert modes(tmp_path / "model", **facts) == {"model/cudnn_gru_1": "gru"}
@@ -504,7 +505,7 @@ def test_a_vector_that_the_graph_names(tmp_path):
 
     def build():
         model = CLASSES["gru"](1, 4, 3)
-        params = tf.Variable(random_values(random_rnn("gru", 1, 4, 3).config.params_size()))
+        params = tf.Variable(random_values(layout.params_size(random_rnn("gru", 1, 4, 3).config)))
         tf.Variable(tf.zeros(params.shape), name="other")
         model(tf.zeros([3, 2, 3]), tf.zeros([1, 2, 4]), params)
         return tf.train.Saver({"params": params, "other": tf.global_variables("other")[0]})

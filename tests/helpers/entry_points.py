@@ -14,6 +14,7 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 import cudnn_rnn
 import cudnn_rnn.keras
 from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn.model import layout
 from helpers import keras_layers
 from helpers.layer_models import LAYERS
 from helpers.rnn_models import CLASSES, FUNCTIONS
@@ -40,12 +41,12 @@ def _states(rnn_mode, variable):
 def _op_level(rnn_mode, call_options, variable):
     model = CLASSES[rnn_mode](dtype=tf.float64, **SIZES)
     variables = [variable([STEPS, BATCH, WIDTH]), *_states(rnn_mode, variable)]
-    variables.append(variable([model.config.params_size()]))
+    variables.append(variable([layout.params_size(model.config)]))
     return variables, lambda: model(*variables, **call_options)
 
 
 def _function(rnn_mode, variable):
-    size = CLASSES[rnn_mode](**SIZES).config.params_size()
+    size = layout.params_size(CLASSES[rnn_mode](**SIZES).config)
     variables = [variable([STEPS, BATCH, WIDTH]), *_states(rnn_mode, variable), variable([size])]
     return variables, lambda: FUNCTIONS[rnn_mode](*variables, is_training=True)
 
@@ -82,16 +83,14 @@ def _list_of_steps(variable):
 
 
 def _canonical_variables(model, variable):
-    return [
-        [variable(entry.shape) for entry in entries]
-        for entries in (model.config.canonical_weights(), model.config.canonical_biases())
-    ]
+    lists = layout.canonical_weights(model.config), layout.canonical_biases(model.config)
+    return [[variable(region.shape) for region in regions] for regions in lists]
 
 
 @_entry_point("params_to_canonical")
 def _params_to_canonical(variable):
     model = CLASSES["lstm"](**SIZES)
-    params = variable([model.config.params_size()])
+    params = variable([layout.params_size(model.config)])
     return [params], lambda: model.params_to_canonical(params)
 
 
@@ -104,7 +103,7 @@ def _canonical_to_params(variable):
 
 @_entry_point("cudnn_rnn_opaque_params_to_canonical")
 def _opaque_params_to_canonical(variable):
-    params = variable([CLASSES["gru"](**SIZES).config.params_size()])
+    params = variable([layout.params_size(CLASSES["gru"](**SIZES).config)])
     convert = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical
     return [params], lambda: convert("gru", params=params, **SIZES)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from cudnn_rnn.model import layout
 from helpers.checkpoints import assert_all_equal
 from helpers.damaged_checkpoints import DAMAGES
 from helpers.layer_models import LAYER_COUNT, SAVEABLES, UNITS, WIDTH, built_layer
@@ -36,7 +37,7 @@ def make(kind, use_resource=None, device="", saveable_device="", scope="scope"):
             layer = built_layer(rnn_mode, LAYER_COUNT, direction=direction)
             return layer.saveable, layer.kernel
         model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction)
-        value = random_values(model.config.params_size(), len(scope))
+        value = random_values(layout.params_size(model.config), len(scope))
         variable = tf.get_variable("opaque", initializer=value)
     with tf.device(saveable_device), tf.name_scope(scope):
         if kind.startswith("opaque"):

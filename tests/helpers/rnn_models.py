@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn.model import layout
 from helpers import reference
 from helpers.reference import GATES as NUM_GATES  # noqa: F401
 
@@ -42,7 +43,7 @@ def initialize(session):
 
 def make_params(model, value=None, name="params", use_resource=None):
     if value is None:
-        size = model.config.params_size()
+        size = layout.params_size(model.config)
         value = opaque_values(size, model.dtype.as_numpy_dtype)
     return tf.Variable(value, name=name, dtype=model.dtype, use_resource=use_resource)
 

@@ -12,6 +12,7 @@ from tensorflow.python.eager import context
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops
+from cudnn_rnn.model import layout
 from helpers.damaged_checkpoints import flip_a_bit
 from helpers.layer_models import LAYERS, SAVEABLES, run_cells
 from helpers.networks import every_mode, every_mode_and_direction
@@ -73,7 +74,7 @@ def test_op_level_classes(session, rnn_mode, direction):
         model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, direction=direction, dtype=dtype)
         arrays = [rounded(STEPS, BATCH, WIDTH), rounded(states, BATCH, UNITS)]
         arrays += [rounded(states, BATCH, UNITS, seed=1)] * (rnn_mode == "lstm")
-        arrays.append(0.5 * rounded(model.config.params_size()))
+        arrays.append(0.5 * rounded(layout.params_size(model.config)))
         inputs = [tf.constant(array, dtype) for array in arrays]
         return with_gradients(model(*inputs), inputs)
 
@@ -83,7 +84,7 @@ def test_op_level_classes(session, rnn_mode, direction):
 @every_mode
 def test_canonical_conversions_are_exact(session, rnn_mode):
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, WIDTH, dtype=tf.bfloat16)
-    values = rounded(model.config.params_size())
+    values = rounded(layout.params_size(model.config))
     weights, biases = model.params_to_canonical(tf.constant(values, tf.bfloat16))
     assert {tensor.dtype for tensor in weights + biases} == {tf.bfloat16}
     back = session.run(model.canonical_to_params(weights, biases))
@@ -97,7 +98,7 @@ def test_projection_lengths_and_batch_major(session):
             rounded(BATCH, STEPS, WIDTH),
             rounded(BATCH, LAYER_COUNT, 2),
             rounded(BATCH, LAYER_COUNT, UNITS),
-            rounded(model.config.params_size()),
+            rounded(layout.params_size(model.config)),
         ]
         inputs = [tf.constant(array, dtype) for array in arrays]
         return with_gradients(model(*inputs, sequence_lengths=[STEPS, 2], time_major=False), inputs)
@@ -107,7 +108,7 @@ def test_projection_lengths_and_batch_major(session):
 
 def test_the_dtype_of_arrays_and_tensors(session):
     """Without dtype=, the inputs decide the dtype; for the functions, NumPy arrays do so, too."""
-    size = cudnn_rnn.CudnnGRU(1, UNITS, WIDTH).config.params_size()
+    size = layout.params_size(cudnn_rnn.CudnnGRU(1, UNITS, WIDTH).config)
     numpy_type = tf.bfloat16.as_numpy_dtype
     arrays = [rounded(STEPS, BATCH, WIDTH), rounded(1, BATCH, UNITS), rounded(size)]
     arrays = [array.astype(numpy_type) for array in arrays]
@@ -149,7 +150,7 @@ def test_layers_initialize_their_variables(session, rnn_mode):
 @every_mode
 def test_saveables_of_generations_a_and_b(session, tmp_path, rnn_mode, generation, input_mode):
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, input_mode, dtype=tf.bfloat16)
-    values = rounded(model.config.params_size())
+    values = rounded(layout.params_size(model.config))
     variable = tf.Variable(tf.constant(values, tf.bfloat16))
     saver = tf.train.Saver([GENERATIONS[generation](model, variable)])
     assert_round_trip(session, saver, variable, values, tmp_path)
@@ -160,7 +161,7 @@ def test_saveables_of_generations_a_and_b(session, tmp_path, rnn_mode, generatio
 @every_mode_and_direction
 def test_opaque_saveables(session, tmp_path, rnn_mode, direction, input_mode):
     model = CLASSES[rnn_mode](LAYER_COUNT, UNITS, UNITS, input_mode, direction, tf.bfloat16)
-    values = halvable(model.config.params_size(), model.config.num_canonical_biases)
+    values = halvable(layout.params_size(model.config), len(layout.canonical_biases(model.config)))
     variable = tf.Variable(tf.constant(values, tf.bfloat16))
     saveable = SAVEABLES[rnn_mode](
         variable, LAYER_COUNT, UNITS, UNITS, input_mode=input_mode, direction=direction

@@ -10,7 +10,9 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn._core import canonical, model_sizes, nodes
-from cudnn_rnn._core.config import RnnConfig
+from cudnn_rnn._core.config import rnn_config
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.spec import RnnConfig
 from helpers.op_harness import TOLERANCES, assert_close, swap_major
 from helpers.sequence_cases import DTYPES, LENGTHS, LSTM, PROJECTED, arrays_for
 from helpers.versions import needs_tensorflow_2
@@ -34,7 +36,7 @@ SEQUENCES = [(None, True), (LENGTHS["mixed"], False), (LENGTHS["with zeros"], Tr
 
 def config_of(configuration, dtype, dropout=0.0):
     fields = dict(zip(configuration._fields, configuration), dtype=dtype, dropout=dropout)
-    return RnnConfig.checked(seed=1, **fields)
+    return rnn_config(seed=1, **fields)
 
 
 def cases():
@@ -197,7 +199,7 @@ def test_canonical_conversions():
     """They equal the ops' in both directions."""
     with tf.Graph().as_default(), tf.Session() as session:
         config = config_of(PROJECTED._replace(input_mode="skip_input", input_size=5), "float64")
-        params = tf.constant(np.arange(config.params_size(), dtype=np.float64))
+        params = tf.constant(np.arange(layout.params_size(config), dtype=np.float64))
         with cudnn_rnn.plain_ops():
             parts = canonical.params_to_canonical(config, None, params)
             whole = canonical.canonical_to_params(config, None, *parts)
@@ -205,7 +207,7 @@ def test_canonical_conversions():
         found, expected, whole = session.run([parts, expected, whole])
         for left, right in zip(sum(found, []), sum(expected, [])):
             np.testing.assert_array_equal(left, right)
-        np.testing.assert_array_equal(whole, np.arange(config.params_size()))
+        np.testing.assert_array_equal(whole, np.arange(layout.params_size(config)))
 
 
 def test_the_context_nests_and_belongs_to_a_thread():
@@ -261,7 +263,7 @@ def test_dropout(dropout):
     units, batch = 50, 40
     with tf.Graph().as_default(), tf.Session() as session, cudnn_rnn.plain_ops():
         model = cudnn_rnn.CudnnRNNRelu(2, units, 1, dropout=dropout, input_mode="linear_input")
-        sizes = [entry.shape for entry in model.config.canonical_weights()]
+        sizes = [entry.shape for entry in layout.canonical_weights(model.config)]
         first, _, second, _ = (np.ones(size) for size in sizes)
         weights = [first, np.zeros([units, units]), second, np.zeros([units, units])]
         biases = [np.zeros([units])] * 4

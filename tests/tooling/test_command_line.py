@@ -4,16 +4,21 @@ import os
 import re
 import sys
 
+import numpy as np
 import pytest
 
 import cudnn_rnn
+from cudnn_rnn import exchange
 from cudnn_rnn.cli import launch
 from cudnn_rnn.cli.main import main
+from helpers.exchange_models import random_rnn
+from helpers.paths import GOLDEN
 from helpers.processes import status_and_text
 
 pytestmark = pytest.mark.ci
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(cudnn_rnn.__file__)))
+CHECKPOINT = os.path.join(GOLDEN, "tf1.15.5", "gru_L1_H4_I3_un", "model.ckpt")
 # (arguments, exit status, patterns in the output); argparse's status is 2 after wrong usage.
 COMMANDS = [
     (["--help"], 0, ["doctor", "whether it works", "run", "--version"]),
@@ -99,8 +104,26 @@ def test_other_spellings_of_the_command(without_tensorflow, options):
     assert (status, printed) == (0, "cudnn_rnn %s\n" % cudnn_rnn.__version__)
 
 
+def test_inspect_and_convert_need_tensorflow_only_for_checkpoints(without_tensorflow):
+    rnn = random_rnn("gru", bidirectional=True, scope="encoder")
+    exchange.write(without_tensorflow / "a.npz", [rnn], "npz")
+    for source, target, to in (
+        ("a.npz", "b.safetensors", "torch"),
+        ("b.safetensors", "c.onnx", "onnx"),
+        ("c.onnx", "d.npz", "npz"),
+    ):
+        command = ["convert", source, target, "--to", to]
+        status, printed = run(without_tensorflow, "-m", "cudnn_rnn", *command)
+        assert status == 0 and "Wrote %s" % target in printed, printed
+    (again,) = exchange.read(without_tensorflow / "d.npz").rnns
+    np.testing.assert_array_equal(again.to_opaque(), rnn.to_opaque())
+    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", "inspect", "d.npz")
+    assert status == 0 and "bidirectional" in printed, printed
+
+
 @pytest.mark.parametrize(
-    "command", [["run", "program.py"], ["inspect", "x"], ["convert", "x", "y", "--to", "npz"]]
+    "command",
+    [["run", "program.py"], ["inspect", CHECKPOINT], ["convert", CHECKPOINT, "y", "--to", "npz"]],
 )
 def test_commands_report_an_import_error_of_the_package(without_tensorflow, command):
     (without_tensorflow / "program.py").write_text("print('it ran')")

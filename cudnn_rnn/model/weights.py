@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn._core.config import (
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.layout import DIRECTIONS
+from cudnn_rnn.model.spec import (
     CUDNN_RNN_RELU,
     CUDNN_RNN_TANH,
     GATES,
@@ -18,11 +20,13 @@ SIMPLE_MODES = (CUDNN_RNN_TANH, CUDNN_RNN_RELU)  # their weights have the same s
 # The `rnn_mode` of a simple RNN whose activation is unknown.
 UNKNOWN_ACTIVATION = " or ".join(SIMPLE_MODES)
 DTYPES = ("float16", "float32", "float64")
-DIRECTIONS = ("forward", "backward")
 
 
 class LayerWeights(NamedTuple):
-    """One layer and direction. Rows of matrices, and biases, are gate after gate."""
+    """One layer and direction. Rows of matrices, and biases, are gate after gate.
+
+    The names are the kinds of `layout`.
+    """
 
     input_weights: np.ndarray  # [gates * num_units, width of the layer's input]
     recurrent_weights: np.ndarray  # [gates * num_units, num_proj or num_units]
@@ -107,8 +111,20 @@ class RnnWeights:
     @property
     def layout(self) -> RnnConfig:
         """`config`; of an unknown activation, a model with the same parameter buffer."""
-        sizes = (self.num_layers, self.num_units, self.input_size)
-        return model_config(self.rnn_mode, sizes, self.num_directions, self.dtype, self.num_proj)
+        return RnnConfig.checked(
+            layout_mode(self.rnn_mode),
+            self.num_layers,
+            self.num_units,
+            self.input_size,
+            direction="bidirectional" if self.bidirectional else "unidirectional",
+            dtype=self.dtype.name,
+            num_proj=self.num_proj,
+        )
+
+    @property
+    def params_size(self) -> int:
+        """The number of elements of the opaque parameter buffer."""
+        return layout.params_size(self.layout)
 
     def with_scope(self, scope: str) -> RnnWeights:
         """Returns the same weights under another name."""
@@ -132,12 +148,10 @@ class RnnWeights:
 
     def to_opaque(self) -> np.ndarray:
         """Returns the opaque parameter buffer of a `CudnnLSTM` and so on, `[params_size]`."""
-        parts: List[Any] = []
-        for _, _, weights in self.places():
-            parts += [weights.input_weights, weights.recurrent_weights]
-            parts += [] if weights.projection is None else [weights.projection]
-        for _, _, weights in self.places():
-            parts += [weights.input_bias, weights.recurrent_bias]
+        parts = [
+            getattr(self.layers[region.layer][region.direction], region.kind)
+            for region in layout.joined_regions(self.layout)
+        ]
         return np.concatenate([part.reshape(-1) for part in parts])
 
     @classmethod
@@ -166,44 +180,16 @@ class RnnWeights:
         Raises:
           ValueError: the buffer does not have the size of this model.
         """
-        params = _as_array(params)
-        sizes = (num_layers, num_units, input_size)
-        config = model_config(
-            rnn_mode, sizes, 1 + bidirectional, params.dtype, num_proj, skip_input
+        config = RnnConfig.checked(
+            layout_mode(rnn_mode),
+            num_layers,
+            num_units,
+            input_size,
+            "skip_input" if skip_input else "linear_input",
+            "bidirectional" if bidirectional else "unidirectional",
+            num_proj=num_proj,
         )
-        if params.shape != (config.params_size(),):
-            raise ValueError(
-                "params has shape %s; an RNN with rnn_mode %r, num_layers %d, num_units %d, "
-                "input_size %d, %s and num_proj %d has [%d]."
-                % (
-                    list(params.shape),
-                    rnn_mode,
-                    *sizes,
-                    config.direction,
-                    config.num_proj,
-                    config.params_size(),
-                )
-            )
-        rows = len(config.gates) * num_units
-        take = _Reader(params).take
-        matrices, biases = [], []
-        places = [(layer, way) for layer in range(num_layers) for way in range(1 + bidirectional)]
-        for layer, _ in places:
-            input_weights = take(rows, config.input_weights_width(layer))
-            if layer == 0 and skip_input:
-                identity = np.eye(num_units, dtype=params.dtype)
-                input_weights = np.tile(identity, (len(config.gates), 1))
-            recurrent_weights = take(rows, config.output_units)
-            projection = take(config.num_proj, num_units) if config.num_proj else None
-            matrices.append((input_weights, recurrent_weights, projection))
-        for _ in places:
-            biases.append((take(rows), take(rows)))
-        flat = [
-            LayerWeights(input_weights, recurrent_weights, *pair, projection)
-            for (input_weights, recurrent_weights, projection), pair in zip(matrices, biases)
-        ]
-        step = 1 + bidirectional
-        return cls(rnn_mode, [flat[i : i + step] for i in range(0, len(flat), step)], scope)
+        return cls(rnn_mode, from_buffer(params, config).layers, scope)
 
     def not_finite(self) -> List[str]:
         """Returns a description of every array that has NaN or infinite values."""
@@ -278,51 +264,38 @@ class RnnWeights:
                 )
 
 
-class _Reader:
-    """Cuts a vector into arrays."""
-
-    def __init__(self, vector):
-        self._vector, self._start = vector, 0
-
-    def take(self, *shape):
-        """Returns the next elements in this shape."""
-        end = self._start + int(np.prod(shape))
-        part = self._vector[self._start : end].reshape(shape)
-        self._start = end
-        return part
+def from_buffer(params: np.ndarray, config: RnnConfig, scope: str = "") -> RnnWeights:
+    """Returns the weights in an opaque parameter buffer; see `RnnWeights.from_opaque`."""
+    params = _as_array(params)
+    if params.shape != (layout.params_size(config),):
+        raise ValueError(
+            "params has shape %s; an RNN with rnn_mode %r, num_layers %d, num_units %d, "
+            "input_size %d, %s and num_proj %d has [%d]."
+            % (
+                list(params.shape),
+                *config[:4],
+                config.direction,
+                config.num_proj,
+                layout.params_size(config),
+            )
+        )
+    arrays: List[List[Dict[str, np.ndarray]]] = [
+        [{} for _ in range(config.num_directions)] for _ in range(config.num_layers)
+    ]
+    for region in layout.joined_regions(config):
+        part = params[region.offset : region.offset + region.size].reshape(region.shape)
+        arrays[region.layer][region.direction][region.kind] = part
+    if config.skips_input_projection:
+        identity = np.eye(config.num_units, dtype=params.dtype)
+        for of_direction in arrays[0]:
+            of_direction["input_weights"] = np.tile(identity, (len(config.gates), 1))
+    layers = [[LayerWeights(**parts) for parts in directions] for directions in arrays]
+    return RnnWeights(config.rnn_mode, layers, scope)
 
 
 def layout_mode(rnn_mode: str) -> str:
     """Returns a mode with the same gates that `RnnConfig` knows: not `UNKNOWN_ACTIVATION`."""
     return SIMPLE_MODES[0] if rnn_mode == UNKNOWN_ACTIVATION else rnn_mode
-
-
-def model_config(
-    rnn_mode: str,
-    sizes: Sequence[int],
-    num_directions: int,
-    dtype: np.dtype,
-    num_proj: int = 0,
-    skip_input: bool = False,
-) -> RnnConfig:
-    """Returns the config of a model, of an unknown activation that of its layout.
-
-    `sizes` is (num_layers, num_units, input_size).
-    """
-    num_layers, num_units, input_size = sizes
-    return RnnConfig.checked(
-        layout_mode(rnn_mode),
-        num_layers,
-        num_units,
-        input_size,
-        input_mode="skip_input" if skip_input else "linear_input",
-        direction="bidirectional" if num_directions == 2 else "unidirectional",
-        dtype=dtype.name,
-        dropout=0.0,
-        seed=0,
-        seed2=0,
-        num_proj=num_proj,
-    )
 
 
 def _as_array(value):
@@ -341,20 +314,3 @@ def _as_array(value):
 
 def _words(name):
     return name.replace("_", " ")
-
-
-def split_bias(bias: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Returns two biases, each half of the one that a format stores for both."""
-    half = 0.5 * np.asarray(bias)
-    return half, half
-
-
-def reorder_gates(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
-    """Returns the rows of `array` with its gates, blocks of rows, in this order."""
-    blocks = np.split(array, len(order))
-    return np.concatenate([blocks[gate] for gate in order])
-
-
-def gate_of(array: np.ndarray, gate: int, num_gates: int) -> np.ndarray:
-    """Returns the rows of one gate."""
-    return np.split(array, num_gates)[gate]

@@ -1,0 +1,96 @@
+"""Reads the RNNs of a TensorFlow checkpoint of any generation.
+
+If the checkpoint also has the opaque variable of an RNN, its exact biases are taken instead of
+halves of sums.
+"""
+
+from __future__ import annotations
+
+from typing import List, Set
+
+from cudnn_rnn.exchange import checkpoint_keys, opaque_vectors
+from cudnn_rnn.exchange.checkpoint_arrays import from_arrays
+from cudnn_rnn.exchange.checkpoint_extras import Extras
+from cudnn_rnn.exchange.checkpoint_objects import object_graph
+from cudnn_rnn.exchange.checkpoint_reader import CheckpointReader
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    Facts,
+    mode_of,
+    name_of,
+    sentence,
+)
+from cudnn_rnn.exchange.told_modes import ToldModes
+from cudnn_rnn.model import layout
+from cudnn_rnn.model.keys import OBJECT_GRAPH, OPAQUE, plain
+from cudnn_rnn.model.weights import SIMPLE_MODES
+
+
+def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
+    """Reads the RNNs of a checkpoint.
+
+    Raises:
+      ExchangeError: the file cannot be read, or the keys of every RNN fit several models or none.
+    """
+    reader = CheckpointReader(path)
+    shapes, dtypes = reader.shapes, reader.dtypes
+    notes: List[str] = []
+    problems: List[str] = []
+    is_object_based = OBJECT_GRAPH in shapes
+    graph = object_graph(path, _serialized(reader)) if is_object_based else None
+    told = ToldModes(path, graph, notes)
+    found = checkpoint_keys.find(shapes, dtypes, graph, facts, told, notes, problems)
+    if not found and not problems:
+        found = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
+    rnns, variables, slots = [], {}, {}
+    used: Set[str] = set()
+    extras = Extras(reader, notes)
+    for one in found:
+        arrays = [reader.tensor(key) for key in one.keys]
+        try:
+            rnn = from_arrays(one, arrays)
+            variable = one.keys[0] if one.generation == OPAQUE else None
+            if variable is None:
+                variable, rnn = extras.with_exact_biases(rnn, used)
+                rnn = _with_activation(rnn, facts, told, [*one.keys, *filter(None, [variable])])
+        except ExchangeError as error:
+            problems.append(str(error))
+            continue
+        used.update(one.keys)
+        rnns.append(rnn)
+        if rnn.params_size != _size_of_buffer(one, variable, shapes):
+            notes.append(
+                "%s has input_mode skip_input. It becomes linear_input with identity matrices."
+                % sentence(name_of(one.scope))
+            )
+        if variable is not None:
+            variables[one.scope] = plain(variable)
+            used.add(variable)
+        slots[one.scope], of_slots = extras.slots(one, rnn, variable)
+        used.update(of_slots)
+    if problems and not rnns:
+        raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
+    others = sorted(set(shapes) - used)
+    generations = sorted({one.generation for one in found})
+    name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
+    return Contents(path, name, rnns, notes, others, variables, slots, problems)
+
+
+def _with_activation(rnn, facts, told, keys):
+    """Returns the weights with the activation of a simple RNN, unknown if nothing tells it."""
+    if rnn.rnn_mode not in SIMPLE_MODES:
+        return rnn
+    by_file = told.of(rnn.scope, keys)
+    return rnn.with_rnn_mode(mode_of(rnn.num_gates, facts, name_of(rnn.scope), by_file))
+
+
+def _serialized(reader):
+    """Returns the object graph, which must be one string."""
+    value = reader.tensor(OBJECT_GRAPH)
+    return value.item() if value.dtype == object and value.size == 1 else b"\xff"
+
+
+def _size_of_buffer(found, variable, shapes):
+    """Returns the number of elements of the RNN's own opaque vector."""
+    return layout.params_size(found.config) if variable is None else shapes[variable][0]
