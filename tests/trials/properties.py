@@ -1,7 +1,8 @@
 """Tries the ops with any arguments: they give the reference's results or a documented error.
 
 Hypothesis chooses op, attributes, shapes, dtype and lengths, often one of them wrong, and reduces a
-failure to a small example.
+failure to a small example. A third of the examples call the params ops. What a gradient op computes
+from a damaged reserve space is not compared.
 """
 
 import collections
@@ -24,10 +25,13 @@ import running
 from helpers import reference
 from helpers.cases import output_shapes, random_arrays
 from helpers.op_harness import (
+    BACKWARD_OPS,
     FORWARD_OPS,
+    HUGE,
     TOLERANCES,
     model_attributes,
     projection_attribute,
+    size_arguments,
     swap_major,
 )
 
@@ -40,41 +44,79 @@ if tf.__version__.startswith("1."):  # It looks for a kernel of a dtype that the
     DOCUMENTED += (errors.NotFoundError,)
 FORWARD = ("output", "output_h", "output_c")
 INPUTS = ("input", "input_h", "input_c", "params")
+OF_FORWARD = FORWARD + tuple(name + "_backprop" for name in FORWARD) + ("reserve_space",)
+CHANGES = ["drop", "add", "grow", "shrink", "empty", "dtype", "value"]
+STRANGE_SIZES = (0, -1, 1, 2, 3, 2**15, 2**16, HUGE, -HUGE - 1)
 # TensorFlow 1.15 declares the ops without bfloat16.
 DTYPES = ["float64", "float32", "float16"] + ["bfloat16"] * tf.__version__.startswith("2.")
 counts = collections.Counter()
 
 
 @st.composite
-def calls(draw):
-    """Returns what one call is made of; the last line names the parts."""
+def models(draw, version_of_projection):
+    """Returns a version of the ops and the configuration of a small model for it."""
     mode = draw(st.sampled_from(sorted(reference.GATES)))
     input_mode = draw(st.sampled_from(["linear_input", "skip_input", "auto_select"]))
     direction = draw(st.sampled_from(["unidirectional", "bidirectional"]))
     layers, units, width = (draw(st.integers(1, most)) for most in (3, 20, 20))
     if input_mode == "skip_input":
         width = units
-    version = draw(st.sampled_from(sorted(FORWARD_OPS)))
+    version = draw(st.integers(1, version_of_projection))
     projection = 0
-    if version == 3 and mode == "lstm" and units > 1:
+    if version == version_of_projection and mode == "lstm" and units > 1:
         projection = draw(st.sampled_from([0, 0, draw(st.integers(1, units - 1))]))
     sizes = (mode, input_mode, direction, layers, units, width, projection)
+    return version, reference.Configuration(*sizes)
+
+
+@st.composite
+def calls(draw):
+    """Returns what one call is made of; the last line names the parts."""
+    version, configuration = draw(models(version_of_projection=3))
     batch, steps = draw(st.integers(0, 6)), draw(st.integers(0, 6))
     lengths = [steps] * batch
     if version == 3:
         lengths = draw(st.lists(st.integers(0, steps), min_size=batch, max_size=batch))
     names = [name for name in INPUTS + ("sequence_lengths",) if version == 3 or name in INPUTS]
-    change = st.sampled_from(["drop", "add", "grow", "shrink", "empty", "dtype", "value"])
+    change = st.sampled_from(CHANGES)
     damage = draw(st.one_of(st.none(), st.tuples(st.sampled_from(names), change)))
     time_major = version != 3 or draw(st.booleans())
     dtype, seed = draw(st.sampled_from(DTYPES)), draw(st.integers(0, 2**32 - 1))
-    configuration = reference.Configuration(*sizes)
     return version, configuration, batch, steps, dtype, lengths, time_major, damage, seed
+
+
+@st.composite
+def gradient_damages(draw):
+    """Returns an input of the gradient op and its change; most often the reserve space's bits."""
+    flip = ("reserve_space", "flip")
+    name = draw(st.sampled_from(INPUTS + OF_FORWARD))
+    return draw(st.sampled_from([flip, (name, draw(st.sampled_from(CHANGES)))]))
+
+
+@st.composite
+def params_calls(draw):
+    """Returns version, model, dtype, the sizes that the ops get, and a damage of their tensors."""
+    version, configuration = draw(models(version_of_projection=2))
+    sizes = size_arguments(configuration)
+    if draw(st.booleans()):
+        sizes[draw(st.sampled_from(sorted(sizes)))] = draw(st.sampled_from(STRANGE_SIZES))
+    names = ["params", "weights", "biases", "num_params"]
+    damage = draw(st.one_of(st.none(), st.tuples(st.sampled_from(names), st.sampled_from(CHANGES))))
+    dtype, seed = draw(st.sampled_from(DTYPES)), draw(st.integers(0, 2**32 - 1))
+    return version, configuration, dtype, sizes, damage, seed
 
 
 def damaged(array, change, random):
     """Returns the array with another shape, dtype or strange values."""
-    axis = random.randint(array.ndim) if array.ndim else 0
+    if change == "flip":
+        data = bytearray(array.tobytes())
+        limit = min(len(data), random.choice([64, 256, 2**31 - 1]))
+        for _ in range(random.randint(1, 10) if limit else 0):
+            data[random.randint(limit)] ^= 1 << random.randint(8)
+        return np.frombuffer(bytes(data), array.dtype).reshape(array.shape)
+    if not array.ndim:  # the c of a GRU
+        return array[None]
+    axis = random.randint(array.ndim)
     if change == "drop":
         return array.reshape(array.shape[1:]) if array.shape[:1] == (1,) else array.ravel()[:, None]
     if change == "add":
@@ -130,16 +172,18 @@ def is_valid(configuration, arrays, dtype):
             if arrays[name].shape != shape or arrays[name].dtype != dtype:
                 return False
     params, lengths = arrays["params"], arrays.get("sequence_lengths", np.zeros(batch, np.int32))
-    fits = params.ndim == 1 and params.size >= reference.params_size(configuration)
+    fits = params.size >= reference.params_size(configuration)  # in any shape
     has_lengths = lengths.shape == (batch,) and lengths.dtype == np.int32
     in_range = all(0 <= length <= steps for length in lengths.ravel())
     return fits and params.dtype == dtype and has_lengths and in_range
 
 
 def forward(call, arrays, dtype):
-    """Returns the results of the op, a GradientTape of it, and the inputs that the tape watches."""
+    """Returns the results of the op, a GradientTape of it, the inputs that the tape watches, and
+    what the gradient op gets besides results and their gradients.
+    """
     version, configuration, _, _, _, _, time_major, _, _ = call
-    attributes = dict(model_attributes(configuration), is_training=True)
+    attributes = model_attributes(configuration)
     if version == 3:
         attributes.update(time_major=time_major, **projection_attribute(configuration))
         arrays = dict(arrays, **({} if time_major else swap_major(arrays)))
@@ -151,8 +195,30 @@ def forward(call, arrays, dtype):
     watched = [tensors[name] for name in INPUTS]
     with tf.GradientTape() as tape:
         tape.watch(watched)
-        node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(**tensors, **attributes)
-    return {name: getattr(node, name) for name in FORWARD}, tape, watched
+        node = getattr(gen_cudnn_rnn_ops, FORWARD_OPS[version])(
+            **tensors, **attributes, is_training=True
+        )
+    shared = dict(tensors, **attributes)
+    for name in ("reserve_space",) + ("host_reserved",) * (version > 1):
+        shared[name] = getattr(node, name)
+    return {name: getattr(node, name) for name in FORWARD}, tape, watched, shared
+
+
+def run_damaged_gradient(version, results, shared, damage, random):
+    """Calls the gradient op with one damaged input: it returns gradients or refuses the input."""
+    inputs = dict(shared, **results)
+    inputs.update((name + "_backprop", tf.ones_like(value)) for name, value in results.items())
+    name, change = damage
+    inputs[name] = tf.constant(damaged(inputs[name].numpy(), change, random))
+    try:
+        gradients = getattr(gen_cudnn_rnn_ops, BACKWARD_OPS[version])(**inputs)
+    except DOCUMENTED as error:
+        assert str(error).strip(), "an error without a text"
+        counts["gradients refused"] += 1
+        return
+    counts["gradients"] += 1
+    for name, gradient in zip(INPUTS, gradients):
+        assert gradient.shape == inputs[name].shape, (name, gradient.shape, inputs[name].shape)
 
 
 def with_gradients(call, results, tape, watched, backprops):
@@ -171,7 +237,7 @@ def with_gradients(call, results, tape, watched, backprops):
     return found if time_major else swap_major(found)
 
 
-def check(call):
+def check(call, gradient_damage):
     """Runs one call; raises AssertionError if it neither fails as documented nor agrees."""
     version, configuration, batch, steps, dtype, lengths, _, damage, seed = call
     random = np.random.RandomState(seed)
@@ -189,13 +255,14 @@ def check(call):
     configuration = with_sizes(configuration, arrays)
     valid = is_valid(configuration, arrays, compute)
     try:
-        results = forward(call, arrays, dtype)
+        *results, shared = forward(call, arrays, dtype)
     except DOCUMENTED as error:
         assert not valid, "refused: %s: %s" % (type(error).__name__, error)
         assert str(error).strip(), "an error without a text"
         counts["refused"] += 1
         return
     assert valid, "accepted what is wrong: %s" % {n: (a.shape, a.dtype) for n, a in arrays.items()}
+    run_damaged_gradient(version, results[0], shared, gradient_damage, random)
     steps, batch, _ = arrays["input"].shape
     shapes = output_shapes(configuration, batch, steps)
     kept = FORWARD if configuration.rnn_mode == "lstm" else FORWARD[:2]
@@ -216,20 +283,91 @@ def compare(configuration, arrays, backprops, found, dtype):
         arrays = {name: tf.cast(array, tf.float64).numpy() for name, array in cast.items()}
     size = reference.params_size(configuration)
     exact = {name: array.astype("float64") for name, array in arrays.items()}
-    spare, exact["params"] = exact["params"][size:], exact["params"][:size]
+    flat = exact["params"].ravel()
+    spare, exact["params"] = flat[size:], flat[:size]
     if dtype not in ("float16", "bfloat16"):  # gradients arrive there in low precision
         exact.update((name + "_backprop", array) for name, array in backprops.items())
     if configuration.rnn_mode == "rnn_relu" and dtype != "float64":
         exact = {name: array for name, array in exact.items() if not name.endswith("_backprop")}
     expected = reference.run_reference(configuration, exact, lengths=lengths)
     if "d_params" in expected:
-        expected["d_params"] = np.concatenate([expected["d_params"], np.zeros(len(spare))])
+        d_params = np.concatenate([expected["d_params"], np.zeros(len(spare))])
+        expected["d_params"] = d_params.reshape(arrays["params"].shape)
     for name, value in expected.items():
         assert found[name].shape == value.shape, (name, found[name].shape, value.shape)
         # Of a few elements, all may be small because their terms cancel.
         largest = max(0.05, np.abs(value).max() if value.size else 0)
         error = np.abs(found[name] - value).max() / largest if value.size else 0
         assert error <= 3 * TOLERANCES[dtype], "%s differs by %.2g" % (name, error)
+
+
+def run_params_op(op, version, inputs):
+    """Returns the results of one of the params ops, or None if it refused its inputs."""
+    if op != "params_size" and version == 2:
+        op += "_v2"
+    try:
+        return getattr(gen_cudnn_rnn_ops, "cudnn_rnn_" + op)(**inputs)
+    except DOCUMENTED as error:
+        assert str(error).strip(), "an error without a text"
+        counts["params refused"] += 1
+        return None
+
+
+def check_params(call):
+    """Runs the three params ops; raises AssertionError as `check` does."""
+    version, configuration, dtype, sizes, damage, seed = call
+    random = np.random.RandomState(seed)
+    compute = "float32" if dtype == "bfloat16" else dtype
+    params = random.standard_normal(reference.params_size(configuration)).astype(compute)
+    tensors = dict(zip(("weights", "biases"), reference.params_to_canonical(configuration, params)))
+    lengths = [len(tensors["weights"]), len(tensors["biases"])]
+    tensors["params"] = params
+    is_damaged = sizes != size_arguments(configuration)
+    if damage is not None:
+        name, change = damage
+        if name == "num_params":
+            lengths[0] = random.choice([1, lengths[0] + 1, 100])
+        elif name == "params":
+            tensors[name] = damaged(params, change, random)
+        else:
+            index = random.randint(len(tensors[name]))
+            tensors[name][index] = damaged(tensors[name][index], change, random)
+    shared = dict(model_attributes(configuration), **sizes)
+    if version == 2:
+        shared.update(projection_attribute(configuration))
+
+    found = run_params_op("params_size", version, dict(shared, T=dtype, S=tf.int64))
+    if found is not None:
+        assert min(sizes.values()) >= 1, "accepted the sizes %s" % sizes
+        size = reference.params_size(configuration._replace(**sizes))
+        assert found.numpy().tolist() == [size], (found, size)
+    assert found is not None or is_damaged, "refused a valid model"
+
+    names = ("num_params_weights", "num_params_biases") if version == 2 else ("num_params",)
+    given = dict(shared, params=as_tensor(tensors["params"], dtype), **dict(zip(names, lengths)))
+    found = run_params_op("params_to_canonical", version, given)
+    if not is_damaged and damage is None:
+        assert found is not None, "refused valid params"
+        for name in ("weights", "biases"):
+            for one, expected in zip(getattr(found, name), tensors[name]):
+                assert_same_values(one, as_tensor(expected, dtype))
+    lists = {n: [as_tensor(one, dtype) for one in tensors[n]] for n in ("weights", "biases")}
+    found = run_params_op("canonical_to_params", version, dict(shared, **lists))
+    if not is_damaged and (damage is None or damage[0] in ("params", "num_params")):
+        assert found is not None, "refused valid tensors"
+        assert_same_values(found, as_tensor(params, dtype))
+    counts["params"] += 1
+
+
+def as_tensor(array, dtype):
+    """Returns a tensor of the array: of a dtype that NumPy lacks, unless it has been damaged."""
+    tensor = tf.constant(array)
+    return tf.cast(tensor, dtype) if tensor.dtype == tf.float32 else tensor
+
+
+def assert_same_values(found, expected):
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(np.ravel(found.numpy()), np.ravel(expected.numpy()))
 
 
 def main():
@@ -240,27 +378,31 @@ def main():
     chosen = parser.parse_args()
     examples = 100 if chosen.short else chosen.examples
 
-    @set_seed(chosen.seed)
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-    )
-    @given(calls())
-    def every_call(call):
-        check(call)
+    def of_all(test, share, **arguments):
+        """Returns a function that runs the test with its share of the examples."""
+        choices = settings(
+            max_examples=max(1, round(share * examples)),
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+            print_blob=False,
+        )
+        return set_seed(chosen.seed)(choices(given(**arguments)(test)))
+
+    def every_call(call, gradient_damage):
+        check(call, gradient_damage)
         counts["all"] += 1
         if counts["all"] % 1000 == 0:
-            print("%d of %d examples" % (counts["all"], examples), flush=True)
+            print("%d examples" % counts["all"], flush=True)
 
-    every_call()
-    facts = tuple(counts[kind] for kind in ("all", "equal", "empty", "refused"))
+    of_all(every_call, 2 / 3, call=calls(), gradient_damage=gradient_damages())()
+    of_all(check_params, 1 / 3, call=params_calls())()
+    kinds = ("all", "equal", "empty", "refused", "gradients", "gradients refused", "params")
     print(
-        "found: in TensorFlow %s %d examples, %d equal to the reference, %d without steps or "
-        "sequences, %d refused" % (tf.__version__, *facts)
+        "found: in TensorFlow %s %d calls, %d equal to the reference, %d without steps or "
+        "sequences, %d refused; with one damage, %d gradients computed, %d refused; %d models "
+        "through the params ops" % ((tf.__version__,) + tuple(counts[kind] for kind in kinds))
     )
 
 
