@@ -54,7 +54,7 @@ def changes(operators):
     return of
 
 
-def test_cpp(changes):
+def test_changes(changes):
     add = "sums[0] = Add(end, text) - limit"
     store = "done.store(end, std::memory_order_release)"
     condition = "end <= 0 && text != nullptr"
@@ -72,9 +72,6 @@ def test_cpp(changes):
         ("statement", add, ""),
         ("statement", store, ""),
     }
-
-
-def test_python(changes):
     condition = "end <= 0 and text is not None"
     add = "return add(end, text) - limit"
     assert changes("file.py", PYTHON) == {

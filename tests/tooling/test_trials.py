@@ -1,9 +1,8 @@
-"""The command of the trials, and the short form of each trial."""
+"""What the trials record is what they found, and the short form of each trial."""
 
 import os
 import re
 import sys
-import time
 
 import pytest
 
@@ -42,62 +41,10 @@ def test_rows_have_the_result_or_the_failure(trials, capsys):
     assert "== bad: what fails\n" in text and "bad: broken\n" in text
 
 
-def test_trials_that_use_all_cores_run_alone(trials, monkeypatch):
-    """The other two run at once: each waits for the file of the other one."""
-    for name, other in [("bad", "good"), ("good", "bad")]:
-        wait = "touch at-%s; while [ ! -e at-%s ]; do sleep 0.01; done; rm at-%s"
-        wait %= name, other, other
-        (trials / name).write_text("#!/bin/sh\n%s\necho result: met\n" % wait)
-    (trials / "alone").write_text("#!/bin/sh\nls at-*\necho result: $?\n")
-    (trials / "alone").chmod(0o755)
-    monkeypatch.setattr(run.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(run, "ALONE", ("alone",))
-    monkeypatch.setitem(run.TRIALS, "alone", "what uses all cores")
-    assert run.main([]) == 0
-    table = (trials / ".build" / "trials" / "table.md").read_text()
-    assert "| `alone` | what uses all cores | 2 |" in table
-
-
-def test_chosen_trials_only(trials):
-    assert run.main(["good"]) == 0
-    assert "bad" not in (trials / ".build" / "trials" / "table.md").read_text()
-
-
 def test_a_trial_without_a_result_fails(trials):
     (trials / "good").write_text("#!/bin/sh\necho done\n")
     assert run.main(["good"]) == 1
     assert "**FAILED**: no result" in (trials / ".build" / "trials" / "table.md").read_text()
-
-
-def test_a_trial_that_hangs_ends_with_its_programs(trials, monkeypatch):
-    """A program that a trial has started holds the pipe open that the command reads."""
-    monkeypatch.setattr(run, "LIMIT_SECONDS", 1)
-    script = "#!/bin/sh\necho result: 7 rounds\nsleep 100000 &\necho $! > sleeping\nwait\n"
-    (trials / "good").write_text(script)
-    assert run.main(["good"]) == 1
-    table = (trials / ".build" / "trials" / "table.md").read_text()
-    assert "| `good` | what holds | **FAILED**: not over after 1 s |" in table
-    if (trials / "sleeping").exists():  # on a busy machine, the trial may not have come so far
-        wait_for_the_end(int((trials / "sleeping").read_text() or 0))
-
-
-def test_nothing_that_a_trial_has_started_outlives_it(trials):
-    script = "#!/bin/sh\nsleep 100000 > /dev/null 2>&1 &\necho $! > sleeping\necho result: 7\n"
-    (trials / "good").write_text(script)
-    assert run.main(["good"]) == 0
-    wait_for_the_end(int((trials / "sleeping").read_text()))
-
-
-def wait_for_the_end(pid):
-    """Returns when a process has ended, even if no one has read its exit status."""
-    state = None
-    while state != "Z":
-        time.sleep(0.01)
-        try:
-            with open("/proc/%d/stat" % pid) as file:
-                state = file.read().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return
 
 
 def test_record_replaces_only_the_rows_of_the_trials(trials, monkeypatch):
@@ -110,30 +57,6 @@ def test_record_replaces_only_the_rows_of_the_trials(trials, monkeypatch):
     assert text.startswith("before\n\n" + run.BEGIN) and text.endswith(run.END + "\nafter\n")
     assert "outdated" not in text and "| `good` | what holds | 7 rounds | " in text
     assert kept in text and run.HEADING in text
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["unknown"], "no trial is named unknown; expected "),
-        (["--record", "--short"], "--record is only for trials in full"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, message):
-    status, text = status_and_text(PROGRAM, "--check", *arguments)
-    assert status == 2 and message in text
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--rounds", "0"], "0 is not above 0"),
-        (["--dtype", "float16", "--instruction-set", "avx2"], "no variant has this dtype and"),
-    ],
-)
-def test_errors_refuses_arguments_with_which_nothing_runs(arguments, message):
-    status, text = status_and_text(os.path.join(run.FOLDER, "errors.py"), *arguments)
-    assert status == 2 and message in text
 
 
 @pytest.mark.parametrize(
