@@ -34,6 +34,21 @@ def test_the_program_of_the_readme_prints_its_documented_output(tmp_path):
     assert process.stdout.splitlines()[-1] == promised
 
 
+def test_the_set_up_is_seen_without_scrolling():
+    lines = read("README.md").splitlines()[:20]
+    for command in ("make demo", "make test"):
+        assert any(line.startswith("    " + command) for line in lines), command
+
+
+def test_the_workflows_call_scripts_that_exist():
+    called = set()
+    for path in glob.glob(os.path.join(ROOT, ".github", "workflows", "*.yml")):
+        called.update(re.findall(r"- run: (?:bash )?(\S+/\S+)", Path(path).read_text("utf-8")))
+    assert called == {".ci/run", ".github/prepare", "scripts/build_site.sh", "scripts/build_wheels"}
+    for script in called:
+        assert os.access(os.path.join(ROOT, script), os.X_OK) or script.endswith(".sh"), script
+
+
 def pages():
     """Returns the paths of all pages, relative to the project."""
     paths = glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
