@@ -28,7 +28,7 @@ CHECKPOINT = make_files.CHECKPOINT
 
 
 class GoldenFiles:
-    """A case of a release, such as 0.1.0/tf2.21/layer_lstm_bi; `names` are its files."""
+    """A case of a release, such as 0.2.0/tf2.21/layer_lstm_bi; `names` are its files."""
 
     def __init__(self, archive, name, names):
         self._archive, self.name, self.names = archive, name, names
@@ -98,7 +98,7 @@ def test_all_files_are_there():
         cases_and_files = found.setdefault(os.path.dirname(case.id), [0, 0])
         cases_and_files[0] += 1
         cases_and_files[1] += len(case.names)
-    assert found == {"0.1.0/tf1.15": [26, 97], "0.1.0/tf2.21": [35, 136]}
+    assert found == {"0.2.0/tf1.15": [26, 97], "0.2.0/tf2.21": [35, 136]}
 
 
 def check_program(session, golden, saver, path, results):
