@@ -398,11 +398,12 @@ def main():
 
     of_all(every_call, 2 / 3, call=calls(), gradient_damage=gradient_damages())()
     of_all(check_params, 1 / 3, call=params_calls())()
-    kinds = ("all", "equal", "empty", "refused", "gradients", "gradients refused", "params")
+    counts["damaged"] = counts["gradients"] + counts["gradients refused"]
+    kinds = ("all", "equal", "empty", "refused", "damaged", "gradients refused", "params")
     print(
         "found: in TensorFlow %s %d calls, %d equal to the reference, %d without steps or "
-        "sequences, %d refused; with one damage, %d gradients computed, %d refused; %d models "
-        "through the params ops" % ((tf.__version__,) + tuple(counts[kind] for kind in kinds))
+        "sequences, %d refused, %d gradients of a damaged input (%d refused), %d models through "
+        "the params ops" % ((tf.__version__,) + tuple(counts[kind] for kind in kinds))
     )
 
 
