@@ -1,10 +1,10 @@
 """Marks the nodes whose kernels may keep packed weights between calls.
 
-A kernel that holds a reference to its parameters recognizes them by their buffer, provided that
-whatever writes to that buffer first looks for other references and then writes to a copy. That is
-the case for constants and for the values of resource variables. It is not the case for TensorFlow
-1's reference variables, which are updated in place. The kernel sees only a tensor, so the node that
-reads it says where it comes from. Graphs without the mark work as before.
+A kernel that keeps a reference to the buffer of its parameters knows that they are the same as long
+as it gets the same buffer: nothing writes into a buffer that others refer to, but into a copy. That
+holds for constants and for the values of resource variables. It does not hold for TensorFlow 1's
+reference variables, which are updated in place. A kernel sees only a tensor and not where it comes
+from, so Python marks its node. Graphs without the mark work as before.
 """
 
 from cudnn_rnn._compat import tf

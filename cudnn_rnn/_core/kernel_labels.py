@@ -28,7 +28,10 @@ def chosen():
 
 
 def replaces_gradient(dtype, is_training):
-    """Returns whether such a node is `CudnnRNNV3` with the label, because its gradient is wrong."""
+    """Returns whether a node must be a `CudnnRNNV3` with the label.
+
+    Without it, TensorFlow's own kernels would run the node, and they compute wrong gradients.
+    """
     return gpu_kernels.choice().labels_bfloat16 and is_training and dtype == tf.bfloat16
 
 

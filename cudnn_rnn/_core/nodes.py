@@ -73,10 +73,11 @@ def _kernels_of_conversions(source):
 
 
 def device_of_specs():
-    """Returns the device for the specs of a saveable; None for the device of each tensor.
+    """Returns the device that the specs of a saveable name; None if each names its tensor's own.
 
-    A saveable must have one device, and a Saver restores variable and saveable of one device
-    together. So where conversions are placed on the CPU, the device is that of other new ops.
+    A Saver restores together what is on one device, so a saveable must be on its variable's. Where
+    conversions are placed on the CPU (`avoids_defects`), their tensors do not tell that device; a
+    new op in this scope does.
     """
     if tf.executing_eagerly() or not gpu_kernels.choice().avoids_defects:
         return None

@@ -164,8 +164,8 @@ class BackwardPass {
     member_->ForEach(model_.shape.batch_size, model_.gate_width + 1, clear);
   }
 
-  // After a sequence's first step comes one without a cell, which propagates the gradient to the
-  // initial states. For sequences that start at step 0 it is step -1.
+  // Backward, each sequence has one more step after its first one: a step without a cell, which
+  // propagates the gradient to the initial states. It is step -1 if the sequence starts at step 0.
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     const Kernels<T>& kernels = model_.kernels;
     const auto run_step = [&](int64_t step, const StepPart& part, TeamMember* worker) {

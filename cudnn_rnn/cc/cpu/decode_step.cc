@@ -1,8 +1,10 @@
-// A single step of few sequences, as in a decode loop that carries the state itself. Weights are
-// used too rarely to be packed as a whole. A layer is one phase of the team: a member computes W x
-// + R h' + biases of all gates of its units, then their cells and final states. Products that pack
-// tiles of columns are a phase before the cells, because they are faster if a member's columns are
-// adjacent. A projection is another phase.
+// One time step of few sequences, as in a decode loop that carries the states itself.
+//
+// Each weight is used once, so packing all of them would not pay. A layer is one phase of the team:
+// each member computes the gates W x + R h' + biases of its own units, then the cells and the final
+// states of these units. Two cases need one more phase. Products that pack tiles of columns come
+// before the cells, because packing is faster if a member's columns are adjacent; a projection
+// comes after the cells.
 
 #include <algorithm>
 

@@ -161,9 +161,9 @@ struct EngineModel {
                   static_cast<double>(num_steps / num_blocks));
   }
 
-  // Returns the number of threads above which another one has no part of a step, and saves less in
-  // the large products than the cycles that it costs to wake it. `pass_cost` is that of the forward
-  // or backward pass.
+  // Returns the most threads that a forward or backward pass can use: one more would have no part
+  // of a step, and would save fewer cycles of the large products than it costs to wake it.
+  // `pass_cost` is that of the pass, in cycles.
   int64_t UsefulThreads(bool is_backward, int64_t pass_cost, int64_t cycles_to_wake) const;
 
   // Copies h and, if there is one, c of all layers.
