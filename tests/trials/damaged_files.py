@@ -5,7 +5,8 @@ A worker process writes an undamaged file of each format, damages copies of it, 
 worker has, and 20 seconds of the processor. A worker that ends is started again with the next file.
 What counts as a failure: the end of the process, no end, use of all the memory, an error of another
 class than documented or without the file's name, and another shape or dtype without an error, a
-note or names of what is left out.
+note or names of what is left out. If `export_plain` ends the process, the command `export`, which
+has a child process, must refuse the file.
 
 `--files` sets the number of each format, `--formats` chooses formats, `--keep` keeps what fails.
 """
@@ -190,10 +191,27 @@ def watch(kind, command, counts, options, folder, first):
     running.require(has_started, "the worker of %s ended:\n%s" % (kind, text[-3000:]))
     is_late = process.returncode in (-signal.SIGALRM, -signal.SIGPROF)
     outcome = "no end" if is_late else "crash"
+    if kind == "saved_model" and not is_late and command_refuses(command[0], folder, environment):
+        counts["refused"] += 1
+        return last + 1
     counts[outcome] += 1
     report(kind, last, outcome, ["status %d" % process.returncode, text[-300:]])
     keep(options, kind, last, folder)
     return last + 1
+
+
+def command_refuses(python, folder, environment):
+    """Returns whether `python -m cudnn_rnn export` refuses the SavedModel of a worker that ended.
+
+    `export_plain` imports the graph with TensorFlow, whose end is that of the process; the command
+    does so in a child process.
+    """
+    path, out = (os.path.join(folder, name) for name in ("damaged.saved_model", "exported"))
+    shutil.rmtree(out, ignore_errors=True)
+    command = [python, "-m", "cudnn_rnn", "export", "--training", path, out]
+    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    done = subprocess.run(command, env=environment, **streams)
+    return done.returncode == 1 and path in done.stdout and not os.path.exists(out)
 
 
 def report(kind, number, outcome, rest):
