@@ -47,7 +47,7 @@ help:
 	@echo "  make bench ARGS=--quick                dry run on tiny models; ARGS=--help lists the options"
 	@echo "  make bench-core ARGS='lstm 2 650'      measure only the CPU plan; ARGS=--help lists the options"
 	@echo "  make bench-gpu                         compare with bare cuDNN, PyTorch and TensorFlow on a GPU"
-	@echo "  make pack-gpu                          pack all of this for a GPU machine without build tools: docs/gpu"
+	@echo "  make pack-gpu                          pack two leases of a GPU machine without build tools: docs/gpu"
 	@echo "  make docs                              build the site of docs/ in .build/site"
 	@echo "  make docs ARGS=--serve                 serve it on this machine while you write"
 	@echo "  make lint, make format                 check style and types, or fix the style"
@@ -124,6 +124,6 @@ format:
 	@bash scripts/lint.sh --fix
 
 clean:
-	rm -rf .venv .build .gpu .gpu-tensorflow build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
+	rm -rf .venv .build .gpu build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
 	rm -f cudnn_rnn/_cudnn_rnn_ops.so cudnn_rnn/_build_info.json bazel-*
 	find cudnn_rnn tests examples -name __pycache__ -prune -exec rm -rf {} +

@@ -45,7 +45,8 @@ Compares our kernels with bare cuDNN, torch.nn and TensorFlow's own.
 peers:
   core        ours without TensorFlow, one C call per forward or backward pass: with the standard
               algorithm, and with the one that auto chooses
-  cudnn       only the calls of cuDNN, with each of its algorithms
+  cudnn       only the calls of cuDNN, with the standard algorithm
+  persistent  the same with each persistent algorithm
   torch       torch.nn with the same cuDNN
   tensorflow  session steps with our kernels, and of CudnnRNNV3 with TensorFlow's own
 

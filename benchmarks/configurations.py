@@ -164,11 +164,14 @@ def configurations(quick=False, patterns=None, kinds=KINDS, dtype="float"):
 
 
 def gpu_configurations(quick=False, rnn_modes=("lstm",)):
-    """Returns every size, mode, dtype and kind of the GPU benchmark, the cheapest sizes first."""
+    """Returns every size, mode, dtype and kind of the GPU benchmark, the most telling first.
+
+    Time may end before the last: all sizes are trained in float before anything else.
+    """
     names = (_QUICK_GPU_NAMES if quick else _GPU_NAMES).split()
     sizes = sorted([_parse("gpu", name) for name in names], key=lambda one: one.operations)
-    choices = itertools.product(sizes, rnn_modes, ("float", "half"), (True, False))
+    choices = itertools.product((True, False), ("float", "half"), rnn_modes, sizes)
     return [
         size._replace(rnn_mode=mode, dtype=dtype, is_training=is_training)
-        for size, mode, dtype, is_training in choices
+        for is_training, dtype, mode, size in choices
     ]

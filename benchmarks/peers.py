@@ -35,9 +35,10 @@ GPU_PEERS = {
         Peer("core " + name, "torch", "core_network", options={"algorithm": name})
         for name in ("standard", "auto")
     ],
-    "cudnn": [
+    "cudnn": [Peer("cuDNN standard", "torch", "cudnn_network", options={"algorithm": "standard"})],
+    "persistent": [
         Peer("cuDNN " + name, "torch", "cudnn_network", options={"algorithm": name})
-        for name in ("standard", "persist_static", "persist_dynamic", "persist_static_small_h")
+        for name in ("persist_static", "persist_dynamic", "persist_static_small_h")
     ],
     "torch": [Peer("torch.nn", "torch", "torch_network")],
     "tensorflow": [

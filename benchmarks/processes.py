@@ -63,6 +63,7 @@ class PeerProcess:
         self.name, self.peer, self.versions, self.has_product = name, peer, {}, False
         self._environment = dict(worker_environment(peer, chosen.threads), **environment)
         self._cpus, self._is_suspended, self._process = cpus, chosen.device == "cpu", None
+        self._is_ready = False
         common = {name: getattr(chosen, name) for name in ("threads", "device", "dtype")}
         self._options = dict(peer.options, **common)
         self._is_wanted = chosen.names_peers
@@ -70,9 +71,16 @@ class PeerProcess:
         self._log = os.path.join(chosen.logs, "worker-%s.log" % name.replace(" ", "-"))
 
     def start(self):
-        """Starts the process unless it runs; raises `PeerFailure` if that is not possible."""
-        if self._process is not None:
-            return
+        """Starts the process unless it runs, and waits for it; raises `PeerFailure` if it fails."""
+        if self._process is None:
+            self.launch()
+        if not self._is_ready:
+            answer = self.ask("start")
+            self.versions, self.has_product = answer["versions"], answer["has_product"]
+            self._is_ready = True
+
+    def launch(self):
+        """Starts the process without waiting for it."""
         if self._late_answers > 1:
             raise PeerFailure(self.name, "not started again: two requests had no answer in time")
         variable = self.peer.environment.upper() + "_PYTHON"
@@ -92,8 +100,6 @@ class PeerProcess:
             raise PeerFailure(self.name, "the process cannot be started: %s" % error)
         if self._cpus:
             os.sched_setaffinity(self._process.pid, self._cpus)
-        answer = self.ask("start")
-        self.versions, self.has_product = answer["versions"], answer["has_product"]
 
     def ask(self, request, **fields):
         """Returns the answer; raises `PeerFailure` if it is an error.
@@ -165,4 +171,4 @@ class PeerProcess:
                 self._process.wait(timeout=10)
                 self._process.stdout.close()
                 self._process.stdin.close()  # fails if it still holds a request
-        self._process = None
+        self._process, self._is_ready = None, False

@@ -6,6 +6,7 @@ See --help (arguments.py). Needs numpy, tabulate, tqdm and matplotlib. The peers
 Python environments; `make bench` and `make bench-gpu` create them.
 """
 
+import contextlib
 import functools
 import os
 import signal
@@ -65,8 +66,12 @@ class Benchmark:
     def start(self):
         """Starts all processes; on CPUs, the fastest matrix product of these defines the peak.
 
-        A peer that fails is reported with each configuration.
+        A peer that fails is reported with each configuration. For a GPU, which may be lent for
+        minutes, all processes start at once.
         """
+        for peer in self.peers.values() if self.is_gpu else ():
+            with contextlib.suppress(PeerFailure):
+                peer.launch()
         for name, peer in self.peers.items():
             self.say("starting " + name)
             try:

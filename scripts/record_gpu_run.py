@@ -1,9 +1,9 @@
-"""Creates docs/gpu/<date>-<gpu>.md and its picture from the results of a run on a GPU.
+"""Creates docs/gpu/<date>-<gpu>.md and its pictures from the results of the leases of a GPU.
 
-    python scripts/record_gpu_run.py .gpu/results [docs/gpu]
+    python scripts/record_gpu_run.py .gpu/run/results [docs/gpu]
 
-The first argument is the folder that contains stage_1_core, stage_2_tensorflow and
-stage_3_benchmarks. The page states only what is in there; it records a missing stage as not run.
+The first argument is the folder that contains lease_a or lease_b. The page states only what is in
+there; it records a missing lease as not run.
 """
 
 import json
@@ -12,10 +12,9 @@ import re
 import shutil
 import sys
 
-STAGES = [
-    ("stage_1_core", "Core without TensorFlow, compared with torch.nn"),
-    ("stage_2_tensorflow", "Ops in TensorFlow"),
-    ("stage_3_benchmarks", "Benchmarks"),
+LEASES = [
+    ("lease_a", "Core without TensorFlow, compared with torch.nn"),
+    ("lease_b", "Ops in TensorFlow"),
 ]
 
 
@@ -71,31 +70,35 @@ def read_log(folder):
     return dict(zip(texts[1::2], texts[2::2]))
 
 
-def describe_stage(folder, title):
-    """Returns the Markdown section of a stage."""
+def describe_lease(folder, title):
+    """Returns the Markdown section of a lease."""
     parts = ["## " + title]
     status = read(os.path.join(folder, "status.txt"))
     if status is None:
         return "\n\n".join(parts + ["Not run."])
     if not os.path.exists(os.path.join(folder, "versions.json")):
-        parts.append("`versions.json` is missing: the versions are those of the other stages.")
+        parts.append("`versions.json` is missing: the versions are those of the other lease.")
     outputs = read_log(folder)
-    codes = dict(line.rsplit(" ", 1) for line in status.splitlines())
-    codes.update((name, "killed") for name in outputs if name not in codes)
-    results = {"0": "passed", "run": "not run", "124": "stopped at the time limit"}
-    results.update({"137": results["124"], "killed": "UNFINISHED: the stage was killed"})
-    lines = ["| part | result |", "| --- | --- |"]
-    shown = ["tensorflow", "doctor", "compute_sanitizer"]
-    for name, code in codes.items():
-        name = name.replace(" not", "")
-        lines.append("| %s | %s |" % (name, results.get(code, "FAILED (%s)" % code)))
-        if code not in ("0", "run"):
+    codes = {}  # by part: its exit status and its seconds
+    for line in status.splitlines():
+        name, code, seconds = line.split()
+        codes[name] = code, seconds
+    codes.update((name, ("killed", "-")) for name in outputs if name not in codes)
+    results = {"0": "passed", "not_run": "not run", "124": "stopped at the time limit"}
+    results.update({"137": results["124"], "killed": "UNFINISHED: the lease was killed"})
+    if codes.get("smoke", ("0",))[0] != "0":
+        parts.append("**The smoke test did not pass: doubt all other results.**")
+    lines = ["| part | result | seconds |", "| --- | --- | --- |"]
+    shown = ["tensorflow", "doctor", "memcheck", "cpu"]
+    for name, (code, seconds) in codes.items():
+        lines.append("| %s | %s | %s |" % (name, results.get(code, "FAILED (%s)" % code), seconds))
+        if code not in ("0", "not_run"):
             shown.append(name)
     parts.append("\n".join(lines))
     parts += [describe_tests(*one) for one in read_records(folder).items()]
     for name in dict.fromkeys(shown):
         if outputs.get(name, "").strip():
-            kept = "\n".join(outputs[name].strip().splitlines()[-30:])
+            kept = "\n".join(outputs[name].strip().splitlines()[-60:])
             parts.append("End of the log of %s:\n\n```\n%s\n```" % (name, kept))
     table = read(os.path.join(folder, "table.md"))
     if table:
@@ -104,20 +107,16 @@ def describe_stage(folder, title):
 
 
 def read_versions(results):
-    """Returns the versions of all stages; exits if one that a page needs is missing."""
+    """Returns the versions of both leases; exits if they name no GPU."""
     versions, paths = {}, []
-    for stage, _ in STAGES:
-        paths.append(os.path.join(results, stage, "versions.json"))
+    for lease, _ in LEASES:
+        paths.append(os.path.join(results, lease, "versions.json"))
         versions.update(json.loads(read(paths[-1]) or "{}"))
-    if not versions:
-        raise SystemExit(
-            "There is nothing to record: the part `versions` of a stage writes versions.json, and"
-            " none of these exists: %s" % ", ".join(paths)
-        )
     if "gpu" not in versions:
+        reason = versions.get("nvidia_smi_missing", "no lease has written one")
         raise SystemExit(
-            "There is nothing to record: versions.json has no `gpu`, so this run saw no GPU."
-            " nvidia-smi: %s" % versions.get("nvidia_smi_missing", "no reason is given")
+            "There is nothing to record: no versions.json (%s) names a GPU. The reason: %s"
+            % (", ".join(paths), reason)
         )
     return versions
 
@@ -134,12 +133,14 @@ def record(results, target):
         if not key.endswith("_missing")
     ]
     parts = ["# %s, %s" % (versions["gpu"], versions["date"]), "\n".join(lines)]
-    parts += [describe_stage(os.path.join(results, stage), title) for stage, title in STAGES]
     os.makedirs(target, exist_ok=True)
-    picture = os.path.join(results, "stage_3_benchmarks", "ratios.png")
-    if os.path.exists(picture):
-        shutil.copy(picture, os.path.join(target, name + ".png"))
-        parts.append("![our time divided by the peer's time](%s.png)" % name)
+    for lease, title in LEASES:
+        parts.append(describe_lease(os.path.join(results, lease), title))
+        picture = os.path.join(results, lease, "ratios.png")
+        if os.path.exists(picture):
+            copy = "%s-%s.png" % (name, lease)
+            shutil.copy(picture, os.path.join(target, copy))
+            parts.append("![our time divided by the peer's time](%s)" % copy)
     path = os.path.join(target, name + ".md")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")

@@ -56,7 +56,7 @@ def run_program(program, *arguments, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
-        # Less than --test-seconds of the stages, so that a test ends its process first.
+        # Less than --test-seconds of lease B, so that a test ends its process first.
         timeout=65 * int(os.environ.get("TIME_FACTOR", "1")),
     )
     assert process.returncode == 0, process.stdout[-4000:]

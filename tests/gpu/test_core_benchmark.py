@@ -39,7 +39,7 @@ def benchmark_modules(core, device, monkeypatch):
         sys.modules.pop(name, None)
 
 
-# The names of peers.GPU_PEERS["cudnn"] and ["core"].
+# The algorithms of peers.GPU_PEERS["persistent"] and ["core"].
 PERSISTENT = [
     pytest.param(name, marks=pytest.mark.persistent)
     for name in ("persist_static", "persist_static_small_h", "persist_dynamic")
@@ -50,8 +50,9 @@ STANDARD_AND_AUTO = ["standard", pytest.param("auto", marks=pytest.mark.persiste
 @pytest.mark.cudnn_only
 def test_every_algorithm_of_bare_cudnn_is_tested(benchmark_modules):
     _, _, peers, _ = benchmark_modules
+    measured = peers.GPU_PEERS["cudnn"] + peers.GPU_PEERS["persistent"]
     tested = ["standard"] + [one.values[0] for one in PERSISTENT]
-    assert sorted(peer.options["algorithm"] for peer in peers.GPU_PEERS["cudnn"]) == sorted(tested)
+    assert sorted(peer.options["algorithm"] for peer in measured) == sorted(tested)
 
 
 @pytest.mark.cudnn_only

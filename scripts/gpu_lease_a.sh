@@ -1,0 +1,56 @@
+#!/bin/bash
+# Lease A, the core without TensorFlow. The parts take at most 7 minutes 5 seconds. Arguments are
+# passed to pytest; --core-device=mock with $CUDNN_RNN_MOCK_CUDNN rehearses the lease without a GPU.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+lease=lease_a
+. scripts/gpu_lease.sh
+
+within 20 versions "$TORCH_PYTHON" scripts/gpu_versions.py "$results/versions.json"
+set_tests "$TORCH_PYTHON"
+tests+=(-m 'not persistent and not fills_memory') # before the last part
+
+passes=1
+if ! run_tests 60 smoke "${tests[@]}" tests/gpu/test_core_smoke.py "$@"; then
+    echo "THE SMOKE TEST FAILED, see above: doubt what follows." | tee -a "$log"
+    grep -qs '"event": "passed"' "$results/tests.jsonl" || passes=""
+fi
+run_tests 40 first_questions "${tests[@]}" tests/gpu/test_core_first_questions.py "$@"
+# The long table of cases comes last, because tests that start late are left out.
+core=("${tests[@]}" tests/gpu/test_core_{benchmark,calls,dropout,against_torch}.py)
+if [ -n "$passes" ]; then
+    PYTEST_XDIST_AUTO_NUM_WORKERS="$(($(nproc) < 6 ? $(nproc) : 6))" run_tests 80 cases "${core[@]}" --maxfail=60 "$@"
+else
+    leave_out "no smoke test passed" cases
+fi
+# Each tensor gets its own allocation, so that memcheck sees its end. It does not follow processes.
+if command -v compute-sanitizer >/dev/null; then
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 run_tests 55 memcheck compute-sanitizer --tool memcheck \
+        --error-exitcode 9 "${in_process[@]}" tests/gpu/test_core_{against_torch,dropout}.py -m memcheck -x "$@"
+else
+    leave_out "compute-sanitizer is not on this machine" memcheck
+fi
+
+measure_cpu() {
+    local threads model
+    for threads in 1 2 4 8 16; do
+        [ "$threads" -le "$(nproc)" ] || continue
+        for model in "lstm 1 512 --batch 1 --steps 50" "lstm 2 650 --training" \
+            "lstm 2 650 --training --dtype bfloat16" "lstm 4 512 --batch 64 --steps 50 --training"; do
+            echo "$model, $threads threads:"
+            # shellcheck disable=SC2086 # several arguments
+            ./core_benchmark $model --threads "$threads" --rounds 9 | grep median
+        done
+    done
+}
+export -f measure_cpu
+within 50 cpu bash -c measure_cpu
+
+if [ -n "$passes" ]; then
+    run_benchmark 75 48 core cudnn torch
+    # The most likely to hang or to break the GPU; out of memory needs the GPU for itself.
+    run_tests 45 persistent "${core[@]}" -m 'persistent or fills_memory' "$@"
+else
+    leave_out "no smoke test passed" benchmark persistent
+fi
+finish
