@@ -128,12 +128,13 @@ TEST(AnErrorThatArrivesLateStaysInsideItsTrial) {
   std::string log;
   for (const bool is_refused : {false, true}) {
     MockGpu gpu;
-    CudnnPlanCache plans(gpu.runtime());
+    CudnnPlanCache plans(gpu.runtime(), CreateCpuPlan);
     PoolAllocator allocator;
     CudnnOptions options;
     options.algorithm = Algorithm::kAuto;
     Execution execution;
     execution.stream = kStream;
+    execution.allocator = &allocator;
     mock_set_algorithm_time(kSmallH, 0.1, 0.1);
     if (is_refused) {
       mock_set_algorithm_support(kSmallH, MOCK_FAILS_LATER);
@@ -142,10 +143,9 @@ TEST(AnErrorThatArrivesLateStaysInsideItsTrial) {
     }
     const Problem problem = SmallProblem();
     CudnnPlanCache::Found found;
-    EXPECT(plans
-               .Find(problem.config, problem.shape, problem.Options(true), options, execution,
-                     &allocator, &found)
-               .ok());
+    EXPECT(
+        plans.Find(problem.config, problem.shape, problem.Options(true), options, execution, &found)
+            .ok());
     EXPECT(found.algorithm ==
            (is_refused ? Algorithm::kStandard : Algorithm::kPersistStaticSmallH));
     log = mock_log();

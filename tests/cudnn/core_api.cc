@@ -75,6 +75,7 @@ struct Call {
   SequenceShape shape;
   CallOptions options;
   SerialRunner runner;
+  std::unique_ptr<DriverAllocator> allocator;  // null on a CPU
   Execution execution;
   CudnnPlanCache::Found found;
 };
@@ -95,12 +96,13 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, bool is_ba
   call->execution.runner = &call->runner;
   call->execution.stream = source.stream;
   if (model->gpu_plans != nullptr) {
-    DriverAllocator allocator(model->runtime, source.stream);
+    call->allocator.reset(new DriverAllocator(model->runtime, source.stream));
+    call->execution.allocator = call->allocator.get();
     return model->gpu_plans->Find(model->config, call->shape, call->options, model->options,
-                                  call->execution, &allocator, &call->found);
+                                  call->execution, &call->found);
   }
   std::unique_ptr<RnnPlan> plan;
-  CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(model->config, call->shape, "", &plan));
+  CUDNN_RNN_RETURN_IF_ERROR(CreateCpuPlan(model->config, call->shape, &plan));
   call->found.plan = std::move(plan);
   return Status();
 }
@@ -156,7 +158,7 @@ Status CreateModel(const cudnn_rnn_model_config& config, bool on_gpu, cudnn_rnn_
   if (on_gpu) {
     CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&created->runtime));
     CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*created->runtime->libraries));
-    created->gpu_plans.reset(new CudnnPlanCache(created->runtime));
+    created->gpu_plans.reset(new CudnnPlanCache(created->runtime, CreateCpuPlan));
   }
   *model = created.release();
   return Status();
@@ -183,6 +185,11 @@ const char* cudnn_rnn_gpu_report() {
   static thread_local std::string text;
   text = cudnn_rnn::ProcessGpuReport();
   return text.c_str();
+}
+
+int64_t cudnn_rnn_gpu_handles() {
+  cudnn_rnn::GpuRuntime* runtime;
+  return cudnn_rnn::OpenProcessGpu(&runtime).ok() ? runtime->handles.Count() : 0;
 }
 
 int cudnn_rnn_model_create(const cudnn_rnn_model_config* config, int on_gpu,

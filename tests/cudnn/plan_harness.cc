@@ -104,27 +104,28 @@ std::string Problem::Text() const {
   return text + "}";
 }
 
-DeviceBuffer::DeviceBuffer(int64_t bytes) : bytes_(bytes) {
+DeviceBuffer::DeviceBuffer(int64_t bytes, int64_t offset) : bytes_(bytes) {
   void* memory = nullptr;
-  if (posix_memalign(&memory, 256, static_cast<size_t>(std::max<int64_t>(bytes, 1))) != 0) {
-    std::abort();
-  }
-  data_ = static_cast<char*>(memory);
+  const int64_t size = offset + std::max<int64_t>(bytes, 1);
+  if (posix_memalign(&memory, kDeviceAlignment, static_cast<size_t>(size)) != 0) std::abort();
+  block_ = static_cast<char*>(memory);
+  data_ = block_ + offset;
   std::memset(data_, 0xff, static_cast<size_t>(bytes));
   mock_register_memory(data_, bytes_);
 }
 
 DeviceBuffer::~DeviceBuffer() {
   mock_unregister_memory(data_);
-  std::free(data_);
+  std::free(block_);
 }
 
 DeviceBuffer* CallBuffers::New(int64_t elements, int64_t element_size) {
-  all.emplace_back(new DeviceBuffer(elements * element_size));
+  all.emplace_back(new DeviceBuffer(elements * element_size, offset));
   return all.back().get();
 }
 
-CallBuffers::CallBuffers(const Problem& problem, unsigned int seed) {
+CallBuffers::CallBuffers(const Problem& problem, unsigned int seed, int64_t buffer_offset)
+    : offset(buffer_offset) {
   const RnnConfig& config = problem.config;
   const int64_t size = SizeOf(config.data_type);
   const int64_t rows = problem.shape.num_steps * problem.shape.batch_size;
@@ -222,20 +223,23 @@ MockGpu::~MockGpu() {
 
 Status GpuModel::Find(const Problem& problem, const CallOptions& call,
                       CudnnPlanCache::Found* found) {
+  DriverAllocator allocator(runtime_, stream);
   Execution execution;
   execution.stream = stream;
-  DriverAllocator allocator(runtime_, stream);
-  return cache_.Find(problem.config, problem.shape, call, options, execution, &allocator, found);
+  execution.allocator = &allocator;
+  return cache_.Find(problem.config, problem.shape, call, options, execution, found);
 }
 
 Status GpuModel::Forward(const Problem& problem, const CallOptions& call,
                          const CallBuffers& buffers, std::unique_ptr<DeviceBuffer>* reserve_space) {
   CudnnPlanCache::Found found;
   CUDNN_RNN_RETURN_IF_ERROR(Find(problem, call, &found));
-  reserve_space->reset(new DeviceBuffer(found.plan->ReserveSpaceBytes()));
-  const DeviceBuffer workspace(found.plan->ForwardWorkspaceBytes(call));
+  reserve_space->reset(new DeviceBuffer(found.plan->ReserveSpaceBytes(), offset));
+  const DeviceBuffer workspace(found.plan->ForwardWorkspaceBytes(call), offset);
+  DriverAllocator allocator(runtime_, stream);
   Execution execution;
   execution.stream = stream;
+  execution.allocator = &allocator;
   return found.plan->Forward(buffers.Forward(**reserve_space, workspace), call, execution);
 }
 
@@ -245,9 +249,11 @@ Status GpuModel::Backward(const Problem& problem, const CallOptions& forward_cal
   call.is_backward = true;
   CudnnPlanCache::Found found;
   CUDNN_RNN_RETURN_IF_ERROR(Find(problem, call, &found));
-  const DeviceBuffer workspace(found.plan->BackwardWorkspaceBytes(call));
+  const DeviceBuffer workspace(found.plan->BackwardWorkspaceBytes(call), offset);
+  DriverAllocator allocator(runtime_, stream);
   Execution execution;
   execution.stream = stream;
+  execution.allocator = &allocator;
   return found.plan->Backward(buffers.Backward(reserve_space, workspace), call, execution);
 }
 

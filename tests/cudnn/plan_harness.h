@@ -8,6 +8,7 @@
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
+#include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
 #include "tests/cudnn/driver_memory.h"
@@ -27,10 +28,10 @@ struct Problem {
 };
 
 // Memory of exactly `bytes` bytes, registered with the mock as device memory. Every bit is set,
-// which is NaN in every floating-point type.
+// which is NaN in every floating-point type. It starts `offset` bytes after an aligned address.
 class DeviceBuffer {
  public:
-  explicit DeviceBuffer(int64_t bytes);
+  explicit DeviceBuffer(int64_t bytes, int64_t offset = 0);
   ~DeviceBuffer();
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -40,13 +41,14 @@ class DeviceBuffer {
 
  private:
   const int64_t bytes_;
+  char* block_;
   char* data_;
 };
 
 // All buffers of a call except reserve space and workspaces. Inputs are random, with NaN in the
 // padding.
 struct CallBuffers {
-  CallBuffers(const Problem& problem, unsigned int seed);
+  CallBuffers(const Problem& problem, unsigned int seed, int64_t buffer_offset = 0);
 
   ForwardBuffers Forward(const DeviceBuffer& reserve_space, const DeviceBuffer& workspace) const;
   BackwardBuffers Backward(const DeviceBuffer& reserve_space, const DeviceBuffer& workspace) const;
@@ -57,6 +59,7 @@ struct CallBuffers {
             input_h_backprop, input_c_backprop, params_backprop};
   }
 
+  const int64_t offset;  // of each buffer
   std::vector<std::unique_ptr<DeviceBuffer>> all;
   DeviceBuffer* New(int64_t elements, int64_t element_size);
   DeviceBuffer *input, *input_h, *input_c, *params;
@@ -92,12 +95,13 @@ class MockGpu {
 class GpuModel {
  public:
   explicit GpuModel(GpuRuntime* runtime, Algorithm algorithm = Algorithm::kStandard)
-      : runtime_(runtime), cache_(runtime) {
+      : runtime_(runtime), cache_(runtime, CreateCpuPlan) {
     options.algorithm = algorithm;
   }
 
   CudnnOptions options;
   void* stream = kStream;
+  int64_t offset = 0;  // of workspaces and reserve spaces
 
   Status Find(const Problem& problem, const CallOptions& call, CudnnPlanCache::Found* found);
   // Runs forward and, in training, backward, with workspaces of exactly the required sizes.

@@ -19,12 +19,16 @@
 #define CUDNN_RNN_CC_CORE_RNN_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
+
+class DeviceAllocator;
+struct RnnConfig;
 
 struct SequenceShape {
   int64_t num_steps = 0;   // T
@@ -76,7 +80,10 @@ struct CallOptions {
 // Where a call's work runs.
 struct Execution {
   ParallelRunner* runner = nullptr;  // CPU plans
-  void* stream = nullptr;            // cuDNN plans: the CUstream on which all work is queued
+  // cuDNN plans: the CUstream on which all work is queued, and memory for copies of buffers that are
+  // not aligned as cuDNN requires.
+  void* stream = nullptr;
+  DeviceAllocator* allocator = nullptr;
 };
 
 // The memory in which a plan's inference calls find the weights in the form that they multiply.
@@ -94,14 +101,14 @@ struct ForwardBuffers {
   void* output = nullptr;
   void* output_h = nullptr;
   void* output_c = nullptr;
-  // Training only: ReserveSpaceBytes() bytes, aligned like the workspace, read by Backward.
+  // Training only: ReserveSpaceBytes() bytes, read by Backward; aligned to 64 on a CPU.
   void* reserve_space = nullptr;
   // Inference only, optional: PackedWeights().bytes bytes, aligned to 64. The call fills them, or
   // only reads them if a call with the same parameters has filled them. Results are the same bits
   // with and without.
   void* packed_weights = nullptr;
   bool packed_weights_are_ready = false;
-  // ForwardWorkspaceBytes() bytes, aligned to 64 on a CPU and to 256 on a GPU.
+  // ForwardWorkspaceBytes() bytes; aligned to 64 on a CPU.
   void* workspace = nullptr;
 };
 
@@ -161,6 +168,10 @@ class RnnPlan {
   virtual Status Backward(const BackwardBuffers& buffers, const CallOptions& options,
                           const Execution& execution) const = 0;
 };
+
+// Creates a plan.
+using PlanFactory = Status (*)(const RnnConfig& config, const SequenceShape& shape,
+                               std::unique_ptr<RnnPlan>* plan);
 
 }  // namespace cudnn_rnn
 

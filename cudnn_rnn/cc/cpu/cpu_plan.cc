@@ -404,6 +404,11 @@ Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
   return Create<double, double>(config, shape, instruction_set, plan);
 }
 
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
+                     std::unique_ptr<RnnPlan>* plan) {
+  return CreateCpuPlan(config, shape, std::string(), plan);
+}
+
 template <typename T>
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape, const Kernels<T>& kernels,
                      std::unique_ptr<RnnPlan>* plan) {

@@ -21,6 +21,9 @@ namespace cudnn_rnn {
 // gradients pass through unchanged and the gradient of the parameters is 0.
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan);
+// With the default instruction set. (A PlanFactory.)
+Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape,
+                     std::unique_ptr<RnnPlan>* plan);
 // With given kernels. The elements of buffers are T, whatever the config's data type.
 template <typename T>
 Status CreateCpuPlan(const RnnConfig& config, const SequenceShape& shape, const Kernels<T>& kernels,

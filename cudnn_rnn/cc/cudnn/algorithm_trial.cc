@@ -61,6 +61,7 @@ class TrialRun {
     options_.dropout_call_index = 1;
     options_.keeps_reserve_space = false;
     execution_.stream = trial.stream;
+    execution_.allocator = &allocator_;
   }
 
   Status Prepare(Algorithm algorithm) {
@@ -68,12 +69,12 @@ class TrialRun {
         trial_.runtime, trial_.stream,
         Concatenate("trying ", Describe(trial_.config), ", algorithm ", Name(algorithm)));
     CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
-    CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
     std::shared_ptr<DropoutState> dropout;
     if (UsesDropout(trial_.config, options_.is_training)) {
-      CUDNN_RNN_RETURN_IF_ERROR(
-          DropoutState::Create(queue, trial_.config, MemoryNeed::kOptional, &allocator_, &dropout));
+      CUDNN_RNN_RETURN_IF_ERROR(DropoutState::Create(&queue, trial_.config, MemoryNeed::kOptional,
+                                                     &allocator_, &dropout));
     }
+    CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
     CudnnPlan::Choices choices = trial_.choices;
     choices.algorithm = algorithm;
     std::shared_ptr<ModelDescriptor> model;

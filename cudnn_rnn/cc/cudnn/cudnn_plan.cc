@@ -218,7 +218,7 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
   const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
   const int64_t h_bytes = state_bytes(h_width_);
   const int64_t c_bytes = is_lstm ? state_bytes(c_width_) : 0;
-  Arena arena(memory, kDeviceAlignment);
+  Arena arena(AlignUp(memory), kDeviceAlignment);
   workspace->cudnn = arena.Take<char>(cudnn_workspace_bytes_);
   if (!weights_.is_dense()) {
     workspace->weights = arena.Take<char>(weights_.bytes());
@@ -245,7 +245,7 @@ CheckedSize CudnnPlan::DescribeWorkspace(Pass pass, const CallOptions& options,
     workspace->initial_h_backprop = arena.Take<char>(h_bytes);
     if (is_lstm) workspace->initial_c_backprop = arena.Take<char>(c_bytes);
   }
-  return arena.used();
+  return arena.used() + (kDeviceAlignment - 1);  // for AlignUp
 }
 
 int64_t CudnnPlan::WorkspaceBytes(Pass pass, const CallOptions& options) const {

@@ -4,6 +4,11 @@
 // weight space (weight_regions.h). cuDNN rejects sequences of length 0, so the plan runs them as
 // sequences of length 1 and then overwrites their results with the correct ones. In training, it
 // also zeroes their inputs and gradients; a batch with such sequences costs a copy of these.
+//
+// cuDNN needs weights, reserve space and workspace aligned to kDeviceAlignment. The plan aligns its
+// part of the workspace itself. Parameters, their gradient or a reserve space that are not aligned
+// cost a copy each (aligned_copies.h). Nothing in a reserve space depends on its address, so a
+// gradient may get a copy of it at another address.
 #ifndef CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 #define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 

@@ -1,6 +1,7 @@
 // CudnnPlan's forward and backward passes: the work that they queue on the stream.
 
 #include "cudnn_rnn/cc/core/reserve_space.h"
+#include "cudnn_rnn/cc/cudnn/aligned_copies.h"
 #include "cudnn_rnn/cc/cudnn/cudnn_plan.h"
 
 namespace cudnn_rnn {
@@ -23,9 +24,16 @@ Status CudnnPlan::Forward(const ForwardBuffers& buffers, const CallOptions& opti
     if (!config_.has_cell_state()) return Status();
     return queue.Copy(buffers.output_c, buffers.input_c, state_bytes(c_width_));
   }
+  AlignedCopies copies(queue, execution.allocator);
+  ForwardBuffers aligned = buffers;
+  if (weights_.is_dense()) {
+    CUDNN_RNN_RETURN_IF_ERROR(copies.Read(weights_.bytes(), &aligned.params));
+  }
+  CUDNN_RNN_RETURN_IF_ERROR(copies.Write(reserve_space_bytes_, &aligned.reserve_space));
   CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
   std::lock_guard<std::mutex> lock(model_->mutex());
-  return QueueForward(queue, buffers, options, ReadLengths(options));
+  CUDNN_RNN_RETURN_IF_ERROR(QueueForward(queue, aligned, options, ReadLengths(options)));
+  return copies.Finish();
 }
 
 Status CudnnPlan::QueueForward(const GpuQueue& queue, const ForwardBuffers& buffers,
@@ -93,9 +101,19 @@ Status CudnnPlan::Backward(const BackwardBuffers& buffers, const CallOptions& op
     if (!config_.has_cell_state()) return Status();
     return queue.Copy(buffers.input_c_backprop, buffers.output_c_backprop, state_bytes(c_width_));
   }
+  AlignedCopies copies(queue, execution.allocator);
+  BackwardBuffers aligned = buffers;
+  if (weights_.is_dense()) {
+    CUDNN_RNN_RETURN_IF_ERROR(copies.Read(weights_.bytes(), &aligned.params));
+    CUDNN_RNN_RETURN_IF_ERROR(copies.Write(weights_.bytes(), &aligned.params_backprop));
+  }
+  if (!options.keeps_reserve_space) {  // otherwise the workspace has a copy
+    CUDNN_RNN_RETURN_IF_ERROR(copies.Read(reserve_space_bytes_, &aligned.reserve_space));
+  }
   CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
   std::lock_guard<std::mutex> lock(model_->mutex());
-  return QueueBackward(queue, buffers, options, ReadLengths(options));
+  CUDNN_RNN_RETURN_IF_ERROR(QueueBackward(queue, aligned, options, ReadLengths(options)));
+  return copies.Finish();
 }
 
 Status CudnnPlan::QueueBackward(const GpuQueue& queue, const BackwardBuffers& buffers,

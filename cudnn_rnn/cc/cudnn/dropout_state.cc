@@ -21,26 +21,37 @@ DropoutState::~DropoutState() {
   libraries_.cuEventDestroy_v2(last_use_);
 }
 
-Status DropoutState::Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
+Status DropoutState::Create(GpuQueue* queue, const RnnConfig& config, MemoryNeed need,
                             DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state) {
-  std::shared_ptr<DropoutState> created(new DropoutState(queue, config));
-  CUDNN_RNN_RETURN_IF_ERROR(
-      CUDNN_RNN_CUDNN_CALL(queue, cudnnDropoutGetStatesSize, queue.handle(), &created->bytes_));
-  const int64_t bytes = static_cast<int64_t>(created->bytes_);
-  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->states_));
-  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &created->initial_states_));
-  CUDNN_RNN_RETURN_IF_ERROR(
-      CUDNN_RNN_DRIVER_CALL(queue, cuEventCreate, &created->last_use_, kCudaEventWithoutTime));
-  DropoutDescriptor descriptor;
-  CUDNN_RNN_RETURN_IF_ERROR(descriptor.Create(queue, "cudnnCreateDropoutDescriptor"));
-  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(
-      queue, cudnnSetDropoutDescriptor, descriptor.get(), queue.handle(), created->dropout_,
-      created->states_->data(), created->bytes_, created->seed_));
-  CUDNN_RNN_RETURN_IF_ERROR(
-      queue.Copy(created->initial_states_->data(), created->states_->data(), bytes));
-  CUDNN_RNN_RETURN_IF_ERROR(created->EndCall(queue));
+  std::shared_ptr<DropoutState> created(new DropoutState(*queue, config));
+  CUDNN_RNN_RETURN_IF_ERROR(created->Allocate(queue, need, allocator));
+  CUDNN_RNN_RETURN_IF_ERROR(queue->BorrowHandle());
+  CUDNN_RNN_RETURN_IF_ERROR(created->Initialize(*queue));
   *state = std::move(created);
   return Status();
+}
+
+Status DropoutState::Allocate(GpuQueue* queue, MemoryNeed need, DeviceAllocator* allocator) {
+  CUDNN_RNN_RETURN_IF_ERROR(queue->BorrowHandle());
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CUDNN_RNN_CUDNN_CALL(*queue, cudnnDropoutGetStatesSize, queue->handle(), &bytes_));
+  queue->ReturnHandle();
+  const int64_t bytes = static_cast<int64_t>(bytes_);
+  CUDNN_RNN_RETURN_IF_ERROR(allocator->Allocate(bytes, need, &states_));
+  return allocator->Allocate(bytes, need, &initial_states_);
+}
+
+Status DropoutState::Initialize(const GpuQueue& queue) {
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CUDNN_RNN_DRIVER_CALL(queue, cuEventCreate, &last_use_, kCudaEventWithoutTime));
+  DropoutDescriptor descriptor;
+  CUDNN_RNN_RETURN_IF_ERROR(descriptor.Create(queue, "cudnnCreateDropoutDescriptor"));
+  CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(queue, cudnnSetDropoutDescriptor, descriptor.get(),
+                                                 queue.handle(), dropout_, states_->data(), bytes_,
+                                                 seed_));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      queue.Copy(initial_states_->data(), states_->data(), static_cast<int64_t>(bytes_)));
+  return EndCall(queue);
 }
 
 Status DropoutState::Attach(const GpuQueue& queue, DropoutDescriptor* descriptor) const {

@@ -26,7 +26,8 @@ class DropoutState {
   DropoutState(const DropoutState&) = delete;
   DropoutState& operator=(const DropoutState&) = delete;
 
-  static Status Create(const GpuQueue& queue, const RnnConfig& config, MemoryNeed need,
+  // Holds the queue's handle at the end.
+  static Status Create(GpuQueue* queue, const RnnConfig& config, MemoryNeed need,
                        DeviceAllocator* allocator, std::shared_ptr<DropoutState>* state);
 
   // Sets `descriptor` to this state, without work on the device.
@@ -41,6 +42,8 @@ class DropoutState {
 
  private:
   DropoutState(const GpuQueue& queue, const RnnConfig& config);
+  Status Allocate(GpuQueue* queue, MemoryNeed need, DeviceAllocator* allocator);
+  Status Initialize(const GpuQueue& queue);
 
   const GpuLibraries& libraries_;
   void* const context_;

@@ -12,7 +12,6 @@ constexpr int64_t kMaxPitch = std::numeric_limits<int>::max();
 }  // namespace
 
 GpuQueue::~GpuQueue() {
-  if (handle_ != nullptr) runtime_->handles.Return({context_, stream_}, handle_);
   if (context_pushed_) {
     void* context;
     libraries().cuCtxPopCurrent_v2(&context);
@@ -27,14 +26,30 @@ Status GpuQueue::Begin() {
 }
 
 Status GpuQueue::BorrowHandle() {
-  handle_ = runtime_->handles.Take({context_, stream_});
-  if (handle_ != nullptr) return Status();
+  StreamHandle* const shared = runtime_->handles.Find(context_, stream_);
+  std::unique_lock<std::recursive_mutex> lock(shared->mutex);
+  if (shared->handle == nullptr) {
+    void* created = nullptr;
+    CUDNN_RNN_RETURN_IF_ERROR(CreateHandle(&created));
+    shared->handle = created;
+  }
+  handle_ = shared->handle;
+  handle_lock_ = std::move(lock);
+  return Status();
+}
+
+void GpuQueue::ReturnHandle() {
+  handle_ = nullptr;
+  handle_lock_ = std::unique_lock<std::recursive_mutex>();
+}
+
+Status GpuQueue::CreateHandle(void** handle) const {
   CUDNN_RNN_RETURN_IF_ERROR(CheckNotCapturing("creating a cuDNN handle"));
   void* created = nullptr;
   CUDNN_RNN_RETURN_IF_ERROR(CUDNN_RNN_CUDNN_CALL(*this, cudnnCreate, &created));
   const Status set = CUDNN_RNN_CUDNN_CALL(*this, cudnnSetStream, created, stream_);
   if (set.ok()) {
-    handle_ = created;
+    *handle = created;
   } else {
     libraries().cudnnDestroy(created);
   }

@@ -4,6 +4,7 @@
 #define CUDNN_RNN_CC_CUDNN_GPU_QUEUE_H_
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "cudnn_rnn/cc/core/status.h"
@@ -36,9 +37,15 @@ class GpuQueue {
 
   // Must be called first.
   Status Begin();
-  // Must precede calls of cuDNN that need handle(), which the queue holds from then on. Creates a
-  // handle if the stream has no idle one; only that may wait for the device.
+  // Must precede calls of cuDNN that need handle(). The queue holds the stream's handle until
+  // ReturnHandle or the destructor; other threads wait for it. Creates the handle if the stream has
+  // none yet; only that may wait for the device.
+  //
+  // A thread that holds a handle must not wait for another thread that may need it: not for a mutex
+  // of CudnnPlanCache, AlgorithmCache or Bfloat16Results, not for another stream's handle, and not
+  // for memory (MemoryNeed::kRequired).
   Status BorrowHandle();
+  void ReturnHandle();
   // Sets `is_capturing` to whether the stream records a CUDA graph.
   Status IsCapturing(bool* is_capturing) const;
   // Fails while the stream records a CUDA graph, in which `action` is not possible.
@@ -65,11 +72,14 @@ class GpuQueue {
   Status Clear(void* target, int64_t bytes) const;
 
  private:
+  Status CreateHandle(void** handle) const;
+
   GpuRuntime* const runtime_;
   void* const stream_;
   const std::string what_;
   void* context_ = nullptr;
   void* handle_ = nullptr;
+  std::unique_lock<std::recursive_mutex> handle_lock_;
   bool context_pushed_ = false;
 };
 

@@ -1,32 +1,25 @@
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 
-#include "cudnn_rnn/cc/core/exceptions.h"
-
 namespace cudnn_rnn {
 
-HandlePool::~HandlePool() {
-  for (const auto& entry : idle_) {
-    const ContextForRelease context(*libraries_, entry.first.context);
-    if (context.is_current()) libraries_->cudnnDestroy(entry.second);
+StreamHandles::~StreamHandles() {
+  for (const auto& entry : handles_) {
+    if (entry.second.handle == nullptr) continue;
+    const ContextForRelease context(*libraries_, entry.first.first);
+    if (context.is_current()) libraries_->cudnnDestroy(entry.second.handle);
   }
 }
 
-void* HandlePool::Take(const Key& key) {
+StreamHandle* StreamHandles::Find(void* context, void* stream) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = idle_.find(key);
-  if (found == idle_.end()) return nullptr;
-  void* const handle = found->second;
-  idle_.erase(found);
-  return handle;
+  return &handles_[{context, stream}];
 }
 
-void HandlePool::Return(const Key& key, void* handle) {
-  const Status kept = CatchExceptions([&] {
-    std::lock_guard<std::mutex> lock(mutex_);
-    idle_.emplace(key, handle);
-    return Status();
-  });
-  if (!kept.ok()) libraries_->cudnnDestroy(handle);
+int64_t StreamHandles::Count() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  int64_t count = 0;
+  for (const auto& entry : handles_) count += entry.second.handle != nullptr;
+  return count;
 }
 
 namespace {

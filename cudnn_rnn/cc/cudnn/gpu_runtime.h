@@ -1,12 +1,15 @@
-// State shared by all GPU plans: the libraries, a pool of cuDNN handles, and the chosen algorithms.
+// State shared by all GPU plans: the libraries, the cuDNN handles, and the chosen algorithms.
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
@@ -37,31 +40,34 @@ class ContextForRelease {
   const bool is_current_;
 };
 
-// Pool of idle cuDNN handles. Creating a handle takes milliseconds, and only one thread at a time
-// may use it. Every handle has been set to the stream that it is kept for.
-class HandlePool {
+// The cuDNN handle of one stream. Only one thread at a time may use it, so a thread holds `mutex`
+// while it queues the work of a call. The driver would serialize the launches on a stream anyway.
+// The thread that holds the mutex may lock it again, so a call within a call cannot wait for itself.
+struct StreamHandle {
+  std::recursive_mutex mutex;
+  std::atomic<void*> handle{nullptr};  // the first call creates it, with `mutex` held
+};
+
+// The cuDNN handles of all streams. Creating a handle takes milliseconds, and each takes memory of
+// the device that no framework accounts for. So there is one per stream, however many threads call.
+class StreamHandles {
  public:
-  struct Key {
-    void* context;
-    void* stream;
-    bool operator<(const Key& other) const {
-      return std::tie(context, stream) < std::tie(other.context, other.stream);
-    }
-  };
+  explicit StreamHandles(const GpuLibraries* libraries) : libraries_(libraries) {}
+  ~StreamHandles();
+  StreamHandles(const StreamHandles&) = delete;
+  StreamHandles& operator=(const StreamHandles&) = delete;
 
-  explicit HandlePool(const GpuLibraries* libraries) : libraries_(libraries) {}
-  ~HandlePool();
-
-  // Returns an idle handle, or null if there is none.
-  void* Take(const Key& key);
-  // The key's context must be current. Does not throw: without memory to keep the handle, destroys
-  // it.
-  void Return(const Key& key, void* handle);
+  // Returns the stream's handle, which lives as long as this object.
+  StreamHandle* Find(void* context, void* stream);
+  // Returns the number of handles that exist.
+  int64_t Count();
 
  private:
+  using Key = std::pair<void*, void*>;  // context, stream
+
   const GpuLibraries* const libraries_;
   std::mutex mutex_;
-  std::multimap<Key, void*> idle_;
+  std::map<Key, StreamHandle> handles_;
 };
 
 // The algorithms that trials chose. Entries are never evicted: a gradient must run the algorithm of
@@ -137,7 +143,7 @@ struct GpuRuntime {
       : libraries(std::move(opened)), handles(libraries.get()) {}
 
   const std::unique_ptr<const GpuLibraries> libraries;
-  HandlePool handles;
+  StreamHandles handles;
   AlgorithmCache algorithms;
   Bfloat16Results bfloat16;
 };

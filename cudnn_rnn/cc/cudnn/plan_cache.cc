@@ -18,6 +18,8 @@ int64_t BitsOf(float value) {
   return bits;
 }
 
+std::string Activity(const Trial& trial) { return "preparing " + Describe(trial.config); }
+
 bool UsesDropout(const Trial& trial) {
   return UsesDropout(trial.config, trial.choices.is_training);
 }
@@ -96,7 +98,7 @@ Status CheckDataType(DataType data_type, size_t cudnn_version) {
 
 Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
                             const CallOptions& call, const CudnnOptions& options,
-                            const Execution& execution, DeviceAllocator* allocator, Found* found) {
+                            const Execution& execution, Found* found) {
   CUDNN_RNN_RETURN_IF_ERROR(CheckSequenceLengths(call.sequence_lengths, shape));
   void* context = nullptr;
   const GpuLibraries& libraries = *runtime_->libraries;
@@ -111,7 +113,8 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   choices.is_padded = !shape.time_major || HasPadding(call.sequence_lengths, shape);
   choices.allow_tf32 = settings.allow_tf32;
   Request request;
-  request.trial = {runtime_, execution.stream, allocator, config, shape, choices, DeviceModel()};
+  request.trial = {runtime_, execution.stream, execution.allocator, config, shape,
+                   choices,  DeviceModel()};
   request.options = settings;
   request.context = context;
   request.repeats_forward = repeats_forward;
@@ -148,40 +151,42 @@ Status CudnnPlanCache::CreatePlan(Request request, Found* found) {
   CUDNN_RNN_RETURN_IF_ERROR(Validate(trial.config));
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckDataType(trial.config.data_type, runtime_->libraries->cudnn_version));
-  GpuQueue queue(runtime_, trial.stream, "preparing " + Describe(trial.config));
-  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
   if (!IsEmpty(trial.shape)) {
+    GpuQueue queue(runtime_, trial.stream, Activity(trial));
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
     // A CUDA graph must not record trials, new dropout states or the compilation of kernels.
     CUDNN_RNN_RETURN_IF_ERROR(queue.CheckNotCapturing("preparing a new model or shape"));
   }
   if (trial.config.data_type == DataType::kBfloat16 && !IsEmpty(trial.shape)) {
-    CUDNN_RNN_RETURN_IF_ERROR(CheckBfloat16(trial, request.context));
+    CUDNN_RNN_RETURN_IF_ERROR(CheckBfloat16(trial, request.context, create_host_plan_));
   }
   CUDNN_RNN_RETURN_IF_ERROR(ResolveAlgorithm(request.options, &trial));
 
   std::shared_ptr<DropoutState> dropout;
-  if (!IsEmpty(trial.shape)) {
-    CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
-    if (UsesDropout(trial)) CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(queue, trial, &dropout));
+  if (!IsEmpty(trial.shape) && UsesDropout(trial)) {
+    CUDNN_RNN_RETURN_IF_ERROR(FindDropoutState(trial, request.context, &dropout));
   }
   std::shared_ptr<CudnnPlan> plan;
-  Status created = CreatePlanWithModel(queue, request, dropout, &plan);
+  Status created = CreatePlanWithModel(request, dropout, &plan);
   const bool is_chosen = request.options.algorithm == Algorithm::kAuto &&
                          trial.choices.algorithm != Algorithm::kStandard;
   if (!created.ok() && is_chosen) {
     runtime_->algorithms.UseStandard(AlgorithmKey(trial, trial.shape.num_steps));
     trial.choices.algorithm = Algorithm::kStandard;
-    created = CreatePlanWithModel(queue, request, dropout, &plan);
+    created = CreatePlanWithModel(request, dropout, &plan);
   }
   CUDNN_RNN_RETURN_IF_ERROR(WithAdvice(created, trial.choices.algorithm, request.repeats_forward));
   *found = {std::move(plan), trial.choices.algorithm};
   return Status();
 }
 
-Status CudnnPlanCache::CreatePlanWithModel(const GpuQueue& queue, const Request& request,
+Status CudnnPlanCache::CreatePlanWithModel(const Request& request,
                                            std::shared_ptr<DropoutState> dropout,
                                            std::shared_ptr<CudnnPlan>* plan) {
   const Trial& trial = request.trial;
+  GpuQueue queue(runtime_, trial.stream, Activity(trial));
+  CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
+  if (!IsEmpty(trial.shape)) CUDNN_RNN_RETURN_IF_ERROR(queue.BorrowHandle());
   Key key = request.model_key;
   key.push_back(static_cast<int64_t>(trial.choices.algorithm));
   const auto known = models_.find(key);
@@ -217,15 +222,17 @@ Status CudnnPlanCache::ResolveAlgorithm(const CudnnOptions& options, Trial* tria
       [trial](Algorithm* chosen) { return ConfirmAlgorithm(*trial, chosen); }, algorithm);
 }
 
-Status CudnnPlanCache::FindDropoutState(const GpuQueue& queue, const Trial& trial,
+Status CudnnPlanCache::FindDropoutState(const Trial& trial, void* context,
                                         std::shared_ptr<DropoutState>* state) {
   const RnnConfig& config = trial.config;
-  const Key key = {static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue.context())),
+  const Key key = {static_cast<int64_t>(reinterpret_cast<uintptr_t>(context)),
                    BitsOf(config.dropout), config.seed, config.seed2};
   std::shared_ptr<DropoutState>& known = dropout_states_[key];
   if (known == nullptr) {
+    GpuQueue queue(runtime_, trial.stream, Activity(trial));
+    CUDNN_RNN_RETURN_IF_ERROR(queue.Begin());
     CUDNN_RNN_RETURN_IF_ERROR(
-        DropoutState::Create(queue, config, MemoryNeed::kRequired, trial.allocator, &known));
+        DropoutState::Create(&queue, config, MemoryNeed::kRequired, trial.allocator, &known));
   }
   *state = known;
   return Status();

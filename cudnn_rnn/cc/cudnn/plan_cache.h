@@ -19,8 +19,10 @@ namespace cudnn_rnn {
 
 class CudnnPlanCache {
  public:
-  // `runtime` must outlive the cache.
-  explicit CudnnPlanCache(GpuRuntime* runtime) : runtime_(runtime) {}
+  // `runtime` must outlive the cache. `create_host_plan` creates a plan that computes in float on the
+  // host, with whose results a check compares those of cuDNN (bfloat16_check.h).
+  CudnnPlanCache(GpuRuntime* runtime, PlanFactory create_host_plan)
+      : runtime_(runtime), create_host_plan_(create_host_plan) {}
   CudnnPlanCache(const CudnnPlanCache&) = delete;
   CudnnPlanCache& operator=(const CudnnPlanCache&) = delete;
 
@@ -34,11 +36,11 @@ class CudnnPlanCache {
   // is a Backward. With `call.forward_choice`, its plan computes like the Forward's, whatever
   // `options` says; without it, `options` must be the Forward's, too. The plans of a cache share
   // one dropout state, which starts from the config's seeds; Forward advances it. The dropout state
-  // and the scratch memory of trials come from `allocator`. Thread-safe; calls on plans that differ
-  // only in the number of steps queue their work one after the other.
+  // and the scratch memory of trials come from the execution's allocator. Thread-safe; calls on
+  // plans that differ only in the number of steps queue their work one after the other, and so do
+  // all calls on one stream.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
-              const CudnnOptions& options, const Execution& execution, DeviceAllocator* allocator,
-              Found* found);
+              const CudnnOptions& options, const Execution& execution, Found* found);
 
  private:
   using Key = std::vector<int64_t>;
@@ -56,16 +58,16 @@ class CudnnPlanCache {
   };
 
   Status CreatePlan(Request request, Found* found);
-  Status CreatePlanWithModel(const GpuQueue& queue, const Request& request,
-                             std::shared_ptr<DropoutState> dropout,
+  // Holds the stream's handle only while it runs: what CreatePlan does in between may wait.
+  Status CreatePlanWithModel(const Request& request, std::shared_ptr<DropoutState> dropout,
                              std::shared_ptr<CudnnPlan>* plan);
   // Sets the trial's algorithm and, if the options leave the choice to trials, its device.
   Status ResolveAlgorithm(const CudnnOptions& options, Trial* trial);
-  Status FindDropoutState(const GpuQueue& queue, const Trial& trial,
-                          std::shared_ptr<DropoutState>* state);
+  Status FindDropoutState(const Trial& trial, void* context, std::shared_ptr<DropoutState>* state);
   void EvictLeastRecentlyUsed();
 
   GpuRuntime* const runtime_;
+  const PlanFactory create_host_plan_;
   std::mutex mutex_;
   std::map<Key, Entry> plans_;
   std::map<Key, std::weak_ptr<ModelDescriptor>> models_;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cudnn/gpu_queue.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
@@ -21,10 +22,7 @@ class TensorMemory : public DeviceMemory {
  public:
   explicit TensorMemory(const Tensor& tensor) : tensor_(tensor) {}
 
-  void* data() override {
-    const uintptr_t end = reinterpret_cast<uintptr_t>(DataOf(tensor_)) + kDeviceAlignment - 1;
-    return reinterpret_cast<void*>(end / kDeviceAlignment * kDeviceAlignment);
-  }
+  void* data() override { return AlignUp(const_cast<void*>(DataOf(tensor_))); }
 
  private:
   const Tensor tensor_;
@@ -63,7 +61,7 @@ class CudnnCall : public DeviceCall {
                   std::shared_ptr<const RnnPlan>* plan) override {
     CudnnPlanCache::Found found;
     const Status status =
-        plans_->Find(config, shape, options, options_, execution(), &allocator_, &found);
+        plans_->Find(config, shape, options, options_, execution(), &found);
     const bool is_forced =
         options_.algorithm != Algorithm::kAuto && options_.algorithm != Algorithm::kStandard;
     if (!status.ok() && is_forced) {
@@ -80,6 +78,7 @@ class CudnnCall : public DeviceCall {
   Execution execution() override {
     Execution execution;
     execution.stream = stream_;
+    execution.allocator = &allocator_;
     return execution;
   }
 
@@ -115,7 +114,7 @@ class CudnnBackend : public DeviceBackend {
         stream_of_(stream_of),
         algorithm_(algorithm),
         deterministic_(deterministic),
-        plans_(runtime) {}
+        plans_(runtime, CreateCpuPlan) {}
 
   std::unique_ptr<DeviceCall> Start(OpKernelContext* context) override {
     CudnnOptions options;

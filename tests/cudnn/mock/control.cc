@@ -136,8 +136,9 @@ void mock_set_padded_weights(int padded) { SetOption(&Options::padded_weights, p
 void mock_set_pause(int64_t microseconds) { SetOption(&Options::pause_microseconds, microseconds); }
 void mock_let_calls_meet(int64_t calls) { SetOption(&Options::calls_to_meet, calls); }
 void mock_set_any_memory(int any_memory) { SetOption(&Options::any_memory, any_memory); }
-void mock_set_wrong_bfloat16(int wrong_results) {
+void mock_set_wrong_bfloat16(int wrong_results, int fault) {
   SetOption(&Options::wrong_bfloat16, wrong_results);
+  SetOption(&Options::bfloat16_fault, fault);
 }
 void mock_set_skip_input_biases(int exist) { SetOption(&Options::skip_input_biases, exist); }
 void mock_set_loose_matrices(int are_loose) { SetOption(&Options::loose_matrices, are_loose); }

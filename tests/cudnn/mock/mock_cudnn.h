@@ -136,14 +136,27 @@ MOCK_EXPORT void mock_set_padded_weights(int padded);
 MOCK_EXPORT void mock_set_skip_input_biases(int exist);
 /* Default 0. 1: cudnnGetRNNWeightParams reports matrices whose rows have gaps between them. */
 MOCK_EXPORT void mock_set_loose_matrices(int are_loose);
-/* Results that calls in bfloat16 compute wrongly: as zeros, with a status of success. */
+/* Results that calls in bfloat16 compute wrongly, with a status of success. */
 enum {
   MOCK_ALL_RIGHT = 0, /* default */
   MOCK_WRONG_OUTPUT = 1,
   MOCK_WRONG_DATA_GRADIENTS = 2,
   MOCK_WRONG_WEIGHT_GRADIENTS = 3,
 };
-MOCK_EXPORT void mock_set_wrong_bfloat16(int wrong_results);
+/* The fault in these results: they are zeros; or they are computed with weights (the weight
+ * gradients: returned) with exchanged gates, transposed R, every number at its neighbour's place,
+ * exchanged directions, or without biases; or the first two steps of a sequence are exchanged. */
+enum {
+  MOCK_NO_FAULT = 0,
+  MOCK_ZEROS = 1,
+  MOCK_EXCHANGED_GATES = 2,
+  MOCK_TRANSPOSED_RECURRENT_WEIGHTS = 3,
+  MOCK_SHIFTED_WEIGHTS = 4,
+  MOCK_EXCHANGED_DIRECTIONS = 5,
+  MOCK_MISSING_BIASES = 6,
+  MOCK_EXCHANGED_STEPS = 7,
+};
+MOCK_EXPORT void mock_set_wrong_bfloat16(int wrong_results, int fault);
 /* Default 0. 1: the stream records a CUDA graph. Then all calls that allocate, or that make the
  * host wait, are violations. (Recorded work runs at once.) */
 MOCK_EXPORT void mock_set_capturing(void* stream, int is_capturing);
@@ -157,7 +170,7 @@ MOCK_EXPORT void mock_let_calls_meet(int64_t calls);
  * repeatedly; unregistering removes one registration of that address. */
 MOCK_EXPORT void mock_register_memory(const void* data, int64_t bytes);
 MOCK_EXPORT void mock_unregister_memory(const void* data);
-/* Default 0. 1: all memory counts as device memory, and is aligned to 64 bytes at most. */
+/* Default 0. 1: all memory counts as device memory. */
 MOCK_EXPORT void mock_set_any_memory(int any_memory);
 
 /* By default every stream except the null stream belongs to device 0. */

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/cudnn/mock/faults.h"
 #include "tests/cudnn/mock/rnn_call.h"
 
 namespace cudnn_rnn {
@@ -76,7 +77,7 @@ std::string Difference(const RnnCall& rnn_call, const BackwardDataTensors& tenso
 
 // Runs without the state's lock.
 Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
-                   const RnnBuffers& buffers, const ReserveHeader& header, bool is_wrong) {
+                   const RnnBuffers& buffers, const ReserveHeader& header, int fault) {
   const int64_t element_size = rnn_call.element_size();
   Buffer y(rnn_call.y_bytes), dy(rnn_call.y_bytes), dhy(rnn_call.h_bytes), dcy(rnn_call.c_bytes);
   Buffer weights(rnn_call.weights.dense_bytes());
@@ -93,6 +94,7 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   if (!difference.empty()) {
     return InvalidArgument(difference, " is not that of the forward call");
   }
+  CUDNN_RNN_RETURN_IF_ERROR(SpoilWeights(rnn_call.config, fault, weights.data()));
 
   CallOptions options;
   options.is_training = true;
@@ -120,8 +122,8 @@ Status ComputeData(const RnnCall& rnn_call, const BackwardDataTensors& tensors,
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Backward(backward, options, execution));
 
-  if (is_wrong) {
-    std::memset(dx.data(), 0, static_cast<size_t>(rnn_call.x_bytes));
+  SpoilSequence(rnn_call.shape(), fault, rnn_call.x_bytes, dx.data());
+  if (fault == MOCK_ZEROS) {
     std::memset(dhx.data(), 0, static_cast<size_t>(rnn_call.h_bytes));
     std::memset(dcx.data(), 0, static_cast<size_t>(rnn_call.c_bytes));
   }
@@ -193,9 +195,9 @@ int cudnnRNNBackwardData_v8(void* handle, void* rnn_descriptor, const int32_t* d
     MOCK_RETURN_IF_FAILED(
         CheckReserveSpace(call, reserve_space, kAfterForward, &rnn_call, &header));
     MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
-    const bool is_wrong = rnn_call.IsWrong(call->state(), MOCK_WRONG_DATA_GRADIENTS);
+    const int fault = rnn_call.FaultOf(call->state(), MOCK_WRONG_DATA_GRADIENTS);
     call->Unlock();
-    const Status status = ComputeData(rnn_call, tensors, buffers, header, is_wrong);
+    const Status status = ComputeData(rnn_call, tensors, buffers, header, fault);
     call->Lock();
     return status.ok() ? 0 : call->Violation(status.message());
   });
@@ -231,15 +233,14 @@ int cudnnRNNBackwardWeights_v8(void* handle, void* rnn_descriptor, int gradient_
       return call->Violation("weight_space_gradient was not cleared");
     }
     MOCK_RETURN_IF_FAILED(StartBackward(call, rnn_call));
-    const bool is_wrong = rnn_call.IsWrong(call->state(), MOCK_WRONG_WEIGHT_GRADIENTS);
+    const int fault = rnn_call.FaultOf(call->state(), MOCK_WRONG_WEIGHT_GRADIENTS);
     call->Unlock();
-    const char* const reserve = static_cast<char*>(reserve_space);
-    const Status status = CheckWeightsCall(rnn_call, x, hx, y, reserve);
+    char* const reserve = static_cast<char*>(reserve_space);
+    char* const gradient = reserve + rnn_call.reserve.weight_gradient;
+    Status status = CheckWeightsCall(rnn_call, x, hx, y, reserve);
+    if (status.ok()) status = SpoilWeights(rnn_call.config, fault, gradient);
     if (status.ok()) {
-      // Otherwise the gradient remains 0.
-      if (!is_wrong) {
-        rnn_call.weights.Scatter(reserve + rnn_call.reserve.weight_gradient, weight_space_gradient);
-      }
+      rnn_call.weights.Scatter(gradient, weight_space_gradient);
       std::memset(workspace, 0xff, workspace_bytes);
     }
     call->Lock();

@@ -86,10 +86,12 @@ struct RnnCall {
   int64_t x_memory() const { return x.num_elements().value() * element_size(); }
   int64_t y_memory() const { return y.num_elements().value() * element_size(); }
   uint64_t ModelFingerprint() const;
-  // Returns whether these results are to be zeros.
-  bool IsWrong(const State& state, int results) const {
-    return config.data_type == DataType::kBfloat16 &&
-           state.record.options.wrong_bfloat16 == results;
+  // Returns the fault of these results.
+  int FaultOf(const State& state, int results) const {
+    const Options& options = state.record.options;
+    const bool is_wrong =
+        config.data_type == DataType::kBfloat16 && options.wrong_bfloat16 == results;
+    return is_wrong ? options.bfloat16_fault : MOCK_NO_FAULT;
   }
   bool Behaves(State* state, int support) const {
     return state->Behaves(rnn.algorithm, support, x.num_steps, x.batch_size);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "tests/cudnn/mock/faults.h"
 #include "tests/cudnn/mock/rnn_call.h"
 
 namespace cudnn_rnn {
@@ -46,7 +47,7 @@ int NextDropoutCall(Call* call, RnnCall* rnn_call, CallOptions* options) {
 
 // Runs without the state's lock.
 Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const RnnBuffers& buffers,
-               const ReserveHeader& header, const CallOptions& options, bool is_wrong) {
+               const ReserveHeader& header, const CallOptions& options, int fault) {
   Buffer x(rnn_call.x_bytes), hx(rnn_call.h_bytes), cx(rnn_call.c_bytes);
   Buffer weights(rnn_call.weights.dense_bytes());
   Buffer y(rnn_call.y_bytes), hy(rnn_call.h_bytes), cy(rnn_call.c_bytes);
@@ -55,6 +56,10 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   Copy(tensors.hx, rnn_call.h_bytes, hx.data());
   Copy(tensors.cx, rnn_call.c_bytes, cx.data());
   rnn_call.weights.Gather(tensors.weights, weights.data());
+  ReserveHeader filled = header;
+  filled.weights = FingerprintOf(
+      std::string(weights.data(), static_cast<size_t>(rnn_call.weights.dense_bytes())));
+  CUDNN_RNN_RETURN_IF_ERROR(SpoilWeights(rnn_call.config, fault, weights.data()));
 
   char* const reserve = static_cast<char*>(buffers.reserve_space);
   const ReserveLayout& layout = rnn_call.reserve;
@@ -78,14 +83,11 @@ Status Compute(const RnnCall& rnn_call, const ForwardTensors& tensors, const Rnn
   execution.runner = &runner;
   CUDNN_RNN_RETURN_IF_ERROR(rnn_call.plan->Forward(forward, options, execution));
 
-  if (is_wrong) std::memset(y.data(), 0, static_cast<size_t>(rnn_call.y_bytes));
+  SpoilSequence(rnn_call.shape(), fault, rnn_call.y_bytes, y.data());
   Pack(rnn_call.y, element_size, y.data(), Padding::kAsDescribed, tensors.y);
   Copy(hy.data(), rnn_call.h_bytes, tensors.hy);
   Copy(cy.data(), rnn_call.c_bytes, tensors.cy);
   if (options.is_training) {
-    ReserveHeader filled = header;
-    filled.weights = FingerprintOf(
-        std::string(weights.data(), static_cast<size_t>(rnn_call.weights.dense_bytes())));
     std::memcpy(reserve, &filled, sizeof(filled));
     Copy(x.data(), rnn_call.x_bytes, reserve + layout.x);
     Copy(y.data(), rnn_call.y_bytes, reserve + layout.y);
@@ -160,9 +162,9 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
     options.is_training = is_training;
     MOCK_RETURN_IF_FAILED(NextDropoutCall(call, &rnn_call, &options));
     options.sequence_lengths = rnn_call.x.lengths;
-    const bool is_wrong = rnn_call.IsWrong(state, MOCK_WRONG_OUTPUT);
+    const int fault = rnn_call.FaultOf(state, MOCK_WRONG_OUTPUT);
     call->Unlock();
-    const Status status = Compute(rnn_call, tensors, buffers, header, options, is_wrong);
+    const Status status = Compute(rnn_call, tensors, buffers, header, options, fault);
     call->Lock();
     if (fails_later) state.failed_devices.insert(state.CurrentDevice());
     return status.ok() ? 0 : call->Violation("the CPU plan says: ", status.message());

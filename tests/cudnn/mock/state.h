@@ -41,8 +41,6 @@ void LoadPartOrAbort();
 constexpr int kNumAlgorithms = 4;
 constexpr size_t kTensorAlignment = 16;
 constexpr size_t kBufferAlignment = 256;
-// Of memory that is not checked: a framework may align its host memory less strictly.
-constexpr size_t kAnyMemoryAlignment = 64;
 
 struct Handle {
   int device = 0;
@@ -164,6 +162,7 @@ struct Options {
   int64_t calls_to_meet = 0;
   bool any_memory = false;
   int wrong_bfloat16 = MOCK_ALL_RIGHT;
+  int bfloat16_fault = MOCK_NO_FAULT;
   bool skip_input_biases = true;
   bool loose_matrices = false;
   std::set<const void*> capturing_streams;
