@@ -1,4 +1,5 @@
-// Tests which cuDNN may compute in bfloat16: its version, and the check by value (bfloat16_check.h).
+// Tests which cuDNN may compute in bfloat16: its version, and the check by value
+// (bfloat16_check.h).
 
 #include "cudnn_rnn/cc/cudnn/bfloat16_check.h"
 
@@ -57,9 +58,10 @@ TEST(WrongValuesInBfloat16AreFoundOnce) {
     int wrong_results;
     const char* tensor;
     bool fails_inference;
-  } cases[] = {{MOCK_WRONG_OUTPUT, "returned 0 in the output, element", true},
-               {MOCK_WRONG_DATA_GRADIENTS, "returned 0 in the gradient of the in", false},
-               {MOCK_WRONG_WEIGHT_GRADIENTS, "returned 0 in the gradient of the parameters", false}};
+  } cases[] = {
+      {MOCK_WRONG_OUTPUT, "returned 0 in the output, element", true},
+      {MOCK_WRONG_DATA_GRADIENTS, "returned 0 in the gradient of the in", false},
+      {MOCK_WRONG_WEIGHT_GRADIENTS, "returned 0 in the gradient of the parameters", false}};
   for (const RnnMode mode : kModes) {
     for (const auto& test : cases) {
       MockGpu gpu;

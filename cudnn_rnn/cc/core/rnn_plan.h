@@ -80,8 +80,8 @@ struct CallOptions {
 // Where a call's work runs.
 struct Execution {
   ParallelRunner* runner = nullptr;  // CPU plans
-  // cuDNN plans: the CUstream on which all work is queued, and memory for copies of buffers that are
-  // not aligned as cuDNN requires.
+  // cuDNN plans: the CUstream on which all work is queued, and memory for copies of buffers that
+  // are not aligned as cuDNN requires.
   void* stream = nullptr;
   DeviceAllocator* allocator = nullptr;
 };

@@ -71,13 +71,14 @@ class RandomValues {
 };
 
 Values RandomParams(const RnnConfig& config, const ParamLayout& layout, RandomValues* random) {
-  // ReLU's gradient jumps at 0. There the biases exceed all that the weights add, so no rounding
-  // error changes a sign.
+  // ReLU's gradient jumps at 0. Its biases exceed all that its weights add, so that no rounding
+  // error changes the sign of a sum: the smallest is 0.7.
   const bool is_relu = config.mode == RnnMode::kRelu;
   Values params = random->Symmetric(layout.first_bias(), is_relu ? 0.05f : 0.3f);
   const int64_t gate_rows = config.num_gates() * config.num_units;
   for (int64_t direction = 0; direction < config.num_directions(); ++direction) {
-    const Values of_input = random->WithMagnitudes(gate_rows, is_relu ? 0.5f : 0, is_relu ? 1 : 0.5f);
+    const Values of_input =
+        random->WithMagnitudes(gate_rows, is_relu ? 0.5f : 0, is_relu ? 1 : 0.5f);
     Values of_state = random->WithMagnitudes(gate_rows, is_relu ? 0.5f : 0, is_relu ? 1 : 0.5f);
     for (size_t i = 0; i < of_state.size() && is_relu; ++i) {
       of_state[i] = std::copysign(of_state[i], of_input[i]);
@@ -284,7 +285,7 @@ Status RunOnHost(const TestModel& model, PlanFactory create_plan, bool is_traini
                  Results* results) {
   std::unique_ptr<RnnPlan> plan;
   CUDNN_RNN_RETURN_IF_ERROR(create_plan(model.config, model.shape, &plan));
-  SerialRunner runner;  // waits for no other thread, on none of which a kernel could rely
+  SerialRunner runner;  // a kernel must not wait for threads that other kernels may occupy
   Execution execution;
   execution.runner = &runner;
   HostMemory memory;
@@ -351,13 +352,12 @@ Bfloat16Error LargestError(const ParamLayout& layout, const Results& found,
     const char* name;
     const Values& found;
     const Values& expected;
-  } tensors[] = {
-      {"the output", found.output, expected.output},
-      {"the final h", found.h, expected.h},
-      {"the final c", found.c, expected.c},
-      {"the gradient of the input", found.input_gradient, expected.input_gradient},
-      {"the gradient of the initial h", found.h_gradient, expected.h_gradient},
-      {"the gradient of the initial c", found.c_gradient, expected.c_gradient}};
+  } tensors[] = {{"the output", found.output, expected.output},
+                 {"the final h", found.h, expected.h},
+                 {"the final c", found.c, expected.c},
+                 {"the gradient of the input", found.input_gradient, expected.input_gradient},
+                 {"the gradient of the initial h", found.h_gradient, expected.h_gradient},
+                 {"the gradient of the initial c", found.c_gradient, expected.c_gradient}};
   Bfloat16Error error;
   for (const auto& tensor : tensors) {
     Compare(tensor.name, tensor.found, tensor.expected, 0, tensor.found.size(), &error);

@@ -7,8 +7,9 @@
 //
 // cuDNN needs weights, reserve space and workspace aligned to kDeviceAlignment. The plan aligns its
 // part of the workspace itself. Parameters, their gradient or a reserve space that are not aligned
-// cost a copy each (aligned_copies.h). Nothing in a reserve space depends on its address, so a
-// gradient may get a copy of it at another address.
+// cost a copy each (aligned_copies.h). The caller's reserve space always starts at its first byte,
+// so a copy of it, aligned differently, is still valid. (Like every copy of a reserve space, this
+// relies on cuDNN to store no addresses in it.)
 #ifndef CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 #define CUDNN_RNN_CC_CUDNN_CUDNN_PLAN_H_
 

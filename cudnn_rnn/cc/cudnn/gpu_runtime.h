@@ -42,7 +42,8 @@ class ContextForRelease {
 
 // The cuDNN handle of one stream. Only one thread at a time may use it, so a thread holds `mutex`
 // while it queues the work of a call. The driver would serialize the launches on a stream anyway.
-// The thread that holds the mutex may lock it again, so a call within a call cannot wait for itself.
+// The thread that holds the mutex may lock it again, so a call within a call cannot wait for
+// itself.
 struct StreamHandle {
   std::recursive_mutex mutex;
   std::atomic<void*> handle{nullptr};  // the first call creates it, with `mutex` held

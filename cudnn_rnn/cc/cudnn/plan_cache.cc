@@ -113,8 +113,8 @@ Status CudnnPlanCache::Find(const RnnConfig& config, const SequenceShape& shape,
   choices.is_padded = !shape.time_major || HasPadding(call.sequence_lengths, shape);
   choices.allow_tf32 = settings.allow_tf32;
   Request request;
-  request.trial = {runtime_, execution.stream, execution.allocator, config, shape,
-                   choices,  DeviceModel()};
+  request.trial = {runtime_, execution.stream, execution.allocator, config,
+                   shape,    choices,          DeviceModel()};
   request.options = settings;
   request.context = context;
   request.repeats_forward = repeats_forward;

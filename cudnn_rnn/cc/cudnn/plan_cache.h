@@ -19,8 +19,8 @@ namespace cudnn_rnn {
 
 class CudnnPlanCache {
  public:
-  // `runtime` must outlive the cache. `create_host_plan` creates a plan that computes in float on the
-  // host, with whose results a check compares those of cuDNN (bfloat16_check.h).
+  // `runtime` must outlive the cache. `create_host_plan` creates a plan that computes in float on
+  // the host, with whose results a check compares those of cuDNN (bfloat16_check.h).
   CudnnPlanCache(GpuRuntime* runtime, PlanFactory create_host_plan)
       : runtime_(runtime), create_host_plan_(create_host_plan) {}
   CudnnPlanCache(const CudnnPlanCache&) = delete;

@@ -60,8 +60,7 @@ class CudnnCall : public DeviceCall {
   Status FindPlan(const RnnConfig& config, const SequenceShape& shape, const CallOptions& options,
                   std::shared_ptr<const RnnPlan>* plan) override {
     CudnnPlanCache::Found found;
-    const Status status =
-        plans_->Find(config, shape, options, options_, execution(), &found);
+    const Status status = plans_->Find(config, shape, options, options_, execution(), &found);
     const bool is_forced =
         options_.algorithm != Algorithm::kAuto && options_.algorithm != Algorithm::kStandard;
     if (!status.ok() && is_forced) {

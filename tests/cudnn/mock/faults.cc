@@ -23,13 +23,12 @@ void ForParts(const RnnConfig& config, const ParamLayout& layout, char* weights,
   const int64_t gate_rows = config.num_gates() * config.num_units * size;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     for (int64_t direction = 0; direction < config.num_directions(); ++direction) {
-      const Part parts[] = {
-          {weights + layout.InputWeights(layer, direction) * size,
-           gate_rows * layout.InputWeightColumns(layer)},
-          {weights + layout.RecurrentWeights(layer, direction) * size,
-           gate_rows * config.output_size()},
-          {weights + layout.InputBiases(layer, direction) * size, gate_rows},
-          {weights + layout.RecurrentBiases(layer, direction) * size, gate_rows}};
+      const Part parts[] = {{weights + layout.InputWeights(layer, direction) * size,
+                             gate_rows * layout.InputWeightColumns(layer)},
+                            {weights + layout.RecurrentWeights(layer, direction) * size,
+                             gate_rows * config.output_size()},
+                            {weights + layout.InputBiases(layer, direction) * size, gate_rows},
+                            {weights + layout.RecurrentBiases(layer, direction) * size, gate_rows}};
       for (const Part& part : parts) function(part);
     }
   }
