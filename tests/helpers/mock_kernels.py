@@ -2,7 +2,8 @@
 
 The GPU kernels of the installed op library run over the mock of cuDNN and the driver
 (tests/cudnn/mock), which uses host memory. They are registered for TensorFlow's CPU device under
-the kernel label LABEL.
+two kernel labels: LABEL, whose buffers need TensorFlow's alignment of host memory, and
+STRICT_LABEL, whose buffers need that of device memory, as with the real cuDNN.
 """
 
 import ctypes
@@ -14,6 +15,8 @@ from cudnn_rnn._native import library
 from helpers.paths import ROOT
 
 LABEL = "mock_cudnn"
+STRICT_LABEL = "mock_cudnn_strict"
+ALIGNMENTS = {LABEL: 64, STRICT_LABEL: 256}  # in bytes
 
 
 def build_mock():
@@ -41,9 +44,11 @@ def load():
     # The mock must accept TensorFlow's memory, which it has not allocated itself.
     mock.mock_set_any_memory(1)
     library.load_library()
-    status = ctypes.CDLL(library.library_path()).cudnn_rnn_register_mock_kernels(
-        os.fsencode(mock_file), LABEL.encode()
-    )
-    if status != 0:
-        raise RuntimeError("registering the mock kernels failed with status code %d" % status)
+    ops = ctypes.CDLL(library.library_path())
+    for label, alignment in ALIGNMENTS.items():
+        status = ops.cudnn_rnn_register_mock_kernels(
+            os.fsencode(mock_file), label.encode(), alignment
+        )
+        if status != 0:
+            raise RuntimeError("registering the mock kernels failed with status code %d" % status)
     return mock

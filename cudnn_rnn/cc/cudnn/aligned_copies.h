@@ -11,8 +11,8 @@
 
 namespace cudnn_rnn {
 
-// Does nothing for operands that are aligned to kDeviceAlignment, as device memory almost always
-// is. The copies exist until the destructor.
+// Does nothing for operands that are aligned as the runtime requires, as device memory almost
+// always is. The copies exist until the destructor.
 class AlignedCopies {
  public:
   AlignedCopies(const GpuQueue& queue, DeviceAllocator* allocator)
@@ -42,6 +42,10 @@ class AlignedCopies {
     int64_t bytes;
   };
 
+  bool IsAligned(const void* operand) const {
+    const int64_t alignment = queue_.runtime()->buffer_alignment;
+    return reinterpret_cast<uintptr_t>(operand) % static_cast<uintptr_t>(alignment) == 0;
+  }
   Status Allocate(int64_t bytes, void** copy);
 
   const GpuQueue& queue_;

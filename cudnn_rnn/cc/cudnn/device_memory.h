@@ -26,10 +26,6 @@ enum class MemoryNeed {
 // Frameworks may align less strictly: TensorFlow guarantees 64 bytes.
 constexpr int64_t kDeviceAlignment = 256;
 
-inline bool IsAligned(const void* data) {
-  return reinterpret_cast<uintptr_t>(data) % kDeviceAlignment == 0;
-}
-
 // Returns the first aligned address from `data` on.
 inline void* AlignUp(void* data) {
   const uintptr_t end = reinterpret_cast<uintptr_t>(data) + kDeviceAlignment - 1;

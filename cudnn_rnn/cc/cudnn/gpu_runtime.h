@@ -15,6 +15,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "cudnn_rnn/cc/cudnn/algorithm.h"
+#include "cudnn_rnn/cc/cudnn/device_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_libraries.h"
 
 namespace cudnn_rnn {
@@ -140,10 +141,12 @@ class Bfloat16Results {
 };
 
 struct GpuRuntime {
-  explicit GpuRuntime(std::unique_ptr<GpuLibraries> opened)
-      : libraries(std::move(opened)), handles(libraries.get()) {}
+  explicit GpuRuntime(std::unique_ptr<GpuLibraries> opened, int64_t alignment = kDeviceAlignment)
+      : libraries(std::move(opened)), buffer_alignment(alignment), handles(libraries.get()) {}
 
   const std::unique_ptr<const GpuLibraries> libraries;
+  // What cuDNN requires of weights and reserve spaces. A mock on host memory may require less.
+  const int64_t buffer_alignment;
   StreamHandles handles;
   AlgorithmCache algorithms;
   Bfloat16Results bfloat16;

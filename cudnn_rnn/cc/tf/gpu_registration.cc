@@ -41,13 +41,14 @@ void* MockStream(::tensorflow::OpKernelContext*) {
 }
 
 // Beside the process's runtime, which has the real libraries or knows that there are none.
-Status RegisterMockKernels(const char* mock_file, const char* label) {
+Status RegisterMockKernels(const char* mock_file, const char* label, int buffer_alignment) {
   LibrarySearch search;
   search.driver_name = search.cudnn_file = mock_file;
   std::unique_ptr<GpuLibraries> libraries;
   CUDNN_RNN_RETURN_IF_ERROR(OpenGpuLibraries(search, &libraries));
   CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*libraries));
-  GpuRuntime* const runtime = new GpuRuntime(std::move(libraries));  // kernels outlive any owner
+  // Kernels outlive any owner.
+  GpuRuntime* const runtime = new GpuRuntime(std::move(libraries), buffer_alignment);
   RegisterKernels({"CPU", label, 0}, [runtime](std::unique_ptr<DeviceBackend>* backend) {
     return CreateCudnnBackend(runtime, MockStream, backend);
   });
@@ -87,9 +88,11 @@ int cudnn_rnn_open_gpu_libraries(const char* cudnn_file, const char* wheel_folde
   return static_cast<int>(status.code());
 }
 
-int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label) {
+int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label,
+                                    int buffer_alignment) {
   using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
-  const Status status = CatchExceptions([=] { return RegisterMockKernels(mock_file, label); });
+  const Status status =
+      CatchExceptions([=] { return RegisterMockKernels(mock_file, label, buffer_alignment); });
   return static_cast<int>(status.code());
 }
 

@@ -31,9 +31,11 @@ CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu_libraries(const char* cudnn_file,
 
 /* For tests without a GPU, of the kernels as they are installed: registers all of them once more,
  * for nodes on the CPU with the label `label`, with the mock library `mock_file` (tests/cudnn/mock)
- * as the driver and as cuDNN. May be called once per process. Returns 0, or the number of a
+ * as the driver and as cuDNN, which requires weights and reserve spaces that are aligned to
+ * `buffer_alignment` bytes. May be called once per process and label. Returns 0, or the number of a
  * StatusCode; then nothing is registered. */
-CUDNN_RNN_EXPORT int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label);
+CUDNN_RNN_EXPORT int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label,
+                                                     int buffer_alignment);
 
 /* Returns lines of text: which GPU libraries are open, or why none are. Valid until this thread's
  * next call. */

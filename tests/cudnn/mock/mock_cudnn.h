@@ -170,7 +170,8 @@ MOCK_EXPORT void mock_let_calls_meet(int64_t calls);
  * repeatedly; unregistering removes one registration of that address. */
 MOCK_EXPORT void mock_register_memory(const void* data, int64_t bytes);
 MOCK_EXPORT void mock_unregister_memory(const void* data);
-/* Default 0. 1: all memory counts as device memory. */
+/* Default 0. 1: all memory counts as device memory, and is aligned to 64 bytes at most. 2: all
+ * memory counts as device memory, and is aligned like it. */
 MOCK_EXPORT void mock_set_any_memory(int any_memory);
 
 /* By default every stream except the null stream belongs to device 0. */

@@ -171,12 +171,14 @@ int Call::NeedHandleWithStream(void* address, Handle** handle) {
 
 int Call::NeedMemory(const char* what, const void* data, int64_t bytes, size_t alignment) {
   if (bytes == 0) return 0;
+  const int any_memory = state_.record.options.any_memory;
+  if (any_memory == 1) alignment = std::min(alignment, kAnyMemoryAlignment);
   if (data == nullptr) return Violation(what, " is null, but needs ", bytes, " bytes");
   const uintptr_t address = reinterpret_cast<uintptr_t>(data);
   if (address % alignment != 0) {
     return Violation(what, " at ", data, " is not aligned to ", alignment, " bytes");
   }
-  if (state_.record.options.any_memory) return 0;
+  if (any_memory != 0) return 0;
   const uintptr_t size = static_cast<uintptr_t>(bytes);
   auto after = state_.allocations.upper_bound(address);
   if (after != state_.allocations.begin()) {

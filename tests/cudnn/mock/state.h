@@ -41,6 +41,8 @@ void LoadPartOrAbort();
 constexpr int kNumAlgorithms = 4;
 constexpr size_t kTensorAlignment = 16;
 constexpr size_t kBufferAlignment = 256;
+// With mock_set_any_memory(1): a framework may align its host memory less strictly.
+constexpr size_t kAnyMemoryAlignment = 64;
 
 struct Handle {
   int device = 0;
@@ -160,7 +162,7 @@ struct Options {
   bool padded_weights = false;
   int64_t pause_microseconds = 0;
   int64_t calls_to_meet = 0;
-  bool any_memory = false;
+  int any_memory = 0;
   int wrong_bfloat16 = MOCK_ALL_RIGHT;
   int bfloat16_fault = MOCK_NO_FAULT;
   bool skip_input_biases = true;
