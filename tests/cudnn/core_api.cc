@@ -187,11 +187,6 @@ const char* cudnn_rnn_gpu_report() {
   return text.c_str();
 }
 
-int64_t cudnn_rnn_gpu_handles() {
-  cudnn_rnn::GpuRuntime* runtime;
-  return cudnn_rnn::OpenProcessGpu(&runtime).ok() ? runtime->handles.Count() : 0;
-}
-
 int cudnn_rnn_model_create(const cudnn_rnn_model_config* config, int on_gpu,
                            cudnn_rnn_model** model) {
   return ReturnFromC([=] { return cudnn_rnn::CreateModel(*config, on_gpu != 0, model); });

@@ -75,9 +75,6 @@ CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu(const char* driver_name, const char* cud
 // Returns lines of text: which libraries are open, or why none are.
 CUDNN_RNN_EXPORT const char* cudnn_rnn_gpu_report();
 
-// Returns the number of cuDNN handles that the process's models share, 0 if no GPU is open.
-CUDNN_RNN_EXPORT int64_t cudnn_rnn_gpu_handles();
-
 // Creates a model for the CPU if `on_gpu` is 0, otherwise for a GPU.
 CUDNN_RNN_EXPORT int cudnn_rnn_model_create(const cudnn_rnn_model_config* config, int on_gpu,
                                             cudnn_rnn_model** model);

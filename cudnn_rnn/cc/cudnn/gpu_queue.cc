@@ -28,11 +28,7 @@ Status GpuQueue::Begin() {
 Status GpuQueue::BorrowHandle() {
   StreamHandle* const shared = runtime_->handles.Find(context_, stream_);
   std::unique_lock<std::recursive_mutex> lock(shared->mutex);
-  if (shared->handle == nullptr) {
-    void* created = nullptr;
-    CUDNN_RNN_RETURN_IF_ERROR(CreateHandle(&created));
-    shared->handle = created;
-  }
+  if (shared->handle == nullptr) CUDNN_RNN_RETURN_IF_ERROR(CreateHandle(&shared->handle));
   handle_ = shared->handle;
   handle_lock_ = std::move(lock);
   return Status();

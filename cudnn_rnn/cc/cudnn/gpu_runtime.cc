@@ -15,13 +15,6 @@ StreamHandle* StreamHandles::Find(void* context, void* stream) {
   return &handles_[{context, stream}];
 }
 
-int64_t StreamHandles::Count() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  int64_t count = 0;
-  for (const auto& entry : handles_) count += entry.second.handle != nullptr;
-  return count;
-}
-
 namespace {
 
 constexpr char kNothingIsOpen[] = "The CUDA driver and cuDNN have not been opened.";

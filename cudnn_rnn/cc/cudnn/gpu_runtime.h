@@ -2,7 +2,6 @@
 #ifndef CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 #define CUDNN_RNN_CC_CUDNN_GPU_RUNTIME_H_
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,7 +46,7 @@ class ContextForRelease {
 // itself.
 struct StreamHandle {
   std::recursive_mutex mutex;
-  std::atomic<void*> handle{nullptr};  // the first call creates it, with `mutex` held
+  void* handle = nullptr;  // guarded by `mutex`; the first call creates it
 };
 
 // The cuDNN handles of all streams. Creating a handle takes milliseconds, and each takes memory of
@@ -61,8 +60,6 @@ class StreamHandles {
 
   // Returns the stream's handle, which lives as long as this object.
   StreamHandle* Find(void* context, void* stream);
-  // Returns the number of handles that exist.
-  int64_t Count();
 
  private:
   using Key = std::pair<void*, void*>;  // context, stream
