@@ -16,8 +16,8 @@ if ! run_tests 60 smoke "${tests[@]}" tests/gpu/test_core_smoke.py "$@"; then
     grep -qs '"event": "passed"' "$results/tests.jsonl" || passes=""
 fi
 run_tests 40 first_questions "${tests[@]}" tests/gpu/test_core_first_questions.py "$@"
-# The long table of cases comes last, because tests that start late are left out.
-core=("${tests[@]}" tests/gpu/test_core_{benchmark,calls,dropout,against_torch}.py)
+# The long table of cases begins with the most telling ones. Its end, and what follows, may be left out.
+core=("${tests[@]}" tests/gpu/test_core_{dropout,against_torch,benchmark,calls}.py)
 if [ -n "$passes" ]; then
     PYTEST_XDIST_AUTO_NUM_WORKERS="$(($(nproc) < 6 ? $(nproc) : 6))" run_tests 80 cases "${core[@]}" --maxfail=60 "$@"
 else

@@ -27,7 +27,10 @@ def read(path):
 
 
 def read_records(folder):
-    """Returns a dict by part of dicts by test: outcome ("started" if it has none) and text."""
+    """Returns a dict by part of dicts by test: outcome ("started" if it has none), text, values.
+
+    The text tells what failed; the values are what the test recorded, as JSON or "".
+    """
     parts = {}
     for line in (read(os.path.join(folder, "tests.jsonl")) or "").splitlines():
         try:
@@ -35,16 +38,17 @@ def read_records(folder):
         except ValueError:  # the machine was lost in the middle of a line
             continue
         tests = parts.setdefault(one["part"], {})
-        before = tests.get(one["test"], ("started", ""))[0]
+        before = tests.get(one["test"], ("started",))[0]
         if before != "failed":  # an error after the test fails it, too
-            tests[one["test"]] = (one["event"], one.get("text", ""))
+            values = json.dumps(one["found"]) if "found" in one else ""
+            tests[one["test"]] = (one["event"], one.get("text", ""), values)
     return parts
 
 
 def describe_tests(part, tests):
-    """Returns the number of tests of each outcome, and lists of failed and unfinished ones."""
+    """Returns the number of tests of each outcome, the failed and unfinished ones, and values."""
     of = {
-        outcome: [(test, text) for test, (found, text) in tests.items() if found == outcome]
+        outcome: [(test, text) for test, (found, text, _) in tests.items() if found == outcome]
         for outcome in ("passed", "failed", "skipped", "started")
     }
     text = "%s: %d tests: %d passed, %d failed, %d unfinished, %d not run." % (
@@ -55,7 +59,8 @@ def describe_tests(part, tests):
     for title, outcome in (("Failed", "failed"), ("Unfinished", "started")):
         lines = ["- `%s`" % test + last_line(text) for test, text in of[outcome]]
         text += ("\n\n%s:\n\n" % title) * bool(lines) + "\n".join(lines)
-    return text
+    lines = ["- `%s`: %s" % (test, values) for test, (_, _, values) in tests.items() if values]
+    return text + "\n\nRecorded values:\n\n" * bool(lines) + "\n".join(lines)
 
 
 def last_line(text):

@@ -32,6 +32,7 @@ def write_run(folder):
             ("stuck", "started", ""),
         ]
     ]
+    records[2]["found"] = {"bytes": 7}
     text = "\n".join(map(json.dumps, records)) + '\n{"test": "in the mid'
     (folder / "lease_a" / "tests.jsonl").write_text(text)
     (folder / "lease_a" / "status.txt").write_text("smoke 1 7\ncases 1 42\nmemcheck not_run 0\n")
@@ -62,6 +63,7 @@ def test_record_of_a_run(tmp_path):
         "| memcheck | not run | 0 |",
         "cases: 4 tests: 1 passed, 1 failed, 1 unfinished, 1 not run.",
         "Failed:\n\n- `bad`: the error\n\nUnfinished:\n\n- `stuck`\n",
+        'Recorded values:\n\n- `good`: {"bytes": 7}\n',
         "End of the log of cases:\n\n```\nwhy it failed\n```",
         "| versions | passed | 3 |",
         "| benchmark | UNFINISHED: the lease was killed | - |",
