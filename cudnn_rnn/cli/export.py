@@ -14,12 +14,16 @@ from cudnn_rnn.cli import files
 _BASE_MEMORY, _MEMORY_PER_BYTE = 12 * 2**30, 64
 _SECONDS = 1800
 
+# Ends without destructors: where TensorFlow ran out of memory, these may wait for a lock for ever.
 _CHILD = """
-import argparse, json, sys
+import argparse, json, os, sys
 request = argparse.Namespace(**json.loads(sys.argv[1]))
 sys.path[:] = request.path
 from cudnn_rnn.cli.export import run_in_child
-sys.exit(run_in_child(request))
+status = run_in_child(request)
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(status)
 """
 
 DESCRIPTION = """\

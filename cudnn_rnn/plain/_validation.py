@@ -2,22 +2,25 @@
 
 from typing import Any, Dict, Iterator, List, Set
 
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import op_definition, tf
 
 _ADVICE = " The SavedModel or graph is damaged: get it from its source again."
 
 
 def check(graph_def: Any) -> None:
-    """Raises `ValueError` if a function calls itself, or a constant is none.
+    """Raises `ValueError` for calls in a circle, constants that are none, and impossible numbers.
 
     Args:
       graph_def: a `GraphDef`.
     """
     functions = {one.signature.name: one for one in graph_def.library.function}
     _check_calls(functions)
-    _check_constants("the graph", graph_def.node)
-    for name, function in functions.items():
-        _check_constants("function %r" % name, function.node_def)
+    places = [("the graph", graph_def.node)]
+    places += [("function %r" % name, function.node_def) for name, function in functions.items()]
+    size = graph_def.ByteSize()
+    for place, nodes in places:
+        _check_constants(place, nodes)
+        _check_numbers(place, nodes, size)
 
 
 def _check_calls(functions):
@@ -64,6 +67,24 @@ def _check_constants(place, nodes):
         problem = _problem_of(tensor, dtype)
         if problem:
             raise ValueError("The constant %r in %s %s.%s" % (node.name, place, problem, _ADVICE))
+
+
+def _check_numbers(place, nodes, size):
+    """Raises if a node says that it has more inputs or outputs than a graph has bytes.
+
+    TensorFlow allocates memory for them before it looks at the inputs.
+    """
+    for node in nodes:
+        definition = op_definition(node.op)
+        if definition is None:
+            continue
+        arguments = [*definition.input_arg, *definition.output_arg]
+        for name in {one.number_attr for one in arguments if one.number_attr}:
+            if name in node.attr and not 0 <= node.attr[name].i <= size:
+                raise ValueError(
+                    "The node %r in %s has %s=%d inputs or outputs, but the whole graph has %d "
+                    "bytes.%s" % (node.name, place, name, node.attr[name].i, size, _ADVICE)
+                )
 
 
 def _problem_of(tensor, dtype):

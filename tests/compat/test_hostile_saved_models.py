@@ -48,6 +48,13 @@ def add_functions(graph_def, **calls):
     graph_def.node.add(name="start", op=sorted(calls)[0])
 
 
+def add_node(graph_def, op, **numbers):
+    """TensorFlow would allocate memory for so many inputs, and lock itself when that fails."""
+    node = graph_def.node.add(name="many", op=op)
+    for name, number in numbers.items():
+        node.attr[name].i = number
+
+
 def constant(graph_def):
     return next(node for node in graph_def.node if node.op == "Const")
 
@@ -69,6 +76,15 @@ DAMAGES = {
     "content": (
         lambda g: setattr(constant(g).attr["value"].tensor, "tensor_content", b"1234567"),
         "but 7 bytes",
+    ),
+    "inputs": (
+        lambda g: add_node(g, "Pack", N=2**31 - 1),
+        "has N=2147483647 inputs or outputs, but the whole",
+    ),
+    "negative": (lambda g: add_node(g, "Pack", N=-1), "has N=-1 inputs or outputs"),
+    "outputs": (
+        lambda g: add_node(g, "Unpack", num=2**31 - 1),
+        "has num=2147483647 inputs or outputs",
     ),
     "shape": (
         lambda g: constant(g).attr["value"].tensor.tensor_shape.dim.add(size=-1),
