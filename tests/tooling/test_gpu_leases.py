@@ -340,10 +340,10 @@ def read_events(results):
     return events
 
 
-def record(packed, tmp_path):
+def record(results):
     """Returns the page of the results."""
-    script = packed / "scripts" / "record_gpu_run.py"
-    with open(output_of(script, packed / "results", tmp_path / "docs").strip()) as file:
+    script = os.path.join(ROOT, "scripts", "record_gpu_run.py")
+    with open(output_of(script, results, results / "docs").strip()) as file:
         return file.read()
 
 
@@ -377,7 +377,7 @@ def test_hanging_and_dying_tests_cost_only_themselves(packed, tmp_path):
     assert events["killed", "ends_its_process"][0] == "started"
     assert "broke the CUDA context" in log and ("breaks", "comes_last") not in events
     (results / "versions.json").write_text('{"gpu": "Made up", "date": "2001-02-03"}')
-    text = record(packed, tmp_path)
+    text = record(packed / "results")
     assert "in_workers: 6 tests: 2 passed, 4 failed, 0 unfinished, 0 not run." in text
     assert "killed: 2 tests: 1 passed, 0 failed, 1 unfinished, 0 not run." in text
     assert "Unfinished:\n\n- `tests/gpu/test_made_up.py::test_ends_its_process`" in text
@@ -435,7 +435,7 @@ ON_MOCK = ("--core-device=mock", "--core-cases=2")
 
 @needs_tensorflow_2
 @pytest.mark.release
-def test_leases_on_the_mock(really_packed, on_the_mock, tmp_path):
+def test_leases_on_the_mock(really_packed, on_the_mock):
     """Both leases with few cases of each test. Needs PyTorch."""
     packed = really_packed
     status, text, lines = run_lease(packed, "lease_a", *ON_MOCK, **on_the_mock)
@@ -447,7 +447,7 @@ def test_leases_on_the_mock(really_packed, on_the_mock, tmp_path):
     assert lines == parts + ["benchmark 0"], text
     log = (packed / "results" / "lease_b" / "log.txt").read_text()
     assert str(packed / "site" / "cudnn_rnn" / "_cudnn_rnn_ops.so") in log
-    text = record(packed, tmp_path)
+    text = record(packed / "results")
     for part in ("# Mock GPU", "| devices | FAILED (1) |", "cases: ", "core standard", "GFLOP/s"):
         assert part in text, text
     assert "Failed:" not in text and "Unfinished:" not in text
@@ -479,8 +479,9 @@ def kill_session(leader):
 @pytest.mark.release
 def test_a_killed_lease_keeps_what_it_has_written(really_packed, on_the_mock, tmp_path):
     """Killed in the middle of the table of cases. Needs PyTorch."""
-    packed, results = really_packed, really_packed / "results" / "lease_a"
-    process = start_lease(packed, "lease_a", *ON_MOCK, "--core-cases=4", **on_the_mock)
+    results = tmp_path / "results" / "lease_a"
+    environment = dict(on_the_mock, OUT=str(results.parent))
+    process = start_lease(really_packed, "lease_a", *ON_MOCK, "--core-cases=4", **environment)
     try:
         deadline = time.monotonic() + SECONDS_FOR_A_PROCESS
         while not any(part == "cases" for part, _ in read_events(results)):
@@ -492,6 +493,6 @@ def test_a_killed_lease_keeps_what_it_has_written(really_packed, on_the_mock, tm
     assert json.loads((results / "versions.json").read_text())["gpu"] == "Mock GPU"
     status = (results / "status.txt").read_text().splitlines()
     assert [line.split()[0] for line in status] == ["versions", "smoke", "first_questions"]
-    text = record(packed, tmp_path)
+    text = record(results.parent)
     assert "| cases | UNFINISHED: the lease was killed | - |" in text
     assert "| smoke | passed |" in text and "\n\ncases: " in text
