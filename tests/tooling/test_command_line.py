@@ -14,6 +14,7 @@ from cudnn_rnn.cli.main import main
 from helpers.exchange_models import random_rnn
 from helpers.paths import GOLDEN
 from helpers.processes import status_and_text
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
 
@@ -104,7 +105,15 @@ def test_other_spellings_of_the_command(without_tensorflow, options):
     assert (status, printed) == (0, "cudnn_rnn %s\n" % cudnn_rnn.__version__)
 
 
-def test_inspect_and_convert_need_tensorflow_only_for_checkpoints(without_tensorflow):
+def test_inspect_needs_no_tensorflow(without_tensorflow):
+    rnn = random_rnn("gru", bidirectional=True, scope="encoder")
+    exchange.write(without_tensorflow / "a.npz", [rnn], "npz")
+    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", "inspect", "a.npz")
+    assert status == 0 and "bidirectional" in printed, printed
+
+
+@needs_tensorflow_2  # the tests in TensorFlow 1 have neither safetensors nor onnx
+def test_convert_needs_no_tensorflow(without_tensorflow):
     rnn = random_rnn("gru", bidirectional=True, scope="encoder")
     exchange.write(without_tensorflow / "a.npz", [rnn], "npz")
     for source, target, to in (
@@ -117,8 +126,6 @@ def test_inspect_and_convert_need_tensorflow_only_for_checkpoints(without_tensor
         assert status == 0 and "Wrote %s" % target in printed, printed
     (again,) = exchange.read(without_tensorflow / "d.npz").rnns
     np.testing.assert_array_equal(again.to_opaque(), rnn.to_opaque())
-    status, printed = run(without_tensorflow, "-m", "cudnn_rnn", "inspect", "d.npz")
-    assert status == 0 and "bidirectional" in printed, printed
 
 
 @pytest.mark.parametrize(
