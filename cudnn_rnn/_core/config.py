@@ -42,7 +42,7 @@ def rnn_config(
         direction,
         checked_dtype(dtype).name,
         dropout,
-        num_proj=num_proj,
+        num_proj=_static("num_proj", num_proj),
     )
     checked_projection(config.rnn_mode, config.num_units, config.num_proj)
     seed, seed2 = op_seeds(seed, seed2)
@@ -70,7 +70,7 @@ def op_seeds(seed, seed2=None):
 
 def checked_projection(rnn_mode, num_units, num_proj):
     """Returns `num_proj` as `spec.checked_projection` does; `ValueError` if the ops have none."""
-    num_proj = spec.checked_projection(rnn_mode, num_units, num_proj)
+    num_proj = spec.checked_projection(rnn_mode, num_units, _static("num_proj", num_proj))
     if num_proj and not has_projection():
         raise ValueError(
             "num_proj is %d, but the ops of TensorFlow %s have no projection: use num_proj=None, "

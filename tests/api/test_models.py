@@ -15,6 +15,7 @@ from cudnn_rnn.model import layout
 from helpers.cases import PUBLISHED_SIZES
 from helpers.cell_formulas import CELLS
 from helpers.rnn_models import CLASSES, call_arguments, initialize, opaque_values, params_size
+from helpers.versions import needs_projection
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -95,6 +96,13 @@ def test_projection_in_tensorflow_1_14(monkeypatch):
     with pytest.raises(ValueError, match=expected):
         cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=4)
     assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=0).num_proj is None
+
+
+@needs_projection
+def test_a_projection_may_be_a_static_tensor():
+    with tf.Graph().as_default():
+        width = tf.shape(tf.zeros([3, 4]))[1]
+        assert cudnn_rnn.CudnnLSTM(2, 5, 3, num_proj=width).num_proj == 4
 
 
 @pytest.mark.parametrize("num_proj, error", [(5, ValueError), (-1, ValueError), (2.0, TypeError)])
