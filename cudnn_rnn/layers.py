@@ -38,6 +38,7 @@ from cudnn_rnn._core.types import (
 )
 from cudnn_rnn.checkpoints import cell_saveables, layer_saveables
 from cudnn_rnn.model import layout, spec
+from cudnn_rnn.model.keys import OPAQUE_NAME
 
 if TYPE_CHECKING:
     from cudnn_rnn._core.types import LayerCall
@@ -264,7 +265,7 @@ class _CudnnRNN(Layer):
             scope.set_partitioner(None)  # The buffer is one piece.
             initial = self._initial_params()
             dtype = self._kernel_dtype
-            kernel = tf.get_variable("opaque_kernel", dtype=dtype, initializer=initial)
+            kernel = tf.get_variable(OPAQUE_NAME, dtype=dtype, initializer=initial)
         layer_saveables.refuse_constant(self, kernel)
         size = layout.params_size(config)
         if not kernel.shape.is_compatible_with([size]):

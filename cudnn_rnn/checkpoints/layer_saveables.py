@@ -19,6 +19,7 @@ from cudnn_rnn._core.config import DTYPES
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_saveables import CudnnOpaqueParamsSaveable
 from cudnn_rnn.checkpoints.graph_walk import source
+from cudnn_rnn.model.keys import OPAQUE_NAME
 
 # Ops whose outputs are their inputs, possibly rounded to another dtype.
 _SAME_PARAMETERS = (
@@ -128,7 +129,7 @@ def _value_text(params):
 
 
 def _variable_text(layer):
-    return layer.scope_name + "/opaque_kernel"
+    return "%s/%s" % (layer.scope_name, OPAQUE_NAME)
 
 
 def _getter_text():

@@ -8,6 +8,7 @@ import difflib
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn._core.arguments import shape_text
+from cudnn_rnn.model.keys import OBJECT_GRAPH
 
 # Errors that a checkpoint reader raises, depending on the TensorFlow version.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, LookupError, ValueError)
@@ -34,9 +35,6 @@ _NOT_ABOUT_CONTENTS = (
 )
 
 _MAX_LINES = 8  # maximum number of keys in one error; a model may have hundreds
-
-# The key under which an object-based checkpoint stores the names of its objects.
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def check(path, expected, with_data=False, missing=()):
@@ -71,8 +69,8 @@ def check_object_graph(path, expected):
     reader = None
     try:
         reader = tf.train.NewCheckpointReader(path)
-        if reader.has_tensor(_OBJECT_GRAPH):
-            reader.get_tensor(_OBJECT_GRAPH)
+        if reader.has_tensor(OBJECT_GRAPH):
+            reader.get_tensor(OBJECT_GRAPH)
     except _READ_ERRORS as error:
         # Without signs of damage, TensorFlow fails as well or can read the file after all.
         is_data_lost = reader is not None and isinstance(error, tf.errors.NotFoundError)
@@ -84,7 +82,7 @@ def check_object_graph(path, expected):
 def is_object_based(path):
     """Returns whether `tf.train.Checkpoint` wrote the file."""
     try:
-        return tf.train.NewCheckpointReader(path).has_tensor(_OBJECT_GRAPH)
+        return tf.train.NewCheckpointReader(path).has_tensor(OBJECT_GRAPH)
     except _READ_ERRORS:
         return False
 

@@ -11,12 +11,13 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from cudnn_rnn.exchange import meta_graphs
 from cudnn_rnn.exchange.contents import Told
+from cudnn_rnn.model.keys import OPAQUE_NAME
 from cudnn_rnn.model.spec import GATES
 
 # The names that layers give themselves, alone or in the name of a variable.
 _DEFAULT_NAME = re.compile(
     r"(?:.*/)?(?P<layer>cudnn_(?P<mode>%s)(?:_\d+)?)"
-    r"(?:/(?:opaque_kernel|(?:rnn|stack_bidirectional_rnn)/.*))?" % "|".join(GATES)
+    r"(?:/(?:%s|(?:rnn|stack_bidirectional_rnn)/.*))?" % ("|".join(GATES), OPAQUE_NAME)
 )
 
 

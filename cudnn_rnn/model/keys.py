@@ -27,7 +27,7 @@ CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
 OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
 
 OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # names the objects of `tf.train.Checkpoint`
 OPAQUE_NAME = "opaque_kernel"
 
 

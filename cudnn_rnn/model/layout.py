@@ -49,10 +49,7 @@ class Region(NamedTuple):
     @property
     def size(self) -> int:
         """The number of elements."""
-        size = 1
-        for dimension in self.shape:
-            size *= dimension
-        return size
+        return _number_of_elements(self.shape)
 
 
 def joined_regions(config: RnnConfig) -> Iterator[Region]:
@@ -114,8 +111,15 @@ def params_size(config: RnnConfig) -> int:
 
 
 def _size_of_layer(config, layer):
-    single = config._replace(num_layers=layer + 1)
-    return sum(region.size for region in joined_regions(single) if region.layer == layer)
+    sizes = [_number_of_elements(shape) for shape in _shapes(config, layer).values()]
+    return config.num_directions * sum(sizes)
+
+
+def _number_of_elements(shape):
+    size = 1
+    for dimension in shape:
+        size *= dimension
+    return size
 
 
 def describe(config: RnnConfig, region: Region) -> str:
