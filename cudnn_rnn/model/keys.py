@@ -1,4 +1,4 @@
-"""The keys of an RNN in a checkpoint: what each generation writes, and how it is recognised.
+"""The keys of an RNN in a checkpoint: what each generation writes, and how it is recognized.
 
 | generation | keys |
 | --- | --- |
@@ -112,7 +112,7 @@ def plain(key: str) -> str:
     return key[: -len(OBJECT_SUFFIX)] if key.endswith(OBJECT_SUFFIX) else key
 
 
-# How keys are recognised
+# How keys are recognized
 
 # As TensorFlow writes it: 7, not 07, and not in other scripts' digits.
 NUMBER = "(?:0|[1-9][0-9]{0,999})"

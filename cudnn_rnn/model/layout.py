@@ -33,9 +33,8 @@ class Region(NamedTuple):
       kind: one of `MATRICES` or `BIASES`.
       layer: int.
       direction: int, the index in `DIRECTIONS`.
-      gate: int, the index in `RnnConfig.gates`; None if it is the matrix or bias of all gates, and
-        of a projection.
-      shape: a tuple of int; of all gates, the rows are those of gate after gate.
+      gate: int, the index in `RnnConfig.gates`; None for all gates together and for a projection.
+      shape: a tuple of int. All gates together have the rows of gate after gate.
       offset: int, the number of elements before it.
     """
 
