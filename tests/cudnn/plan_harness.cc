@@ -87,6 +87,34 @@ double Difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
+std::vector<RnnConfig> SmallModels(const std::vector<DataType>& data_types) {
+  std::vector<RnnConfig> models;
+  for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+    for (const Direction direction : {Direction::kUnidirectional, Direction::kBidirectional}) {
+      for (const int64_t num_layers : {1, 3}) {
+        for (const DataType data_type : data_types) {
+          RnnConfig config;
+          config.mode = mode;
+          config.direction = direction;
+          config.num_layers = num_layers;
+          config.data_type = data_type;
+          config.num_units = 6;
+          config.input_size = 5;
+          models.push_back(config);
+          config.input_size = 6;
+          config.input_mode = InputMode::kSkip;
+          models.push_back(config);
+          if (mode == RnnMode::kLstm) {
+            config.num_proj = 4;
+            models.push_back(config);
+          }
+        }
+      }
+    }
+  }
+  return models;
+}
+
 CallOptions Problem::Options(bool is_training, int64_t dropout_call_index) const {
   CallOptions options;
   options.is_training = is_training;

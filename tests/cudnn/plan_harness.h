@@ -27,6 +27,9 @@ struct Problem {
   std::string Text() const;
 };
 
+// Returns models of all modes and directions: with a linear input, a skipped one, and a projection.
+std::vector<RnnConfig> SmallModels(const std::vector<DataType>& data_types);
+
 // Memory of exactly `bytes` bytes, registered with the mock as device memory. Every bit is set,
 // which is NaN in every floating-point type. It starts `offset` bytes after an aligned address.
 class DeviceBuffer {

@@ -43,39 +43,11 @@ void ExpectParity(const Problem& problem, bool is_training, GpuRuntime* runtime)
   ExpectNoViolations(problem.Text());
 }
 
-std::vector<RnnConfig> Models(const std::vector<DataType>& data_types) {
-  std::vector<RnnConfig> models;
-  for (const RnnMode mode : {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
-    for (const Direction direction : {Direction::kUnidirectional, Direction::kBidirectional}) {
-      for (const int64_t num_layers : {1, 3}) {
-        for (const DataType data_type : data_types) {
-          RnnConfig config;
-          config.mode = mode;
-          config.direction = direction;
-          config.num_layers = num_layers;
-          config.data_type = data_type;
-          config.num_units = 6;
-          config.input_size = 5;
-          models.push_back(config);
-          config.input_size = 6;
-          config.input_mode = InputMode::kSkip;
-          models.push_back(config);
-          if (mode == RnnMode::kLstm) {
-            config.num_proj = 4;
-            models.push_back(config);
-          }
-        }
-      }
-    }
-  }
-  return models;
-}
-
 const std::vector<int32_t> kLengthsOfFive[] = {
     {}, {4, 4, 4, 4, 4}, {4, 1, 3, 2, 4}, {0, 4, 0, 0, 2}, {0, 0, 0, 0, 0}, {3, 0, 1, 4, 0}};
 
 void RunTable(GpuRuntime* runtime, const std::vector<DataType>& data_types) {
-  for (const RnnConfig& config : Models(data_types)) {
+  for (const RnnConfig& config : SmallModels(data_types)) {
     for (const std::vector<int32_t>& lengths : kLengthsOfFive) {
       for (const bool time_major : {true, false}) {
         for (const bool is_training : {false, true}) {

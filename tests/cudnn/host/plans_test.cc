@@ -11,41 +11,20 @@
 namespace cudnn_rnn {
 namespace {
 
-constexpr RnnMode kModes[] = {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru};
-constexpr Direction kDirections[] = {Direction::kUnidirectional, Direction::kBidirectional};
-constexpr DataType kDataTypes[] = {DataType::kFloat, DataType::kDouble, DataType::kHalf,
-                                   DataType::kBfloat16};
 constexpr Algorithm kAlgorithms[] = {Algorithm::kStandard, Algorithm::kPersistStatic,
                                      Algorithm::kPersistStaticSmallH, Algorithm::kPersistDynamic};
 
 // Models of all kinds: with and without layers, directions, dropout, skipped input and projection.
 std::vector<RnnConfig> Models() {
   std::vector<RnnConfig> models;
-  for (const RnnMode mode : kModes) {
-    for (const Direction direction : kDirections) {
-      for (const int64_t num_layers : {1, 3}) {
-        for (const DataType data_type : kDataTypes) {
-          for (const float dropout : {0.0f, 0.5f}) {
-            RnnConfig config;
-            config.mode = mode;
-            config.direction = direction;
-            config.num_layers = num_layers;
-            config.data_type = data_type;
-            config.dropout = dropout;
-            config.num_units = 6;
-            config.input_size = 5;
-            models.push_back(config);
-            config.input_size = 6;
-            config.input_mode = InputMode::kSkip;
-            models.push_back(config);
-            if (mode != RnnMode::kLstm) continue;
-            config.num_proj = 4;
-            models.push_back(config);
-            config.input_mode = InputMode::kLinear;
-            models.push_back(config);
-          }
-        }
-      }
+  for (RnnConfig config :
+       SmallModels({DataType::kFloat, DataType::kDouble, DataType::kHalf, DataType::kBfloat16})) {
+    for (const float dropout : {0.0f, 0.5f}) {
+      config.dropout = dropout;
+      models.push_back(config);
+      if (!config.has_projection()) continue;
+      models.push_back(config);
+      models.back().input_mode = InputMode::kLinear;
     }
   }
   return models;
