@@ -88,10 +88,11 @@ def describe(results, left_out=(), is_dry_run=False):
     parts = ["This was a dry run on a CPU; its numbers are meaningless."] * is_dry_run
     parts += [
         "Median times of one step in milliseconds; in brackets the algorithm if it is not standard."
-        " Device: between two events on the stream. Wall clock: end to end. Ratio: our time divided"
-        " by the peer's. Launch: until the calls of a step return that is queued behind other work,"
-        " of the time until the step is done. A step that waits for the device, or whose kernels"
-        " fill the queue, returns late.",
+        " Device: of a step that is queued behind other work, between two events on the stream; the"
+        " device then waits for no launch. Wall clock: end to end. Ratio: our time divided by the"
+        " peer's. Launch: until the calls of a step return that is queued behind other work, of the"
+        " time until the step is done. A step that waits for the device, or whose kernels fill the"
+        " queue (about a thousand), returns late, and its device time includes waits for launches.",
         markdown_table(_columns(), results),
         _largest_ratios(results),
     ]

@@ -1,5 +1,6 @@
 # Sourced by gpu_lease_*.sh in the folder that pack_for_gpu.sh made; sets the paths and the folder of
 # the results. Every part of a lease is cut after its time, and a failure does not stop the others.
+# $PARTS, if set, names the only parts to run.
 # shellcheck shell=bash
 
 [ -f PACKED ] || {
@@ -9,6 +10,7 @@
 packed="$PWD"
 export CUDNN_RNN_CORE_LIBRARY="$packed/libcudnn_rnn_core.so"
 export TORCH_PYTHON="${TORCH_PYTHON:-python3}"
+processors="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" # nproc would print these numbers
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 export PYTHONUNBUFFERED=1
 # Plugins of pytest that happen to be on the machine may import anything.
@@ -29,6 +31,7 @@ factor="${TIME_FACTOR:-1}" # a rehearsal may be slower
 within() {
     local limit="$(($1 * factor))" name="$2" code=0 before began="$SECONDS"
     shift 2
+    case " ${PARTS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
     printf '\n== %s\n' "$name" | tee -a "$log"
     before="$(wc -c < "$log")"
     timeout -s INT -k "$((5 * factor))" "$limit" "$@" >> "$log" 2>&1 || code=$?

@@ -11,7 +11,7 @@ set_tests "$TORCH_PYTHON"
 tests+=(-m 'not persistent and not fills_memory') # before the last part
 
 passes=1
-if ! run_tests 60 smoke "${tests[@]}" tests/gpu/test_core_smoke.py "$@"; then
+if ! run_tests 40 smoke "${tests[@]}" tests/gpu/test_core_smoke.py "$@"; then
     echo "THE SMOKE TEST FAILED, see above: doubt what follows." | tee -a "$log"
     grep -qs '"event": "passed"' "$results/tests.jsonl" || passes=""
 fi
@@ -19,13 +19,13 @@ run_tests 40 first_questions "${tests[@]}" tests/gpu/test_core_first_questions.p
 # The long table of cases begins with the most telling ones. Its end, and what follows, may be left out.
 core=("${tests[@]}" tests/gpu/test_core_{dropout,against_torch,benchmark,calls}.py)
 if [ -n "$passes" ]; then
-    PYTEST_XDIST_AUTO_NUM_WORKERS="$(($(nproc) < 6 ? $(nproc) : 6))" run_tests 80 cases "${core[@]}" --maxfail=60 "$@"
+    PYTEST_XDIST_AUTO_NUM_WORKERS="$((processors < 8 ? processors : 8))" run_tests 60 cases "${core[@]}" --maxfail=60 "$@"
 else
     leave_out "no smoke test passed" cases
 fi
 # Each tensor gets its own allocation, so that memcheck sees its end. It does not follow processes.
 if command -v compute-sanitizer >/dev/null; then
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 run_tests 55 memcheck compute-sanitizer --tool memcheck \
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 run_tests 40 memcheck compute-sanitizer --tool memcheck \
         --error-exitcode 9 "${in_process[@]}" tests/gpu/test_core_{against_torch,dropout}.py -m memcheck -x "$@"
 else
     leave_out "compute-sanitizer is not on this machine" memcheck
@@ -34,7 +34,7 @@ fi
 measure_cpu() {
     local threads model
     for threads in 1 2 4 8 16; do
-        [ "$threads" -le "$(nproc)" ] || continue
+        [ "$threads" -le "$processors" ] || continue
         for model in "lstm 1 512 --batch 1 --steps 50" "lstm 2 650 --training" \
             "lstm 2 650 --training --dtype bfloat16" "lstm 4 512 --batch 64 --steps 50 --training"; do
             echo "$model, $threads threads:"
@@ -44,13 +44,17 @@ measure_cpu() {
     done
 }
 export -f measure_cpu
-within 50 cpu bash -c measure_cpu
+export processors
+within 60 cpu bash -c measure_cpu
 
 if [ -n "$passes" ]; then
-    run_benchmark 75 48 core cudnn torch
-    # The most likely to hang or to break the GPU; out of memory needs the GPU for itself.
-    run_tests 45 persistent "${core[@]}" -m 'persistent or fills_memory' "$@"
+    run_benchmark 95 72 core cudnn persistent torch
+    # The most likely to hang or to break the GPU; out of memory needs the GPU for itself. persist_dynamic
+    # compiles kernels for seconds.
+    risky=("${core[@]}" -m 'persistent or fills_memory')
+    run_tests 40 persistent "${risky[@]}" -k 'not persist_dynamic' "$@"
+    run_tests 30 persist_dynamic "${risky[@]}" -k persist_dynamic "$@"
 else
-    leave_out "no smoke test passed" benchmark persistent
+    leave_out "no smoke test passed" benchmark persistent persist_dynamic
 fi
 finish

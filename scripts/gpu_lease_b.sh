@@ -42,5 +42,5 @@ set_tests "${in_tensorflow[@]}"
 run_tests 120 tests "${tests[@]}" --maxfail=30 tests/gpu/test_{tensorflow,keras}*.py "$@"
 CUDNN_RNN_ALGO=auto run_tests 40 tests_auto "${tests[@]}" \
     tests/gpu/test_tensorflow.py::test_first_version_of_the_op "$@"
-run_benchmark 75 45 core cudnn persistent tensorflow
+run_benchmark 75 45 core cudnn tensorflow
 finish

@@ -29,6 +29,14 @@ def find_gpu():
     return dict(zip(("gpu", "driver", "gpu_memory", "compute_capability"), values))
 
 
+def find_processor():
+    """Returns the processor's name and how many of its threads this process may use."""
+    found = {"processor_threads": str(len(os.sched_getaffinity(0)))}
+    with open("/proc/cpuinfo") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return dict(found, processor=names[0]) if names else found
+
+
 def find_version(module):
     """Returns the module's version and, of PyTorch, those of CUDA and cuDNN."""
     try:
@@ -53,7 +61,7 @@ def write_versions(path):
     if os.path.exists(packed):
         with open(packed) as file:
             found["cudnn_rnn_commit"] = file.readline().strip()
-    steps = [find_gpu] + [
+    steps = [find_gpu, find_processor] + [
         functools.partial(find_version, module)
         for module in ("numpy", "torch", "tensorflow", "cudnn_rnn")
     ]

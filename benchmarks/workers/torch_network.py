@@ -31,17 +31,33 @@ def matrix_product(size, options):
     return torch.inference_mode()(lambda: torch.mm(a, b, out=product))
 
 
+# About that many clock cycles of a GPU are a second.
+_CYCLES_PER_SECOND = 2e9
+# The queue of a stream holds about a thousand kernels, which a host launches in less time.
+_LONGEST_LAUNCH_SECONDS = 0.05
+
+
 def time_on_gpu(step, num_steps):
-    """Measures wall-clock time, and device time between two events, which includes gaps."""
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    """Returns the seconds of all steps: wall-clock time, and on the device.
+
+    The device's time is that of one step, times `num_steps`. The step is queued behind a kernel that
+    runs for longer than its launches take, so the device does not wait for the host between its
+    kernels, unless they are more than the queue holds.
+    """
     torch.cuda.synchronize()
     start_time = time.perf_counter()
-    begin.record()
     for _ in range(num_steps):
         step()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start_time
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    ahead = min(1.5 * seconds / num_steps + 1e-3, _LONGEST_LAUNCH_SECONDS)
+    torch.cuda._sleep(int(ahead * _CYCLES_PER_SECOND))
+    begin.record()
+    step()
     end.record()
     torch.cuda.synchronize()
-    return time.perf_counter() - start_time, begin.elapsed_time(end) / 1000
+    return seconds, begin.elapsed_time(end) / 1000 * num_steps
 
 
 def launch_on_gpu(step):
@@ -51,7 +67,7 @@ def launch_on_gpu(step):
     """
     step()
     torch.cuda.synchronize()
-    torch.cuda._sleep(200_000_000)  # clock cycles
+    torch.cuda._sleep(int(0.1 * _CYCLES_PER_SECOND))
     start_time = time.perf_counter()
     step()
     launched = time.perf_counter() - start_time

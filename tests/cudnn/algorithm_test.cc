@@ -51,8 +51,9 @@ TEST(ARequestedAlgorithmRunsWithoutATrial) {
 }
 
 TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
-  Problem padded = SmallProblem(), projected = SmallProblem(), in_double = SmallProblem();
-  padded.lengths = {4, 3, 4};
+  Problem with_lengths = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem(), in_double = SmallProblem();
+  with_lengths.lengths = {4, 3, 4};
+  batch_major.shape.time_major = false;
   projected.config.num_proj = 3;
   in_double.config.data_type = DataType::kDouble;
   Problem with_385_units = SmallProblem(), with_1025_units = SmallProblem();
@@ -60,15 +61,16 @@ TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
   with_1025_units.config.num_units = 1025;
   const char* const supported = nullptr;
   const char* const by_sizes = "cudnnGetRNNTempSpaceSizes";
+  const char* const no_padding = "does not support sequences of different lengths or batch-major";
   const char* const no_projection = "does not support projections";
   const char* const no_double = "does not support double";
   const struct {
     Algorithm algorithm;
     Problem problem;
     const char* error;
-  } cases[] = {{Algorithm::kPersistStatic, padded, by_sizes},
-               {Algorithm::kPersistStaticSmallH, padded, by_sizes},
-               {Algorithm::kPersistDynamic, padded, by_sizes},
+  } cases[] = {{Algorithm::kPersistStatic, with_lengths, no_padding},
+               {Algorithm::kPersistStaticSmallH, with_lengths, no_padding},
+               {Algorithm::kPersistDynamic, batch_major, no_padding},
                {Algorithm::kPersistStatic, projected, no_projection},
                {Algorithm::kPersistStaticSmallH, projected, no_projection},
                {Algorithm::kPersistDynamic, projected, no_projection},

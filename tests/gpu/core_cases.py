@@ -32,6 +32,10 @@ TOLERANCES = {
     torch.bfloat16: 4e-2,
 }
 
+# The persistent algorithms of cuDNN 9.19 are less accurate in float: on an H200, errors up to
+# 1.3e-5 in models of two layers, the same in bare cuDNN.
+PERSISTENT_TOLERANCES = {**TOLERANCES, torch.float32: 3e-5}
+
 LENGTHS = ("full", "mixed", "zeros")
 
 # num_units, input_size, batch, steps, num_proj: all but one row avoid multiples of a vector width.

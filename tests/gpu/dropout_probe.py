@@ -2,7 +2,8 @@
 
 The parameters of a probe model are such that its output shows which elements of the second layer's
 input were kept. The pattern depends only on the seeds and the call, so the same seeds drop the same
-elements with other parameters, and the oracle can use the mask.
+elements with other parameters, and the oracle can use the mask. cuDNN draws a mask for each
+direction, the CPU's kernels one for both.
 """
 
 import torch
@@ -22,12 +23,12 @@ def make_case(rnn_mode, direction="unidirectional", dtype="float", lengths="full
     return Case(rnn_mode, direction, 2, dtype, "linear_input", lengths, True, 0, *values.values())
 
 
-def probe_inputs(case):
+def probe_inputs(case, half=0):
     """Returns inputs for which |output| > 0.1 exactly where the second layer's input was kept.
 
     The first layer's matrices are 0; its biases make its outputs constant and far from 0. In each
-    direction of the second layer, the input matrix of the new value is the identity on that
-    direction's half of the input; biases hold the other gates open and the memory shut.
+    direction of the second layer, the input matrix of the new value is the identity on that `half`
+    of the input, the output of a direction; biases hold the other gates open and the memory shut.
     """
     network, units = case.network, case.num_units
     dtype = DTYPES[case.dtype]
@@ -50,21 +51,27 @@ def probe_inputs(case):
                     bias[rows] = 1.0
             if layer == 1:
                 rows = slice(new_value * units, (new_value + 1) * units)
-                columns = slice(direction * units, (direction + 1) * units)
+                columns = slice(half * units, (half + 1) * units)
                 matrix = views[1, direction, "weight_ih"]
                 matrix[rows, columns] = torch.eye(units, dtype=dtype)
     return inputs
 
 
 def find_kept(library, case, device, dropout, lengths=None, dropout_call=0, model=None):
-    """Returns which elements of the second layer's input were kept, [T, B, width] bool, on host."""
-    inputs = place(probe_inputs(case), device)
+    """Returns which elements of its input each direction of the second layer keeps, on the host.
+
+    A bool tensor of shape [directions, T, B, width].
+    """
 
     def run(model):
-        done = model.forward(inputs, lengths=lengths, dropout_call=dropout_call)
-        output = fetch(done.results)["output"]
-        assert bool(torch.isfinite(output).all()), f"dropout {dropout} makes the output not finite"
-        return output.abs() > 0.1
+        halves = []
+        for half in range(case.network.directions):
+            inputs = place(probe_inputs(case, half), device)
+            done = model.forward(inputs, lengths=lengths, dropout_call=dropout_call)
+            output = fetch(done.results)["output"]
+            assert bool(torch.isfinite(output).all()), f"dropout {dropout}: output is not finite"
+            halves.append(torch.stack(output.split(case.num_units, dim=-1)).abs() > 0.1)
+        return torch.cat(halves, dim=-1)
 
     if model is not None:
         return run(model)

@@ -15,7 +15,7 @@ from dropout_probe import OPTIONS, SEEDS, find_kept, make_case, probe_inputs
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_dropped_fraction(core, device, rnn_mode, dropout):
     case = make_case(rnn_mode, num_units=128, batch=16, steps=20)
-    kept = find_kept(core, case, device, dropout)
+    (kept,) = find_kept(core, case, device, dropout)
     share = 1.0 - float(kept.double().mean())
     # 40960 elements: allow six standard deviations of a binomial draw.
     assert abs(share - dropout) <= 6 * (dropout * (1 - dropout) / kept.numel()) ** 0.5

@@ -8,13 +8,13 @@ import torch_oracle
 from core_cases import DIRECTIONS, DTYPES, RNN_MODES, TOLERANCES, Case
 from core_harness import (
     assert_close,
-    check_case,
     describe,
     fetch,
     find_problem,
     make_data,
     place,
     run_core,
+    run_inference,
 )
 from core_library import INVALID_ARGUMENT, CoreError, Model
 from core_threads import make_streams, train_at_once
@@ -121,15 +121,17 @@ def test_biases_of_a_skipped_input(core, device, rnn_mode, direction):
             assert find_problem(found, other, 100 * tolerance), (direction_index, name)
 
 
-@pytest.mark.parametrize("steps", [MAX_STEPS, MAX_STEPS + 1])
-def test_many_steps(core, device, steps):
-    """cuDNN takes 65,535 steps; more are refused by an error that says what to do."""
-    case = Case(
-        "rnn_tanh", "unidirectional", 1, "double", "linear_input", "full", True, 0, 2, 1, 1, steps
-    )
-    if steps <= MAX_STEPS or not core.is_on_gpu(device):
-        check_case(core, case, device)
-        return
+def make_long_case(steps):
+    """Returns a case with many steps of a small model."""
+    sizes = (2, 1, 1, steps)  # num_units, input_size, batch, steps
+    return Case("rnn_tanh", "unidirectional", 1, "double", "linear_input", "full", True, 0, *sizes)
+
+
+@pytest.mark.cudnn_only
+def test_too_many_steps(core, device):
+    """More steps than cuDNN takes are refused by an error that says what to do."""
+    case = make_long_case(MAX_STEPS + 1)
+    steps = case.steps
     inputs = torch_oracle.random_inputs(case.network, 1, steps, torch.float64, case.seed)
     with Model(core, describe(case), device) as model:
         with pytest.raises(CoreError) as caught:
@@ -184,3 +186,17 @@ def test_memory_of_handles(core, device, record_property):
     handle = max(needed["1 thread, another stream"], smallest)
     assert needed["8 threads, 1 stream"] <= handle, needed
     assert needed["8 threads, 8 streams"] <= THREADS * handle, needed
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_most_steps(core, device, record_property, is_training):
+    """cuDNN takes 65,535 steps. The oracle, and on a GPU the launches, take seconds."""
+    case = make_long_case(MAX_STEPS)
+    times = [time.monotonic()]
+    data = make_data(case)
+    expected = torch_oracle.run(case.network, data[0], data[1] if is_training else None)
+    times.append(time.monotonic())
+    found = (run_core if is_training else run_inference)(core, case, device, data)
+    times.append(time.monotonic())
+    record_property("seconds", {"oracle": times[1] - times[0], "core": times[2] - times[1]})
+    assert_close(found, expected, TOLERANCES[torch.float64], str(case))

@@ -178,6 +178,16 @@ def _run_layer(module, x, states, lengths):
     return output.index_copy(1, some, padded), finals
 
 
+def _run_masked_layer(network, module, inputs, states, lengths):
+    """Is like _run_layer, for an input [D, T, B, width] that differs in the directions."""
+    outputs, finals = [], []
+    for direction, x in enumerate(inputs):
+        output, last = _run_layer(module, x, states, lengths)
+        outputs.append(output.split(network.output_size, dim=-1)[direction])
+        finals.append([state[direction] for state in last])
+    return torch.cat(outputs, dim=-1), [torch.stack(states) for states in zip(*finals)]
+
+
 def run(
     network,
     inputs,
@@ -194,7 +204,8 @@ def run(
       inputs: as from `random_inputs`, of any dtype; steps beyond a length may hold anything.
       backprops: None, or as from `random_backprops`.
       lengths: None, or a list of ints.
-      masks: None, or a dict from layers to the factors of their inputs.
+      masks: None, or a dict from layers to the factors of their inputs, a tensor that can be
+        broadcast to [directions, T, B, width]: each direction sees factors of its own.
       dtype: the type to compute in.
       device: where to compute.
 
@@ -212,11 +223,15 @@ def run(
     state_names = [name for name in ("input_h", "input_c") if name in leaves]
     x, modules, finals = leaves["input"], [], []
     for layer in range(network.num_layers):
-        if masks and masks.get(layer) is not None:
-            x = x * masks[layer]
         rows = slice(layer * network.directions, (layer + 1) * network.directions)
         modules.append(_layer_module(network, views, layer))
-        x, last = _run_layer(modules[-1], x, [leaves[name][rows] for name in state_names], lengths)
+        states = [leaves[name][rows] for name in state_names]
+        mask = masks.get(layer) if masks else None
+        if mask is None:
+            x, last = _run_layer(modules[-1], x, states, lengths)
+        else:
+            mask = mask.expand(network.directions, *x.shape)
+            x, last = _run_masked_layer(network, modules[-1], x * mask, states, lengths)
         finals.append(last)
     results = {"output": x}
     for index, name in enumerate(state_names):

@@ -43,10 +43,11 @@ int CudnnAlgorithmOf(Algorithm algorithm) {
   return kAlgorithms[static_cast<int>(algorithm)].cudnn_algorithm;
 }
 
-const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config) {
+const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config, bool is_padded) {
   const int cudnn_algorithm = CudnnAlgorithmOf(algorithm);
   if (cudnn_algorithm == kCudnnAlgorithmStandard) return nullptr;
   if (config.has_projection()) return "does not support projections";
+  if (is_padded) return "does not support sequences of different lengths or batch-major data";
   const bool supports_double = cudnn_algorithm == kCudnnAlgorithmPersistDynamic;
   if (config.data_type == DataType::kDouble && !supports_double) return "does not support double";
   return nullptr;

@@ -23,9 +23,10 @@ Status ParseAlgorithm(const std::string& text, Algorithm* algorithm);
 const char* Name(Algorithm algorithm);
 // Returns cuDNN's number of the algorithm, which must not be kAuto.
 int CudnnAlgorithmOf(Algorithm algorithm);
-// Returns what of the model cuDNN's descriptors refuse for the algorithm, in every version ("does
-// not support double"), or null. cuDNN may still refuse the call, depending on shape and device.
-const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config);
+// Returns what of the model and its data cuDNN refuses for the algorithm, in every version ("does
+// not support double"), or null. `is_padded`: sequences of different lengths or batch-major data,
+// which only cudnnRNNForward refuses. cuDNN may still refuse the call, depending on shape and device.
+const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config, bool is_padded);
 
 struct CudnnOptions {
   Algorithm algorithm = Algorithm::kStandard;

@@ -82,7 +82,7 @@ const char* WhyNotTried(Algorithm algorithm, const CandidateCall& call) {
   if (algorithm == Algorithm::kPersistDynamic) {
     return "compiles its kernels at run time, for every batch size [cudnn]";
   }
-  const char* reason = WhyNotSupported(algorithm, call.config);
+  const char* reason = WhyNotSupported(algorithm, call.config, /*is_padded=*/false);
   if (reason == nullptr) reason = FindReason(kRulesOfAll, call);
   if (reason != nullptr) return reason;
   return algorithm == Algorithm::kPersistStatic ? FindReason(kRulesOfPersistStatic, call)

@@ -76,7 +76,7 @@ Status CudnnPlan::CheckSizes() const {
 }
 
 Status CudnnPlan::CheckLimitsOfCudnn() const {
-  const char* const reason = WhyNotSupported(choices_.algorithm, config_);
+  const char* const reason = WhyNotSupported(choices_.algorithm, config_, choices_.is_padded);
   if (reason != nullptr) {
     return Unimplemented(Concatenate("cuDNN's algorithm ", Name(choices_.algorithm), " ", reason,
                                      "; the model is ", Describe(config_), "."));

@@ -118,9 +118,10 @@ enum {
   MOCK_FAILS_LATER = 5,
 };
 /* Independently of this setting, descriptors of persistent algorithms refuse projections and,
- * except for persist_dynamic, double. The sizes and forward refuse padded IO; with persist_static
- * more than 1024 units, with persist_static_small_h more than 384 (relu, tanh) or 192 (LSTM, GRU),
- * and backward more than 256 or 128. */
+ * except for persist_dynamic, double. Forward refuses padded IO, the sizes do not, as seen in cuDNN
+ * 9.19 on an H200. The sizes and forward refuse, with persist_static more than 1024 units, with
+ * persist_static_small_h more than 384 (relu, tanh) or 192 (LSTM, GRU), and backward more than 256
+ * or 128. */
 MOCK_EXPORT void mock_set_algorithm_support(int algorithm, int support);
 /* The same, but only for calls with more steps, a larger batch or a lower compute capability than
  * these; negative: no such limit. cudnnSetRNNDescriptor_v8 knows only the compute capability. */

@@ -44,7 +44,6 @@ int FindModel(Call* call, void* rnn_descriptor, RnnCall* rnn_call) {
 // Returns whether the algorithm supports the model. Descriptors accept more.
 bool IsSupported(const RnnDescriptor& rnn) {
   if (rnn.algorithm == kCudnnAlgorithmStandard) return true;
-  if (rnn.allows_padding) return false;
   const int64_t num_units = rnn.config.num_units;
   if (rnn.algorithm == kCudnnAlgorithmPersistStatic) return num_units <= 1024;
   const bool has_one_gate = rnn.config.num_gates() == 1;

@@ -149,7 +149,8 @@ int cudnnRNNForward(void* handle, void* rnn_descriptor, int forward_mode,
       return call->Violation("weight_space is not 0 between its regions");
     }
     State& state = call->state();
-    if (rnn_call.Behaves(&state, MOCK_REFUSED_BY_FORWARD)) {
+    if (rnn_call.Behaves(&state, MOCK_REFUSED_BY_FORWARD) ||
+        (rnn_call.rnn.allows_padding && rnn_call.rnn.algorithm != kCudnnAlgorithmStandard)) {
       return call->StatusOf(MOCK_NOT_SUPPORTED);
     }
     state.stream_times_ms[rnn_call.stream] +=
