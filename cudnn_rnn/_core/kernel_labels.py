@@ -2,7 +2,8 @@
 
 `gpu_choice.Choice.labels` has the ops whose nodes get the label if this package creates them, and
 `labels_bfloat16` says whether training nodes in bfloat16 get it. The gradient node of a labelled
-node gets the label as well: only the same provider's kernel can read the reserve space.
+node gets the label as well, and that of a node with a device gets the device: only the same
+provider's kernel on the same kind of device can read the reserve space.
 """
 
 import contextlib
@@ -81,17 +82,20 @@ def _infer(function, tensors):
     return infer(*tensors)
 
 
-def _with_label_of_forward_node(gradient_function):
-    """Wraps a gradient function so that its node gets the label of the forward node."""
+def _as_forward_node(gradient_function):
+    """Wraps a gradient function so that its node gets the label and device of the forward node."""
 
-    def gradient_with_label(op, *gradients):
-        if kernel_label_of(op) != gpu_kernels.KERNEL_LABEL:
-            return gradient_function(op, *gradients)
-        with kernel_label(gpu_kernels.KERNEL_LABEL, gpu_choice.OPS):
+    def gradient_of_node(op, *gradients):
+        has_label = kernel_label_of(op) == gpu_kernels.KERNEL_LABEL
+        labelled = gpu_choice.OPS if has_label else ()
+        # A node has a device only if the program chose one; an eagerly executed op always has one.
+        device = op.outputs[0].device
+        same_device = tf.device(device) if device else contextlib.nullcontext()
+        with same_device, kernel_label(gpu_kernels.KERNEL_LABEL, labelled):
             return gradient_function(op, *gradients)
 
-    return gradient_with_label
+    return gradient_of_node
 
 
 for _forward_op in ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"):
-    wrap_gradient(_forward_op, _with_label_of_forward_node)
+    wrap_gradient(_forward_op, _as_forward_node)

@@ -404,6 +404,21 @@ def test_a_reserve_space_of_other_settings_is_refused(mock, allow_tf32, version)
             gpu.session.run(gpu.fetches["d_params"], feeds)
 
 
+@pytest.mark.parametrize("forward, gradient", [("CPU", "GPU"), ("GPU", "CPU")])
+def test_the_reserves_of_another_device_are_refused(mock, forward, gradient):
+    with Network(LSTM, "float32", version=3) as cpu, labelled(LSTM, "float32", version=3) as gpu:
+        networks = {"CPU": cpu, "GPU": gpu}
+        arrays = dict(float_arrays(), sequence_lengths=np.array(LENGTHS["full"], np.int32))
+        feeds = run_forward(networks[gradient], arrays)
+        other = run_forward(networks[forward], arrays)
+        for place in (3, 4):
+            reserve = networks[gradient].raw_outputs[place]
+            feeds[reserve] = other[networks[forward].raw_outputs[place]]
+        expected = "of a forward call on a %s, but its gradient runs on a %s" % (forward, gradient)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+            networks[gradient].session.run(networks[gradient].fetches["d_params"], feeds)
+
+
 @pytest.mark.parametrize(
     "rates, expected",
     [((0.5, 0.0), "dropout is 0, .* with dropout"), ((0.0, 0.5), "without dropout")],

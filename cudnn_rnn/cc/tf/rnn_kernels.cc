@@ -166,9 +166,9 @@ TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
 }
 
 // The host_reserved tensor of the V2 and V3 ops is in host memory, so a GPU's gradient can check
-// it. `choice` is what the reserve space says.
+// it. `choice` is what the reserve space says; `on_cpu`: whether this gradient runs on a CPU.
 TfStatus CheckHostReserved(OpKernelContext* context, const Model& model,
-                           const ForwardChoice& choice) {
+                           const ForwardChoice& choice, bool on_cpu) {
   const Tensor* host_reserved;
   TF_RETURN_IF_ERROR(context->input("host_reserved", &host_reserved));
   int64_t dropout_call_index;
@@ -177,8 +177,14 @@ TfStatus CheckHostReserved(OpKernelContext* context, const Model& model,
       ToTf(ReadReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
                              kReserveHeaderBytes, DataOf(*host_reserved), BytesOf(*host_reserved),
                              &dropout_call_index, "host_reserved", &recorded)));
-  const bool has_choice = recorded.algorithm != 0;  // not on a CPU
-  if (!has_choice ||
+  const bool was_on_cpu = recorded.algorithm == 0;
+  if (was_on_cpu != on_cpu) {
+    const auto name = [](bool is_cpu) { return is_cpu ? "CPU" : "GPU"; };
+    return ToTf(InvalidArgument("reserve_space is that of a forward call on a ", name(was_on_cpu),
+                                ", but its gradient runs on a ", name(on_cpu),
+                                ", and each keeps other data there. Place both on one device."));
+  }
+  if (on_cpu ||
       (recorded.algorithm == choice.algorithm && recorded.allow_tf32 == choice.allow_tf32)) {
     return TfStatus();
   }
@@ -279,7 +285,7 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
                           &model.config);
   }
   if (HasHostReserved(version_)) {
-    TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice));
+    TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice, call->has_host_memory()));
   }
 
   CallOptions options;
