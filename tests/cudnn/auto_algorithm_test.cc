@@ -337,6 +337,7 @@ TEST(KnownBadCombinationsAreNotTried) {
       {80, 108, gru, 128, 50, 8, true, "GRU", ""},
       {70, 80, gru, 128, 50, 8, true, "", ""},
       {80, 108, lstm, 128, 50, 12, true, "multiple of 8", ""},
+      {90, 132, lstm, 512, 100, 1, true, "", "limits"},
       {80, 108, lstm, 192, 50, 8, false, "multiples of 128", ""},
       {80, 108, lstm, 1152, 50, 8, false, "1024", "limits"},
       {80, 108, lstm, 256, 50, 8, true, "", "limits"},

@@ -185,6 +185,16 @@ def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
 
 
 @pytest.mark.cudnn_only
+@pytest.mark.persistent
+@pytest.mark.parametrize("dtype", ["half", "float"])
+@pytest.mark.parametrize("batch", [1, 3, 12])
+def test_persist_static_of_any_batch_size(core, device, batch, dtype):
+    """Sizes that `auto` tries on sm_90: PyTorch uses multiples of 8 alone."""
+    case = make_case("lstm", dtype, num_units=512, input_size=512, batch=batch)
+    check_case(core, case, device, algorithm="persist_static")
+
+
+@pytest.mark.cudnn_only
 @pytest.mark.parametrize("algorithm", FORCED_ALGORITHMS)
 def test_refused_algorithm_leaves_the_device_usable(core, device, algorithm):
     """After an error for projection, double or zero lengths, the device still works."""

@@ -16,7 +16,7 @@ from core_harness import (
     run_core,
     run_inference,
 )
-from core_library import INVALID_ARGUMENT, CoreError, Model
+from core_library import INVALID_ARGUMENT, CoreError, CoreLibrary, Model
 from core_threads import make_streams, train_at_once
 from dropout_probe import OPTIONS, find_kept, make_case
 
@@ -182,21 +182,24 @@ def test_memory_of_handles(core, device, record_property):
         used.append(used_memory(core, device))
     needed = {name: after - before for name, before, after in zip(names, used, used[1:])}
     record_property("memory", dict(needed, before=used[0]))
-    smallest = BYTES_PER_PIECE if device.type == "cuda" else 1
-    handle = max(needed["1 thread, another stream"], smallest)
+    # On an H200: 10, 8, 10 and 70 MiB. The driver rounds each to its pieces.
+    rounding = BYTES_PER_PIECE if device.type == "cuda" else 0
+    handle = max(needed["1 thread"], needed["1 thread, another stream"]) + rounding
     assert needed["8 threads, 1 stream"] <= handle, needed
     assert needed["8 threads, 8 streams"] <= THREADS * handle, needed
 
 
-@pytest.mark.parametrize("is_training", [False, True])
-def test_most_steps(core, device, record_property, is_training):
-    """cuDNN takes 65,535 steps. The oracle, and on a GPU the launches, take seconds."""
+@pytest.mark.cudnn_only
+def test_most_steps(core, device, record_property):
+    """cuDNN takes 65,535 steps. PyTorch's gradient takes 22 s, so the CPU's kernels compute it."""
     case = make_long_case(MAX_STEPS)
-    times = [time.monotonic()]
     data = make_data(case)
-    expected = torch_oracle.run(case.network, data[0], data[1] if is_training else None)
-    times.append(time.monotonic())
-    found = (run_core if is_training else run_inference)(core, case, device, data)
-    times.append(time.monotonic())
-    record_property("seconds", {"oracle": times[1] - times[0], "core": times[2] - times[1]})
-    assert_close(found, expected, TOLERANCES[torch.float64], str(case))
+    on_cpu = run_core(CoreLibrary(), case, torch.device("cpu"), data)
+    expected = torch_oracle.run(case.network, data[0])
+    assert_close({name: on_cpu[name] for name in expected}, expected, 1e-12, f"on the CPU: {case}")
+    began = time.monotonic()
+    found = run_core(core, case, device, data)
+    record_property("seconds", time.monotonic() - began)
+    assert_close(found, on_cpu, TOLERANCES[torch.float64], str(case))
+    found = run_inference(core, case, device, data)
+    assert_close(found, expected, TOLERANCES[torch.float64], f"inference: {case}")

@@ -35,6 +35,9 @@ from helpers.sequence_cases import (
     expected_for,
 )
 
+# The persistent algorithms of cuDNN are less accurate in float; see core_cases.PERSISTENT_TOLERANCES.
+FLOAT_FACTOR = 1 if os.environ.get("CUDNN_RNN_ALGO", "standard") == "standard" else 3
+
 LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "float32")
 
 
@@ -57,17 +60,18 @@ def test_results_are_compared_without_tf32(op_device):
 @pytest.mark.parametrize("case", CASES + (LARGE,), ids=str)
 def test_first_version_of_the_op(op_device, case):
     """Training with all gradients, and inference, equal the reference."""
+    tolerance = TOLERANCES[case.dtype] * (FLOAT_FACTOR if case.dtype == "float32" else 1)
     arrays = make_arrays(case)
     expected = run_reference(case.configuration, arrays)
     with make_network(case.configuration, case.dtype, op_device) as network:
         found = network.run(arrays)
-    assert_close(found, expected, TOLERANCES[case.dtype], str(case))
+    assert_close(found, expected, tolerance, str(case))
     with make_network(
         case.configuration, case.dtype, op_device, dropout=0.5, is_training=False
     ) as network:
         found = network.run(arrays)
     forward = {name: value for name, value in expected.items() if name in FORWARD}
-    assert_close(found, forward, TOLERANCES[case.dtype], f"inference: {case}")
+    assert_close(found, forward, tolerance, f"inference: {case}")
 
 
 @pytest.mark.parametrize("time_major", [True, False])

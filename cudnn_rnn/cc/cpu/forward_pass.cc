@@ -103,8 +103,11 @@ class ForwardPass {
     if (!keeps_steps_ && steps_per_block < model_.shape.num_steps) {
       RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
     } else {
-      for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
-      ComputeSharedInputProducts(layer, steps);
+      // Both directions' panels of W may be in the same memory.
+      for (int64_t d = 0; d < model_.directions; ++d) {
+        PrepareInputProducts(layer, d);
+        ComputeSharedInputProducts(layer, d, steps);
+      }
       PackStepWeights(layer);
       RunLayerSteps(layer, steps, member_);
     }
@@ -120,8 +123,8 @@ class ForwardPass {
       const StepRange steps = BlockOfSteps(sequences_.num_steps(), block, num_blocks);
       for (int64_t d = 0; d < model_.directions; ++d) {
         part.first_gate_row[d] = RowsOf(d, steps).first;
+        ComputeSharedInputProducts(part, d, steps);
       }
-      ComputeSharedInputProducts(part, steps);
       RunLayerSteps(part, steps, member_);
     }
   }
@@ -174,11 +177,10 @@ class ForwardPass {
   }
 
   // Computes the input products of `steps` on the whole team, unless each member computes its own.
-  void ComputeSharedInputProducts(const Layer& layer, const StepRange& steps) const {
+  void ComputeSharedInputProducts(const Layer& layer, int64_t direction,
+                                  const StepRange& steps) const {
     if (schedule_.input_products.value == InputProducts::kOwn) return;
-    for (int64_t d = 0; d < model_.directions; ++d) {
-      ComputeInputProducts(layer, d, RowsOf(d, steps), member_);
-    }
+    ComputeInputProducts(layer, direction, RowsOf(direction, steps), member_);
   }
 
   // Computes a part's input products, if `step` is the first of `steps` that needs them: the rows

@@ -1,0 +1,118 @@
+// Models so large that the schedule decides otherwise than for those of problem_cases.h: results
+// against the naive reference, gradients against finite differences.
+
+#include <string>
+#include <vector>
+
+#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/schedule.h"
+#include "tests/core/derivatives.h"
+#include "tests/core/naive_rnn.h"
+#include "tests/core/plan_runner.h"
+#include "tests/core/testing.h"
+#include "tests/core/threads.h"
+
+namespace cudnn_rnn {
+namespace {
+
+// In double, an element has 8 bytes with every instruction set, so the decisions are the same.
+struct LargeModel {
+  RnnMode mode;
+  Direction direction;
+  int64_t num_layers, num_units, input_size, num_proj, num_steps, batch_size;
+  // The reasons of KeepsInputPanels, in training and in inference, or parts of them.
+  const char* training;
+  const char* inference;
+
+  Problem MakeProblem() const {
+    Problem problem;
+    problem.config = {mode,       InputMode::kLinear, direction,  DataType::kDouble,
+                      num_layers, num_units,          input_size, num_proj};
+    problem.shape = {num_steps, batch_size};
+    return problem;
+  }
+};
+
+const std::vector<LargeModel>& LargeModels() {
+  constexpr RnnMode kRelu = RnnMode::kRelu, kTanh = RnnMode::kTanh, kLstm = RnnMode::kLstm,
+                    kGru = RnnMode::kGru;
+  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
+  static const char* const kLarge = "W is large";
+  static const char* const kShared = "all threads share each step";
+  static const char* const kOwn = "each thread may compute its own";
+  static const char* const kBlocks = "every block reads them";
+  static const std::vector<LargeModel> models = {
+      // W of both directions, 2 * G * H * I * 8 bytes, is larger than 8 MiB. More than 64 rows.
+      {kLstm, kBoth, 1, 260, 7, 0, 3, 22, kLarge, kLarge},
+      {kLstm, kBoth, 2, 260, 7, 0, 5, 14, kLarge, kLarge},
+      {kGru, kBoth, 1, 300, 7, 0, 3, 22, kLarge, kLarge},
+      {kTanh, kBoth, 1, 516, 7, 0, 3, 22, kLarge, kLarge},
+      {kRelu, kBoth, 1, 40, 13200, 0, 3, 22, kLarge, kLarge},
+      {kLstm, kBoth, 1, 300, 7, 190, 3, 22, kOwn, kOwn},
+      {kLstm, kBoth, 2, 300, 7, 240, 3, 22, kLarge, kLarge},
+      {kLstm, kOne, 1, 90, 3000, 0, 3, 22, kLarge, kLarge},
+      // Gates of more than 6 MiB.
+      {kLstm, kBoth, 1, 260, 7, 0, 10, 38, kLarge, kBlocks},
+      {kLstm, kBoth, 2, 64, 20, 0, 48, 32, kOwn, kBlocks},
+      {kGru, kBoth, 1, 86, 20, 0, 48, 32, kOwn, kBlocks},
+      // R is larger than a core's cache.
+      {kLstm, kOne, 2, 400, 7, 0, 3, 22, kShared, kShared},
+      {kGru, kBoth, 2, 130, 20, 0, 3, 22, kOwn, kOwn},
+  };
+  return models;
+}
+
+std::string ReasonOf(const Problem& problem, Pass pass) {
+  const Kernels<double>* kernels;
+  EXPECT(ChooseKernels<double>("portable", DataType::kDouble, &kernels).ok());
+  const Schedule schedule = MakeSchedule(problem.config, problem.shape, *kernels);
+  return KeepsInputPanels(problem.config, problem.shape, *kernels, schedule, pass).reason;
+}
+
+TEST(LargeModelsHaveTheSchedulesThatTheyAreFor) {
+  for (const LargeModel& model : LargeModels()) {
+    const Problem problem = model.MakeProblem();
+    const std::string training = ReasonOf(problem, Pass::kTraining),
+                      inference = ReasonOf(problem, Pass::kInference);
+    EXPECT(training.find(model.training) == 0, problem.Text(), training);
+    EXPECT(inference.find(model.inference) == 0, problem.Text(), inference);
+  }
+}
+
+TEST(LargeModelsAgreeWithNaive) {
+  for (const LargeModel& model : LargeModels()) {
+    const Problem problem = model.MakeProblem();
+    const Tensors given = MakeTensors(problem);
+    Tensors expected = given;
+    NaiveForward(problem, {}, /*rounds_factors=*/false, &expected);
+    for (const int num_threads : {1, 2, 4}) {
+      for (const bool is_training : {false, true}) {
+        ThreadRunner threads(num_threads);
+        Tensors found = given;
+        RunCpuPlan(problem, &threads, is_training, &found);
+        const std::string what = Concatenate(problem.Text(), ", ", num_threads, " threads",
+                                             is_training ? ", training" : "");
+        ExpectClose(found.output, expected.output, 1e-12, "output of " + what);
+        ExpectClose(found.output_h, expected.output_h, 1e-12, "output_h of " + what);
+        ExpectClose(found.output_c, expected.output_c, 1e-12, "output_c of " + what);
+      }
+    }
+  }
+}
+
+TEST(GradientsOfLargeModelsAgreeWithDifferences) {
+  for (const LargeModel& model : LargeModels()) {
+    const Problem problem = model.MakeProblem();
+    CheckDirections(problem);
+    const Tensors alone = Train(problem);
+    for (const int num_threads : {2, 4}) {
+      ThreadRunner threads(num_threads);
+      Tensors found = MakeTensors(problem);
+      RunCpuPlan(problem, &threads, /*is_training=*/true, &found);
+      ExpectSameBits(found, alone, Concatenate(problem.Text(), num_threads));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cudnn_rnn
