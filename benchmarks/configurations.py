@@ -170,7 +170,9 @@ def gpu_configurations(quick=False, rnn_modes=("lstm",)):
     together, are trained in float before anything else.
     """
     names = (_QUICK_GPU_NAMES if quick else _GPU_NAMES).split()
-    *sizes, largest = sorted([_parse("gpu", name) for name in names], key=lambda one: one.operations)
+    *sizes, largest = sorted(
+        [_parse("gpu", name) for name in names], key=lambda one: one.operations
+    )
     rows = list(itertools.product((True, False), ("float", "half"), rnn_modes))
     choices = list(itertools.product(rows, sizes)) + [(row, largest) for row in rows]
     return [

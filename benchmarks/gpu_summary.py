@@ -4,7 +4,8 @@ A result, as run.py writes it to results.json, is a dict for one configuration:
   configuration: the `Configuration`.
   peers: a dict by name of {"seconds": wall-clock samples, "device_seconds": samples on the device
     (may be empty), "launch": seconds until a step behind other work was launched and until it was
-    done, or None, "variant": the algorithm}, or of {"reason": text, "is_error": bool}.
+    done, or None, "variant": the algorithm, "kernels": of SAME_KERNELS, a dict from the names of a
+    step's kernels to [count, microseconds], or None}, or of {"reason": text, "is_error": bool}.
 """
 
 import functools
@@ -16,6 +17,9 @@ from tables import could_not_run, make_cell, markdown_table, show
 
 # Half width of the band around the time of bare cuDNN that counts as equal.
 CUDNN_MARGIN = 0.02
+
+# These two should run the same kernels, apart from what clears memory.
+SAME_KERNELS = ("core standard", "cuDNN standard")
 
 Series = namedtuple("Series", "field where ours peer title")
 """The field of the samples, its name, patterns of the two peers' names, the second one's title."""
@@ -83,6 +87,24 @@ def _largest_ratios(results):
     return "\n".join(["Largest ratios:", ""] + lines) if lines else None
 
 
+def _other_kernels(results):
+    """Returns a list of kernels whose numbers differ between ours and bare cuDNN, or None."""
+    lines = []
+    for result in results:
+        ours, theirs = (result["peers"].get(name, {}).get("kernels") for name in SAME_KERNELS)
+        if not ours or not theirs:
+            continue
+        for name in sorted(set(ours) | set(theirs)):
+            counts = [kernels.get(name, [0])[0] for kernels in (ours, theirs)]
+            if counts[0] != counts[1]:
+                text = "- %s: %d and %d times `%s`"
+                lines.append(
+                    text % ((result["configuration"].key,) + tuple(counts) + (name[:100],))
+                )
+    title = "Kernels of a step that %s and %s do not run equally often:" % SAME_KERNELS
+    return "\n".join([title, ""] + lines) if lines else None
+
+
 def describe(results, left_out=(), is_dry_run=False):
     """Returns Markdown: the table, the widest spread, and what could not run or was left out."""
     parts = ["This was a dry run on a CPU; its numbers are meaningless."] * is_dry_run
@@ -106,6 +128,7 @@ def describe(results, left_out=(), is_dry_run=False):
     if spreads:
         text = "Widest spread (interquartile range over the median): %.1f%%, %s."
         parts.append(text % max(spreads))
+    parts.append(_other_kernels(results))
     parts.append(could_not_run(results))
     if left_out:
         parts.append("Not measured within the time budget:")

@@ -100,15 +100,17 @@ class Benchmark:
             if self.is_gpu:
                 on_device = [one.device_seconds for one in some if one.device_seconds is not None]
                 found[name]["device_seconds"] = on_device
-                found[name]["launch"] = self._launch(name)
+                found[name]["launch"] = self._ask(name, "launch", "seconds")
+                if name in gpu_summary.SAME_KERNELS:
+                    found[name]["kernels"] = self._ask(name, "kernels", "kernels")
         for peer in self.peers.values() if self.is_gpu else ():
             peer.release()
         return result
 
-    def _launch(self, name):
-        """Returns the seconds until a step is launched and until it is done, or None if unknown."""
+    def _ask(self, name, request, answer):
+        """Returns what a peer on a GPU answers, or None if that is unknown."""
         try:
-            return None if self.chosen.is_dry_run else self.peers[name].ask("launch")["seconds"]
+            return None if self.chosen.is_dry_run else self.peers[name].ask(request)[answer]
         except PeerFailure:
             return None
 

@@ -55,7 +55,7 @@ def write_versions(path):
     found = {
         "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": " ".join((platform.machine(),) + platform.libc_ver()),
     }
     packed = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "PACKED")
     if os.path.exists(packed):

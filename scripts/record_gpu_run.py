@@ -1,4 +1,4 @@
-"""Creates docs/gpu/<date>-<gpu>.md and its pictures from the results of the leases of a GPU.
+"""Creates docs/gpu/<date>-<gpu>-<commit>.md and its pictures from the results of a GPU's leases.
 
     python scripts/record_gpu_run.py .gpu/run/results [docs/gpu]
 
@@ -16,6 +16,15 @@ LEASES = [
     ("lease_a", "Core without TensorFlow, compared with torch.nn"),
     ("lease_b", "Ops in TensorFlow"),
 ]
+
+
+_LINES_OF_LOGS = {"cpu": 90}  # of which a page shows the end; other parts have 40
+
+
+def without_folders(text):
+    """Returns a log without the folders that only its machine has."""
+    text = re.sub(r"(?<![\w.])/(?:[\w.+-]+/)*(?=\.gpu/run/)", "", text)
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)*(?=(?:site-packages|bin)/)", ".../", text)
 
 
 def read(path):
@@ -103,7 +112,8 @@ def describe_lease(folder, title):
     parts += [describe_tests(*one) for one in read_records(folder).items()]
     for name in dict.fromkeys(shown):
         if outputs.get(name, "").strip():
-            kept = "\n".join(outputs[name].strip().splitlines()[-60:])
+            lines = without_folders(outputs[name]).strip().splitlines()
+            kept = "\n".join(lines[-_LINES_OF_LOGS.get(name, 40) :])
             parts.append("End of the log of %s:\n\n```\n%s\n```" % (name, kept))
     table = read(os.path.join(folder, "table.md"))
     if table:
@@ -130,7 +140,8 @@ def record(results, target):
     """Writes the page and returns its path."""
     versions = read_versions(results)
     gpu = re.sub(r"[^a-z0-9]+", "-", versions["gpu"].lower()).strip("-")
-    name = "%s-%s" % (versions["date"], gpu)
+    commit = versions.get("cudnn_rnn_commit")
+    name = "-".join(filter(None, [versions["date"], gpu, commit]))
     lines = ["| component | version |", "| --- | --- |"]
     lines += [
         "| %s | %s |" % (key.replace("_", " "), value)

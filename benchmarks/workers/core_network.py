@@ -12,7 +12,12 @@ import torch
 import torch_network
 from cudnn_network import LIBRARY_VARIABLE
 from problem import Refused
-from torch_network import launch_on_gpu, start, time_on_gpu  # noqa: F401  (used by worker.py)
+from torch_network import (  # noqa: F401  (used by worker.py)
+    kernels_on_gpu,
+    launch_on_gpu,
+    start,
+    time_on_gpu,
+)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "gpu"))

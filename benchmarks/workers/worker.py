@@ -18,6 +18,8 @@ matrix_product), and those of the peer. MODULE is a module of this folder, with
       is like time_steps below, and measures the time on the device
   launch_on_gpu(step)  (optional)
       returns the seconds until a step behind other work is launched, and until it is done
+  kernels_on_gpu(step)  (optional)
+      returns a dict from the names of the kernels that a step runs to [count, microseconds]
 This file and its modules for TensorFlow 1 must also run on Python 3.7.
 """
 
@@ -101,6 +103,10 @@ class Worker:
     def _launch(self, _):
         launch = getattr(self._peer, "launch_on_gpu", lambda _: None)
         return {"seconds": launch(self._network.step)}
+
+    def _kernels(self, _):
+        kernels = getattr(self._peer, "kernels_on_gpu", lambda _: None)
+        return {"kernels": kernels(self._network.step)}
 
     def _memory(self, request):
         """Returns by how many bytes some steps raise the peak of the resident memory."""

@@ -140,11 +140,16 @@ def memcheck_cases(cases):
 
 
 def realistic_cases():
-    """Returns 2 layers of 650 units, batch 20, 35 steps; and 1 layer of 512, batch 1, 100 steps."""
+    """Returns large models, first those of one direction.
+
+    One direction: 2 layers of 650 units, batch 20, 35 steps; and 1 layer of 512, batch 1, 100 steps.
+    Both: 1 layer of 650 units, batch 17, 4 steps.
+    """
     kind = "linear_input", "full", True, 0
     large, small = REALISTIC_UNITS
+    rows = list(itertools.product(RNN_MODES, DTYPES))
     return [
         Case(mode, "unidirectional", layers, dtype, *kind, units, units, batch, steps)
-        for mode, dtype in itertools.product(RNN_MODES, DTYPES)
+        for mode, dtype in rows
         for layers, units, batch, steps in ((2, large, 20, 35), (1, small, 1, 100))
-    ]
+    ] + [Case(mode, "bidirectional", 1, dtype, *kind, large, 40, 17, 4) for mode, dtype in rows]

@@ -112,7 +112,8 @@ def run_keras(layer, device):
                 outputs = layer(inputs)
             with tf.device("/cpu:0"):
                 loss = sum(tf.reduce_sum(tf.square(one)) for one in outputs)
-        return list(outputs) + tape.gradient(loss, [inputs] + variables)
+        with tf.device("/cpu:0"):  # the RNN's gradient runs on the RNN's device nevertheless
+            return list(outputs) + tape.gradient(loss, [inputs] + variables)
 
     concrete = tf.function(run).get_concrete_function(inputs)
     return named(concrete(inputs)), labels_of(concrete.graph.as_graph_def())

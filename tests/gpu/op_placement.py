@@ -59,5 +59,5 @@ def run_program(program, *arguments, **environment):
         # Less than --test-seconds of lease B, so that a test ends its process first.
         timeout=65 * int(os.environ.get("TIME_FACTOR", "1")),
     )
-    assert process.returncode == 0, process.stdout[-4000:]
+    assert process.returncode == 0, (process.returncode, process.stdout[-4000:])
     return "\n".join(line for line in process.stdout.splitlines() if line.startswith("RESULT"))

@@ -241,6 +241,18 @@ def test_unknown_values_give_no_number():
     assert "- cuDNN standard: no such library (lstm-2x650-b20-t35)" in text
 
 
+def test_kernels_that_only_one_of_two_runs_are_listed():
+    result = make_gpu_result()
+    kernels = {"core standard": {"gemm": [4, 7.5], "clear": [2, 1.0]}, "cuDNN standard": None}
+    for name, found in kernels.items():
+        result["peers"][name]["kernels"] = found
+    assert "Kernels of" not in gpu_summary.describe([result])
+    result["peers"]["cuDNN standard"]["kernels"] = {"gemm": [4, 9.5], "other": [1, 1.0]}
+    text = gpu_summary.describe([result])
+    assert "2 and 0 times `clear`" in text and "0 and 1 times `other`" in text
+    assert "gemm" not in text
+
+
 def pretended_run(name, seconds, log, clock):
     """Returns a fake run whose steps take `seconds` each; logs its calls."""
 

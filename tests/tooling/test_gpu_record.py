@@ -17,7 +17,14 @@ def write_run(folder):
     for lease in ("lease_a", "lease_b"):
         (folder / lease).mkdir()
         (folder / lease / "versions.json").write_text(
-            json.dumps({"date": "2001-02-03", "gpu": "NVIDIA X200 (PCIe)", "driver": "999.1"})
+            json.dumps(
+                {
+                    "date": "2001-02-03",
+                    "gpu": "NVIDIA X200 (PCIe)",
+                    "driver": "999.1",
+                    "cudnn_rnn_commit": "abc1234",
+                }
+            )
         )
     records = [
         dict(test=test, event=event, part="cases", text=text)
@@ -36,7 +43,8 @@ def write_run(folder):
     text = "\n".join(map(json.dumps, records)) + '\n{"test": "in the mid'
     (folder / "lease_a" / "tests.jsonl").write_text(text)
     (folder / "lease_a" / "status.txt").write_text("smoke 1 7\ncases 1 42\nmemcheck not_run 0\n")
-    (folder / "lease_a" / "log.txt").write_text("\n== smoke\n\n== cases\nwhy it failed\n")
+    log = "\n== smoke\n\n== cases\nwhy it failed in /a/b/.gpu/run/c.py and '/d/bin/python'\n"
+    (folder / "lease_a" / "log.txt").write_text(log)
     (folder / "lease_b" / "status.txt").write_text("versions 0 3\n")
     (folder / "lease_b" / "log.txt").write_text("\n== benchmark\nhow far it got\n")
     (folder / "lease_b" / "table.md").write_text("| a table |\n")
@@ -52,7 +60,7 @@ def test_record_of_a_run(tmp_path):
     write_run(tmp_path)
     status, printed = record_run(tmp_path, tmp_path / "docs")
     assert status == 0, printed
-    assert printed.strip() == str(tmp_path / "docs" / "2001-02-03-nvidia-x200-pcie.md")
+    assert printed.strip() == str(tmp_path / "docs" / "2001-02-03-nvidia-x200-pcie-abc1234.md")
     with open(printed.strip()) as file:
         text = file.read()
     for part in [
@@ -64,15 +72,15 @@ def test_record_of_a_run(tmp_path):
         "cases: 4 tests: 1 passed, 1 failed, 1 unfinished, 1 not run.",
         "Failed:\n\n- `bad`: the error\n\nUnfinished:\n\n- `stuck`\n",
         'Recorded values:\n\n- `good`: {"bytes": 7}\n',
-        "End of the log of cases:\n\n```\nwhy it failed\n```",
+        "End of the log of cases:\n\n```\nwhy it failed in .gpu/run/c.py and '.../bin/python'\n```",
         "| versions | passed | 3 |",
         "| benchmark | UNFINISHED: the lease was killed | - |",
         "how far it got",
         "| a table |",
-        "(2001-02-03-nvidia-x200-pcie-lease_b.png)",
+        "(2001-02-03-nvidia-x200-pcie-abc1234-lease_b.png)",
     ]:
         assert part in text, (part, text)
-    assert (tmp_path / "docs" / "2001-02-03-nvidia-x200-pcie-lease_b.png").exists()
+    assert (tmp_path / "docs" / "2001-02-03-nvidia-x200-pcie-abc1234-lease_b.png").exists()
 
 
 def test_a_missing_lease_is_recorded_as_not_run(tmp_path):
