@@ -40,9 +40,9 @@ _LONGEST_LAUNCH_SECONDS = 0.05
 def time_on_gpu(step, num_steps):
     """Returns the seconds of all steps: wall-clock time, and on the device.
 
-    The device's time is that of one step, times `num_steps`. The step is queued behind a kernel that
-    runs for longer than its launches take, so the device does not wait for the host between its
-    kernels, unless they are more than the queue holds.
+    The device's time is that of one step, times `num_steps`. The step is queued behind a kernel
+    that runs for longer than its launches take, so the device does not wait for the host between
+    its kernels, unless they are more than the queue holds.
     """
     torch.cuda.synchronize()
     start_time = time.perf_counter()

@@ -142,7 +142,7 @@ def memcheck_cases(cases):
 def realistic_cases():
     """Returns large models, first those of one direction.
 
-    One direction: 2 layers of 650 units, batch 20, 35 steps; and 1 layer of 512, batch 1, 100 steps.
+    One direction: 2 layers of 650 units, batch 20, 35 steps; 1 layer of 512, batch 1, 100 steps.
     Both: 1 layer of 650 units, batch 17, 4 steps.
     """
     kind = "linear_input", "full", True, 0

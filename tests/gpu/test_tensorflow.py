@@ -35,7 +35,7 @@ from helpers.sequence_cases import (
     expected_for,
 )
 
-# The persistent algorithms of cuDNN are less accurate in float; see core_cases.PERSISTENT_TOLERANCES.
+# Persistent algorithms are less accurate in float; see PERSISTENT_TOLERANCES in core_cases.py.
 FLOAT_FACTOR = 1 if os.environ.get("CUDNN_RNN_ALGO", "standard") == "standard" else 3
 
 LARGE = Case("lstm", "linear_input", "unidirectional", 2, 650, 650, 20, 35, "float32")
