@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "cudnn_rnn/cc/cpu/backward_layer.h"
+#include "cudnn_rnn/cc/cpu/dropout.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
+#include "cudnn_rnn/cc/cpu/parameter_gradients.h"
+#include "cudnn_rnn/cc/cpu/steps.h"
+#include "cudnn_rnn/cc/cpu/workspace.h"
 
 namespace cudnn_rnn {
 namespace {

@@ -1,54 +1,20 @@
-// What the parts of the backward pass share (backward_pass.cc, parameter_gradients.cc).
+// The backward pass of a stack of layers; engine_model.h describes the computation.
 #ifndef CUDNN_RNN_CC_CPU_BACKWARD_PASS_H_
 #define CUDNN_RNN_CC_CPU_BACKWARD_PASS_H_
 
 #include <cstdint>
 
 #include "cudnn_rnn/cc/core/team.h"
-#include "cudnn_rnn/cc/cpu/dropout.h"
 #include "cudnn_rnn/cc/cpu/engine_model.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
-#include "cudnn_rnn/cc/cpu/steps.h"
-#include "cudnn_rnn/cc/cpu/workspace.h"
 
 namespace cudnn_rnn {
 
-// The buffers of one layer; workspace.h has the shapes of those without one here.
+// Every member of a team calls this function. Each layer, from the last to the first, computes: the
+// steps in reverse; the gradients of weights and biases; the input's gradient.
 template <typename T>
-struct BackwardLayer {
-  // Returns the gradients of the recurrent products R h', starting at gate `first_gate`. GRU's last
-  // gate has a buffer of its own [N, H]; the others share gate_gradients [N, G * H].
-  StridedMatrix<T> RecurrentGateGradients(const EngineModel<T>& model, int64_t direction,
-                                          int64_t first_gate) const {
-    if (first_gate >= model.shared_gates()) {
-      return {candidate_gradients[direction], model.units, 1};
-    }
-    return {gate_gradients[direction] + first_gate * model.units, model.gate_row_stride, 1};
-  }
-
-  int64_t index;
-  ReserveSpace<T> reserve;
-  T* input_weight_panels;
-  T* recurrent_panels[2];
-  T* projection_panels[2];
-  T* projected_gradients[2];
-  T* gate_gradients[2];                        // in the workspace or over the reserve space's gates
-  T* candidate_gradients[2];                   // likewise
-  RoundedMatrix rounded_gate_gradients[2][2];  // of even and of odd steps, of each direction
-  RoundedMatrix rounded_projected_gradients[2];
-  const T* input;            // [N, LayerInputSize], before dropout
-  const T* output;           // [N, D * P]
-  const T* output_gradient;  // [N, D * P]
-  T* input_gradient;         // [N, LayerInputSize]
-  bool drops_input;
-  DropoutPattern dropout;
-};
-
-// Computes the gradients of a layer's parameters, after its steps.
-template <typename T>
-void ComputeParameterGradients(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
-                               const PackedSequences& sequences, const BackwardLayer<T>& layer,
-                               const BackwardWorkspace<T>& workspace, TeamMember* member);
+void RunBackward(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
+                 const PackedSequences& sequences, int64_t dropout_call_index, TeamMember* member);
 
 }  // namespace cudnn_rnn
 

@@ -1,14 +1,7 @@
-// One time step of few sequences, as in a decode loop that carries the states itself.
-//
-// Each weight is used once, so packing all of them would not pay. A layer is one phase of the team:
-// each member computes the gates W x + R h' + biases of its own units, then the cells and the final
-// states of these units. Two cases need one more phase. Products that pack tiles of columns come
-// before the cells, because packing is faster if a member's columns are adjacent; a projection
-// comes after the cells.
+#include "cudnn_rnn/cc/cpu/decode_step.h"
 
 #include <algorithm>
 
-#include "cudnn_rnn/cc/cpu/forward_layer.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 
 namespace cudnn_rnn {

@@ -3,19 +3,20 @@
 // Works on packed sequences: a buffer of N rows has one row per step of each sequence, and states
 // have their sequences in packed order (see packed_sequences.h).
 //
-// Runs on a team (see team.h): every member calls RunForward or RunBackward. The input products of
-// a layer, for all steps, are one large matrix product. Each step is then one phase of the team
-// over (direction, vector of units): the recurrent product of all gates of these units and, while
-// the product is in cache, the cell's arithmetic. A member has the same vectors in every step, so
-// their weights stay in its cache. A projection is a second phase, over vectors of the projected
-// width. Backward runs the steps in reverse; the gradients of weights and inputs are large products
-// over all steps. schedule.h decides when the engine deviates from this: for single steps of few
-// sequences, and for layers whose steps are too small to be shared.
+// Runs on a team (see team.h): every member calls RunForward (forward_pass.h) or RunBackward
+// (backward_pass.h). The input products of a layer, for all steps, are one large matrix product.
+// Each step is then one phase of the team over (direction, vector of units): the recurrent product
+// of all gates of these units and, while the product is in cache, the cell's arithmetic. A member
+// has the same vectors in every step, so their weights stay in its cache. A projection is a second
+// phase, over vectors of the projected width. Backward runs the steps in reverse; the gradients of
+// weights and inputs are large products over all steps. schedule.h decides when the engine deviates
+// from this: for single steps of few sequences, and for layers whose steps are too small to be
+// shared.
 //
 // The order of every sum is fixed, so results do not depend on the number of threads.
 //
-// This file declares the passes and what they share: the tensors of a call, and a model with its
-// sizes, kernels and schedule.
+// This file declares what the passes share: the tensors of a call, and a model with its sizes,
+// kernels and schedule.
 #ifndef CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 #define CUDNN_RNN_CC_CPU_ENGINE_MODEL_H_
 
@@ -184,19 +185,6 @@ struct EngineModel {
   const int64_t directions;       // D
   const int64_t output_width;     // D * P
 };
-
-// The passes are called by every member of a team. Each layer computes, in order: gates = x W^T +
-// biases; the steps; the final states; dropout.
-template <typename T>
-void RunForward(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
-                const PackedSequences& sequences, bool is_training, int64_t dropout_call_index,
-                TeamMember* member);
-
-// Each layer, from the last to the first, computes: the steps in reverse; the gradients of weights
-// and biases; the input's gradient.
-template <typename T>
-void RunBackward(const EngineModel<T>& model, const BackwardTensors<T>& tensors,
-                 const PackedSequences& sequences, int64_t dropout_call_index, TeamMember* member);
 
 }  // namespace cudnn_rnn
 

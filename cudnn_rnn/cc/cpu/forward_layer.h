@@ -1,17 +1,18 @@
-// One layer of a forward pass, as many steps (forward_pass.cc) and a single step (decode_step.cc)
-// see it.
+// The buffers of one layer in a forward pass, of many steps (forward_pass.h) or of a single one
+// (decode_step.h).
 #ifndef CUDNN_RNN_CC_CPU_FORWARD_LAYER_H_
 #define CUDNN_RNN_CC_CPU_FORWARD_LAYER_H_
 
 #include <cstdint>
 
 #include "cudnn_rnn/cc/cpu/dropout.h"
-#include "cudnn_rnn/cc/cpu/engine_model.h"
+#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/steps.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
 
 namespace cudnn_rnn {
 
-// The buffers of one layer; workspace.h has the shapes of those without one here.
+// workspace.h has the shapes that are missing here.
 template <typename T>
 struct ForwardLayer {
   int64_t index;
@@ -33,14 +34,6 @@ struct ForwardLayer {
     return rounded_outputs[tile.direction][step & 1];
   }
 };
-
-// Runs a layer's only step of few sequences: input products, cells and final states, but not
-// dropout. Weights are packed as a whole only into the caller's packed weights. `keeps_steps` says
-// whether the gates, c and R_n h' are kept for the gradient.
-template <typename T>
-void RunDecodeStep(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
-                   const PackedSequences& sequences, const ForwardLayer<T>& layer, bool keeps_steps,
-                   TeamMember* member);
 
 }  // namespace cudnn_rnn
 

@@ -1,6 +1,9 @@
+#include "cudnn_rnn/cc/cpu/forward_pass.h"
+
 #include <algorithm>
 #include <vector>
 
+#include "cudnn_rnn/cc/cpu/decode_step.h"
 #include "cudnn_rnn/cc/cpu/forward_layer.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
 #include "cudnn_rnn/cc/cpu/steps.h"

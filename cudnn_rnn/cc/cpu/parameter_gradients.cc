@@ -1,8 +1,10 @@
-// Gradients of a layer's parameters from the gates' gradients, as large products and sums.
+#include "cudnn_rnn/cc/cpu/parameter_gradients.h"
+
 #include <algorithm>
 
-#include "cudnn_rnn/cc/cpu/backward_pass.h"
+#include "cudnn_rnn/cc/cpu/dropout.h"
 #include "cudnn_rnn/cc/cpu/gemm.h"
+#include "cudnn_rnn/cc/cpu/steps.h"
 
 namespace cudnn_rnn {
 namespace {
