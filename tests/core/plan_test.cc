@@ -1,4 +1,4 @@
-// Compares the CPU plan with a naive reference; tests threads, instruction sets, data types and
+// Compares the CPU plan with its specification; tests threads, instruction sets, data types and
 // reserve spaces.
 
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cpu/dropout.h"
 #include "cudnn_rnn/cc/cpu/packed_sequences.h"
-#include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problem_cases.h"
+#include "tests/core/rnn_specification.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
 
@@ -35,20 +35,20 @@ bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
   return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set);
 }
 
-void CompareWithNaive(const Problem& problem, double tolerance,
-                      const std::vector<std::string>& instruction_sets) {
+void CompareWithSpecification(const Problem& problem, double tolerance,
+                              const std::vector<std::string>& instruction_sets) {
   SerialRunner runner;
   const Tensors given = MakeTensors(problem);
   for (bool is_training : {true, false}) {
     const auto masks = is_training ? DropoutMasks(problem) : std::vector<Vector>();
     // With and without rounded factors; computed once, as this takes the most time.
-    std::unique_ptr<Tensors> naive[2];
+    std::unique_ptr<Tensors> specified[2];
     for (const std::string& instruction_set : instruction_sets) {
       const bool rounds_factors = RoundsFactors(problem, instruction_set);
-      std::unique_ptr<Tensors>& expected = naive[rounds_factors];
+      std::unique_ptr<Tensors>& expected = specified[rounds_factors];
       if (expected == nullptr) {
         expected.reset(new Tensors(given));
-        NaiveForward(problem, masks, rounds_factors, expected.get());
+        SpecifiedForward(problem, masks, rounds_factors, expected.get());
       }
       Tensors found = given;
       RunCpuPlan(problem, &runner, is_training, &found, instruction_set);
@@ -62,8 +62,8 @@ void CompareWithNaive(const Problem& problem, double tolerance,
 }
 
 // Compares each problem with all kinds of lengths; the major axis and dropout vary as well.
-void CompareAllWithNaive(DataType data_type, double tolerance,
-                         const std::vector<std::string>& instruction_sets) {
+void CompareAllWithSpecification(DataType data_type, double tolerance,
+                                 const std::vector<std::string>& instruction_sets) {
   int64_t index = 0;
   for (Problem problem : Problems()) {
     problem.config.data_type = data_type;
@@ -72,23 +72,30 @@ void CompareAllWithNaive(DataType data_type, double tolerance,
       problem.lengths = lengths;
       problem.shape.time_major = index % 3 != 0;
       problem.config.dropout = problem.config.num_layers > 1 && index % 2 == 0 ? 0.3f : 0.0f;
-      if (testing::IsInSample(index++)) CompareWithNaive(problem, tolerance, instruction_sets);
+      if (testing::IsInSample(index++))
+        CompareWithSpecification(problem, tolerance, instruction_sets);
     }
   }
 }
 
 // The 16-bit types may differ by half a unit in the last place.
-TEST(ForwardAgreesWithNaiveHalf) { CompareAllWithNaive(DataType::kHalf, 5e-4, {""}); }
-TEST(ForwardAgreesWithNaiveBfloat16) {
-  CompareAllWithNaive(DataType::kBfloat16, 4e-3, InstructionSets());
+TEST(ForwardAgreesWithSpecificationHalf) {
+  CompareAllWithSpecification(DataType::kHalf, 5e-4, {""});
 }
-TEST(ForwardAgreesWithNaiveFloat) { CompareAllWithNaive(DataType::kFloat, 1e-5, {""}); }
+TEST(ForwardAgreesWithSpecificationBfloat16) {
+  CompareAllWithSpecification(DataType::kBfloat16, 4e-3, InstructionSets());
+}
+TEST(ForwardAgreesWithSpecificationFloat) {
+  CompareAllWithSpecification(DataType::kFloat, 1e-5, {""});
+}
 // Factors have 16 significant bits. Small simple RNNs amplify the error the most.
-TEST(ForwardAgreesWithNaiveFloatInThreeProducts) {
+TEST(ForwardAgreesWithSpecificationFloatInThreeProducts) {
   if (InstructionSets().back() != "amx_bf16x3") return;
-  CompareAllWithNaive(DataType::kFloat, 2e-4, {"amx_bf16x3"});
+  CompareAllWithSpecification(DataType::kFloat, 2e-4, {"amx_bf16x3"});
 }
-TEST(ForwardAgreesWithNaiveDouble) { CompareAllWithNaive(DataType::kDouble, 1e-12, {""}); }
+TEST(ForwardAgreesWithSpecificationDouble) {
+  CompareAllWithSpecification(DataType::kDouble, 1e-12, {""});
+}
 
 // The 16-bit types compute in float and round once, at the end, except if products round their
 // factors to bfloat16.

@@ -15,6 +15,7 @@
 namespace cudnn_rnn {
 namespace {
 
+// The example that packed_sequences.h draws.
 TEST(PackingAnExample) {
   const SequenceShape shape = {5, 4};
   const std::vector<int32_t> lengths = {2, 0, 4, 2};

@@ -4,6 +4,23 @@
 // so on. Every step has the sequences in the same order, longest first (equal lengths in batch
 // order). The sequences that have a step are therefore always the first ones, and the sequence at
 // place b has row FirstRow(step) + b. With full lengths this is the plain time-major order [T, B].
+//
+// Example: B = 4, T = 5, lengths {2, 0, 4, 2}. The numbers are packed rows, `.` is padding.
+//
+//                step:  0   1   2   3   4      order()
+//   place 0, length 4:  0   3   6   7   .      2   (this place has the sequence of batch index 2)
+//   place 1, length 2:  1   4   .   .   .      0
+//   place 2, length 2:  2   5   .   .   .      3
+//   place 3, length 0:  .   .   .   .   .      1
+//        RowsAt(step):  3   3   1   1   0
+//      FirstRow(step):  0   3   6   7   8
+//
+//   num_steps() = 4, the longest length; num_rows() = N = 8.
+//   packed row:   0   1   2   3   4   5   6   7     8 to 19: the padding
+//   positions():  2   0   3   6   4   7  10  14     1   5   8  11   9  12  15  13  18  16  19  17
+//
+// A position is a row of the caller's padded buffer [T, B]. Packed row 7 is step 3 of the sequence
+// of batch index 2: its position is 3 * B + 2 = 14.
 #ifndef CUDNN_RNN_CC_CPU_PACKED_SEQUENCES_H_
 #define CUDNN_RNN_CC_CPU_PACKED_SEQUENCES_H_
 

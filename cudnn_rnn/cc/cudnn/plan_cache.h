@@ -20,7 +20,7 @@ namespace cudnn_rnn {
 class CudnnPlanCache {
  public:
   // `runtime` must outlive the cache. `create_host_plan` creates a plan that computes in float on
-  // the host, with whose results a check compares those of cuDNN (bfloat16_check.h).
+  // the host. A check compares cuDNN's results with the results of that plan (bfloat16_check.h).
   CudnnPlanCache(GpuRuntime* runtime, PlanFactory create_host_plan)
       : runtime_(runtime), create_host_plan_(create_host_plan) {}
   CudnnPlanCache(const CudnnPlanCache&) = delete;
@@ -31,14 +31,19 @@ class CudnnPlanCache {
     Algorithm algorithm = Algorithm::kAuto;
   };
 
-  // Finds or creates the plan for this model, shape and lengths on the stream's device. For a
-  // Backward, `call` must hold the options of its Forward, including `is_training`, and say that it
-  // is a Backward. With `call.forward_choice`, its plan computes like the Forward's, whatever
-  // `options` says; without it, `options` must be the Forward's, too. The plans of a cache share
-  // one dropout state, which starts from the config's seeds; Forward advances it. The dropout state
-  // and the scratch memory of trials come from the execution's allocator. Thread-safe; calls on
-  // plans that differ only in the number of steps queue their work one after the other, and so do
-  // all calls on one stream.
+  // Finds or creates the plan for this model, shape and lengths on the stream's device.
+  //
+  // A Backward must find a plan that computes like the plan of its Forward. `call` therefore has
+  // the CallOptions of the Forward, including `is_training`. If `call.forward_choice` is set, the
+  // plan repeats that choice and ignores `options`; if not, `options` must be those of the Forward.
+  //
+  // Dropout: the plans of a cache share one dropout state. The state starts from the config's
+  // seeds, and each Forward advances it.
+  //
+  // Memory: the execution's allocator provides the dropout state and the scratch memory of trials.
+  //
+  // Threads: any thread may call this function. Two calls queue their work one after the other if
+  // they use one stream, or plans that differ only in the number of steps.
   Status Find(const RnnConfig& config, const SequenceShape& shape, const CallOptions& call,
               const CudnnOptions& options, const Execution& execution, Found* found);
 

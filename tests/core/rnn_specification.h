@@ -1,7 +1,16 @@
-// A naive reference for plans: computes one sequence at a time, at its own length, step by step,
-// directly from the formulas, in double.
-#ifndef CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
-#define CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
+// The specification of a forward pass in C++: what every plan must compute, whatever it packs,
+// divides among threads or rounds.
+//
+// The code follows the formulas and nothing else: one sequence at a time, at its own length, layer
+// by layer and step by step, in double. If a plan disagrees, this file is right. Change the formula
+// of a cell here first, in `specification::Step`; plan_test.cc then fails until the plan follows.
+// With the plans it shares only the model (rnn_config.h), the places of the parameters
+// (param_layout.h) and the rounding to bfloat16 (float16.h), which have tests of their own. The
+// gradients need no specification: gradients_test.cc compares them with finite differences.
+//
+// tests/helpers/reference.py specifies the same for the Python tests, and is compared with PyTorch.
+#ifndef CUDNN_RNN_TESTS_CORE_RNN_SPECIFICATION_H_
+#define CUDNN_RNN_TESTS_CORE_RNN_SPECIFICATION_H_
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +24,7 @@
 
 namespace cudnn_rnn {
 
-namespace naive {
+namespace specification {
 
 inline double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -88,14 +97,14 @@ inline void SetRow(const Vector& values, int64_t row, Vector* buffer) {
             buffer->begin() + row * static_cast<int64_t>(values.size()));
 }
 
-}  // namespace naive
+}  // namespace specification
 
 // Computes output, output_h and output_c. With dropout, masks[layer] is the factor of a layer's
 // input [T, B, LayerInputSize], time-major whatever the problem's major axis; the first layer's
 // mask is not read. Without dropout, `masks` is empty. `rounds_factors` rounds the vectors that
 // weights are multiplied with to bfloat16.
-inline void NaiveForward(const Problem& problem, const std::vector<Vector>& masks,
-                         bool rounds_factors, Tensors* tensors) {
+inline void SpecifiedForward(const Problem& problem, const std::vector<Vector>& masks,
+                             bool rounds_factors, Tensors* tensors) {
   const RnnConfig& config = problem.config;
   ParamLayout layout;
   if (!ParamLayout::Create(config, &layout).ok()) return;
@@ -108,41 +117,44 @@ inline void NaiveForward(const Problem& problem, const std::vector<Vector>& mask
     const int64_t length = problem.Length(b);
     std::vector<Vector> sequence;
     for (int64_t time = 0; time < length; ++time) {
-      sequence.push_back(naive::Row(tensors->input, problem.StepRow(time, b), config.input_size));
+      sequence.push_back(
+          specification::Row(tensors->input, problem.StepRow(time, b), config.input_size));
     }
     for (int64_t layer = 0; layer < config.num_layers; ++layer) {
       for (int64_t time = 0; time < length && layer > 0 && !masks.empty(); ++time) {
         const int64_t width = config.LayerInputSize(layer);
-        const Vector mask = naive::Row(masks[layer], time * problem.shape.batch_size + b, width);
+        const Vector mask =
+            specification::Row(masks[layer], time * problem.shape.batch_size + b, width);
         for (int64_t j = 0; j < width; ++j) sequence[time][j] *= mask[j];
       }
       std::vector<Vector> outputs(sequence.size());
       for (int64_t direction = 0; direction < directions; ++direction) {
         const int64_t state = problem.StateRow(layer * directions + direction, b);
-        Vector h = naive::Row(tensors->input_h, state, hidden_width), c;
-        if (config.has_cell_state()) c = naive::Row(tensors->input_c, state, config.num_units);
+        Vector h = specification::Row(tensors->input_h, state, hidden_width), c;
+        if (config.has_cell_state())
+          c = specification::Row(tensors->input_c, state, config.num_units);
         std::vector<Vector> of_direction(sequence.size());
         for (int64_t step = 0; step < length; ++step) {
           const int64_t time = direction == 0 ? step : length - 1 - step;
-          naive::Step(config, layout, layer, direction, tensors->params.data(), sequence[time],
-                      rounds_factors, &h, &c);
+          specification::Step(config, layout, layer, direction, tensors->params.data(),
+                              sequence[time], rounds_factors, &h, &c);
           of_direction[time] = h;
         }
         for (int64_t time = 0; time < length; ++time) {
           outputs[time].insert(outputs[time].end(), of_direction[time].begin(),
                                of_direction[time].end());
         }
-        naive::SetRow(h, state, &tensors->output_h);
-        naive::SetRow(c, state, &tensors->output_c);
+        specification::SetRow(h, state, &tensors->output_h);
+        specification::SetRow(c, state, &tensors->output_c);
       }
       sequence = outputs;
     }
     for (int64_t time = 0; time < length; ++time) {
-      naive::SetRow(sequence[time], problem.StepRow(time, b), &tensors->output);
+      specification::SetRow(sequence[time], problem.StepRow(time, b), &tensors->output);
     }
   }
 }
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CORE_NAIVE_RNN_H_
+#endif  // CUDNN_RNN_TESTS_CORE_RNN_SPECIFICATION_H_
