@@ -93,7 +93,7 @@ class Configuration(
 _NAME = re.compile(r"(\w+)-(\d+)x(\d+)(?:-i(\d+))?(-bi)?-b(\d+)-t(\d+)(-half)?(-decode)?")
 
 
-def _parse(group, name):
+def parse(group, name):
     """Returns the float configuration for inference that has the name."""
     mode, layers, units, width, is_bi, batch, steps, is_half, _ = _NAME.fullmatch(name).groups()
     direction = "bidirectional" if is_bi else "unidirectional"
@@ -146,7 +146,7 @@ def configurations(quick=False, patterns=None, kinds=KINDS, dtype="float"):
     `ValueError` if a pattern matches no configuration.
     """
     names = _QUICK_NAMES if quick else _NAMES
-    models = [_parse(group, name) for group in names for name in names[group].split()]
+    models = [parse(group, name) for group in names for name in names[group].split()]
     chosen = models if patterns is None else []
     for pattern in patterns or []:
         found = [one for one in models if pattern == one.group or fnmatch(one.name, pattern)]
@@ -170,9 +170,8 @@ def gpu_configurations(quick=False, rnn_modes=("lstm",)):
     together, are trained in float before anything else.
     """
     names = (_QUICK_GPU_NAMES if quick else _GPU_NAMES).split()
-    *sizes, largest = sorted(
-        [_parse("gpu", name) for name in names], key=lambda one: one.operations
-    )
+    models = [parse("gpu", name) for name in names]
+    *sizes, largest = sorted(models, key=lambda one: one.operations)
     rows = list(itertools.product((True, False), ("float", "half"), rnn_modes))
     choices = list(itertools.product(rows, sizes)) + [(row, largest) for row in rows]
     return [

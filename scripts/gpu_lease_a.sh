@@ -35,8 +35,8 @@ measure_cpu() {
     local threads model
     for threads in 1 2 4 8 16; do
         [ "$threads" -le "$processors" ] || continue
-        for model in "lstm 1 512 --batch 1 --steps 50" "lstm 2 650 --training" \
-            "lstm 2 650 --training --dtype bfloat16" "lstm 4 512 --batch 64 --steps 50 --training"; do
+        for model in lstm-1x512-b1-t50 "lstm-2x650-b20-t35 --training" \
+            "lstm-2x650-b20-t35-bfloat16 --training" "lstm-4x512-b64-t50 --training"; do
             echo "$model, $threads threads:"
             # shellcheck disable=SC2086 # several arguments
             ./core_benchmark $model --threads "$threads" --rounds 9 | grep median

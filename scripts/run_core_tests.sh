@@ -28,7 +28,6 @@ unlock_build
 run_tests_on_all_cores "$build_folder/core_test"
 
 program="$(bash scripts/build_cpu_benchmarks.sh core_benchmark "$@")"
-"$program" lstm 2 40 --input 7 --batch 5 --steps 4 --direction bidirectional --lengths --training \
-    --threads 3 --rounds 3 > "$build_folder/core_benchmark.log"
-"$program" gru 2 40 --steps 4 --training --rounds 1 --predict >> "$build_folder/core_benchmark.log"
+"$program" lstm-2x40-i7-bi-b5-t4-half --training --threads 3 --rounds 3 > "$build_folder/core_benchmark.log"
+"$program" gru-2x40-b20-t4 --training --rounds 1 --predict >> "$build_folder/core_benchmark.log"
 echo "the benchmark of the core runs"

@@ -1,6 +1,6 @@
 // Measures the CPU plan by itself, without TensorFlow, for tuning the engine.
 //
-//   core_benchmark lstm 2 650 --input 650 --batch 20 --steps 35 --threads 2 --training
+//   core_benchmark lstm-2x650-b20-t35 --threads 2 --training
 //
 // Prints one line for each pass: median and quartiles in milliseconds, and GFLOP/s. Only
 // the operations of the matrix products count: in forward 2 * G * H * (I + H) for each step,
@@ -16,7 +16,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,23 +25,26 @@
 #include "cudnn_rnn/cc/core/team.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/problem.h"
+#include "tests/core/problem_text.h"
 #include "tests/core/thread_pool.h"
 
 namespace cudnn_rnn {
 namespace {
 
 const char kUsage[] =
-    R"(Usage: core_benchmark MODE LAYERS UNITS [options]
+    R"(Usage: core_benchmark MODEL [options]
 
-Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_relu.
+Measures the CPU plan without TensorFlow. MODEL is a mode (lstm, gru, rnn_tanh or rnn_relu), sizes
+and options, as failing C++ tests and the names of the CPU benchmark have them:
 
-  --input N           width of the input (default: UNITS)
-  --batch N           sequences (default: 20)
-  --steps N           time steps (default: 35)
-  --direction WHICH   unidirectional or bidirectional (default: unidirectional)
-  --projection N      width that an LSTM's h is projected to (default: no projection)
-  --dtype TYPE        float, double, half or bfloat16 (default: float)
-  --lengths           sequences of every length, on average half the steps (default: full)
+  lstm-2x650-b20-t35  2 layers of 650 units, 20 sequences of 35 steps. Further parts:
+    -i300             input_size (default: as many as units)
+    -p400             width that an LSTM's h is projected to (default: no projection)
+    -bi               bidirectional
+    -half             sequences of different lengths, on average half the steps (default: full)
+    -bfloat16         or -float16 or -double (default: float)
+                      tests/core/problem_text.h has the rest
+
   --training          forward keeps what backward needs, and backward follows
   --packed            packs the weights once, as for parameters that stay the same; inference only
   --threads N         (default: 2)
@@ -55,7 +57,6 @@ Measures the CPU plan without TensorFlow. MODE is lstm, gru, rnn_tanh or rnn_rel
 
 struct Arguments {
   Problem problem;
-  bool has_mean_half_lengths = false;
   bool is_training = false;
   bool is_packed = false;
   bool explains = false;
@@ -83,38 +84,22 @@ int64_t ParseCount(const std::string& name, const char* text) {
   return value;
 }
 
-DataType ParseDataType(const std::string& text) {
-  for (DataType type :
-       {DataType::kFloat, DataType::kDouble, DataType::kHalf, DataType::kBfloat16}) {
-    if (text == Name(type)) return type;
-  }
-  Fail("--dtype must be one of float, double, half, bfloat16, but is '" + text + "'.");
-}
-
 Arguments ParseArguments(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
     std::fputs(kUsage, stdout);
     std::exit(0);
   }
-  if (argc < 4) Fail("MODE, LAYERS and UNITS are needed.");
+  if (argc < 2) Fail("MODEL is missing.");
   Arguments arguments;
-  RnnConfig& config = arguments.problem.config;
-  SequenceShape& shape = arguments.problem.shape;
-  Check(ParseRnnMode(argv[1], &config.mode));
-  config.num_layers = ParseCount("LAYERS", argv[2]);
-  config.num_units = ParseCount("UNITS", argv[3]);
-  config.input_size = config.num_units;
-  shape = {35, 20};
+  Problem& problem = arguments.problem;
+  Check(ParseProblemText(argv[1], &problem.config, &problem.shape, &problem.lengths));
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
-                                                 {"--lengths", &arguments.has_mean_half_lengths},
                                                  {"--packed", &arguments.is_packed},
                                                  {"--explain", &arguments.explains},
                                                  {"--predict", &arguments.predicts}};
-  const std::map<std::string, int64_t*> counts = {
-      {"--input", &config.input_size},   {"--batch", &shape.batch_size},
-      {"--steps", &shape.num_steps},     {"--projection", &config.num_proj},
-      {"--threads", &arguments.threads}, {"--rounds", &arguments.rounds}};
-  for (int i = 4; i < argc; ++i) {
+  const std::map<std::string, int64_t*> counts = {{"--threads", &arguments.threads},
+                                                  {"--rounds", &arguments.rounds}};
+  for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
     if (switches.count(name) > 0) {
       *switches.at(name) = true;
@@ -124,20 +109,11 @@ Arguments ParseArguments(int argc, char** argv) {
     const char* text = argv[++i];
     if (counts.count(name) > 0) {
       *counts.at(name) = ParseCount(name, text);
-    } else if (name == "--direction") {
-      Check(ParseDirection(text, &config.direction));
-    } else if (name == "--dtype") {
-      config.data_type = ParseDataType(text);
     } else if (name == "--instruction-set") {
       arguments.instruction_set = text;
     } else {
       Fail("unknown option " + name + ".");
     }
-  }
-  std::mt19937 generator(3);
-  std::uniform_int_distribution<int32_t> length(1, static_cast<int32_t>(shape.num_steps));
-  for (int64_t b = 0; arguments.has_mean_half_lengths && b < shape.batch_size; ++b) {
-    arguments.problem.lengths.push_back(length(generator));
   }
   return arguments;
 }
@@ -326,10 +302,8 @@ void Run(const Arguments& arguments) {
     backwards.push_back(backward);
     totals.push_back(forward + backward);
   }
-  const std::string title = Concatenate(
-      Describe(problem.config), ", batch ", problem.shape.batch_size, ", ", problem.shape.num_steps,
-      " steps", arguments.has_mean_half_lengths ? " (half of them on average)" : "", ", ",
-      arguments.threads, " threads, ", arguments.rounds, " samples of ", passes, " passes");
+  const std::string title = Concatenate(problem.Text(), ", ", arguments.threads, " threads, ",
+                                        arguments.rounds, " samples of ", passes, " passes");
   std::puts(title.c_str());
   const double operations = FloatingPointOperations(problem);
   Report("forward", forwards, operations);

@@ -75,7 +75,7 @@ template <typename T>
 void RunWithKernels(Problem problem, const Kernels<T>& kernels, Tensors* tensors) {
   problem.config.data_type = sizeof(T) == sizeof(float) ? DataType::kFloat : DataType::kDouble;
   std::unique_ptr<RnnPlan> plan;
-  EXPECT(CreateCpuPlan(problem.config, problem.shape, kernels, &plan).ok());
+  EXPECT(CreateCpuPlan(problem.config, problem.shape, kernels, &plan).ok(), problem.Text());
   SerialRunner runner;
   RunPlan(*plan, problem, {&runner}, /*is_training=*/true, tensors);
 }

@@ -86,9 +86,9 @@ inline void RunPlan(const RnnPlan& plan, const Problem& problem, const Execution
   PlanBuffers buffers(*tensors, problem.config.data_type,
                       is_training ? plan.ReserveSpaceBytes() : 0);
   Status status = CallForward(plan, options, execution, &buffers);
-  EXPECT(status.ok(), status.message(), problem.Text());
+  EXPECT(status.ok(), problem.Text(), ": ", status.message());
   if (is_training) status = CallBackward(plan, options, execution, &buffers);
-  EXPECT(status.ok(), status.message(), problem.Text());
+  EXPECT(status.ok(), problem.Text(), ": ", status.message());
   buffers.ReadResults(tensors);
   if (!is_training) return CheckPackedWeights(plan, problem, execution, *tensors, &buffers);
 
@@ -107,7 +107,7 @@ inline void RunCpuPlan(const Problem& problem, ParallelRunner* runner, bool is_t
                        Tensors* tensors, const std::string& instruction_set = "") {
   std::unique_ptr<RnnPlan> plan;
   const Status created = CreateCpuPlan(problem.config, problem.shape, instruction_set, &plan);
-  EXPECT(created.ok(), created.message());
+  EXPECT(created.ok(), problem.Text(), ": ", created.message());
   if (created.ok()) RunPlan(*plan, problem, {runner}, is_training, tensors);
 }
 

@@ -72,8 +72,8 @@ void CompareAllWithSpecification(DataType data_type, double tolerance,
       problem.lengths = lengths;
       problem.shape.time_major = index % 3 != 0;
       problem.config.dropout = problem.config.num_layers > 1 && index % 2 == 0 ? 0.3f : 0.0f;
-      if (testing::IsInSample(index++))
-        CompareWithSpecification(problem, tolerance, instruction_sets);
+      if (!testing::IsInSample(index++)) continue;
+      CompareWithSpecification(problem, tolerance, instruction_sets);
     }
   }
 }
@@ -143,7 +143,7 @@ TEST(PackedWeightsAreRead) {
         RnnMode::kLstm, InputMode::kLinear, Direction::kBidirectional, test.data_type, 2, 20, 7};
     problem.shape = test.shape;
     std::unique_ptr<RnnPlan> plan;
-    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok(), problem.Text());
     const CallOptions options = problem.Options(/*is_training=*/false);
     const int64_t bytes = plan->PackedWeights(options).bytes;
     EXPECT((bytes > 0) == test.has_packed_weights, problem.Text());
@@ -338,7 +338,7 @@ TEST(BlocksOfStepsDoNotChangeABit) {
     problem.shape = {kGateBytes / (row_bytes * 31) + 1, 31};
     problem.lengths = AllLengths(problem.shape)[test.lengths];
     std::unique_ptr<RnnPlan> plan;
-    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok(), problem.Text());
     EXPECT(plan->ForwardWorkspaceBytes(problem.Options(false)) < kGateBytes, problem.Text());
     for (int64_t num_threads : {1, 3, 4}) {
       ThreadRunner threads(num_threads);
@@ -419,10 +419,10 @@ TEST(ReserveSpacesOfOtherFinalStatesAreRefused) {
     problem.config.num_proj = 2;
     problem.shape = {2, 3};
     std::unique_ptr<RnnPlan> plan;
-    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok(), problem.Text());
     PlanBuffers buffers(MakeTensors(problem), data_type, plan->ReserveSpaceBytes());
     const CallOptions options = problem.Options(/*is_training=*/true);
-    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok());
+    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
     const int64_t bytes = problem.hidden_states() * SizeOf(data_type);
     for (int64_t byte : {int64_t{0}, bytes / 2, bytes - 1}) {
       char* const changed = static_cast<char*>(buffers.forward.output_h) + byte;
@@ -430,7 +430,7 @@ TEST(ReserveSpacesOfOtherFinalStatesAreRefused) {
       EXPECT_ERROR(CallBackward(*plan, options, {&runner}, &buffers), "another forward call");
       *changed ^= 1;
     }
-    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok());
+    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
   }
 }
 
@@ -447,7 +447,7 @@ TEST(EmptyBatchOfManyStepsNeedsNoMemoryForThem) {
         problem.shape = {num_steps, 0, time_major};
         std::unique_ptr<RnnPlan> plan;
         const Status created = CreateCpuPlan(problem.config, problem.shape, "", &plan);
-        EXPECT(created.ok(), created.message());
+        EXPECT(created.ok(), problem.Text(), ": ", created.message());
         if (!created.ok()) continue;
         const CallOptions options = problem.Options(/*is_training=*/true);
         EXPECT(plan->ForwardWorkspaceBytes(options) < kMaxBytes, problem.Text());

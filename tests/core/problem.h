@@ -16,6 +16,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "tests/core/buffers.h"
+#include "tests/core/problem_text.h"
 
 namespace cudnn_rnn {
 
@@ -63,14 +64,7 @@ struct Problem {
     options.sequence_lengths = lengths;
     return options;
   }
-  std::string Text() const {
-    std::string text = Concatenate(
-        "{", Describe(config), ", input mode ", static_cast<int>(config.input_mode), ", steps ",
-        shape.num_steps, ", batch ", shape.batch_size, shape.time_major ? "" : ", batch-major");
-    if (!lengths.empty()) text += ", lengths";
-    for (int32_t length : lengths) text += Concatenate(" ", length);
-    return text + "}";
-  }
+  std::string Text() const { return ProblemText(config, shape, lengths); }
 };
 
 // The buffers of a problem, in the shapes of rnn_plan.h, as double for every data type.

@@ -127,7 +127,7 @@ TEST(NonfiniteResultsSurviveTheReserveSpace) {
     Tensors tensors = MakeTensors(problem);
     tensors.input[0] = std::numeric_limits<double>::infinity();
     std::unique_ptr<RnnPlan> plan;
-    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok(), problem.Text());
     ThreadRunner runner(1);
     RunPlan(*plan, problem, {&runner}, /*is_training=*/true, &tensors);
     bool has_nan = false;

@@ -8,6 +8,7 @@
 #include "cudnn_rnn/cc/core/reserve_space.h"
 #include "cudnn_rnn/cc/core/status.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "tests/core/problem_text.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
 
@@ -111,8 +112,8 @@ TEST(ScheduleOfEachKindOfModel) {
                               {num_threads, kMinCyclesToWait})
           .division.value;
     };
-    const std::string text = Concatenate(Describe(config), ", steps ", test.steps, ", batch ",
-                                         test.batch, ", ", test.kernels.instruction_set);
+    const std::string text =
+        Concatenate(ProblemText(config, shape, {}), ", ", test.kernels.instruction_set);
     EXPECT(schedule.input_weights.value == test.input_weights, text);
     EXPECT(schedule.recurrent_weights.value == test.recurrent_weights, text);
     EXPECT(schedule.concurrent_layers.value == test.concurrent_layers, text);
@@ -244,9 +245,9 @@ TEST(ScheduleOfInputProducts) {
     const PassSchedule found =
         MakePassSchedule(MakeSchedule(config, shape, *test.kernels), config, shape, *test.kernels,
                          test.pass, {test.steps, rows}, {test.threads, kMinCyclesToWait});
-    EXPECT(found.input_products.value == test.expected, Describe(config), ", steps ", test.steps,
-           ", batch ", test.batch, ", threads ", test.threads, ", ", test.kernels->instruction_set,
-           ": ", found.input_products.reason);
+    EXPECT(found.input_products.value == test.expected, ProblemText(config, shape, {}),
+           ", threads ", test.threads, ", ", test.kernels->instruction_set, ": ",
+           found.input_products.reason);
   }
 }
 
@@ -269,9 +270,9 @@ TEST(ScheduleOfStepsPerBlock) {
   };
   for (const Case& test : cases) {
     const RnnConfig config = MakeConfig(RnnMode::kLstm, 2, test.units, test.direction);
-    const int64_t found =
-        MakeSchedule(config, {test.steps, test.batch}, kAvx512).steps_per_block.value;
-    EXPECT(found == test.steps_per_block, Describe(config), ", steps ", test.steps, ": ", found);
+    const SequenceShape shape = {test.steps, test.batch};
+    const int64_t found = MakeSchedule(config, shape, kAvx512).steps_per_block.value;
+    EXPECT(found == test.steps_per_block, ProblemText(config, shape, {}), ": ", found);
   }
 }
 

@@ -96,13 +96,13 @@ void ExpectLengths(const std::vector<int32_t>& forward,
     std::fill((tensors.*values).begin(), (tensors.*values).end(), 0.0);
   }
   std::unique_ptr<RnnPlan> plan;
-  EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok());
+  EXPECT(CreateCpuPlan(problem.config, problem.shape, "", &plan).ok(), problem.Text());
   PlanBuffers buffers(tensors, DataType::kFloat, plan->ReserveSpaceBytes());
   CallOptions options = problem.Options(/*is_training=*/true);
-  EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok());
+  EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
   for (const std::vector<int32_t>& lengths : accepted) {
     options.sequence_lengths = lengths;
-    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok());
+    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
   }
   for (const std::vector<int32_t>& lengths : refused) {
     options.sequence_lengths = lengths;
@@ -270,16 +270,18 @@ TEST(PaddingCostsNoArithmetic) {
     problem.lengths = lengths;
     const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
     std::unique_ptr<RnnPlan> plan;
-    EXPECT(CreateCpuPlan(problem.config, problem.shape, kernels, &plan).ok());
+    EXPECT(CreateCpuPlan(problem.config, problem.shape, kernels, &plan).ok(), problem.Text());
     PlanBuffers buffers(MakeTensors(problem), DataType::kFloat, plan->ReserveSpaceBytes());
     const CallOptions options = problem.Options(/*is_training=*/true);
     SerialRunner runner;
     multiply_adds = 0;
-    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok());
-    EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps");
+    EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
+    EXPECT(multiply_adds == sum * num_weights, multiply_adds, " for ", sum, " steps of ",
+           problem.Text());
     multiply_adds = 0;
-    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok());
-    EXPECT(multiply_adds == 2 * sum * num_weights, multiply_adds, " backward for ", sum);
+    EXPECT(CallBackward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
+    EXPECT(multiply_adds == 2 * sum * num_weights, multiply_adds, " backward for ", sum,
+           " steps of ", problem.Text());
   }
 }
 

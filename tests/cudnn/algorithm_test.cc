@@ -51,7 +51,8 @@ TEST(ARequestedAlgorithmRunsWithoutATrial) {
 }
 
 TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
-  Problem with_lengths = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem(), in_double = SmallProblem();
+  Problem with_lengths = SmallProblem(), batch_major = SmallProblem(), projected = SmallProblem(),
+          in_double = SmallProblem();
   with_lengths.lengths = {4, 3, 4};
   batch_major.shape.time_major = false;
   projected.config.num_proj = 3;
@@ -85,7 +86,7 @@ TEST(ARequestedAlgorithmThatCannotRunIsAnError) {
     GpuModel model(gpu.runtime(), test.algorithm);
     CudnnPlanCache::Found found;
     const Status status = model.Find(test.problem, test.problem.Options(true), &found);
-    EXPECT(status.ok() == (test.error == supported), test.problem.Text(), status.message());
+    EXPECT(status.ok() == (test.error == supported), test.problem.Text(), ": ", status.message());
     if (status.ok()) continue;
     EXPECT(status.code() == StatusCode::kUnimplemented, static_cast<int>(status.code()));
     const std::string requested = Concatenate(Name(test.algorithm), " was requested");

@@ -5,6 +5,7 @@
 
 #include "cudnn_rnn/cc/cudnn/algorithm_candidates.h"
 #include "cudnn_rnn/cc/cudnn/algorithm_trial.h"
+#include "tests/core/problem_text.h"
 #include "tests/core/testing.h"
 #include "tests/cudnn/mock/functions.h"
 #include "tests/cudnn/plan_harness.h"
@@ -360,8 +361,8 @@ TEST(KnownBadCombinationsAreNotTried) {
     config.num_units = config.input_size = test.num_units;
     const SequenceShape shape = {test.num_steps, test.batch_size, true};
     const CandidateCall call = {device, config, shape, test.is_training};
-    const std::string text = Concatenate("sm_", test.compute_capability, ", ", Describe(config),
-                                         ", batch ", test.batch_size);
+    const std::string text =
+        Concatenate("sm_", test.compute_capability, ", ", ProblemText(config, shape, {}));
     size_t num_tried = 0;
     const struct {
       Algorithm algorithm;

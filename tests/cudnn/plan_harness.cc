@@ -10,6 +10,7 @@
 #include "cudnn_rnn/cc/core/float16.h"
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "tests/core/problem_text.h"
 #include "tests/core/testing.h"
 #include "tests/cudnn/mock/cpu_arithmetic.h"
 #include "tests/cudnn/mock/functions.h"
@@ -123,14 +124,7 @@ CallOptions Problem::Options(bool is_training, int64_t dropout_call_index) const
   return options;
 }
 
-std::string Problem::Text() const {
-  std::string text = Concatenate("{", Describe(config), ", steps ", shape.num_steps, ", batch ",
-                                 shape.batch_size, shape.time_major ? "" : ", batch-major");
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    text += Concatenate(i == 0 ? ", lengths " : " ", lengths[i]);
-  }
-  return text + "}";
-}
+std::string Problem::Text() const { return ProblemText(config, shape, lengths); }
 
 DeviceBuffer::DeviceBuffer(int64_t bytes, int64_t offset) : bytes_(bytes) {
   void* memory = nullptr;

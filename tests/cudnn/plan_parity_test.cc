@@ -33,10 +33,10 @@ void ExpectParity(const Problem& problem, bool is_training, GpuRuntime* runtime)
   const CallOptions call = problem.Options(is_training);
   const CallBuffers cpu(problem, 7), gpu(problem, 7);
   const Status cpu_status = RunOnCpu(problem, call, cpu);
-  EXPECT(cpu_status.ok(), problem.Text(), cpu_status.message());
+  EXPECT(cpu_status.ok(), problem.Text(), ": ", cpu_status.message());
   GpuModel model(runtime);
   const Status gpu_status = model.Run(problem, call, gpu);
-  EXPECT(gpu_status.ok(), problem.Text(), gpu_status.message());
+  EXPECT(gpu_status.ok(), problem.Text(), ": ", gpu_status.message());
   const double difference = LargestDifference(ReadResults(problem, is_training, cpu),
                                               ReadResults(problem, is_training, gpu));
   EXPECT(difference <= Tolerance(problem), problem.Text(), " differ by ", difference);

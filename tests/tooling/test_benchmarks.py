@@ -4,13 +4,16 @@ The other peers of these runs are processes that compute nothing.
 """
 
 from helpers.benchmark_modules import FOLDER, cells_of  # noqa: I001  (first: it extends sys.path)
+from helpers.paths import ROOT
 from helpers.processes import output_of
 from helpers.versions import needs_tensorflow_2
 
 import functools
 import json
 import os
+import re
 import sys
+from pathlib import Path
 
 import gpu_summary
 import machine
@@ -19,7 +22,7 @@ import peers
 import pytest
 import record
 import run
-from configurations import Configuration, configurations
+from configurations import Configuration, configurations, parse
 from measuring import Sample, measure_all
 from problem import Mismatch, compare, result_names
 from roofline import floor_of
@@ -66,6 +69,22 @@ def test_lengths_have_half_the_steps_on_average(name):
     assert one.lengths != sorted(one.lengths) and one.lengths != sorted(one.lengths)[::-1]
     full = one._replace(has_lengths=False)
     assert one.operations / full.operations == pytest.approx(0.5, abs=0.01)
+
+
+def test_names_mean_the_same_to_the_cpp_tests():
+    """The table of names in the C++ test is also right here."""
+    path = Path(ROOT, "tests", "core", "problem_text_test.cc")
+    number, word = r"(\d+),\s+", r'"([^"]+)",\s+'
+    row = r"\{" + 2 * word + 3 * number + word + 2 * number + r"\{([\d, ]*)\}\}"
+    rows = re.findall(row, path.read_text(encoding="utf-8"))
+    assert len(rows) >= 7
+    for name, mode, layers, units, width, direction, batch, steps, lengths in rows:
+        one = parse("table", name)
+        sizes = [int(size) for size in (layers, units, width)]
+        assert [one.rnn_mode, one.num_layers, one.num_units, one.input_size] == [mode, *sizes]
+        assert [one.direction, one.batch, one.steps] == [direction, int(batch), int(steps)]
+        assert one.lengths == ([int(length) for length in lengths.split(",")] if lengths else None)
+        assert one.name == name
 
 
 def test_floors():

@@ -210,7 +210,7 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
     parts = ["versions 0", "smoke 0", "first_questions 0", "cases 3", "memcheck not_run"]
     assert lines == parts + ["cpu 0", "benchmark 0", "persistent 0"]
     log = (tmp_path / "out" / "lease_a" / "log.txt").read_text()
-    assert "== cases\nthe reason\n" in log and "lstm 2 650 --training --threads 1" in log
+    assert "== cases\nthe reason\n" in log and "lstm-2x650-b20-t35 --training --threads 1" in log
     assert "what a peer said" in log
     status, text, lines = run_lease(packed, "lease_b", FAILS="list_physical_devices", **fake_python)
     parts = ["tensorflow 0", "versions 0", "devices 3", "doctor 0", "tests 0", "tests_auto 0"]
