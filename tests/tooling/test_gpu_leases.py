@@ -208,7 +208,7 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
     status, text, lines = run_lease(packed, "lease_a", FAILS="--part=cases", **fake_python)
     assert status == 1 and "lease_a: NOT ALL PARTS PASSED" in text and "the reason" in text
     parts = ["versions 0", "smoke 0", "first_questions 0", "cases 3", "memcheck not_run"]
-    assert lines == parts + ["cpu 0", "benchmark 0", "persistent 0"]
+    assert lines == parts + ["cpu 0", "benchmark 0", "persistent 0", "persist_dynamic 0"]
     log = (tmp_path / "out" / "lease_a" / "log.txt").read_text()
     assert "== cases\nthe reason\n" in log and "lstm-2x650-b20-t35 --training --threads 1" in log
     assert "what a peer said" in log
@@ -218,8 +218,8 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
     assert (packed / "tf" / "tensorflow" / "placeholder").exists()
     assert "libcudart.so.12" in (tmp_path / "out" / "lease_b" / "log.txt").read_text()
     calls = (tmp_path / "calls").read_text()
-    assert "run.py gpu --peers core cudnn torch --" in calls
-    assert "run.py gpu --peers core cudnn persistent tensorflow --" in calls
+    assert "run.py gpu --peers core cudnn persistent torch --" in calls
+    assert "run.py gpu --peers core cudnn tensorflow --" in calls
 
 
 def test_a_failed_smoke_test_is_said_first(packed, fake_python, tmp_path):
@@ -227,7 +227,8 @@ def test_a_failed_smoke_test_is_said_first(packed, fake_python, tmp_path):
     assert status == 1 and text.index("SMOKE TEST FAILED") < text.index("== first_questions")
     assert "SMOKE TEST FAILED" in (tmp_path / "out" / "lease_a" / "log.txt").read_text()
     parts = ["versions 0", "smoke 3", "first_questions 0", "cases not_run", "memcheck not_run"]
-    assert lines == parts + ["cpu 0", "benchmark not_run", "persistent not_run"]
+    parts += ["cpu 0", "benchmark not_run", "persistent not_run", "persist_dynamic not_run"]
+    assert lines == parts
 
 
 def test_damaged_pieces_of_tensorflow(packed, fake_python):
@@ -236,12 +237,14 @@ def test_damaged_pieces_of_tensorflow(packed, fake_python):
     assert status == 1 and lines == ["tensorflow 1"] and "tensorflow.tar.xz.01" in text
 
 
-def test_persistent_algorithms_run_in_the_last_part(packed, fake_python, tmp_path):
+def test_persistent_algorithms_run_in_the_last_parts(packed, fake_python, tmp_path):
     """Only there: an illegal access breaks the GPU for the rest of its process."""
     run_lease(packed, "lease_a", FAILS="nothing", **fake_python)
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "-m pytest" in line]
-    assert "--part=persistent" in calls[-1] and " -m persistent or fills_memory " in calls[-1]
-    for call in calls[:-1]:
+    for call, part in zip(calls[-2:], ["persistent", "persist_dynamic"]):
+        assert "--part=" + part in call and " -m persistent or fills_memory " in call
+    assert " -k not persist_dynamic" in calls[-2] and " -k persist_dynamic" in calls[-1]
+    for call in calls[:-2]:
         assert " -m not persistent and not fills_memory " in call
         assert " -m persistent or" not in call
 
