@@ -1,5 +1,5 @@
 // Models so large that the schedule decides otherwise than for those of problem_cases.h: results
-// against the naive reference, gradients against finite differences.
+// against the specification, gradients against finite differences.
 
 #include <string>
 #include <vector>
@@ -7,8 +7,8 @@
 #include "cudnn_rnn/cc/cpu/kernels.h"
 #include "cudnn_rnn/cc/cpu/schedule.h"
 #include "tests/core/derivatives.h"
-#include "tests/core/naive_rnn.h"
 #include "tests/core/plan_runner.h"
+#include "tests/core/rnn_specification.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
 
@@ -79,12 +79,12 @@ TEST(LargeModelsHaveTheSchedulesThatTheyAreFor) {
   }
 }
 
-TEST(LargeModelsAgreeWithNaive) {
+TEST(LargeModelsAgreeWithSpecification) {
   for (const LargeModel& model : LargeModels()) {
     const Problem problem = model.MakeProblem();
     const Tensors given = MakeTensors(problem);
     Tensors expected = given;
-    NaiveForward(problem, {}, /*rounds_factors=*/false, &expected);
+    SpecifiedForward(problem, {}, /*rounds_factors=*/false, &expected);
     for (const int num_threads : {1, 2, 4}) {
       for (const bool is_training : {false, true}) {
         ThreadRunner threads(num_threads);
