@@ -80,15 +80,13 @@ struct Call {
   CudnnPlanCache::Found found;
 };
 
-Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, bool is_backward,
-                Call* call) {
+Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, Call* call) {
   if (source.num_steps < 0 || source.batch_size < 0) {
     return InvalidArgument("num_steps and batch_size must be at least 0, but are ",
                            source.num_steps, " and ", source.batch_size, ".");
   }
   call->shape = {source.num_steps, source.batch_size, source.time_major != 0};
   call->options.is_training = source.is_training != 0;
-  call->options.is_backward = is_backward;
   call->options.dropout_call_index = source.dropout_call_index;
   CUDNN_RNN_RETURN_IF_ERROR(
       CopySequenceLengths(source.sequence_lengths, call->shape, &call->options.sequence_lengths));
@@ -109,7 +107,7 @@ Status ReadCall(cudnn_rnn_model* model, const cudnn_rnn_call& source, bool is_ba
 
 Status Prepare(cudnn_rnn_model* model, const cudnn_rnn_call& source, cudnn_rnn_sizes* sizes) {
   Call call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, /*is_backward=*/false, &call));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(model->config, &layout));
   const RnnPlan& plan = *call.found.plan;
@@ -131,7 +129,7 @@ Status CheckBytes(const char* name, int64_t given, int64_t required) {
 Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                const cudnn_rnn_forward_buffers& buffers) {
   Call call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, /*is_backward=*/false, &call));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   const RnnPlan& plan = *call.found.plan;
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckBytes("workspace", buffers.workspace_bytes, plan.ForwardWorkspaceBytes(call.options)));
@@ -145,7 +143,7 @@ Status Forward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
 Status Backward(cudnn_rnn_model* model, const cudnn_rnn_call& source,
                 const cudnn_rnn_backward_buffers& buffers) {
   Call call;
-  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, /*is_backward=*/true, &call));
+  CUDNN_RNN_RETURN_IF_ERROR(ReadCall(model, source, &call));
   const RnnPlan& plan = *call.found.plan;
   CUDNN_RNN_RETURN_IF_ERROR(
       CheckBytes("workspace", buffers.workspace_bytes, plan.BackwardWorkspaceBytes(call.options)));

@@ -265,10 +265,8 @@ Status GpuModel::Forward(const Problem& problem, const CallOptions& call,
   return found.plan->Forward(buffers.Forward(**reserve_space, workspace), call, execution);
 }
 
-Status GpuModel::Backward(const Problem& problem, const CallOptions& forward_call,
+Status GpuModel::Backward(const Problem& problem, const CallOptions& call,
                           const CallBuffers& buffers, const DeviceBuffer& reserve_space) {
-  CallOptions call = forward_call;
-  call.is_backward = true;
   CudnnPlanCache::Found found;
   CUDNN_RNN_RETURN_IF_ERROR(Find(problem, call, &found));
   const DeviceBuffer workspace(found.plan->BackwardWorkspaceBytes(call), offset);

@@ -111,8 +111,8 @@ class GpuModel {
   Status Run(const Problem& problem, const CallOptions& call, const CallBuffers& buffers);
   Status Forward(const Problem& problem, const CallOptions& call, const CallBuffers& buffers,
                  std::unique_ptr<DeviceBuffer>* reserve_space);
-  Status Backward(const Problem& problem, const CallOptions& forward_call,
-                  const CallBuffers& buffers, const DeviceBuffer& reserve_space);
+  Status Backward(const Problem& problem, const CallOptions& call, const CallBuffers& buffers,
+                  const DeviceBuffer& reserve_space);
 
  private:
   GpuRuntime* const runtime_;

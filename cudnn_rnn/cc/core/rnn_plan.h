@@ -69,8 +69,6 @@ struct CallOptions {
   // [B], or empty if all are T. A copy owned by the call: a framework's tensor may change while the
   // call runs, but sizes, checks and fingerprints must all see the same lengths.
   std::vector<int32_t> sequence_lengths;
-  // The call is a Backward. (A device may then prepare less than for a Forward.)
-  bool is_backward = false;
   // If false, Backward may overwrite the reserve space, which saves some plans a copy.
   bool keeps_reserve_space = true;
   // Of a Backward: RnnPlan::choice() of its Forward's plan, if the caller knows it.

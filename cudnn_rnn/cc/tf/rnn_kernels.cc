@@ -290,7 +290,6 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
 
   CallOptions options;
   options.is_training = true;  // as in the forward call
-  options.is_backward = true;
   options.sequence_lengths = model.sequence_lengths;
   options.keeps_reserve_space = !reserve_space.is_owned;
   options.forward_choice = choice;
