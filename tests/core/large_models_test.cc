@@ -1,6 +1,10 @@
 // Models so large that the schedule decides otherwise than for those of problem_cases.h: results
 // against the specification, gradients against finite differences.
 
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -8,6 +12,7 @@
 #include "cudnn_rnn/cc/cpu/schedule.h"
 #include "tests/core/derivatives.h"
 #include "tests/core/plan_runner.h"
+#include "tests/core/problem_cases.h"
 #include "tests/core/rnn_specification.h"
 #include "tests/core/testing.h"
 #include "tests/core/threads.h"
@@ -96,6 +101,56 @@ TEST(LargeModelsAgreeWithSpecification) {
         ExpectClose(found.output_h, expected.output_h, 1e-12, "output_h of " + what);
         ExpectClose(found.output_c, expected.output_c, 1e-12, "output_c of " + what);
       }
+    }
+  }
+}
+
+// Returns a random model whose specification multiplies at most 40 million numbers.
+Problem RandomLargeProblem(std::mt19937* generator) {
+  const auto pick = [&](std::initializer_list<int64_t> values) {
+    std::uniform_int_distribution<size_t> index(0, values.size() - 1);
+    return values.begin()[index(*generator)];
+  };
+  constexpr RnnMode kModes[] = {RnnMode::kRelu, RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru};
+  Problem problem;
+  RnnConfig& config = problem.config;
+  config.mode = kModes[pick({0, 1, 2, 2, 3, 3})];
+  config.direction = pick({0, 1}) == 0 ? Direction::kUnidirectional : Direction::kBidirectional;
+  config.data_type = pick({0, 1}) == 0 ? DataType::kFloat : DataType::kDouble;
+  config.num_layers = pick({1, 1, 2, 3});
+  config.num_units = pick({65, 96, 128, 200, 260, 300, 384, 516, 640, 1000});
+  config.input_size = pick({1, 40, config.num_units, 1200, 3000});
+  if (config.input_size == config.num_units && pick({0, 1}) == 0) {
+    config.input_mode = InputMode::kSkip;
+  }
+  if (config.mode == RnnMode::kLstm && pick({0, 0, 1}) == 1) config.num_proj = config.num_units / 3;
+  problem.shape = {pick({1, 2, 3, 7, 20, 50}), pick({1, 2, 5, 8, 17, 33, 64}), pick({0, 1}) == 0};
+  const int64_t most_rows = std::max<int64_t>(1, 40000000 / problem.params());
+  problem.shape.batch_size = std::min(problem.shape.batch_size, most_rows);
+  problem.shape.num_steps =
+      std::max<int64_t>(1, std::min(problem.shape.num_steps, most_rows / problem.shape.batch_size));
+  problem.lengths = AllLengths(problem.shape)[static_cast<size_t>(pick({0, 0, 2, 3}))];
+  return problem;
+}
+
+TEST(RandomLargeModelsAgreeWithSpecification) {
+  std::mt19937 generator(1);
+  for (int64_t index = 0; index < 80; ++index) {
+    const Problem problem = RandomLargeProblem(&generator);
+    if (!testing::IsInSample(index)) continue;
+    // Larger parameters amplify the rounding of float.
+    const double scale = 1.0 / std::sqrt(static_cast<double>(problem.config.num_units));
+    const Tensors given = MakeTensors(problem, scale);
+    Tensors expected = given;
+    SpecifiedForward(problem, {}, /*rounds_factors=*/false, &expected);
+    const double tolerance = problem.config.data_type == DataType::kDouble ? 1e-12 : 1e-5;
+    ThreadRunner threads(1 + index % 4);
+    for (const bool is_training : {false, true}) {
+      Tensors found = given;
+      RunCpuPlan(problem, &threads, is_training, &found);
+      ExpectClose(found.output, expected.output, tolerance, "output of " + problem.Text());
+      ExpectClose(found.output_h, expected.output_h, tolerance, "output_h of " + problem.Text());
+      ExpectClose(found.output_c, expected.output_c, tolerance, "output_c of " + problem.Text());
     }
   }
 }
