@@ -1,5 +1,7 @@
 """How parameters are saved and restored.
 
+May import `_compat`, `_core`, `model` and `op_level`.
+
 | module | contents |
 | --- | --- |
 | `canonical_saveable` | `RNNParamsSaveable`, the keys of TensorFlow 1.0 to 1.3 |

@@ -9,6 +9,8 @@
 TensorFlow 2 has no `tf.contrib`, so `install()` creates one with this package and the parts in
 `other_packages.py`. In TensorFlow 1, `install()` replaces only this package of `tf.contrib`.
 `uninstall()` undoes either.
+
+May import `_compat`, `_core`, `cudnn_rnn_ops`, `layers`, `model`, `op_level` and TensorFlow.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A damaged file can end a process inside a library, keep the library busy for ever, or make it
 allocate any amount of memory. In a child process, each of these becomes an `ExchangeError`.
 
-The child runs a function of `exchange/readers/`, whose modules import neither TensorFlow nor this
-package. It answers with plain data: None, bool, int, float, str, `np.ndarray` of numbers, and lists
+The child runs a function of `exchange/readers/`, whose modules do not import this package. It
+answers with plain data: None, bool, int, float, str, `np.ndarray` of numbers, and lists
 and dicts (with str as keys) of them. Nothing is unpickled.
 """
 

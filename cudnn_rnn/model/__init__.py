@@ -1,6 +1,6 @@
 """An RNN and its weights in NumPy alone: sizes, layout of the buffer, dialects, keys.
 
-Mirrors `cc/core`. May import nothing of this package; everything else may import it.
+Mirrors `cc/core`. May import nothing of this package. Every other package may import this one.
 
 | module | what is inside |
 | --- | --- |

@@ -3,6 +3,8 @@
 `_computations` has the plain computation of a node, `_inlining` puts it into a graph in the node's
 place, `_graphs` does this for all nodes of a graph and its functions, and `_saved_models` for a
 SavedModel.
+
+May import `_compat`, `_core`, `_disk`, `model` and TensorFlow.
 """
 
 from cudnn_rnn.plain._graphs import plain_function, plain_graph_def

@@ -1,5 +1,6 @@
 """Programs and functions that run in a child process; see `exchange/guarded.py`.
 
-The modules import the standard library, NumPy and one library that reads a format. They are run as
-files and import nothing of this package, whose import takes seconds.
+Each module reads one format, with NumPy and the library of this format: h5py or TensorFlow. May
+import TensorFlow. The child process runs the modules as files. They import nothing of this package,
+whose import takes seconds.
 """
