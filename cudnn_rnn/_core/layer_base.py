@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, List, Optional
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
-from cudnn_rnn._core import keras_models
+from cudnn_rnn._core import keras_guard
 from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 from cudnn_rnn._core.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
@@ -66,9 +66,9 @@ class _FallbackLayer(LayerRecord):
           The result of `call`.
 
         Raises:
-          TypeError: the call is part of a Keras model; see `_core/keras_models.py`.
+          TypeError: the call is part of a Keras model; see `_core/keras_guard.py`.
         """
-        keras_models.refuse_inside(self, (inputs, arguments, named))
+        keras_guard.refuse_inside(self, (inputs, arguments, named))
         self._set_scope(named.pop("scope", None))
         with self._enter_scope():
             if not self.built:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 import numpy as np
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import keras_models
+from cudnn_rnn._core import keras_guard
 from cudnn_rnn._core.arguments import shape_text
 from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ShapeLike, TensorLike
 
@@ -46,7 +46,7 @@ class LayerRecord(tf.Module):
     @property
     def _keras_history(self):
         # keras.Sequential looks up this attribute of every object it is given.
-        keras_models.refuse(self, "it was added to keras.Sequential")
+        keras_guard.refuse(self, "it was added to keras.Sequential")
 
     def _cells(self):
         """Returns the inner layers, whose losses, updates and variables belong to this layer."""

@@ -14,7 +14,7 @@ import numbers
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
-from cudnn_rnn._core import keras_models
+from cudnn_rnn._core import keras_guard
 from cudnn_rnn._core.layer_record import LayerRecord, snake_case
 from cudnn_rnn._core.types import DTypeLike, Nested, ScopeLike, SizeLike
 
@@ -93,9 +93,9 @@ class _FallbackRNNCell(LayerRecord):
           `(output, new_state)`; `output` is `[batch, output_size]`, `new_state` is like `state`.
 
         Raises:
-          TypeError: the call is part of a Keras model; see `_core/keras_models.py`.
+          TypeError: the call is part of a Keras model; see `_core/keras_guard.py`.
         """
-        keras_models.refuse_inside(self, (inputs, state))
+        keras_guard.refuse_inside(self, (inputs, state))
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
         if self._dtype is None:
             self._dtype = tf.nest.flatten(inputs)[0].dtype.base_dtype.name
