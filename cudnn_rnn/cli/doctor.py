@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 
 from cudnn_rnn._version import __version__
-from cudnn_rnn.cli import gpu_libraries
+from cudnn_rnn.cli import cudnn_dependencies
 
 _SECONDS_FOR_A_TRIAL = 1200  # only against hanging; long enough for a busy machine
 
@@ -100,8 +100,8 @@ with open(sys.argv[1], "w") as file:
 
 _OPEN_LIBRARIES_OF_CUDNN = """
 import json, sys
-from cudnn_rnn.cli import gpu_libraries
-answer = gpu_libraries.problems(gpu_libraries.Cudnn(%r, %d))
+from cudnn_rnn.cli import cudnn_dependencies
+answer = cudnn_dependencies.problems(cudnn_dependencies.Cudnn(%r, %d))
 with open(sys.argv[1], "w") as file:
     json.dump(answer, file)
 """
@@ -226,7 +226,7 @@ class Doctor:
             self._print("This is not a problem: RNNs run on the CPU.")
 
     def _examine_libraries_of_cudnn(self, report, has_gpu):
-        for cudnn in gpu_libraries.cudnns_in(report):
+        for cudnn in cudnn_dependencies.cudnns_in(report):
             problems, crash = run_trial(_OPEN_LIBRARIES_OF_CUDNN % cudnn)
             if crash is not None:
                 text = "Opening it ended the process.\n" + crash

@@ -10,7 +10,7 @@ import shutil
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn.cli import doctor, gpu_libraries
+from cudnn_rnn.cli import cudnn_dependencies, doctor
 from helpers import mock_kernels
 from helpers.processes import run_python
 from helpers.versions import IS_TENSORFLOW_1
@@ -213,7 +213,7 @@ def test_an_incomplete_cudnn_is_reported_and_examined(mock_folders, tmp_path, mi
     assert process.returncode == 0, process.stderr
     report = process.stdout.partition("\nopened False ")[2]
     assert "%s: libcudnn_adv.so.9, which computes RNNs, cannot be opened" % path in report
-    (cudnn,) = gpu_libraries.cudnns_in(report)
+    (cudnn,) = cudnn_dependencies.cudnns_in(report)
     assert cudnn == (path, 9)
     problems, crash = doctor.run_trial(doctor._OPEN_LIBRARIES_OF_CUDNN % cudnn)
     assert crash is None and missing in problems

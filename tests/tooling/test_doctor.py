@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn._native import gpu_kernels, library
-from cudnn_rnn.cli import doctor, gpu_libraries
+from cudnn_rnn.cli import cudnn_dependencies, doctor
 from helpers.processes import status_and_text
 
 pytestmark = pytest.mark.ci
@@ -362,12 +362,12 @@ Install cuDNN"""
 @pytest.mark.once
 def test_cudnns_that_a_report_names():
     """The one in use, or those that lack a library; old and missing ones need no other advice."""
-    used = gpu_libraries.Cudnn("/somewhere/cudnn/lib/libcudnn.so.9", 9)
-    assert gpu_libraries.cudnns_in(REPORT) == [used]
+    used = cudnn_dependencies.Cudnn("/somewhere/cudnn/lib/libcudnn.so.9", 9)
+    assert cudnn_dependencies.cudnns_in(REPORT) == [used]
     refused = [("/a folder/libcudnn.so.9", 9), ("/w/lib/libcudnn.so.8", 8)]
-    assert gpu_libraries.cudnns_in(REFUSED) == refused
+    assert cudnn_dependencies.cudnns_in(REFUSED) == refused
     for report in ["", "No NVIDIA driver", REFUSED.split("LD_LIBRARY")[0]]:
-        assert gpu_libraries.cudnns_in(report) == []
+        assert cudnn_dependencies.cudnns_in(report) == []
 
 
 @pytest.mark.parametrize("has_gpu", [True, False])
@@ -404,8 +404,8 @@ def test_advice_names_the_library_that_is_missing(tmp_path, error, blamed, advic
         if "libcudnn_adv" in path:
             raise OSError(error)
 
-    found = gpu_libraries.problems(
-        gpu_libraries.Cudnn(str(folder / "libcudnn.so.9"), 9), open_library
+    found = cudnn_dependencies.problems(
+        cudnn_dependencies.Cudnn(str(folder / "libcudnn.so.9"), 9), open_library
     )
     assert list(found) == [blamed]
     assert error in found[blamed] and advice in found[blamed]
@@ -448,8 +448,8 @@ def test_libraries_that_cudnn_needs(tmp_path, major, built_for, expected):
         if path == expected[-1]:
             raise OSError("no such library")
 
-    cudnn = gpu_libraries.Cudnn(str(folder / "libcudnn.so"), major)
-    found = gpu_libraries.problems(cudnn, open_library)
+    cudnn = cudnn_dependencies.Cudnn(str(folder / "libcudnn.so"), major)
+    found = cudnn_dependencies.problems(cudnn, open_library)
     assert list(found) == [expected[-1]]
     assert "no such library" in found[expected[-1]] and "pip install nvidia-" in found[expected[-1]]
     assert str(folder / expected[0]) in opened and str(cublas / expected[-2]) in opened
@@ -465,7 +465,7 @@ def test_advice_for_an_incomplete_wheel_of_cuda_11(tmp_path):
     def open_library(path):
         raise OSError("libcudnn_ops_infer.so.8: cannot open shared object file")
 
-    found = gpu_libraries.problems(gpu_libraries.Cudnn(path, 8), open_library)
+    found = cudnn_dependencies.problems(cudnn_dependencies.Cudnn(path, 8), open_library)
     assert list(found) == ["libcudnn_ops_infer.so.8"]
     assert "nvidia-cudnn-cu11==8.5.0.96)" in found["libcudnn_ops_infer.so.8"]
 
