@@ -1,8 +1,8 @@
 """`python -m cudnn_rnn convert`: weights from one format to another."""
 
-from cudnn_rnn.cli import files
+from cudnn_rnn.cli import file_commands
 
-# As in cudnn_rnn/exchange/files.py, which needs TensorFlow.
+# As in cudnn_rnn/exchange/conversion.py, whose import would slow down every command.
 TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15", "keras", "torch", "onnx", "npz")
 
 _DESCRIPTION = """\
@@ -34,10 +34,10 @@ What is left out is listed. An existing file is never overwritten without --forc
 
 def add_arguments(parser):
     """Adds the command's arguments to its `argparse.ArgumentParser`."""
-    files.describe_command(
+    file_commands.describe_command(
         parser, "python -m cudnn_rnn convert FILE OUT --to TARGET [OPTIONS] [FACTS]", _DESCRIPTION
     )
-    parser.add_argument("file", metavar="FILE", help=files.INPUTS)
+    parser.add_argument("file", metavar="FILE", help=file_commands.INPUTS)
     parser.add_argument("out", metavar="OUT", help="the new file, or the prefix of a checkpoint")
     parser.add_argument("--to", required=True, choices=TARGETS, metavar="TARGET", help="see above")
     parser.add_argument("--scope", help="convert only the RNN of this scope (inspect lists them)")
@@ -51,12 +51,12 @@ def add_arguments(parser):
     parser.add_argument("--dry-run", action="store_true", help="write nothing, show the result")
     parser.add_argument("--force", action="store_true", help="overwrite OUT")
     parser.add_argument("--allow-nan", action="store_true", help="convert NaN and infinite weights")
-    files.add_facts(parser)
+    file_commands.add_facts(parser)
 
 
 def run(options):
     """Runs the command; returns the exit status."""
-    return files.reporting_errors("convert", _convert, options)
+    return file_commands.reporting_errors("convert", _convert, options)
 
 
 def _convert(exchange, options):
@@ -70,12 +70,12 @@ def _convert(exchange, options):
         force=options.force,
         dry_run=options.dry_run,
         allow_nan=options.allow_nan,
-        **files.facts_of(options),
+        **file_commands.facts_of(options),
     )
     for rnn in done.source.rnns:
         print(exchange.describe(rnn))
     for key in done.keys if options.dry_run else ():
         print("  " + key)
     print("%s %s (%s)" % ("Would write" if options.dry_run else "Wrote", options.out, options.to))
-    files.print_notes(done.notes)
+    file_commands.print_notes(done.notes)
     return 0

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from cudnn_rnn.cli import files
+from cudnn_rnn.cli import file_commands
 
 # Watchdogs: a healthy SavedModel takes a small part of these.
 _BASE_MEMORY, _MEMORY_PER_BYTE = 12 * 2**30, 64
@@ -52,7 +52,7 @@ def add_arguments(parser):
         "program may have",
     )
     parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
-    files.add_traceback(parser)
+    file_commands.add_traceback(parser)
 
 
 def run(options):
@@ -105,7 +105,7 @@ def run_in_child(options):
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return files.reporting_errors("export", _export, options, module="cudnn_rnn.plain")
+    return file_commands.reporting_errors("export", _export, options, module="cudnn_rnn.plain")
 
 
 def _export(plain, options):

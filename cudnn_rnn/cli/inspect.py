@@ -2,7 +2,7 @@
 
 import json
 
-from cudnn_rnn.cli import files
+from cudnn_rnn.cli import file_commands
 
 _DESCRIPTION = """\
 Shows which RNNs a file has, and statistics of their weights gate by gate.
@@ -21,33 +21,33 @@ _ROW = "%-24s %-16s %-18s %9s %11s %11s %11s %11s %7s"
 
 def add_arguments(parser):
     """Adds the command's arguments to its `argparse.ArgumentParser`."""
-    files.describe_command(
+    file_commands.describe_command(
         parser, "python -m cudnn_rnn inspect FILE [--plot IMAGE] [--json] [FACTS]", _DESCRIPTION
     )
-    parser.add_argument("file", metavar="FILE", help=files.INPUTS)
+    parser.add_argument("file", metavar="FILE", help=file_commands.INPUTS)
     parser.add_argument(
         "--plot",
         metavar="IMAGE",
         help="draw the distribution of every gate's weights; .png, .svg or .pdf; needs matplotlib",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    files.add_facts(parser)
+    file_commands.add_facts(parser)
 
 
 def run(options):
     """Runs the command; returns the exit status."""
-    return files.reporting_errors("inspect", _inspect, options)
+    return file_commands.reporting_errors("inspect", _inspect, options)
 
 
 def _inspect(exchange, options):
-    contents = exchange.read(options.file, **files.facts_of(options))
+    contents = exchange.read(options.file, **file_commands.facts_of(options))
     if options.json:
         print(json.dumps(_as_dict(exchange, contents), indent=2))
     else:
         _print(exchange, contents)
     if options.plot and contents.rnns:
         exchange.plot(contents.rnns, options.plot)
-    files.print_notes(contents.notes + contents.problems)
+    file_commands.print_notes(contents.notes + contents.problems)
     return 0 if contents.rnns else 1
 
 

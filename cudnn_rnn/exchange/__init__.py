@@ -16,7 +16,7 @@ from cudnn_rnn.exchange import (
     torch_format,
 )
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts
-from cudnn_rnn.exchange.files import TARGETS, Conversion, convert, read, write
+from cudnn_rnn.exchange.conversion import TARGETS, Conversion, convert, read, write
 from cudnn_rnn.exchange.summary import describe, plot, statistics
 from cudnn_rnn.model.weights import LayerWeights, RnnWeights
 

@@ -105,7 +105,7 @@ class Contents(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A file format other than checkpoints; its module ends with one, and `files` lists them.
+    """A file format other than checkpoints; its module ends with one, and `conversion` lists them.
 
     Attributes:
       target: what `to` calls it.

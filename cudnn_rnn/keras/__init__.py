@@ -8,7 +8,7 @@ May import `_compat`, `_core`, `model` and TensorFlow.
 
 import tensorflow
 
-from cudnn_rnn.keras._files import load_model
+from cudnn_rnn.keras._loading import load_model
 from cudnn_rnn.keras._stack import RNNStack
 
 if hasattr(tensorflow.keras.layers.RNN, "inner_loop"):

@@ -60,7 +60,7 @@ def test_public_functions_are_found():
         cells.compatible.CudnnCompatibleLSTMCell.state_size
         checkpoints.cell_saveables.CudnnOpaqueParamsSaveable.restore
         contrib.install
-        exchange.files.convert
+        exchange.conversion.convert
         exchange.onnx_format.to_model
         model.weights.RnnWeights.from_opaque
         cudnn_rnn_ops.cudnn_lstm

@@ -11,7 +11,7 @@ import pytest
 
 from cudnn_rnn import exchange
 from cudnn_rnn.cli.main import main
-from cudnn_rnn.exchange import checkpoint_format, files, npz_format
+from cudnn_rnn.exchange import checkpoint_format, conversion, npz_format
 from helpers.exchange_models import assert_refused, assert_same, random_rnn
 from helpers.versions import needs_tensorflow_2
 
@@ -197,7 +197,7 @@ def test_any_error_of_a_reader_is_ours(tmp_path, monkeypatch, error, message):
         raise error
 
     exchange.write(tmp_path / "rnn.npz", [random_rnn("gru")], "npz")
-    monkeypatch.setitem(files._FORMATS, "npz", npz_format.FORMAT._replace(read=fail))
+    monkeypatch.setitem(conversion._FORMATS, "npz", npz_format.FORMAT._replace(read=fail))
     assert_refused(tmp_path / "rnn.npz", "rnn.npz", message)
 
 
@@ -214,7 +214,7 @@ def test_commands_show_one_line(tmp_path, monkeypatch, capsys, error, status, me
         raise error
 
     exchange.write(tmp_path / "rnn.npz", [random_rnn("gru")], "npz")
-    monkeypatch.setitem(files._FORMATS, "npz", npz_format.FORMAT._replace(read=fail))
+    monkeypatch.setitem(conversion._FORMATS, "npz", npz_format.FORMAT._replace(read=fail))
     command = ["inspect", str(tmp_path / "rnn.npz")] + ["--traceback"] * is_long
     assert main(command) == status
     err = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Shared by the commands that read weights: `inspect` and `convert`."""
+"""Options and error reports of the commands that read files: `inspect`, `convert` and `export`."""
 
 import argparse
 import importlib
