@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 
 
-class _CudnnRNN(Layer):
+class _RNNLayer(Layer):
     """Common base of the four layers."""
 
     _rnn_mode: Any = None  # a str in subclasses
@@ -452,7 +452,7 @@ class _CudnnRNN(Layer):
         return output, (output_h, output_c)
 
 
-class CudnnLSTM(_CudnnRNN):
+class CudnnLSTM(_RNNLayer):
     """A stack of LSTM layers with one opaque parameter vector."""
 
     _rnn_mode = spec.CUDNN_LSTM
@@ -460,11 +460,11 @@ class CudnnLSTM(_CudnnRNN):
     _saveable_cls = cell_saveables.CudnnLSTMSaveable
 
 
-class _CudnnRNNNoInputC(_CudnnRNN):
+class _RNNLayerWithoutCellState(_RNNLayer):
     """Common base of the layers without a cell state."""
 
 
-class CudnnGRU(_CudnnRNNNoInputC):
+class CudnnGRU(_RNNLayerWithoutCellState):
     """A stack of GRU layers with one opaque parameter vector.
 
     The reset gate multiplies the recurrent product, which has its own bias (see `op_level.py`). The
@@ -476,7 +476,7 @@ class CudnnGRU(_CudnnRNNNoInputC):
     _saveable_cls = cell_saveables.CudnnGRUSaveable
 
 
-class CudnnRNNTanh(_CudnnRNNNoInputC):
+class CudnnRNNTanh(_RNNLayerWithoutCellState):
     """A stack of simple tanh RNN layers with one opaque parameter vector."""
 
     _rnn_mode = spec.CUDNN_RNN_TANH
@@ -484,7 +484,7 @@ class CudnnRNNTanh(_CudnnRNNNoInputC):
     _saveable_cls = cell_saveables.CudnnRNNTanhSaveable
 
 
-class CudnnRNNRelu(_CudnnRNNNoInputC):
+class CudnnRNNRelu(_RNNLayerWithoutCellState):
     """A stack of simple ReLU RNN layers with one opaque parameter vector."""
 
     _rnn_mode = spec.CUDNN_RNN_RELU

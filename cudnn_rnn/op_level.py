@@ -44,7 +44,7 @@ from cudnn_rnn.model.spec import (
 )
 
 
-class _CudnnRNN:
+class _OpLevelRNN:
     """Common base of the four classes."""
 
     _rnn_mode: Any = None  # a str in subclasses
@@ -220,7 +220,7 @@ class _CudnnRNN:
         return Call(config, tensors, is_training, lengths, time_major, sizes, **dtypes).outputs
 
 
-class CudnnLSTM(_CudnnRNN):
+class CudnnLSTM(_OpLevelRNN):
     """A stack of LSTM layers whose parameters are one opaque vector."""
 
     _rnn_mode = CUDNN_LSTM
@@ -272,7 +272,7 @@ class CudnnLSTM(_CudnnRNN):
         )
 
 
-class _CudnnRNNNoInputC(_CudnnRNN):
+class _OpLevelRNNWithoutCellState(_OpLevelRNN):
     """Common base of the classes without a cell state."""
 
     def __call__(
@@ -298,7 +298,7 @@ class _CudnnRNNNoInputC(_CudnnRNN):
         )[:2]
 
 
-class CudnnGRU(_CudnnRNNNoInputC):
+class CudnnGRU(_OpLevelRNNWithoutCellState):
     """A stack of GRU layers whose parameters are one opaque vector.
 
     The reset gate multiplies the recurrent product, which has its own bias (see the formula in the
@@ -310,14 +310,14 @@ class CudnnGRU(_CudnnRNNNoInputC):
     _NUM_PARAMS_PER_LAYER = CUDNN_GRU_PARAMS_PER_LAYER
 
 
-class CudnnRNNTanh(_CudnnRNNNoInputC):
+class CudnnRNNTanh(_OpLevelRNNWithoutCellState):
     """A stack of simple tanh RNN layers whose parameters are one opaque vector."""
 
     _rnn_mode = CUDNN_RNN_TANH
     _NUM_PARAMS_PER_LAYER = CUDNN_RNN_TANH_PARAMS_PER_LAYER
 
 
-class CudnnRNNRelu(_CudnnRNNNoInputC):
+class CudnnRNNRelu(_OpLevelRNNWithoutCellState):
     """A stack of simple ReLU RNN layers whose parameters are one opaque vector."""
 
     _rnn_mode = CUDNN_RNN_RELU
@@ -325,7 +325,7 @@ class CudnnRNNRelu(_CudnnRNNNoInputC):
 
 
 def _trailing_arguments(names, values, named):
-    """Returns the arguments after `direction` as a dict by name; see `_CudnnRNN.__init__`."""
+    """Returns the arguments after `direction` as a dict by name; see `_OpLevelRNN.__init__`."""
     unknown = sorted(set(named) - set(names) - {"seed2"})
     if unknown:
         raise TypeError(

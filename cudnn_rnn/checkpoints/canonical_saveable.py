@@ -18,7 +18,7 @@ from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_layout import CellFormat
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import CELL_NAMES, has_cells_in_1_3, keys_of_cells_1_3
-from cudnn_rnn.op_level import _CudnnRNN
+from cudnn_rnn.op_level import _OpLevelRNN
 
 
 class RNNParamsSaveable(SaveableObject):
@@ -198,7 +198,7 @@ def _arguments_of_1_3(
     base_variable_scope=None,
     name="params_canonical",
 ):
-    if not isinstance(cudnn_rnn, _CudnnRNN):
+    if not isinstance(cudnn_rnn, _OpLevelRNN):
         raise TypeError(
             "cudnn_rnn must be a CudnnLSTM, CudnnGRU, CudnnRNNRelu or CudnnRNNTanh, but is %r."
             % (cudnn_rnn,)
@@ -209,7 +209,7 @@ def _arguments_of_1_3(
 
 def _read_arguments(arguments, named):
     """Returns (model or None, the two functions, the variables, the scope, the name)."""
-    is_1_3 = "cudnn_rnn" in named or (arguments and isinstance(arguments[0], _CudnnRNN))
+    is_1_3 = "cudnn_rnn" in named or (arguments and isinstance(arguments[0], _OpLevelRNN))
     read = _arguments_of_1_3 if is_1_3 else _arguments_of_1_0_to_1_2
     try:
         values = read(*arguments, **named)
@@ -220,7 +220,7 @@ def _read_arguments(arguments, named):
             "base_variable_scope, name): %s" % str(error).split("() ")[-1]
         )
     for name, value in zip(("params_to_canonical", "canonical_to_params"), values[1]):
-        if not callable(value) or isinstance(value, _CudnnRNN):
+        if not callable(value) or isinstance(value, _OpLevelRNN):
             raise TypeError("%s must be a function, but is %r." % (name, value))
     return values
 
@@ -264,6 +264,6 @@ def _buffer_to_save(to_canonical, from_canonical, variables):
 def _model_of_method(function, method_name):
     """Returns the model whose method `function` is, or None."""
     model = getattr(function, "__self__", None)
-    if isinstance(model, _CudnnRNN) and function == getattr(model, method_name):
+    if isinstance(model, _OpLevelRNN) and function == getattr(model, method_name):
         return model
     return None

@@ -21,7 +21,15 @@ from cudnn_rnn.model import spec
 _MODULES = ("cells.compatible", "saveables", "checkpoints.converters")
 
 _RNNS = ("CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh")
-_PRIVATE_RNNS = ("_CudnnRNN", "_CudnnRNNNoInputC")
+# The base classes, which had the same names among the op-level classes and among the layers.
+_OP_LEVEL_BASES = {
+    "_CudnnRNN": op_level._OpLevelRNN,
+    "_CudnnRNNNoInputC": op_level._OpLevelRNNWithoutCellState,
+}
+_LAYER_BASES = {
+    "_CudnnRNN": layers._RNNLayer,
+    "_CudnnRNNNoInputC": layers._RNNLayerWithoutCellState,
+}
 _CELLS = ("CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell")
 _SAVEABLES = tuple(name + "Saveable" for name in _RNNS)
 _CONVERTERS = tuple("CudnnParamsFormatConverter" + kind for kind in ("GRU", "LSTM", "Relu", "Tanh"))
@@ -77,7 +85,7 @@ def _ops(minor):
     names = {name: _op_level_class(name, minor) for name in _RNNS}
     names["gen_cudnn_rnn_ops"] = gen_cudnn_rnn_ops
     names["_cudnn_rnn_common_doc_string"] = op_level.__doc__
-    names.update(_select(vars(op_level), _PRIVATE_RNNS))
+    names.update(_OP_LEVEL_BASES)
     if minor >= 3:
         constants = _CONSTANTS if minor >= 4 else _CONSTANTS_OF_1_3
         names.update(_select(vars(spec), constants))
@@ -104,7 +112,7 @@ def _ops(minor):
 def _layers(minor):
     """Returns the contents of `python.layers.cudnn_rnn`."""
     names = _select(vars(spec), _CONSTANTS)
-    names.update(_select(vars(layers), _RNNS + _PRIVATE_RNNS))
+    names.update(_select(vars(layers), _RNNS), **_LAYER_BASES)
     if minor >= 5:
         names["__all__"] = list(_RNNS)
     return names
@@ -205,7 +213,7 @@ def __getattr__(qualified_name):
     return found
 
 
-class _PaddedBuffer(op_level._CudnnRNN):
+class _PaddedBuffer(op_level._OpLevelRNN):
     """Reserves room for unused input weights in the buffer, as in TensorFlow 1.0 to 1.2.
 
     In those releases, input_mode defaults to auto_select, which skips the input weights if sizes

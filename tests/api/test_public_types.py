@@ -64,11 +64,11 @@ def test_public_functions_are_found():
         exchange.onnx_format.to_model
         model.weights.RnnWeights.from_opaque
         cudnn_rnn_ops.cudnn_lstm
-        layers._CudnnRNN.__init__
-        layers._CudnnRNN.call
+        layers._RNNLayer.__init__
+        layers._RNNLayer.call
         op_level.CudnnLSTM.__call__
-        op_level._CudnnRNN.num_layers
-        op_level._CudnnRNN.params_size
+        op_level._OpLevelRNN.num_layers
+        op_level._OpLevelRNN.params_size
     """
     missing = {"cudnn_rnn." + name for name in expected.split()} - set(PUBLIC_FUNCTIONS)
     assert not missing
