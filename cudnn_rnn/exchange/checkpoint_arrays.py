@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import numpy as np
 
-from cudnn_rnn.exchange.contents import ExchangeError, Found, name_of
+from cudnn_rnn.exchange.contents import ExchangeError, StoredRnn, name_of
 from cudnn_rnn.model import dialects, keys, layout
 from cudnn_rnn.model.dialects import CELLS, CELLS_1_3, Pair
 from cudnn_rnn.model.keys import CELL_NAMES
@@ -18,26 +18,26 @@ from cudnn_rnn.model.weights import LayerWeights, RnnWeights, from_buffer
 
 
 def from_arrays(
-    found: Found,
+    stored: StoredRnn,
     arrays: Sequence[np.ndarray],
     split: Callable[[np.ndarray], Pair] = dialects.halves_of,
 ) -> RnnWeights:
-    """Returns the weights for the tensors of an RNN, in the order of `found.keys`.
+    """Returns the weights for the tensors of an RNN, in the order of `stored.keys`.
 
     A cell has one bias for cuDNN's two; `split` makes two of it.
 
     Raises:
       ExchangeError: a shape is not what the writers of such checkpoints make.
     """
-    config = found.config
-    if found.generation == keys.OPAQUE:
-        return from_buffer(arrays[0], config, found.scope)
-    if found.generation == keys.CANONICAL:
-        _check(found, arrays, _canonical_shapes(config, arrays))
+    config = stored.config
+    if stored.generation == keys.OPAQUE:
+        return from_buffer(arrays[0], config, stored.scope)
+    if stored.generation == keys.CANONICAL:
+        _check(stored, arrays, _canonical_shapes(config, arrays))
         vector = np.concatenate([array.reshape(-1) for array in arrays])
-        return from_buffer(vector, config, found.scope)
-    has_summands = found.generation == keys.CELLS_WITH_BIASES
-    _check(found, arrays, _cell_shapes(config, has_summands))
+        return from_buffer(vector, config, stored.scope)
+    has_summands = stored.generation == keys.CELLS_WITH_BIASES
+    _check(stored, arrays, _cell_shapes(config, has_summands))
     dialect = CELLS_1_3 if has_summands else CELLS
     num_cells = config.num_layers * config.num_directions
     num_kernels = len(CELL_NAMES[config.rnn_mode].weights)
@@ -47,7 +47,7 @@ def from_arrays(
         for parts in zip(_groups(kernels, num_cells), _groups(biases, num_cells))
     ]
     layers: List[List[LayerWeights]] = _groups(cells, config.num_layers)
-    return RnnWeights(config.rnn_mode, layers, found.scope)
+    return RnnWeights(config.rnn_mode, layers, stored.scope)
 
 
 def to_arrays(
@@ -109,23 +109,23 @@ def _canonical_shapes(config, arrays):
     `[width, num_units]`, with the same elements in the same order. No release mixed the two.
     """
     shapes = [list(region.shape) for region in layout.canonical_weights(config)]
-    found = [list(array.shape) for array in arrays]
-    if all(shape == one for shape, one in zip(shapes, found) if 0 not in shape):
+    actual = [list(array.shape) for array in arrays]
+    if all(shape == own for shape, own in zip(shapes, actual) if 0 not in shape):
         possible = [[shape] for shape in shapes]
     else:
         possible = [[shape[::-1], [shape[0] * shape[1]]] for shape in shapes]
     return possible + [[list(region.shape)] for region in layout.canonical_biases(config)]
 
 
-def _check(found, arrays, expected):
+def _check(stored, arrays, expected):
     wrong = [
         "  %s: has shape %s; expected %s"
         % (key, list(array.shape), " or ".join(map(str, possible)))
-        for key, array, possible in zip(found.keys, arrays, expected)
+        for key, array, possible in zip(stored.keys, arrays, expected)
         if list(array.shape) not in possible and not (array.size == 0 and 0 in possible[0])
     ]
     if wrong or len(arrays) != len(expected):
         raise ExchangeError(
             "The tensors of %s do not fit together:\n%s"
-            % (name_of(found.scope), "\n".join(wrong[:8]))
+            % (name_of(stored.scope), "\n".join(wrong[:8]))
         )

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 import numpy as np
 
 from cudnn_rnn.exchange.checkpoint_arrays import from_arrays
-from cudnn_rnn.exchange.contents import Found, name_of
+from cudnn_rnn.exchange.contents import StoredRnn, name_of
 from cudnn_rnn.model import dialects, layout
 from cudnn_rnn.model.keys import CELLS, OPAQUE_NAME, plain
 from cudnn_rnn.model.weights import SIMPLE_MODES, RnnWeights, from_buffer
@@ -91,7 +91,7 @@ class Extras:
             yield key
 
     def slots(
-        self, found: Found, rnn: RnnWeights, variable: Optional[str]
+        self, stored: StoredRnn, rnn: RnnWeights, variable: Optional[str]
     ) -> Tuple[_Slots, Set[str]]:
         """Returns the slots of an RNN, as `Contents.slots` has them, and the set of their keys."""
         reader = self._reader
@@ -103,13 +103,13 @@ class Extras:
                 if self._is_like(key, (rnn.params_size,), rnn.dtype):
                     slots[before, after] = reader.tensor(key)
                     used.add(key)
-        if found.generation != CELLS:
+        if stored.generation != CELLS:
             return slots, used
-        for before, after in self._slots_of(found.keys[0]):
-            keys = [before + key + "/" + after for key in found.keys]
+        for before, after in self._slots_of(stored.keys[0]):
+            keys = [before + key + "/" + after for key in stored.keys]
             is_complete = all(
                 self._is_like(key, reader.shapes[own], rnn.dtype)
-                for key, own in zip(keys, found.keys)
+                for key, own in zip(keys, stored.keys)
             )
             if is_complete:
                 used.update(keys)
@@ -117,7 +117,7 @@ class Extras:
                     pair = before, after
                     arrays = [reader.tensor(key) for key in keys]
                     split = dialects.halves_of if is_average(pair) else dialects.copies_of
-                    slots[pair] = from_arrays(found, arrays, split).to_opaque()
+                    slots[pair] = from_arrays(stored, arrays, split).to_opaque()
         return slots, used
 
     def _is_like(self, key, shape, dtype):

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from cudnn_rnn.exchange import checkpoint_objects
-from cudnn_rnn.exchange.contents import ExchangeError, Facts, Found, sentence
+from cudnn_rnn.exchange.contents import ExchangeError, Facts, StoredRnn, sentence
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.model import keys as keys_module
 from cudnn_rnn.model import layout
@@ -34,7 +34,7 @@ def find(
     told: ToldModes,
     notes: List[str],
     problems: List[str],
-) -> List[Found]:
+) -> List[StoredRnn]:
     """Returns the RNNs of a checkpoint, except opaque vectors without other keys.
 
     Args:
@@ -49,18 +49,18 @@ def find(
     """
     stacks = _stacks_of_names(shapes) + _stacks_of_objects(graph, notes)
     groups = _groups_of_canonical_tensors(shapes)
-    found: List[Found] = []
+    rnns: List[StoredRnn] = []
     for of_one, part in [(_of_cells, one) for one in stacks] + [(_of_group, one) for one in groups]:
         try:
-            found.append(of_one(part, shapes, dtypes, facts, told))
+            rnns.append(of_one(part, shapes, dtypes, facts, told))
         except ExchangeError as error:
             problems.append(str(error))
-    return in_order(found)
+    return in_order(rnns)
 
 
-def in_order(found: Sequence[Found]) -> List[Found]:
+def in_order(rnns: Sequence[StoredRnn]) -> List[StoredRnn]:
     """Returns the RNNs in the natural order of their scopes, which differ in the result."""
-    return sorted(_with_different_scopes(found), key=lambda one: _natural(one.scope))
+    return sorted(_with_different_scopes(rnns), key=lambda rnn: _natural(rnn.scope))
 
 
 def _natural(text):
@@ -70,17 +70,17 @@ def _natural(text):
     return parts
 
 
-def _with_different_scopes(found):
+def _with_different_scopes(rnns):
     """Appends a number to a scope that an earlier RNN has."""
-    result: List[Found] = []
+    result: List[StoredRnn] = []
     scopes, numbers = set(), collections.Counter()  # type: ignore[var-annotated]
-    for one in found:
-        scope = one.scope
+    for rnn in rnns:
+        scope = rnn.scope
         while scope in scopes:
-            numbers[one.scope] += 1
-            scope = "%s_%d" % (one.scope or "rnn", numbers[one.scope])
+            numbers[rnn.scope] += 1
+            scope = "%s_%d" % (rnn.scope or "rnn", numbers[rnn.scope])
         scopes.add(scope)
-        result.append(one._replace(scope=scope))
+        result.append(rnn._replace(scope=scope))
     return result
 
 
@@ -103,7 +103,7 @@ def _stacks_of_objects(graph, notes):
 
 
 def _of_cells(stack, shapes, dtypes, facts, told):
-    """Returns the `Found` of a stack."""
+    """Returns the `StoredRnn` of a stack."""
     first = stack.cells[min(stack.cells)]
     name = "the cells %s" % (stack.scope or min(first.values()))
     if keys_module.MISSPELT.search(stack.scope):
@@ -131,7 +131,7 @@ def _of_cells(stack, shapes, dtypes, facts, told):
         rnn_mode, num_layers, units, inputs, direction=DIRECTIONS[last_way], dtype=dtype.name
     )
     generation = CELLS_WITH_BIASES if has_both_biases else CELLS
-    return Found(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
+    return StoredRnn(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
 
 
 def _refuse_other_cells(stack, told, name):
@@ -243,7 +243,7 @@ def _groups_of_canonical_tensors(shapes):
 
 
 def _of_group(group, shapes, dtypes, facts, told):
-    """Returns the `Found` of one of `_groups_of_canonical_tensors`."""
+    """Returns the `StoredRnn` of one of `_groups_of_canonical_tensors`."""
     (prefix, operation), by_index = group
     name = "the tensors %s:<i>" % "/".join(filter(None, (prefix, operation)))
     keys = [by_index[index] for index in sorted(by_index)]
@@ -269,7 +269,7 @@ def _of_group(group, shapes, dtypes, facts, told):
                 else "are those of no RNN.",
             )
         )
-    return Found(scope, CANONICAL, possible[0], keys)
+    return StoredRnn(scope, CANONICAL, possible[0], keys)
 
 
 def _configs_of_sizes(sizes, dtype):

@@ -40,39 +40,39 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     is_object_based = OBJECT_GRAPH in shapes
     graph = object_graph(path, _serialized(reader)) if is_object_based else None
     told = ToldModes(path, graph, notes)
-    found = checkpoint_keys.find(shapes, dtypes, graph, facts, told, notes, problems)
-    if not found and not problems:
-        found = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
+    stored_rnns = checkpoint_keys.find(shapes, dtypes, graph, facts, told, notes, problems)
+    if not stored_rnns and not problems:
+        stored_rnns = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
     rnns, variables, slots = [], {}, {}
     used: Set[str] = set()
     extras = Extras(reader, notes)
-    for one in found:
-        arrays = [reader.tensor(key) for key in one.keys]
+    for stored in stored_rnns:
+        arrays = [reader.tensor(key) for key in stored.keys]
         try:
-            rnn = from_arrays(one, arrays)
-            variable = one.keys[0] if one.generation == OPAQUE else None
+            rnn = from_arrays(stored, arrays)
+            variable = stored.keys[0] if stored.generation == OPAQUE else None
             if variable is None:
                 variable, rnn = extras.with_exact_biases(rnn, used)
-                rnn = _with_activation(rnn, facts, told, [*one.keys, *filter(None, [variable])])
+                rnn = _with_activation(rnn, facts, told, [*stored.keys, *filter(None, [variable])])
         except ExchangeError as error:
             problems.append(str(error))
             continue
-        used.update(one.keys)
+        used.update(stored.keys)
         rnns.append(rnn)
-        if rnn.params_size != _size_of_buffer(one, variable, shapes):
+        if rnn.params_size != _size_of_buffer(stored, variable, shapes):
             notes.append(
                 "%s has input_mode skip_input. It becomes linear_input with identity matrices."
-                % sentence(name_of(one.scope))
+                % sentence(name_of(stored.scope))
             )
         if variable is not None:
-            variables[one.scope] = plain(variable)
+            variables[stored.scope] = plain(variable)
             used.add(variable)
-        slots[one.scope], of_slots = extras.slots(one, rnn, variable)
+        slots[stored.scope], of_slots = extras.slots(stored, rnn, variable)
         used.update(of_slots)
     if problems and not rnns:
         raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
     others = sorted(set(shapes) - used)
-    generations = sorted({one.generation for one in found})
+    generations = sorted({stored.generation for stored in stored_rnns})
     name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
     return Contents(path, name, rnns, notes, others, variables, slots, problems)
 
@@ -91,6 +91,6 @@ def _serialized(reader):
     return value.item() if value.dtype == object and value.size == 1 else b"\xff"
 
 
-def _size_of_buffer(found, variable, shapes):
+def _size_of_buffer(stored, variable, shapes):
     """Returns the number of elements of the RNN's own opaque vector."""
-    return layout.params_size(found.config) if variable is None else shapes[variable][0]
+    return layout.params_size(stored.config) if variable is None else shapes[variable][0]

@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     num_proj: Optional[int] = None
 
 
-class Told(NamedTuple):
+class ToldMode(NamedTuple):
     """A mode that a file tells.
 
     Attributes:
@@ -55,13 +55,14 @@ class Told(NamedTuple):
     source: str
 
 
-class Found(NamedTuple):
-    """An RNN in a checkpoint, before its tensors are read.
+class StoredRnn(NamedTuple):
+    """The keys and sizes of an RNN in a checkpoint, known before its tensors are read.
 
     Attributes:
       scope: str.
       generation: one of the generations of `model/keys`.
-      config: the `RnnConfig` of its buffer. Only with `OPAQUE`, its mode tells the activation.
+      config: the `RnnConfig` of its buffer. The mode of a simple RNN has the right activation only
+        if `generation` is `OPAQUE`; `checkpoint_read` finds the activation of the others.
       keys: list of str, in the order of the specs of the generation's saveable.
     """
 
@@ -136,7 +137,7 @@ def library(name: str, extra: str) -> Any:
         ) from error
 
 
-def mode_of(num_gates: float, facts: Facts, name: str, told: Optional[Told] = None) -> str:
+def mode_of(num_gates: float, facts: Facts, name: str, told: Optional[ToldMode] = None) -> str:
     """Returns the mode of an RNN with this number of gates.
 
     The weights of a simple RNN are the same with ReLU and tanh. What the file tells beyond them or

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from cudnn_rnn.exchange.checkpoint_keys import agrees, in_order, list_of
-from cudnn_rnn.exchange.contents import ExchangeError, Facts, Found, contradiction
+from cudnn_rnn.exchange.contents import ExchangeError, Facts, StoredRnn, contradiction
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import OPAQUE, OPAQUE_NAME, plain
@@ -23,7 +23,7 @@ def find(
     told: ToldModes,
     notes: List[str],
     problems: List[str],
-) -> List[Found]:
+) -> List[StoredRnn]:
     """Returns the RNNs of a checkpoint that `checkpoint_keys.find` finds nothing in.
 
     Args:
@@ -37,7 +37,7 @@ def find(
     if len(own) == 1:
         by_files[own[0]] = by_files[own[0]] or told.of_only_rnn()
     known = own or [key for key in vectors if by_files[key] is not None]
-    found = []
+    rnns = []
     for key in known or vectors:
         by_file = by_files[key]
         try:
@@ -46,10 +46,10 @@ def find(
             problems.append(str(error))
             continue
         if config is not None:
-            found.append(Found(scopes[key], OPAQUE, config, [key]))
+            rnns.append(StoredRnn(scopes[key], OPAQUE, config, [key]))
         elif known:
             notes.append(_what_lacks(key, shapes[key][0], facts, by_file))
-    return in_order(found)
+    return in_order(rnns)
 
 
 def _scope_of_vector(key):

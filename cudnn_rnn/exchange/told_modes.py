@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence
 
 from cudnn_rnn.exchange import meta_graphs
-from cudnn_rnn.exchange.contents import Told
+from cudnn_rnn.exchange.contents import ToldMode
 from cudnn_rnn.model.keys import OPAQUE_NAME
 from cudnn_rnn.model.spec import GATES
 
@@ -45,7 +45,7 @@ class ToldModes:
         """Returns the name of the variable in the program, "" if the checkpoint does not tell."""
         return self._names.get(key, "")
 
-    def of(self, scope: str, keys: Sequence[str]) -> Optional[Told]:
+    def of(self, scope: str, keys: Sequence[str]) -> Optional[ToldMode]:
         """Returns what is told of the RNN with these keys, None if nothing is."""
         names = [*keys, *filter(None, map(self.name, keys))]
         graph = self._read_graph()
@@ -58,9 +58,9 @@ class ToldModes:
         if len(layers) != 1:
             return None
         ((rnn_mode, layer),) = layers.items()
-        return Told(rnn_mode, "the name %s" % layer)
+        return ToldMode(rnn_mode, "the name %s" % layer)
 
-    def of_only_rnn(self) -> Optional[Told]:
+    def of_only_rnn(self) -> Optional[ToldMode]:
         """Returns the mode that all RNNs of the graph have, None if they differ or are unknown."""
         graph = self._read_graph()
         return self._told_by_graph(graph.all_modes if graph else set())
@@ -69,7 +69,7 @@ class ToldModes:
         if self._graph is None or len(modes) != 1:
             return None
         (rnn_mode,) = modes
-        return Told(rnn_mode, "the graph in %s" % self._graph.path)
+        return ToldMode(rnn_mode, "the graph in %s" % self._graph.path)
 
     def _read_graph(self):
         if not self._is_read:
