@@ -129,12 +129,14 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     @property
     def is_displaced(self) -> bool:
-        """Whether a later saveable with the same name and keys is saved in place of this one.
+        """Whether `tf.train.Saver()` saves a later saveable in place of this one.
 
-        This happens if both are in `tf.GraphKeys.SAVEABLE_OBJECTS`: `tf.train.Saver()` saves only
-        the later one, as in TensorFlow 1, and programs rely on that. Such a Saver still saves the
-        earlier saveable's variable under the variable's own name. If it is not a variable, the
-        saveable stays in the Saver, and its `restore` raises the error.
+        True if both are in `tf.GraphKeys.SAVEABLE_OBJECTS` and have the same name and keys. As in
+        TensorFlow 1, the Saver then saves only the later saveable; programs rely on that. The Saver
+        saves the variable of this saveable as well, under the variable's own name.
+
+        False if `opaque_params` is not a variable: this saveable stays in the Saver, so that its
+        `restore` raises the error.
         """
         if self._given_name is None:
             return False
