@@ -93,7 +93,7 @@ def _named(config, argument, values, regions):
             % (argument, len(regions), *sizes, len(regions) // (sizes[0] * sizes[1]), len(values))
         )
     return [
-        ("%s[%d] (%s)" % (argument, index, layout.describe(config, region)), value, region.shape)
+        ("%s[%d] (%s)" % (argument, index, layout.region_name(config, region)), value, region.shape)
         for index, (value, region) in enumerate(zip(values, regions))
     ]
 

@@ -34,16 +34,16 @@ class CheckpointReader:
         try:
             self._bundle = TensorBundle(path)
         except Unsupported:
-            self._describe_in_child()
+            self._read_shapes_in_child()
             return
         self.shapes, self.dtypes = self._bundle.shapes, self._bundle.dtypes
         self._of_child = sorted(self._bundle.partitioned)
 
-    def _describe_in_child(self):
+    def _read_shapes_in_child(self):
         size = sum(map(os.path.getsize, _files_of(self._path)))
         # The files may be compressed.
         most = declared_sizes.LARGEST_RATIO * size
-        for key, shape, dtype in self._call("describe", self._path, most):
+        for key, shape, dtype in self._call("list_tensors", self._path, most):
             self.shapes[key] = tuple(shape)
             self.dtypes[key] = np.dtype(dtype or object)
             if dtype is not None:

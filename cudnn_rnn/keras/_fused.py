@@ -26,7 +26,7 @@ def run(
     """Runs the layers of a model on all sequences.
 
     Args:
-      config: from `describe`.
+      config: from `config_of`.
       sequences: `[batch, time, input_size]`.
       states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
       weights: for every layer and direction, `(kernel, recurrent_kernel, bias)`; see
@@ -62,7 +62,7 @@ def run(
     return outputs, states, has_output[:, -1]
 
 
-def describe(rnn_mode, sequences, units, num_layers=1, bidirectional=False, dropout=0.0):
+def config_of(rnn_mode, sequences, units, num_layers=1, bidirectional=False, dropout=0.0):
     """Returns the `RnnConfig` of a model for `sequences`; dropout is between the layers."""
     direction = "bidirectional" if bidirectional else "unidirectional"
     sizes = (num_layers, units, sequences.shape[-1])

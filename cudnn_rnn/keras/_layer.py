@@ -92,7 +92,7 @@ class FusedLayer:
         dtype = compute_dtype_of(self)
         sequences = tf.cast(sequences, dtype)
         outputs, states, has_last_output = _fused.run(
-            _fused.describe(self._rnn_mode(), sequences, self.units),
+            _fused.config_of(self._rnn_mode(), sequences, self.units),
             sequences,
             [tf.cast(state, dtype)[:, None] for state in states],
             [[weight if weight is None else tf.cast(weight, dtype) for weight in weights]],

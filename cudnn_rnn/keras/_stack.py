@@ -168,7 +168,7 @@ class RNNStack(keras.layers.Layer):
         """Returns a list of the outputs of all steps and the final states."""
         dtype, dropout = compute_dtype_of(self), self.dropout if training else 0.0
         outputs, states, _ = _fused.run(
-            _fused.describe(
+            _fused.config_of(
                 self._rnn_mode, inputs, self.units, self.num_layers, self.bidirectional, dropout
             ),
             inputs,

@@ -121,8 +121,11 @@ def _number_of_elements(shape):
     return size
 
 
-def describe(config: RnnConfig, region: Region) -> str:
-    """Returns a description of a canonical tensor, for errors."""
+def region_name(config: RnnConfig, region: Region) -> str:
+    """Returns the name of a canonical tensor in errors.
+
+    For example: "layer 0, forward, reset gate, input bias".
+    """
     place = "layer %d, %s" % (region.layer, DIRECTIONS[region.direction])
     if region.gate is None:
         return "%s, %s" % (place, region.kind)

@@ -12,7 +12,7 @@ class Refused(Exception):
     """The file declares more than it has."""
 
 
-def describe(path, most):
+def list_tensors(path, most):
     """Returns a list of [key, shape, dtype]; the dtype is None if it has no numbers.
 
     `most`: the most bytes that all arrays together may have.
