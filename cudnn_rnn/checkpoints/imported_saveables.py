@@ -27,7 +27,7 @@ _CONVERSION = re.compile("CudnnRNN(ParamsToCanonical|CanonicalToParams)(V2)?$")
 _Assignment = collections.namedtuple("_Assignment", ["variable", "value", "scope"])
 
 
-class _Found:
+class _HeldSaveable:
     """A saveable that a Saver of a graph holds."""
 
     def __init__(self, keys, restored, saved, assignments):
@@ -41,7 +41,7 @@ class _Found:
 
     def restores(self, operation):
         """Returns whether `operation` is that of a variable that is restored."""
-        names = [one.variable.op.name for one in self.assignments]
+        names = [assignment.variable.op.name for assignment in self.assignments]
         return operation.name in names
 
     def id_of_first_op(self):
@@ -51,22 +51,25 @@ class _Found:
 class ImportedSaveable(SaveableObject):
     """A saveable of an imported graph; see the module's docstring."""
 
-    def __init__(self, found, name, prefix):
-        """Takes a `_Found`, the saveable's name, and a prefix of its keys, the scope of the import.
+    def __init__(self, held, name, prefix):
+        """Creates the saveable.
 
-        A node of the graph may have the name.
+        Args:
+          held: a `_HeldSaveable`.
+          name: str, the saveable's name, which a node of the graph may have.
+          prefix: str, the prefix of its keys: the scope of the import.
         """
-        self._restored = found.restored
-        self._assignments = found.assignments
+        self._restored = held.restored
+        self._assignments = held.assignments
         device = nodes.device_of_specs()
         specs = [
             SaveSpec(tensor, "", prefix + key, device=device)
-            for key, tensor in zip(found.keys, _on_one_device(found))
+            for key, tensor in zip(held.keys, _on_one_device(held))
         ]
         op = _output_of_identity(name)
         name = restore_ops.unique_name(name)
         if op is None:
-            op = restore_ops.identity_of_name(found.saved[0], name)
+            op = restore_ops.identity_of_name(held.saved[0], name)
         super().__init__(op, specs, name)
         restore_ops.saveables_of_graph().append(self)
 
@@ -129,15 +132,15 @@ class ImportedSaveable(SaveableObject):
         return restore_ops.with_checked_shapes(tensors, keys, shapes)
 
 
-def _on_one_device(found):
-    """Returns the tensors to save of a `_Found`, on one device, as a sharded Saver requires.
+def _on_one_device(held):
+    """Returns the tensors to save of a `_HeldSaveable`, on one device, as a sharded Saver requires.
 
     The original pins a part of them to a GPU.
     """
-    if len({tensor.device for tensor in found.saved}) == 1:
-        return found.saved
-    with tf.name_scope(None), tf.device(None), tf.device(found.assignments[0].variable.device):
-        return [tf.identity(tensor, tensor.op.name + "_to_save") for tensor in found.saved]
+    if len({tensor.device for tensor in held.saved}) == 1:
+        return held.saved
+    with tf.name_scope(None), tf.device(None), tf.device(held.assignments[0].variable.device):
+        return [tf.identity(tensor, tensor.op.name + "_to_save") for tensor in held.saved]
 
 
 def recreate(names: Sequence[str], operations: Sequence[tf.Operation], prefix: str) -> List[str]:
@@ -153,11 +156,11 @@ def recreate(names: Sequence[str], operations: Sequence[tf.Operation], prefix: s
     """
     if not any(_is_of_rnn(operation) for operation in operations):
         return []
-    found = _found_in(operations)
+    held = _held_in(operations)
     distinct = list(dict.fromkeys(names))
-    by_name = _matched(distinct, found, prefix)
-    for name, one in _undisplaced(by_name).items():
-        saveable = ImportedSaveable(one, prefix + name, prefix)
+    by_name = _matched(distinct, held, prefix)
+    for name, held_saveable in _undisplaced(by_name).items():
+        saveable = ImportedSaveable(held_saveable, prefix + name, prefix)
         tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
     return [name for name in distinct if name not in by_name]
 
@@ -174,19 +177,19 @@ def _base(name):
 
 def _undisplaced(by_name):
     """Leaves out those displaced; see `CudnnOpaqueParamsSaveable.is_displaced`."""
-    last = {(_base(name), tuple(found.keys)): name for name, found in by_name.items()}
-    return {name: found for name, found in by_name.items() if name in last.values()}
+    last = {(_base(name), tuple(held.keys)): name for name, held in by_name.items()}
+    return {name: held for name, held in by_name.items() if name in last.values()}
 
 
-def _matched(names, found, prefix):
-    """Returns a dict from names of saveables to the `_Found` that they stand for."""
-    by_name: Dict[str, _Found] = {}
-    rest = list(found)
+def _matched(names, held, prefix):
+    """Returns a dict from names of saveables to the `_HeldSaveable` that they stand for."""
+    by_name: Dict[str, _HeldSaveable] = {}
+    rest = list(held)
     for rule in _of_identity, _of_layer:
         for name in [name for name in names if name not in by_name]:
             candidates = rule(prefix + name, rest)
             if candidates:
-                by_name[name] = max(candidates, key=_Found.id_of_first_op)
+                by_name[name] = max(candidates, key=_HeldSaveable.id_of_first_op)
                 rest.remove(by_name[name])
     # Saveables that a program made with the original have any names, and no nodes.
     unknown = [name for name in names if name not in by_name and _no_node(prefix + name)]
@@ -195,10 +198,10 @@ def _matched(names, found, prefix):
     return {name: by_name[name] for name in names if name in by_name}
 
 
-def _of_identity(name, found):
-    """Returns those of this package: an Identity of their name reads their variable or tensor.
+def _of_identity(name, held):
+    """Returns this package's saveables: an Identity named `name` reads their variable or a tensor.
 
-    The saveable made its other ops before that.
+    A saveable makes its other ops before this Identity.
     """
     output = _output_of_identity(name)
     if output is None:
@@ -206,17 +209,18 @@ def _of_identity(name, found):
     read = output.op.inputs[0]
     variable = source(read, SAME_VALUES + ("ReadVariableOp",))
     return [
-        one
-        for one in found
-        if one.saves(read) or (one.restores(variable) and one.id_of_first_op() < output.op._id)
+        saveable
+        for saveable in held
+        if saveable.saves(read)
+        or (saveable.restores(variable) and saveable.id_of_first_op() < output.op._id)
     ]
 
 
-def _of_layer(name, found):
-    """Returns those of the original's layers, whose names contain that of the variable."""
+def _of_layer(name, held):
+    """Returns the saveables of the original's layers, whose names contain the variable's name."""
     name_of_variable = re.sub("_saveable$", "", name)
-    variables = [one.assignments[0].variable.op.name for one in found]
-    return [one for one, name in zip(found, variables) if name == name_of_variable]
+    variables = [saveable.assignments[0].variable.op.name for saveable in held]
+    return [saveable for saveable, name in zip(held, variables) if name == name_of_variable]
 
 
 def _output_of_identity(name):
@@ -235,17 +239,17 @@ def _no_node(name):
 # --- What Savers hold ---
 
 
-def _found_in(operations):
-    """Returns a list of `_Found`, in the order of the Savers' ops, without duplicates."""
-    found: Dict[Any, _Found] = {}
+def _held_in(operations):
+    """Returns a list of `_HeldSaveable`, in the order of the Savers' ops, without duplicates."""
+    by_tensors: Dict[Any, _HeldSaveable] = {}
     writers = [operation for operation in operations if operation.type == "SaveV2"]
     paths = {op.inputs[0].name: op.inputs[0] for op in operations if op.type == "RestoreV2"}
     for path in paths.values():
         saved = _saved_to(path, writers)
-        for one in _held_by_saver(restore_ops.read_from(path), saved):
+        for saveable in _held_by_saver(restore_ops.read_from(path), saved):
             # The last Saver wins: one made after an import into a scope has other keys.
-            found[tuple(tensor.name for tensor in one.saved)] = one
-    return list(found.values())
+            by_tensors[tuple(tensor.name for tensor in saveable.saved)] = saveable
+    return list(by_tensors.values())
 
 
 def _saved_to(path, writers):
@@ -259,7 +263,7 @@ def _saved_to(path, writers):
 
 
 def _held_by_saver(reads, saved):
-    """Returns a list of `_Found`.
+    """Returns a list of `_HeldSaveable`.
 
     Args:
       reads: list of `restore_ops.Read`, what the Saver restores.
@@ -270,7 +274,7 @@ def _held_by_saver(reads, saved):
     # Both summands of a bias may be restored, but not their sum.
     unused = [r for r in reads if r.tensor.name not in assigned and r.key in saved]
     conversions = {read.key: _conversions([saved[read.key]]) for read in unused}
-    found = []
+    held = []
     for names, assignments in groups:
         own = [read for read in reads if read.tensor.name in names]
         if not all(read.key in saved and not read.slice_spec for read in own):
@@ -278,15 +282,15 @@ def _held_by_saver(reads, saved):
         of_group = _conversions([saved[read.key] for read in own])
         also = {read.tensor.name for read in unused if of_group & conversions[read.key]}
         own = [read for read in reads if read.tensor.name in names | also]
-        one = _Found(
+        saveable = _HeldSaveable(
             [read.key for read in own],
             [read.tensor for read in own],
             [saved[read.key] for read in own],
             assignments,
         )
-        if of_group or _is_ours(one):
-            found.append(one)
-    return found
+        if of_group or _is_ours(saveable):
+            held.append(saveable)
+    return held
 
 
 def _groups(restored):
@@ -340,11 +344,11 @@ def _inputs(operation):
     return [] if operation.type == "RestoreV2" else [tensor.op for tensor in operation.inputs]
 
 
-def _is_ours(found):
+def _is_ours(held):
     """Returns whether this package or the original made a saveable that saves no conversion."""
-    if any(REBUILT.match(consumer.name) for consumer in _dependent(found.restored).values()):
+    if any(REBUILT.match(consumer.name) for consumer in _dependent(held.restored).values()):
         return True
-    return bool(_conversions([assignment.value for assignment in found.assignments]))
+    return bool(_conversions([assignment.value for assignment in held.assignments]))
 
 
 # --- Copies ---
