@@ -228,7 +228,7 @@ def _loop(cell, sequences, states, num_steps):
     # converters can compute from the shape of the input. Reads and writes are in the order of the
     # loop, as ONNX requires: tf2onnx ignores their indices.
     shape, dtype = tf.shape(states[0]), states[0].dtype
-    arrays = [tf.TensorArray(one.dtype, num_steps).unstack(one) for one in sequences]
+    arrays = [tf.TensorArray(sequence.dtype, num_steps).unstack(sequence) for sequence in sequences]
     outputs = tf.raw_ops.TensorListReserve(
         element_shape=shape, num_elements=num_steps, element_dtype=dtype
     )

@@ -43,7 +43,7 @@ def collected_from(saveable):
     if saveable not in saveables:  # see `forget`
         return []
     candidates = saveables[saveables.index(saveable) :]
-    return [one for one in candidates if any(one is other for other in collected)]
+    return [candidate for candidate in candidates if any(candidate is other for other in collected)]
 
 
 def forget(saveable):
@@ -197,18 +197,19 @@ def variable_of(operation):
 def refuse_partitioned(argument, value):
     """Raises `TypeError` if a value is or contains a partitioned variable or a part of one."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
-    for one in values:
-        if isinstance(one, PartitionedVariable):
-            name, found = one.name, "the partitioned variable"
-        elif getattr(one, "_save_slice_info", None) is not None:
-            name, found = one._save_slice_info.full_name, "a part of the partitioned variable"
+    for variable in values:
+        if isinstance(variable, PartitionedVariable):
+            name, kind = variable.name, "the partitioned variable"
+        elif getattr(variable, "_save_slice_info", None) is not None:
+            name = variable._save_slice_info.full_name
+            kind = "a part of the partitioned variable"
         else:
             continue
         raise TypeError(
             "%s must be a variable that holds the whole opaque buffer, but is or contains %s %s. "
             "Create the variable with tf.Variable, or with tf.get_variable in a variable scope "
             "without a partitioner: `with tf.variable_scope(name) as scope: "
-            "scope.set_partitioner(None)`." % (argument, found, name)
+            "scope.set_partitioner(None)`." % (argument, kind, name)
         )
 
 

@@ -60,9 +60,8 @@ def run(options):
 
     TensorFlow imports the graph. A damaged one can end the process, or take any memory and time.
     """
-    request = dict(
-        vars(options), path=[os.path.abspath(one) for one in sys.path], memory=_memory_for(options)
-    )
+    path = [os.path.abspath(folder) for folder in sys.path]
+    request = dict(vars(options), path=path, memory=_memory_for(options))
     command = [sys.executable, "-I", "-c", _CHILD, json.dumps(request)]
     # The limit is of addresses: drivers of GPUs, and linear algebra for each core, reserve many.
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", OPENBLAS_NUM_THREADS="1")

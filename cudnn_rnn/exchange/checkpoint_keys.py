@@ -50,9 +50,10 @@ def find(
     stacks = _stacks_of_names(shapes) + _stacks_of_objects(graph, notes)
     groups = _groups_of_canonical_tensors(shapes)
     rnns: List[StoredRnn] = []
-    for of_one, part in [(_of_cells, one) for one in stacks] + [(_of_group, one) for one in groups]:
+    parts = [(_of_cells, stack) for stack in stacks] + [(_of_group, group) for group in groups]
+    for read_part, part in parts:
         try:
-            rnns.append(of_one(part, shapes, dtypes, facts, told))
+            rnns.append(read_part(part, shapes, dtypes, facts, told))
         except ExchangeError as error:
             problems.append(str(error))
     return in_order(rnns)
@@ -213,7 +214,7 @@ def _sizes_of_cells(stack, positions, shapes, facts, told, name):
     if len(possible) > 1:
         rnn_mode = _with_told_mode(facts, told, stack.scope, [kernel, bias]).rnn_mode
         wanted = len(GATES.get(rnn_mode, ()))
-        possible = [one for one in possible if one[0] == wanted] or possible
+        possible = [sizes for sizes in possible if sizes[0] == wanted] or possible
     if len(possible) != 1:
         raise ExchangeError(
             "%s with shapes %s %s"

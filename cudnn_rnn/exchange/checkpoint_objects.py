@@ -56,7 +56,7 @@ def stacks(graph: Any, variables: Set[str], notes: List[str]) -> List[Tuple[str,
         if all("cell-0" in objects.children(children.get(way, node)) for way in ("fw", "bw")):
             directions = [children.get("fw", node), children.get("bw", node)]
         directions = list(dict.fromkeys(directions))
-        owner = next((owners[one] for one in directions if one in owners), None)
+        owner = next((owners[direction] for direction in directions if direction in owners), None)
         cells = {}
         if owner is None:
             of_directions = [objects.cells(direction) for direction in directions]

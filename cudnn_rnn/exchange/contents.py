@@ -259,7 +259,7 @@ def check_scopes(rnns: Sequence[RnnWeights]) -> None:
     """Raises `ExchangeError` if a scope cannot be part of a key: too long, or no text of a line."""
     for rnn in rnns:
         scope = rnn.scope
-        wrong = [one for one in scope if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")]
+        wrong = [char for char in scope if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")]
         if wrong or len(scope) > LONGEST_SCOPE:
             raise ExchangeError(
                 "The scope %s of an RNN has %s; expected at most %d characters without line ends "

@@ -150,7 +150,7 @@ def _format_of(path):
     for file_format in _FORMATS.values():
         if path.endswith(file_format.suffixes):
             return file_format
-    return next((one for one in _FORMATS.values() if one.recognizes(path)), None)
+    return next((known for known in _FORMATS.values() if known.recognizes(path)), None)
 
 
 def _read_checkpoint(path, facts):

@@ -84,7 +84,7 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
             made = _make_layer(keras, rnn, "%slayer_%d" % (prefix, layer))
             values = made(values)
             made.set_weights(
-                [array for one in directions for array in to_layer_weights(one, rnn.rnn_mode)]
+                [array for part in directions for array in to_layer_weights(part, rnn.rnn_mode)]
             )
         outputs.append(values)
     if len(rnns) == 1:
@@ -217,7 +217,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         of_slot = Source(lambda weights: [arrays[key] for key in weights], dialects.copies_of)  # noqa: B023
         for rnn in keras_model.rnns_of(file.model, of_slot).rnns:
             slots[rnn.scope]["", slot] = rnn.to_opaque()
-    carried = {adam.step}.union(*[adam.keys[one] for one in of_rnns])
+    carried = {adam.step}.union(*[adam.keys[key] for key in of_rnns])
     others = contents.others + [key for key in keys if key not in carried]
     return contents._replace(path=path, slots=slots, optimizer=adam.powers, others=others)
 
@@ -252,8 +252,8 @@ def _has_weights(path, model, weights):
             model = _keras().models.load_model(path, compile=False)
     except (TypeError, ValueError, OSError, KeyError, AttributeError):
         return False
-    found = model.get_weights()
-    return [one.tobytes() for one in found] == [one.tobytes() for one in weights]
+    loaded = model.get_weights()
+    return [array.tobytes() for array in loaded] == [array.tobytes() for array in weights]
 
 
 FORMAT = Format("keras", "a Keras model", (".keras", ".h5"), keras_files.is_keras, read, write)

@@ -65,10 +65,10 @@ def _adam(file, keys):
         return None
     return Adam(
         {
-            slot: {one: file.arrays[key] for one, key in zip(file.trainable, moments[start::2])}
+            slot: {name: file.arrays[key] for name, key in zip(file.trainable, moments[start::2])}
             for start, slot in enumerate(_SLOTS)
         },
-        {one: moments[2 * i : 2 * i + 2] for i, one in enumerate(file.trainable)},
+        {name: moments[2 * i : 2 * i + 2] for i, name in enumerate(file.trainable)},
         expected[0],
         powers,
     )

@@ -32,7 +32,7 @@ class Constants:
         for tensor in model.graph.initializer:
             self._add(tensor.name, tensor)
         for node in model.graph.node:
-            values = [one.t for one in node.attribute if one.name == "value"]
+            values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
             if node.op_type == "Constant" and values and node.output:
                 self._add(node.output[0], values[0])
         self._left = _USES * model.ByteSize()

@@ -260,7 +260,7 @@ def _contents(model, path):
         rnn = weights.get(id(node))
         return (1, 0) if rnn is None else (rnn.num_directions, rnn.num_units)
 
-    found = [
+    rnn_nodes = [
         _Node(node, weights[id(node)], onnx_stacks.source(node, producers, sizes, constants))
         for node in nodes
     ]
@@ -268,25 +268,25 @@ def _contents(model, path):
     others = [name for name in constants.names if name not in used]
     notes = [
         "The %s node %r takes the output of another layer in an order of axes that stacked layers "
-        "do not have. It is read as an RNN of its own." % (one.node.op_type, one.node.name)
-        for one in found
-        if one.source is not None and not one.source.is_stacked
+        "do not have. It is read as an RNN of its own." % (layer.node.op_type, layer.node.name)
+        for layer in rnn_nodes
+        if layer.source is not None and not layer.source.is_stacked
     ]
-    unknown = {one.op_type for one in model.graph.node if not one.domain} - _operators_of_onnx()
+    unknown = {node.op_type for node in model.graph.node if not node.domain} - _operators_of_onnx()
     if unknown:
         notes.append(
             "The model has nodes with the operators %s, which ONNX does not have: the file is "
             "damaged, or of a newer ONNX. They are left out." % ", ".join(sorted(unknown)[:8])
         )
-    return Contents("", "ONNX model", _chained(found), notes, others)
+    return Contents("", "ONNX model", _chained(rnn_nodes), notes, others)
 
 
 def _require_text(graph):
     """Raises if a name is no text; protobuf then returns bytes, which other names do not equal."""
-    names = [one.name for one in (*graph.initializer, *graph.input, *graph.output)]
+    names = [value.name for value in (*graph.initializer, *graph.input, *graph.output)]
     for node in graph.node:
         names += [node.name, node.op_type, node.domain, *node.input, *node.output]
-        names += [one.name for one in node.attribute]
+        names += [attribute.name for attribute in node.attribute]
     for name in names:
         if not isinstance(name, str):
             raise ExchangeError(
@@ -296,8 +296,8 @@ def _require_text(graph):
 
 def _require_inputs(graph, producers, constants):
     """Raises if a node has an input that nothing makes; chains of layers would break there."""
-    known = {one.name for one in graph.input}
-    known.update(one.values.name for one in graph.sparse_initializer)
+    known = {value.name for value in graph.input}
+    known.update(tensor.values.name for tensor in graph.sparse_initializer)
     for node in graph.node:
         for name in filter(None, node.input):
             if not (name in known or name in producers or name in constants):
@@ -317,7 +317,9 @@ def _read_node(node, constants):
     """Returns the `RnnWeights` of one node."""
     onnx = library("onnx", "onnx")
     name = "The %s node %r" % (node.op_type, node.name)
-    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    attributes = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
     direction = attributes.get("direction", b"forward")
     num_directions = 2 if direction == b"bidirectional" else 1
     rnn_mode = _mode(name, node, attributes, num_directions)
@@ -366,7 +368,7 @@ def _check_shapes(name, tensors):
 
 def _mode(name, node, attributes, num_directions):
     """Returns the mode of a node; raises `ExchangeError` if cuDNN has none that computes it."""
-    activations = [one.decode() for one in attributes.get("activations", [])]
+    activations = [activation.decode() for activation in attributes.get("activations", [])]
     modes = [mode for mode, operator in _OPERATORS.items() if operator == node.op_type]
     default = CUDNN_RNN_TANH if node.op_type == "RNN" else modes[0]
     activations = activations or _ACTIVATIONS[default] * num_directions
@@ -388,25 +390,25 @@ def _mode(name, node, attributes, num_directions):
     return fitting[0]
 
 
-def _chained(found: List[_Node]) -> List[RnnWeights]:
+def _chained(nodes: List[_Node]) -> List[RnnWeights]:
     """Returns one RNN for every chain of layers that fit."""
     chains: List[List[_Node]] = []
     by_output: Dict[str, List[_Node]] = {}  # the chain whose last node has this output
-    for one in found:
+    for node in nodes:
         chain = None
-        if one.source is not None and one.source.is_stacked:
-            chain = by_output.get(one.source.output)
-        if chain is not None and _fits(chain[-1].rnn, one.rnn):
+        if node.source is not None and node.source.is_stacked:
+            chain = by_output.get(node.source.output)
+        if chain is not None and _fits(chain[-1].rnn, node.rnn):
             del by_output[chain[-1].output]
-            chain.append(one)
+            chain.append(node)
         else:
-            chain = [one]
+            chain = [node]
             chains.append(chain)
-        by_output[one.output] = chain
+        by_output[node.output] = chain
     rnns = [
         RnnWeights(
             chain[0].rnn.rnn_mode,
-            [layer for one in chain for layer in one.rnn.layers],
+            [layer for node in chain for layer in node.rnn.layers],
             chain[0].rnn.scope,
         )
         for chain in chains

@@ -103,7 +103,7 @@ def _unsqueezed(node, axes, lengths, constants):
 
 def _reshaped(node, axes, lengths, constants):
     shape = _integers(node, "shape", constants)
-    has_zeros = any(one.name == "allowzero" and one.i for one in node.attribute)
+    has_zeros = any(attribute.name == "allowzero" and attribute.i for attribute in node.attribute)
     if shape is None or has_zeros or shape.count(-1) > 1:
         return None
     end = shape.index(-1) if -1 in shape else len(shape)

@@ -48,7 +48,7 @@ def read(parameters: Mapping[str, Any], optimizer: Any) -> Optional[State]:
         for kind, slot in _SLOTS.items()
         if kind in kinds
     }
-    pairs = [(tensor, parameters[name]) for one in slots.values() for name, tensor in one.items()]
+    pairs = [(tensor, parameters[name]) for slot in slots.values() for name, tensor in slot.items()]
     if not all(_fits(*pair) for pair in pairs):
         return None
     if kinds == _SGD:

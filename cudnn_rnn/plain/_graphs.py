@@ -69,7 +69,8 @@ def plain_function(function: Any, training: bool = False) -> Any:
 def rewrite(graph_def, training):
     """Rewrites the `GraphDef` in place; returns the number of nodes that were replaced."""
     containers = [Container(graph_def.node)]
-    containers += [Container(one.node_def, one) for one in graph_def.library.function]
+    functions = graph_def.library.function
+    containers += [Container(function.node_def, function) for function in functions]
     concerned = [(container, _names(container)) for container in containers]
     concerned = [(container, names) for container, names in concerned if names]
     if not training:
@@ -116,7 +117,7 @@ def _names_of_gradients(graph_def):
     SavedModels of the Keras layers have one for each call in inference.
     """
     registered = getattr(graph_def.library, "registered_gradients", ())  # not in TensorFlow 1
-    return {one.gradient_func for one in registered}
+    return {gradient.gradient_func for gradient in registered}
 
 
 def _refuse_gradients(containers, allowed_functions):

@@ -122,14 +122,15 @@ class _Inlined:
         else:
             arguments = [tensor.op.name for tensor in traced.graph.inputs]
             outputs = [tensor.name for tensor in traced.graph.outputs]
-            inner = [one for one in graph_def.node if one.name not in arguments]
+            inner = [other for other in graph_def.node if other.name not in arguments]
         self._sources = dict(zip(arguments, inputs))
         self.nodes = []
-        for one in inner:
-            self.nodes.append(_copy(one))
-            self.nodes[-1].name = self._prefix + one.name
-            self.nodes[-1].input[:] = map(self._renamed, one.input)
-            _clean(self.nodes[-1], names)
+        for inner_node in inner:
+            copied = _copy(inner_node)
+            copied.name = self._prefix + inner_node.name
+            copied.input[:] = map(self._renamed, inner_node.input)
+            _clean(copied, names)
+            self.nodes.append(copied)
         identity = tf.NodeDef(name=node.name, op="IdentityN")
         identity.input.extend([self._renamed(output) for output in outputs] + self._control_inputs)
         types = [tensor.dtype.base_dtype.as_datatype_enum for tensor in op.outputs]

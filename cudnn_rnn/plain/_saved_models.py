@@ -57,7 +57,7 @@ def export_plain(
         )
     try:
         model, file_name = _read(saved_model)
-        count = sum([_rewrite_meta_graph(one, training) for one in model.meta_graphs])
+        count = sum([_rewrite_meta_graph(graph, training) for graph in model.meta_graphs])
     except (OSError, ValueError):
         raise
     except Exception as error:  # of protobuf and TensorFlow, which check little before
@@ -150,7 +150,7 @@ def _rewrite_meta_graph(meta_graph, training):
 def _update_ops(meta_graph):
     """Brings the list of the ops that the graph uses up to date."""
     listed = meta_graph.meta_info_def.stripped_op_list.op
-    kept = {one.name: one for one in listed if not one.name.startswith("CudnnRNN")}
+    kept = {op.name: op for op in listed if not op.name.startswith("CudnnRNN")}
     functions = meta_graph.graph_def.library.function
     nodes = [meta_graph.graph_def.node] + [function.node_def for function in functions]
     for name in sorted({node.op for of_container in nodes for node in of_container}):

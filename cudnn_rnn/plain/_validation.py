@@ -13,7 +13,7 @@ def check(graph_def: Any) -> None:
     Args:
       graph_def: a `GraphDef`.
     """
-    functions = {one.signature.name: one for one in graph_def.library.function}
+    functions = {function.signature.name: function for function in graph_def.library.function}
     _check_calls(functions)
     places = [("the graph", graph_def.node)]
     places += [("function %r" % name, function.node_def) for name, function in functions.items()]
@@ -79,7 +79,7 @@ def _check_numbers(place, nodes, size):
         if definition is None:
             continue
         arguments = [*definition.input_arg, *definition.output_arg]
-        for name in {one.number_attr for one in arguments if one.number_attr}:
+        for name in {argument.number_attr for argument in arguments if argument.number_attr}:
             if name in node.attr and not 0 <= node.attr[name].i <= size:
                 raise ValueError(
                     "The node %r in %s has %s=%d inputs or outputs, but the whole graph has %d "

@@ -113,7 +113,7 @@ def _check_filters(name, item):
         if code not in _FILTERS or codes.count(code) > 1:
             raise Refused(
                 "%s has the filters %s; expected each of deflate, shuffle and fletcher32 at most "
-                "once" % (name, ", ".join(_FILTERS.get(one, "number %d" % one) for one in codes))
+                "once" % (name, ", ".join(_FILTERS.get(code, "number %d" % code) for code in codes))
             )
 
 
