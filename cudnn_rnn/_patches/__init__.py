@@ -8,6 +8,8 @@ imported.
 
 The wrappers act only if saveables or layers of this package are involved. If a wrapper fails, it
 issues a `RuntimeWarning`, and the call continues without the wrapper.
+
+May import `_compat` and `checkpoints`.
 """
 
 import os

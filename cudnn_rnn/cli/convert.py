@@ -26,7 +26,7 @@ targets:
   onnx    a model with ONNX's LSTM, GRU or RNN, for ONNX Runtime
   npz     a NumPy archive
 
-Of one RNN the keys are plain (weight_ih_l0 for PyTorch); of several they start with the scopes.
+The keys of a single RNN are plain (weight_ih_l0 for PyTorch), those of several begin with scopes.
 Between checkpoints, all other variables and the optimizer's slots are converted too. A checkpoint
 also gets the slots of Adam from .keras, of Adam and SGD from .pt with the optimizer's state_dict.
 What is left out is listed. An existing file is never overwritten without --force."""

@@ -154,7 +154,7 @@ def listed(names):
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-@pytest.mark.parametrize("row", sorted((FOLDERS & set(MAY_IMPORT)) - {"_patches"}))
+@pytest.mark.parametrize("row", sorted(FOLDERS & set(MAY_IMPORT)))
 def test_docstrings_of_packages_say_what_they_may_import(row):
     allowed, later = MAY_IMPORT[row], FUNCTIONS_MAY_IMPORT.get(row)
     sentence = "May import %s" % (listed(allowed) if allowed else "nothing of this package")
