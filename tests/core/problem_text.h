@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
@@ -52,9 +53,9 @@ constexpr DataTypePart kDataTypeParts[] = {
 inline std::vector<int32_t> HalfLengths(const SequenceShape& shape) {
   std::vector<int64_t> order(static_cast<size_t>(shape.batch_size));
   std::iota(order.begin(), order.end(), 0);
-  const auto key = [](int64_t b) { return (b * 7919 + 31) % 101; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  // Ties keep their order. (std::stable_sort allocates its buffer with another operator new.)
+  const auto key = [](int64_t b) { return std::make_pair((b * 7919 + 31) % 101, b); };
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
   std::vector<int32_t> lengths;
   for (int64_t b : order) {
     const double share = (static_cast<double>(b) + 0.5) / static_cast<double>(shape.batch_size);

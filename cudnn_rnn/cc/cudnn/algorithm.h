@@ -25,7 +25,8 @@ const char* Name(Algorithm algorithm);
 int CudnnAlgorithmOf(Algorithm algorithm);
 // Returns what of the model and its data cuDNN refuses for the algorithm, in every version ("does
 // not support double"), or null. `is_padded`: sequences of different lengths or batch-major data,
-// which only cudnnRNNForward refuses. cuDNN may still refuse the call, depending on shape and device.
+// which only cudnnRNNForward refuses. cuDNN may still refuse the call, depending on shape and
+// device.
 const char* WhyNotSupported(Algorithm algorithm, const RnnConfig& config, bool is_padded);
 
 struct CudnnOptions {
