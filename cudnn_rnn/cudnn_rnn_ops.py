@@ -30,11 +30,11 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import canonical
-from cudnn_rnn._core.arguments import numpy_dtype
-from cudnn_rnn._core.calls import Call
-from cudnn_rnn._core.config import checked_projection, op_seeds, rnn_config
-from cudnn_rnn._core.types import BoolLike, DTypeLike, SizeLike, TensorLike
+from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph.arguments import numpy_dtype
+from cudnn_rnn.graph.calls import Call
+from cudnn_rnn.graph.config import checked_projection, op_seeds, rnn_config
+from cudnn_rnn.graph.types import BoolLike, DTypeLike, SizeLike, TensorLike
 from cudnn_rnn.model.spec import (
     CUDNN_GRU,
     CUDNN_INPUT_LINEAR_MODE,

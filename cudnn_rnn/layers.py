@@ -15,19 +15,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
-from cudnn_rnn._core import canonical
-from cudnn_rnn._core import config as config_module
-from cudnn_rnn._core.arguments import (
+from cudnn_rnn.checkpoints import cell_saveables, layer_saveables
+from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph import config as config_module
+from cudnn_rnn.graph.arguments import (
     as_tensors,
     cast_tensors,
     check_shape,
     shape_for_build,
     shape_text,
 )
-from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training, zero_states
-from cudnn_rnn._core.config import rnn_config
-from cudnn_rnn._core.layer_base import Layer
-from cudnn_rnn._core.types import (
+from cudnn_rnn.graph.calls import Call, Sizes, lengths_and_training, zero_states
+from cudnn_rnn.graph.config import rnn_config
+from cudnn_rnn.graph.types import (
     BoolLike,
     DTypeLike,
     Initializer,
@@ -36,12 +36,12 @@ from cudnn_rnn._core.types import (
     SizeLike,
     TensorLike,
 )
-from cudnn_rnn.checkpoints import cell_saveables, layer_saveables
 from cudnn_rnn.model import layout, spec
 from cudnn_rnn.model.keys import OPAQUE_NAME
+from cudnn_rnn.tf1_layers.layer_base import Layer
 
 if TYPE_CHECKING:
-    from cudnn_rnn._core.types import LayerCall
+    from cudnn_rnn.graph.types import LayerCall
 
 __all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNNRelu", "CudnnRNNTanh"]
 

@@ -26,10 +26,10 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import canonical
-from cudnn_rnn._core.calls import Call, Sizes, lengths_and_training
-from cudnn_rnn._core.config import checked_dtype, dtype_of, rnn_config, warn_about_dropout
-from cudnn_rnn._core.types import BoolLike, SizeLike, TensorLike
+from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph.calls import Call, Sizes, lengths_and_training
+from cudnn_rnn.graph.config import checked_dtype, dtype_of, rnn_config, warn_about_dropout
+from cudnn_rnn.graph.types import BoolLike, SizeLike, TensorLike
 from cudnn_rnn.model.spec import (
     CUDNN_GRU,
     CUDNN_GRU_PARAMS_PER_LAYER,

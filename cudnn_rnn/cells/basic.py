@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple, Union
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
-from cudnn_rnn._core.arguments import shape_for_build
-from cudnn_rnn._core.config import checked_size
-from cudnn_rnn._core.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
-from cudnn_rnn.cells.base import RNNCell
+from cudnn_rnn.graph.arguments import shape_for_build
+from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
+from cudnn_rnn.tf1_layers.cell_base import RNNCell
 
 __all__ = ["BasicRNNCell", "stack_bidirectional_dynamic_rnn"]
 

@@ -15,7 +15,7 @@ The formulas per layer; `W` multiplies a step's input, `R` the previous output `
 Unlike `tf.nn.rnn_cell.GRUCell`, the GRU applies its reset gate after the recurrent product.
 
 If TensorFlow has `tf.nn.rnn_cell` (1.x, and 2.x with Keras 2), the cells are subclasses of its
-`RNNCell`, otherwise of this library's own; see `cudnn_rnn/cells/base.py`.
+`RNNCell`, otherwise of this library's own; see `cudnn_rnn/tf1_layers/cell_base.py`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core.arguments import shape_for_build
-from cudnn_rnn._core.config import checked_size
-from cudnn_rnn._core.types import Initializer, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
-from cudnn_rnn.cells.base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
+from cudnn_rnn.graph.arguments import shape_for_build
+from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.types import Initializer, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
+from cudnn_rnn.tf1_layers.cell_base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
 
 __all__ = [
     "CudnnCompatibleGRUCell",

@@ -1,6 +1,6 @@
 """How parameters are saved and restored.
 
-May import `_compat`, `_core`, `model` and `op_level`.
+May import `_compat`, `graph`, `model` and `op_level`.
 
 | module | contents |
 | --- | --- |

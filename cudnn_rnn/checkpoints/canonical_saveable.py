@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any, List, Sequence
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, assertion_op, tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import shape_text
-from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_layout import CellFormat
+from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import shape_text
+from cudnn_rnn.graph.types import TensorLike
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import CELL_NAMES, has_cells_in_1_3, keys_of_cells_1_3
 from cudnn_rnn.op_level import _OpLevelRNN

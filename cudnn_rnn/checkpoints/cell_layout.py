@@ -15,7 +15,7 @@ checkpoints of TensorFlow 1.3 also hold the two summands, so they lose no inform
 from typing import Any, Dict
 
 from cudnn_rnn._compat import assertion_op, tf
-from cudnn_rnn._core.canonical import chunks
+from cudnn_rnn.graph.canonical import chunks
 from cudnn_rnn.model import dialects
 from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM
 

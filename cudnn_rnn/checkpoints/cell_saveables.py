@@ -16,12 +16,12 @@ import functools
 from typing import Any, Iterable, List, Optional, Sequence
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import variable_name
-from cudnn_rnn._core.config import checked_size
-from cudnn_rnn._core.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.checkpoints import converters, restore_ops
 from cudnn_rnn.checkpoints.object_based import BufferParts, track
+from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import variable_name
+from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.types import ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.model.keys import CELL_NAMES, place_of_cell
 from cudnn_rnn.model.spec import (
     CUDNN_GRU,

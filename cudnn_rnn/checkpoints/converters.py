@@ -19,10 +19,6 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import canonical
-from cudnn_rnn._core.canonical import chunks
-from cudnn_rnn._core.config import rnn_config
-from cudnn_rnn._core.types import SizeLike, TensorLike
 from cudnn_rnn.checkpoints.cell_layout import (
     GRUFormat,
     gates_from_kernel,
@@ -33,6 +29,10 @@ from cudnn_rnn.checkpoints.cell_layout import (
     with_input_weights,
     without_input_weights,
 )
+from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph.canonical import chunks
+from cudnn_rnn.graph.config import rnn_config
+from cudnn_rnn.graph.types import SizeLike, TensorLike
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import CELL_NAMES
 from cudnn_rnn.model.spec import (

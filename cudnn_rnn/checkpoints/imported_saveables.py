@@ -14,12 +14,12 @@ import re
 from typing import Any, Dict, Iterable, List, Sequence
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, static_value, tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import variable_name
-from cudnn_rnn._core.types import TensorLike
 from cudnn_rnn.checkpoints import graph_walk, restore_ops
 from cudnn_rnn.checkpoints.graph_walk import SAME_VALUES, source
 from cudnn_rnn.checkpoints.restore_order import ASSIGN_TYPES, REBUILT
+from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import variable_name
+from cudnn_rnn.graph.types import TensorLike
 
 _CONVERSION = re.compile("CudnnRNN(ParamsToCanonical|CanonicalToParams)(V2)?$")
 

@@ -22,10 +22,10 @@ import collections
 from typing import Any, List
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import variable_name
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_saveables import CudnnOpaqueParamsSaveable
+from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import variable_name
 
 
 def saved_as_cells(*optimizers: Any) -> List[Any]:

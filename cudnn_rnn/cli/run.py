@@ -10,7 +10,7 @@ import runpy
 import sys
 import types
 
-from cudnn_rnn._core import release_numbers
+from cudnn_rnn import _release_numbers
 
 DESCRIPTION = """\
 Runs an unmodified Python program that uses tf.contrib.cudnn_rnn.
@@ -87,7 +87,7 @@ def run(options, parser):
     Exceptions of the program, including `SystemExit`, propagate.
     """
     try:
-        release_numbers.minor_of(options.tf_contrib_version)
+        _release_numbers.minor_of(options.tf_contrib_version)
     except ValueError as error:
         parser.error("--tf-contrib-version: %s" % error)
     if not options.is_module and not os.path.exists(options.program):

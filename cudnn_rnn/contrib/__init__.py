@@ -10,7 +10,8 @@ TensorFlow 2 has no `tf.contrib`, so `install()` creates one with this package a
 `other_packages.py`. In TensorFlow 1, `install()` replaces only this package of `tf.contrib`.
 `uninstall()` undoes either.
 
-May import `_compat`, `_core`, `cudnn_rnn_ops`, `layers`, `model`, `op_level` and TensorFlow.
+May import `_compat`, `_release_numbers`, `cudnn_rnn_ops`, `graph`, `layers`, `model`, `op_level` and
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from typing import Any, Callable, List
 
 import tensorflow
 
+from cudnn_rnn import _release_numbers
 from cudnn_rnn._compat import IS_TENSORFLOW_1
-from cudnn_rnn._core import release_numbers
 from cudnn_rnn.contrib import other_packages, releases
 
 __all__ = ["install", "uninstall"]
@@ -56,7 +57,7 @@ def install(version: str = "1.15") -> None:
       TypeError: `version` is not a string.
       ValueError: no such release exists.
     """
-    minor = release_numbers.minor_of(version)
+    minor = _release_numbers.minor_of(version)
     modules = _make_modules(releases.namespaces(minor), "1.%d" % minor)
     uninstall()
     contrib_modules = _existing_contrib() or _install_contrib()

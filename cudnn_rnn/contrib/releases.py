@@ -13,8 +13,8 @@ from typing import Any, Dict
 
 from cudnn_rnn import cudnn_rnn_ops, layers, op_level
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, tf
-from cudnn_rnn._core import canonical
-from cudnn_rnn._core.arguments import as_tensors, checked_params
+from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph.arguments import as_tensors, checked_params
 from cudnn_rnn.model import spec
 
 # The modules that `_own_class` searches for the names that the modules above lack.

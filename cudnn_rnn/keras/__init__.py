@@ -3,7 +3,7 @@
 They are for the Keras that `tf.keras` is: Keras 3, or Keras 2 up to TensorFlow 2.15 and with
 TF_USE_LEGACY_KERAS=1 and tf_keras. docs/keras.md explains them.
 
-May import `_compat`, `_core`, `model` and TensorFlow.
+May import `_compat`, `graph`, `model` and TensorFlow.
 """
 
 import tensorflow

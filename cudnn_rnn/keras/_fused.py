@@ -7,9 +7,9 @@ directions, units]`.
 import functools
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.config import rnn_config
-from cudnn_rnn._core.keras_params import keras_to_params
+from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.config import rnn_config
+from cudnn_rnn.graph.keras_params import keras_to_params
 from cudnn_rnn.model.spec import CUDNN_LSTM
 
 
@@ -30,7 +30,7 @@ def run(
       sequences: `[batch, time, input_size]`.
       states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
       weights: for every layer and direction, `(kernel, recurrent_kernel, bias)`; see
-        `_core/keras_params.py`.
+        `graph/keras_params.py`.
       mask: bool `[batch, time]`, or None. A masked step leaves the states as they are, and its
         output is that of the step before, or 0 if there is none.
       go_backwards: whether to run from the last step to the first. The output is in the order of

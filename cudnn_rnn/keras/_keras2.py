@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Union
 import tensorflow
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core.types import BoolLike, TensorLike
+from cudnn_rnn.graph.types import BoolLike, TensorLike
 from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 keras = tensorflow.keras

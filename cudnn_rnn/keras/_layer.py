@@ -5,7 +5,7 @@ import warnings
 import tensorflow
 
 from cudnn_rnn._compat import tf, without_autograph
-from cudnn_rnn._core.config import DTYPES
+from cudnn_rnn.graph.config import DTYPES
 from cudnn_rnn.keras import _fused
 
 

@@ -7,10 +7,10 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import tensorflow
 
 from cudnn_rnn._compat import tf, without_autograph
-from cudnn_rnn._core import plain_rnn
-from cudnn_rnn._core.arguments import static_bool
-from cudnn_rnn._core.config import checked_size
-from cudnn_rnn._core.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
+from cudnn_rnn.graph import plain_rnn
+from cudnn_rnn.graph.arguments import static_bool
+from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused
 from cudnn_rnn.keras._layer import compute_dtype_of, register
 from cudnn_rnn.model.spec import GATES, checked_dropout

@@ -4,7 +4,7 @@
 place, `_graphs` does this for all nodes of a graph and its functions, and `_saved_models` for a
 SavedModel.
 
-May import `_compat`, `_core`, `_disk`, `model` and TensorFlow.
+May import `_compat`, `graph`, `_disk`, `model` and TensorFlow.
 """
 
 from cudnn_rnn.plain._graphs import plain_function, plain_graph_def

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from cudnn_rnn._compat import projection_of, static_value, tf
-from cudnn_rnn._core import keras_params, model_sizes, nodes, plain_rnn
+from cudnn_rnn.graph import keras_params, model_sizes, nodes, plain_rnn
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.spec import CUDNN_LSTM, RnnConfig
 

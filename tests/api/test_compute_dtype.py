@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import layers
-from cudnn_rnn._core.config import DTYPES
+from cudnn_rnn.graph.config import DTYPES
 from helpers.arrays import assert_equal
 from helpers.checkpoints import assert_round_trip
 from helpers.layer_models import (

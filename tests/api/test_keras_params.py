@@ -8,8 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._core import keras_params
-from cudnn_rnn._core.config import rnn_config
+from cudnn_rnn.graph import keras_params
+from cudnn_rnn.graph.config import rnn_config
 from cudnn_rnn.model import layout
 
 GATES = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "rnn_tanh": [0], "rnn_relu": [0]}

@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import layers
-from cudnn_rnn._core.layer_base import Layer
+from cudnn_rnn.tf1_layers.layer_base import Layer
 from helpers.layer_models import (
     BATCH,
     LAYER_COUNT,

@@ -10,7 +10,7 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
 from cudnn_rnn import layers
-from cudnn_rnn._core import config
+from cudnn_rnn.graph import config
 from cudnn_rnn.model import layout
 from helpers.cases import PUBLISHED_SIZES
 from helpers.cell_formulas import CELLS

@@ -55,7 +55,7 @@ def test_basic_cell_is_a_cell():
 
 
 own_cell = pytest.mark.skipif(
-    cudnn_rnn.cells.base._NATIVE is not None, reason="this TensorFlow has its own cell"
+    cudnn_rnn.tf1_layers.cell_base._NATIVE is not None, reason="this TensorFlow has its own cell"
 )
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn._core.config import rnn_config
 from cudnn_rnn.checkpoints.cell_layout import CellFormat, GRUFormat, LSTMFormat
 from cudnn_rnn.checkpoints.converters import (
     CudnnParamsFormatConverter,
     CudnnParamsFormatConverterTanh,
 )
+from cudnn_rnn.graph.config import rnn_config
 from cudnn_rnn.model.keys import CELL_NAMES
 from helpers.checkpoints import assert_all_equal
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import cudnn_rnn.keras
-from cudnn_rnn._core import keras_params
+from cudnn_rnn.graph import keras_params
 from helpers import mock_kernels
 from helpers.keras_layers import (
     BATCH,

@@ -5,8 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._compat import has_projection
-from cudnn_rnn._core import canonical
 from cudnn_rnn.exchange import ExchangeError, LayerWeights, RnnWeights, npz_format, statistics
+from cudnn_rnn.graph import canonical
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.networks import every_mode
 from helpers.versions import needs_projection

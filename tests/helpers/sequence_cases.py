@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from cudnn_rnn._core import config
+from cudnn_rnn.graph import config
 from helpers import reference
 from helpers.cases import COLUMNS, push_away_from_relu_kink, random_arrays
 

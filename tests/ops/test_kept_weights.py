@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 import cudnn_rnn
-from cudnn_rnn._core.kept_weights import ATTRIBUTE
+from cudnn_rnn.graph.kept_weights import ATTRIBUTE
 from helpers.versions import needs_tensorflow_2
 
 VARIABLE = "CUDNN_RNN_KEEP_WEIGHTS"

@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, register_gradient
-from cudnn_rnn._core import nodes
+from cudnn_rnn.graph import nodes
 from helpers.networks import every_dtype, every_mode_and_direction
 from helpers.processes import output_of
 from helpers.rnn_models import CLASSES, opaque_values

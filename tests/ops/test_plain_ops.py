@@ -9,8 +9,8 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
-from cudnn_rnn._core import canonical, model_sizes, nodes
-from cudnn_rnn._core.config import rnn_config
+from cudnn_rnn.graph import canonical, model_sizes, nodes
+from cudnn_rnn.graph.config import rnn_config
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.spec import RnnConfig
 from helpers.op_harness import TOLERANCES, assert_close, swap_major

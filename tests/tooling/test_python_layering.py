@@ -27,27 +27,30 @@ MAY_IMPORT = {
     "exchange": ["_disk", "model"],
     "exchange.readers": ["TensorFlow"],  # programs of a child process
     "_native": ["_version"],
-    "_core": ["_compat", "_native", "model"],
-    "cells": ["_compat", "_core"],
-    "keras": ["_compat", "_core", "model", "TensorFlow"],
-    "plain": ["_compat", "_core", "_disk", "model", "TensorFlow"],
-    "op_level": ["_compat", "_core", "model"],
-    "cudnn_rnn_ops": ["_compat", "_core", "model"],
-    "checkpoints": ["_compat", "_core", "model", "op_level"],
-    "layers": ["_compat", "_core", "checkpoints", "model"],
+    "_release_numbers": [],
+    "graph": ["_compat", "_native", "model"],
+    "tf1_layers": ["_compat", "graph"],
+    "cells": ["_compat", "graph", "tf1_layers"],
+    "keras": ["_compat", "graph", "model", "TensorFlow"],
+    "plain": ["_compat", "graph", "_disk", "model", "TensorFlow"],
+    "op_level": ["_compat", "graph", "model"],
+    "cudnn_rnn_ops": ["_compat", "graph", "model"],
+    "checkpoints": ["_compat", "graph", "model", "op_level"],
+    "layers": ["_compat", "checkpoints", "graph", "model", "tf1_layers"],
     "saveables": ["checkpoints"],
     "opaque_saveable": ["saveables"],
     "contrib": [
         "_compat",
-        "_core",
+        "_release_numbers",
         "cudnn_rnn_ops",
+        "graph",
         "layers",
         "model",
         "op_level",
         "TensorFlow",
     ],
     "_patches": ["_compat", "checkpoints"],
-    "cli": ["_core.release_numbers", "_version"],
+    "cli": ["_release_numbers", "_version"],
     "__main__": ["cli"],
 }
 # What only functions import, so that the rest works without it.
@@ -56,7 +59,16 @@ FUNCTIONS_MAY_IMPORT = {
     "_native": ["_compat", "TensorFlow"],
     "cli": ["_native", "TensorFlow"],
 }
-WITHOUT_TENSORFLOW = {"_version", "_disk", "model", "exchange", "_native", "cli", "__main__"}
+WITHOUT_TENSORFLOW = {
+    "_version",
+    "_release_numbers",
+    "_disk",
+    "model",
+    "exchange",
+    "_native",
+    "cli",
+    "__main__",
+}
 # The modules of `exchange` whose functions import TensorFlow: for checkpoints and for live Keras
 # models.
 EXCHANGE_WITH_TENSORFLOW = {
@@ -145,7 +157,7 @@ def test_folders_have_no_import_cycles():
         others = others + FUNCTIONS_MAY_IMPORT.get(row, [])
         assert {other.split(".")[0] for other in others} <= set(done), row
         done.append(row)
-    assert "_core" in {used.split(".")[0] for used in imports("layers")[0]}
+    assert "graph" in {used.split(".")[0] for used in imports("layers")[0]}
 
 
 def listed(names):

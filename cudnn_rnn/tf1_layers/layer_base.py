@@ -10,10 +10,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any, List, Optional
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
-from cudnn_rnn._core import keras_guard
-from cudnn_rnn._core.arguments import variable_name
-from cudnn_rnn._core.layer_record import LayerRecord, snake_case
-from cudnn_rnn._core.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
+from cudnn_rnn.graph.arguments import variable_name
+from cudnn_rnn.graph.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
+from cudnn_rnn.tf1_layers import keras_guard
+from cudnn_rnn.tf1_layers.layer_record import LayerRecord, snake_case
 
 
 class _FallbackLayer(LayerRecord):
@@ -66,7 +66,7 @@ class _FallbackLayer(LayerRecord):
           The result of `call`.
 
         Raises:
-          TypeError: the call is part of a Keras model; see `_core/keras_guard.py`.
+          TypeError: the call is part of a Keras model; see `tf1_layers/keras_guard.py`.
         """
         keras_guard.refuse_inside(self, (inputs, arguments, named))
         self._set_scope(named.pop("scope", None))

@@ -21,8 +21,8 @@ from cudnn_rnn._compat import (
     register_gradient,
     tf,
 )
-from cudnn_rnn._core import kept_weights, kernel_labels, model_sizes, plain_rnn
 from cudnn_rnn._native import gpu_choice, gpu_kernels
+from cudnn_rnn.graph import kept_weights, kernel_labels, model_sizes, plain_rnn
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 

@@ -3,7 +3,7 @@
 import warnings
 
 from cudnn_rnn._compat import allowed_dtypes, has_projection, tf
-from cudnn_rnn._core.static_sizes import static_size
+from cudnn_rnn.graph.static_sizes import static_size
 from cudnn_rnn.model import spec
 from cudnn_rnn.model.spec import RnnConfig
 

@@ -9,7 +9,7 @@ when the graph is built.
 """
 
 from cudnn_rnn._compat import register_gradient, tf
-from cudnn_rnn._core import model_sizes, plain_rnn
+from cudnn_rnn.graph import model_sizes, plain_rnn
 from cudnn_rnn.model.spec import CUDNN_LSTM
 
 _NUM_MODEL_INPUTS = 4  # input, input_h, input_c, params

@@ -14,9 +14,9 @@ import numbers
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
-from cudnn_rnn._core import keras_guard
-from cudnn_rnn._core.layer_record import LayerRecord, snake_case
-from cudnn_rnn._core.types import DTypeLike, Nested, ScopeLike, SizeLike
+from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, SizeLike
+from cudnn_rnn.tf1_layers import keras_guard
+from cudnn_rnn.tf1_layers.layer_record import LayerRecord, snake_case
 
 
 class _FallbackLSTMStateTuple(collections.namedtuple("LSTMStateTuple", ("c", "h"))):
@@ -93,7 +93,7 @@ class _FallbackRNNCell(LayerRecord):
           `(output, new_state)`; `output` is `[batch, output_size]`, `new_state` is like `state`.
 
         Raises:
-          TypeError: the call is part of a Keras model; see `_core/keras_guard.py`.
+          TypeError: the call is part of a Keras model; see `tf1_layers/keras_guard.py`.
         """
         keras_guard.refuse_inside(self, (inputs, state))
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)

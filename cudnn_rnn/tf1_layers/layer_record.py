@@ -1,7 +1,7 @@
 """`LayerRecord`: the record of its calls that a TensorFlow 1 layer keeps, for other versions.
 
-The cells of `cells/base.py` and the layers inherit what they had as TensorFlow 1 layers: creation
-of variables, losses, updates, inputs and outputs of calls, and copying.
+The cells and the layers inherit what they had as TensorFlow 1 layers: creation of variables,
+losses, updates, inputs and outputs of calls, and copying.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 import numpy as np
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import keras_guard
-from cudnn_rnn._core.arguments import shape_text
-from cudnn_rnn._core.types import DTypeLike, Initializer, Nested, ShapeLike, TensorLike
+from cudnn_rnn.graph.arguments import shape_text
+from cudnn_rnn.graph.types import DTypeLike, Initializer, Nested, ShapeLike, TensorLike
+from cudnn_rnn.tf1_layers import keras_guard
 
 
 def snake_case(name):

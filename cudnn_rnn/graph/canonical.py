@@ -3,9 +3,9 @@
 import numpy as np
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import nodes
-from cudnn_rnn._core.arguments import as_tensors, checked_params, shape_text
-from cudnn_rnn._core.config import dtype_of
+from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import as_tensors, checked_params, shape_text
+from cudnn_rnn.graph.config import dtype_of
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.spec import INT32_MAX
 

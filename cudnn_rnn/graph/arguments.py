@@ -8,7 +8,7 @@ from typing import Any, Dict
 import numpy as np
 
 from cudnn_rnn._compat import as_tensor, static_value, tf
-from cudnn_rnn._core.config import DTYPE_NAMES, DTYPES, dtype_hint
+from cudnn_rnn.graph.config import DTYPE_NAMES, DTYPES, dtype_hint
 
 
 def as_tensors(values, dtype, default_dtype):

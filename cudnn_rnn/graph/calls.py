@@ -3,8 +3,8 @@
 import collections
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn._core import model_sizes, nodes
-from cudnn_rnn._core.arguments import (
+from cudnn_rnn.graph import model_sizes, nodes
+from cudnn_rnn.graph.arguments import (
     as_tensors,
     check_shape,
     checked_params,

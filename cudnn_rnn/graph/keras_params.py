@@ -13,8 +13,8 @@ for training, in a graph, and where no GPU is visible.
 """
 
 from cudnn_rnn._compat import gen_cudnn_rnn_ops, kernel_label, kernel_label_of, tf
-from cudnn_rnn._core import nodes, plain_rnn
 from cudnn_rnn._native import gpu_choice
+from cudnn_rnn.graph import nodes, plain_rnn
 from cudnn_rnn.model import dialects, layout
 from cudnn_rnn.model.spec import CUDNN_GRU
 

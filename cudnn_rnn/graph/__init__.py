@@ -1,0 +1,4 @@
+"""What builds the nodes of the ops: configurations, checks of arguments, calls, gradients.
+
+May import `_compat`, `_native` and `model`.
+"""
