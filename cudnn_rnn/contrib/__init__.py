@@ -10,8 +10,8 @@ TensorFlow 2 has no `tf.contrib`, so `install()` creates one with this package a
 `other_packages.py`. In TensorFlow 1, `install()` replaces only this package of `tf.contrib`.
 `uninstall()` undoes either.
 
-May import `_compat`, `_release_numbers`, `cudnn_rnn_ops`, `graph`, `layers`, `model`, `op_level` and
-TensorFlow.
+May import `_compat`, `_release_numbers`, `cudnn_rnn_ops`, `graph`, `layers`, `model`, `op_level`
+and TensorFlow.
 """
 
 from __future__ import annotations
