@@ -10,8 +10,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, MultiRNNCell
-from cudnn_rnn.cells import base
 from cudnn_rnn.cells.compatible import RNNCell
+from cudnn_rnn.tf1_layers import cell_base
 from helpers.cell_formulas import BATCH, INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, variable_shapes
 from helpers.rnn_models import initialize
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("session")
 
 # The library's own base class follows TensorFlow's documentation; the base class of TensorFlow 1.15
 # deviates from it in `input` and similar attributes.
-HAS_OWN_BASE = base._NATIVE is None
+HAS_OWN_BASE = cell_base._NATIVE is None
 own_base = pytest.mark.skipif(not HAS_OWN_BASE, reason="this TensorFlow has its own base class")
 
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import CudnnCompatibleGRUCell, CudnnCompatibleLSTMCell, LSTMStateTuple, MultiRNNCell
-from cudnn_rnn.cells import base
 from cudnn_rnn.cells.compatible import RNNCell
+from cudnn_rnn.tf1_layers import cell_base
 from helpers import cell_formulas as formulas
 from helpers.cell_formulas import INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, random_inputs
 from helpers.rnn_models import initialize
@@ -141,7 +141,7 @@ def test_zero_states_sizes_and_names(session):
 def test_object_based_checkpoint(session, tmp_path):
     cell = MultiRNNCell([CudnnCompatibleLSTMCell(2), CudnnCompatibleGRUCell(3)])
     call_cell(cell)
-    if base._NATIVE is None:
+    if cell_base._NATIVE is None:
         cell.add_loss(tf.constant(1.0))  # not in the checkpoint
     values = formulas.random_weights(session, cell.variables)
     checkpoint = tf.train.Checkpoint(stack=cell)
@@ -248,7 +248,7 @@ def test_bad_cells_of_multi_rnn_cell():
         MultiRNNCell([])
     with pytest.raises(ValueError, match="state_is_tuple"):
         MultiRNNCell([CudnnCompatibleLSTMCell(2)], state_is_tuple=False)
-    if base._NATIVE is None:  # TensorFlow's own class only logs a warning
+    if cell_base._NATIVE is None:  # TensorFlow's own class only logs a warning
         with pytest.raises(ValueError, match="cells must be different objects.*listed twice"):
             MultiRNNCell([CudnnCompatibleGRUCell(2)] * 2)
     cell = MultiRNNCell([CudnnCompatibleGRUCell(2)])
