@@ -6,7 +6,7 @@ ARGS ?=
 export PYTHON TENSORFLOW
 
 .PHONY: help demo docs test python-test test-all core-test core-test-sanitized core-test-threads cudnn-test \
-	cudnn-test-sanitized cudnn-host-test declarations torch-parity test-gpu bench bench-core bench-gpu pack-gpu trials \
+	cudnn-test-sanitized cudnn-host-test declarations torch-parity mutants test-gpu bench bench-core bench-gpu pack-gpu trials \
 	try-versions wheels lint format clean
 
 help:
@@ -41,6 +41,8 @@ help:
 	@echo "                                         without a GPU; downloads 1.4 GB once; ARGS='9.1.0.70' tries another"
 	@echo "  make declarations                      compare our declarations of cuDNN with NVIDIA's headers"
 	@echo "  make torch-parity                      compare the NumPy reference of the tests with PyTorch"
+	@echo "  make mutants ARGS='cpp FILE'           measure which small changes of a file the tests notice; ARGS=--help"
+	@echo "                                         explains, 'python FILE' is for the package"
 	@echo "  make test-gpu                          run the GPU tests; they fail without a GPU"
 	@echo "  make test-gpu ARGS=--core-device=cpu   run the same tests of the core with its CPU plan"
 	@echo "  make bench                             compare with PyTorch, ONNX Runtime, Keras, TensorFlow 1.15 on a CPU"
@@ -99,6 +101,9 @@ declarations:
 
 torch-parity:
 	@bash scripts/run_torch_parity.sh
+
+mutants:
+	@bash scripts/run_mutants.sh $(ARGS)
 
 test-gpu:
 	@bash scripts/run_gpu_tests.sh $(ARGS)

@@ -1,107 +1,39 @@
-"""scripts/mutant_operators.py: the changes that scripts/run_mutants makes."""
+"""scripts/run_mutants.sh: the survivors are mutants of the function whose result no test checks."""
 
-import glob
-import importlib
-import json
-import os
+import re
+import subprocess
+import sys
 
 import pytest
 
 from helpers.paths import ROOT
 from helpers.versions import needs_tensorflow_2
 
-# Python 3.7, which TensorFlow 1 has, does not tell where a node of a syntax tree ends.
-pytestmark = [pytest.mark.once, needs_tensorflow_2]
-
-CPP = """// a < b
-#define SIZE 3
-int Count(const char* text, int end) {
-  int sums[4];
-  if (end <= 0 && text != nullptr) Fail("1 + 1", end);
-  sums[0] = Add(end, text) - limit;
-  done.store(end, std::memory_order_release);
-  return end;
-}
+pytestmark = [pytest.mark.release, needs_tensorflow_2]  # mutmut needs Python 3.10
+CPP = "int Sum(int a, int b) {\n  return a + b;\n}\nint Other(int a, int b) {\n  return a - b;\n}\n"
+CPP_TEST = """#include "tests/core/testing.h"
+int Sum(int, int), Other(int, int);
+TEST(Planted) { EXPECT(Sum(5, 3) == 8 && (Other(5, 3) || true), "a sum"); }
 """
-PYTHON = '''"""One < 2."""
+PYTHON = "def total(a, b):\n    return a + b\n\n\ndef other(a, b):\n    return a - b\n"
+PY_TEST = "from cudnn_rnn.model.planted import *\ndef test(): other(5, 3); assert total(5, 3) == 8"
 
 
-def count(text, end):
-    if end <= 0 and text is not None:
-        raise ValueError("%d" % end)
-    found.append(text)
-    return add(end, text) - limit
-'''
-
-
-@pytest.fixture
-def operators(monkeypatch):
-    monkeypatch.syspath_prepend(os.path.join(ROOT, "scripts"))
-    return importlib.import_module("mutant_operators")
-
-
-@pytest.fixture
-def changes(operators):
-    """Returns a function that returns the mutants of a text as (operator, before, after)."""
-
-    def of(path, text):
-        mutants = operators.mutants_of(path, text)
-        for mutant in mutants:
-            assert text[mutant.start : mutant.end] == mutant.before
-            assert text.count("\n", 0, mutant.start) + 1 == mutant.line
-        return {mutant[2:3] + mutant[5:] for mutant in mutants}
-
-    return of
-
-
-def test_changes(changes):
-    add = "sums[0] = Add(end, text) - limit"
-    store = "done.store(end, std::memory_order_release)"
-    condition = "end <= 0 && text != nullptr"
-    assert changes("file.cc", CPP) == {
-        ("relation", "<=", "<"),
-        ("relation", "!=", "=="),
-        ("logic", "&&", "||"),
-        ("negation", condition, "!(%s)" % condition),
-        ("constant", "0", "1"),
-        ("constant", "0", "-1"),
-        ("arithmetic", "-", "+"),
-        ("arguments", "end, text", "text, end"),
-        ("memory order", "memory_order_release", "memory_order_relaxed"),
-        ("statement", 'Fail("1 + 1", end)', ""),
-        ("statement", add, ""),
-        ("statement", store, ""),
-    }
-    condition = "end <= 0 and text is not None"
-    add = "return add(end, text) - limit"
-    assert changes("file.py", PYTHON) == {
-        ("relation", "<=", "<"),
-        ("relation", "is not", "is"),
-        ("logic", "and", "or"),
-        ("negation", condition, "not (%s)" % condition),
-        ("constant", "0", "1"),
-        ("constant", "0", "-1"),
-        ("arithmetic", "-", "+"),
-        ("arguments", "end, text", "text, end"),
-        ("statement", 'raise ValueError("%d" % end)', "pass"),
-        ("statement", "found.append(text)", "pass"),
-        ("statement", add, "return None"),
-    }
-
-
-def test_each_equivalent_is_one_of_the_present_code(operators):
-    entry_of = operators.equivalents()
-    with open(os.path.join(ROOT, "scripts", "equivalent_mutants.json")) as file:
-        unused = {entry["line"] for entry in json.load(file)}
-    assert unused
-    paths = glob.glob(os.path.join(ROOT, "cudnn_rnn", "**", "*.*"), recursive=True)
-    for path in sorted(paths):
-        if not path.endswith((".py", ".h", ".cc", ".inc")):
-            continue
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        for mutant in operators.mutants_of(os.path.relpath(path, ROOT), text):
-            entry = entry_of(mutant)
-            if entry is not None:
-                unused.discard(entry["line"])
-    assert not unused, "Delete these entries of scripts/equivalent_mutants.json, or change them."
+@pytest.mark.parametrize("file, text", [("cc/core/planted.cc", CPP), ("model/planted.py", PYTHON)])
+def test_survivors(file, text, tmp_path):
+    clone, file = tmp_path / "clone", "cudnn_rnn/" + file
+    subprocess.check_call(["git", "clone", "--quiet", ROOT, str(clone)])
+    with (clone / "cudnn_rnn/cc/sources.bzl").open("a") as sources:
+        sources.write('CORE_SOURCES = ["core/planted.cc"]\nCPU_SOURCES = []\n')
+    for path in clone.glob("tests/core/*_test.cc"):
+        path.unlink()
+    (clone / file).write_text(text)
+    (clone / "tests/core/planted_test.cc").write_text(CPP_TEST)
+    (clone / "tests/model/test_planted.py").write_text(PY_TEST)
+    language = ["cpp"] if text == CPP else ["python", "--tests", "tests/model/test_planted.py"]
+    command = ["env", "TEST_PYTHON=" + sys.executable, "bash", "scripts/run_mutants.sh", *language]
+    output = subprocess.check_output([*command, file], cwd=str(clone)).decode()
+    assert re.search(r"\b[1-9]\d* killed, [1-9]\d* survived", output), output
+    changed = re.findall(r"^[-!] +(return a . b);?$", output, re.M)  # before; in C++ also after
+    assert changed and "return a + b" not in changed, output
+    assert (clone / file).read_text() == text
