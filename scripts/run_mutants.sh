@@ -3,7 +3,6 @@
 #
 #   make mutants ARGS="cpp FILE... [--count N] [--seed N] [--sanitize]"
 #   make mutants ARGS="python FILE... [--tests PATH]... [--only PATTERN]"
-#
 # Makes mutants in a temporary copy of the tree. A mutant is killed if a test fails or takes too long.
 # The diff of each survivor is printed: a test is missing, or the mutant changes no result.
 # cpp: universalmutator changes a file of the core or the CPU plan (.cc, .h or .inc); core_test judges.
@@ -41,20 +40,17 @@ enter_copy() { # copies all files that git knows or does not ignore
 }
 
 set_mutant_commands() { # FILE: compile_mutant fails if it does not compile, or to the same code
-    local source rest=() dependents=()
+    local source files_of_source rest=() dependents=()
     for source in "${sources[@]}"; do
-        case "$($compiler "${flags[@]}" -MM "$source") " in
-            *" $1 "*) dependents+=("$source") ;;
-            *) rest+=("$(object_of "$source")") ;;
-        esac
+        files_of_source="$($compiler "${flags[@]}" -MM "$source") "
+        if [[ "$files_of_source" = *" $1 "* ]]; then dependents+=("$source"); else rest+=("$(object_of "$source")"); fi
     done
     [ "${#dependents[@]}" -gt 0 ] || fail "core_test does not use $1; expected a file of the core or the CPU plan."
-    compile_mutant="rm -rf changed; mkdir changed; printf '%s\n' ${dependents[*]} | xargs -P $(nproc) -I{} sh -c \
+    compile_mutant="rm -rf changed; mkdir -p changed unchanged; printf '%s\n' ${dependents[*]} | xargs -P $(nproc) -I{} sh -c \
         '$compiler ${flags[*]} -O1 -w -c {} -o changed/\$(basename {}).o' && ! diff -q changed unchanged"
     test_mutant="$compiler changed/* ${rest[*]} ${link_flags[*]} -o core_test && xargs -n 1 -P $(nproc) sh -c \
         './core_test --only \$0 || exit 255' < tests.txt"
-    rm -rf unchanged mutants && mkdir unchanged
-    bash -c "$compile_mutant" >/dev/null && mv -T changed unchanged || fail "$1 does not compile with -O1."
+    rm -rf unchanged mutants && bash -c "$compile_mutant" >/dev/null && mv -T changed unchanged || fail "$1 does not compile with -O1."
 }
 
 run_cpp() {
@@ -83,15 +79,14 @@ declare -A tests_of=([model]=tests/model [checkpoints]=tests/checkpoints [exchan
     [cli]="tests/exchange/test_commands.py tests/tooling/test_command_line.py tests/tooling/test_doctor.py")
 
 run_python() {
-    local mutmut="$PWD/.venv/mutmut/bin/mutmut" are_chosen="${tests[*]}" file others
+    local mutmut="$PWD/.venv/mutmut/bin/mutmut" defaults="" file others
     [ -n "${TEST_PYTHON:-}" ] || make_tensorflow_environment
     : "${TEST_PYTHON:=$PWD/.venv/test-tf2.21/bin/python}"
     make_requirements .venv/mutmut "$TEST_PYTHON" mutmut==3.8.1
     # mutmut runs the tests in its own process, so its environment includes theirs.
     "$TEST_PYTHON" -c "import sysconfig; print(sysconfig.get_path('purelib'))" > "$(echo .venv/mutmut/lib/*/site-packages)/tests.pth"
-    for file in "${files[@]#cudnn_rnn/}"; do # shellcheck disable=SC2206 # several words
-        [ -n "$are_chosen" ] || tests+=(${tests_of[${file%%/*}]:-tests/api tests/ops})
-    done
+    for file in "${files[@]#cudnn_rnn/}"; do defaults+=" ${tests_of[${file%%/*}]:-tests/api tests/ops}"; done
+    [ "${#tests[@]}" -gt 0 ] || read -ra tests <<<"$defaults"
     enter_copy
     mapfile -t others < <(ls | grep -vx cudnn_rnn)
     mkdir mutants # before Python starts, as it ignores the folders of PYTHONPATH that do not exist then

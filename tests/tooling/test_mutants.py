@@ -12,21 +12,15 @@ from helpers.versions import needs_tensorflow_2
 pytestmark = [pytest.mark.release, needs_tensorflow_2]  # mutmut needs Python 3.10
 CPP, PYTHON = "cudnn_rnn/cc/core/planted.cc", "cudnn_rnn/model/planted.py"
 FILES = {
-    CPP: """int Sum(int a, int b) {
-  return a + b;
-}
-int Other(int x, int y) {
-  return x - y;
-}
-""",
+    CPP: "int Next(int a) { return a + 1; }\nint Other(int x) { return x - 1; }\n",
     "tests/core/planted_test.cc": """#include "cudnn_rnn/cc/core/status.h"
 #include "tests/core/testing.h"
-int Sum(int, int), Other(int, int);
-TEST(Planted) { EXPECT(Sum(5, 3) == 8 && (Other(5, 3) || true), "a sum"); }
+int Next(int), Other(int);
+TEST(Planted) { EXPECT(Next(5) == 6 && (Other(5) || true), "the next"); }
 """,
-    PYTHON: "def total(a, b):\n    return a + b\n\n\ndef other(x, y):\n    return x - y\n",
+    PYTHON: "def following(a):\n    return a + 1\n\n\ndef other(x):\n    return x - 1\n",
     "tests/model/test_planted.py": """from cudnn_rnn.model.planted import *
-def test(): other(5, 3); assert total(5, 3) == 8
+def test(): other(5); assert following(5) == 6
 """,
 }
 
@@ -45,5 +39,5 @@ def test_survivors(file, tmp_path):
     command = ["env", "TEST_PYTHON=" + sys.executable, "bash", "scripts/run_mutants.sh", *language]
     output = subprocess.check_output([*command, file], cwd=str(clone)).decode()
     assert re.search(r"\b[1-9]\d* killed, [1-9]\d* survived", output), output
-    assert set(re.findall(r"^[-!] +return (\w)", output, re.M)) == {"x"}, output
+    assert set(re.findall(r"^[-!].*return (\w)", output, re.M)) == {"x"}, output
     assert (clone / file).read_text() == FILES[file]
