@@ -6,7 +6,7 @@
 # Makes mutants in a temporary copy of the tree. A mutant is killed if a test fails or takes too long.
 # The diff of each survivor is printed: a test is missing, or the mutant changes no result.
 # cpp: universalmutator changes a file of the core or the CPU plan (.cc, .h or .inc); core_test judges.
-#   --count N       size of the sample (40), without those that do not compile, or to the same code
+#   --count N       size of the sample (40), without those that do not build, or to the same code
 #   --seed N        chooses the sample (1)
 #   --sanitize      compiles with the address and undefined behavior sanitizers
 # python: mutmut changes the bodies of functions and runs the tests that call the function.
@@ -39,7 +39,7 @@ enter_copy() { # copies all files that git knows or does not ignore
     cd "$copy"
 }
 
-set_mutant_commands() { # FILE: compile_mutant fails if it does not compile, or to the same code
+set_mutant_commands() { # FILE: compile_mutant fails if it does not compile and link, or to the same code
     local source files_of_source rest=() dependents=()
     for source in "${sources[@]}"; do
         files_of_source="$($compiler "${flags[@]}" -MM "$source") "
@@ -47,9 +47,9 @@ set_mutant_commands() { # FILE: compile_mutant fails if it does not compile, or 
     done
     [ "${#dependents[@]}" -gt 0 ] || fail "core_test does not use $1; expected a file of the core or the CPU plan."
     compile_mutant="rm -rf changed; mkdir -p changed unchanged; printf '%s\n' ${dependents[*]} | xargs -P $(nproc) -I{} sh -c \
-        '$compiler ${flags[*]} -O1 -w -c {} -o changed/\$(basename {}).o' && ! diff -q changed unchanged"
-    test_mutant="$compiler changed/* ${rest[*]} ${link_flags[*]} -o core_test && xargs -n 1 -P $(nproc) sh -c \
-        './core_test --only \$0 || exit 255' < tests.txt"
+        '$compiler ${flags[*]} -O1 -w -c {} -o changed/\$(basename {}).o' && ! diff -q changed unchanged &&
+        $compiler changed/* ${rest[*]} ${link_flags[*]} -o core_test"
+    test_mutant="xargs -n 1 -P $(nproc) sh -c './core_test --only \$0 || exit 255' < tests.txt"
     rm -rf unchanged mutants && bash -c "$compile_mutant" >/dev/null && mv -T changed unchanged || fail "$1 does not compile with -O1."
 }
 
