@@ -92,3 +92,28 @@ def test_joined_regions_cover_the_buffer():
 def test_the_size_of_very_many_layers_needs_no_list_of_them():
     config = RnnConfig.checked("lstm", 2**31 - 1, 2, 3)
     assert layout.params_size(config) == 4 * 2 * (3 + 2 + 2) + (2**31 - 2) * 4 * 2 * (2 + 2 + 2)
+
+
+def test_regions_of_a_model_by_hand():
+    """Two layers of a bidirectional LSTM with a projection: every field of some regions."""
+    config = RnnConfig.checked("lstm", 2, 3, 5, "linear_input", "bidirectional", num_proj=2)
+    joined = list(layout.joined_regions(config))
+    # 12 rows of W and R, 2 rows of the projection; the second layer's input has width 2 * 2.
+    first, second = 12 * 5 + 12 * 2 + 2 * 3, 12 * 4 + 12 * 2 + 2 * 3
+    matrices = 2 * first + 2 * second
+    assert joined[:3] == [
+        ("input_weights", 0, 0, None, (12, 5), 0),
+        ("recurrent_weights", 0, 0, None, (12, 2), 60),
+        ("projection", 0, 0, None, (2, 3), 84),
+    ]
+    assert joined[9] == ("input_weights", 1, 1, None, (12, 4), 2 * first + second)
+    assert joined[12:14] == [
+        ("input_bias", 0, 0, None, (12,), matrices),
+        ("recurrent_bias", 0, 0, None, (12,), matrices + 12),
+    ]
+    assert joined[-1] == ("recurrent_bias", 1, 1, None, (12,), matrices + 7 * 12)
+    gates = [region for region in layout.regions(config) if region.kind == "input_weights"]
+    assert [region.gate for region in gates] == [0, 1, 2, 3] * 4
+    assert gates[-1] == ("input_weights", 1, 1, 3, (3, 4), 2 * first + second + 36)
+    assert all(type(number) is int for number in gates[-1][1:4] + gates[-1].shape)
+    assert type(gates[-1].offset) is int
