@@ -57,12 +57,32 @@ class ArraysOfHdf5(_Arrays):
             return [place] * len(names)
         return [self._listed("model_weights/" + name) for name in names]
 
-    def _listed(self, group):
+    def names(self, group: str, attribute: str = "weight_names") -> List[str]:
+        """Returns the list of names that a group has as an attribute; long lists are in parts."""
         attributes = self._attributes.get(group, {})
-        weights = list(attributes.get("weight_names", []))
-        while "weight_names%d" % len(weights) in attributes:  # long lists are in parts
-            weights += attributes["weight_names%d" % len(weights)]
-        return ["%s/%s" % (group, weight) for weight in weights]
+        names = list(attributes.get(attribute, []))
+        number = 0
+        while "%s%d" % (attribute, number) in attributes:
+            names += attributes["%s%d" % (attribute, number)]
+            number += 1
+        return names
+
+    def arrays(self, group: str) -> List[np.ndarray]:
+        """Returns the arrays of a group in the order of its names.
+
+        Raises:
+          ExchangeError: the file lacks one of them.
+        """
+        found = [self._arrays.get(key) for key in self._listed(group)]
+        if any(array is None for array in found):
+            raise ExchangeError(
+                "%s is damaged: %s must have the arrays %s, but lacks one of them."
+                % (self._path, group, ", ".join(self.names(group)))
+            )
+        return found
+
+    def _listed(self, group):
+        return ["%s/%s" % (group, name) for name in self.names(group)]
 
     def keys(self, place: Any) -> List[str]:
         """Returns the keys at a place."""

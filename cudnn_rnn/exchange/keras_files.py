@@ -7,11 +7,12 @@ file follows from its first bytes: HDF5, or ZIP.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tempfile
 import zipfile
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -54,6 +55,49 @@ class KerasFile(NamedTuple):
         return [np.asarray(self.arrays[key]) for key in keys]
 
 
+class StoredModel(NamedTuple):
+    """A whole model in one HDF5 file, as it is there.
+
+    Attributes:
+      keras_version: str, such as "2.2.4-tf".
+      config, training_config: nested dicts and lists; None if the file has none.
+      weights: by the name of a layer, its arrays in Keras's order.
+      optimizer_weights: the arrays of the optimizer's state, by their names, in Keras's order.
+    """
+
+    keras_version: str
+    config: Any
+    training_config: Any
+    weights: Dict[str, List[np.ndarray]]
+    optimizer_weights: Dict[str, np.ndarray]
+
+
+def is_hdf5(path: str) -> bool:
+    """Returns whether a file is HDF5, whatever its name is."""
+    return _start_of(path) == HDF5_START
+
+
+def read_hdf5_model(path: str) -> StoredModel:
+    """Reads a whole model in one HDF5 file.
+
+    Raises:
+      ExchangeError: the file is damaged, declares more data than it has, or has only weights.
+    """
+    with explaining_errors(path):
+        content = _hdf5(path, "an HDF5 file", path)
+        attributes = content["attributes"][""]
+        places = ArraysOfHdf5(path, content["attributes"], content["arrays"])
+        training_config = attributes.get("training_config")
+        names = places.names("model_weights", "layer_names")
+        return StoredModel(
+            str(attributes.get("keras_version", "")),
+            _config_of_hdf5(path, attributes),
+            json.loads(training_config) if isinstance(training_config, str) else None,
+            {name: places.arrays("model_weights/" + name) for name in names},
+            dict(zip(places.names("optimizer_weights"), places.arrays("optimizer_weights"))),
+        )
+
+
 def is_keras(path: str) -> bool:
     """Returns whether a file is HDF5, or a ZIP archive with Keras's configuration."""
     start = _start_of(path)
@@ -75,11 +119,22 @@ def read(path: str) -> KerasFile:
       ExchangeError: the file is damaged, declares more data than it has, or is of another kind.
     """
     start = _start_of(path)
-    try:
+    with explaining_errors(path):
         if start == HDF5_START:
             return _read_hdf5(path)
         if start.startswith(ZIP_START):
             return _read_archive(path)
+    raise ExchangeError(
+        "%s cannot be read as a Keras model: expected an HDF5 file or a ZIP archive, but it starts "
+        "with %r." % (path, start)
+    )
+
+
+@contextlib.contextmanager
+def explaining_errors(path: str) -> Iterator[None]:
+    """Raises an `ExchangeError` for each error that a damaged file causes."""
+    try:
+        yield
     except ExchangeError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
@@ -89,23 +144,24 @@ def read(path: str) -> KerasFile:
         ) from error
     except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ExchangeError("%s cannot be read as a Keras model: %s." % (path, error)) from error
-    raise ExchangeError(
-        "%s cannot be read as a Keras model: expected an HDF5 file or a ZIP archive, but it starts "
-        "with %r." % (path, start)
-    )
 
 
 def _read_hdf5(path):
     content = _hdf5(path, "an HDF5 file", path)
-    config = content["attributes"][""].get("model_config")
+    config = _config_of_hdf5(path, content["attributes"][""])
+    places = ArraysOfHdf5(path, content["attributes"], content["arrays"])
+    model = _ModelReader(path, places).read(config)
+    return KerasFile(model, content["arrays"], None, None)
+
+
+def _config_of_hdf5(path, attributes):
+    config = attributes.get("model_config")
     if not isinstance(config, str):
         raise ExchangeError(
             "%s has weights without the layers that they belong to. Load it into its model "
             "(model.load_weights) and save that: model.save('model.keras')." % path
         )
-    places = ArraysOfHdf5(path, content["attributes"], content["arrays"])
-    model = _ModelReader(path, places).read(_loads(path, config))
-    return KerasFile(model, content["arrays"], None, None)
+    return _loads(path, config)
 
 
 def _hdf5(path, what, name):

@@ -3,15 +3,14 @@
 They are for the Keras that `tf.keras` is: Keras 3, or Keras 2 up to TensorFlow 2.15 and with
 TF_USE_LEGACY_KERAS=1 and tf_keras. docs/keras.md explains them.
 
-May import `_compat`, `graph`, `model` and TensorFlow.
+May import `_compat`, `exchange`, `graph`, `model` and TensorFlow.
 """
 
-import tensorflow
-
+from cudnn_rnn.keras._layer import IS_KERAS_3
 from cudnn_rnn.keras._loading import load_model
 from cudnn_rnn.keras._stack import RNNStack
 
-if hasattr(tensorflow.keras.layers.RNN, "inner_loop"):
+if IS_KERAS_3:
     from cudnn_rnn.keras._keras3 import GRU, LSTM, SimpleRNN
 else:
     from cudnn_rnn.keras._keras2 import GRU, LSTM, SimpleRNN

@@ -8,12 +8,23 @@ from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn.graph.config import DTYPES
 from cudnn_rnn.keras import _fused
 
+IS_KERAS_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
 
-def register(layer):
-    """Decorator: registers a class, for loading models. TensorFlow 1 has no such registry."""
+
+def register(registered):
+    """Decorator: registers a class or function, to load models. TensorFlow 1 has no registry."""
     utilities = getattr(tensorflow.keras, "saving", tensorflow.keras.utils)
-    registered = getattr(utilities, "register_keras_serializable", None)
-    return registered("cudnn_rnn")(layer) if registered else layer
+    decorator = getattr(utilities, "register_keras_serializable", None)
+    return decorator("cudnn_rnn")(registered) if decorator else registered
+
+
+@register
+def hard_sigmoid_of_keras_2(inputs):
+    """The activation that Keras 2 calls hard_sigmoid; that of Keras 3 has the slope 1/6."""
+    return tf.clip_by_value(0.2 * inputs + 0.5, 0.0, 1.0)
+
+
+OLD_HARD_SIGMOID = "cudnn_rnn>hard_sigmoid_of_keras_2"
 
 
 def compute_dtype_of(layer):

@@ -1,4 +1,4 @@
-"""`load_model`: a `.keras` file of Keras's own layers, loaded with this package's."""
+"""`load_model`: a file of a Keras model, loaded with this package's layers."""
 
 from __future__ import annotations
 
@@ -6,34 +6,46 @@ import json
 import os
 import tempfile
 import zipfile
-from typing import Any, Union
+from typing import Any, Dict, Optional, Union
 
 import tensorflow
+
+from cudnn_rnn.exchange import keras_files
+from cudnn_rnn.keras import _hdf5_models
 
 _CONFIG = "config.json"
 _NAMES = ("LSTM", "GRU", "SimpleRNN")
 
 
-def load_model(path: Union[str, os.PathLike], **named: Any) -> Any:
-    """Loads a model, with this package's layers in place of Keras's LSTM, GRU and SimpleRNN.
+def load_model(
+    path: Union[str, os.PathLike],
+    custom_objects: Optional[Dict[str, Any]] = None,
+    **named: Any,
+) -> Any:
+    """Loads a model, with this package's layers in place of Keras's recurrent layers.
 
-    The file stays as it is. The optimizer's state is loaded too.
+    These are LSTM, GRU and SimpleRNN, and in HDF5 files of Keras 2.0 to 2.15 also CuDNNLSTM and
+    CuDNNGRU. The file stays as it is.
 
     Args:
-      path: a `.keras` file.
+      path: a `.keras` file of Keras 3, or a whole model in HDF5, whatever its name is.
+      custom_objects: the program's classes and functions by their names in the file.
       **named: of `keras.models.load_model`.
 
     Returns:
       a Keras model.
 
     Raises:
-      ValueError: the file is not a `.keras` file.
+      ValueError: the file is damaged or of another format, or a layer cannot be made.
     """
     path = os.fspath(path)
+    if keras_files.is_hdf5(path):
+        return _hdf5_models.load(path, custom_objects or {}, **named)
     if not zipfile.is_zipfile(path):
         raise ValueError(
-            "%r is not a .keras file. Load other formats with keras.models.load_model, or build "
-            "the model with the layers of cudnn_rnn.keras and call load_weights." % path
+            "%r is neither a .keras file nor HDF5. Load other formats with "
+            "keras.models.load_model, or build the model with the layers of cudnn_rnn.keras and "
+            "call load_weights." % path
         )
     with tempfile.TemporaryDirectory() as folder:
         changed = os.path.join(folder, "model.keras")
@@ -44,7 +56,8 @@ def load_model(path: Union[str, os.PathLike], **named: Any) -> Any:
                     config = _with_our_layers(json.loads(content.decode()))
                     content = json.dumps(config).encode()
                 target.writestr(name, content)
-        return tensorflow.keras.models.load_model(changed, **named)
+        load = tensorflow.keras.models.load_model
+        return load(changed, custom_objects=custom_objects, **named)
 
 
 def _with_our_layers(config):

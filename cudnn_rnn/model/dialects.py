@@ -10,6 +10,7 @@ in what they keep of the two biases of each gate.
 | cuDNN, PyTorch | W `[gates * units, width]`, R `[gates * units, units]` | bW and bR |
 | ONNX | the same | one vector, bW then bR |
 | Keras | W^T, R^T | the sum; of a GRU `[2, gates * units]`, bW and bR |
+| Keras's layers of cuDNN | the same, but reshaped (`is_reshaped`) | one vector, bW then bR |
 | cells | one kernel, `[width + units, gates * units]` | the sum |
 | cells, GRU | that of r and u, and W_n^T and R_n^T | the sum of r and u, and both of n |
 | cells of TensorFlow 1.3 | as the cells of its successors | also the two summands |
@@ -37,6 +38,8 @@ class Dialect(NamedTuple):
       gates: its order of gates by mode, where it is not cuDNN's.
       is_transposed: whether matrices are `[width, gates * units]`.
       is_joined: whether W and R are one matrix; a GRU's new memory gate has matrices of its own.
+      is_reshaped: whether matrices are `[width, gates * units]`, and each gate's columns hold the
+        numbers of `[units, width]` in the order of memory.
       keeps_sums: the modes of which it keeps the sum of the two biases.
       adds_summands: whether it also keeps the summands of such sums.
     """
@@ -44,6 +47,7 @@ class Dialect(NamedTuple):
     gates: Dict[str, str] = {}
     is_transposed: bool = False
     is_joined: bool = False
+    is_reshaped: bool = False
     keeps_sums: Tuple[str, ...] = ()
     adds_summands: bool = False
 
@@ -62,6 +66,7 @@ _SIMPLE = (CUDNN_RNN_RELU, CUDNN_RNN_TANH)
 PYTORCH = Dialect()
 ONNX = Dialect({CUDNN_LSTM: "iofg", CUDNN_GRU: "urn"})
 KERAS = Dialect({CUDNN_GRU: "urn"}, is_transposed=True, keeps_sums=(CUDNN_LSTM, *_SIMPLE))
+KERAS_CUDNN = Dialect({CUDNN_GRU: "urn"}, is_reshaped=True)
 CELLS = Dialect(
     {CUDNN_LSTM: "igfo"},
     is_transposed=True,
@@ -73,6 +78,7 @@ DIALECTS = {
     "pytorch": PYTORCH,
     "onnx": ONNX,
     "keras": KERAS,
+    "keras of cuDNN": KERAS_CUDNN,
     "cells": CELLS,
     "cells of 1.3": CELLS_1_3,
 }
@@ -118,6 +124,8 @@ def to_dialect(
         matrices = [np.concatenate([w, r], axis=1), *w_alone, *r_alone]
     if dialect.is_transposed:
         matrices = [matrix.T for matrix in matrices]
+    if dialect.is_reshaped:
+        matrices = [_reshaped(matrix, len(order), axis=0) for matrix in matrices]
     if rnn_mode not in dialect.keeps_sums:
         return matrices, [bias_w, bias_r]
     (bias_w, *w_alone), (bias_r, *r_alone) = _cut(bias_w, num_parts), _cut(bias_r, num_parts)
@@ -135,6 +143,9 @@ def from_dialect(
     """Undoes `to_dialect`; `split` makes two biases of one, if the dialect has no summands."""
     if dialect.is_transposed:
         matrices = [matrix.T for matrix in matrices]
+    if dialect.is_reshaped:
+        num_gates = len(CUDNN_GATES[rnn_mode])
+        matrices = [_reshaped(matrix, num_gates, axis=1) for matrix in matrices]
     if dialect.is_joined:
         joined, *alone = matrices
         units = len(joined) // (len(CUDNN_GATES[rnn_mode]) - len(alone) // 2)
@@ -146,6 +157,12 @@ def from_dialect(
         biases = [np.concatenate(parts) for parts in zip(both, *_pairs(biases[1 : 1 + num_alone]))]
     order = dialect.order_from(rnn_mode)
     return LayerWeights(*[reorder_gates(part, order) for part in (*matrices, *biases)])
+
+
+def _reshaped(matrix, num_gates, axis):
+    """Returns a matrix whose gates are blocks along the other axis; see `Dialect.is_reshaped`."""
+    blocks = np.split(matrix, num_gates, axis)
+    return np.concatenate([block.reshape(block.shape[::-1]) for block in blocks], 1 - axis)
 
 
 def _num_parts(dialect, rnn_mode):

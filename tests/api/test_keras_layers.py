@@ -238,11 +238,9 @@ def test_files_go_both_ways(tmp_path, kind):
 
 
 def test_a_model_file_of_another_format(tmp_path):
-    path = tmp_path / "model.h5"
-    path.write_bytes(b"\x89HDF")
-    message = (
-        r"model\.h5' is not a \.keras file\. Load other formats with keras\.models\.load_model"
-    )
+    path = tmp_path / "model.pb"
+    path.write_bytes(b"\x08HDF")
+    message = r"model\.pb' is neither a \.keras file nor HDF5\. Load other formats with"
     with pytest.raises(ValueError, match=message):
         ours.load_model(path)
 

@@ -13,6 +13,7 @@ import tensorflow
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import guarded, keras_format
 from helpers.exchange_models import assert_refused, assert_same
+from helpers.keras_files import change, layers_of, read_config
 from helpers.paths import GOLDEN
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
@@ -30,38 +31,6 @@ def saved_model(path, *layers):
     model = keras.Model(inputs, values)
     model.save(str(path))
     return keras_format.from_model(model).rnns[0]
-
-
-def read_config(path):
-    import h5py
-
-    if str(path).endswith(".keras"):
-        with zipfile.ZipFile(str(path)) as archive:
-            return json.loads(archive.read("config.json").decode())
-    with h5py.File(str(path), "r") as file:
-        return json.loads(file.attrs["model_config"])
-
-
-def change(path, config=None, **members):
-    """Replaces the configuration (an object or a str) or members of a saved model."""
-    import h5py
-
-    text = config if isinstance(config, str) else json.dumps(config)
-    if str(path).endswith(".h5"):
-        with h5py.File(str(path), "r+") as file:
-            file.attrs["model_config"] = text
-        return
-    if config is not None:
-        members["config.json"] = text.encode()
-    with zipfile.ZipFile(str(path)) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(str(path), "w") as archive:
-        for name, value in dict(content, **members).items():
-            archive.writestr(name, value)
-
-
-def layers_of(config):
-    return {entry["config"]["name"]: entry for entry in config["config"]["layers"]}
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ ORDERS = {
     ("onnx", "gru"): "urn",  # zrh
     ("keras", "lstm"): "ifgo",  # i, f, c, o
     ("keras", "gru"): "urn",  # z, r, h
+    ("keras of cuDNN", "lstm"): "ifgo",
+    ("keras of cuDNN", "gru"): "urn",
     ("cells", "lstm"): "igfo",  # i, j, f, o of BasicLSTMCell
     ("cells", "gru"): "run",
 }
@@ -54,6 +56,9 @@ def test_order_of_gates(name, rnn_mode):
     matrices, _ = dialects.to_dialect(dialect, rnn_mode, weights)
     expected = [gate(weights.input_weights, rnn_mode, letter) for letter in ORDERS[name, rnn_mode]]
     found = matrices[0].T if dialect.is_transposed else matrices[0]
+    if dialect.is_reshaped:
+        gates = np.split(matrices[0], len(GATES[rnn_mode]), axis=1)
+        found = np.concatenate([np.reshape(columns, (UNITS, WIDTH)) for columns in gates])
     num_joined = len(found) // UNITS  # the last gate of a GRU cell has matrices of its own
     np.testing.assert_array_equal(found[:, :WIDTH], np.concatenate(expected[:num_joined]))
 

@@ -1,0 +1,273 @@
+"""Configurations of models as Keras 2.0 to 2.15 wrote them, in the form of today's Keras.
+
+A configuration comes from a file that may be hostile. Its names of classes are looked up among the
+layers of Keras and what the program registered or passes as `custom_objects`; a module that it
+names is never imported.
+
+The tables say what has changed since: names of classes, arguments, and what activations mean.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import tensorflow
+
+from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID
+from cudnn_rnn.keras._old_nodes import Calls, layers_of
+
+keras = tensorflow.keras
+
+# The layers that this package has, by the names that Keras gave them.
+_OURS = {
+    "LSTM": "LSTM",
+    "GRU": "GRU",
+    "SimpleRNN": "SimpleRNN",
+    "UnifiedLSTM": "LSTM",
+    "UnifiedGRU": "GRU",
+    "CuDNNLSTM": "LSTM",
+    "CuDNNGRU": "GRU",
+}
+# What cuDNN computes, for which the layers of cuDNN have no arguments.
+_OF_CUDNN = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
+# What the layers of a class computed before they had an argument for that.
+_ADDED_ARGUMENTS: Dict[str, Dict[str, Any]] = {
+    "GRU": {"reset_after": False},
+    "CuDNNLSTM": _OF_CUDNN,
+    "CuDNNGRU": dict(_OF_CUDNN, reset_after=True),
+}
+_RENAMED = {
+    "BatchNormalizationV1": "BatchNormalization",
+    "BatchNormalizationV2": "BatchNormalization",
+}
+# Arguments that change nothing in what a layer computes, or that an InputLayer has instead.
+_WITHOUT_EFFECT = ("implementation", "unroll", "input_length", "batch_input_shape")
+# Arguments that some class of today does not have, and the value with which nothing is lost.
+_NEUTRAL = {
+    "time_major": False,
+    "ragged": False,
+    "sparse": False,
+    "noise_shape": None,
+    "groups": 1,
+    "num_constants": None,
+}
+# The arguments that some class of today does not take.
+_NOT_TAKEN = {
+    "SpatialDropout1D": ("trainable",),
+    "SpatialDropout2D": ("trainable",),
+    "SpatialDropout3D": ("trainable",),
+}
+_INITIALIZERS = "keras.initializers"
+_KINDS_OF_ARGUMENTS = (
+    ("initializer", _INITIALIZERS),
+    ("regularizer", "keras.regularizers"),
+    ("constraint", "keras.constraints"),
+)
+# The distributions of VarianceScaling that have other names today.
+_DISTRIBUTIONS = {"normal": "truncated_normal"}
+_MODULES_OF_KERAS = re.compile(r"(tensorflow\.(python\.)?)?(tf_)?keras(\..*)?")
+_OUR_PACKAGE = "cudnn_rnn>"
+
+
+class _Class(NamedTuple):
+    """A class that a configuration names.
+
+    Attributes:
+      module: the module of Keras or of this package that has it; None for a class of the program.
+      name: its name there; of a class of the program the name under which that is known.
+    """
+
+    module: Optional[str]
+    name: str
+
+    def entry(self, config: Dict[str, Any]) -> Dict[str, Any]:
+        """Returns the configuration of an object of the class."""
+        is_ours = self.module == "cudnn_rnn.keras"
+        known_as = _OUR_PACKAGE + self.name if is_ours else self.name
+        if not IS_KERAS_3:
+            return {"class_name": known_as, "config": config}
+        return {
+            "module": self.module,
+            "class_name": self.name,
+            "config": config,
+            "registered_name": None if self.module and not is_ours else known_as,
+        }
+
+
+class Translator:
+    """Translates the configuration of a model.
+
+    Args:
+      keras_version: of the file, such as "2.2.4-tf".
+      custom_objects: dict of classes and functions of the program by the names in the file.
+    """
+
+    def __init__(self, keras_version: str, custom_objects: Dict[str, Any]):
+        self._is_old = int(keras_version.split(".")[0]) < 3
+        self._custom = custom_objects
+
+    def model(self, entry: Any) -> Dict[str, Any]:
+        """Returns the configuration of a model, which may be a layer of another model."""
+        layers, config = layers_of(entry), entry["config"]
+        if isinstance(config, list):  # a Sequential up to Keras 2.2.2
+            config = {"name": entry.get("name", "sequential")}
+        changed = {key: config[key] for key in ("name", "trainable") if config.get(key) is not None}
+        if entry["class_name"] == "Sequential":
+            made = [self.layer(layer) for layer in layers]
+            changed["layers"] = _with_input_layer(made, layers)
+            if "build_input_shape" in config:
+                changed["build_input_shape"] = _shape(config["build_input_shape"])
+            return _Class("keras", "Sequential").entry(changed)
+        calls = Calls(layers, config["output_layers"]) if IS_KERAS_3 and self._is_old else None
+        changed["layers"] = [self._called_layer(layer, calls) for layer in layers]
+        for key in ("input_layers", "output_layers"):
+            changed[key] = calls.ends(config[key]) if calls else config[key]
+        return self._class_of_model(entry).entry(changed)
+
+    def _class_of_model(self, entry):
+        if entry["class_name"] in ("Model", "Functional"):
+            return _Class("keras", "Model")
+        return self._class_of(entry, "keras.layers", entry["config"].get("name"))
+
+    def _called_layer(self, entry, calls):
+        """Returns an entry of a functional model, with the calls of the layer."""
+        made, nodes = self.layer(entry), entry["inbound_nodes"]
+        if calls:
+            nodes = [calls.node(made["class_name"], node) for node in nodes]
+        return dict(made, name=entry["name"], inbound_nodes=nodes)
+
+    def layer(self, entry: Any) -> Dict[str, Any]:
+        """Returns the configuration of a layer or a model."""
+        if layers_of(entry) is not None:
+            return self.model(entry)
+        config = entry["config"]
+        name = config.get("name")
+        made = self._class_of(entry, "keras.layers", name)
+        if made.name == "InputLayer":
+            return made.entry(_input_layer(config))
+        config = {key: self._argument(key, value, name) for key, value in config.items()}
+        if made.module is None:
+            return made.entry(config)
+        config = dict(
+            _ADDED_ARGUMENTS.get(entry["class_name"], {}) if self._is_old else {}, **config
+        )
+        without = (*_WITHOUT_EFFECT, *_NOT_TAKEN.get(made.name, ()))
+        return made.entry(
+            {
+                key: value
+                for key, value in config.items()
+                if key not in without and not (key in _NEUTRAL and value == _NEUTRAL[key])
+            }
+        )
+
+    def _argument(self, key: str, value: Any, layer: str) -> Any:
+        """Returns an argument of the layer of this name."""
+        if key == "dtype":
+            return value["config"]["name"] if isinstance(value, dict) else value  # of a policy
+        if key == "axis" and isinstance(value, list) and len(value) == 1:
+            return value[0]
+        if key.endswith("activation"):
+            return self._activation(value, layer)
+        if isinstance(value, list):
+            return [self._argument(key, part, layer) for part in value]
+        if not isinstance(value, dict) or "class_name" not in value:
+            return value
+        if "items" in value:
+            return _shape(value)
+        for ending, module in _KINDS_OF_ARGUMENTS:
+            if key.endswith(ending):
+                return self._object(value, module, layer)
+        return self.layer(value)
+
+    def _activation(self, value, layer):
+        """Returns an activation: a name, a function of the program or a layer."""
+        if isinstance(value, dict):
+            if value["class_name"] != "function":
+                return self.layer(value)
+            value = value.get("registered_name") or value["config"]
+        if value == "hard_sigmoid" and self._is_old and IS_KERAS_3:
+            value = OLD_HARD_SIGMOID
+        if not IS_KERAS_3 or self._of_program(value) is None:
+            return value
+        return dict(_Class(None, value).entry(value), class_name="function")
+
+    def _object(self, entry, module, layer):
+        """Returns an initializer, a regularizer or a constraint."""
+        config = {key: value for key, value in entry["config"].items() if key != "dtype"}
+        if config.get("distribution") in _DISTRIBUTIONS:
+            config["distribution"] = _DISTRIBUTIONS[config["distribution"]]
+        return self._class_of(entry, module, layer).entry(config)
+
+    def _class_of(self, entry: Any, module: str, layer: Optional[str]) -> _Class:
+        """Returns the class of an entry: the program's, this package's, or one of a Keras module.
+
+        Raises:
+          ValueError: neither has the class; the message names the layer.
+        """
+        class_name, registered = entry["class_name"], entry.get("registered_name")
+        for known_as in (registered, class_name):
+            found = self._of_program(known_as)
+            if found is not None and not found.__module__.startswith("cudnn_rnn."):
+                return _Class(None, known_as)
+        package, _, name = class_name.rpartition(">")
+        is_ours = package == "cudnn_rnn" or str(registered).startswith(_OUR_PACKAGE)
+        is_of_keras = not package and _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras")
+        if name in _OURS and module == "keras.layers" and (is_ours or is_of_keras):
+            return _Class("cudnn_rnn.keras", _OURS[name])
+        name = _RENAMED.get(name, name)
+        # TensorFlow 1 does not export all that its Keras reads.
+        is_known = not IS_KERAS_3 and module != "keras.layers"
+        if is_of_keras and (is_known or isinstance(getattr(_module(module), name, None), type)):
+            return _Class(module, name)
+        raise ValueError(
+            "The layer %r has the class %r, which is not in this Keras and not registered. If the "
+            "program has the class, pass it: custom_objects={%r: the class}."
+            % (layer, class_name, class_name)
+        )
+
+    def _of_program(self, name):
+        """Returns the class or function that the program has under a name, or None."""
+        if not isinstance(name, str):
+            return None
+        if not hasattr(keras.utils, "get_registered_object"):  # TensorFlow 1
+            return self._custom.get(name) or keras.utils.get_custom_objects().get(name)
+        return keras.utils.get_registered_object(name, self._custom)
+
+
+def _module(name):
+    return getattr(keras, name.rpartition(".")[2])
+
+
+def _input_layer(config):
+    """Returns the arguments of an InputLayer."""
+    changed = dict(config)
+    shape = changed.pop("batch_input_shape", None) or changed.pop("batch_shape", None)
+    return dict(
+        {key: value for key, value in changed.items() if value not in (None, False)},
+        **{"batch_shape" if IS_KERAS_3 else "batch_input_shape": _shape(shape)},
+    )
+
+
+def _with_input_layer(made: List[Any], entries: List[Any]) -> List[Any]:
+    """Returns the layers of a Sequential; the first has the shape of the inputs if it is known."""
+    shape, dtype, name = _input_of(entries[0]) if entries else (None, None, None)
+    if shape is None or made[0]["class_name"] == "InputLayer":
+        return made
+    config = dict(batch_input_shape=shape, dtype=dtype, name="%s_input" % name)
+    return [_Class("keras.layers", "InputLayer").entry(_input_layer(config)), *made]
+
+
+def _input_of(entry: Any) -> Tuple[Any, Any, Any]:
+    """Returns batch shape, dtype and name of the layer that has the shape of the inputs."""
+    while layers_of(entry):
+        entry = layers_of(entry)[0]
+    config = entry["config"]
+    dtype = config.get("dtype")
+    shape = config.get("batch_input_shape") or config.get("batch_shape")
+    return shape, dtype if isinstance(dtype, str) else None, config.get("name")
+
+
+def _shape(shape):
+    """Returns a shape as a list."""
+    return shape["items"] if isinstance(shape, dict) else shape

@@ -1,0 +1,96 @@
+"""The calls of a functional model's layers: as Keras 2 writes them, in the form of Keras 3.
+
+Keras 2 lists the input tensors of a call, `[[layer, call, tensor, keywords], ...]`, the states of a
+recurrent layer among them. Keras 3 has `args` and `kwargs`, as the program passed them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+# Layers whose call takes initial states after the inputs.
+_TAKE_STATES = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM2D", "Bidirectional")
+
+
+class Calls:
+    """Translates the calls of one functional model.
+
+    Keras 2 counts the calls of a model inside the model from 1, because its construction is call 0.
+    Keras 3 counts them from 0 where other layers take the results, and from 1 where the results are
+    those of the whole model, unless the model inside is a Sequential.
+    """
+
+    def __init__(self, entries: List[Any], output_layers: Any):
+        """Takes the entries of a model's layers as in the file, and of its outputs."""
+        self._classes = {entry["name"]: entry["class_name"] for entry in entries}
+        models = {entry["name"] for entry in entries if is_model(entry)}
+        self._first_calls = dict.fromkeys(self._classes, 0)
+        self._functional = {name for name in models if self._classes[name] != "Sequential"}
+
+        def find(reference):
+            name, call = reference[:2]
+            if name in models:
+                self._first_calls[name] = min(call, self._first_calls[name] or call)
+            self._map(reference[3:], find)
+
+        self._map([[entry["inbound_nodes"] for entry in entries], output_layers], find)
+
+    def node(self, class_name: str, node: Any) -> Dict[str, Any]:
+        """Returns a call of a layer of a class of today."""
+        named: Dict[str, Any] = {}
+
+        def tensor(reference):
+            for keywords in reference[3:]:
+                named.update(keywords)
+            return self._tensor(reference)
+
+        inputs = self._map(node, tensor)
+        if isinstance(inputs, list) and len(inputs) == 1:
+            inputs = inputs[0]
+        named = {
+            key: self._map(value, self._tensor) for key, value in named.items() if value is not None
+        }
+        if class_name in _TAKE_STATES and isinstance(inputs, list):
+            inputs, *states = inputs
+            named["initial_state"] = states
+        return {"args": [inputs], "kwargs": named}
+
+    def ends(self, references: Any) -> Any:
+        """Returns the inputs or the outputs of the model; a single one is not in a list."""
+        found = self._map(references, self._end)
+        is_single = isinstance(found, list) and len(found) == 1 and isinstance(found[0], list)
+        return found[0] if is_single else found
+
+    def _map(self, value: Any, function: Callable[[Any], Any]) -> Any:
+        """Returns nested lists and dicts with `function` of each `[layer, call, tensor, ...]`."""
+        if isinstance(value, dict):
+            return {key: self._map(part, function) for key, part in value.items()}
+        if not isinstance(value, list):
+            return value
+        is_reference = len(value) in (3, 4) and isinstance(value[0], str)
+        if is_reference and value[0] in self._classes and type(value[1]) is int:
+            return function(value)
+        return [self._map(part, function) for part in value]
+
+    def _tensor(self, reference):
+        name, call, tensor = reference[:3]
+        # Keras takes the shape and the dtype from the layer.
+        history = [name, call - self._first_calls[name], tensor]
+        config = {"shape": [], "dtype": "float32", "keras_history": history}
+        return {"class_name": "__keras_tensor__", "config": config}
+
+    def _end(self, reference):
+        name, call, tensor = reference[:3]
+        return [name, call - self._first_calls[name] + (name in self._functional), tensor]
+
+
+def layers_of(entry: Any) -> Any:
+    """Returns the entries of a model's layers, None for a layer that is no model."""
+    config = entry.get("config")
+    layers = config.get("layers") if isinstance(config, dict) else config
+    return layers if isinstance(layers, list) else None
+
+
+def is_model(entry: Any) -> bool:
+    """Returns whether an entry is a model of layers."""
+    return layers_of(entry) is not None

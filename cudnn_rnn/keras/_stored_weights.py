@@ -1,0 +1,142 @@
+"""The arrays of an HDF5 file in the layers of a model that was built from its configuration."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow
+
+from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.keras._layer import FusedLayer
+from cudnn_rnn.model import dialects
+from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM
+
+# The numbers that the variables of a model may have beyond those in the file: states, seeds.
+_MOST_OTHER_NUMBERS = 2**26
+
+
+@contextlib.contextmanager
+def variables_no_larger_than(path: str, arrays: Sequence[np.ndarray]) -> Iterator[None]:
+    """Refuses to create variables that are together larger than the arrays of a file.
+
+    A configuration of a few bytes can describe layers of any size. In graphs, which create nothing
+    before a session runs, nothing is refused; `set_weights` compares each shape.
+    """
+    left = sum(array.size for array in arrays) + _MOST_OTHER_NUMBERS
+
+    def create(next_creator, **arguments):
+        nonlocal left
+        left -= _num_elements(arguments)
+        if left < 0:
+            raise ExchangeError(
+                "%s is damaged: its configuration describes a model with more weights than the "
+                "file has. Get the file from its source again." % path
+            )
+        return next_creator(**arguments)
+
+    if not tensorflow.executing_eagerly():
+        yield
+        return
+    with tensorflow.variable_creator_scope(create):
+        yield
+
+
+def _num_elements(arguments):
+    """Returns the size of a variable, whose arguments may have only the function that makes it."""
+    value, shape = arguments.get("initial_value"), arguments.get("shape")
+    if shape is None:
+        shape = value.shape if hasattr(value, "shape") else None
+    if shape is None and callable(value):
+        shape = tensorflow.function(value).get_concrete_function().output_shapes
+    return int(np.prod(tuple(shape), dtype=np.float64)) if shape is not None else np.size(value)
+
+
+class _Slot(NamedTuple):
+    """The place of an array.
+
+    Attributes:
+      layer: the layer that has the weight.
+      position: the index of the weight in `layer.weights`.
+    """
+
+    layer: Any
+    position: int
+
+
+def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> None:
+    """Gives the layers of a model the arrays of a file, `{name of the layer: arrays}`.
+
+    Raises:
+      ExchangeError: a number of arrays or a shape does not fit. No layer has changed then.
+    """
+    changes = []
+    for layer in model.layers:
+        arrays, slots = weights.get(layer.name, []), _slots_of(layer)
+        if len(arrays) != len(slots):
+            raise ExchangeError(
+                "%s is damaged: its layer %r must have %d arrays, but has %d."
+                % (path, layer.name, len(slots), len(arrays))
+            )
+        found: Dict[int, List[Any]] = {}
+        for slot, array in sorted(zip(slots, arrays), key=lambda pair: pair[0].position):
+            found.setdefault(id(slot.layer), [slot.layer]).append(array)
+        for inner, *of_inner in found.values():
+            changes.append((inner, _of_today(inner, of_inner, dialects.sum_of)))
+    for layer, arrays in changes:
+        expected = [tuple(weight.shape) for weight in layer.weights]
+        if expected != [array.shape for array in arrays]:
+            raise ExchangeError(
+                "%s is damaged: its layer %r must have arrays of the shapes %s, but has %s."
+                % (path, layer.name, expected, [array.shape for array in arrays])
+            )
+    for layer, arrays in changes:
+        layer.set_weights(arrays)
+
+
+def _slots_of(layer):
+    """Returns the slots of a layer in the order of Keras 2.
+
+    That lists first what is trained in any of the layers inside, then all else.
+    """
+    trained: List[_Slot] = []
+    others: List[_Slot] = []
+    for inner in _layers_inside(layer):
+        ids = {id(weight) for weight in inner.trainable_weights}
+        for index, weight in enumerate(inner.weights):
+            (trained if id(weight) in ids else others).append(_Slot(inner, index))
+    return trained + others
+
+
+def _layers_inside(layer):
+    """Returns a layer, or those that a model or a wrapper runs, each once."""
+    if hasattr(layer, "layers"):
+        inside = layer.layers
+    elif hasattr(layer, "forward_layer"):
+        inside = [layer.forward_layer, layer.backward_layer]
+    elif isinstance(layer, tensorflow.keras.layers.Wrapper):
+        inside = [layer.layer]
+    else:
+        return [layer]
+    found = {id(one): one for each in inside for one in _layers_inside(each)}
+    return list(found.values())
+
+
+def _of_today(layer, arrays, merge):
+    """Returns the arrays of a layer as it has them, for those of a layer of cuDNN too."""
+    if not isinstance(layer, FusedLayer) or len(arrays) != 3 or arrays[2].ndim != 1:
+        return arrays
+    rnn_mode = getattr(layer, "_op_mode", None)
+    kernel, recurrent_kernel, bias = arrays
+    if (
+        rnn_mode not in (CUDNN_LSTM, CUDNN_GRU)
+        or kernel.ndim != 2
+        or bias.size != 2 * kernel.shape[1]
+    ):
+        return arrays
+    weights = dialects.from_dialect(
+        dialects.KERAS_CUDNN, rnn_mode, [kernel, recurrent_kernel], np.split(bias, 2)
+    )
+    matrices, biases = dialects.to_dialect(dialects.KERAS, rnn_mode, weights, merge)
+    return [*matrices, np.stack(biases) if rnn_mode == CUDNN_GRU else biases[0]]

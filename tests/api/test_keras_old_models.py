@@ -1,0 +1,173 @@
+"""Models in HDF5 that older releases of Keras wrote, loaded with `cudnn_rnn.keras.load_model`."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import cudnn_rnn.keras as ours
+from helpers.keras_files import (
+    change,
+    extract_old_model,
+    layers_of,
+    names_of_old_models,
+    read_config,
+)
+from helpers.keras_layers import keras, needs_keras_3
+
+# Float32; the originals ran on other processors and with other versions of TensorFlow.
+TOLERANCE = 2e-6
+CUDNN_LSTM, PLAIN_GRU = "keras2.2.4/lstm", "keras2.2.4/plaingru"
+
+
+@pytest.fixture(autouse=True)
+def new_session():
+    keras.backend.clear_session()
+
+
+def predict(model, inputs):
+    return model.predict(inputs if len(inputs) > 1 else inputs[0], batch_size=3, verbose=0)
+
+
+def assert_predicts(model, inputs, expected):
+    found = predict(model, inputs)
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= TOLERANCE
+
+
+def classes_in(entry):
+    """Returns the names of all classes of layers that a configuration has."""
+    if isinstance(entry, list):
+        return [name for part in entry for name in classes_in(part)]
+    if not isinstance(entry, dict):
+        return []
+    own = [entry["class_name"]] if "class_name" in entry else []
+    return own + [name for part in entry.values() for name in classes_in(part)]
+
+
+def layers_inside(layer):
+    """Returns all layers of a model, also those in wrappers and models."""
+    inside = list(getattr(layer, "layers", []))
+    for name in ("layer", "forward_layer", "backward_layer"):
+        inside += [getattr(layer, name)] if hasattr(layer, name) else []
+    return [layer] + [found for each in inside for found in layers_inside(each)]
+
+
+def test_all_releases_are_there():
+    assert len(names_of_old_models()) >= 23
+
+
+@pytest.mark.parametrize("name", names_of_old_models())
+def test_outputs_are_those_of_the_original(tmp_path, name):
+    """The recurrent layers are this package's, all others Keras's."""
+    path, inputs, expected = extract_old_model(name, tmp_path)
+    assert np.abs(expected).max() > 0.01
+    model = ours.load_model(path)
+    assert_predicts(model, inputs, expected)
+    stored = classes_in(read_config(path))
+    for kind in ("LSTM", "GRU", "SimpleRNN"):
+        found = [layer for layer in layers_inside(model) if type(layer) is getattr(ours, kind)]
+        assert bool(found) == any(one.endswith(kind) for one in stored), kind
+    of_keras = [layer for layer in layers_inside(model) if type(layer) is keras.layers.Dense]
+    assert of_keras
+
+
+@pytest.mark.parametrize("name", ["tf2.15.1/bigru", PLAIN_GRU, "tf1.15.5/s2s"])
+def test_loaded_models_are_saved_and_loaded_again(tmp_path, name):
+    path, inputs, expected = extract_old_model(name, tmp_path)
+    suffix = ".keras" if hasattr(keras.layers.RNN, "inner_loop") else ".h5"
+    saved = str(tmp_path / ("saved" + suffix))
+    ours.load_model(path).save(saved)
+    assert_predicts(ours.load_model(saved), inputs, expected)
+
+
+def test_hdf5_under_another_name(tmp_path):
+    path, inputs, expected = extract_old_model(CUDNN_LSTM, tmp_path)
+    shutil.move(path, str(tmp_path / "model.keras"))
+    assert_predicts(ours.load_model(tmp_path / "model.keras"), inputs, expected)
+
+
+@needs_keras_3
+def test_hard_sigmoid_has_the_meaning_of_the_version(tmp_path):
+    path, inputs, expected = extract_old_model(PLAIN_GRU, tmp_path)
+    change(path, keras_version="3.0.0")
+    found = predict(ours.load_model(path), inputs)
+    assert np.abs(found - expected).max() > 1e-3
+
+
+def test_stateful_layers_keep_their_states(tmp_path):
+    path, inputs, expected = extract_old_model("keras2.2.4/statefullstm", tmp_path)
+    model = ours.load_model(path)
+    assert_predicts(model, inputs, expected)
+    assert np.abs(predict(model, inputs) - expected).max() > 1e-3
+    [layer.reset_states() for layer in model.layers if hasattr(layer, "reset_states")]
+    assert_predicts(model, inputs, expected)
+
+
+def refused(message):
+    return pytest.raises(ValueError, match=message)
+
+
+@pytest.mark.parametrize("name, value", [("units", 2**40), ("batch_input_shape", [3, 6, 2**45])])
+def test_layers_larger_than_their_arrays(tmp_path, name, value):
+    path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
+    config = read_config(path)
+    config["config"]["layers"][0]["config"][name] = value
+    change(path, config)
+    with refused("is damaged: its (configuration describes a model with more weights|layer)"):
+        ours.load_model(path)
+
+
+def test_arrays_of_other_shapes(tmp_path):
+    path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
+    config = read_config(path)
+    config["config"]["layers"][0]["config"]["units"] = 5
+    change(path, config)
+    with refused(r"lstm\.h5 is damaged: its layer 'cu_dnnlstm_1' must have arrays of the shapes"):
+        ours.load_model(path)
+
+
+def test_missing_arrays(tmp_path):
+    import h5py
+
+    path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
+    with h5py.File(path, "r+") as file:
+        file["model_weights/dense_1"].attrs["weight_names"] = [b"dense_1/kernel:0"]
+    with refused("its layer 'dense_1' must have 2 arrays, but has 1"):
+        ours.load_model(path)
+    with h5py.File(path, "r+") as file:
+        del file["model_weights/dense_1/dense_1/kernel:0"]
+    with refused("model_weights/dense_1 must have the arrays dense_1/kernel:0, but lacks one"):
+        ours.load_model(path)
+
+
+@pytest.mark.parametrize(
+    "change_of_file, message",
+    [
+        (dict(config="{"), "its configuration is damaged"),
+        (dict(config={"class_name": "Sequential", "config": {}}), "its configuration is damaged"),
+        (dict(keras_version="1.2.2"), "was written by Keras 1.2.2"),
+        (dict(keras_version="new"), "was written by Keras new"),
+    ],
+)
+def test_damaged_configurations(tmp_path, change_of_file, message):
+    path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
+    change(path, **change_of_file)
+    with refused(message):
+        ours.load_model(path)
+
+
+@pytest.mark.parametrize("place", ["a layer", "an initializer"])
+def test_modules_in_a_file_are_not_imported(tmp_path, monkeypatch, place):
+    path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "hostile_module.py").write_text("raise SystemExit('imported')")
+    hostile = {"module": "hostile_module", "class_name": "Thing", "config": {"name": "thing"}}
+    config = read_config(path)
+    if place == "a layer":
+        config["config"]["layers"].append(hostile)
+    else:
+        layers_of(config)["dense_1"]["config"]["kernel_initializer"] = hostile
+    change(path, config)
+    with refused("has the class 'Thing', which is not in this Keras and not registered"):
+        ours.load_model(path)

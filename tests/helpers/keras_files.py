@@ -1,0 +1,69 @@
+"""Files of Keras models for tests: of older releases, and with changed configurations."""
+
+import json
+import os
+import zipfile
+
+import numpy as np
+
+from helpers.paths import GOLDEN
+
+OLD_MODELS = os.path.join(GOLDEN, "keras")
+
+
+def names_of_old_models():
+    """Returns "RELEASE/NAME" of each model in `tests/golden/keras`."""
+    found = []
+    for archive in sorted(os.listdir(OLD_MODELS)):
+        if archive.endswith(".zip"):
+            with zipfile.ZipFile(os.path.join(OLD_MODELS, archive)) as content:
+                names = [name[: -len(".h5")] for name in content.namelist() if name.endswith(".h5")]
+            found += ["%s/%s" % (archive[: -len(".zip")], name) for name in sorted(names)]
+    return found
+
+
+def extract_old_model(name, folder):
+    """Extracts a model; returns its path, a list of inputs, and the original's outputs."""
+    release, _, name = name.rpartition("/")
+    with zipfile.ZipFile(os.path.join(OLD_MODELS, release + ".zip")) as archive:
+        path = archive.extract(name + ".h5", str(folder))
+        with np.load(archive.extract(name + ".npz", str(folder))) as arrays:
+            inputs = [arrays["arr_%d" % index] for index in range(len(arrays.files) - 1)]
+            return path, inputs, arrays["y"]
+
+
+def read_config(path):
+    """Returns the configuration of a model in a `.keras` file or in HDF5."""
+    if str(path).endswith(".keras"):
+        with zipfile.ZipFile(str(path)) as archive:
+            return json.loads(archive.read("config.json").decode())
+    import h5py
+
+    with h5py.File(str(path), "r") as file:
+        return json.loads(file.attrs["model_config"])
+
+
+def change(path, config=None, **members):
+    """Replaces the configuration (an object or a str) or members of a saved model.
+
+    Members of HDF5 are attributes of the root.
+    """
+    text = config if config is None or isinstance(config, str) else json.dumps(config)
+    if str(path).endswith(".h5"):
+        import h5py
+
+        with h5py.File(str(path), "r+") as file:
+            file.attrs.update(dict(members, **({} if text is None else {"model_config": text})))
+        return
+    if text is not None:
+        members["config.json"] = text.encode()
+    with zipfile.ZipFile(str(path)) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(str(path), "w") as archive:
+        for name, value in dict(content, **members).items():
+            archive.writestr(name, value)
+
+
+def layers_of(config):
+    """Returns the entries of a model's layers by their names."""
+    return {entry["config"]["name"]: entry for entry in config["config"]["layers"]}
