@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any, Dict, Iterator
 
 import tensorflow
@@ -20,7 +21,10 @@ _MOST_STATES = 2**28
 
 
 def load(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
-    """Loads a model; the arguments are those of `load_model`."""
+    """Loads a model; the arguments are those of `load_model`.
+
+    The model is not compiled; a warning says so if `compile` asks for it.
+    """
     stored = keras_files.read_hdf5_model(path)
     _check_version(path, stored.keras_version)
     with keras_files.explaining_errors(path):
@@ -31,6 +35,12 @@ def load(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any
         with _stored_weights.variables_no_larger_than(path, arrays):
             model = _built(path, config)
     _stored_weights.set_weights(path, model, stored.weights)
+    if compile and stored.training_config:
+        warnings.warn(
+            "%s: the optimizer, the loss and the metrics are not loaded. To train, call "
+            "model.compile; to avoid this warning, pass compile=False." % path,
+            stacklevel=3,
+        )
     return model
 
 

@@ -24,13 +24,15 @@ def load_model(
 ) -> Any:
     """Loads a model, with this package's layers in place of Keras's recurrent layers.
 
-    These are LSTM, GRU and SimpleRNN, and in HDF5 files of Keras 2.0 to 2.15 also CuDNNLSTM and
-    CuDNNGRU. The file stays as it is.
+    These are LSTM, GRU and SimpleRNN, and in HDF5 files also CuDNNLSTM and CuDNNGRU. The file
+    stays as it is. The optimizer's state is loaded from `.keras` files; a model in HDF5 is not
+    compiled, and a warning says so if the model was.
 
     Args:
-      path: a `.keras` file of Keras 3, or a whole model in HDF5, whatever its name is.
-      custom_objects: the program's classes and functions by their names in the file.
-      **named: of `keras.models.load_model`.
+      path: a `.keras` file, or a whole model in HDF5, whatever its name is.
+      custom_objects: the program's classes and functions by their names in the file, and the
+        functions of Lambda layers by the names of the layers.
+      **named: of `keras.models.load_model`; HDF5 files take only `compile`.
 
     Returns:
       a Keras model.

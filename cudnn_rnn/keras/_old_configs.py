@@ -14,6 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import tensorflow
 
+from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID
 from cudnn_rnn.keras._old_nodes import Calls, layers_of
 
@@ -38,6 +39,8 @@ _ADDED_ARGUMENTS: Dict[str, Dict[str, Any]] = {
     "CuDNNGRU": dict(_OF_CUDNN, reset_after=True),
 }
 _RENAMED = {
+    "L1": "L1L2",  # the name that every Keras has
+    "L2": "L1L2",
     "BatchNormalizationV1": "BatchNormalization",
     "BatchNormalizationV2": "BatchNormalization",
 }
@@ -58,9 +61,10 @@ _NOT_TAKEN = {
     "SpatialDropout2D": ("trainable",),
     "SpatialDropout3D": ("trainable",),
 }
-_INITIALIZERS = "keras.initializers"
+# Layers of Keras that run code or read other files, as their configuration says.
+_UNSAFE = ("FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper")
 _KINDS_OF_ARGUMENTS = (
-    ("initializer", _INITIALIZERS),
+    ("initializer", "keras.initializers"),
     ("regularizer", "keras.regularizers"),
     ("constraint", "keras.constraints"),
 )
@@ -81,7 +85,7 @@ class _Class(NamedTuple):
     module: Optional[str]
     name: str
 
-    def entry(self, config: Dict[str, Any]) -> Dict[str, Any]:
+    def entry(self, config: Any) -> Dict[str, Any]:
         """Returns the configuration of an object of the class."""
         is_ours = self.module == "cudnn_rnn.keras"
         known_as = _OUR_PACKAGE + self.name if is_ours else self.name
@@ -146,6 +150,8 @@ class Translator:
         made = self._class_of(entry, "keras.layers", name)
         if made.name == "InputLayer":
             return made.entry(_input_layer(config))
+        if made == _Class("keras.layers", "Lambda"):
+            return made.entry(self._lambda(config))
         config = {key: self._argument(key, value, name) for key, value in config.items()}
         if made.module is None:
             return made.entry(config)
@@ -161,6 +167,25 @@ class Translator:
             }
         )
 
+    def _lambda(self, config):
+        """Returns the arguments of a Lambda, with a function of the program."""
+        stored = config["function"]
+        known_as = [name for name in (config["name"], stored) if self._of_program(name) is not None]
+        if not known_as:
+            raise ExchangeError(
+                "The layer %r is a Lambda. Its function is not in this program, and code in the "
+                "file is not run. Pass the function: custom_objects={%r: the function}."
+                % (config["name"], stored if isinstance(stored, str) else config["name"])
+            )
+        kept = ("name", "trainable", "dtype", "arguments")
+        changed = {key: self._argument(key, config[key], "") for key in kept if key in config}
+        if config.get("output_shape_type", "raw") == "raw":
+            changed["output_shape"] = config.get("output_shape")
+        if not IS_KERAS_3:
+            types = {"function_type": "function", "output_shape_type": "raw"}
+            return dict(changed, function=known_as[0], **types)
+        return dict(changed, function=_function(known_as[0]))
+
     def _argument(self, key: str, value: Any, layer: str) -> Any:
         """Returns an argument of the layer of this name."""
         if key == "dtype":
@@ -169,6 +194,11 @@ class Translator:
             return value[0]
         if key.endswith("activation"):
             return self._activation(value, layer)
+        if key == "vocabulary" and isinstance(value, str):
+            raise ExchangeError(
+                "The layer %r takes its vocabulary from the file %s, which is not opened. Save the "
+                "model again, with the vocabulary in it." % (layer, value)
+            )
         if isinstance(value, list):
             return [self._argument(key, part, layer) for part in value]
         if not isinstance(value, dict) or "class_name" not in value:
@@ -190,7 +220,7 @@ class Translator:
             value = OLD_HARD_SIGMOID
         if not IS_KERAS_3 or self._of_program(value) is None:
             return value
-        return dict(_Class(None, value).entry(value), class_name="function")
+        return _function(value)
 
     def _object(self, entry, module, layer):
         """Returns an initializer, a regularizer or a constraint."""
@@ -203,7 +233,7 @@ class Translator:
         """Returns the class of an entry: the program's, this package's, or one of a Keras module.
 
         Raises:
-          ValueError: neither has the class; the message names the layer.
+          ExchangeError: neither has the class; the message names the layer.
         """
         class_name, registered = entry["class_name"], entry.get("registered_name")
         for known_as in (registered, class_name):
@@ -212,7 +242,8 @@ class Translator:
                 return _Class(None, known_as)
         package, _, name = class_name.rpartition(">")
         is_ours = package == "cudnn_rnn" or str(registered).startswith(_OUR_PACKAGE)
-        is_of_keras = not package and _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras")
+        has_keras_module = _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras") is not None
+        is_of_keras = not package and has_keras_module and name not in _UNSAFE
         if name in _OURS and module == "keras.layers" and (is_ours or is_of_keras):
             return _Class("cudnn_rnn.keras", _OURS[name])
         name = _RENAMED.get(name, name)
@@ -220,7 +251,7 @@ class Translator:
         is_known = not IS_KERAS_3 and module != "keras.layers"
         if is_of_keras and (is_known or isinstance(getattr(_module(module), name, None), type)):
             return _Class(module, name)
-        raise ValueError(
+        raise ExchangeError(
             "The layer %r has the class %r, which is not in this Keras and not registered. If the "
             "program has the class, pass it: custom_objects={%r: the class}."
             % (layer, class_name, class_name)
@@ -233,6 +264,11 @@ class Translator:
         if not hasattr(keras.utils, "get_registered_object"):  # TensorFlow 1
             return self._custom.get(name) or keras.utils.get_custom_objects().get(name)
         return keras.utils.get_registered_object(name, self._custom)
+
+
+def _function(known_as):
+    """Returns the configuration of a function of the program, for Keras 3."""
+    return dict(_Class(None, known_as).entry(known_as), class_name="function")
 
 
 def _module(name):

@@ -23,13 +23,14 @@ def names_of_old_models():
 
 
 def extract_old_model(name, folder):
-    """Extracts a model; returns its path, a list of inputs, and the original's outputs."""
+    """Extracts a model; returns its path, and lists of inputs and of the outputs."""
     release, _, name = name.rpartition("/")
     with zipfile.ZipFile(os.path.join(OLD_MODELS, release + ".zip")) as archive:
         path = archive.extract(name + ".h5", str(folder))
         with np.load(archive.extract(name + ".npz", str(folder))) as arrays:
-            inputs = [arrays["arr_%d" % index] for index in range(len(arrays.files) - 1)]
-            return path, inputs, arrays["y"]
+            names = sorted(arrays.files)  # arr_0, ... are the inputs; y, y1, ... the outputs
+            inputs = [arrays[name] for name in names if name.startswith("arr_")]
+            return path, inputs, [arrays[name] for name in names if name.startswith("y")]
 
 
 def read_config(path):
