@@ -84,8 +84,7 @@ def _built(path, config):
         raise
     except Exception as error:
         raise ValueError(
-            "%s cannot be loaded, because Keras %s cannot build its model: %s"
-            % (path, keras.__version__, error)
+            "%s cannot be loaded, because this Keras cannot build its model: %s" % (path, error)
         ) from error
 
 

@@ -182,8 +182,8 @@ class Translator:
         if config.get("output_shape_type", "raw") == "raw":
             changed["output_shape"] = config.get("output_shape")
         if not IS_KERAS_3:
-            types = {"function_type": "function", "output_shape_type": "raw"}
-            return dict(changed, function=known_as[0], **types)
+            types = {"function_type": "raw", "output_shape_type": "raw"}
+            return dict(changed, function=self._of_program(known_as[0]), **types)
         return dict(changed, function=_function(known_as[0]))
 
     def _argument(self, key: str, value: Any, layer: str) -> Any:

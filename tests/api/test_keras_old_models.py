@@ -78,7 +78,7 @@ def append_layer(path, **entry):
 
 
 def test_all_releases_are_there():
-    assert len(names_of_old_models()) == 43
+    assert len(names_of_old_models()) == 52
 
 
 @pytest.mark.sampled(4)
@@ -180,6 +180,17 @@ def test_missing_arrays(tmp_path):
         del file["model_weights/dense_1/dense_1/kernel:0"]
     with refused("model_weights/dense_1 must have the arrays dense_1/kernel:0, but lacks one"):
         load(path)
+
+
+def test_long_lists_of_names_are_in_parts(tmp_path):
+    import h5py
+
+    path, inputs, expected = extract_old_model(CUDNN_LSTM, tmp_path)
+    with h5py.File(path, "r+") as file:
+        attributes = file["model_weights/cu_dnnlstm_1"].attrs
+        for number, name in enumerate(attributes.pop("weight_names")):
+            attributes["weight_names%d" % number] = [name]
+    assert_predicts(load(path), inputs, expected)
 
 
 @pytest.mark.parametrize(
