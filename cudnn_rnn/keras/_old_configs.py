@@ -52,6 +52,7 @@ _NEUTRAL = {
     "ragged": False,
     "sparse": False,
     "noise_shape": None,
+    "seed": None,
     "groups": 1,
     "num_constants": None,
 }
