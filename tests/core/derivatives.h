@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/core/plan_runner.h"
 #include "tests/core/problem.h"
@@ -39,31 +41,38 @@ constexpr Argument kArguments[] = {
     {"params", &Tensors::params, &Tensors::params_backprop},
 };
 
-// Compares the derivative of the weighted sum in a direction of an argument with a central
-// difference of the plan itself, so that dropout, whose pattern repeats, can be on. `tensors` are
-// those of a training call.
+// A direction in which to move an argument.
+struct Move {
+  Argument argument;
+  Vector direction;
+};
+
+// Compares the derivative of the weighted sum for some moves at once with a central difference of
+// the plan itself, so that dropout, whose pattern repeats, can be on. `tensors` are those of a
+// training call.
 inline void CheckDerivative(const Problem& problem, const Tensors& tensors,
-                            const Argument& argument, const Vector& direction,
-                            const std::string& what) {
+                            const std::vector<Move>& moves, const std::string& what) {
   constexpr double kDelta = 1e-6, kTolerance = 5e-6;
   SerialRunner runner;
-  const Vector& values = tensors.*argument.values;
   double expected = 0, sums[2];
-  for (size_t i = 0; i < values.size(); ++i) {
-    expected += direction[i] * (tensors.*argument.gradient)[i];
+  for (const Move& move : moves) {
+    for (size_t i = 0; i < move.direction.size(); ++i) {
+      expected += move.direction[i] * (tensors.*move.argument.gradient)[i];
+    }
   }
   for (int side : {0, 1}) {
     Tensors moved = tensors;
     const double delta = side == 0 ? kDelta : -kDelta;
-    for (size_t i = 0; i < values.size(); ++i) {
-      (moved.*argument.values)[i] = values[i] + delta * direction[i];
+    for (const Move& move : moves) {
+      Vector& values = moved.*move.argument.values;
+      for (size_t i = 0; i < values.size(); ++i) values[i] += delta * move.direction[i];
     }
     RunCpuPlan(problem, &runner, /*is_training=*/true, &moved);
     sums[side] = WeightedSum(moved);
   }
   const double numeric = (sums[0] - sums[1]) / (2 * kDelta);
-  EXPECT(std::abs(numeric - expected) < kTolerance * std::max(1.0, std::abs(numeric)), "d ",
-         argument.name, what, " is ", expected, ", not ", numeric, " in ", problem.Text());
+  EXPECT(std::abs(numeric - expected) < kTolerance * std::max(1.0, std::abs(numeric)), "d ", what,
+         " is ", expected, ", not ", numeric, " in ", problem.Text());
 }
 
 inline Tensors Train(const Problem& problem) {
@@ -73,16 +82,17 @@ inline Tensors Train(const Problem& problem) {
   return tensors;
 }
 
-// Compares the derivative of each tensor in one random direction, which involves all elements.
-inline void CheckDirections(const Problem& problem) {
-  const Tensors tensors = Train(problem);
+// Returns a random direction for each argument, which involves all elements.
+inline std::vector<Move> RandomMoves(const Tensors& tensors) {
   std::mt19937 generator(3);
   std::uniform_real_distribution<double> uniform(-1, 1);
+  std::vector<Move> moves;
   for (const Argument& argument : kArguments) {
     Vector direction((tensors.*argument.values).size());
     for (double& value : direction) value = uniform(generator);
-    CheckDerivative(problem, tensors, argument, direction, " in a direction");
+    moves.push_back({argument, std::move(direction)});
   }
+  return moves;
 }
 
 }  // namespace cudnn_rnn

@@ -158,8 +158,8 @@ TEST(RandomLargeModelsAgreeWithSpecification) {
 TEST(GradientsOfLargeModelsAgreeWithDifferences) {
   for (const LargeModel& model : LargeModels()) {
     const Problem problem = model.MakeProblem();
-    CheckDirections(problem);
     const Tensors alone = Train(problem);
+    CheckDerivative(problem, alone, RandomMoves(alone), "all arguments in a direction");
     for (const int num_threads : {2, 4}) {
       ThreadRunner threads(num_threads);
       Tensors found = MakeTensors(problem);
