@@ -10,7 +10,7 @@
 packed="$PWD"
 export CUDNN_RNN_CORE_LIBRARY="$packed/libcudnn_rnn_core.so"
 export TORCH_PYTHON="${TORCH_PYTHON:-python3}"
-processors="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" # nproc would print these numbers
+processors="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" # nproc obeys these variables
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 export PYTHONUNBUFFERED=1
 # Plugins of pytest that happen to be on the machine may import anything.

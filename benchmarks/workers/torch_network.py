@@ -31,9 +31,9 @@ def matrix_product(size, options):
     return torch.inference_mode()(lambda: torch.mm(a, b, out=product))
 
 
-# About that many clock cycles of a GPU are a second.
+# The approximate clock rate of a GPU.
 _CYCLES_PER_SECOND = 2e9
-# The queue of a stream holds about a thousand kernels, which a host launches in less time.
+# A host fills the queue of a stream, about a thousand kernels, in less time.
 _LONGEST_LAUNCH_SECONDS = 0.05
 
 

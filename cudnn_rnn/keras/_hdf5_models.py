@@ -11,7 +11,7 @@ import tensorflow
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3, FusedLayer
+from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX, FusedLayer
 from cudnn_rnn.keras._old_configs import Translator
 
 keras = tensorflow.keras
@@ -93,4 +93,5 @@ def _our_layers():
     from cudnn_rnn import keras as ours
 
     found = [value for value in vars(ours).values() if isinstance(value, type)]
-    return {"cudnn_rnn>" + one.__name__: one for one in found if issubclass(one, FusedLayer)}
+    layers = [value for value in found if issubclass(value, FusedLayer)]
+    return {OUR_PREFIX + layer.__name__: layer for layer in layers}

@@ -9,13 +9,16 @@ from cudnn_rnn.graph.config import DTYPES
 from cudnn_rnn.keras import _fused
 
 IS_KERAS_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
+_PACKAGE = "cudnn_rnn"
+# Begins the names under which Keras's registry has classes and functions of this package.
+OUR_PREFIX = _PACKAGE + ">"
 
 
 def register(registered):
     """Decorator: registers a class or function, to load models. TensorFlow 1 has no registry."""
     utilities = getattr(tensorflow.keras, "saving", tensorflow.keras.utils)
     decorator = getattr(utilities, "register_keras_serializable", None)
-    return decorator("cudnn_rnn")(registered) if decorator else registered
+    return decorator(_PACKAGE)(registered) if decorator else registered
 
 
 @register
@@ -24,7 +27,7 @@ def hard_sigmoid_of_keras_2(inputs):
     return tf.clip_by_value(0.2 * inputs + 0.5, 0.0, 1.0)
 
 
-OLD_HARD_SIGMOID = "cudnn_rnn>hard_sigmoid_of_keras_2"
+OLD_HARD_SIGMOID = OUR_PREFIX + hard_sigmoid_of_keras_2.__name__
 
 
 def compute_dtype_of(layer):

@@ -12,6 +12,7 @@ import tensorflow
 
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.keras import _hdf5_models
+from cudnn_rnn.keras._layer import OUR_PREFIX
 
 _CONFIG = "config.json"
 _NAMES = ("LSTM", "GRU", "SimpleRNN")
@@ -71,5 +72,5 @@ def _with_our_layers(config):
     config = {name: _with_our_layers(value) for name, value in config.items()}
     if config.get("module") == "keras.layers" and config.get("class_name") in _NAMES:
         config["module"] = "cudnn_rnn.keras"
-        config["registered_name"] = "cudnn_rnn>" + config["class_name"]
+        config["registered_name"] = OUR_PREFIX + config["class_name"]
     return config

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID
+from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX
 from cudnn_rnn.keras._old_nodes import Calls, layers_of
 
 keras = tensorflow.keras
@@ -72,7 +72,6 @@ _KINDS_OF_ARGUMENTS = (
 # The distributions of VarianceScaling that have other names today.
 _DISTRIBUTIONS = {"normal": "truncated_normal"}
 _MODULES_OF_KERAS = re.compile(r"(tensorflow\.(python\.)?)?(tf_)?keras(\..*)?")
-_OUR_PACKAGE = "cudnn_rnn>"
 
 
 class _Class(NamedTuple):
@@ -89,7 +88,7 @@ class _Class(NamedTuple):
     def entry(self, config: Any) -> Dict[str, Any]:
         """Returns the configuration of an object of the class."""
         is_ours = self.module == "cudnn_rnn.keras"
-        known_as = _OUR_PACKAGE + self.name if is_ours else self.name
+        known_as = OUR_PREFIX + self.name if is_ours else self.name
         if not IS_KERAS_3:
             return {"class_name": known_as, "config": config}
         return {
@@ -242,7 +241,7 @@ class Translator:
             if found is not None and not found.__module__.startswith("cudnn_rnn."):
                 return _Class(None, known_as)
         package, _, name = class_name.rpartition(">")
-        is_ours = package == "cudnn_rnn" or str(registered).startswith(_OUR_PACKAGE)
+        is_ours = package + ">" == OUR_PREFIX or str(registered).startswith(OUR_PREFIX)
         has_keras_module = _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras") is not None
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
         if name in _OURS and module == "keras.layers" and (is_ours or is_of_keras):

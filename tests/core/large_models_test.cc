@@ -97,9 +97,7 @@ TEST(LargeModelsAgreeWithSpecification) {
         RunCpuPlan(problem, &threads, is_training, &found);
         const std::string what = Concatenate(problem.Text(), ", ", num_threads, " threads",
                                              is_training ? ", training" : "");
-        ExpectClose(found.output, expected.output, 1e-12, "output of " + what);
-        ExpectClose(found.output_h, expected.output_h, 1e-12, "output_h of " + what);
-        ExpectClose(found.output_c, expected.output_c, 1e-12, "output_c of " + what);
+        ExpectForwardClose(found, expected, 1e-12, what);
       }
     }
   }
@@ -148,9 +146,7 @@ TEST(RandomLargeModelsAgreeWithSpecification) {
     for (const bool is_training : {false, true}) {
       Tensors found = given;
       RunCpuPlan(problem, &threads, is_training, &found);
-      ExpectClose(found.output, expected.output, tolerance, "output of " + problem.Text());
-      ExpectClose(found.output_h, expected.output_h, tolerance, "output_h of " + problem.Text());
-      ExpectClose(found.output_c, expected.output_c, tolerance, "output_c of " + problem.Text());
+      ExpectForwardClose(found, expected, tolerance, problem.Text());
     }
   }
 }
@@ -160,12 +156,7 @@ TEST(GradientsOfLargeModelsAgreeWithDifferences) {
     const Problem problem = model.MakeProblem();
     const Tensors alone = Train(problem);
     CheckDerivative(problem, alone, RandomMoves(alone), "all arguments in a direction");
-    for (const int num_threads : {2, 4}) {
-      ThreadRunner threads(num_threads);
-      Tensors found = MakeTensors(problem);
-      RunCpuPlan(problem, &threads, /*is_training=*/true, &found);
-      ExpectSameBits(found, alone, Concatenate(problem.Text(), num_threads));
-    }
+    ExpectSameBitsOnThreads(problem, /*is_training=*/true, /*min_cycles_to_wait=*/0, {2, 4});
   }
 }
 

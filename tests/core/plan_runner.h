@@ -14,6 +14,7 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "tests/core/problem.h"
 #include "tests/core/testing.h"
+#include "tests/core/threads.h"
 
 namespace cudnn_rnn {
 
@@ -127,6 +128,29 @@ inline void ExpectClose(const Vector& found, const Vector& expected, double tole
                         const std::string& what) {
   const double difference = LargestDifference(found, expected);
   EXPECT(difference <= tolerance, difference, " in ", what);
+}
+
+// Compares the results of a forward call.
+inline void ExpectForwardClose(const Tensors& found, const Tensors& expected, double tolerance,
+                               const std::string& what) {
+  ExpectClose(found.output, expected.output, tolerance, "output of " + what);
+  ExpectClose(found.output_h, expected.output_h, tolerance, "output_h of " + what);
+  ExpectClose(found.output_c, expected.output_c, tolerance, "output_c of " + what);
+}
+
+// Runs the problem alone and with each number of threads.
+inline void ExpectSameBitsOnThreads(const Problem& problem, bool is_training,
+                                    int64_t min_cycles_to_wait,
+                                    const std::vector<int>& thread_counts) {
+  SerialRunner serial;
+  Tensors expected = MakeTensors(problem);
+  RunCpuPlan(problem, &serial, is_training, &expected);
+  for (int num_threads : thread_counts) {
+    ThreadRunner threads(num_threads, min_cycles_to_wait);
+    Tensors found = MakeTensors(problem);
+    RunCpuPlan(problem, &threads, is_training, &found);
+    ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
+  }
 }
 
 }  // namespace cudnn_rnn

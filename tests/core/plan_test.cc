@@ -54,9 +54,7 @@ void CompareWithSpecification(const Problem& problem, double tolerance,
       RunCpuPlan(problem, &runner, is_training, &found, instruction_set);
       const std::string what =
           instruction_set + " " + problem.Text() + (is_training ? " training" : " inference");
-      ExpectClose(found.output, expected->output, tolerance, "output of " + what);
-      ExpectClose(found.output_h, expected->output_h, tolerance, "output_h of " + what);
-      ExpectClose(found.output_c, expected->output_c, tolerance, "output_c of " + what);
+      ExpectForwardClose(found, *expected, tolerance, what);
     }
   }
 }
@@ -159,20 +157,6 @@ TEST(PackedWeightsAreRead) {
     EXPECT(CallForward(*plan, options, {&runner}, &buffers).ok(), problem.Text());
     buffers.ReadResults(&tensors);
     for (const double value : tensors.output) EXPECT(std::isnan(value), problem.Text());
-  }
-}
-
-// Runs the problem alone and with each number of threads.
-void ExpectSameBitsOnThreads(const Problem& problem, bool is_training, int64_t min_cycles_to_wait,
-                             const std::vector<int>& thread_counts) {
-  SerialRunner serial;
-  Tensors expected = MakeTensors(problem);
-  RunCpuPlan(problem, &serial, is_training, &expected);
-  for (int num_threads : thread_counts) {
-    ThreadRunner threads(num_threads, min_cycles_to_wait);
-    Tensors found = MakeTensors(problem);
-    RunCpuPlan(problem, &threads, is_training, &found);
-    ExpectSameBits(found, expected, Concatenate(problem.Text(), num_threads));
   }
 }
 
