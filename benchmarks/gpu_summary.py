@@ -20,6 +20,8 @@ CUDNN_MARGIN = 0.02
 
 # These two should run the same kernels, apart from what clears memory.
 SAME_KERNELS = ("core standard", "cuDNN standard")
+# Times of a kernel that differ by more than this part of a step are listed.
+KERNEL_MARGIN = 0.03
 
 Series = namedtuple("Series", "field where ours peer title")
 """The field of the samples, its name, patterns of the two peers' names, the second one's title."""
@@ -88,20 +90,23 @@ def _largest_ratios(results):
 
 
 def _other_kernels(results):
-    """Returns a list of kernels whose numbers differ between ours and bare cuDNN, or None."""
+    """Returns a list of kernels whose numbers or times differ from bare cuDNN, or None."""
     lines = []
     for result in results:
         ours, theirs = (result["peers"].get(name, {}).get("kernels") for name in SAME_KERNELS)
         if not ours or not theirs:
             continue
+        total = sum(microseconds for _, microseconds in theirs.values())
         for name in sorted(set(ours) | set(theirs)):
-            counts = [kernels.get(name, [0])[0] for kernels in (ours, theirs)]
-            if counts[0] != counts[1]:
-                text = "- %s: %d and %d times `%s`"
-                lines.append(
-                    text % ((result["configuration"].key,) + tuple(counts) + (name[:100],))
-                )
-    title = "Kernels of a step that %s and %s do not run equally often:" % SAME_KERNELS
+            (count, time), (count_2, time_2) = (one.get(name, [0, 0]) for one in (ours, theirs))
+            if count != count_2 or abs(time - time_2) > KERNEL_MARGIN * total:
+                text = "- %s: %d and %d times, %.0f and %.0f us: `%s`"
+                numbers = (result["configuration"].key, count, count_2, time, time_2)
+                lines.append(text % (numbers + (name[:100],)))
+    title = (
+        "Kernels of a step that %s and %s do not run equally often, or whose times differ by more"
+        " than %g%% of a step:" % (SAME_KERNELS + (100 * KERNEL_MARGIN,))
+    )
     return "\n".join([title, ""] + lines) if lines else None
 
 

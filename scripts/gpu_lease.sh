@@ -74,9 +74,10 @@ set_tests() {
 }
 
 # run_benchmark SECONDS BUDGET PEER...: $rehearses: on tiny models without a GPU. The logs of the
-# peers go to the log.
+# peers go to the log. $BENCHMARK_SECONDS, if set, replaces SECONDS, to measure all models.
 run_benchmark() {
-    local seconds="$1" budget="$(($2 * factor))" options=()
+    local seconds="${BENCHMARK_SECONDS:-$1}" budget options=()
+    budget="$(((seconds - $1 + $2) * factor))"
     shift 2
     [ -z "$rehearses" ] || options=(--device cpu --quick)
     rm -rf worker_logs

@@ -39,7 +39,8 @@ within 60 doctor "${in_tensorflow[@]}" -m cudnn_rnn doctor
 # Ours for every node: by default, other libraries' CudnnRNNV3 may stay with TensorFlow's kernels.
 export CUDNN_RNN_GPU_KERNELS=cudnn_rnn
 set_tests "${in_tensorflow[@]}"
-run_tests 120 tests "${tests[@]}" --maxfail=30 tests/gpu/test_{tensorflow,keras}*.py "$@"
+# Three processes: an import of TensorFlow takes longer than most tests, and the GPU has room for all.
+PYTEST_XDIST_AUTO_NUM_WORKERS="$((processors < 8 ? 1 : 3))" run_tests 120 tests "${tests[@]}" --maxfail=30 tests/gpu/test_{tensorflow,keras}*.py "$@"
 CUDNN_RNN_ALGO=auto run_tests 40 tests_auto "${tests[@]}" \
     tests/gpu/test_tensorflow.py::test_first_version_of_the_op "$@"
 run_benchmark 75 45 core cudnn tensorflow
