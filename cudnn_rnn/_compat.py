@@ -10,6 +10,7 @@ import functools
 from typing import Any, Callable, TypeVar
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.eager.context import context as eager_context
 from tensorflow.python.eager.context import eager_mode
 from tensorflow.python.eager.wrap_function import function_from_graph_def
 from tensorflow.python.framework import meta_graph as meta_graph_module

@@ -11,6 +11,7 @@ import functools
 
 from cudnn_rnn._compat import (
     IS_TENSORFLOW_1,
+    eager_context,
     gen_cudnn_rnn_ops,
     kernel_label,
     kernel_label_of,
@@ -51,17 +52,22 @@ def cudnn_rnnv3(**arguments):
             return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
     tensors = [tf.convert_to_tensor(arguments.pop(name)) for name in _V3_INPUTS]
     specs = tuple((tuple(tensor.shape.as_list()), tensor.dtype) for tensor in tensors)
-    function = _v3_function(specs, tuple(arguments.items()))
+    # The node must have the device itself: its gradient's function is called in no device scope.
+    device = eager_context().device_name
+    function = _v3_function(specs, tuple(arguments.items()), device)
     return function(*tensors) if arguments["is_training"] else _infer(function, tensors)
 
 
 @functools.lru_cache(maxsize=256)
-def _v3_function(specs, attributes):
-    """Returns a function of the inputs with a labelled node; `specs` are shapes and dtypes."""
+def _v3_function(specs, attributes, device):
+    """Returns a function of the inputs with a labelled node; `specs` are shapes and dtypes.
+
+    device: of the node; empty if TensorFlow may choose.
+    """
 
     @tf.function(autograph=False)
     def cudnn_rnn_v3(*tensors):
-        with kernel_label(gpu_kernels.KERNEL_LABEL, ["CudnnRNNV3"]):
+        with kernel_label(gpu_kernels.KERNEL_LABEL, ["CudnnRNNV3"]), tf.device(device):
             return tuple(gen_cudnn_rnn_ops.cudnn_rnnv3(*tensors, **dict(attributes)))
 
     return cudnn_rnn_v3.get_concrete_function(*[tf.TensorSpec(*spec) for spec in specs])

@@ -39,9 +39,12 @@ def test_a_node_without_a_device_leaves_the_gradient_to_its_own_scope():
 
 
 EAGER = """
+import sys
 import tensorflow
 import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_cudnn_rnn_ops
 import cudnn_rnn
+from cudnn_rnn._native import gpu_kernels
 
 if %d:
     tf.enable_eager_execution(tf.ConfigProto(device_count={"CPU": 3}))
@@ -49,18 +52,39 @@ else:
     (cpu,) = tensorflow.config.list_physical_devices("CPU")
     three = [tensorflow.config.LogicalDeviceConfiguration()] * 3
     tensorflow.config.set_logical_device_configuration(cpu, three)
+if "labels" in sys.argv:  # as on a GPU machine
+    gpu_kernels._choice = gpu_kernels.choice()._replace(labels=("CudnnRNNV3",))
+def reporting(backprop):
+    def run(*arguments, **options):
+        results = backprop(*arguments, **options)
+        print("gradient on", results[0].device[-5:])
+        return results
+    return run
+for name in ("cudnn_rnn_backprop", "cudnn_rnn_backprop_v3"):
+    setattr(gen_cudnn_rnn_ops, name, reporting(getattr(gen_cudnn_rnn_ops, name)))
 model = cudnn_rnn.CudnnLSTM(%d, %d, %d)
 x, states, params = tf.ones([%d, %d, 2]), tf.ones([2, 4, 3]), tf.ones([180])
-with tf.GradientTape() as tape:
-    tape.watch(params)
-    with tf.device("/cpu:2"):
-        output, _, _ = model(x, states, states, params, is_training=True)
-    with tf.device("/cpu:1"):
-        loss = tf.reduce_sum(output)
-print("gradient of", output.device[-5:], "on", tape.gradient(loss, params).device[-5:])
+lengths = [1, 5, 4, 2] if "lengths" in sys.argv else None
+for device in ("/cpu:2", "/cpu:1"):
+    with tf.GradientTape() as tape:
+        tape.watch(params)
+        with tf.device(device):
+            output, _, _ = model(
+                x, states, states, params, is_training=True, sequence_lengths=lengths
+            )
+        print("output on", output.device[-5:])
+        with tf.device("/cpu:0"):
+            loss = tf.reduce_sum(output)
+    tape.gradient(loss, params)
 """
+# With lengths, the op is a CudnnRNNV3; if its node has a label, an eager call runs in a function.
+OPTIONS = [(), ("lengths",), ("lengths", "labels")]
 
 
-def test_the_device_of_an_eager_call():
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_the_device_of_an_eager_call(options):
     program = EAGER % (IS_TENSORFLOW_1, LAYERS, UNITS, WIDTH, STEPS, BATCH)
-    assert "gradient of CPU:2 on CPU:2" in output_of("-c", program)
+    lines = output_of("-c", program, *options).splitlines()
+    devices = ["CPU:2", "CPU:1"]
+    assert [line[-5:] for line in lines if line.startswith("output on")] == devices, lines
+    assert [line[-5:] for line in lines if line.startswith("gradient on")] == devices, lines
