@@ -115,9 +115,10 @@ def describe_lease(folder, title):
             lines = without_folders(outputs[name]).strip().splitlines()
             kept = "\n".join(lines[-_LINES_OF_LOGS.get(name, 40) :])
             parts.append("End of the log of %s:\n\n```\n%s\n```" % (name, kept))
-    table = read(os.path.join(folder, "table.md"))
-    if table:
-        parts.append(table.strip())
+    for name in ("table.md", "one_process.md"):
+        table = read(os.path.join(folder, name))
+        if table:
+            parts.append(table.strip())
     return "\n\n".join(parts)
 
 

@@ -443,7 +443,7 @@ def test_leases_on_the_mock(really_packed, on_the_mock):
     packed = really_packed
     status, text, lines = run_lease(packed, "lease_a", *ON_MOCK, **on_the_mock)
     parts = ["versions", "smoke", "first_questions", "cases", "memcheck", "cpu", "benchmark"]
-    parts += ["persistent", "persist_dynamic"]
+    parts += ["one_process", "persistent", "persist_dynamic"]
     expected = [one + (" not_run" if one == "memcheck" else " 0") for one in parts]
     assert status == 0 and lines == expected, text
     status, text, lines = run_lease(packed, "lease_b", *ON_MOCK, **on_the_mock)
@@ -452,7 +452,8 @@ def test_leases_on_the_mock(really_packed, on_the_mock):
     log = (packed / "results" / "lease_b" / "log.txt").read_text()
     assert str(packed / "site" / "cudnn_rnn" / "_cudnn_rnn_ops.so") in log
     text = record(packed / "results")
-    for part in ("# Mock GPU", "| devices | FAILED (1) |", "cases: ", "core standard", "GFLOP/s"):
+    failed = "| devices | FAILED (1) |"
+    for part in ("# Mock GPU", failed, "cases: ", "core standard", "GFLOP/s", "| ours "):
         assert part in text, text
     assert "Failed:" not in text and "Unfinished:" not in text
     peers = {}

@@ -1,0 +1,52 @@
+"""Errors of each dtype and of TF32 in models of real sizes, compared with double."""
+
+import pytest
+import torch
+from core_harness import describe, make_data
+from core_library import Model
+from test_core_calls import make_case
+
+# Layers, units, batch, steps.
+SIZES = [(2, 650, 20, 35), (4, 512, 64, 50), (1, 512, 1, 100), (2, 1500, 20, 35), (4, 1024, 64, 50)]
+# By name: the dtype, whether TF32 is allowed, the largest error allowed.
+PRECISIONS = {
+    "float": (torch.float32, False, 1e-5),
+    "TF32": (torch.float32, True, 2e-3),
+    "half": (torch.float16, False, 5e-3),
+    "bfloat16": (torch.bfloat16, False, 2e-2),
+}
+
+
+def train(core, device, case, dtype, allow_tf32=False):
+    """Returns all results and gradients of a step, as double."""
+
+    def place(tensors):
+        return {name: one.to(device, dtype).contiguous() for name, one in tensors.items()}
+
+    description = describe(case, allow_tf32=allow_tf32)._replace(dtype=dtype)
+    inputs, backprops, _ = make_data(case)
+    with Model(core, description, device) as model:
+        done = model.forward(place(inputs))
+        found = dict(done.results, **model.backward(done, place(backprops)))
+    return {name: one.double().cpu() for name, one in found.items()}
+
+
+def errors(found, expected):
+    """Returns the largest error over the largest magnitude, and the RMS error over the RMS."""
+    difference = found - expected
+    largest = difference.abs().max() / expected.abs().max()
+    return float(largest), float((difference.square().mean() / expected.square().mean()).sqrt())
+
+
+@pytest.mark.gpu_only
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "%dx%d-b%d-t%d" % size)
+def test_errors_of_each_precision(core, device, record_property, size):
+    layers, units, batch, steps = size
+    shape = dict(num_layers=layers, num_units=units, input_size=units, batch=batch, steps=steps)
+    case = make_case(direction="unidirectional", **shape)
+    expected = train(core, device, case, torch.float64)
+    for name, (dtype, allow_tf32, allowed) in PRECISIONS.items():
+        found = train(core, device, case, dtype, allow_tf32)
+        rows = {key: errors(found[key], value) for key, value in expected.items()}
+        record_property(name, {key: ["%.1e" % one for one in row] for key, row in rows.items()})
+        assert max(largest for largest, _ in rows.values()) <= allowed, (name, rows)
