@@ -5,8 +5,7 @@
 Two processes of bare cuDNN differ by up to 25% in small models: they run the same kernels, but the
 gap between two kernels takes 1 or 2 microseconds, for as long as a network exists. Here, networks
 of both are therefore created and measured in turn, on the default stream and on another one. The
-folder gets one_process.json, milliseconds on the device by configuration and network, and
-one_process.md.
+folder gets the table, one_process.md.
 Needs PyTorch, numpy and tabulate.
 """
 
@@ -20,7 +19,7 @@ import time
 from arguments import ROOT
 from configurations import gpu_configurations
 from problem import make_problem
-from record import write_json, write_whole
+from record import write_whole
 from tables import markdown_table
 
 TURNS, SAMPLES = 4, 7
@@ -106,7 +105,6 @@ def main():
         medians = medians_by_network(configuration, options, deadline)
         if medians:
             found[configuration.key] = medians
-            write_json(os.path.join(chosen.output, "one_process.json"), found)
             write_whole(os.path.join(chosen.output, "one_process.md"), describe(found))
     print(describe(found))
 

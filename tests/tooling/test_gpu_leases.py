@@ -208,7 +208,8 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
     status, text, lines = run_lease(packed, "lease_a", FAILS="--part=cases", **fake_python)
     assert status == 1 and "lease_a: NOT ALL PARTS PASSED" in text and "the reason" in text
     parts = ["versions 0", "smoke 0", "first_questions 0", "cases 3", "memcheck not_run"]
-    assert lines == parts + ["cpu 0", "benchmark 0", "persistent 0", "persist_dynamic 0"]
+    parts += ["cpu 0", "benchmark 0", "one_process 0", "persistent 0", "persist_dynamic 0"]
+    assert lines == parts
     log = (tmp_path / "out" / "lease_a" / "log.txt").read_text()
     assert "== cases\nthe reason\n" in log and "lstm-2x650-b20-t35 --training --threads 1" in log
     assert "what a peer said" in log
@@ -227,8 +228,8 @@ def test_a_failed_smoke_test_is_said_first(packed, fake_python, tmp_path):
     assert status == 1 and text.index("SMOKE TEST FAILED") < text.index("== first_questions")
     assert "SMOKE TEST FAILED" in (tmp_path / "out" / "lease_a" / "log.txt").read_text()
     parts = ["versions 0", "smoke 3", "first_questions 0", "cases not_run", "memcheck not_run"]
-    parts += ["cpu 0", "benchmark not_run", "persistent not_run", "persist_dynamic not_run"]
-    assert lines == parts
+    left_out = ["benchmark", "one_process", "persistent", "persist_dynamic"]
+    assert lines == parts + ["cpu 0"] + [part + " not_run" for part in left_out]
 
 
 def test_damaged_pieces_of_tensorflow(packed, fake_python):
