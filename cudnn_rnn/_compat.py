@@ -18,6 +18,7 @@ from tensorflow.python.framework import op_def_registry, tensor_util
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.python.ops import (
+    control_flow_util,
     cudnn_rnn_grad,  # registers the gradients of the forward ops
     gen_cudnn_rnn_ops,
 )
@@ -54,6 +55,15 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 # TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
 # versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
+
+
+def is_compiled_by_xla():
+    """Returns whether XLA compiles the function that is being built (`jit_compile=True`).
+
+    TensorFlow 1 and early versions of TensorFlow 2 do not tell.
+    """
+    in_xla = getattr(control_flow_util, "GraphOrParentsInXlaContext", lambda graph: False)
+    return not tf.executing_eagerly() and in_xla(tf.get_default_graph())
 
 
 def allowed_dtypes(op_type, attribute):

@@ -105,14 +105,9 @@ class ArraysOfArchive(_Arrays):
 
     def children(self, names: List[str], classes: List[str], place: Any) -> List[Any]:
         """Returns the places of a model's layers."""
-        counts: Dict[str, int] = {}
         places = []
-        for name, class_name in zip(names, classes):
-            group = _snake_case(class_name.rpartition(">")[2])
-            number = counts.get(group, 0)
-            counts[group] = number + 1
-            path = place + "/layers/" if place else "layers/"
-            path += "%s_%d" % (group, number) if number else group
+        for name, group in zip(names, self.groups(classes)):
+            path = (place + "/layers/" if place else "layers/") + group
             stored = self._attributes.get(path + "/vars", {}).get("name", name)
             if stored != name:
                 raise ExchangeError(
@@ -121,6 +116,18 @@ class ArraysOfArchive(_Arrays):
                 )
             places.append(path)
         return places
+
+    @staticmethod
+    def groups(classes: Sequence[str]) -> List[str]:
+        """Returns the names of the groups of objects of these classes that are in one list."""
+        counts: Dict[str, int] = {}
+        names = []
+        for class_name in classes:
+            group = _snake_case(class_name.rpartition(">")[2])
+            number = counts.get(group, 0)
+            counts[group] = number + 1
+            names.append("%s_%d" % (group, number) if number else group)
+        return names
 
     def keys(self, place: Any) -> List[str]:
         """Returns the keys at a place."""

@@ -12,7 +12,7 @@ import json
 import re
 import tempfile
 import zipfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
@@ -30,7 +30,9 @@ from cudnn_rnn.exchange.keras_model import (
 HDF5_START = b"\x89HDF\r\n\x1a\n"
 ZIP_START = b"PK\x03\x04"
 OPTIMIZER_KEYS = ("optimizer/", "optimizer_weights/")
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_CONFIG, _WEIGHTS, _METADATA = "config.json", "model.weights.h5", "metadata.json"
+# The folder of files that layers keep beside their weights, such as vocabularies.
+_ASSETS = "assets/"
 # The modules of the classes that are read; other modules may have classes of the same names.
 _MODULES = re.compile(r"(tensorflow\.(python\.)?)?(tf_)?keras(\..*)?|cudnn_rnn\.keras(\..*)?")
 
@@ -70,6 +72,24 @@ class StoredModel(NamedTuple):
     training_config: Any
     weights: Dict[str, List[np.ndarray]]
     optimizer_weights: Dict[str, np.ndarray]
+
+
+class StoredArchive(NamedTuple):
+    """A `.keras` archive, as it is.
+
+    Attributes:
+      keras_version: str, such as "2.15.0".
+      config: nested dicts and lists; `compile_config` is one of its keys.
+      arrays: dict of arrays by their paths in the file of weights; None for what is not numbers.
+      places: finds the arrays of layers.
+      has_assets: whether layers keep files beside their weights.
+    """
+
+    keras_version: str
+    config: Any
+    arrays: Dict[str, Optional[np.ndarray]]
+    places: ArraysOfArchive
+    has_assets: bool
 
 
 def is_hdf5(path: str) -> bool:
@@ -169,21 +189,50 @@ def _hdf5(path, what, name):
     return guarded.call(path, what, "hdf5.read", path, ratio, name=name)
 
 
+def version_and_classes(path: str) -> Tuple[str, Set[str]]:
+    """Returns the version of Keras that wrote an archive, and the classes that it names."""
+    with explaining_errors(path):
+        declared_sizes.check_zip(path)
+        with zipfile.ZipFile(path) as archive:
+            metadata = json.loads(archive.read(_METADATA).decode())
+            config = archive.read(_CONFIG).decode()
+        return str(metadata["keras_version"]), set(re.findall(r'"class_name": *"([^"]*)"', config))
+
+
+def read_archive(path: str) -> StoredArchive:
+    """Reads a `.keras` archive.
+
+    Raises:
+      ExchangeError: the file is damaged, declares more data than it has, or is of another kind.
+    """
+    with explaining_errors(path):
+        declared_sizes.check_zip(path)
+        with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+            names = archive.namelist()
+            missing = {_CONFIG, _WEIGHTS} - set(names)
+            if missing:
+                raise ExchangeError(
+                    "%s cannot be read as a Keras model: it lacks %s." % (path, min(missing))
+                )
+            config = _loads(path, archive.read(_CONFIG).decode())
+            metadata = json.loads(archive.read(_METADATA).decode()) if _METADATA in names else {}
+            extracted = archive.extract(_WEIGHTS, folder)
+            content = _hdf5(extracted, "the weights of a Keras model", path)
+        return StoredArchive(
+            str(metadata.get("keras_version", "")),
+            config,
+            content["arrays"],
+            ArraysOfArchive(path, content["attributes"], content["arrays"]),
+            any(name.startswith(_ASSETS) for name in names),
+        )
+
+
 def _read_archive(path):
-    declared_sizes.check_zip(path)
-    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
-        missing = {_CONFIG, _WEIGHTS} - set(archive.namelist())
-        if missing:
-            raise ExchangeError(
-                "%s cannot be read as a Keras model: it lacks %s." % (path, min(missing))
-            )
-        config = _loads(path, archive.read(_CONFIG).decode())
-        extracted = archive.extract(_WEIGHTS, folder)
-        content = _hdf5(extracted, "the weights of a Keras model", path)
-    places = ArraysOfArchive(path, content["attributes"], content["arrays"])
-    reader = _ModelReader(path, places)
-    model = reader.read(config)
-    return KerasFile(model, content["arrays"], reader.trainable, config.get("compile_config"))
+    stored = read_archive(path)
+    reader = _ModelReader(path, stored.places)
+    model = reader.read(stored.config)
+    compile_config = stored.config.get("compile_config")
+    return KerasFile(model, stored.arrays, reader.trainable, compile_config)
 
 
 def _loads(path, text):

@@ -15,6 +15,7 @@ import os
 
 from cudnn_rnn._compat import (
     gen_cudnn_rnn_ops,
+    is_compiled_by_xla,
     kernel_label,
     kernel_label_of,
     projection_of,
@@ -118,10 +119,17 @@ def rnn(
 
     Raises:
       ValueError: `plain_ops` is active, and a size of the model is unknown.
+      NotImplementedError: XLA compiles the function that is being built.
     """
     if plain_rnn.builds_plain_ops():
         values = (input_data, input_h, input_c, params)
         return plain_model(config, values, is_training, sequence_lengths, time_major, name)[0]
+    if is_compiled_by_xla():
+        raise NotImplementedError(
+            "XLA cannot compile the op %s. Leave out jit_compile=True, or create the model in "
+            "`with cudnn_rnn.plain_ops():`, which builds standard ops (docs/plain_graphs.md)."
+            % ("CudnnRNNV3" if sequence_lengths is not None else "CudnnRNN")
+        )
     tensors = dict(input=input_data, input_h=input_h, input_c=input_c, params=params)
     arguments = dict(tensors, is_training=is_training, name=name, **_attributes_of(config))
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj

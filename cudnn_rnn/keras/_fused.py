@@ -45,13 +45,13 @@ def run(
     """
     call = _infer if training is False else functools.partial(_call, True)
     params = keras_to_params(config, weights, training is True)
+    mask = None if mask is None else _checked_mask(mask, sequences)
     if go_backwards:
         sequences = tf.reverse(sequences, [1])
         mask = None if mask is None else tf.reverse(mask, [1])
     if mask is None:
         outputs, *states = call(config, None, sequences, params, *states)
         return outputs, states, None
-    mask = tf.cast(mask, tf.bool)
     lengths, sequences = _without_masked_steps(sequences, mask)
     outputs, *states = call(config, lengths, sequences, params, *states)
     # For each step, the position of the last unmasked step so far; -1 if there is none.
@@ -62,13 +62,33 @@ def run(
     return outputs, states, has_output[:, -1]
 
 
-def config_of(rnn_mode, sequences, units, num_layers=1, bidirectional=False, dropout=0.0):
-    """Returns the `RnnConfig` of a model for `sequences`; dropout is between the layers."""
+def config_of(rnn_mode, input_size, units, dtype, num_layers=1, bidirectional=False, dropout=0.0):
+    """Returns the `RnnConfig` of a model; dropout is between the layers."""
     direction = "bidirectional" if bidirectional else "unidirectional"
-    sizes = (num_layers, units, sequences.shape[-1])
+    sizes = (num_layers, units, int(input_size))
     return rnn_config(
-        rnn_mode, *sizes, "linear_input", direction, sequences.dtype, dropout, seed=0, seed2=0
+        rnn_mode, *sizes, "linear_input", direction, tf.as_dtype(dtype), dropout, seed=0, seed2=0
     )
+
+
+def _checked_mask(mask, sequences):
+    """Returns a mask as bool `[batch, time]`; one for the whole batch is repeated, as in Keras.
+
+    Raises:
+      ValueError: the mask has another number of steps than the sequences.
+    """
+    mask, shape = tf.cast(mask, tf.bool), tf.shape(sequences)[:2]
+    (batch, steps), (expected_batch, expected) = mask.shape.as_list(), sequences.shape.as_list()[:2]
+    if steps is None or expected is None:
+        text = "mask must have as many steps as the inputs"
+        with tf.control_dependencies([tf.assert_equal(tf.shape(mask)[1], shape[1], message=text)]):
+            mask = tf.identity(mask)
+    elif steps != expected:
+        raise ValueError(
+            "mask must have as many steps as the inputs, %d, but has the shape %s."
+            % (expected, mask.shape)
+        )
+    return mask if batch is not None and batch == expected_batch else tf.broadcast_to(mask, shape)
 
 
 def _without_masked_steps(sequences, mask):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Union
 
 import tensorflow
 
@@ -15,6 +15,13 @@ keras = tensorflow.keras
 
 class _Layer(FusedLayer):
     _activations = keras.activations
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the weights; files keep one shape, or those of inputs and states, as lists."""
+        if isinstance(input_shape, (list, tuple)):
+            is_one = all(size is None or isinstance(size, int) for size in input_shape)
+            input_shape = tf.TensorShape(input_shape) if is_one else input_shape
+        super().build(input_shape)
 
     def call(
         self,
@@ -65,12 +72,40 @@ class _Layer(FusedLayer):
 
 @register
 class LSTM(LstmMode, _Layer, keras.layers.LSTM):
-    """`keras.layers.LSTM` on the fused op: the same arguments, weights and results."""
+    """`keras.layers.LSTM` on the fused op: the same arguments, weights and results.
+
+    The defaults are those of TensorFlow 2 in TensorFlow 1, too.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        *arguments: Any,
+        **named: Any,
+    ) -> None:
+        super().__init__(units, activation, recurrent_activation, *arguments, **named)
 
 
 @register
 class GRU(GruMode, _Layer, keras.layers.GRU):
-    """`keras.layers.GRU` on the fused op: the same arguments, weights and results."""
+    """`keras.layers.GRU` on the fused op: the same arguments, weights and results.
+
+    The defaults are those of TensorFlow 2 in TensorFlow 1, too.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        *arguments: Any,
+        reset_after: bool = True,
+        **named: Any,
+    ) -> None:
+        named["reset_after"] = reset_after
+        super().__init__(units, activation, recurrent_activation, *arguments, **named)
 
 
 @register

@@ -1,12 +1,13 @@
 """What the layers for Keras 2 and 3 share: which layers the op can compute, and how."""
 
 import warnings
+from typing import Any, Dict
 
 import tensorflow
 
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn.graph.config import DTYPES
-from cudnn_rnn.keras import _fused
+from cudnn_rnn.keras import _fused, _old_arguments
 
 IS_KERAS_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
 _PACKAGE = "cudnn_rnn"
@@ -46,6 +47,11 @@ class FusedLayer:
 
     _activations = None
     _has_warned = False
+
+    @classmethod
+    def from_config(cls, config: Dict[str, Any]) -> Any:
+        """Makes the layer of a configuration that this or an older Keras wrote."""
+        return super().from_config(_old_arguments.of_today(config))
 
     def _rnn_mode(self):
         """Returns the op's mode for the layer's activations, or None if it has none."""
@@ -106,7 +112,7 @@ class FusedLayer:
         dtype = compute_dtype_of(self)
         sequences = tf.cast(sequences, dtype)
         outputs, states, has_last_output = _fused.run(
-            _fused.config_of(self._rnn_mode(), sequences, self.units),
+            _fused.config_of(self._rnn_mode(), weights[0].shape[0], self.units, dtype),
             sequences,
             [tf.cast(state, dtype)[:, None] for state in states],
             [[weight if weight is None else tf.cast(weight, dtype) for weight in weights]],

@@ -11,11 +11,12 @@ from typing import Any, Dict, Optional, Union
 import tensorflow
 
 from cudnn_rnn.exchange import keras_files
-from cudnn_rnn.keras import _hdf5_models
-from cudnn_rnn.keras._layer import OUR_PREFIX
+from cudnn_rnn.keras import _stored_models
+from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
 
 _CONFIG = "config.json"
 _NAMES = ("LSTM", "GRU", "SimpleRNN")
+_OF_CUDNN = ("CuDNNLSTM", "CuDNNGRU")
 
 
 def load_model(
@@ -43,13 +44,15 @@ def load_model(
     """
     path = os.fspath(path)
     if keras_files.is_hdf5(path):
-        return _hdf5_models.load(path, custom_objects or {}, **named)
+        return _stored_models.load_hdf5(path, custom_objects or {}, **named)
     if not zipfile.is_zipfile(path):
         raise ValueError(
             "%r is neither a .keras file nor HDF5. Load other formats with "
             "keras.models.load_model, or build the model with the layers of cudnn_rnn.keras and "
             "call load_weights." % path
         )
+    if not _is_read_by_this_keras(path):
+        return _stored_models.load_archive(path, custom_objects or {}, **named)
     with tempfile.TemporaryDirectory() as folder:
         changed = os.path.join(folder, "model.keras")
         with zipfile.ZipFile(path) as source, zipfile.ZipFile(changed, "w") as target:
@@ -61,6 +64,17 @@ def load_model(
                 target.writestr(name, content)
         load = tensorflow.keras.models.load_model
         return load(changed, custom_objects=custom_objects, **named)
+
+
+def _is_read_by_this_keras(path):
+    """Returns whether Keras itself reads the archive, with all that the model was compiled with.
+
+    Keras 3 does not read those of Keras 2, and the reverse; neither has layers of cuDNN.
+    """
+    saving = getattr(tensorflow.keras, "saving", None)
+    version, classes = keras_files.version_and_classes(path)
+    is_same = version.startswith("3." if IS_KERAS_3 else "2.")
+    return hasattr(saving, "load_model") and is_same and not classes & set(_OF_CUDNN)
 
 
 def _with_our_layers(config):

@@ -16,6 +16,7 @@ import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX
+from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import Calls, layers_of
 
 keras = tensorflow.keras
@@ -46,16 +47,6 @@ _RENAMED = {
 }
 # Arguments that change nothing in what a layer computes, or that an InputLayer has instead.
 _WITHOUT_EFFECT = ("implementation", "unroll", "input_length", "batch_input_shape")
-# Arguments that some class of today does not have, and the value with which nothing is lost.
-_NEUTRAL = {
-    "time_major": False,
-    "ragged": False,
-    "sparse": False,
-    "noise_shape": None,
-    "seed": None,
-    "groups": 1,
-    "num_constants": None,
-}
 # The arguments that some class of today does not take.
 _NOT_TAKEN = {
     "SpatialDropout1D": ("trainable",),
@@ -159,13 +150,8 @@ class Translator:
             _ADDED_ARGUMENTS.get(entry["class_name"], {}) if self._is_old else {}, **config
         )
         without = (*_WITHOUT_EFFECT, *_NOT_TAKEN.get(made.name, ()))
-        return made.entry(
-            {
-                key: value
-                for key, value in config.items()
-                if key not in without and not (key in _NEUTRAL and value == _NEUTRAL[key])
-            }
-        )
+        kept = {key: value for key, value in config.items() if key not in without}
+        return made.entry(without_neutral(kept))
 
     def _lambda(self, config):
         """Returns the arguments of a Lambda, with a function of the program."""
@@ -189,7 +175,7 @@ class Translator:
     def _argument(self, key: str, value: Any, layer: str) -> Any:
         """Returns an argument of the layer of this name."""
         if key == "dtype":
-            return value["config"]["name"] if isinstance(value, dict) else value  # of a policy
+            return name_of_dtype(value)
         if key == "axis" and isinstance(value, list) and len(value) == 1:
             return value[0]
         if key.endswith("activation"):
@@ -244,6 +230,8 @@ class Translator:
         is_ours = package + ">" == OUR_PREFIX or str(registered).startswith(OUR_PREFIX)
         has_keras_module = _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras") is not None
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
+        if name == "RNNStack" and (is_ours or not package):  # TensorFlow 1 writes no package
+            return _Class("cudnn_rnn.keras", name)
         if name in _OURS and module == "keras.layers" and (is_ours or is_of_keras):
             return _Class("cudnn_rnn.keras", _OURS[name])
         name = _RENAMED.get(name, name)

@@ -169,7 +169,13 @@ class RNNStack(keras.layers.Layer):
         dtype, dropout = compute_dtype_of(self), self.dropout if training else 0.0
         outputs, states, _ = _fused.run(
             _fused.config_of(
-                self._rnn_mode, inputs, self.units, self.num_layers, self.bidirectional, dropout
+                self._rnn_mode,
+                self._weights_by_layer[0][0].shape[0],
+                self.units,
+                dtype,
+                self.num_layers,
+                self.bidirectional,
+                dropout,
             ),
             inputs,
             states,

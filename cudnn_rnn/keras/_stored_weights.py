@@ -83,7 +83,7 @@ def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> 
         for slot, array in sorted(zip(slots, arrays), key=lambda pair: pair[0].position):
             found.setdefault(id(slot.layer), [slot.layer]).append(array)
         for inner, *of_inner in found.values():
-            changes.append((inner, _of_today(inner, of_inner, dialects.sum_of)))
+            changes.append((inner, of_today(inner, of_inner, dialects.sum_of)))
     for layer, arrays in changes:
         expected = [tuple(weight.shape) for weight in layer.weights]
         if expected != [array.shape for array in arrays]:
@@ -102,14 +102,14 @@ def _slots_of(layer):
     """
     trained: List[_Slot] = []
     others: List[_Slot] = []
-    for inner in _layers_inside(layer):
+    for inner in layers_inside(layer):
         ids = {id(weight) for weight in inner.trainable_weights}
         for index, weight in enumerate(inner.weights):
             (trained if id(weight) in ids else others).append(_Slot(inner, index))
     return trained + others
 
 
-def _layers_inside(layer):
+def layers_inside(layer: Any) -> List[Any]:
     """Returns a layer, or those that a model or a wrapper runs, each once."""
     if hasattr(layer, "layers"):
         inside = layer.layers
@@ -119,12 +119,15 @@ def _layers_inside(layer):
         inside = [layer.layer]
     else:
         return [layer]
-    found = {id(one): one for each in inside for one in _layers_inside(each)}
+    found = {id(one): one for each in inside for one in layers_inside(each)}
     return list(found.values())
 
 
-def _of_today(layer, arrays, merge):
-    """Returns the arrays of a layer as it has them, for those of a layer of cuDNN too."""
+def of_today(layer: Any, arrays: List[np.ndarray], merge: Any) -> List[np.ndarray]:
+    """Returns the arrays of a layer as it has them, for those of a layer of cuDNN too.
+
+    `merge` makes one bias of the two that cuDNN adds, see `dialects.to_dialect`.
+    """
     if not isinstance(layer, FusedLayer) or len(arrays) != 3 or arrays[2].ndim != 1:
         return arrays
     rnn_mode = getattr(layer, "_op_mode", None)

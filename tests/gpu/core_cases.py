@@ -117,6 +117,14 @@ class Case(
         return lengths
 
 
+def make_case(rnn_mode="lstm", dtype="float", lengths="full", **changes):
+    """Returns a case of a bidirectional model with two layers, modified by `changes`."""
+    case = Case(
+        rnn_mode, "bidirectional", 2, dtype, "linear_input", lengths, True, 0, 64, 32, 9, 12
+    )
+    return case._replace(**changes)
+
+
 def all_cases():
     """Returns every combination of all columns but the sizes, which cycle, and realistic cases."""
     cases = []

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch_oracle
-from core_cases import DTYPES, TOLERANCES, Case
+from core_cases import DTYPES, TOLERANCES, make_case
 from core_harness import (
     assert_close,
     check_case,
@@ -31,14 +31,6 @@ FORCED_ALGORITHMS = [
     for name in ALGORITHMS
     if name != "auto"
 ]
-
-
-def make_case(rnn_mode="lstm", dtype="float", lengths="full", **changes):
-    """Returns a case of a bidirectional model with two layers, modified by `changes`."""
-    case = Case(
-        rnn_mode, "bidirectional", 2, dtype, "linear_input", lengths, True, 0, 64, 32, 9, 12
-    )
-    return case._replace(**changes)
 
 
 def assert_same_bits(found, expected, context):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from core_cases import make_case
 from core_harness import describe, make_data
 from core_library import Model
-from test_core_calls import make_case
 
 # Layers, units, batch, steps.
 SIZES = [(2, 650, 20, 35), (4, 512, 64, 50), (1, 512, 1, 100), (2, 1500, 20, 35), (4, 1024, 64, 50)]

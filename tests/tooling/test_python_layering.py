@@ -31,7 +31,6 @@ MAY_IMPORT = {
     "graph": ["_compat", "_native", "model"],
     "tf1_layers": ["_compat", "graph"],
     "cells": ["_compat", "graph", "tf1_layers"],
-    "keras": ["_compat", "exchange", "graph", "model", "TensorFlow"],
     "plain": ["_compat", "graph", "_disk", "model", "TensorFlow"],
     "op_level": ["_compat", "graph", "model"],
     "cudnn_rnn_ops": ["_compat", "graph", "model"],
@@ -50,6 +49,7 @@ MAY_IMPORT = {
         "TensorFlow",
     ],
     "_patches": ["_compat", "checkpoints"],
+    "keras": ["_compat", "_patches", "exchange", "graph", "model", "TensorFlow"],
     "cli": ["_release_numbers", "_version"],
     "__main__": ["cli"],
 }

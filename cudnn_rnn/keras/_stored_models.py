@@ -1,4 +1,4 @@
-"""Whole models in one HDF5 file, of Keras 2 and 3: read without Keras, built by today's."""
+"""Whole models that this or another Keras wrote: read without Keras, built by today's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import tensorflow
 
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX, FusedLayer
+from cudnn_rnn.keras import _archived_weights, _stored_weights
+from cudnn_rnn.keras._layer import OUR_PREFIX
 from cudnn_rnn.keras._old_configs import Translator
 
 keras = tensorflow.keras
@@ -20,37 +20,49 @@ keras = tensorflow.keras
 _MOST_STATES = 2**28
 
 
-def load(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
-    """Loads a model; the arguments are those of `load_model`.
+def load_hdf5(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
+    """Loads a model in one HDF5 file; the arguments are those of `load_model`.
 
     The model is not compiled; a warning says so if `compile` asks for it.
     """
     stored = keras_files.read_hdf5_model(path)
-    _check_version(path, stored.keras_version)
-    with keras_files.explaining_errors(path):
-        config = Translator(stored.keras_version, custom_objects).model(stored.config)
-        _check_states(path, config)
     arrays = [array for of_layer in stored.weights.values() for array in of_layer]
-    with keras.utils.custom_object_scope({**_our_layers(), **custom_objects}):
-        with _stored_weights.variables_no_larger_than(path, arrays):
-            model = _built(path, config)
+    model = _built(path, stored, arrays, custom_objects)
     _stored_weights.set_weights(path, model, stored.weights)
-    if compile and stored.training_config:
+    return _told_that_not_compiled(path, model, compile and stored.training_config)
+
+
+def load_archive(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
+    """Loads a model in a `.keras` archive, like `load_hdf5`."""
+    stored = keras_files.read_archive(path)
+    if stored.has_assets:
+        raise ExchangeError(
+            "%s has a layer that keeps files beside its weights, such as a vocabulary. They are "
+            "read only by the Keras that wrote them (%s): save the model there with the vocabulary "
+            "in its configuration." % (path, stored.keras_version)
+        )
+    arrays = [array for array in stored.arrays.values() if array is not None]
+    model = _built(path, stored, arrays, custom_objects)
+    _archived_weights.set_weights(path, model, stored)
+    return _told_that_not_compiled(path, model, compile and stored.config.get("compile_config"))
+
+
+def _told_that_not_compiled(path, model, was_compiled):
+    if was_compiled:
         warnings.warn(
             "%s: the optimizer, the loss and the metrics are not loaded. To train, call "
             "model.compile; to avoid this warning, pass compile=False." % path,
-            stacklevel=3,
+            stacklevel=4,
         )
     return model
 
 
 def _check_version(path, version):
     """Raises unless the file is of a Keras whose files are read."""
-    known = "[23]" if IS_KERAS_3 else "2"
-    if not re.match(known + r"\.\d", version):
+    if not re.match(r"[23]\.\d", version):
         raise ExchangeError(
-            "%s was written by Keras %s; expected Keras 2%s. Load it with that Keras and save it "
-            "with one that is expected." % (path, version or "1", " or 3" if IS_KERAS_3 else "")
+            "%s was written by Keras %s; expected Keras 2 or 3. Load it with that Keras, and save "
+            "it with one that is expected." % (path, version or "1")
         )
 
 
@@ -76,10 +88,16 @@ def _settings(value: Any) -> Iterator[Dict[str, Any]]:
         yield from _settings(part)
 
 
-def _built(path, config):
-    """Returns the model of a configuration."""
+def _built(path, stored, arrays, custom_objects):
+    """Returns the model of what a file has, with weights that are not its own yet."""
+    _check_version(path, stored.keras_version)
+    with keras_files.explaining_errors(path):
+        config = Translator(stored.keras_version, custom_objects).model(stored.config)
+        _check_states(path, config)
     try:
-        return keras.layers.deserialize(config)
+        with keras.utils.custom_object_scope({**_our_layers(), **custom_objects}):
+            with _stored_weights.variables_no_larger_than(path, arrays):
+                return keras.layers.deserialize(config)
     except ExchangeError:
         raise
     except Exception as error:
@@ -92,6 +110,6 @@ def _our_layers():
     """Returns this package's layers by the names under which TensorFlow 2 registers them."""
     from cudnn_rnn import keras as ours
 
-    found = [value for value in vars(ours).values() if isinstance(value, type)]
-    layers = [value for value in found if issubclass(value, FusedLayer)]
+    found = [getattr(ours, name) for name in ours.__all__]
+    layers = [value for value in found if isinstance(value, type)]
     return {OUR_PREFIX + layer.__name__: layer for layer in layers}

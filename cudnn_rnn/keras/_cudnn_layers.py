@@ -1,0 +1,149 @@
+"""`CuDNNLSTM` and `CuDNNGRU`, the layers of Keras 2.0 to 2.3 and of `tf.keras` up to 2.15."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from cudnn_rnn.keras._layer import IS_KERAS_3, register
+
+if IS_KERAS_3:
+    from cudnn_rnn.keras._keras3 import GRU, LSTM
+else:
+    from cudnn_rnn.keras._keras2 import GRU, LSTM
+
+# What cuDNN computes; the layers have no such arguments.
+OF_CUDNN = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
+
+
+class _OfCudnn:
+    """Mixin: arguments of the base class that the old layers do not have."""
+
+    _fixed: Dict[str, Any] = dict(OF_CUDNN, dropout=0.0, recurrent_dropout=0.0)
+
+    def _with_fixed(self, named):
+        wrong = [name for name in named if name in self._fixed]
+        if wrong:
+            raise TypeError(
+                "%s has no argument %r, because cuDNN always computes with %r. Use "
+                "cudnn_rnn.keras.%s, whose weights are the same."
+                % (type(self).__name__, wrong[0], self._fixed[wrong[0]], type(self).__name__[5:])
+            )
+        return dict(named, **self._fixed)
+
+    def get_config(self) -> Dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        config = super().get_config()
+        return {name: value for name, value in config.items() if name not in self._fixed}
+
+
+@register
+class CuDNNLSTM(_OfCudnn, LSTM):
+    """`LSTM` with the arguments that Keras's `CuDNNLSTM` had; the weights are those of `LSTM`."""
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        **named: Any,
+    ) -> None:
+        """Creates the layer.
+
+        Args:
+          units: int, the width of the output and of each state.
+          **named: of `keras.layers.Layer`.
+          All others as in `keras.layers.LSTM`.
+
+        Raises:
+          TypeError: an argument is one that layers of cuDNN do not have, such as an activation.
+        """
+        super().__init__(
+            units,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            **self._with_fixed(named),
+        )
+
+
+@register
+class CuDNNGRU(_OfCudnn, GRU):
+    """`GRU` with the arguments that Keras's `CuDNNGRU` had; the weights are those of `GRU`.
+
+    The reset gate acts after the matrix product (`reset_after=True`), as in cuDNN.
+    """
+
+    _fixed = dict(_OfCudnn._fixed, reset_after=True)
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        **named: Any,
+    ) -> None:
+        """Creates the layer.
+
+        Args:
+          units: int, the width of the output and of each state.
+          **named: of `keras.layers.Layer`.
+          All others as in `keras.layers.GRU`.
+
+        Raises:
+          TypeError: an argument is one that layers of cuDNN do not have, such as an activation.
+        """
+        super().__init__(
+            units,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            **self._with_fixed(named),
+        )

@@ -1,0 +1,94 @@
+"""Layers of this package are copied, saved and loaded again, in every way that Keras has."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import cudnn_rnn.keras as ours
+from helpers.keras_layers import IS_KERAS_3, keras
+from helpers.versions import IS_TENSORFLOW_1
+
+layers = keras.layers
+
+
+def sequential(*inside, **shape):
+    first = layers.InputLayer(**{"batch_shape" if IS_KERAS_3 else "batch_input_shape": shape["of"]})
+    return keras.Sequential([first, *inside])
+
+
+def seq2seq():
+    inputs = [keras.Input((None, 5)), keras.Input((None, 5))]
+    _, h, c = ours.LSTM(4, return_state=True)(inputs[0])
+    outputs = ours.LSTM(4, return_sequences=True)(inputs[1], initial_state=[h, c])
+    return keras.Model(inputs, outputs)
+
+
+MODELS = {
+    "lstm": lambda: sequential(ours.LSTM(4), of=(None, None, 5)),
+    "gru and simple": lambda: sequential(
+        ours.GRU(4, return_sequences=True), ours.SimpleRNN(3), of=(None, None, 5)
+    ),
+    "cudnn": lambda: sequential(
+        ours.CuDNNLSTM(4, return_sequences=True), ours.CuDNNGRU(3), of=(None, None, 5)
+    ),
+    "bidirectional": lambda: sequential(layers.Bidirectional(ours.LSTM(4)), of=(None, 6, 5)),
+    "stack": lambda: sequential(ours.RNNStack("gru", 2, 4, bidirectional=True), of=(None, 6, 5)),
+    "stateful": lambda: sequential(ours.LSTM(4, stateful=True), of=(2, 6, 5)),
+    "time-distributed": lambda: sequential(layers.TimeDistributed(ours.GRU(4)), of=(None, 2, 6, 5)),
+    "seq2seq": seq2seq,
+}
+HAS_ARCHIVES = hasattr(keras, "saving") and hasattr(keras.saving, "register_keras_serializable")
+
+
+def saved(suffix, load):
+    def run(model, folder):
+        path = str(folder / ("model" + suffix))
+        model.save(path)
+        return load(path)
+
+    return run
+
+
+def from_json(model, _):
+    scope = {"CuDNNLSTM": ours.CuDNNLSTM} if IS_TENSORFLOW_1 else {}
+    made = keras.models.model_from_json(model.to_json(), custom_objects=scope)
+    made.set_weights(model.get_weights())
+    return made
+
+
+WAYS = {
+    ".h5, ours": saved(".h5", ours.load_model),
+    ".h5, Keras": saved(".h5", keras.models.load_model),
+    "json": from_json,
+}
+if HAS_ARCHIVES:
+    WAYS.update(
+        {
+            ".keras, ours": saved(".keras", ours.load_model),
+            ".keras, Keras": saved(".keras", keras.models.load_model),
+            "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
+            "deepcopy": lambda model, _: copy.deepcopy(model),
+        }
+    )
+if IS_TENSORFLOW_1:  # no registry of classes
+    WAYS = {".h5, ours": WAYS[".h5, ours"]}
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_copies_have_the_same_outputs(tmp_path, name, way):
+    keras.backend.clear_session()
+    model = MODELS[name]()
+    random = np.random.RandomState(0)
+    model.set_weights([random.uniform(-0.6, 0.6, each.shape) for each in model.get_weights()])
+    shape = (2, 2, 6, 5) if name == "time-distributed" else (2, 6, 5)
+    inputs = [random.standard_normal(shape).astype(np.float32) for _ in model.inputs]
+    inputs = inputs if len(inputs) > 1 else inputs[0]
+    made = WAYS[way](model, tmp_path)
+    found, expected = (one.predict(inputs, batch_size=2, verbose=0) for one in (made, model))
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    if way != ".h5, ours":  # there, the layers of cuDNN are LSTM and GRU
+        assert [type(layer) for layer in made.layers] == [type(layer) for layer in model.layers]
