@@ -26,15 +26,15 @@ def load_model(
 ) -> Any:
     """Loads a model, with this package's layers in place of Keras's recurrent layers.
 
-    These are LSTM, GRU and SimpleRNN, and in HDF5 files also CuDNNLSTM and CuDNNGRU. The file
-    stays as it is. The optimizer's state is loaded from `.keras` files; a model in HDF5 is not
-    compiled, and a warning says so if the model was.
+    These are LSTM, GRU, SimpleRNN, CuDNNLSTM and CuDNNGRU. The file stays as it is. The model is
+    compiled as it was; if the loss, the metrics, the optimizer or its state cannot be carried over
+    to this Keras, a warning says so.
 
     Args:
-      path: a `.keras` file, or a whole model in HDF5, whatever its name is.
+      path: a `.keras` file, or a whole model in HDF5, whatever its name is, of Keras 2 or 3.
       custom_objects: the program's classes and functions by their names in the file, and the
         functions of Lambda layers by the names of the layers.
-      **named: of `keras.models.load_model`; HDF5 files take only `compile`.
+      **named: of `keras.models.load_model`; a file of another Keras takes only `compile`.
 
     Returns:
       a Keras model.
@@ -72,9 +72,10 @@ def _is_read_by_this_keras(path):
     Keras 3 does not read those of Keras 2, and the reverse; neither has layers of cuDNN.
     """
     saving = getattr(tensorflow.keras, "saving", None)
+    reads_archives = IS_KERAS_3 or hasattr(saving, "load_model")
     version, classes = keras_files.version_and_classes(path)
     is_same = version.startswith("3." if IS_KERAS_3 else "2.")
-    return hasattr(saving, "load_model") and is_same and not classes & set(_OF_CUDNN)
+    return reads_archives and is_same and not classes & set(_OF_CUDNN)
 
 
 def _with_our_layers(config):

@@ -13,6 +13,7 @@ from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _archived_weights, _stored_weights
 from cudnn_rnn.keras._layer import OUR_PREFIX
 from cudnn_rnn.keras._old_configs import Translator
+from cudnn_rnn.keras._training import Stored, compile_model, state_of_archive
 
 keras = tensorflow.keras
 
@@ -21,19 +22,19 @@ _MOST_STATES = 2**28
 
 
 def load_hdf5(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
-    """Loads a model in one HDF5 file; the arguments are those of `load_model`.
-
-    The model is not compiled; a warning says so if `compile` asks for it.
-    """
+    """Loads a model in one HDF5 file; the arguments are those of `load_model`."""
     stored = keras_files.read_hdf5_model(path)
     arrays = [array for of_layer in stored.weights.values() for array in of_layer]
     model = _built(path, stored, arrays, custom_objects)
     _stored_weights.set_weights(path, model, stored.weights)
-    return _told_that_not_compiled(path, model, compile and stored.training_config)
+    if compile and stored.training_config:
+        training = Stored(stored.training_config, stored.optimizer_weights)
+        _compile(path, model, training, custom_objects)
+    return model
 
 
 def load_archive(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
-    """Loads a model in a `.keras` archive, like `load_hdf5`."""
+    """Loads a model in a `.keras` archive; the arguments are those of `load_model`."""
     stored = keras_files.read_archive(path)
     if stored.has_assets:
         raise ExchangeError(
@@ -44,17 +45,18 @@ def load_archive(path: str, custom_objects: Dict[str, Any], compile: bool = True
     arrays = [array for array in stored.arrays.values() if array is not None]
     model = _built(path, stored, arrays, custom_objects)
     _archived_weights.set_weights(path, model, stored)
-    return _told_that_not_compiled(path, model, compile and stored.config.get("compile_config"))
-
-
-def _told_that_not_compiled(path, model, was_compiled):
-    if was_compiled:
-        warnings.warn(
-            "%s: the optimizer, the loss and the metrics are not loaded. To train, call "
-            "model.compile; to avoid this warning, pass compile=False." % path,
-            stacklevel=4,
-        )
+    compile_config = stored.config.get("compile_config")
+    if compile and compile_config:
+        training = Stored(compile_config, state_of_archive(stored.arrays))
+        _compile(path, model, training, custom_objects)
     return model
+
+
+def _compile(path, model, training, custom_objects):
+    """Compiles a model; a warning says what was left out."""
+    left = compile_model(model, training, custom_objects)
+    if left:
+        warnings.warn("%s: %s." % (path, left), stacklevel=4)
 
 
 def _check_version(path, version):

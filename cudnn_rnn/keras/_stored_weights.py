@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import tensorflow
@@ -93,6 +93,16 @@ def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> 
             )
     for layer, arrays in changes:
         layer.set_weights(arrays)
+
+
+def trained_places(model: Any) -> List[Tuple[Any, int]]:
+    """Returns layers and places in their `weights` of what an optimizer trains, in its order."""
+    places = []
+    for slot in [slot for layer in model.layers for slot in _slots_of(layer)]:
+        weight = slot.layer.weights[slot.position]
+        if any(weight is one for one in slot.layer.trainable_weights):
+            places.append((slot.layer, slot.position))
+    return places
 
 
 def _slots_of(layer):

@@ -1,7 +1,6 @@
 """Models in HDF5 that older releases of Keras wrote, loaded with `cudnn_rnn.keras.load_model`."""
 
 import shutil
-import warnings
 
 import numpy as np
 import pytest
@@ -129,19 +128,6 @@ def test_stateful_layers_keep_their_states(tmp_path):
     assert difference(predict(model, inputs), expected) > 1e-3
     [layer.reset_states() for layer in model.layers if hasattr(layer, "reset_states")]
     assert_predicts(model, inputs, expected)
-
-
-def test_a_compiled_model_is_loaded_without_its_optimizer(tmp_path):
-    path, inputs, _ = extract_old_model(CUDNN_LSTM, tmp_path)
-    with pytest.warns(UserWarning, match="the optimizer, the loss and the metrics are not loaded"):
-        model = ours.load_model(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        ours.load_model(path, compile=False)
-    model.compile("sgd", "mse")
-    before = model.get_weights()
-    model.train_on_batch(inputs[0], np.zeros([3, 2], np.float32))
-    assert all(np.abs(old - new).max() > 0 for old, new in zip(before, model.get_weights()))
 
 
 def refused(message):

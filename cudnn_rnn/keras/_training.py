@@ -1,0 +1,212 @@
+"""What a model of an older Keras was compiled with: loss, metrics, the optimizer and its state.
+
+A file names classes and functions; they are looked up in today's Keras and in `custom_objects`,
+and nothing that a file names is imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import tensorflow
+
+from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.keras import _stored_weights
+from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.model import dialects
+
+keras = tensorflow.keras
+
+# By the class of an optimizer, its slots: the name before TensorFlow 2.11, and the attribute that
+# has a list of them since then.
+_SLOTS = {
+    "Adam": (("m", "_momentums"), ("v", "_velocities")),
+    "SGD": (("momentum", "momentums"),),
+    "RMSprop": (("rms", "_velocities"),),
+}
+_RENAMED = {"lr": "learning_rate"}
+# Arguments with which nothing is lost if today's class does not have them.
+_NEUTRAL: Tuple[Any, ...] = (None, False, 0, 0.0, "", {}, [])
+_WITHOUT_EFFECT = ("name", "jit_compile", "is_legacy_optimizer", "ema_momentum")
+
+
+class Stored(NamedTuple):
+    """What a file has of a model's training.
+
+    Attributes:
+      config: the loss, the metrics and the optimizer, as nested dicts and lists.
+      state: the arrays of the optimizer's state by their names, in its order.
+    """
+
+    config: Dict[str, Any]
+    state: Dict[str, np.ndarray]
+
+
+class _Left(Exception):
+    """Says what cannot be carried over."""
+
+
+def compile_model(model: Any, stored: Stored, custom_objects: Dict[str, Any]) -> Optional[str]:
+    """Compiles a model as it was; returns what of that was left out, as text, or None."""
+    try:
+        with keras.utils.custom_object_scope(custom_objects):
+            optimizer = _optimizer(stored.config)
+            loss = _loss(stored.config.get("loss"))
+            metrics = _metrics(stored.config.get("metrics"))
+            if IS_KERAS_3 and isinstance(metrics, list) and len(model.outputs) > 1:
+                if not any(isinstance(one, (list, dict)) for one in metrics):
+                    metrics = [metrics] * len(model.outputs)  # what such a list meant in Keras 2
+            named = {"loss_weights": stored.config.get("loss_weights")}
+            model.compile(optimizer, loss, metrics=metrics, **named)
+    except _Left as left:
+        return "%s; call model.compile" % left
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return "the model cannot be compiled as it was (%s); call model.compile" % error
+    try:
+        _set_state(model, optimizer, stored.state)
+    except _Left as left:
+        return "%s; the optimizer starts anew" % left
+    return None
+
+
+def _optimizer(config):
+    """Returns the optimizer of today's Keras."""
+    entry = config.get("optimizer_config") or config.get("optimizer")
+    if isinstance(entry, str):
+        return keras.optimizers.get(entry)
+    class_name = str(entry["class_name"]).rpartition(">")[2]
+    made_by = getattr(keras.optimizers, class_name, None)
+    if class_name not in _SLOTS or made_by is None:
+        raise _Left("the optimizer %s is not carried over" % class_name)
+    settings = {_RENAMED.get(key, key): value for key, value in entry["config"].items()}
+    decay = settings.pop("decay", 0.0)
+    if decay:
+        schedule = keras.optimizers.schedules.InverseTimeDecay
+        settings["learning_rate"] = schedule(settings["learning_rate"], 1, decay)
+    if isinstance(settings.get("learning_rate"), dict):
+        raise _Left("the schedule of the learning rate is not carried over")
+    known = inspect.signature(made_by.__init__).parameters
+    for key in [key for key in settings if key not in known or settings[key] is None]:
+        value = settings.pop(key)
+        if key not in _WITHOUT_EFFECT and value not in _NEUTRAL:
+            raise _Left("the optimizer's argument %s=%r is not known here" % (key, value))
+    return made_by(**settings)
+
+
+def _loss(entry):
+    """Returns a loss, or lists or dicts of them, as `compile` takes them."""
+    if isinstance(entry, list):
+        return [_loss(one) for one in entry]
+    if isinstance(entry, dict) and "class_name" not in entry:
+        return {name: _loss(one) for name, one in entry.items()}
+    if isinstance(entry, dict):
+        return keras.losses.deserialize(entry)
+    return entry if entry is None else keras.losses.get(entry)
+
+
+def _metrics(entry):
+    """Returns metrics in lists or dicts, as `compile` takes them."""
+    if isinstance(entry, (list, tuple)):
+        return [_metrics(one) for one in entry]
+    if isinstance(entry, dict) and "class_name" not in entry:
+        return {name: _metrics(one) for name, one in entry.items()}
+    if isinstance(entry, dict) and entry["class_name"] == "MeanMetricWrapper":
+        return entry["config"]["fn"]  # the metrics of functions
+    return keras.metrics.deserialize(entry) if isinstance(entry, dict) else entry
+
+
+def _set_state(model, optimizer, state):
+    """Gives the optimizer its state."""
+    if not state:
+        return
+    places = _stored_weights.trained_places(model)
+    names = _SLOTS[type(optimizer).__name__]
+    step, values = _values_of_slots(list(state.items()), len(places), len(names))
+    variables = [layer.weights[position] for layer, position in places]
+    pairs: List[Tuple[Any, np.ndarray]] = []
+    for (old, attribute), arrays in zip(names, values):
+        arrays = _of_today(places, arrays)
+        slots = _slots(optimizer, variables, old, attribute, model)
+        pairs += zip(slots, arrays)
+    for slot, array in pairs:
+        if tuple(slot.shape) != array.shape:
+            raise _Left(
+                "the optimizer's state has arrays of the shape %s instead of %s"
+                % (array.shape, tuple(slot.shape))
+            )
+    pairs.append((optimizer.iterations, np.asarray(step)))
+    if hasattr(optimizer, "build") or tensorflow.executing_eagerly():
+        for slot, array in pairs:
+            slot.assign(array)
+    else:
+        keras.backend.batch_set_value(pairs)
+
+
+def _values_of_slots(
+    state: Sequence[Tuple[str, np.ndarray]], num_variables: int, num_slots: int
+) -> Tuple[int, List[List[np.ndarray]]]:
+    """Returns the number of steps, and of each slot the arrays of all variables.
+
+    Keras since TensorFlow 2.11 lists all slots of a variable, before that all variables of a slot.
+    """
+    names = [name.split("/")[-1].partition(":")[0] for name, _ in state]
+    arrays = [array for _, array in state]
+    is_new = names[0] == "iteration"
+    step = int(arrays.pop(0)) if np.ndim(arrays[0]) == 0 else 0
+    if is_new and names[1:2] == ["learning_rate"]:
+        arrays.pop(0)
+    used = num_slots * num_variables
+    others = arrays[used:]  # Keras 2.1 to 2.3 list arrays of one element for an option of Adam
+    if len(arrays) < used or any(array.size > 1 for array in others):
+        raise _Left("the optimizer's state has %d arrays instead of %d" % (len(arrays), used))
+    if is_new:
+        return step, [arrays[slot:used:num_slots] for slot in range(num_slots)]
+    starts = range(0, used, num_variables)
+    return step, [arrays[start : start + num_variables] for start in starts]
+
+
+def _of_today(places, arrays):
+    """Returns the arrays of a slot as the layers have their weights."""
+    grouped: Dict[int, List[int]] = {}
+    for number, (layer, _) in enumerate(places):
+        grouped.setdefault(id(layer), []).append(number)
+    found = list(arrays)
+    for numbers in grouped.values():
+        layer = places[numbers[0]][0]
+        in_order = sorted(numbers, key=lambda number: places[number][1])
+        # The two biases of cuDNN have the same gradients.
+        of_layer = [arrays[number] for number in in_order]
+        of_today = _stored_weights.of_today(layer, of_layer, dialects.mean_of)
+        for number, array in zip(in_order, of_today):
+            found[number] = array
+    return found
+
+
+def _slots(optimizer, variables, old, attribute, model):
+    """Returns the variables of a slot of the optimizer in the order of `variables`."""
+    if hasattr(optimizer, "build"):
+        if not getattr(optimizer, "built", False):
+            optimizer.build(model.trainable_variables)
+        order = {id(one): number for number, one in enumerate(model.trainable_variables)}
+        slots = getattr(optimizer, attribute)
+        if len(slots) != len(order):
+            raise _Left("the optimizer has no slot %s here" % old)
+        return [slots[order[id(variable)]] for variable in variables]
+    optimizer.iterations  # noqa: B018, creates the variable
+    optimizer._create_hypers()
+    optimizer._create_slots(variables)
+    return [optimizer.get_slot(variable, old) for variable in variables]
+
+
+def state_of_archive(arrays: Dict[str, Any]) -> Dict[str, np.ndarray]:
+    """Returns the state of the optimizer in an archive, with names like those in HDF5."""
+    keys = [key for key in arrays if key.startswith("optimizer/vars/")]
+    keys.sort(key=lambda key: int(key.rpartition("/")[2]))
+    names = ["iteration", *keys[1:]]
+    if len(keys) > 1 and np.ndim(arrays[keys[1]]) == 0:  # Keras 3
+        names[1] = "learning_rate"
+    if any(arrays[key] is None for key in keys):
+        raise ExchangeError("the optimizer's state has an array that is not numbers")
+    return {name: arrays[key] for name, key in zip(names, keys)}
