@@ -11,7 +11,7 @@ May import `_compat`, `_patches`, `exchange`, `graph`, `model` and TensorFlow.
 from cudnn_rnn.keras import _load_weights
 from cudnn_rnn.keras._cudnn_layers import CuDNNGRU, CuDNNLSTM
 from cudnn_rnn.keras._layer import IS_KERAS_3
-from cudnn_rnn.keras._loading import load_model
+from cudnn_rnn.keras._loading import load_model, model_from_json
 from cudnn_rnn.keras._stack import RNNStack
 
 if IS_KERAS_3:
@@ -19,6 +19,15 @@ if IS_KERAS_3:
 else:
     from cudnn_rnn.keras._keras2 import GRU, LSTM, SimpleRNN
 
-__all__ = ["GRU", "LSTM", "CuDNNGRU", "CuDNNLSTM", "RNNStack", "SimpleRNN", "load_model"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "CuDNNGRU",
+    "CuDNNLSTM",
+    "RNNStack",
+    "SimpleRNN",
+    "load_model",
+    "model_from_json",
+]
 
 _load_weights.install()

@@ -66,6 +66,27 @@ def load_model(
         return load(changed, custom_objects=custom_objects, **named)
 
 
+def model_from_json(json_string: str, custom_objects: Optional[Dict[str, Any]] = None) -> Any:
+    """Makes a new model of a configuration, with this package's layers as in `load_model`.
+
+    Args:
+      json_string: what `model.to_json()` of Keras 2 or 3 returned.
+      custom_objects: as in `load_model`.
+
+    Returns:
+      a Keras model with initial weights; `load_weights` reads those that older Keras saved.
+
+    Raises:
+      ValueError: the configuration is damaged, or a layer cannot be made.
+    """
+    what = "json_string"
+    with keras_files.explaining_errors(what):
+        config = json.loads(json_string)
+        # Keras 2 writes its version; Keras 3 does not.
+        version = config.get("keras_version") or "3.0"
+    return _stored_models.build(what, version, config, custom_objects or {})
+
+
 def _is_read_by_this_keras(path):
     """Returns whether Keras itself reads the archive, with all that the model was compiled with.
 

@@ -1,4 +1,4 @@
-"""Configurations of models as Keras 2.0 to 2.15 wrote them, in the form of today's Keras.
+"""Configurations of models as any Keras since 2.0 wrote them, in the form of today's Keras.
 
 A configuration comes from a file that may be hostile. Its names of classes are looked up among the
 layers of Keras and what the program registered or passes as `custom_objects`; a module that it
@@ -9,15 +9,17 @@ The tables say what has changed since: names of classes, arguments, and what act
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.keras import _new_nodes, _old_nodes
 from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX
 from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
-from cudnn_rnn.keras._old_nodes import Calls, layers_of
+from cudnn_rnn.keras._old_nodes import layers_of
 
 keras = tensorflow.keras
 
@@ -53,6 +55,7 @@ _NOT_TAKEN = {
     "SpatialDropout2D": ("trainable",),
     "SpatialDropout3D": ("trainable",),
 }
+_OF_EVERY_LAYER = ("name", "trainable", "dtype", "batch_input_shape")
 # Layers of Keras that run code or read other files, as their configuration says.
 _UNSAFE = ("FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper")
 _KINDS_OF_ARGUMENTS = (
@@ -114,7 +117,11 @@ class Translator:
             if "build_input_shape" in config:
                 changed["build_input_shape"] = _shape(config["build_input_shape"])
             return _Class("keras", "Sequential").entry(changed)
-        calls = Calls(layers, config["output_layers"]) if IS_KERAS_3 and self._is_old else None
+        calls: Any = None
+        if IS_KERAS_3 and self._is_old:
+            calls = _old_nodes.Calls(layers, config["output_layers"])
+        elif not IS_KERAS_3 and not self._is_old:
+            calls = _new_nodes.Calls(layers)
         changed["layers"] = [self._called_layer(layer, calls) for layer in layers]
         for key in ("input_layers", "output_layers"):
             changed[key] = calls.ends(config[key]) if calls else config[key]
@@ -129,7 +136,8 @@ class Translator:
         """Returns an entry of a functional model, with the calls of the layer."""
         made, nodes = self.layer(entry), entry["inbound_nodes"]
         if calls:
-            nodes = [calls.node(made["class_name"], node) for node in nodes]
+            class_name = made["class_name"].rpartition(">")[2]
+            nodes = [calls.node(entry["name"], class_name, node) for node in nodes]
         return dict(made, name=entry["name"], inbound_nodes=nodes)
 
     def layer(self, entry: Any) -> Dict[str, Any]:
@@ -151,7 +159,7 @@ class Translator:
         )
         without = (*_WITHOUT_EFFECT, *_NOT_TAKEN.get(made.name, ()))
         kept = {key: value for key, value in config.items() if key not in without}
-        return made.entry(without_neutral(kept))
+        return made.entry(self._taken(made, without_neutral(kept)))
 
     def _lambda(self, config):
         """Returns the arguments of a Lambda, with a function of the program."""
@@ -201,9 +209,14 @@ class Translator:
         if isinstance(value, dict):
             if value["class_name"] != "function":
                 return self.layer(value)
-            value = value.get("registered_name") or value["config"]
+            value = value["config"]
         if value == "hard_sigmoid" and self._is_old and IS_KERAS_3:
             value = OLD_HARD_SIGMOID
+        elif value == "hard_sigmoid" and not self._is_old and not IS_KERAS_3:
+            raise ExchangeError(
+                "The layer %r has the activation hard_sigmoid of Keras 3, which has another slope "
+                "in Keras 2. Load the file with Keras 3." % layer
+            )
         if not IS_KERAS_3 or self._of_program(value) is None:
             return value
         return _function(value)
@@ -213,7 +226,23 @@ class Translator:
         config = {key: value for key, value in entry["config"].items() if key != "dtype"}
         if config.get("distribution") in _DISTRIBUTIONS:
             config["distribution"] = _DISTRIBUTIONS[config["distribution"]]
-        return self._class_of(entry, module, layer).entry(config)
+        made = self._class_of(entry, module, layer)
+        return made.entry(self._taken(made, config))
+
+    def _taken(self, made, config):
+        """Returns the arguments of a class, for Keras 2 without those that only Keras 3 has.
+
+        Such an argument that has an effect stays; Keras then says that it does not know it.
+        """
+        if self._is_old or IS_KERAS_3 or not str(made.module).startswith("keras"):
+            return config
+        found = getattr(_module(made.module), made.name, object)  # TensorFlow 1 does not export all
+        taken = inspect.signature(found.__init__).parameters
+        return {
+            key: value
+            for key, value in config.items()
+            if key in taken or key in _OF_EVERY_LAYER or value not in (None, False)
+        }
 
     def _class_of(self, entry: Any, module: str, layer: Optional[str]) -> _Class:
         """Returns the class of an entry: the program's, this package's, or one of a Keras module.

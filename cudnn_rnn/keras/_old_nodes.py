@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List
 
 # Layers whose call takes initial states after the inputs.
-_TAKE_STATES = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM2D", "Bidirectional")
+TAKE_STATES = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM2D", "Bidirectional")
 
 
 class Calls:
@@ -35,8 +35,9 @@ class Calls:
 
         self._map([[entry["inbound_nodes"] for entry in entries], output_layers], find)
 
-    def node(self, class_name: str, node: Any) -> Dict[str, Any]:
-        """Returns a call of a layer of a class of today."""
+    def node(self, name: str, class_name: str, node: Any) -> Dict[str, Any]:
+        """Returns a call of the layer of this name; its class is today's."""
+        del name
         named: Dict[str, Any] = {}
 
         def tensor(reference):
@@ -50,7 +51,7 @@ class Calls:
         named = {
             key: self._map(value, self._tensor) for key, value in named.items() if value is not None
         }
-        if class_name in _TAKE_STATES and isinstance(inputs, list):
+        if class_name in TAKE_STATES and isinstance(inputs, list):
             inputs, *states = inputs
             named["initial_state"] = states
         return {"args": [inputs], "kwargs": named}

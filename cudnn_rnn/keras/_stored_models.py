@@ -92,14 +92,19 @@ def _settings(value: Any) -> Iterator[Dict[str, Any]]:
 
 def _built(path, stored, arrays, custom_objects):
     """Returns the model of what a file has, with weights that are not its own yet."""
-    _check_version(path, stored.keras_version)
+    with _stored_weights.variables_no_larger_than(path, arrays):
+        return build(path, stored.keras_version, stored.config, custom_objects)
+
+
+def build(path: str, keras_version: str, config: Any, custom_objects: Dict[str, Any]) -> Any:
+    """Returns a new model of a configuration; `path` is for messages."""
+    _check_version(path, keras_version)
     with keras_files.explaining_errors(path):
-        config = Translator(stored.keras_version, custom_objects).model(stored.config)
+        config = Translator(keras_version, custom_objects).model(config)
         _check_states(path, config)
     try:
         with keras.utils.custom_object_scope({**_our_layers(), **custom_objects}):
-            with _stored_weights.variables_no_larger_than(path, arrays):
-                return keras.layers.deserialize(config)
+            return keras.layers.deserialize(config)
     except ExchangeError:
         raise
     except Exception as error:

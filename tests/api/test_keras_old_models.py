@@ -1,11 +1,13 @@
 """Models in HDF5 that older releases of Keras wrote, loaded with `cudnn_rnn.keras.load_model`."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 
 import cudnn_rnn.keras as ours
+from cudnn_rnn.exchange.keras_files import read_hdf5_model
 from helpers.keras_files import (
     change,
     extract_old_model,
@@ -102,10 +104,10 @@ def test_outputs_are_those_of_the_original(tmp_path, name):
 )
 def test_loaded_models_are_saved_and_loaded_again(tmp_path, name):
     path, inputs, expected = extract_old_model(name, tmp_path)
-    suffix = ".keras" if hasattr(keras.layers.RNN, "inner_loop") else ".h5"
-    saved = str(tmp_path / ("saved" + suffix))
-    load(path).save(saved)
-    assert_predicts(ours.load_model(saved), inputs, expected)
+    for suffix in [".h5"] + [".keras"] * hasattr(keras.layers.RNN, "inner_loop"):
+        saved = str(tmp_path / ("saved" + suffix))
+        load(path).save(saved)
+        assert_predicts(ours.load_model(saved), inputs, expected)
 
 
 def test_hdf5_under_another_name(tmp_path):
@@ -286,3 +288,21 @@ def test_an_activation_of_the_program(tmp_path):
     change(path, config)
     model = load(path, custom_objects={"double": double})
     assert_predicts(model, inputs, [2 * expected[0]])
+
+
+@pytest.mark.parametrize("name", ["keras2.2.4/s2s", "keras2.0.8/nested", "tf2.15.1/bigru"])
+def test_configurations_in_json(tmp_path, name):
+    path, inputs, expected = extract_old_model(name, tmp_path)
+    version = read_hdf5_model(path).keras_version
+    made = ours.model_from_json(json.dumps(dict(read_config(path), keras_version=version)))
+    made.set_weights(load(path).get_weights())
+    assert_predicts(made, inputs, expected)
+    again = ours.model_from_json(made.to_json())
+    again.set_weights(made.get_weights())
+    assert_predicts(again, inputs, expected)
+
+
+def test_damaged_json():
+    for text in ("{", "[]", '{"class_name": "Sequential"}', '"text"'):
+        with pytest.raises(ValueError, match="json_string"):
+            ours.model_from_json(text)

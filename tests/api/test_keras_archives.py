@@ -1,0 +1,141 @@
+"""`.keras` archives that another Keras wrote, loaded with `cudnn_rnn.keras.load_model`."""
+
+import json
+import os
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+
+import cudnn_rnn.keras as ours
+from cudnn_rnn.exchange.contents import ExchangeError
+from helpers.keras_files import change, extract, read_config
+from helpers.keras_layers import IS_KERAS_3, keras
+from helpers.paths import GOLDEN
+
+FOLDER = os.path.join(GOLDEN, "keras_files")
+TOLERANCE = 2e-6  # as in test_keras_old_models.py
+
+
+def names_of_archives():
+    """Returns "RELEASE/NAME" of each archive with inputs and outputs."""
+    found = []
+    for release in sorted(os.listdir(FOLDER)):
+        if release.endswith(".zip"):
+            with zipfile.ZipFile(os.path.join(FOLDER, release)) as content:
+                names = [name for name in content.namelist() if name.endswith(".keras")]
+            found += ["%s/%s" % (release[:-4], name[:-6]) for name in sorted(names)]
+    return found
+
+
+NAMES = names_of_archives()
+# A file of each generation, with models in models.
+NESTED = ["archives_tf2.15.1/nested", "keras3.15.1/nested"]
+OF_ANOTHER_KERAS = NESTED[0] if IS_KERAS_3 else NESTED[1]
+
+
+@pytest.fixture(autouse=True)
+def new_session():
+    keras.backend.clear_session()
+
+
+def load(name, folder, **named):
+    """Returns the model and its path, after it has been compared with the original."""
+    path, inputs, expected = extract(name, ".keras", folder)
+    model = ours.load_model(path, **named)
+    found = model.predict(inputs if len(inputs) > 1 else inputs[0], batch_size=3, verbose=0)
+    for one, other in zip(found if isinstance(found, list) else [found], expected):
+        np.testing.assert_allclose(one, other, atol=TOLERANCE)
+    return model, path
+
+
+def test_archives_of_both_generations_are_there():
+    assert len(NAMES) == 17 and set(NESTED) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_are_those_of_the_original(tmp_path, name):
+    """Nothing is left out: the models were compiled with Adam."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*(call model.compile|starts anew)")
+        model, _ = load(name, tmp_path)
+    assert type(model.optimizer).__name__ == "Adam"
+    kinds = [type(layer) for layer in model.layers]
+    assert not [kind for kind in kinds if kind.__name__ in ("LSTM", "GRU") and kind not in OURS]
+
+
+OURS = [ours.LSTM, ours.GRU, ours.SimpleRNN]
+
+
+def changed(folder, change_config=None, **members):
+    """Returns the path of a damaged copy of an archive of another Keras."""
+    path, _, _ = extract(OF_ANOTHER_KERAS, ".keras", folder)
+    config = read_config(path)
+    if change_config:
+        change_config(config)
+    change(path, config, **members)
+    return path
+
+
+def test_a_model_that_is_larger_than_its_arrays(tmp_path):
+    def enlarge(entry):
+        if isinstance(entry, dict):
+            if "units" in entry:
+                entry["units"] = 30000
+            [enlarge(one) for one in entry.values()]
+        [enlarge(one) for one in entry] if isinstance(entry, list) else None
+
+    with pytest.raises(ExchangeError, match="is damaged|must have"):
+        ours.load_model(changed(tmp_path, enlarge))
+
+
+def test_missing_arrays(tmp_path):
+    import h5py
+
+    path = changed(tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        weights = archive.extract("model.weights.h5", str(tmp_path))
+    with h5py.File(weights, "r+") as file:
+        names = []
+        file.visit(lambda name: names.append(name) if name.endswith("vars/1") else None)
+        del file[[name for name in names if name.startswith("layers")][0]]
+    with open(weights, "rb") as file:
+        change(path, **{"model.weights.h5": file.read()})
+    with pytest.raises(ExchangeError, match="is damaged: its layer .* must have arrays"):
+        ours.load_model(path)
+
+
+@pytest.mark.parametrize(
+    "members, text",
+    [
+        ({"metadata.json": json.dumps({"keras_version": "4.0.0"})}, "written by Keras 4.0.0"),
+        ({"metadata.json": "[]"}, "damaged|cannot be read"),
+        ({"assets/layers/text/vocabulary.txt": "a"}, "keeps files beside its weights"),
+        ({"model.weights.h5": b"no HDF5"}, "cannot be read"),
+    ],
+)
+def test_archives_that_are_refused(tmp_path, members, text):
+    with pytest.raises(ExchangeError, match=text):
+        ours.load_model(changed(tmp_path, **members))
+
+
+def test_an_archive_without_a_model(tmp_path):
+    path = str(tmp_path / "empty.keras")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("other.txt", "")
+    with pytest.raises(ExchangeError, match="cannot be read as a Keras model"):
+        ours.load_model(path)
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has this activation")
+def test_hard_sigmoid_of_keras_3_is_refused(tmp_path):
+    def set_activation(entry):
+        if isinstance(entry, dict):
+            if entry.get("recurrent_activation"):
+                entry["recurrent_activation"] = "hard_sigmoid"
+            [set_activation(one) for one in entry.values()]
+        [set_activation(one) for one in entry] if isinstance(entry, list) else None
+
+    with pytest.raises(ExchangeError, match="hard_sigmoid of Keras 3, which has another slope"):
+        ours.load_model(changed(tmp_path, set_activation))
