@@ -125,6 +125,20 @@ def test_layers_and_cells_of_this_package_go_on(tmp_path, name):
             np.testing.assert_allclose(outputs, expected, rtol=0, atol=TOLERANCE, err_msg=to)
 
 
+@pytest.mark.parametrize("to", exchange.TARGETS)
+@pytest.mark.parametrize("name", ["bidirectional_stack", "static"])
+def test_every_target(tmp_path, name, to):
+    if to == "onnx":
+        pytest.importorskip("onnx", reason="requires TensorFlow 2")
+    if to == "torch":
+        pytest.importorskip("torch", reason="requires TensorFlow 2")
+    case = Case(name)
+    path = tmp_path / {"torch": "r.pt", "keras": "r.h5", "onnx": "r.onnx"}.get(to, "rnn")
+    exchange.convert(case.path, path, to, **case.facts)
+    (rnn,) = exchange.read(path).rnns
+    assert_outputs(rnn, case.expected["inputs"], case.outputs(0))
+
+
 def test_a_projection_has_the_keys_of_1_1_only(tmp_path):
     case = Case("projected")
     exchange.convert(case.path, tmp_path / "new", "1.1")
