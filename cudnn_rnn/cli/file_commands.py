@@ -20,6 +20,7 @@ _FACTS = (
     ("--num-units", dict(type=int, metavar="N")),
     ("--direction", dict(choices=("unidirectional", "bidirectional"))),
     ("--num-proj", dict(type=int, metavar="N")),
+    ("--forget-bias", dict(type=float, metavar="X")),
 )
 
 
@@ -29,7 +30,10 @@ def add_facts(parser):
         "facts that a file may not tell",
         "Weights of simple RNNs are the same with tanh and ReLU: --rnn-mode rnn_tanh or rnn_relu, "
         "if nothing tells. An opaque vector alone needs --rnn-mode and --num-units, that of an "
-        "LSTM without a layer also --num-proj (0 without a projection).",
+        "LSTM without a layer also --num-proj (0 without a projection). LSTM cells of TensorFlow 1 "
+        "(BasicLSTMCell, LSTMCell, LSTMBlockCell, LSTMBlockFusedCell) add a forget bias that only "
+        "their graph has: without the .meta file, --forget-bias 1.0, or what your program gives "
+        "the cell.",
     )
     for name, options in _FACTS:
         group.add_argument(name, **options)
@@ -40,7 +44,7 @@ def facts_of(options):
     """Returns these options as keyword arguments of `cudnn_rnn.exchange.read`."""
     return {
         name: getattr(options, name)
-        for name in ("rnn_mode", "num_layers", "num_units", "direction", "num_proj")
+        for name in (argument[2:].replace("-", "_") for argument, _ in _FACTS)
     }
 
 

@@ -40,12 +40,18 @@ def from_arrays(
     _check(stored, arrays, _cell_shapes(config, has_summands))
     dialect = CELLS_1_3 if has_summands else CELLS
     num_cells = config.num_layers * config.num_directions
-    num_kernels = len(CELL_NAMES[config.rnn_mode].weights)
-    kernels, biases = arrays[: num_cells * num_kernels], arrays[num_cells * num_kernels :]
-    cells = [
-        dialects.from_dialect(dialect, config.rnn_mode, *parts, split)
-        for parts in zip(_groups(kernels, num_cells), _groups(biases, num_cells))
-    ]
+    num_kernels = len(CELL_NAMES[config.rnn_mode].weights) + bool(config.num_proj)
+    kernels = _groups(arrays[: num_cells * num_kernels], num_cells)
+    biases = _groups(arrays[num_cells * num_kernels :], num_cells)
+    for of_cell, forget_bias in zip(biases, stored.forget_biases):
+        of_cell[0] = dialects.with_forget_bias(of_cell[0], forget_bias)
+    cells = []
+    for (kernel, *rest), of_cell in zip(kernels, biases):
+        projection = rest.pop().T if config.num_proj else None
+        weights = dialects.from_dialect(
+            dialect, config.rnn_mode, [kernel, *rest], of_cell, split, config.num_proj
+        )
+        cells.append(weights._replace(projection=projection))
     layers: List[List[LayerWeights]] = _groups(cells, config.num_layers)
     return RnnWeights(config.rnn_mode, layers, stored.scope)
 
@@ -88,6 +94,7 @@ def _groups(values, count):
 def _cell_shapes(config, has_summands):
     """Returns a list of one shape for each tensor of an RNN's cells, in the order of the keys."""
     units, num_rows = config.num_units, len(config.gates) * config.num_units
+    outputs = config.num_proj or units
     kernels: List[Any] = []
     biases: List[Any] = []
     for layer in range(config.num_layers):
@@ -96,7 +103,8 @@ def _cell_shapes(config, has_summands):
             of_cell = [[width + units, 2 * units], [width, units], [units, units]]
             of_biases, summand = [[2 * units], [units], [units]], [2 * units]
         else:
-            of_cell, of_biases, summand = [[width + units, num_rows]], [[num_rows]], [num_rows]
+            of_cell, of_biases, summand = [[width + outputs, num_rows]], [[num_rows]], [num_rows]
+            of_cell += [[units, config.num_proj]] * bool(config.num_proj)
         kernels += of_cell * config.num_directions
         biases += (of_biases + [summand, summand] * has_summands) * config.num_directions
     return [[shape] for shape in kernels + biases]

@@ -12,7 +12,7 @@ import numpy as np
 from cudnn_rnn.exchange.checkpoint_arrays import from_arrays
 from cudnn_rnn.exchange.contents import StoredRnn, name_of
 from cudnn_rnn.model import dialects, layout
-from cudnn_rnn.model.keys import CELLS, OPAQUE_NAME, plain
+from cudnn_rnn.model.keys import CELLS, OPAQUE_NAME, PLAIN, plain
 from cudnn_rnn.model.weights import SIMPLE_MODES, RnnWeights, from_buffer
 
 _Slots = Dict[Tuple[str, str], np.ndarray]
@@ -103,8 +103,10 @@ class Extras:
                 if self._is_like(key, (rnn.params_size,), rnn.dtype):
                     slots[before, after] = reader.tensor(key)
                     used.add(key)
-        if stored.generation != CELLS:
+        if stored.generation not in (CELLS, PLAIN):
             return slots, used
+        # A mean of biases lacks the forget bias as the biases do; moments of gradients do not.
+        without_forget_bias = stored._replace(forget_biases=())
         for before, after in self._slots_of(stored.keys[0]):
             keys = [before + key + "/" + after for key in stored.keys]
             is_complete = all(
@@ -116,8 +118,11 @@ class Extras:
                 if (before, after) not in slots:
                     pair = before, after
                     arrays = [reader.tensor(key) for key in keys]
-                    split = dialects.halves_of if is_average(pair) else dialects.copies_of
-                    slots[pair] = from_arrays(stored, arrays, split).to_opaque()
+                    if is_average(pair):
+                        of_slot = from_arrays(stored, arrays)
+                    else:
+                        of_slot = from_arrays(without_forget_bias, arrays, dialects.copies_of)
+                    slots[pair] = of_slot.to_opaque()
         return slots, used
 
     def _is_like(self, key, shape, dtype):

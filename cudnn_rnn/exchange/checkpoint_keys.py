@@ -8,12 +8,22 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn.exchange import checkpoint_objects
+from cudnn_rnn.exchange import checkpoint_objects, plain_cells
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, StoredRnn, sentence
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.model import keys as keys_module
 from cudnn_rnn.model import layout
-from cudnn_rnn.model.keys import CANONICAL, CELL_NAMES, CELLS, CELLS_WITH_BIASES, OBJECTS
+from cudnn_rnn.model.keys import (
+    CANONICAL,
+    CELL_NAMES,
+    CELLS,
+    CELLS_WITH_BIASES,
+    KERAS_KERNEL,
+    OBJECTS,
+    PLAIN,
+    PROJECTION,
+    WAYS,
+)
 from cudnn_rnn.model.spec import DIRECTIONS, GATES, RnnConfig
 from cudnn_rnn.model.weights import DTYPES, SIMPLE_MODES, UNKNOWN_ACTIVATION
 
@@ -24,6 +34,7 @@ class _Stack(NamedTuple):
     scope: str
     cells: Dict[Tuple[int, int], Dict[str, str]]  # (layer, direction) -> name -> key
     is_object: bool
+    kind: str = ""  # the scope that its cells make; that of objects is not in the keys
 
 
 def find(
@@ -93,9 +104,55 @@ def _stacks_of_names(shapes):
     for key in sorted(shapes):
         parsed = keys_module.parse_cell(key)
         if parsed:
-            stack = stacks.setdefault(parsed.stack, _Stack(parsed.scope, {}, False))
+            stack = stacks.setdefault(parsed.stack, _Stack(parsed.scope, {}, False, parsed.kind))
             stack.cells.setdefault(parsed.position, {})[parsed.name] = key
-    return list(stacks.values())
+    return _with_both_ways(
+        [
+            stack
+            for stack in stacks.values()
+            if not any(KERAS_KERNEL in cell for cell in stack.cells.values())
+        ],
+        shapes,
+    )
+
+
+def _with_both_ways(stacks, shapes):
+    """Joins single cells in the scopes `fw` and `bw` of one scope.
+
+    These are the scopes of `bidirectional_dynamic_rnn(..., scope=...)`.
+    """
+    alone = {(stack.scope, stack.kind): stack for stack in stacks if _is_alone(stack)}
+    joined = []
+    for stack in stacks:
+        if not _is_alone(stack):
+            joined.append(stack)
+        elif alone.pop((stack.scope, stack.kind), None):  # else joined with an earlier one
+            outer, way = stack.scope[:-2], stack.scope[-2:]
+            is_way = way in WAYS and outer[-1:] in ("", "/")
+            place = outer + WAYS[1 - WAYS.index(way)] if is_way else "", stack.kind
+            other = alone.get(place) if is_way else None
+            if other is not None and _are_alike(stack, other, shapes):
+                del alone[place]
+                number = WAYS.index(way)
+                cells = {(0, number): stack.cells[0, 0], (0, 1 - number): other.cells[0, 0]}
+                stack = stack._replace(scope=outer.rstrip("/"), cells=cells)
+            joined.append(stack)
+    return joined
+
+
+def _is_alone(stack):
+    """Returns whether a stack is a single cell that is directly in its scope."""
+    start = (stack.scope + "/" if stack.scope else "") + stack.kind + "/"
+    keys = [key for cell in stack.cells.values() for key in cell.values()]
+    return list(stack.cells) == [(0, 0)] and all(key.startswith(start) for key in keys)
+
+
+def _are_alike(stack, other, shapes):
+    """Returns whether two single cells have the same variables and shapes."""
+    first, second = (
+        {name: shapes[key] for name, key in one.cells[0, 0].items()} for one in (stack, other)
+    )
+    return first == second
 
 
 def _stacks_of_objects(graph, notes):
@@ -105,47 +162,47 @@ def _stacks_of_objects(graph, notes):
 
 def _of_cells(stack, shapes, dtypes, facts, told):
     """Returns the `StoredRnn` of a stack."""
-    first = stack.cells[min(stack.cells)]
-    name = "the cells %s" % (stack.scope or min(first.values()))
+    name = "the cells %s" % (stack.scope or min(stack.cells[min(stack.cells)].values()))
     if keys_module.MISSPELT.search(stack.scope):
         raise ExchangeError("%s are not where TensorFlow has those of an RNN." % sentence(name))
     positions = _positions(stack, name)
     _check_keys([key for cell in stack.cells.values() for key in cell.values()], shapes, name)
-    _refuse_other_cells(stack, told, name)
-    gates, units, inputs = _sizes_of_cells(stack, positions, shapes, facts, told, name)
+    cells = [stack.cells[position] for position in positions]
+    if stack.is_object:
+        stack = stack._replace(kind=plain_cells.kind_of_objects(cells[0], told))
+    is_plain = plain_cells.is_plain(stack.kind)
+    if is_plain:
+        plain_cells.refuse_others(stack.kind, cells[0], name)
+    gates, units, inputs, num_proj = _sizes_of_cells(stack, positions, shapes, facts, told, name)
     rnn_mode = _mode_with(gates)
-    num_layers, last_way = positions[-1][0] + 1, positions[-1][1]
-    names = CELL_NAMES[rnn_mode]
-    has_both_biases = any("bias_cudnn" in part for part in first)
-    weight_names, bias_names = names.weights, names.biases + names.summands * has_both_biases
-    missing = [part for part in (*weight_names, *bias_names) if part not in first]
-    if missing:
-        raise ExchangeError("%s lack the variables %s." % (sentence(name), missing))
-    keys = [
-        stack.cells[position][part]
-        for kind in (weight_names, bias_names)
-        for position in positions
-        for part in kind
-    ]
+    has_both_biases = any("bias_cudnn" in part for part in cells[0])
+    keys = _keys_of_cells(CELL_NAMES[rnn_mode], cells, has_both_biases, num_proj > 0, name)
     dtype = _dtype_of_all(keys, dtypes, name)
     config = RnnConfig.checked(
-        rnn_mode, num_layers, units, inputs, direction=DIRECTIONS[last_way], dtype=dtype.name
+        rnn_mode,
+        positions[-1][0] + 1,
+        units,
+        inputs,
+        direction=DIRECTIONS[positions[-1][1]],
+        dtype=dtype.name,
+        num_proj=num_proj,
     )
-    generation = CELLS_WITH_BIASES if has_both_biases else CELLS
-    return StoredRnn(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
+    generation = CELLS_WITH_BIASES if has_both_biases else PLAIN if is_plain else CELLS
+    stored = StoredRnn(stack.scope, OBJECTS if stack.is_object else generation, config, keys)
+    if not is_plain:
+        return stored
+    biases = plain_cells.forget_biases(stack.kind, cells, facts, told, name)
+    return stored._replace(is_plain=True, forget_biases=biases.values, notes=(biases.note,))
 
 
-def _refuse_other_cells(stack, told, name):
-    """Refuses an object-based checkpoint of other LSTM cells, whose keys are those of ours."""
-    for key in stack.cells[min(stack.cells)].values():
-        match = keys_module.OTHER_CELL.search(told.name(key)) if stack.is_object else None
-        if match:
-            raise ExchangeError(
-                "%s are variables of a %s: %s. Such a cell adds its forget_bias, by default 1, in "
-                "every step; the file does not tell which. Restore them in a program, add the "
-                "forget_bias to the forget gate's bias (the third quarter), and save that with "
-                "CudnnCompatibleLSTMCell." % (sentence(name), match.group("cell"), told.name(key))
-            )
+def _keys_of_cells(names, cells, has_both_biases, has_projection, name):
+    """Returns the keys of all cells, in the order of a `StoredRnn`."""
+    weight_names = names.weights + (PROJECTION,) * has_projection
+    bias_names = names.biases + names.summands * has_both_biases
+    missing = [part for part in weight_names + bias_names if part not in cells[0]]
+    if missing:
+        raise ExchangeError("%s lack the variables %s." % (sentence(name), missing))
+    return [cell[part] for kind in (weight_names, bias_names) for cell in cells for part in kind]
 
 
 def _with_told_mode(facts, told, scope, keys):
@@ -193,7 +250,7 @@ def _positions(stack, name):
 
 
 def _sizes_of_cells(stack, positions, shapes, facts, told, name):
-    """Returns (number of gates, num_units, input_size)."""
+    """Returns (number of gates, num_units, input_size, num_proj)."""
     part = "gates/" if "gates/kernel" in stack.cells[0, 0] else ""
     kernel, bias = (stack.cells[0, 0].get(part + variable) for variable in ("kernel", "bias"))
     if kernel is None or bias is None or len(shapes[kernel]) != 2 or len(shapes[bias]) != 1:
@@ -201,16 +258,19 @@ def _sizes_of_cells(stack, positions, shapes, facts, told, name):
         raise ExchangeError("%s lack a kernel or a bias: %s." % (sentence(name), variables))
     last = stack.cells[positions[-1]][part + "kernel"]
     ways = 1 + positions[-1][1]
+    is_plain = plain_cells.is_plain(stack.kind)
+    num_proj = _projection_of(stack, shapes, name) if is_plain else 0
     possible = []
     # (gates of the RNN, gates in `bias`); a GRU's candidate has variables of its own.
     for gates, gates_in_bias in ((3, 2),) if part else ((4, 4), (1, 1)):
         units, rest = divmod(shapes[bias][0], gates_in_bias)
-        inputs = shapes[kernel][0] - units
-        fits_above = positions[-1][0] == 0 or list(shapes[last][:1]) == [(ways + 1) * units]
+        outputs = num_proj or units
+        inputs = shapes[kernel][0] - outputs
+        fits_above = positions[-1][0] == 0 or list(shapes[last][:1]) == [(ways + 1) * outputs]
         cell_name = CELL_NAMES[_mode_with(gates)].cell
-        is_named = stack.is_object or "/%s/" % cell_name in "/" + kernel
+        is_named = gates == 4 if is_plain else stack.is_object or stack.kind == cell_name
         if is_named and units > 0 and not rest and inputs > 0 and fits_above:
-            possible.append((gates, units, inputs))
+            possible.append((gates, units, inputs, num_proj))
     if len(possible) > 1:
         rnn_mode = _with_told_mode(facts, told, stack.scope, [kernel, bias]).rnn_mode
         wanted = len(GATES.get(rnn_mode, ()))
@@ -228,6 +288,20 @@ def _sizes_of_cells(stack, positions, shapes, facts, told, name):
             )
         )
     return possible[0]
+
+
+def _projection_of(stack, shapes, name):
+    """Returns the width of the projection of plain cells, 0 if they have none."""
+    key = stack.cells[0, 0].get(PROJECTION)
+    if key is None:
+        return 0
+    shape = list(shapes[key])
+    if len(shape) != 2 or not 0 < shape[1] < shape[0]:
+        raise ExchangeError(
+            "%s have a projection %s of shape %s; cuDNN's are [num_units, num_proj] with num_proj "
+            "from 1 to num_units - 1." % (sentence(name), key, shape)
+        )
+    return shape[1]
 
 
 # Canonical tensors

@@ -43,7 +43,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     stored_rnns = checkpoint_keys.find(shapes, dtypes, graph, facts, told, notes, problems)
     if not stored_rnns and not problems:
         stored_rnns = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
-    rnns, variables, slots = [], {}, {}
+    rnns, variables, slots, plain_cells = [], {}, {}, {}
     used: Set[str] = set()
     extras = Extras(reader, notes)
     for stored in stored_rnns:
@@ -69,12 +69,15 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
             used.add(variable)
         slots[stored.scope], of_slots = extras.slots(stored, rnn, variable)
         used.update(of_slots)
+        notes.extend(stored.notes)
+        if stored.is_plain:
+            plain_cells[stored.scope] = sorted({*stored.keys, *of_slots})
     if problems and not rnns:
         raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
     others = sorted(set(shapes) - used)
     generations = sorted({stored.generation for stored in stored_rnns})
     name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
-    return Contents(path, name, rnns, notes, others, variables, slots, problems)
+    return Contents(path, name, rnns, notes, others, variables, slots, problems, plain=plain_cells)
 
 
 def _with_activation(rnn, facts, told, keys):

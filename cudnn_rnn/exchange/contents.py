@@ -34,6 +34,7 @@ class Facts(NamedTuple):
       num_layers, num_units: int.
       direction: "unidirectional" or "bidirectional".
       num_proj: int, 0 without a projection.
+      forget_bias: float, what plain LSTM cells of TensorFlow 1 add in every step.
     """
 
     rnn_mode: Optional[str] = None
@@ -41,6 +42,7 @@ class Facts(NamedTuple):
     num_units: Optional[int] = None
     direction: Optional[str] = None
     num_proj: Optional[int] = None
+    forget_bias: Optional[float] = None
 
 
 class ToldMode(NamedTuple):
@@ -64,12 +66,18 @@ class StoredRnn(NamedTuple):
       config: the `RnnConfig` of its buffer. The mode of a simple RNN has the right activation only
         if `generation` is `OPAQUE`; `checkpoint_read` finds the activation of the others.
       keys: list of str, in the order of the specs of the generation's saveable.
+      is_plain: whether it consists of plain LSTM cells of TensorFlow 1.
+      forget_biases: of plain cells what each adds to its bias, in the order of their keys.
+      notes: what a user should know.
     """
 
     scope: str
     generation: str
     config: RnnConfig
     keys: List[str]
+    is_plain: bool = False
+    forget_biases: Tuple[float, ...] = ()
+    notes: Tuple[str, ...] = ()
 
 
 class Contents(NamedTuple):
@@ -87,6 +95,8 @@ class Contents(NamedTuple):
       problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints).
       optimizer: what belongs to the slots, by its key in a checkpoint, such as "beta1_power" (not
         of checkpoints, where it is one of the others).
+      plain: by the scope of an RNN that consists of plain LSTM cells of TensorFlow 1, the keys of
+        their variables and slots (only checkpoints).
     """
 
     path: str
@@ -98,6 +108,7 @@ class Contents(NamedTuple):
     slots: Dict[str, Dict[Tuple[str, str], np.ndarray]] = {}
     problems: List[str] = []
     optimizer: Dict[str, np.ndarray] = {}
+    plain: Dict[str, List[str]] = {}
 
     @property
     def is_checkpoint(self) -> bool:

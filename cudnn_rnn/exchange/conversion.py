@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import os
 import tempfile
 from typing import Any, List, NamedTuple, Optional, Sequence, Union
@@ -54,6 +56,7 @@ def read(
     num_units: Optional[int] = None,
     direction: Optional[str] = None,
     num_proj: Optional[int] = None,
+    forget_bias: Optional[float] = None,
 ) -> Contents:
     """Reads the RNNs in a file; recognizes its format.
 
@@ -65,6 +68,8 @@ def read(
         `rnn_mode` chooses between "rnn_tanh" and "rnn_relu"; without it and if nothing tells, an
         RNN has the `rnn_mode` "rnn_tanh or rnn_relu". An opaque vector without other keys needs at
         least `rnn_mode` and `num_units`.
+      forget_bias: what plain LSTM cells of TensorFlow 1 (`BasicLSTMCell`, `LSTMCell` and so on) add
+        in every step, if no graph beside the checkpoint tells; 1.0 by default in those classes.
 
     Raises:
       ExchangeError: the file is missing, damaged or of no known format; or several RNNs are
@@ -77,7 +82,9 @@ def read(
         num_units = checked_size("num_units", num_units)
     if num_proj:
         num_proj = checked_size("num_proj", num_proj)
-    facts = Facts(rnn_mode, num_layers, num_units, direction, num_proj)
+    if forget_bias is not None:
+        forget_bias = _checked_forget_bias(forget_bias)
+    facts = Facts(rnn_mode, num_layers, num_units, direction, num_proj, forget_bias)
     if rnn_mode is not None:
         checked_choice("rnn_mode", rnn_mode, tuple(GATES))
     if direction is not None:
@@ -95,10 +102,27 @@ def read(
                 ", ".join(map(repr, contents.rnns)),
             )
         )
+    if forget_bias is not None and not contents.plain:
+        raise ExchangeError(
+            "forget_bias (--forget-bias) is %g, but %s has no LSTM cells of TensorFlow 1 that can "
+            "be read, such as those of BasicLSTMCell. Leave the option out." % (forget_bias, path)
+        )
     for rnn in contents.rnns:
         if {rnn.rnn_mode, rnn_mode} == set(SIMPLE_MODES):
             raise contradiction(name_of(rnn.scope), rnn.rnn_mode, rnn_mode, path)
     return contents._replace(notes=contents.notes + _unknown_activations(contents.rnns))
+
+
+def _checked_forget_bias(forget_bias):
+    """Returns the forget bias as a float; raises if it is no finite number."""
+    if isinstance(forget_bias, bool) or not isinstance(forget_bias, numbers.Real):
+        raise TypeError(
+            "forget_bias must be a number, but is %r of type %s."
+            % (forget_bias, type(forget_bias).__name__)
+        )
+    if not math.isfinite(forget_bias):
+        raise ValueError("forget_bias must be finite, but is %r." % (forget_bias,))
+    return float(forget_bias)
 
 
 def _read(path, facts):
@@ -129,7 +153,7 @@ def _read(path, facts):
 
 
 def _agrees(rnn, facts):
-    found = dict(rnn.layout._asdict(), rnn_mode=rnn.rnn_mode)
+    found = dict(rnn.layout._asdict(), rnn_mode=rnn.rnn_mode, forget_bias=facts.forget_bias)
     return all(fact in (None, found[name]) for name, fact in facts._asdict().items())
 
 
@@ -242,12 +266,14 @@ def convert(
     Args:
       source: as in `read`.
       target, to, force, variable: as in `write`.
-      scope: converts only the RNN of this scope.
+      scope: converts only the RNN of this scope. A new checkpoint keeps plain LSTM cells of other
+        scopes as they are.
       target_scope: the scope of the RNN in the target, if there is one; by default that in the
         source.
       dry_run: whether to write nothing.
       allow_nan: whether to convert weights that are NaN or infinite.
-      **facts: `rnn_mode`, `num_layers`, `num_units`, `direction`, `num_proj` of `read`.
+      **facts: `rnn_mode`, `num_layers`, `num_units`, `direction`, `num_proj`, `forget_bias` of
+        `read`.
 
     Raises:
       ExchangeError: as `read` and `write`; the file has no RNN, none with this scope, or one with
@@ -275,8 +301,9 @@ def convert(
     notes = contents.notes + contents.problems
     if scope is not None:
         contents, dropped = _only(contents, scope)
-        if dropped:
-            notes.append("Left out: the RNNs %s." % ", ".join(map(repr, dropped)))
+        left_out = [other for other in dropped if other not in contents.plain]
+        if left_out:
+            notes.append("Left out: the RNNs %s." % ", ".join(map(repr, left_out)))
     if target_scope is not None:
         contents = _renamed(contents, target_scope)
     if not allow_nan:
@@ -317,7 +344,10 @@ def _only(contents, scope):
             )
         )
     rnns = [rnn for rnn in contents.rnns if rnn.scope == scope]
-    return contents._replace(rnns=rnns), [other for other in scopes if other != scope]
+    dropped = [other for other in scopes if other != scope]
+    plain = [key for other in dropped for key in contents.plain.get(other, ())]
+    others = sorted({*contents.others, *plain})
+    return contents._replace(rnns=rnns, others=others), dropped
 
 
 def _renamed(contents, scope):

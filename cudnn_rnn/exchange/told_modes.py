@@ -7,10 +7,11 @@ and in the names that an object-based checkpoint keeps.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 from cudnn_rnn.exchange import meta_graphs
 from cudnn_rnn.exchange.contents import ToldMode
+from cudnn_rnn.exchange.graph_cells import ToldCell
 from cudnn_rnn.model.keys import OPAQUE_NAME
 from cudnn_rnn.model.spec import GATES
 
@@ -38,7 +39,7 @@ class ToldModes:
             for node in (objects.nodes if objects else ())
             for attribute in node.attributes
         }
-        self._graph: Optional[meta_graphs.GraphModes] = None
+        self._graph: Optional[meta_graphs.ToldByGraph] = None
         self._is_read = False
 
     def name(self, key: str) -> str:
@@ -64,6 +65,18 @@ class ToldModes:
         """Returns the mode that all RNNs of the graph have, None if they differ or are unknown."""
         graph = self._read_graph()
         return self._told_by_graph(graph.all_modes if graph else set())
+
+    def cells(self, key: str) -> Set[ToldCell]:
+        """Returns all that the graph tells of the plain LSTM cell with this bias or projection."""
+        graph = self._read_graph()
+        cells = graph.cells if graph else {}
+        return cells.get(key, set()) | cells.get(self.name(key), set())
+
+    @property
+    def graph_path(self) -> Optional[str]:
+        """The file of the graph, None if there is none that can be read."""
+        graph = self._read_graph()
+        return graph.path if graph else None
 
     def _told_by_graph(self, modes):
         if self._graph is None or len(modes) != 1:

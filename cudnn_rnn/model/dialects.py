@@ -11,7 +11,7 @@ in what they keep of the two biases of each gate.
 | ONNX | the same | one vector, bW then bR |
 | Keras | W^T, R^T | the sum; of a GRU `[2, gates * units]`, bW and bR |
 | Keras's layers of cuDNN | the same, but reshaped (`is_reshaped`) | one vector, bW then bR |
-| cells | one kernel, `[width + units, gates * units]` | the sum |
+| cells, plain LSTM cells | one kernel, `[width + units, gates * units]` | the sum |
 | cells, GRU | that of r and u, and W_n^T and R_n^T | the sum of r and u, and both of n |
 | cells of TensorFlow 1.3 | as the cells of its successors | also the two summands |
 """
@@ -139,8 +139,12 @@ def from_dialect(
     matrices: Sequence[np.ndarray],
     biases: Sequence[np.ndarray],
     split: Callable[[np.ndarray], Pair] = halves_of,
+    num_proj: int = 0,
 ) -> LayerWeights:
-    """Undoes `to_dialect`; `split` makes two biases of one, if the dialect has no summands."""
+    """Undoes `to_dialect`; `split` makes two biases of one, if the dialect has no summands.
+
+    `num_proj` is the width of R if the cell has a projection, which the result lacks.
+    """
     if dialect.is_transposed:
         matrices = [matrix.T for matrix in matrices]
     if dialect.is_reshaped:
@@ -148,8 +152,8 @@ def from_dialect(
         matrices = [_reshaped(matrix, num_gates, axis=1) for matrix in matrices]
     if dialect.is_joined:
         joined, *alone = matrices
-        units = len(joined) // (len(CUDNN_GATES[rnn_mode]) - len(alone) // 2)
-        matrices = [joined[:, :-units], joined[:, -units:]]
+        outputs = num_proj or len(joined) // (len(CUDNN_GATES[rnn_mode]) - len(alone) // 2)
+        matrices = [joined[:, :-outputs], joined[:, -outputs:]]
         matrices = [np.concatenate(parts) for parts in zip(matrices, *_pairs(alone))]
     if rnn_mode in dialect.keeps_sums:
         num_alone = 2 * (_num_parts(dialect, rnn_mode) - 1)
@@ -157,6 +161,14 @@ def from_dialect(
         biases = [np.concatenate(parts) for parts in zip(both, *_pairs(biases[1 : 1 + num_alone]))]
     order = dialect.order_from(rnn_mode)
     return LayerWeights(*[reorder_gates(part, order) for part in (*matrices, *biases)])
+
+
+def with_forget_bias(bias: np.ndarray, forget_bias: float) -> np.ndarray:
+    """Returns the bias of an LSTM cell of `CELLS` that adds a forget bias in every step."""
+    gates = np.split(bias, len(CUDNN_GATES[CUDNN_LSTM]))
+    number = CELLS.gates[CUDNN_LSTM].index("f")
+    gates[number] = gates[number] + np.asarray(forget_bias, bias.dtype)
+    return np.concatenate(gates)
 
 
 def _reshaped(matrix, num_gates, axis):

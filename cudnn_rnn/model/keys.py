@@ -5,6 +5,7 @@
 | `CANONICAL`: 1.0 to 1.2; in 1.3 with a prefix | `CudnnRNNParamsToCanonical[_<n>]:<i>` |
 | `CELLS_WITH_BIASES`: 1.3 | those of cells, and `bias_cudnn_0`, `bias_cudnn_1` |
 | `CELLS`: 1.4 to 1.15, programs with cells | `.../cudnn_compatible_lstm_cell/kernel`, ... |
+| `PLAIN`: programs with other LSTM cells | `.../basic_lstm_cell/kernel`, ... |
 | `OBJECTS`: `tf.train.Checkpoint` | `<path>/cell-<i>/kernel/.ATTRIBUTES/VARIABLE_VALUE` |
 | `OPAQUE`: the opaque variable alone | `<scope>/opaque_kernel` |
 """
@@ -24,6 +25,7 @@ from cudnn_rnn.model.spec import (
 )
 
 CANONICAL, CELLS_WITH_BIASES, CELLS = "1.0 to 1.3", "1.3", "1.4 to 1.15"
+PLAIN = "plain LSTM cells"
 OBJECTS, OPAQUE = "tf.train.Checkpoint", "an opaque variable only"
 
 OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -62,7 +64,20 @@ CELL_NAMES = {
     CUDNN_RNN_RELU: _BASIC_CELL,
     CUDNN_RNN_TANH: _BASIC_CELL,
 }
-_STACK, _WAYS = "multi_rnn_cell/cell_%s", ("fw", "bw")
+# The LSTM cells of TensorFlow 1 that add a forget bias, by the scope that each makes. The last is
+# the scope of LSTMBlockFusedCell in 1.0 to 1.4.
+PLAIN_CELLS = {
+    "basic_lstm_cell": "BasicLSTMCell",
+    "lstm_cell": "LSTMCell or LSTMBlockCell",
+    "lstm_fused_cell": "LSTMBlockFusedCell",
+    "lstm_block_wrapper": "LSTMBlockFusedCell",
+}
+PROJECTION = "projection/kernel"  # the last weights of a plain cell that has a projection
+PEEPHOLES = ("w_f_diag", "w_i_diag", "w_o_diag")
+KERAS_KERNEL = "recurrent_kernel"  # of Keras's LSTMCell, whose scope is `lstm_cell`, too
+GRU_CELL = "gru_cell"  # the scope of GRUCell and GRUBlockCell
+_OLD_NAMES = {"weights": "kernel", "biases": "bias"}  # those of 1.0 and 1.1
+_STACK, WAYS = "multi_rnn_cell/cell_%s", ("fw", "bw")
 _BIDIRECTIONAL = "stack_bidirectional_rnn/cell_%s/bidirectional_rnn/%s"
 
 
@@ -70,7 +85,7 @@ def place_of_cell(layer: int, direction: int, num_directions: int) -> str:
     """Returns the scope that the cell of 1.4 to 1.15 is in, relative to that of the RNN."""
     if num_directions == 1:
         return "rnn/" + _STACK % layer
-    return _BIDIRECTIONAL % (layer, _WAYS[direction])
+    return _BIDIRECTIONAL % (layer, WAYS[direction])
 
 
 def keys_of_cells(config: RnnConfig) -> List[str]:
@@ -118,6 +133,7 @@ def plain(key: str) -> str:
 NUMBER = "(?:0|[1-9][0-9]{0,999})"
 # The names of all variables of cells.
 VARIABLES = {name for names in CELL_NAMES.values() for part in names[1:] for name in part}
+VARIABLES.update(PEEPHOLES, (PROJECTION,))
 # A scope may have any character: an RNN with a damaged one is an error, and is not passed over.
 _CANONICAL = re.compile(
     r"(?:(?P<prefix>.*)/)?(?P<op>CudnnRNNParamsToCanonical(?:V2)?(?:_%s)?):(?P<index>%s)"
@@ -130,23 +146,28 @@ _CELL = re.compile(
     % "|".join(sorted({names.cell for names in CELL_NAMES.values()})),
     re.DOTALL,
 )
+_PLAIN_CELL = re.compile(
+    r"(?:(?P<prefix>.*)/)?(?P<cell>(?P<kind>%s)(?:_%s)?)/(?P<name>(?:projection/)?(?:kernel|weights)"
+    r"|bias|biases|%s|(?:gates|candidate)/(?:kernel|bias|weights|biases)|[wb]_(?:ru|c))"
+    % ("|".join((*PLAIN_CELLS, GRU_CELL)), NUMBER, "|".join((*PEEPHOLES, KERAS_KERNEL))),
+    re.DOTALL,
+)
 # Where cells are, in programs with the saveables, with tf.nn.dynamic_rnn or with
 # bidirectional_dynamic_rnn. The last two are those of a single cell.
-_LAYER, _WAY = r"(?P<layer>%s)" % NUMBER, r"(?P<way>%s)" % "|".join(_WAYS)
+_LAYER, _WAY = r"(?P<layer>%s)" % NUMBER, r"(?P<way>%s)" % "|".join(WAYS)
 _PLACES = [
     re.compile(r"(?:(?P<scope>.*)/)?" + place, re.DOTALL)
     for place in (
         "rnn/" + _STACK % _LAYER,
         _STACK % _LAYER,
         _BIDIRECTIONAL % (_LAYER, _WAY),
+        "cell_%s/bidirectional_rnn/%s" % (_LAYER, _WAY),
         "bidirectional_rnn/" + _WAY,
         "rnn",
     )
 ] + [re.compile(r"(?P<scope>.*)", re.DOTALL)]
 # The scope of cells whose place is similar to one of these.
-MISSPELT = re.compile(r"(?:^|/)(?:multi_rnn_cell/cell_|bidirectional_rnn/)[^/]*$")
-# Cells whose variables have the names and shapes of ours, but which compute something else.
-OTHER_CELL = re.compile(r"(?:^|/)(?P<cell>basic_lstm_cell|lstm_cell)(?:_\d+)?/(?:kernel|bias)$")
+MISSPELT = re.compile(r"(?:^|/)(?:multi_rnn_cell/cell_|bidirectional_rnn/(?!(?:fw|bw)$))[^/]*$")
 
 
 class KeyOfCell(NamedTuple):
@@ -157,25 +178,33 @@ class KeyOfCell(NamedTuple):
       scope: str, of the RNN.
       position: (layer, direction).
       name: str, of the variable in the cell.
+      kind: str, the scope that such a cell makes.
     """
 
     stack: Tuple[int, str, str]
     scope: str
     position: Tuple[int, int]
     name: str
+    kind: str
 
 
 def parse_cell(key: str) -> Optional[KeyOfCell]:
     """Returns what a key of a cell's variable says, None for other keys."""
-    match = _CELL.fullmatch(key)
+    match = _CELL.fullmatch(key) or _PLAIN_CELL.fullmatch(key)
     if not match:
         return None
-    places = [pattern.fullmatch(match.group("prefix") or "") for pattern in _PLACES]
+    found = match.groupdict()
+    cell = found["cell"]
+    kind = found.get("kind") or cell
+    places = [pattern.fullmatch(found["prefix"] or "") for pattern in _PLACES]
     number, place = next((i, place) for i, place in enumerate(places) if place)
     values: Dict[str, str] = place.groupdict()
-    scope = values["scope"] or ""
-    position = int(values.get("layer") or 0), int(values.get("way") == _WAYS[1])
-    return KeyOfCell((number, scope, match.group("cell")), scope, position, match.group("name"))
+    # The second cell of a kind in a scope is numbered.
+    scope = "/".join(filter(None, (values["scope"], cell if cell != kind else "")))
+    position = int(values.get("layer") or 0), int(values.get("way") == WAYS[1])
+    *parts, last = found["name"].split("/")
+    name = "/".join((*parts, _OLD_NAMES.get(last, last)))
+    return KeyOfCell((number, scope, cell), scope, position, name, kind)
 
 
 def parse_canonical(key: str) -> Optional[Tuple[Tuple[str, str], int]]:

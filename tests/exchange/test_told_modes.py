@@ -9,13 +9,13 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import exchange
-from cudnn_rnn.exchange import RnnWeights, checkpoint_format, meta_graphs, torch_format
+from cudnn_rnn.exchange import RnnWeights, checkpoint_format, graph_nodes, torch_format
 from cudnn_rnn.model import layout
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.layer_models import LAYERS, run_cells
 from helpers.restoring import random_values
 from helpers.rnn_models import CLASSES
-from helpers.versions import needs_projection, needs_tensorflow_1, needs_tensorflow_2
+from helpers.versions import needs_projection, needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
 
@@ -86,28 +86,6 @@ def test_object_based_checkpoints(tmp_path, name, found):
         session.run(tf.global_variables_initializer())
         path = tf.train.Checkpoint(**{name: layer}).save(str(tmp_path / "m"), session=session)
     assert modes(path) == {name: found}
-
-
-@needs_tensorflow_1
-@pytest.mark.parametrize("cell_class", ["BasicLSTMCell", "LSTMCell"])
-def test_cells_with_a_forget_bias_that_the_file_does_not_tell(tmp_path, cell_class):
-    """Their objects have the names and shapes of a CudnnCompatibleLSTMCell."""
-    cells = {
-        "other": [getattr(tf.nn.rnn_cell, cell_class)(4) for _ in range(2)],
-        "ours": [cudnn_rnn.CudnnCompatibleLSTMCell(4) for _ in range(2)],
-    }
-    with tf.Graph().as_default(), tf.Session() as session:
-        stacks = {name: tf.nn.rnn_cell.MultiRNNCell(cells[name]) for name in cells}
-        for name, stack in stacks.items():
-            tf.nn.dynamic_rnn(stack, tf.zeros([3, 2, 3]), dtype=tf.float32, scope=name)
-        session.run(tf.global_variables_initializer())
-        path = tf.train.Checkpoint(**stacks).save(str(tmp_path / "model"), session=session)
-    contents = exchange.read(path)
-    assert [rnn.scope for rnn in contents.rnns] == ["ours"]
-    assert (
-        "are variables of a %slstm_cell" % "basic_"[: 6 * (cell_class[0] == "B")]
-        in (contents.problems[0])
-    )
 
 
 # Graphs
@@ -328,7 +306,7 @@ def test_graphs_without_sense(tmp_path):
 def test_each_edge_is_followed_once():
     """A chain that each of many nodes would follow to its end, without a memory."""
 
-    class Counting(meta_graphs._Nodes):
+    class Counting(graph_nodes.Nodes):
         calls = 0
 
         def input(self, node, number):
