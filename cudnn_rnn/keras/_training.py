@@ -157,6 +157,8 @@ def _values_of_slots(
     step = int(arrays.pop(0)) if np.ndim(arrays[0]) == 0 else 0
     if is_new and names[1:2] == ["learning_rate"]:
         arrays.pop(0)
+    if not arrays and not step:  # the model was not trained
+        return 0, []
     used = num_slots * num_variables
     others = arrays[used:]  # Keras 2.1 to 2.3 list arrays of one element for an option of Adam
     if len(arrays) < used or any(array.size > 1 for array in others):

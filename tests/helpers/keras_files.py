@@ -9,6 +9,7 @@ import numpy as np
 from helpers.paths import GOLDEN
 
 OLD_MODELS = os.path.join(GOLDEN, "keras")
+ARCHIVES = os.path.join(GOLDEN, "keras_files")
 
 
 def names_of_old_models():
@@ -27,10 +28,26 @@ def extract_old_model(name, folder):
     release, _, name = name.rpartition("/")
     with zipfile.ZipFile(os.path.join(OLD_MODELS, release + ".zip")) as archive:
         path = archive.extract(name + ".h5", str(folder))
-        with np.load(archive.extract(name + ".npz", str(folder))) as arrays:
-            names = sorted(arrays.files)  # arr_0, ... are the inputs; y, y1, ... the outputs
-            inputs = [arrays[name] for name in names if name.startswith("arr_")]
-            return path, inputs, [arrays[name] for name in names if name.startswith("y")]
+        return (path,) + _inputs_and_outputs(archive, name, folder)
+
+
+def extract_archive(name, folder):
+    """Extracts a `.keras` archive of `tests/golden/keras_files` like `extract_old_model`."""
+    release, _, name = name.rpartition("/")
+    others = os.path.join(OLD_MODELS, release + ".zip")
+    with zipfile.ZipFile(os.path.join(ARCHIVES, release + ".zip")) as archive:
+        path = archive.extract(name + ".keras", str(folder))
+        if name + ".npz" in archive.namelist():
+            return (path,) + _inputs_and_outputs(archive, name, folder)
+    with zipfile.ZipFile(others) as archive:
+        return (path,) + _inputs_and_outputs(archive, name, folder)
+
+
+def _inputs_and_outputs(archive, name, folder):
+    with np.load(archive.extract(name + ".npz", str(folder))) as arrays:
+        names = sorted(arrays.files)  # arr_0, ... are the inputs; y, y1, ... the outputs
+        inputs = [arrays[name] for name in names if name.startswith("arr_")]
+        return inputs, [arrays[name] for name in names if name.startswith("y")]
 
 
 def read_config(path):

@@ -111,8 +111,11 @@ ERRORS = {
         with tf.Graph().as_default():
             x = tf.ones([3, 1, 2])
             tf.gradients(call(x), [x])""",
-    "Detected unsupported operations when trying to compile graph": """
+    "XLA cannot compile the op CudnnRNN": """
         tensorflow.function(call, jit_compile=True)(tf.ones([3, 1, 2]))""",
+    "Detected unsupported operations when trying to compile graph": """
+        traced = tensorflow.function(call).get_concrete_function(tf.ones([3, 1, 2]))
+        tensorflow.function(traced, jit_compile=True)(tf.ones([3, 1, 2]))""",
     "'tf.CudnnRNN' op is neither a custom op nor a flex op": """
         traced = tensorflow.function(call).get_concrete_function(tf.ones([3, 1, 2]))
         tensorflow.lite.TFLiteConverter.from_concrete_functions([traced]).convert()""",
