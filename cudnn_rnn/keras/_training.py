@@ -53,8 +53,8 @@ def compile_model(model: Any, stored: Stored, custom_objects: Dict[str, Any]) ->
     try:
         with keras.utils.custom_object_scope(custom_objects):
             optimizer = _optimizer(stored.config)
-            loss = _loss(stored.config.get("loss"))
-            metrics = _metrics(stored.config.get("metrics"))
+            loss = _objects(stored.config.get("loss"), keras.losses)
+            metrics = _objects(stored.config.get("metrics"), keras.metrics)
             if IS_KERAS_3 and isinstance(metrics, list) and len(model.outputs) > 1:
                 if not any(isinstance(one, (list, dict)) for one in metrics):
                     metrics = [metrics] * len(model.outputs)  # what such a list meant in Keras 2
@@ -95,26 +95,39 @@ def _optimizer(config):
     return made_by(**settings)
 
 
-def _loss(entry):
-    """Returns a loss, or lists or dicts of them, as `compile` takes them."""
-    if isinstance(entry, list):
-        return [_loss(one) for one in entry]
-    if isinstance(entry, dict) and "class_name" not in entry:
-        return {name: _loss(one) for name, one in entry.items()}
-    if isinstance(entry, dict):
-        return keras.losses.deserialize(entry)
-    return entry if entry is None else keras.losses.get(entry)
+def _objects(entry, module):
+    """Returns losses or metrics, in lists or dicts, as `compile` takes them.
 
-
-def _metrics(entry):
-    """Returns metrics in lists or dicts, as `compile` takes them."""
+    Args:
+      entry: from the file.
+      module: `keras.losses` or `keras.metrics`.
+    """
     if isinstance(entry, (list, tuple)):
-        return [_metrics(one) for one in entry]
-    if isinstance(entry, dict) and "class_name" not in entry:
-        return {name: _metrics(one) for name, one in entry.items()}
-    if isinstance(entry, dict) and entry["class_name"] == "MeanMetricWrapper":
-        return entry["config"]["fn"]  # the metrics of functions
-    return keras.metrics.deserialize(entry) if isinstance(entry, dict) else entry
+        return [_objects(one, module) for one in entry]
+    if not isinstance(entry, dict):
+        return entry
+    if "class_name" not in entry:
+        return {name: _objects(one, module) for name, one in entry.items()}
+    name, config = str(entry["class_name"]).rpartition(">")[2], entry["config"]
+    if name == "MeanMetricWrapper":
+        return config["fn"]  # the metrics of functions
+    if name == "function":
+        return config
+    found = _of_program(entry) or getattr(module, name, None)
+    if not isinstance(found, type):
+        raise _Left("%s is not in this Keras and not registered" % entry["class_name"])
+    taken = inspect.signature(found.__init__).parameters
+    # "auto" is the default of Keras 2 and unknown in Keras 3.
+    return found(**{key: one for key, one in config.items() if key in taken and one != "auto"})
+
+
+def _of_program(entry):
+    """Returns the class that the program has under the name in an entry, or None."""
+    if not hasattr(keras.utils, "get_registered_object"):  # TensorFlow 1
+        return keras.utils.get_custom_objects().get(entry["class_name"])
+    names = (entry.get("registered_name"), entry["class_name"])
+    found = [keras.utils.get_registered_object(name) for name in names if isinstance(name, str)]
+    return next(filter(None, found), None)
 
 
 def _set_state(model, optimizer, state):

@@ -122,11 +122,27 @@ def test_the_state_of_layers_of_cudnn(tmp_path):
             np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+UNKNOWN = {"module": "os", "class_name": "NoLoss", "config": {}}
+MEAN_SQUARED_ERROR = {
+    "class_name": "MeanSquaredError",
+    "config": {"reduction": "auto", "name": "mean_squared_error"},
+}
+
+
+def test_objects_as_loss_and_metrics(tmp_path):
+    path, inputs, outputs = extract_old_model("keras2.2.4/lstm", tmp_path)
+    config = training_config_of(path)
+    config.update(loss=MEAN_SQUARED_ERROR, metrics=[["mae"]])
+    change(path, training_config=json.dumps(config))
+    found = ours.load_model(path).evaluate(inputs[0], outputs[0] + 2, batch_size=3, verbose=0)
+    np.testing.assert_allclose(found, [4, 2], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "change_config, text",
     [
         (lambda config: config["optimizer_config"].update(class_name="Nadam"), "optimizer Nadam"),
-        (lambda config: config.update(loss="unknown_loss"), "cannot be compiled as it was"),
+        (lambda config: config.update(loss=UNKNOWN), "NoLoss is not in this Keras"),
     ],
 )
 def test_what_is_left_out_is_said(tmp_path, change_config, text):
