@@ -1,6 +1,10 @@
 """`python -m cudnn_rnn convert`: weights from one format to another."""
 
+import importlib
+import os
+
 from cudnn_rnn.cli import file_commands
+from cudnn_rnn.cli.run import load_package
 
 # As in cudnn_rnn/exchange/conversion.py, whose import would slow down every command.
 TARGETS = ("cells", "1.1", "1.3", "1.4", "1.15", "keras", "torch", "onnx", "npz")
@@ -12,6 +16,7 @@ Converts the weights of RNNs between checkpoints, PyTorch, Keras, ONNX and NumPy
     python -m cudnn_rnn convert model.ckpt lstm.safetensors --to torch
     python -m cudnn_rnn convert model.ckpt lstm.onnx --to onnx --scope encoder
     python -m cudnn_rnn convert model.ckpt lstm.keras --to keras
+    python -m cudnn_rnn convert model_with_cudnnlstm.h5 model.keras --to keras
     python -m cudnn_rnn convert old/model.ckpt new/model.ckpt --to 1.15 --dry-run
     python -m cudnn_rnn convert basic_lstm_cells.ckpt new/model.ckpt --to 1.15 --forget-bias 1.0
     python -m cudnn_rnn convert lstm.pt model.ckpt --to cells --target-scope encoder
@@ -30,7 +35,9 @@ targets:
 The keys of a single RNN are plain (weight_ih_l0 for PyTorch), those of several begin with scopes.
 Between checkpoints, all other variables and the optimizer's slots are converted too. A checkpoint
 also gets the slots of Adam from .keras, of Adam and SGD from .pt with the optimizer's state_dict.
-What is left out is listed. An existing file is never overwritten without --force."""
+A whole model of Keras, of any version since 2.0, stays a whole model with --to keras, unless
+--scope picks an RNN of it. What is left out is listed. An existing file is never overwritten
+without --force."""
 
 
 def add_arguments(parser):
@@ -61,6 +68,10 @@ def run(options):
 
 
 def _convert(exchange, options):
+    if options.to == "keras" and not options.scope and os.path.isfile(options.file):
+        keras_files = importlib.import_module("cudnn_rnn.exchange.keras_files")
+        if keras_files.is_keras(options.file) and keras_files.has_config(options.file):
+            return _convert_model(exchange, options)
     done = exchange.convert(
         options.file,
         options.out,
@@ -79,4 +90,25 @@ def _convert(exchange, options):
         print("  " + key)
     print("%s %s (%s)" % ("Would write" if options.dry_run else "Wrote", options.out, options.to))
     file_commands.print_notes(done.notes)
+    return 0
+
+
+def _convert_model(exchange, options):
+    """Writes a whole model of Keras as a file of today's Keras."""
+    given = [name for name in ("target_scope", "variable") if getattr(options, name)]
+    if given:
+        raise exchange.ExchangeError(
+            "--%s is for weights, but %s is a whole model of Keras. Pick an RNN with --scope, or "
+            "leave it out." % (given[0].replace("_", "-"), options.file)
+        )
+    conversion = importlib.import_module("cudnn_rnn.exchange.conversion")
+    conversion.refuse_to_overwrite(options.out, options.force)
+    notes = []
+    if not options.dry_run:
+        load_package()
+        models = importlib.import_module("cudnn_rnn.keras._conversion")
+        notes = models.convert_model(options.file, options.out)
+    wrote = "Would write" if options.dry_run else "Wrote"
+    print("%s %s (the whole model, of layers of Keras)" % (wrote, options.out))
+    file_commands.print_notes(notes)
     return 0

@@ -127,6 +127,15 @@ def is_keras(path: str) -> bool:
         return _CONFIG in archive.namelist()
 
 
+def has_config(path: str) -> bool:
+    """Returns whether a file for which `is_keras` holds has a whole model, or only weights."""
+    if not is_hdf5(path):
+        return True
+    with explaining_errors(path):
+        attributes = _hdf5(path, "an HDF5 file", path)["attributes"][""]
+        return isinstance(attributes.get("model_config"), str)
+
+
 def _start_of(path):
     with open(path, "rb") as file:
         return file.read(len(HDF5_START))

@@ -14,10 +14,12 @@ import tensorflow
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.exchange.keras_files import StoredArchive
 from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3, FusedLayer
+from cudnn_rnn.keras._layer import IS_KERAS_3
 from cudnn_rnn.keras._old_nodes import layers_of
 from cudnn_rnn.model import dialects
 
+_layers = tensorflow.keras.layers
+_RECURRENT = (_layers.LSTM, _layers.GRU, _layers.SimpleRNN)
 _VARIABLES = "vars"
 # Objects with nothing that a model computes with: the states of random generators.
 _IGNORED = ("seed_generator",)
@@ -75,7 +77,7 @@ class _Found:
         if layers_of(entry) is not None:
             self.add_model(layer, entry, place)
             return
-        if isinstance(layer, FusedLayer):
+        if isinstance(layer, _RECURRENT):
             of_cell = place + "/cell"
             self._pair(layer, layer.weights, of_cell if of_cell in self._groups else place)
             return

@@ -92,11 +92,9 @@ def _is_read_by_this_keras(path):
 
     Keras 3 does not read those of Keras 2, and the reverse; neither has layers of cuDNN.
     """
-    saving = getattr(tensorflow.keras, "saving", None)
-    reads_archives = IS_KERAS_3 or hasattr(saving, "load_model")
     version, classes = keras_files.version_and_classes(path)
     is_same = version.startswith("3." if IS_KERAS_3 else "2.")
-    return reads_archives and is_same and not classes & set(_OF_CUDNN)
+    return _stored_models.writes_archives() and is_same and not classes & set(_OF_CUDNN)
 
 
 def _with_our_layers(config):

@@ -99,11 +99,13 @@ class Translator:
     Args:
       keras_version: of the file, such as "2.2.4-tf".
       custom_objects: dict of classes and functions of the program by the names in the file.
+      with_ours: whether recurrent layers become this package's, or Keras's own.
     """
 
-    def __init__(self, keras_version: str, custom_objects: Dict[str, Any]):
+    def __init__(self, keras_version: str, custom_objects: Dict[str, Any], with_ours: bool = True):
         self._is_old = int(keras_version.split(".")[0]) < 3
         self._custom = custom_objects
+        self._module_of_rnns = "cudnn_rnn.keras" if with_ours else "keras.layers"
 
     def model(self, entry: Any) -> Dict[str, Any]:
         """Returns the configuration of a model, which may be a layer of another model."""
@@ -262,7 +264,7 @@ class Translator:
         if name == "RNNStack" and (is_ours or not package):  # TensorFlow 1 writes no package
             return _Class("cudnn_rnn.keras", name)
         if name in _OURS and module == "keras.layers" and (is_ours or is_of_keras):
-            return _Class("cudnn_rnn.keras", _OURS[name])
+            return _Class(self._module_of_rnns, _OURS[name])
         name = _RENAMED.get(name, name)
         # TensorFlow 1 does not export all that its Keras reads.
         is_known = not IS_KERAS_3 and module != "keras.layers"

@@ -11,7 +11,7 @@ import tensorflow
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _archived_weights, _stored_weights
-from cudnn_rnn.keras._layer import OUR_PREFIX
+from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
 from cudnn_rnn.keras._old_configs import Translator
 from cudnn_rnn.keras._training import Stored, compile_model, state_of_archive
 
@@ -21,11 +21,25 @@ keras = tensorflow.keras
 _MOST_STATES = 2**28
 
 
-def load_hdf5(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
-    """Loads a model in one HDF5 file; the arguments are those of `load_model`."""
+class Left(UserWarning):
+    """Says what of a file could not be carried over."""
+
+
+def writes_archives() -> bool:
+    """Returns whether this Keras reads and writes `.keras` archives."""
+    return IS_KERAS_3 or hasattr(getattr(keras, "saving", None), "load_model")
+
+
+def load_hdf5(
+    path: str, custom_objects: Dict[str, Any], compile: bool = True, with_ours: bool = True
+) -> Any:
+    """Loads a model in one HDF5 file; the arguments are those of `load_model`.
+
+    with_ours: whether recurrent layers become this package's, or Keras's own.
+    """
     stored = keras_files.read_hdf5_model(path)
     arrays = [array for of_layer in stored.weights.values() for array in of_layer]
-    model = _built(path, stored, arrays, custom_objects)
+    model = _built(path, stored, arrays, custom_objects, with_ours)
     _stored_weights.set_weights(path, model, stored.weights)
     if compile and stored.training_config:
         training = Stored(stored.training_config, stored.optimizer_weights)
@@ -33,8 +47,10 @@ def load_hdf5(path: str, custom_objects: Dict[str, Any], compile: bool = True) -
     return model
 
 
-def load_archive(path: str, custom_objects: Dict[str, Any], compile: bool = True) -> Any:
-    """Loads a model in a `.keras` archive; the arguments are those of `load_model`."""
+def load_archive(
+    path: str, custom_objects: Dict[str, Any], compile: bool = True, with_ours: bool = True
+) -> Any:
+    """Loads a model in a `.keras` archive; the arguments are those of `load_hdf5`."""
     stored = keras_files.read_archive(path)
     if stored.has_assets:
         raise ExchangeError(
@@ -43,7 +59,7 @@ def load_archive(path: str, custom_objects: Dict[str, Any], compile: bool = True
             "in its configuration." % (path, stored.keras_version)
         )
     arrays = [array for array in stored.arrays.values() if array is not None]
-    model = _built(path, stored, arrays, custom_objects)
+    model = _built(path, stored, arrays, custom_objects, with_ours)
     _archived_weights.set_weights(path, model, stored)
     compile_config = stored.config.get("compile_config")
     if compile and compile_config:
@@ -56,7 +72,7 @@ def _compile(path, model, training, custom_objects):
     """Compiles a model; a warning says what was left out."""
     left = compile_model(model, training, custom_objects)
     if left:
-        warnings.warn("%s: %s." % (path, left), stacklevel=4)
+        warnings.warn("%s: %s." % (path, left), Left, stacklevel=4)
 
 
 def _check_version(path, version):
@@ -90,17 +106,23 @@ def _settings(value: Any) -> Iterator[Dict[str, Any]]:
         yield from _settings(part)
 
 
-def _built(path, stored, arrays, custom_objects):
+def _built(path, stored, arrays, custom_objects, with_ours):
     """Returns the model of what a file has, with weights that are not its own yet."""
     with _stored_weights.variables_no_larger_than(path, arrays):
-        return build(path, stored.keras_version, stored.config, custom_objects)
+        return build(path, stored.keras_version, stored.config, custom_objects, with_ours)
 
 
-def build(path: str, keras_version: str, config: Any, custom_objects: Dict[str, Any]) -> Any:
+def build(
+    path: str,
+    keras_version: str,
+    config: Any,
+    custom_objects: Dict[str, Any],
+    with_ours: bool = True,
+) -> Any:
     """Returns a new model of a configuration; `path` is for messages."""
     _check_version(path, keras_version)
     with keras_files.explaining_errors(path):
-        config = Translator(keras_version, custom_objects).model(config)
+        config = Translator(keras_version, custom_objects, with_ours).model(config)
         _check_states(path, config)
     try:
         with keras.utils.custom_object_scope({**_our_layers(), **custom_objects}):

@@ -9,10 +9,11 @@ import numpy as np
 import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.keras._layer import FusedLayer
 from cudnn_rnn.model import dialects
 from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM
 
+# The modes of layers of cuDNN by the classes of today, from which this package's are derived.
+_MODES = {tensorflow.keras.layers.LSTM: CUDNN_LSTM, tensorflow.keras.layers.GRU: CUDNN_GRU}
 # The numbers that the variables of a model may have beyond those in the file: states, seeds.
 _MOST_OTHER_NUMBERS = 2**26
 
@@ -138,15 +139,11 @@ def of_today(layer: Any, arrays: List[np.ndarray], merge: Any) -> List[np.ndarra
 
     `merge` makes one bias of the two that cuDNN adds, see `dialects.to_dialect`.
     """
-    if not isinstance(layer, FusedLayer) or len(arrays) != 3 or arrays[2].ndim != 1:
+    rnn_mode = next((mode for kind, mode in _MODES.items() if isinstance(layer, kind)), None)
+    if rnn_mode is None or len(arrays) != 3 or arrays[0].ndim != 2 or arrays[2].ndim != 1:
         return arrays
-    rnn_mode = getattr(layer, "_op_mode", None)
     kernel, recurrent_kernel, bias = arrays
-    if (
-        rnn_mode not in (CUDNN_LSTM, CUDNN_GRU)
-        or kernel.ndim != 2
-        or bias.size != 2 * kernel.shape[1]
-    ):
+    if bias.size != 2 * kernel.shape[1]:
         return arrays
     weights = dialects.from_dialect(
         dialects.KERAS_CUDNN, rnn_mode, [kernel, recurrent_kernel], np.split(bias, 2)

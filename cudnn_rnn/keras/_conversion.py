@@ -1,0 +1,60 @@
+"""Writes a model of any Keras as a file of today's Keras, for `python -m cudnn_rnn convert`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from typing import List
+
+import tensorflow
+
+from cudnn_rnn.exchange import keras_files
+from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.keras import _stored_models
+from cudnn_rnn.keras._layer import IS_KERAS_3
+
+SUFFIXES = (".keras", ".h5")
+
+
+def convert_model(path: str, target: str) -> List[str]:
+    """Writes a whole model with Keras's own layers; returns notes on what was left out.
+
+    Args:
+      path: a `.keras` file or a whole model in HDF5, of Keras 2 or 3.
+      target: the new file, `.keras` or `.h5`. An existing file is replaced when the new one is
+        complete.
+
+    Raises:
+      ExchangeError: `path` is damaged, or this Keras cannot write a file of the suffix.
+      ValueError: a layer cannot be made; the message names it.
+    """
+    suffix = os.path.splitext(target)[1]
+    if suffix not in SUFFIXES or (suffix == ".keras" and not _stored_models.writes_archives()):
+        raise ExchangeError(
+            "%s cannot be written: the suffix must be %s." % (target, " or ".join(_suffixes()))
+        )
+    load = _stored_models.load_archive
+    if keras_files.is_hdf5(path):
+        load = _stored_models.load_hdf5
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = load(path, {}, with_ours=False)
+    notes = [str(one.message) for one in caught if issubclass(one.category, _stored_models.Left)]
+    folder = os.path.dirname(os.path.abspath(target))
+    with tempfile.TemporaryDirectory(dir=folder) as work, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras calls HDF5 an old format
+        written = os.path.join(work, "model" + suffix)
+        if IS_KERAS_3 and suffix == ".h5":  # whose losses by name Keras 3 does not load again
+            if getattr(model, "optimizer", None) is not None:
+                notes.append("%s has neither loss nor optimizer; a .keras file has both." % target)
+            model.save(written, include_optimizer=False)
+        else:
+            model.save(written)
+        os.replace(written, target)
+    tensorflow.keras.backend.clear_session()
+    return notes
+
+
+def _suffixes():
+    return [one for one in SUFFIXES if one != ".keras" or _stored_models.writes_archives()]
