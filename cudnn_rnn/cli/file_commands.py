@@ -29,8 +29,10 @@ def add_facts(parser):
     group = parser.add_argument_group(
         "facts that a file may not tell",
         "Weights of simple RNNs are the same with tanh and ReLU: --rnn-mode rnn_tanh or rnn_relu, "
-        "if nothing tells. An opaque vector alone needs --rnn-mode and --num-units, that of an "
-        "LSTM without a layer also --num-proj (0 without a projection). LSTM cells of TensorFlow 1 "
+        "if nothing tells. Weights alone of Keras up to 2.2 do not tell hard_sigmoid from sigmoid: "
+        "--rnn-mode lstm or gru states that the program has tanh and sigmoid. An opaque vector "
+        "alone needs --rnn-mode and --num-units, that of an LSTM without a layer also --num-proj "
+        "(0 without a projection). LSTM cells of TensorFlow 1 "
         "(BasicLSTMCell, LSTMCell, LSTMBlockCell, LSTMBlockFusedCell) add a forget bias that only "
         "their graph has: without the .meta file, --forget-bias 1.0, or what your program gives "
         "the cell.",

@@ -46,7 +46,7 @@ def stacks(graph: Any, variables: Set[str], notes: List[str]) -> List[Tuple[str,
 
     The work is in proportion to the graph: each object is looked at once, wherever it is found.
     """
-    objects = _Objects(graph, variables)
+    objects = Objects(graph, variables)
     found, waiting, seen = [], collections.deque([0]), {0}
     owners: Dict[Any, str] = {}  # the path of the stack that has an object or a key
     while waiting:
@@ -84,10 +84,10 @@ def stacks(graph: Any, variables: Set[str], notes: List[str]) -> List[Tuple[str,
     return found
 
 
-class _Objects:
-    """The objects of a `TrackableObjectGraph` by number."""
+class Objects:
+    """The objects of a `TrackableObjectGraph` by number; `names` are those of variables."""
 
-    def __init__(self, graph, names):
+    def __init__(self, graph: Any, names: Set[str]):
         self._nodes, self._names = graph.nodes, names
         self._children: Dict[int, Dict[str, int]] = {}
         self._cells: Dict[int, Dict[int, Dict[str, str]]] = {}

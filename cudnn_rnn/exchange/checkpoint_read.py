@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import List, Set
 
-from cudnn_rnn.exchange import checkpoint_keys, opaque_vectors
+from cudnn_rnn.exchange import checkpoint_keys, keras_objects, opaque_vectors
 from cudnn_rnn.exchange.checkpoint_arrays import from_arrays
 from cudnn_rnn.exchange.checkpoint_extras import Extras
 from cudnn_rnn.exchange.checkpoint_objects import object_graph
@@ -21,6 +21,7 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     sentence,
 )
+from cudnn_rnn.exchange.keras_model import different_scopes
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import OBJECT_GRAPH, OPAQUE, plain
@@ -72,10 +73,17 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         notes.extend(stored.notes)
         if stored.is_plain:
             plain_cells[stored.scope] = sorted({*stored.keys, *of_slots})
+    if graph is not None:
+        of_keras, keys = keras_objects.read(graph, shapes, reader.tensor, facts)
+        rnns = different_scopes(rnns + of_keras.rnns)
+        notes += of_keras.notes
+        problems += of_keras.problems
+        used.update(keys)
     if problems and not rnns:
         raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
     others = sorted(set(shapes) - used)
     generations = sorted({stored.generation for stored in stored_rnns})
+    generations += ["Keras"] * (len(rnns) > len(stored_rnns))
     name = "checkpoint with the keys of %s" % " and ".join(generations or ["no RNN"])
     return Contents(path, name, rnns, notes, others, variables, slots, problems, plain=plain_cells)
 

@@ -92,7 +92,8 @@ class Contents(NamedTuple):
       variables: the key of the opaque variable by the scope of its RNN (only checkpoints).
       slots: by the scope of an RNN, a dict from (text before, text after the name of a variable),
         such as ("", "Adam"), to the slot as an opaque vector.
-      problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints).
+      problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints
+        and Keras's files).
       optimizer: what belongs to the slots, by its key in a checkpoint, such as "beta1_power" (not
         of checkpoints, where it is one of the others).
       plain: by the scope of an RNN that consists of plain LSTM cells of TensorFlow 1, the keys of

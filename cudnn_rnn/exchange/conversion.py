@@ -67,7 +67,8 @@ def read(
       rnn_mode, num_layers, num_units, direction, num_proj: the model, if the file does not tell:
         `rnn_mode` chooses between "rnn_tanh" and "rnn_relu"; without it and if nothing tells, an
         RNN has the `rnn_mode` "rnn_tanh or rnn_relu". An opaque vector without other keys needs at
-        least `rnn_mode` and `num_units`.
+        least `rnn_mode` and `num_units`. For Keras's weights alone, "lstm" or "gru" states that
+        such layers have the activations tanh and sigmoid.
       forget_bias: what plain LSTM cells of TensorFlow 1 (`BasicLSTMCell`, `LSTMCell` and so on) add
         in every step, if no graph beside the checkpoint tells; 1.0 by default in those classes.
 

@@ -7,11 +7,15 @@ path of a group in the weights of a `.keras` archive.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
 from cudnn_rnn.exchange.contents import ExchangeError
+
+# Where Keras 2.12 to 2.14 keeps the layers of a model; later releases have "layers".
+FOLDER_OF_2_13 = "_layer_checkpoint_dependencies"
+OPTIMIZER_KEYS = ("optimizer/", "optimizer_weights/")
 
 
 class _Arrays:
@@ -56,6 +60,11 @@ class ArraysOfHdf5(_Arrays):
         if place is not None:
             return [place] * len(names)
         return [self._listed("model_weights/" + name) for name in names]
+
+    def inside_wrappers(self, place: Any, depth: int) -> Any:
+        """Returns the place of the layer in so many TimeDistributed."""
+        del depth
+        return place
 
     def names(self, group: str, attribute: str = "weight_names") -> List[str]:
         """Returns the list of names that a group has as an attribute; long lists are in parts."""
@@ -106,8 +115,13 @@ class ArraysOfArchive(_Arrays):
     def children(self, names: List[str], classes: List[str], place: Any) -> List[Any]:
         """Returns the places of a model's layers."""
         places = []
+        start = place + "/" if place else ""
+        groups = self._groups_of_2_13(start + FOLDER_OF_2_13 + "/")
+        start += (FOLDER_OF_2_13 if groups else "layers") + "/"
         for name, group in zip(names, self.groups(classes)):
-            path = (place + "/layers/" if place else "layers/") + group
+            base, number = numbered(group)
+            existing = groups.get(base, [])
+            path = start + (existing[number] if number < len(existing) else group)
             stored = self._attributes.get(path + "/vars", {}).get("name", name)
             if stored != name:
                 raise ExchangeError(
@@ -129,6 +143,21 @@ class ArraysOfArchive(_Arrays):
             names.append("%s_%d" % (group, number) if number else group)
         return names
 
+    def _groups_of_2_13(self, start):
+        """Returns the groups of each class in a folder, in the order of the layers.
+
+        Keras 2.12 and 2.13 count layers with weights twice, so the numbers have gaps.
+        """
+        found = [path[len(start) :] for path in self._attributes if path.startswith(start)]
+        groups: Dict[str, List[str]] = {}
+        for group in sorted({path.split("/")[0] for path in found}, key=numbered):
+            groups.setdefault(numbered(group)[0], []).append(group)
+        return groups
+
+    def inside_wrappers(self, place: Any, depth: int) -> Any:
+        """Returns the place of the layer in so many TimeDistributed."""
+        return place + "/layer" * depth
+
     def keys(self, place: Any) -> List[str]:
         """Returns the keys at a place."""
         return sorted((key for key in self._below().get(place, [])), key=_natural_order)
@@ -139,8 +168,7 @@ class ArraysOfArchive(_Arrays):
             self._by_path: Dict[str, List[str]] = {}
             for key in self._arrays:
                 parts = key.split("/")
-                # Only layers' paths are looked up: of models in models, two parts for each.
-                for end in range(2, len(parts), 2):
+                for end in range(2, len(parts)):
                     self._by_path.setdefault("/".join(parts[:end]), []).append(key)
         return self._by_path
 
@@ -148,13 +176,18 @@ class ArraysOfArchive(_Arrays):
         self, place: Any, name: str, kind: str, num_cells: int, num_arrays: int
     ) -> List[List[str]]:
         """Returns lists of keys of an RNN layer, one list for each cell."""
-        folders = {
-            "RNNStack": ["/vars/"],
-            "Bidirectional": ["/forward_layer/cell/vars/", "/backward_layer/cell/vars/"],
-        }.get(kind, ["/cell/vars/"])
+        ways = {"Bidirectional": ["/forward_layer", "/backward_layer"]}.get(kind, [""])
         keys = self.keys(place)
-        own = [key for folder in folders for key in keys if key.startswith(place + folder)]
+        # Only layers of cuDNN and RNNStack have no cell.
+        starts = [place + way + folder for way in ways for folder in ("/cell/vars/", "/vars/")]
+        own = [key for start in starts for key in keys if key.startswith(start)]
         return self._split(own, name, num_cells, num_arrays)
+
+
+def numbered(name: str) -> Tuple[str, int]:
+    """Returns ("lstm", 2) for lstm_2, and ("lstm", 0) for lstm."""
+    base, _, number = name.rpartition("_")
+    return (base, int(number)) if re.fullmatch("[1-9][0-9]{0,8}", number) and base else (name, 0)
 
 
 def _natural_order(key):

@@ -16,25 +16,22 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from cudnn_rnn.exchange import declared_sizes, guarded
-from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.exchange.keras_arrays import ArraysOfArchive, ArraysOfHdf5
+from cudnn_rnn.exchange import declared_sizes, guarded, keras_configs, keras_weights
+from cudnn_rnn.exchange.contents import ExchangeError, Facts
+from cudnn_rnn.exchange.keras_arrays import OPTIMIZER_KEYS, ArraysOfArchive, ArraysOfHdf5
 from cudnn_rnn.exchange.keras_model import (
-    CLASSES,
     SETTINGS,
     STACK_MODES,
     KerasLayer,
     KerasModel,
 )
+from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, CUDNN_CLASSES, RNN_CLASSES
 
 HDF5_START = b"\x89HDF\r\n\x1a\n"
 ZIP_START = b"PK\x03\x04"
-OPTIMIZER_KEYS = ("optimizer/", "optimizer_weights/")
-_CONFIG, _WEIGHTS, _METADATA = "config.json", "model.weights.h5", "metadata.json"
+CONFIG, _WEIGHTS, _METADATA = "config.json", "model.weights.h5", "metadata.json"
 # The folder of files that layers keep beside their weights, such as vocabularies.
 _ASSETS = "assets/"
-# The modules of the classes that are read; other modules may have classes of the same names.
-_MODULES = re.compile(r"(tensorflow\.(python\.)?)?(tf_)?keras(\..*)?|cudnn_rnn\.keras(\..*)?")
 
 
 class KerasFile(NamedTuple):
@@ -45,12 +42,16 @@ class KerasFile(NamedTuple):
       arrays: dict of arrays, None for those that are not numbers.
       trainable: the keys of the arrays that an optimizer trains, in its order; None if unknown.
       compile_config: as in the file, or None.
+      assumptions: list of str, what is taken for granted of a file of weights alone.
+      is_whole: whether the file has the configuration of the model.
     """
 
     model: KerasModel
     arrays: Dict[str, Optional[np.ndarray]]
     trainable: Optional[List[str]]
-    compile_config: Any
+    compile_config: Any = None
+    assumptions: List[str] = []
+    is_whole: bool = True
 
     def values(self, keys: List[str]) -> List[np.ndarray]:
         """Returns the arrays of these keys."""
@@ -124,7 +125,7 @@ def is_keras(path: str) -> bool:
     if not start.startswith(ZIP_START):
         return start == HDF5_START
     with zipfile.ZipFile(path) as archive:
-        return _CONFIG in archive.namelist()
+        return CONFIG in archive.namelist()
 
 
 def has_config(path: str) -> bool:
@@ -141,8 +142,8 @@ def _start_of(path):
         return file.read(len(HDF5_START))
 
 
-def read(path: str) -> KerasFile:
-    """Reads a file.
+def read(path: str, facts: Facts = Facts()) -> KerasFile:  # noqa: B008 (immutable)
+    """Reads a file; `facts` state what a file of weights alone does not tell.
 
     Raises:
       ExchangeError: the file is damaged, declares more data than it has, or is of another kind.
@@ -150,7 +151,7 @@ def read(path: str) -> KerasFile:
     start = _start_of(path)
     with explaining_errors(path):
         if start == HDF5_START:
-            return _read_hdf5(path)
+            return _read_hdf5(path, facts)
         if start.startswith(ZIP_START):
             return _read_archive(path)
     raise ExchangeError(
@@ -175,12 +176,21 @@ def explaining_errors(path: str) -> Iterator[None]:
         raise ExchangeError("%s cannot be read as a Keras model: %s." % (path, error)) from error
 
 
-def _read_hdf5(path):
+def _read_hdf5(path, facts):
     content = _hdf5(path, "an HDF5 file", path)
-    config = _config_of_hdf5(path, content["attributes"][""])
-    places = ArraysOfHdf5(path, content["attributes"], content["arrays"])
-    model = _ModelReader(path, places).read(config)
-    return KerasFile(model, content["arrays"], None, None)
+    attributes, arrays = content["attributes"], content["arrays"]
+    version = str(attributes[""].get("keras_version", ""))
+    if version.startswith("1."):
+        raise ExchangeError(
+            "%s was written by Keras %s; expected Keras 2 or 3. Load it with Keras 2.0 and save it "
+            "with that: model.save('model.h5')." % (path, version)
+        )
+    if "model_config" not in attributes[""]:
+        weights = keras_weights.read(path, attributes, arrays, facts)
+        return KerasFile(weights.model, arrays, None, None, weights.assumptions, is_whole=False)
+    config = _config_of_hdf5(path, attributes[""])
+    model = _ModelReader(path, ArraysOfHdf5(path, attributes, arrays)).read(config)
+    return KerasFile(model, arrays, None)
 
 
 def _config_of_hdf5(path, attributes):
@@ -204,7 +214,7 @@ def version_and_classes(path: str) -> Tuple[str, Set[str]]:
         declared_sizes.check_zip(path)
         with zipfile.ZipFile(path) as archive:
             metadata = json.loads(archive.read(_METADATA).decode())
-            config = archive.read(_CONFIG).decode()
+            config = archive.read(CONFIG).decode()
         return str(metadata["keras_version"]), set(re.findall(r'"class_name": *"([^"]*)"', config))
 
 
@@ -218,12 +228,12 @@ def read_archive(path: str) -> StoredArchive:
         declared_sizes.check_zip(path)
         with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
             names = archive.namelist()
-            missing = {_CONFIG, _WEIGHTS} - set(names)
+            missing = {CONFIG, _WEIGHTS} - set(names)
             if missing:
                 raise ExchangeError(
                     "%s cannot be read as a Keras model: it lacks %s." % (path, min(missing))
                 )
-            config = _loads(path, archive.read(_CONFIG).decode())
+            config = _loads(path, archive.read(CONFIG).decode())
             metadata = json.loads(archive.read(_METADATA).decode()) if _METADATA in names else {}
             extracted = archive.extract(_WEIGHTS, folder)
             content = _hdf5(extracted, "the weights of a Keras model", path)
@@ -267,7 +277,7 @@ class _ModelReader:
 
     def read(self, config):
         """Returns the `KerasModel`."""
-        if not _is_container(config):
+        if not keras_configs.is_container(config):
             raise ExchangeError(
                 "%s has a model of the class %s, whose layers are not in the file. Load it in your "
                 "program and call cudnn_rnn.exchange.keras_format.from_model."
@@ -278,19 +288,23 @@ class _ModelReader:
 
     def _add_model(self, config, place, is_trainable):
         """Adds the layers and calls of a model, which may be inside another one."""
-        entries = _entries_of(config)
-        names = [_name_of(entry) for entry in entries]
+        entries = keras_configs.entries_of(config)
+        names = [keras_configs.name_of(entry) for entry in entries]
         classes = [entry["class_name"] for entry in entries]
         described = []
-        for entry, name, inside in zip(
+        for outer, name, outer_place in zip(
             entries, names, self._places.children(names, classes, place)
         ):
-            is_trained = is_trainable and _settings_of(entry).get("trainable", True)
-            if _is_container(entry):
+            entry, depth = keras_configs.unwrapped(outer)
+            inside = self._places.inside_wrappers(outer_place, depth)
+            is_trained = is_trainable and all(
+                keras_configs.settings_of(one).get("trainable", True) for one in (outer, entry)
+            )
+            if keras_configs.is_container(entry):
                 self._add_model(entry, inside, is_trained)
                 described.append(KerasLayer(None, name))
                 continue
-            layer = self._layer(entry, name, inside)
+            layer = self._layer(entry, name, inside)._replace(depth=depth)
             described.append(layer)
             self._layers.append(layer)
             if is_trained:
@@ -302,7 +316,7 @@ class _ModelReader:
         by_name = dict(zip(names, described))
         for entry, layer in zip(entries, described):
             calls = [
-                [by_name.get(name, _UNKNOWN) for name in _inputs_of(node)]
+                [by_name.get(name, _UNKNOWN) for name in keras_configs.inputs_of(node)]
                 for node in entry.get("inbound_nodes") or []
             ]
             self._check_calls(layer, calls)
@@ -319,14 +333,15 @@ class _ModelReader:
 
     def _layer(self, entry, name, place):
         """Returns the `KerasLayer` of an entry of the configuration."""
-        kind, config, all_keys = _kind_of(entry), entry["config"], self._places.keys(place)
+        kind, config = keras_configs.kind_of(entry), entry["config"]
+        all_keys = self._places.keys(place)
         if kind == "RNNStack":
             stack = STACK_MODES[config["cell"]], 2 if config["bidirectional"] else 1
             num_cells = stack[1] * config["num_layers"]
             cells = self._places.weights(place, name, kind, num_cells, 3)
             keys = [key for cell in cells for key in cell]
             return KerasLayer(kind, name, weights=keys, stack=stack, weight_names=all_keys)
-        cells = _cells_of(kind, entry)
+        cells = keras_configs.cells_of(kind, entry)
         if not cells:
             return KerasLayer(None, name, weight_names=all_keys)
         num_arrays = 3 if cells[0]["config"].get("use_bias", True) else 2
@@ -346,8 +361,11 @@ class _ModelReader:
                 "%s is damaged: the layer %r has %r units, but weights of the shapes %s."
                 % (self._path, name, config["units"], ", ".join(map(str, shapes)))
             )
-        settings = {setting: config.get(setting) for setting in SETTINGS}
-        return KerasLayer(entry["class_name"], name, settings, keys)
+        class_name = entry["class_name"]
+        defaults = ADDED_ARGUMENTS.get(class_name, {})
+        settings = {setting: config.get(setting, defaults.get(setting)) for setting in SETTINGS}
+        kind, is_cudnn = RNN_CLASSES[class_name], class_name in CUDNN_CLASSES
+        return KerasLayer(kind, name, settings, keys, is_cudnn=is_cudnn)
 
     def _trained(self, class_name, layer):
         """Returns the keys of the arrays of a layer that an optimizer trains."""
@@ -371,70 +389,3 @@ def of_no_layer(file: KerasFile) -> List[str]:
     return [
         key for key in file.arrays if key not in of_layers and not key.startswith(OPTIMIZER_KEYS)
     ]
-
-
-def _cells_of(kind, entry):
-    """Returns the entries of a layer's directions; an empty list if it is no RNN."""
-    if kind != "Bidirectional":
-        return [dict(entry, class_name=kind)] if kind else []
-    config = entry["config"]
-    forward, backward = config["layer"], config.get("backward_layer")
-    if backward is None:
-        settings = forward["config"]
-        reverse = dict(settings, go_backwards=not settings.get("go_backwards"))
-        backward = dict(forward, config=reverse)
-    cells = [dict(cell, class_name=_kind_of(cell)) for cell in (forward, backward)]
-    return cells if {cell["class_name"] for cell in cells} <= set(CLASSES.values()) else []
-
-
-def _entries_of(config):
-    """Returns the list of the layers of a model; up to Keras 2.2.2 it is a Sequential's config."""
-    inner = config["config"]
-    return inner if isinstance(inner, list) else inner["layers"]
-
-
-def _is_container(entry):
-    inner = entry.get("config")
-    return isinstance(inner, list) or isinstance(_settings_of(entry).get("layers"), list)
-
-
-def _settings_of(entry):
-    """Returns the configuration of a layer or model, which up to Keras 2.2.2 may be a list."""
-    inner = entry.get("config")
-    return inner if isinstance(inner, dict) else {}
-
-
-def _name_of(entry):
-    name = _settings_of(entry).get("name") or entry.get("name")
-    if not isinstance(name, str):
-        raise ValueError("a layer of the class %r has no name" % entry.get("class_name"))
-    return name
-
-
-def _kind_of(entry):
-    """Returns the class of a layer if it is one that can be read, else None."""
-    known = {*CLASSES.values(), "Bidirectional", "RNNStack"}
-    # Files in HDF5 name a registered class by its package.
-    package, _, name = str(entry["class_name"]).rpartition(">")
-    if name not in known or package not in ("", "cudnn_rnn"):
-        return None
-    return name if _MODULES.fullmatch(str(entry.get("module") or "keras")) else None
-
-
-def _inputs_of(node):
-    """Returns the names of the layers whose outputs a call takes."""
-    names: List[str] = []
-    waiting = [node]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list):
-            # [name of a layer, index of its call, index of the tensor]; in Keras 2 also the
-            # keywords of the call, which may have tensors.
-            if len(value) in (3, 4) and isinstance(value[0], str) and isinstance(value[1], int):
-                names.append(value[0])
-                waiting += value[3:]
-            else:
-                waiting += value
-    return names

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from cudnn_rnn.exchange import keras_files, keras_model, keras_optimizers
+from cudnn_rnn.exchange import keras_files, keras_model, keras_optimizers, keras_weights
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -37,8 +37,10 @@ from cudnn_rnn.exchange.keras_model import (
     KerasModel,
     Source,
 )
+from cudnn_rnn.exchange.keras_written import set_config, settings_of
 from cudnn_rnn.model import dialects
-from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU
+from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, CUDNN_CLASSES, RNN_CLASSES
+from cudnn_rnn.model.spec import CUDNN_GRU
 from cudnn_rnn.model.weights import LayerWeights, RnnWeights
 
 __all__ = ["from_layer_weights", "from_model", "read", "to_layer_weights", "to_model", "write"]
@@ -93,18 +95,10 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
 
 
 def _make_layer(keras, rnn, name):
-    arguments = dict(return_sequences=True, dtype=rnn.dtype.name)
-    arguments["activation"] = "relu" if rnn.rnn_mode == CUDNN_RNN_RELU else "tanh"
-    # Not the defaults of every Keras: that of TensorFlow 1 has hard_sigmoid, and no reset_after.
-    if rnn.rnn_mode in (CUDNN_LSTM, CUDNN_GRU):
-        arguments["recurrent_activation"] = "sigmoid"
-    if rnn.rnn_mode == CUDNN_GRU:
-        arguments["reset_after"] = True
+    layer_class, settings = getattr(keras.layers, CLASSES[rnn.rnn_mode]), settings_of(rnn)
     if rnn.bidirectional:
-        layer_class = getattr(keras.layers, CLASSES[rnn.rnn_mode])
-        layer = layer_class(rnn.num_units, **arguments)
-        return keras.layers.Bidirectional(layer, name=name, dtype=rnn.dtype.name)
-    return getattr(keras.layers, CLASSES[rnn.rnn_mode])(rnn.num_units, name=name, **arguments)
+        return keras.layers.Bidirectional(layer_class(**settings), name=name, dtype=rnn.dtype.name)
+    return layer_class(name=name, **settings)
 
 
 def from_model(model: Any) -> Contents:
@@ -113,7 +107,10 @@ def from_model(model: Any) -> Contents:
     Raises:
       ExchangeError: a layer computes something that cuDNN's RNNs do not.
     """
-    return keras_model.rnns_of(_describe(model), Source(_values, dialects.halves_of))
+    contents = keras_model.rnns_of(_describe(model), Source(_values, dialects.halves_of))
+    if contents.problems:
+        raise ExchangeError("\n".join(contents.problems))
+    return contents
 
 
 def _values(variables):
@@ -138,7 +135,8 @@ def _all_layers(model):
     """Returns the layers of a model and of the models in it."""
     found: List[Any] = []
     for layer in model.layers:
-        found += _all_layers(layer) if hasattr(layer, "layers") else [layer]
+        inside, _ = _unwrapped(layer)
+        found += _all_layers(inside) if hasattr(inside, "layers") else [layer]
     return [layer for layer in found if type(layer).__name__ != "InputLayer"]
 
 
@@ -147,8 +145,9 @@ def _calls(model):
     from cudnn_rnn import _compat
 
     for layer in model.layers:
-        if hasattr(layer, "layers"):
-            yield from _calls(layer)
+        inside, _ = _unwrapped(layer)
+        if hasattr(inside, "layers"):
+            yield from _calls(inside)
     if any(base.__name__ == "Sequential" for base in type(model).__mro__):
         # Not from a graph: Keras 3 calls all layers again whenever one is added, and TensorFlow 1
         # records no graph if the model is built late.
@@ -161,23 +160,38 @@ def _calls(model):
             yield layer, [one._keras_history[0] for one in inputs]
 
 
+def _unwrapped(layer):
+    """Returns the layer inside of TimeDistributed, and the number of these wrappers."""
+    depth = 0
+    while "TimeDistributed" in {base.__name__ for base in type(layer).__mro__}:
+        layer, depth = layer.layer, depth + 1
+    return layer, depth
+
+
 def _describe_layer(layer):
     """Returns the `KerasLayer` of a live layer."""
+    inside, depth = _unwrapped(layer)
+    if depth:
+        return _describe_layer(inside)._replace(name=layer.name, depth=depth)
     kinds = {base.__name__ for base in type(layer).__mro__}
     names = [variable.name for variable in layer.weights]
     if "RNNStack" in kinds:
         weights = [variable for of_cell in layer._weights_by_layer for variable in of_cell]
         stack = layer._rnn_mode, len(layer._directions)
         return KerasLayer("RNNStack", layer.name, weights=weights, stack=stack, weight_names=names)
+    own = kinds & set(RNN_CLASSES)
+    is_cudnn = bool(own & set(CUDNN_CLASSES))
+    (kind,) = {RNN_CLASSES[name] for name in own} or (None,)
+    defaults = ADDED_ARGUMENTS["CuDNN%s" % kind] if is_cudnn else {}
     settings = {}
     for setting in SETTINGS:
-        value = getattr(layer, setting, None)
+        value = getattr(layer, setting, defaults.get(setting))
         settings[setting] = getattr(value, "__name__", value)
     if "Bidirectional" in kinds:
         cells = [_describe_layer(layer.forward_layer), _describe_layer(layer.backward_layer)]
         return KerasLayer("Bidirectional", layer.name, settings, cells=cells, weight_names=names)
-    (kind,) = kinds & set(CLASSES.values()) or (None,)
-    return KerasLayer(kind, layer.name, settings, list(layer.weights), weight_names=names)
+    weights = list(layer.weights)
+    return KerasLayer(kind, layer.name, settings, weights, weight_names=names, is_cudnn=is_cudnn)
 
 
 def _keras():
@@ -196,17 +210,25 @@ def _executing_eagerly():
 
 
 def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutable)
-    """Reads a `.keras` or `.h5` model, without Keras. `facts` has no use here: a model is complete.
+    """Reads a `.keras` or `.h5` model, or its weights alone, without Keras.
 
     Nothing that the file names is imported or built; layers of unknown classes are left out.
+
+    Args:
+      path: str.
+      facts: what a file of weights alone does not tell; a model is complete.
     """
-    del facts
-    file = keras_files.read(path)
+    file = keras_files.read(path, facts)
     try:
         contents = keras_model.rnns_of(file.model, Source(file.values, dialects.halves_of))
     except ValueError as error:
         raise ExchangeError("%s: %s" % (path, error)) from error
+    if contents.problems and not contents.rnns:
+        raise ExchangeError("%s: %s" % (path, "\n".join(contents.problems)))
     contents = contents._replace(others=contents.others + keras_files.of_no_layer(file))
+    if not file.is_whole:
+        notes = keras_weights.notes_on(file.assumptions, contents.rnns)
+        contents = contents._replace(format="Keras weights", notes=notes + contents.notes)
     keys, adam = keras_optimizers.read(file)
     of_rnns = [key for layer in file.model.layers for key in keras_files.weights_of_rnn(layer)]
     if adam is None or not of_rnns or not set(of_rnns) <= set(adam.keys):  # some are frozen
@@ -224,7 +246,11 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
 
 @_executing_eagerly()
 def write(path: str, rnns: Sequence[RnnWeights]) -> None:
-    """Writes a model (`.keras`, `.h5`) or its weights (`.weights.h5`)."""
+    """Writes a model (`.keras`, `.h5`) or its weights (`.weights.h5`).
+
+    Keras 2 and 3 load a model in `.h5`, whichever has written it, and Keras 2.12 and newer one in
+    `.keras`. Weights alone are for the Keras that has written them.
+    """
     if not path.endswith((".keras", ".h5")):
         raise ExchangeError(
             "The name of a file of Keras ends with .keras, .h5 or .weights.h5, but is %s." % path
@@ -238,17 +264,31 @@ def write(path: str, rnns: Sequence[RnnWeights]) -> None:
             model.save_weights(made)
         else:
             model.save(made)
-        if not _has_weights(made, model, weights):
+            _check_format(path, made)
+        if not _has_weights(made, model, rnns, weights):
             raise OSError("the file %s does not have the weights that were written to it" % made)
         shutil.copyfile(made, temporary)
 
 
-def _has_weights(path, model, weights):
-    """Returns whether a file of the model has these weights; overwrites those of the model."""
+def _check_format(path, made):
+    """Raises if Keras wrote another format than the suffix means; before 2.12, all is HDF5."""
+    if path.endswith(".keras") and keras_files.is_hdf5(made):
+        raise ExchangeError(
+            "%s cannot be written: Keras %s does not write .keras, but HDF5. Give a name that ends "
+            "with .h5; Keras 2 and 3 load such a file." % (path, _keras().__version__)
+        )
+
+
+def _has_weights(path, model, rnns, weights):
+    """Returns whether a file of the model has these weights; overwrites those of the model.
+
+    A whole model gets the configuration that all releases load.
+    """
     try:
         if path.endswith(".weights.h5"):
             model.load_weights(path)
         else:
+            set_config(path, rnns, [layer.name for layer in model.layers])
             model = _keras().models.load_model(path, compile=False)
     except (TypeError, ValueError, OSError, KeyError, AttributeError):
         return False

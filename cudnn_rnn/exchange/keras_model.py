@@ -13,7 +13,7 @@ import numpy as np
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, zero_bias
 from cudnn_rnn.model import dialects
 from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
-from cudnn_rnn.model.weights import LayerWeights, RnnWeights
+from cudnn_rnn.model.weights import LayerWeights, RnnWeights, layout_mode
 
 CLASSES = {
     CUDNN_LSTM: "LSTM",
@@ -44,6 +44,10 @@ class KerasLayer(NamedTuple):
       cells: of a Bidirectional the forward and the backward layer.
       stack: of an RNNStack its mode and its number of directions.
       weight_names: list of str, for messages.
+      is_cudnn: whether it is Keras's CuDNNLSTM or CuDNNGRU, with the arrays of `KERAS_CUDNN`.
+      depth: the number of TimeDistributed around it.
+      mode: the mode, if that is known without `settings`.
+      problem: why the layer cannot be read, if that is known.
     """
 
     kind: Optional[str]
@@ -53,6 +57,10 @@ class KerasLayer(NamedTuple):
     cells: List[Any] = []
     stack: Tuple[str, int] = ("", 0)
     weight_names: List[str] = []
+    is_cudnn: bool = False
+    depth: int = 0
+    mode: str = ""
+    problem: str = ""
 
 
 class KerasModel(NamedTuple):
@@ -80,20 +88,34 @@ class Source(NamedTuple):
 
 
 def rnns_of(model: KerasModel, source: Source) -> Contents:
-    """Returns the RNNs in a model.
-
-    Raises:
-      ExchangeError: a layer computes something that cuDNN's RNNs do not.
-    """
+    """Returns the RNNs in a model; `problems` has the layers that cuDNN's RNNs do not compute."""
     chains: List[RnnWeights] = []
     ends: Dict[int, int] = {}  # by the id of the last layer of a chain, the chain's index
     others: List[str] = []
+    problems: List[str] = []
+    owners: Dict[Any, str] = {}  # by the key of an array, the layer that has it
+    notes: List[str] = []
     inputs_of_calls: Dict[int, List[List[int]]] = {}
     for layer, inputs in model.calls:
         inputs_of_calls.setdefault(id(layer), []).append([id(other) for other in inputs])
     by_id = {id(layer): layer for layer in model.layers}
     for layer in model.layers:
-        rnn = _read_layer(layer, source)
+        # A file may say that one array belongs to any number of layers.
+        keys = [key for cell in layer.cells or [layer] for key in cell.weights]
+        keys = [key for key in keys if isinstance(key, str)]
+        owner = next((owners[key] for key in keys if key in owners), None)
+        if owner is not None:
+            notes.append(
+                "The layer %r has arrays of the layer %r, which are read once."
+                % (layer.name, owner)
+            )
+            continue
+        owners.update(dict.fromkeys(keys, layer.name))
+        try:
+            rnn = _read_layer(layer, source)
+        except ExchangeError as error:
+            problems.append(str(error))
+            continue
         if rnn is None:
             others += layer.weight_names
             continue
@@ -101,7 +123,7 @@ def rnns_of(model: KerasModel, source: Source) -> Contents:
         before = calls[0][0] if len(calls) == 1 and len(calls[0]) == 1 else 0  # 0: no layer's id
         # model.layers are ordered by depth, so those of parallel chains alternate.
         index = ends.get(before)
-        if index is not None and _fits(by_id[before], chains[index], rnn):
+        if index is not None and _fits(by_id[before], chains[index], layer, rnn):
             del ends[before]
             first = chains[index]
             chains[index] = RnnWeights(first.rnn_mode, first.layers + rnn.layers, first.scope)
@@ -113,13 +135,34 @@ def rnns_of(model: KerasModel, source: Source) -> Contents:
     ours = [rnn.scope[: -len("layer_0")].rstrip("./") for rnn in chains]
     if all(rnn.scope.endswith("layer_0") for rnn in chains) and len(set(ours)) == len(chains):
         chains = [rnn.with_scope(scope) for rnn, scope in zip(chains, ours)]
-    return Contents("", "Keras model", chains, others=others)
+    chains = different_scopes(chains)
+    # Of a model in the model, HDF5 lists all arrays together.
+    others = [key for key in dict.fromkeys(others) if key not in owners]
+    return Contents("", "Keras model", chains, notes, others, problems=problems)
 
 
-def _fits(last, before, rnn):
-    """Returns whether `rnn` can be the next layer of the RNN `before`, which ends with `last`."""
+def different_scopes(rnns: Sequence[RnnWeights]) -> List[RnnWeights]:
+    """Appends a number to a scope that an earlier RNN has, of another model in the model."""
+    scopes: Dict[str, int] = {rnn.scope: 0 for rnn in rnns}
+    result, seen = [], set()
+    for rnn in rnns:
+        scope = rnn.scope
+        while scope in seen or (scope != rnn.scope and scope in scopes):
+            scopes[rnn.scope] += 1
+            scope = "%s_%d" % (rnn.scope or "rnn", scopes[rnn.scope])
+        seen.add(scope)
+        result.append(rnn if scope == rnn.scope else rnn.with_scope(scope))
+    return result
+
+
+def _fits(last, before, layer, rnn):
+    """Returns whether `layer`, which has the weights `rnn`, continues the RNN `before`.
+
+    `last` is the last layer of `before`.
+    """
     return (
         last.kind != "RNNStack"
+        and last.depth == layer.depth
         and (rnn.rnn_mode, rnn.num_units, rnn.bidirectional)
         == (before.rnn_mode, before.num_units, before.bidirectional)
         and rnn.input_size == before.num_directions * before.num_units
@@ -129,14 +172,12 @@ def _fits(last, before, rnn):
 def _read_layer(layer: KerasLayer, source: Source) -> Optional[RnnWeights]:
     """Returns the weights of a layer, None if it is no RNN."""
 
-    def read_cell(weights, rnn_mode):
-        return from_layer_weights(source.arrays(weights), rnn_mode, source.split)
-
     scope = layer.name.replace(".", "/")
     if layer.kind == "RNNStack":
         rnn_mode, ways = layer.stack
         per_cell = [layer.weights[start : start + 3] for start in range(0, len(layer.weights), 3)]
-        flat = [read_cell(weights, rnn_mode) for weights in per_cell]
+        arrays = [source.arrays(weights) for weights in per_cell]
+        flat = [from_layer_weights(one, rnn_mode, source.split) for one in arrays]
         layers = [flat[start : start + ways] for start in range(0, len(flat), ways)]
         return RnnWeights(rnn_mode, layers, scope)
     is_pair = layer.kind == "Bidirectional"
@@ -154,11 +195,33 @@ def _read_layer(layer: KerasLayer, source: Source) -> Optional[RnnWeights]:
             "The layer %r computes %s forward and %s backward; cuDNN's RNNs compute the same in "
             "both directions." % (layer.name, rnn_mode, modes[-1])
         )
-    return RnnWeights(rnn_mode, [[read_cell(cell.weights, rnn_mode) for cell in cells]], scope)
+    return RnnWeights(rnn_mode, [[_read_cell(cell, rnn_mode, source) for cell in cells]], scope)
+
+
+def _read_cell(cell, rnn_mode, source):
+    """Returns the weights of one direction."""
+    rnn_mode = layout_mode(rnn_mode)
+    arrays = source.arrays(cell.weights)
+    if not cell.is_cudnn:
+        return from_layer_weights(arrays, rnn_mode, source.split)
+    kernel, recurrent_kernel, bias = arrays
+    width = len(dialects.CUDNN_GATES[rnn_mode]) * len(recurrent_kernel)
+    expected = [(len(kernel), width), (len(recurrent_kernel), width), (2 * width,)]
+    if [array.shape for array in arrays] != expected:
+        raise ExchangeError(
+            "The layer %r has arrays of the shapes %s; expected %s of a layer of cuDNN."
+            % (cell.name, [array.shape for array in arrays], expected)
+        )
+    matrices = [kernel, recurrent_kernel]
+    return dialects.from_dialect(dialects.KERAS_CUDNN, rnn_mode, matrices, np.split(bias, 2))
 
 
 def _mode(layer):
     """Returns the mode of a layer; raises `ExchangeError` if cuDNN has none that computes it."""
+    if layer.problem:
+        raise ExchangeError(layer.problem)
+    if layer.mode:
+        return layer.mode
     activation = layer.settings.get("activation")
     if layer.kind == "SimpleRNN":
         _require("activation", layer, activation in ("relu", "tanh"))

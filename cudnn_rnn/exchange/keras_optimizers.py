@@ -13,7 +13,8 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from cudnn_rnn.exchange.contents import adam_powers
-from cudnn_rnn.exchange.keras_files import OPTIMIZER_KEYS, KerasFile
+from cudnn_rnn.exchange.keras_arrays import OPTIMIZER_KEYS
+from cudnn_rnn.exchange.keras_files import KerasFile
 
 # Both have the same moments. The names are those of the slots of `tf.train.AdamOptimizer`.
 _CLASSES = ("Adam", "AdamW")

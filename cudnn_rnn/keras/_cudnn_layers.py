@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from cudnn_rnn.keras._layer import IS_KERAS_3, register
+from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS
 
 if IS_KERAS_3:
     from cudnn_rnn.keras._keras3 import GRU, LSTM
 else:
     from cudnn_rnn.keras._keras2 import GRU, LSTM
 
-# What cuDNN computes; the layers have no such arguments.
-OF_CUDNN = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
+# Arguments of today's layers that cuDNN does not have, and what it computes.
+_NOT_TAKEN: Dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0}
 
 
 class _OfCudnn:
     """Mixin: arguments of the base class that the old layers do not have."""
 
-    _fixed: Dict[str, Any] = dict(OF_CUDNN, dropout=0.0, recurrent_dropout=0.0)
+    _fixed: Dict[str, Any] = {}
 
     def _with_fixed(self, named):
         wrong = [name for name in named if name in self._fixed]
@@ -39,6 +40,8 @@ class _OfCudnn:
 @register
 class CuDNNLSTM(_OfCudnn, LSTM):
     """`LSTM` with the arguments that Keras's `CuDNNLSTM` had; the weights are those of `LSTM`."""
+
+    _fixed = dict(ADDED_ARGUMENTS["CuDNNLSTM"], **_NOT_TAKEN)
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class CuDNNGRU(_OfCudnn, GRU):
     The reset gate acts after the matrix product (`reset_after=True`), as in cuDNN.
     """
 
-    _fixed = dict(_OfCudnn._fixed, reset_after=True)
+    _fixed = dict(ADDED_ARGUMENTS["CuDNNGRU"], **_NOT_TAKEN)
 
     def __init__(
         self,

@@ -13,10 +13,10 @@ import tensorflow
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.keras import _stored_models
 from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
+from cudnn_rnn.model.keras_classes import CUDNN_CLASSES
 
 _CONFIG = "config.json"
 _NAMES = ("LSTM", "GRU", "SimpleRNN")
-_OF_CUDNN = ("CuDNNLSTM", "CuDNNGRU")
 
 
 def load_model(
@@ -94,7 +94,7 @@ def _is_read_by_this_keras(path):
     """
     version, classes = keras_files.version_and_classes(path)
     is_same = version.startswith("3." if IS_KERAS_3 else "2.")
-    return _stored_models.writes_archives() and is_same and not classes & set(_OF_CUDNN)
+    return _stored_models.writes_archives() and is_same and not classes & set(CUDNN_CLASSES)
 
 
 def _with_our_layers(config):

@@ -20,27 +20,10 @@ from cudnn_rnn.keras import _new_nodes, _old_nodes
 from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX
 from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import layers_of
+from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, RNN_CLASSES
 
 keras = tensorflow.keras
 
-# The layers that this package has, by the names that Keras gave them.
-_OURS = {
-    "LSTM": "LSTM",
-    "GRU": "GRU",
-    "SimpleRNN": "SimpleRNN",
-    "UnifiedLSTM": "LSTM",
-    "UnifiedGRU": "GRU",
-    "CuDNNLSTM": "LSTM",
-    "CuDNNGRU": "GRU",
-}
-# What cuDNN computes, for which the layers of cuDNN have no arguments.
-_OF_CUDNN = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
-# What the layers of a class computed before they had an argument for that.
-_ADDED_ARGUMENTS: Dict[str, Dict[str, Any]] = {
-    "GRU": {"reset_after": False},
-    "CuDNNLSTM": _OF_CUDNN,
-    "CuDNNGRU": dict(_OF_CUDNN, reset_after=True),
-}
 _RENAMED = {
     "L1": "L1L2",  # the name that every Keras has
     "L2": "L1L2",
@@ -157,7 +140,7 @@ class Translator:
         if made.module is None:
             return made.entry(config)
         config = dict(
-            _ADDED_ARGUMENTS.get(entry["class_name"], {}) if self._is_old else {}, **config
+            ADDED_ARGUMENTS.get(entry["class_name"], {}) if self._is_old else {}, **config
         )
         without = (*_WITHOUT_EFFECT, *_NOT_TAKEN.get(made.name, ()))
         kept = {key: value for key, value in config.items() if key not in without}
@@ -263,8 +246,8 @@ class Translator:
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
         if name == "RNNStack" and (is_ours or not package):  # TensorFlow 1 writes no package
             return _Class("cudnn_rnn.keras", name)
-        if name in _OURS and module == "keras.layers" and (is_ours or is_of_keras):
-            return _Class(self._module_of_rnns, _OURS[name])
+        if name in RNN_CLASSES and module == "keras.layers" and (is_ours or is_of_keras):
+            return _Class(self._module_of_rnns, RNN_CLASSES[name])
         name = _RENAMED.get(name, name)
         # TensorFlow 1 does not export all that its Keras reads.
         is_known = not IS_KERAS_3 and module != "keras.layers"

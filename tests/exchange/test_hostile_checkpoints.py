@@ -216,6 +216,47 @@ def test_objects_without_their_tensors(tmp_path):
     assert_refused(tmp_path / "rnn", "lack the tensors ['other']")
 
 
+LAYER = [("kernel", "k"), ("recurrent_kernel", "r"), ("bias", "b")]
+
+
+def save_layers(path, *layers, **arrays):
+    """Saves objects of Keras: each layer is a dict from the name of a variable to its key."""
+    nodes = [[("layer-%d" % number, 1 + number) for number in range(len(layers))]]
+    keys = sorted({key for layer in layers for _, key in layer})
+    number_of = {key: len(layers) + 1 + index for index, key in enumerate(keys)}
+    nodes += [[(name, number_of[key]) for name, key in layer] for layer in layers]
+    shapes = dict(k=(4, 12), r=(3, 12), b=(12,))
+    saved = {key: np.ones(shape, np.float32) for key, shape in shapes.items()}
+    saved.update(arrays)
+    save_with_graph(path, graph_of(*nodes, *[[("", key)] for key in keys]), saved)
+
+
+def test_layers_of_keras_that_share_variables(tmp_path):
+    save_layers(tmp_path / "rnn", *[LAYER] * 2000)
+    contents = exchange.read(tmp_path / "rnn", rnn_mode="lstm")
+    assert len(contents.rnns) == 1
+    assert "The layer 'layer-1' has arrays of the layer 'layer-0', which are read once." in (
+        contents.notes
+    )
+
+
+def test_layers_of_keras_without_their_tensors(tmp_path):
+    save_layers(tmp_path / "rnn", [("kernel", "k"), ("recurrent_kernel", "other")])
+    assert_refused(tmp_path / "rnn", "The layer 'layer-0' lacks the tensors ['other']")
+
+
+@pytest.mark.parametrize("shape", [(), (12,), (3, 13), (0, 0), (3, 12, 1)])
+def test_layers_of_keras_of_other_shapes(tmp_path, shape):
+    save_layers(tmp_path / "rnn", LAYER, r=np.ones(shape, np.float32))
+    assert exchange.read(tmp_path / "rnn", rnn_mode="lstm").rnns == []
+
+
+def test_layers_of_keras_in_a_loop_of_objects(tmp_path):
+    nodes = [[("layer", 0), ("cell", 1)], [("forward_layer", 0), ("backward_layer", 1)]]
+    save_with_graph(tmp_path / "rnn", graph_of(*nodes), VARIABLES)
+    assert exchange.read(tmp_path / "rnn").rnns == []
+
+
 def calls_of(function, *arguments):
     """Returns the result, and the number of function calls on the way."""
     count = [0]

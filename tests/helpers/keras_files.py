@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import zipfile
 
 import numpy as np
@@ -48,6 +49,17 @@ def _inputs_and_outputs(archive, name, folder):
         names = sorted(arrays.files)  # arr_0, ... are the inputs; y, y1, ... the outputs
         inputs = [arrays[name] for name in names if name.startswith("arr_")]
         return inputs, [arrays[name] for name in names if name.startswith("y")]
+
+
+def extract_old_file(name, folder):
+    """Extracts a file or folder of `tests/golden/keras_files`, "RELEASE/NAME"; returns its path."""
+    release, _, name = name.rpartition("/")
+    with zipfile.ZipFile(os.path.join(GOLDEN, "keras_files", release + ".zip")) as archive:
+        members = [
+            one for one in archive.namelist() if re.match(re.escape(name) + r"($|[./])", one)
+        ]
+        archive.extractall(str(folder), members)
+    return os.path.join(str(folder), name)
 
 
 def read_config(path):
