@@ -118,6 +118,24 @@ def test_what_is_left_of_the_functions(tmp_path):
     assert len(interfaces) == len(set(interfaces)) > 0
 
 
+@needs_tensorflow_2
+def test_a_function_with_an_alias_stays(tmp_path):
+    """A program may call it by this name, so its nodes are replaced."""
+    original, _ = extract_saved_model(BIDIRECTIONAL_GRU, tmp_path)
+    path = tmp_path / "saved_model" / "saved_model.pb"
+    model = SavedModel.FromString(path.read_bytes())
+    functions = model.meta_graphs[0].graph_def.library.function
+    names = [function.signature.name for function in functions]
+    name = next(name for name in names if name.startswith("__inference_gpu_gru"))
+    model.meta_graphs[0].meta_info_def.function_aliases[name] = "fast"
+    path.write_bytes(model.SerializeToString())
+    assert cudnn_rnn.export_plain(original, tmp_path / "plain") == 1
+    left = {
+        function.signature.name for function in read(tmp_path / "plain").graph_def.library.function
+    }
+    assert {other for other in names if "_gpu_" in other} & left == {name}
+
+
 def test_the_command_says_what_runs_on_a_cpu(tmp_path, capfd):
     gru, _ = extract_saved_model(BIDIRECTIONAL_GRU, tmp_path / "gru")
     lstm, _ = extract_saved_model(CUDNN_LSTM, tmp_path / "lstm")

@@ -67,7 +67,19 @@ def registers_gradient(node, library):
     library.registered_gradients.add(registered_op_type="CustomGradient-1", gradient_func="rnn")
 
 
-CALLS = [has_attribute, has_list, has_nested_attribute, has_op, runs_gradient]
+def calls_what_has_attribute(node, library):
+    node.op = "other"
+    library.function[2].attr["f"].func.name = "rnn"
+
+
+CALLS = [
+    calls_what_has_attribute,
+    has_attribute,
+    has_list,
+    has_nested_attribute,
+    has_op,
+    runs_gradient,
+]
 CALLS += [] if IS_TENSORFLOW_1 else [registers_gradient]
 
 
@@ -105,26 +117,35 @@ def is_called_by_what_nothing_calls(node, library):
     library.function[-1].node_def.add(name="if", op="If").attr["then_branch"].func.name = "rnn"
 
 
-@pytest.mark.parametrize(
-    "refer",
-    [
-        refers_to_nothing,
-        has_gradient,
-        is_paired,
-        implements_the_same,
-        is_called_by_what_nothing_calls,
-    ],
-)
+def is_registered_by_what_nothing_calls(node, library):
+    library.function.add().signature.name = "above"
+    registers_gradient(library.function[-1].node_def.add(name="x", op="CudnnRNN"), library)
+
+
+LEFT_OUT = [refers_to_nothing, has_gradient, is_paired, implements_the_same]
+LEFT_OUT += [is_called_by_what_nothing_calls]
+LEFT_OUT += [] if IS_TENSORFLOW_1 else [is_registered_by_what_nothing_calls]
+
+
+@pytest.mark.parametrize("refer", LEFT_OUT)
 def test_what_nothing_calls_is_left_out(refer):
     """With what only it calls; other functions stay."""
     graph_def = graph_with(refer)
     assert remaining(graph_def) == {"other"}
     assert not graph_def.library.gradient
+    assert not getattr(graph_def.library, "registered_gradients", ())
 
 
 def test_what_is_called_elsewhere_too_stays():
     def refer(node, library):
         node.op = "below"
+
+    assert remaining(graph_with(refer)) == {"below", "other"}
+
+
+def test_functions_without_nodes_stay_with_what_they_call():
+    def refer(node, library):
+        library.function[2].node_def.add(name="call", op="below")
 
     assert remaining(graph_with(refer)) == {"below", "other"}
 
