@@ -108,6 +108,17 @@ def run_in_child(options):
 
 
 def _export(plain, options):
-    count = plain.export_plain(options.saved_model, options.output, options.training, options.force)
-    print("Replaced %d CudnnRNN* nodes; wrote %s." % (count, options.output))
+    changes = plain.export(options.saved_model, options.output, options.training, options.force)
+    left_out = ""
+    if changes.removed_functions:
+        left_out = ", left out %d functions that nothing calls" % changes.removed_functions
+    print(
+        "Replaced %d CudnnRNN* nodes%s; wrote %s."
+        % (changes.replaced_nodes, left_out, options.output)
+    )
+    if not changes.replaced_nodes:
+        print(
+            "%s runs on a CPU as it is: nothing calls its CudnnRNN* nodes, which TensorFlow may "
+            "choose on a GPU." % options.saved_model
+        )
     return 0

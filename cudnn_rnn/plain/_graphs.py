@@ -1,6 +1,6 @@
 """Rewrites the nodes of a graph and of the functions in its library."""
 
-from typing import Any
+from typing import Any, Collection, NamedTuple
 
 import tensorflow
 
@@ -12,9 +12,9 @@ from cudnn_rnn._compat import (
 )
 from cudnn_rnn.plain._computations import GRADIENT_OPS, computation_of
 from cudnn_rnn.plain._inlining import Container, Library
+from cudnn_rnn.plain._unused import RNN_OPS, leave_out
 from cudnn_rnn.plain._validation import check
 
-_RNN_OPS = "CudnnRNN"  # the beginning of the names of all ops
 _ADVICE = " Or make the GraphDef with graph.as_graph_def(add_shapes=True), which stores all shapes."
 
 
@@ -24,6 +24,7 @@ def plain_graph_def(graph_def: Any, training: bool = False) -> Any:
     This includes the functions in its library, with the bodies of loops and branches. The copy has
     the same parameters and results, and the names of all tensors stay valid. Each `CudnnRNN*` node
     becomes an `IdentityN` of the same name; the plain computation is in the scope `NAME/plain`.
+    Functions with `CudnnRNN*` nodes that nothing calls are left out: tf.keras 2 adds some for GPUs.
 
     Args:
       graph_def: a `GraphDef`, frozen or not. num_layers, num_units and input_size of each node must
@@ -36,7 +37,7 @@ def plain_graph_def(graph_def: Any, training: bool = False) -> Any:
     """
     found = tf.GraphDef()
     found.CopyFrom(graph_def)
-    if not rewrite(found, training):
+    if not any(rewrite(found, training)):
         raise ValueError("The graph has no CudnnRNN nodes: it runs without cudnn_rnn as it is.")
     return found
 
@@ -66,8 +67,24 @@ def plain_function(function: Any, training: bool = False) -> Any:
     return tensorflow.function(call, autograph=False).get_concrete_function(*arguments, **named)
 
 
-def rewrite(graph_def, training):
-    """Rewrites the `GraphDef` in place; returns the number of nodes that were replaced."""
+class Changes(NamedTuple):
+    """What was done to a graph: the numbers of nodes and functions."""
+
+    replaced_nodes: int
+    removed_functions: int
+
+
+def rewrite(graph_def: Any, training: bool, entry_points: Collection[str] = ()) -> Changes:
+    """Rewrites the `GraphDef` in place.
+
+    `entry_points` are names of functions that are called from outside.
+    """
+    removed = leave_out(graph_def, entry_points, training)
+    return Changes(_replace_nodes(graph_def, training), removed)
+
+
+def _replace_nodes(graph_def, training):
+    """Returns the number of nodes that were replaced."""
     containers = [Container(graph_def.node)]
     functions = graph_def.library.function
     containers += [Container(function.node_def, function) for function in functions]
@@ -98,7 +115,7 @@ def rewrite(graph_def, training):
 
 
 def _names(container):
-    return [node.name for node in container.nodes if node.op.startswith(_RNN_OPS)]
+    return [node.name for node in container.nodes if node.op.startswith(RNN_OPS)]
 
 
 def _computation(container, op):

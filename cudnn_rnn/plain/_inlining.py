@@ -69,7 +69,7 @@ class Container:
                     renamed[old] = "%s:output:%d" % (name, next(places))
         for node in self.nodes:
             node.input[:] = [renamed.get(name, name) for name in node.input]
-        for key, name in self.function.ret.items():
+        for key, name in list(self.function.ret.items()):  # setting an entry moves it
             self.function.ret[key] = renamed.get(name, name)
 
 

@@ -10,7 +10,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from cudnn_rnn._compat import op_definition, tf
 from cudnn_rnn._disk import failed_write, synchronize
-from cudnn_rnn.plain._graphs import rewrite
+from cudnn_rnn.plain._graphs import Changes, rewrite
 
 _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
 # The hash of the original graph. TensorFlow loads models without it.
@@ -28,6 +28,10 @@ def export_plain(
     TensorFlow 2 loads it without this package. It is written to a temporary folder, which is then
     renamed, so that `output` is complete or does not exist.
 
+    Functions with `CudnnRNN*` nodes that nothing calls are left out: tf.keras 2 adds some for GPUs.
+    Of an optimizer of tf.keras, the copy does not say which variables are its slots, unless a
+    function uses them.
+
     Args:
       saved_model: path of a SavedModel, written by TensorFlow 1 or 2.
       output: path of the folder to write.
@@ -35,7 +39,8 @@ def export_plain(
       overwrite: whether to replace `output` if it exists.
 
     Returns:
-      The number of nodes that were replaced.
+      The number of nodes that were replaced. It is 0 if all of them are in functions that nothing
+      calls: such a model runs on a CPU as it is.
 
     Raises:
       FileNotFoundError: `saved_model` is not a SavedModel.
@@ -44,6 +49,11 @@ def export_plain(
       ValueError: `output` is inside `saved_model`; the SavedModel is damaged; or as
         `plain_graph_def`.
     """
+    return export(saved_model, output, training, overwrite).replaced_nodes
+
+
+def export(saved_model: _Path, output: _Path, training: bool, overwrite: bool) -> Changes:
+    """Does what `export_plain` does."""
     saved_model, output = os.path.abspath(saved_model), os.path.abspath(output)
     if os.path.lexists(output) and not overwrite:
         raise FileExistsError(
@@ -57,7 +67,7 @@ def export_plain(
         )
     try:
         model, file_name = _read(saved_model)
-        count = sum([_rewrite_meta_graph(graph, training) for graph in model.meta_graphs])
+        changes = [_rewrite_meta_graph(graph, training) for graph in model.meta_graphs]
     except (OSError, ValueError):
         raise
     except Exception as error:  # of protobuf and TensorFlow, which check little before
@@ -65,12 +75,13 @@ def export_plain(
             "%s cannot be read as a SavedModel: %s (%s). It may be damaged: get it from its source "
             "again." % (saved_model, str(error).strip().rstrip("."), type(error).__name__)
         ) from error
-    if not count:
+    total = Changes(*(sum(numbers) for numbers in zip((0, 0), *changes)))
+    if not any(total):
         raise ValueError(
             "%s has no CudnnRNN nodes: it runs without cudnn_rnn as it is." % saved_model
         )
     _write(model, saved_model, output, file_name)
-    return count
+    return total
 
 
 def _read(folder):
@@ -139,12 +150,30 @@ def _without_graph(folder, names):
 
 
 def _rewrite_meta_graph(meta_graph, training):
-    """Rewrites a `MetaGraphDef` in place; returns the number of nodes that were replaced."""
-    count = rewrite(meta_graph.graph_def, training)
-    if count:
+    """Rewrites a `MetaGraphDef` in place; returns the `Changes`."""
+    entry_points = {*meta_graph.object_graph_def.concrete_functions}
+    entry_points.update(getattr(meta_graph.meta_info_def, "function_aliases", ()))
+    changes = rewrite(meta_graph.graph_def, training, entry_points)
+    if any(changes):
         _update_ops(meta_graph)
         _remove_saveables_without_nodes(meta_graph)
-    return count
+        _remove_slots(meta_graph.object_graph_def)
+    return changes
+
+
+def _remove_slots(object_graph):
+    """Makes an optimizer's slots variables without an owner, unless a function uses one.
+
+    To load an owned slot, TensorFlow calls a method that Keras 3 does not give the optimizer.
+    """
+    slots = {
+        slot.slot_variable_node_id for node in object_graph.nodes for slot in node.slot_variables
+    }
+    for function in object_graph.concrete_functions.values():
+        if not slots.isdisjoint(function.bound_inputs):
+            return
+    for node in object_graph.nodes:
+        del node.slot_variables[:]
 
 
 def _update_ops(meta_graph):

@@ -54,6 +54,28 @@ def test_a_saved_model_without_nodes_is_refused(tmp_path):
     assert os.listdir(str(tmp_path)) == ["model"]
 
 
+def test_a_function_that_returns_many_outputs_of_a_node():
+    """All of them are renamed, whatever the order of protobuf's map."""
+    graph_def = tf.GraphDef()
+    function = graph_def.library.function.add()
+    function.signature.name = "caller"
+    with tf.Graph().as_default() as graph:
+        one, none = tf.ones([1, 1, 1]), tf.ones([0])
+        tf.raw_ops.CudnnRNN(
+            input=one, input_h=one, input_c=none, params=tf.ones([4]), rnn_mode="rnn_relu"
+        )
+    graph_def.node.add(name="call", op="caller")
+    function.node_def.extend(graph.as_graph_def().node)
+    for node in function.node_def:
+        node.input[:] = [name + ":output:0" for name in node.input]
+    for number in range(64):
+        name = "result_%d" % number
+        function.signature.output_arg.add(name=name, type=tf.float32.as_datatype_enum)
+        function.ret[name] = "CudnnRNN:output_h:0"
+    plain = cudnn_rnn.plain_graph_def(graph_def)
+    assert set(plain.library.function[0].ret.values()) == {"CudnnRNN:output:1"}
+
+
 @pytest.mark.parametrize("name", ["num_layers", "num_units", "input_size"])
 def test_a_size_that_is_computed_is_refused(name):
     """The ops that convert parameters have the sizes as inputs."""

@@ -14,6 +14,7 @@ import pytest
 
 from helpers.paths import ROOT
 from helpers.processes import output_of
+from helpers.saved_models import extract_saved_model
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
@@ -61,6 +62,8 @@ def run(*names, folder):
 def test_blocks_run(in_graphs, tmp_path):
     others = {"checkpoints", "distributed", "exchange", "migrating"}  # tested below
     names = sorted(set(PAGES) - others)
+    model, _ = extract_saved_model("tf1.15.5_cudnn_lstm", tmp_path)
+    os.rename(model, str(tmp_path / "compiled_model"))
     run(*[name for name in names if (name in IN_GRAPHS) == in_graphs], folder=tmp_path)
 
 
