@@ -104,11 +104,15 @@ def run_in_child(options):
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return file_commands.reporting_errors("export", _export, options, module="cudnn_rnn.plain")
+    return file_commands.reporting_errors(
+        "export", _export, options, module="cudnn_rnn.plain._saved_models"
+    )
 
 
-def _export(plain, options):
-    changes = plain.export(options.saved_model, options.output, options.training, options.force)
+def _export(saved_models, options):
+    changes = saved_models.export(
+        options.saved_model, options.output, options.training, options.force
+    )
     left_out = ""
     if changes.removed_functions:
         left_out = ", left out %d functions that nothing calls" % changes.removed_functions

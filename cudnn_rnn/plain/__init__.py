@@ -8,6 +8,6 @@ May import `_compat`, `graph`, `_disk`, `model` and TensorFlow.
 """
 
 from cudnn_rnn.plain._graphs import plain_function, plain_graph_def
-from cudnn_rnn.plain._saved_models import export, export_plain
+from cudnn_rnn.plain._saved_models import export_plain
 
-__all__ = ["export", "export_plain", "plain_function", "plain_graph_def"]
+__all__ = ["export_plain", "plain_function", "plain_graph_def"]
