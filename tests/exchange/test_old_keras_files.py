@@ -51,14 +51,18 @@ def test_archives(tmp_path, name):
 def test_archives_of_keras_2_13(tmp_path):
     """Their groups have another folder, and numbers with gaps."""
     names = ["archive_tf2.13.1/archive_tf2.13.1" + suffix for suffix in (".h5", ".keras")]
-    model, archive = (exchange.read(extract_old_file(name, tmp_path)) for name in names)
+    model, archive = (
+        exchange.read(extract_old_file(name, tmp_path, "keras_exchange")) for name in names
+    )
     layers = {rnn.scope: rnn.num_layers for rnn in model.rnns}
     assert layers == {"pair": 1, "z": 1, "y": 2, "in_a": 2, "cu": 1}
     assert [rnn.scope for rnn in archive.rnns] == [rnn.scope for rnn in model.rnns]
     for one, other in zip(archive.rnns, model.rnns):
         assert_same(one, other)
     assert not [key for key in model.others + archive.others if "recurrent" in key or "cell" in key]
-    weights = extract_old_file("archive_tf2.13.1/archive_tf2.13.1.weights.h5", tmp_path)
+    weights = extract_old_file(
+        "archive_tf2.13.1/archive_tf2.13.1.weights.h5", tmp_path, "keras_exchange"
+    )
     stacks = {rnn.scope: rnn for rnn in exchange.read(weights).rnns}
     rnns = {rnn.scope: rnn for rnn in model.rnns}
     assert_same(stacks["bidirectional"], rnns["pair"])

@@ -22,8 +22,8 @@ ARCHIVES = ["tf2.15.1.keras", "tf2.21.0.keras"] * (not IS_TENSORFLOW_1)
 @pytest.mark.parametrize("name", WRITERS + ARCHIVES)
 def test_files_of_other_releases(tmp_path, name):
     keras.backend.clear_session()
-    path = extract_old_file("converted/" + name, tmp_path)
-    stored = extract_old_file("converted/weights.npz", tmp_path)
+    path = extract_old_file("converted/" + name, tmp_path, "keras_exchange")
+    stored = extract_old_file("converted/weights.npz", tmp_path, "keras_exchange")
     expected = {rnn.scope: rnn for rnn in exchange.read(stored).rnns}
     model = keras.models.load_model(path, compile=False)
     for rnns in (keras_format.from_model(model).rnns, exchange.read(path).rnns):
@@ -35,11 +35,11 @@ def test_files_of_other_releases(tmp_path, name):
 
 @pytest.mark.parametrize("suffix", [".h5"] + [".keras"] * (not IS_TENSORFLOW_1))
 def test_this_release_writes_the_same_configuration(tmp_path, suffix):
-    stored = extract_old_file("converted/weights.npz", tmp_path)
+    stored = extract_old_file("converted/weights.npz", tmp_path, "keras_exchange")
     target = str(tmp_path / ("x" + suffix))
     exchange.convert(stored, target, "keras")
     for name in [name for name in WRITERS + ARCHIVES if name.endswith(suffix)]:
-        other = extract_old_file("converted/" + name, tmp_path)
+        other = extract_old_file("converted/" + name, tmp_path, "keras_exchange")
         assert in_order(read_config(target)) == in_order(read_config(other))
 
 
@@ -78,7 +78,7 @@ def test_other_members_of_an_archive_stay(tmp_path):
 @needs_tensorflow_1
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_suffix_that_this_keras_does_not_write(tmp_path, dry_run):
-    stored = extract_old_file("converted/weights.npz", tmp_path)
+    stored = extract_old_file("converted/weights.npz", tmp_path, "keras_exchange")
     target = str(tmp_path / "x.keras")
     message = r"x\.keras cannot be written: Keras .* Give a name that ends with \.h5"
     with pytest.raises(exchange.ExchangeError, match=message):

@@ -51,10 +51,10 @@ def _inputs_and_outputs(archive, name, folder):
         return inputs, [arrays[name] for name in names if name.startswith("y")]
 
 
-def extract_old_file(name, folder):
-    """Extracts a file or folder of `tests/golden/keras_files`, "RELEASE/NAME"; returns its path."""
+def extract_old_file(name, folder, source="keras_files"):
+    """Extracts a file or folder "ARCHIVE/NAME" of `tests/golden/<source>`; returns its path."""
     release, _, name = name.rpartition("/")
-    with zipfile.ZipFile(os.path.join(GOLDEN, "keras_files", release + ".zip")) as archive:
+    with zipfile.ZipFile(os.path.join(GOLDEN, source, release + ".zip")) as archive:
         members = [
             one for one in archive.namelist() if re.match(re.escape(name) + r"($|[./])", one)
         ]
