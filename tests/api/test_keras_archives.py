@@ -12,6 +12,7 @@ import cudnn_rnn.keras as ours
 from cudnn_rnn.exchange.contents import ExchangeError
 from helpers.keras_files import ARCHIVES, OLD_MODELS, change, extract_archive, read_config
 from helpers.keras_layers import IS_KERAS_3, keras
+from helpers.paths import GOLDEN
 
 TOLERANCE = 2e-6  # as in test_keras_old_models.py
 
@@ -62,7 +63,7 @@ def test_outputs_are_those_of_the_original(tmp_path, name):
 
 def test_an_archive_of_tensorflow_2_13(tmp_path):
     """Its groups have other names; the same model is in HDF5 beside it."""
-    with zipfile.ZipFile(os.path.join(ARCHIVES, "archive_tf2.13.1.zip")) as archive:
+    with zipfile.ZipFile(os.path.join(GOLDEN, "keras_exchange", "archive_tf2.13.1.zip")) as archive:
         archive.extractall(str(tmp_path))
     archive, hdf5 = [
         ours.load_model(str(tmp_path / ("archive_tf2.13.1" + suffix)), compile=False)
