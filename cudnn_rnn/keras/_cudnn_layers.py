@@ -21,7 +21,9 @@ class _OfCudnn:
 
     _fixed: Dict[str, Any] = {}
 
-    def _with_fixed(self, named):
+    def _arguments(self, names):
+        """Returns the arguments of the base class; `names` are those in a constructor."""
+        named = names["named"]
         wrong = [name for name in named if name in self._fixed]
         if wrong:
             raise TypeError(
@@ -29,7 +31,8 @@ class _OfCudnn:
                 "cudnn_rnn.keras.%s, whose weights are the same."
                 % (type(self).__name__, wrong[0], self._fixed[wrong[0]], type(self).__name__[5:])
             )
-        return dict(named, **self._fixed)
+        given = {name: names[name] for name in names if name not in ("self", "named", "__class__")}
+        return dict(given, **named, **self._fixed)
 
     def get_config(self) -> Dict[str, Any]:
         """Returns the arguments of the constructor."""
@@ -73,25 +76,7 @@ class CuDNNLSTM(_OfCudnn, LSTM):
         Raises:
           TypeError: an argument is one that layers of cuDNN do not have, such as an activation.
         """
-        super().__init__(
-            units,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            unit_forget_bias=unit_forget_bias,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            **self._with_fixed(named),
-        )
+        super().__init__(**self._arguments(dict(locals())))
 
 
 @register
@@ -122,31 +107,5 @@ class CuDNNGRU(_OfCudnn, GRU):
         stateful: bool = False,
         **named: Any,
     ) -> None:
-        """Creates the layer.
-
-        Args:
-          units: int, the width of the output and of each state.
-          **named: of `keras.layers.Layer`.
-          All others as in `keras.layers.GRU`.
-
-        Raises:
-          TypeError: an argument is one that layers of cuDNN do not have, such as an activation.
-        """
-        super().__init__(
-            units,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            **self._with_fixed(named),
-        )
+        """Creates the layer; the arguments are those of `CuDNNLSTM` but `unit_forget_bias`."""
+        super().__init__(**self._arguments(dict(locals())))

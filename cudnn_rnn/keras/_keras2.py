@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import tensorflow
 
@@ -70,12 +70,8 @@ class _Layer(FusedLayer):
         return inputs if pattern is None else inputs * pattern[:, None]
 
 
-@register
-class LSTM(LstmMode, _Layer, keras.layers.LSTM):
-    """`keras.layers.LSTM` on the fused op: the same arguments, weights and results.
-
-    The defaults are those of TensorFlow 2 in TensorFlow 1, too.
-    """
+class _GatedLayer(_Layer):
+    _defaults: Dict[str, Any] = {}
 
     def __init__(
         self,
@@ -85,27 +81,21 @@ class LSTM(LstmMode, _Layer, keras.layers.LSTM):
         *arguments: Any,
         **named: Any,
     ) -> None:
-        super().__init__(units, activation, recurrent_activation, *arguments, **named)
+        """Creates the layer; the defaults are those of TensorFlow 2 in TensorFlow 1, too."""
+        arguments = (units, activation, recurrent_activation, *arguments)
+        super().__init__(*arguments, **dict(self._defaults, **named))
 
 
 @register
-class GRU(GruMode, _Layer, keras.layers.GRU):
-    """`keras.layers.GRU` on the fused op: the same arguments, weights and results.
+class LSTM(LstmMode, _GatedLayer, keras.layers.LSTM):
+    """`keras.layers.LSTM` on the fused op: the same arguments, weights and results."""
 
-    The defaults are those of TensorFlow 2 in TensorFlow 1, too.
-    """
 
-    def __init__(
-        self,
-        units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
-        *arguments: Any,
-        reset_after: bool = True,
-        **named: Any,
-    ) -> None:
-        named["reset_after"] = reset_after
-        super().__init__(units, activation, recurrent_activation, *arguments, **named)
+@register
+class GRU(GruMode, _GatedLayer, keras.layers.GRU):
+    """`keras.layers.GRU` on the fused op: the same arguments, weights and results."""
+
+    _defaults = {"reset_after": True}
 
 
 @register
