@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import tempfile
 import zipfile
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -209,13 +208,24 @@ def _hdf5(path, what, name):
 
 
 def version_and_classes(path: str) -> Tuple[str, Set[str]]:
-    """Returns the version of Keras that wrote an archive, and the classes that it names."""
+    """Returns the version of Keras that wrote an archive, and the names of its classes.
+
+    A class that a package has registered has the name of the package before its own.
+    """
     with explaining_errors(path):
         declared_sizes.check_zip(path)
         with zipfile.ZipFile(path) as archive:
             metadata = json.loads(archive.read(_METADATA).decode())
-            config = archive.read(CONFIG).decode()
-        return str(metadata["keras_version"]), set(re.findall(r'"class_name": *"([^"]*)"', config))
+            waiting = [json.loads(archive.read(CONFIG).decode())]
+        classes = set()
+        while waiting:
+            entry = waiting.pop()
+            if isinstance(entry, dict) and isinstance(entry.get("class_name"), str):
+                registered = str(entry.get("registered_name"))
+                classes.add(registered if ">" in registered else entry["class_name"])
+            if isinstance(entry, (dict, list)):
+                waiting += entry.values() if isinstance(entry, dict) else entry
+        return str(metadata["keras_version"]), classes
 
 
 def read_archive(path: str) -> StoredArchive:

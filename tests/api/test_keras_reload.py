@@ -39,7 +39,7 @@ MODELS = {
     "time-distributed": lambda: sequential(layers.TimeDistributed(ours.GRU(4)), of=(None, 2, 6, 5)),
     "seq2seq": seq2seq,
 }
-HAS_ARCHIVES = hasattr(keras, "saving") and hasattr(keras.saving, "register_keras_serializable")
+HAS_ARCHIVES = IS_KERAS_3 or hasattr(getattr(keras, "saving", None), "load_model")
 
 
 def saved(suffix, load):
