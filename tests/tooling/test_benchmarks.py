@@ -262,13 +262,17 @@ def test_unknown_values_give_no_number():
 
 def test_kernels_that_only_one_of_two_runs_are_listed():
     result = make_gpu_result()
-    kernels = {"core standard": {"gemm": [4, 7.5], "clear": [2, 1.0]}, "cuDNN standard": None}
+    ours = {"gemm": [4, 97.5], "cell": [4, 40.0], "clear": [2, 1.0]}
+    kernels = {"core standard": ours, "cuDNN standard": None}
     for name, found in kernels.items():
         result["peers"][name]["kernels"] = found
     assert "Kernels of" not in gpu_summary.describe([result])
-    result["peers"]["cuDNN standard"]["kernels"] = {"gemm": [4, 9.5], "other": [1, 1.0]}
+    theirs = {"gemm": [4, 99.5], "cell": [4, 30.0], "other": [1, 1.0]}
+    result["peers"]["cuDNN standard"]["kernels"] = theirs
     text = gpu_summary.describe([result])
-    assert "2 and 0 times `clear`" in text and "0 and 1 times `other`" in text
+    assert "2 and 0 times, 1 and 0 us: `clear`" in text
+    assert "0 and 1 times, 0 and 1 us: `other`" in text
+    assert "4 and 4 times, 40 and 30 us: `cell`" in text  # more than 3% of a step
     assert "gemm" not in text
 
 

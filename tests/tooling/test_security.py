@@ -28,7 +28,7 @@ POLICY = Path(ROOT, "SECURITY.md").read_text(encoding="utf-8")
 ALLOWED_CALLS = {
     "eval": set(),
     "exec": {"cli/run.py"},
-    "compile": {"cli/run.py"},
+    "compile": {"cli/run.py", "keras/_training.py"},  # the second calls that of a Keras model
     "__import__": set(),
     "mktemp": set(),
     "system": set(),
