@@ -12,7 +12,7 @@ import tensorflow
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_models
-from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID
 
 SUFFIXES = (".keras", ".h5")
 
@@ -41,6 +41,11 @@ def convert_model(path: str, target: str) -> List[str]:
         warnings.simplefilter("always")
         model = load(path, {}, with_ours=False)
     notes = [str(one.message) for one in caught if issubclass(one.category, _stored_models.Left)]
+    if OLD_HARD_SIGMOID in model.to_json():
+        notes.append(
+            "%s has the hard_sigmoid of Keras 2, which Keras 3 does not have: to open the file, a "
+            "program must import cudnn_rnn.keras." % target
+        )
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(dir=folder) as work, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras calls HDF5 an old format

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+import cudnn_rnn.keras  # noqa: F401, registers what a converted file may need
 from helpers.keras_files import extract_archive, extract_old_model
 from helpers.keras_layers import IS_KERAS_3, keras
 from helpers.processes import output_of, status_and_text
@@ -49,6 +50,16 @@ def test_whole_models(tmp_path, extract, name):
         with np.load(outputs) as found:
             for one, other in zip([found[key] for key in sorted(found.files)], expected):
                 np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_hard_sigmoid_of_keras_2(tmp_path):
+    """Keras 3 has another function of that name; a note says that this package is needed."""
+    path, inputs, expected = extract_old_model("keras2.2.4/plaingru", tmp_path)
+    target = str(tmp_path / ("new" + SUFFIXES[-1]))
+    status, text = convert(path, target)
+    assert status == 0 and ("must import cudnn_rnn.keras" in text) == IS_KERAS_3, text
+    found = keras.models.load_model(target).predict(inputs[0], batch_size=3, verbose=0)
+    np.testing.assert_allclose(found, expected[0], atol=2e-6)
 
 
 def test_a_scope_picks_an_rnn(tmp_path):
