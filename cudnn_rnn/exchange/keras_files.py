@@ -118,6 +118,35 @@ def read_hdf5_model(path: str) -> StoredModel:
         )
 
 
+def read_weights(path: str) -> Tuple[Dict[str, List[np.ndarray]], Optional[StoredArchive]]:
+    """Reads an HDF5 file of weights alone (`save_weights`), whatever its name is.
+
+    Returns:
+      by the name of a layer its arrays in Keras's order, and None; or, for the form that Keras
+      writes since 2.12 under names that end with .weights.h5, an empty dict, and the archive
+      without a configuration.
+
+    Raises:
+      ExchangeError: the file is damaged, declares more data than it has, or is of another kind.
+    """
+    if not is_hdf5(path):
+        raise ExchangeError("%s is not an HDF5 file, as files of Keras's weights are." % path)
+    with explaining_errors(path):
+        content = _hdf5(path, "an HDF5 file", path)
+        attributes, arrays = content["attributes"], content["arrays"]
+        places = ArraysOfHdf5(path, attributes, arrays)
+        names = places.names("", "layer_names")
+        if names:
+            return {name: places.arrays(name) for name in names}, None
+        # The layers of a model that the weights are for may have other names.
+        nameless = {
+            group: {key: value for key, value in found.items() if key != "name"}
+            for group, found in attributes.items()
+        }
+        of_archive = ArraysOfArchive(path, nameless, arrays)
+        return {}, StoredArchive("", None, arrays, of_archive, has_assets=False)
+
+
 def is_keras(path: str) -> bool:
     """Returns whether a file is HDF5, or a ZIP archive with Keras's configuration."""
     start = _start_of(path)

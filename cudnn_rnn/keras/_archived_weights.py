@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.exchange.keras_arrays import FOLDER_OF_2_13
 from cudnn_rnn.exchange.keras_files import StoredArchive
 from cudnn_rnn.keras import _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3
@@ -20,9 +21,31 @@ from cudnn_rnn.model import dialects
 
 _layers = tensorflow.keras.layers
 _RECURRENT = (_layers.LSTM, _layers.GRU, _layers.SimpleRNN)
+_FOLDERS = ("layers/", FOLDER_OF_2_13 + "/")
 _VARIABLES = "vars"
 # Objects with nothing that a model computes with: the states of random generators.
 _IGNORED = ("seed_generator",)
+
+
+def set_weights_without_config(path: str, model: Any, stored: StoredArchive) -> None:
+    """Like `set_weights`, for weights alone: the classes of the layers are those of the model.
+
+    Where the groups are those of layers of cuDNN, all LSTM and GRU of the model were such layers.
+    """
+    entry = {"class_name": type(model).__name__, "config": model.get_config()}
+    if any("/cu_dnn" in "/" + key for key in stored.arrays):
+        entry = _with_classes_of_cudnn(entry)
+    set_weights(path, model, stored._replace(config=entry))
+
+
+def _with_classes_of_cudnn(value):
+    if isinstance(value, (list, tuple)):
+        return [_with_classes_of_cudnn(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {key: _with_classes_of_cudnn(one) for key, one in value.items()}
+    name = str(value.get("class_name")).rpartition(">")[2]
+    return dict(changed, class_name="CuDNN" + name) if name in ("LSTM", "GRU") else changed
 
 
 def set_weights(path: str, model: Any, stored: StoredArchive) -> None:
@@ -38,6 +61,11 @@ def set_weights(path: str, model: Any, stored: StoredArchive) -> None:
     missing = [weight for weight in model.weights if id(weight) not in given]
     if missing:
         raise ExchangeError("%s is damaged: it lacks the array of %s." % (path, missing[0].name))
+    if found.num_arrays() != len(found.pairs):
+        raise ExchangeError(
+            "%s has %d arrays of layers, but the model has %d."
+            % (path, found.num_arrays(), len(found.pairs))
+        )
     if not IS_KERAS_3:
         tensorflow.keras.backend.batch_set_value(found.pairs)
         return
@@ -61,6 +89,14 @@ class _Found:
             if len(parts) > 1 and parts[-2] == _VARIABLES and parts[-1].isdigit():
                 group = "/".join(parts[:-2])
                 self._arrays.setdefault(group, {})[int(parts[-1])] = array
+
+    def num_arrays(self) -> int:
+        """Returns the number of arrays of all layers in the archive."""
+        return sum(
+            len(numbered)
+            for group, numbered in self._arrays.items()
+            if group.startswith(_FOLDERS) and group.rpartition("/")[2] not in _IGNORED
+        )
 
     def add_model(self, model: Any, entry: Any, place: str) -> None:
         """Adds all layers of a model; `entry` is its configuration in the file."""

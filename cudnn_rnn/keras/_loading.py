@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional, Union
 import tensorflow
 
 from cudnn_rnn.exchange import keras_files
-from cudnn_rnn.keras import _stored_models
+from cudnn_rnn.keras import _archived_weights, _stored_models, _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
 from cudnn_rnn.model.keras_classes import CUDNN_CLASSES
 
@@ -74,7 +74,7 @@ def model_from_json(json_string: str, custom_objects: Optional[Dict[str, Any]] =
       custom_objects: as in `load_model`.
 
     Returns:
-      a Keras model with initial weights; `load_weights` reads those that older Keras saved.
+      a Keras model with initial weights; `load_weights` of this package reads old files.
 
     Raises:
       ValueError: the configuration is damaged, or a layer cannot be made.
@@ -85,6 +85,29 @@ def model_from_json(json_string: str, custom_objects: Optional[Dict[str, Any]] =
         # Keras 2 writes its version; Keras 3 does not.
         version = config.get("keras_version") or "3.0"
     return _stored_models.build(what, version, config, custom_objects or {})
+
+
+def load_weights(model: Any, path: Union[str, os.PathLike]) -> None:
+    """Gives a model the weights of a file that `save_weights` of any Keras since 2.0 wrote.
+
+    `model.load_weights` decides by the name of the file which form it has, and reads only those
+    that its own Keras writes. This function looks into the file, and converts the arrays of layers
+    of cuDNN for LSTM and GRU, this package's or Keras's.
+
+    Args:
+      model: a built Keras model with the layers of the file, in their order.
+      path: an HDF5 file, `.h5`, `.hdf5` or `.weights.h5`.
+
+    Raises:
+      ValueError: the file is damaged or of another format, or a layer or a shape does not fit. The
+        model is then as it was.
+    """
+    path = os.fspath(path)
+    weights, archive = keras_files.read_weights(path)
+    if archive is None:
+        _stored_weights.set_weights_in_order(path, model, weights)
+    else:
+        _archived_weights.set_weights_without_config(path, model, archive)
 
 
 def _is_read_by_this_keras(path):

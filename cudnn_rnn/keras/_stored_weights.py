@@ -96,6 +96,21 @@ def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> 
         layer.set_weights(arrays)
 
 
+def set_weights_in_order(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> None:
+    """Like `set_weights`, for a model whose layers may have other names than in the file.
+
+    Keras matches the layers that have weights by their order.
+    """
+    names = [layer.name for layer in model.layers if _slots_of(layer)]
+    arrays = [of_layer for of_layer in weights.values() if of_layer]
+    if len(names) != len(arrays):
+        raise ExchangeError(
+            "%s has the weights of %d layers, but the model has %d layers with weights."
+            % (path, len(arrays), len(names))
+        )
+    set_weights(path, model, dict(zip(names, arrays)))
+
+
 def trained_places(model: Any) -> List[Tuple[Any, int]]:
     """Returns layers and places in their `weights` of what an optimizer trains, in its order."""
     places = []

@@ -10,7 +10,14 @@ import pytest
 
 import cudnn_rnn.keras as ours
 from cudnn_rnn.exchange.contents import ExchangeError
-from helpers.keras_files import ARCHIVES, OLD_MODELS, change, extract_archive, read_config
+from helpers.keras_files import (
+    ARCHIVES,
+    OLD_MODELS,
+    change,
+    extract_archive,
+    extract_old_model,
+    read_config,
+)
 from helpers.keras_layers import IS_KERAS_3, keras
 from helpers.paths import GOLDEN
 
@@ -145,3 +152,68 @@ def test_hard_sigmoid_of_keras_3_is_refused(tmp_path):
 
     with pytest.raises(ExchangeError, match="hard_sigmoid of Keras 3, which has another slope"):
         ours.load_model(changed(tmp_path, set_activation))
+
+
+def names_of_weights():
+    """Returns "RELEASE/NAME" of each file of weights whose model is in `tests/golden/keras`."""
+    found = []
+    for release in ("keras2.2.4", "tf1.15.5", "tf2.15.1"):
+        with zipfile.ZipFile(os.path.join(ARCHIVES, release + ".zip")) as content:
+            names = [name for name in content.namelist() if name.endswith(".weights.h5")]
+        found += ["%s/%s" % (release, name[: -len(".weights.h5")]) for name in sorted(names)]
+    return found
+
+
+def extract_weights(name, folder):
+    release, _, name = name.rpartition("/")
+    with zipfile.ZipFile(os.path.join(ARCHIVES, release + ".zip")) as archive:
+        return archive.extract(name + ".weights.h5", str(folder))
+
+
+def test_weights_of_all_releases_are_there():
+    assert len(names_of_weights()) == 18
+
+
+@pytest.mark.parametrize("name", names_of_weights())
+def test_weights_alone(tmp_path, name):
+    """Both forms are under one name; the layers of the model have names of their own."""
+    whole, inputs, expected = extract_old_model(name, tmp_path)
+    model = ours.load_model(whole, compile=False)
+    model.set_weights([np.zeros_like(one) for one in model.get_weights()])
+    ours.load_weights(model, extract_weights(name, tmp_path))
+    found = model.predict(inputs if len(inputs) > 1 else inputs[0], batch_size=3, verbose=0)
+    for one, other in zip(found if isinstance(found, list) else [found], expected):
+        np.testing.assert_allclose(one, other, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["keras2.2.4/lstm", "tf2.15.1/lstm"])
+def test_weights_of_another_model_are_refused(tmp_path, name):
+    path = extract_weights(name, tmp_path)
+    for layers in ([ours.LSTM(5), keras.layers.Dense(2)], [ours.LSTM(4)]):
+        model = keras.Sequential(layers)
+        model.build((None, 6, 5))
+        before = model.get_weights()
+        with pytest.raises(ExchangeError, match="must have arrays|but the model has"):
+            ours.load_weights(model, path)
+        for one, other in zip(model.get_weights(), before):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_weights_of_todays_keras(tmp_path):
+    made = []
+    for name in ("one", "two"):
+        layers = [ours.LSTM(4, name=name, return_sequences=True), ours.GRU(3)]
+        made.append(keras.Sequential(layers + [keras.layers.Dense(2)]))
+        made[-1].build((None, 6, 5))
+    path = str(tmp_path / "today.weights.h5")
+    made[0].save_weights(path)
+    ours.load_weights(made[1], path)
+    for one, other in zip(*[model.get_weights() for model in made]):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_no_file_of_weights(tmp_path):
+    path = tmp_path / "text.h5"
+    path.write_text("no HDF5")
+    with pytest.raises(ExchangeError, match="is not an HDF5 file"):
+        ours.load_weights(keras.Sequential([ours.LSTM(4)]), str(path))
