@@ -18,7 +18,7 @@ from helpers.keras_files import (
     extract_old_model,
     read_config,
 )
-from helpers.keras_layers import IS_KERAS_3, keras
+from helpers.keras_layers import IS_KERAS_3, keras, needs_keras_2
 from helpers.paths import GOLDEN
 
 TOLERANCE = 2e-6  # as in test_keras_old_models.py
@@ -141,7 +141,7 @@ def test_an_archive_without_a_model(tmp_path):
         ours.load_model(path)
 
 
-@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 has this activation")
+@needs_keras_2
 def test_hard_sigmoid_of_keras_3_is_refused(tmp_path):
     def set_activation(entry):
         if isinstance(entry, dict):

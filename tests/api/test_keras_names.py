@@ -14,10 +14,11 @@ from helpers.keras_layers import (
     build,
     keras,
     make_inputs,
+    needs_keras_2,
     outputs_and_gradients,
     pair,
 )
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.versions import needs_tensorflow_2
 
 CUDNN = {"LSTM": ours.CuDNNLSTM, "GRU": ours.CuDNNGRU}
 
@@ -119,7 +120,7 @@ def test_a_wrong_shape_is_refused(tmp_path):
         model.load_weights(weights_only(path, tmp_path))
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="Keras in TensorFlow 1 compares no shapes")
+@needs_tensorflow_2  # Keras in TensorFlow 1 compares no shapes
 def test_without_the_patch_a_file_is_refused(tmp_path):
     path, _, _ = extract_old_model("keras2.2.4/lstm", tmp_path)
     model = model_of("lstm", CUDNN)
@@ -131,7 +132,7 @@ def test_without_the_patch_a_file_is_refused(tmp_path):
         _load_weights.install()
 
 
-@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 does not build configurations of Keras 2")
+@needs_keras_2
 def test_keras_loads_an_old_file_with_our_class(tmp_path):
     """The configuration has no recurrent activation: the default must be what cuDNN computes."""
     path, inputs, expected = extract_old_model("tf1.15.5/lstm", tmp_path)
@@ -147,7 +148,7 @@ def test_a_mask_with_other_steps_is_refused():
             layer(tf.constant(make_inputs()), mask=tf.ones([3, 4], tf.bool))
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="tf.function of TensorFlow 2")
+@needs_tensorflow_2
 def test_a_mask_whose_steps_are_unknown_is_compared_when_it_runs():
     layer = build(ours.LSTM(3))
 
@@ -172,7 +173,7 @@ def test_one_mask_for_the_whole_batch():
         np.testing.assert_allclose(one, other, atol=2e-6)
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="tf.function of TensorFlow 2")
+@needs_tensorflow_2
 @pytest.mark.parametrize("make", [lambda: ours.LSTM(5), lambda: ours.RNNStack("gru", 2, 5)])
 def test_a_built_layer_knows_the_size_of_its_inputs(make):
     layer = build(make())
@@ -181,7 +182,7 @@ def test_a_built_layer_knows_the_size_of_its_inputs(make):
     np.testing.assert_allclose(run(inputs), layer(tf.constant(inputs)), atol=1e-6)
 
 
-@pytest.mark.skipif(IS_TENSORFLOW_1, reason="tf.function of TensorFlow 2")
+@needs_tensorflow_2
 def test_xla_is_refused_with_a_way_out():
     layer, inputs = build(ours.LSTM(5)), make_inputs()
     with pytest.raises(NotImplementedError, match=r"Leave out jit_compile=True.*plain_ops"):

@@ -213,14 +213,6 @@ for folder in sys.argv[2:]:
     assert np.abs(np.asarray(names["outputs"]) - arrays["outputs"][0]).max() < 2e-6, folder
 print("right")
 """
-LOAD_WITH_TF_KERAS = """
-import cudnn_rnn, tf_keras
-import tensorflow as tf
-model = tf.saved_model.load("compiled_model")
-function = model.signatures["serving_default"]
-(name,) = function.structured_input_signature[1]
-(outputs,) = function(**{name: tf.constant(inputs)}).values()
-"""
 LOAD_ALL = """
 import sys
 import tensorflow as tf
@@ -245,13 +237,6 @@ def test_a_session_loads_compiled_models(tmp_path):
     folders = compiled_models(tmp_path, names)
     assert len(folders) > 2
     assert "right" in output_of("-W", "ignore", "-c", RUN_BLOCK, block_of_serving(), *folders)
-
-
-@needs_tensorflow_2
-def test_tf_keras_loads_compiled_models(tmp_path):
-    pytest.importorskip("tf_keras")
-    folders = compiled_models(tmp_path, [CUDNN_LSTM, BIDIRECTIONAL_GRU])
-    assert "right" in output_of("-W", "ignore", "-c", RUN_BLOCK, LOAD_WITH_TF_KERAS, *folders)
 
 
 @needs_keras_3

@@ -79,7 +79,7 @@ def test_hdf5_under_the_name_of_an_archive(tmp_path):
 
 @pytest.mark.parametrize("name", ["tf2.15.1/lstm", "keras2.2.4/bigru"])
 def test_torch_computes_the_same(tmp_path, name):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="requires TensorFlow 2")
     path, inputs, expected = extract_old_model(name, tmp_path)
     values = torch.from_numpy(inputs[0])
     for rnn in exchange.read(path).rnns:
