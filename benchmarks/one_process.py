@@ -25,15 +25,16 @@ from tables import markdown_table
 TURNS, SAMPLES = 4, 7
 
 
+sys.path.append(os.path.join(ROOT, "benchmarks", "workers"))
+
+
 def medians_by_network(configuration, options, deadline):
     """Returns lists of medians in milliseconds, one for each time that a network was created."""
-    sys.path.append(os.path.join(ROOT, "benchmarks", "workers"))
-    import core_network
+    import core_network  # --help needs no PyTorch
     import cudnn_network
     import torch
     import torch_network
 
-    torch_network.start(options)
     is_cuda = options["device"] == "cuda"
     problem, found = make_problem(configuration), {}
     for turn in range(TURNS):
@@ -101,6 +102,9 @@ def main():
     chosen = parser.parse_args()
     deadline, found = time.monotonic() + chosen.seconds, {}
     options = {"device": chosen.device, "threads": None, "algorithm": "standard"}
+    import torch_network
+
+    torch_network.start(options)
     for configuration in gpu_configurations(quick=chosen.device == "cpu"):
         medians = medians_by_network(configuration, options, deadline)
         if medians:

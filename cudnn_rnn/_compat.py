@@ -57,13 +57,15 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
 
 
+_is_in_xla = getattr(control_flow_util, "GraphOrParentsInXlaContext", lambda graph: False)
+
+
 def is_compiled_by_xla():
     """Returns whether XLA compiles the function that is being built (`jit_compile=True`).
 
     TensorFlow 1 and early versions of TensorFlow 2 do not tell.
     """
-    in_xla = getattr(control_flow_util, "GraphOrParentsInXlaContext", lambda graph: False)
-    return not tf.executing_eagerly() and in_xla(tf.get_default_graph())
+    return not tf.executing_eagerly() and _is_in_xla(tf.get_default_graph())
 
 
 def allowed_dtypes(op_type, attribute):

@@ -59,8 +59,8 @@ PATCHES = (
 )
 
 
-def install():
-    """Wraps the functions in `PATCHES`, unless CUDNN_RNN_PATCHES is "off".
+def are_on():
+    """Returns whether functions may be wrapped: CUDNN_RNN_PATCHES is not "off".
 
     Raises:
       ImportError: CUDNN_RNN_PATCHES has a value other than "on" and "off".
@@ -71,8 +71,18 @@ def install():
             "The environment variable %s is %r; expected on or off, or unset for on."
             % (VARIABLE, value)
         )
+    return value == "on"
+
+
+def install():
+    """Wraps the functions in `PATCHES`, unless they are off.
+
+    Raises:
+      ImportError: as `are_on`.
+    """
+    is_on = are_on()
     for patch in PATCHES:
-        patch.install() if value == "on" else patch.uninstall()
+        patch.install() if is_on else patch.uninstall()
 
 
 def uninstall():

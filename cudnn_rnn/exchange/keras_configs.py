@@ -6,7 +6,7 @@ An entry is a dict with the class and the settings of a layer or model. A class 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from cudnn_rnn.model.keras_classes import RNN_CLASSES
 
@@ -55,6 +55,18 @@ def settings_of(entry: Any) -> Dict[str, Any]:
     """Returns the configuration of a layer or model, which up to Keras 2.2.2 may be a list."""
     inner = entry.get("config")
     return inner if isinstance(inner, dict) else {}
+
+
+def dicts_in(config: Any) -> Iterator[Dict[str, Any]]:
+    """Yields all dicts in a configuration of nested dicts and lists."""
+    waiting = [config]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def name_of(entry: Any) -> str:

@@ -161,7 +161,7 @@ def has_config(path: str) -> bool:
     if not is_hdf5(path):
         return True
     with explaining_errors(path):
-        attributes = _hdf5(path, "an HDF5 file", path)["attributes"][""]
+        attributes = guarded.call(path, "an HDF5 file", "hdf5.root_attributes", path)
         return isinstance(attributes.get("model_config"), str)
 
 
@@ -245,15 +245,12 @@ def version_and_classes(path: str) -> Tuple[str, Set[str]]:
         declared_sizes.check_zip(path)
         with zipfile.ZipFile(path) as archive:
             metadata = json.loads(archive.read(_METADATA).decode())
-            waiting = [json.loads(archive.read(CONFIG).decode())]
+            config = json.loads(archive.read(CONFIG).decode())
         classes = set()
-        while waiting:
-            entry = waiting.pop()
-            if isinstance(entry, dict) and isinstance(entry.get("class_name"), str):
-                registered = str(entry.get("registered_name"))
+        for entry in keras_configs.dicts_in(config):
+            registered = str(entry.get("registered_name"))
+            if isinstance(entry.get("class_name"), str):
                 classes.add(registered if ">" in registered else entry["class_name"])
-            if isinstance(entry, (dict, list)):
-                waiting += entry.values() if isinstance(entry, dict) else entry
         return str(metadata["keras_version"]), classes
 
 

@@ -136,7 +136,7 @@ def rnns_of(model: KerasModel, source: Source) -> Contents:
     if all(rnn.scope.endswith("layer_0") for rnn in chains) and len(set(ours)) == len(chains):
         chains = [rnn.with_scope(scope) for rnn, scope in zip(chains, ours)]
     chains = different_scopes(chains)
-    # Of a model in the model, HDF5 lists all arrays together.
+    # HDF5 lists the arrays of a nested model once for each layer, so keys repeat.
     others = [key for key in dict.fromkeys(others) if key not in owners]
     return Contents("", "Keras model", chains, notes, others, problems=problems)
 

@@ -156,7 +156,7 @@ def _listed_cells(path: str, places: ArraysOfHdf5, arrays: Dict[str, Any]) -> It
                 "%s is damaged: the layer %r must have the arrays %s. Get the file from its source "
                 "again." % (path, layer, ", ".join(missing))
             )
-        # Of a model in the model, the layers between its RNNs are not known.
+        # The file does not name the layers between the RNNs of a nested model.
         if len({cell.place for cell in found}) == 1:
             found = [cell._replace(position=("", number)) for cell in found]
         yield from found

@@ -13,6 +13,7 @@ import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.exchange.keras_arrays import FOLDER_OF_2_13
+from cudnn_rnn.exchange.keras_configs import name_of
 from cudnn_rnn.exchange.keras_files import StoredArchive
 from cudnn_rnn.keras import _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3
@@ -23,14 +24,14 @@ _layers = tensorflow.keras.layers
 _RECURRENT = (_layers.LSTM, _layers.GRU, _layers.SimpleRNN)
 _FOLDERS = ("layers/", FOLDER_OF_2_13 + "/")
 _VARIABLES = "vars"
-# Objects with nothing that a model computes with: the states of random generators.
+# Objects that are not restored: the states of random generators.
 _IGNORED = ("seed_generator",)
 
 
 def set_weights_without_config(path: str, model: Any, stored: StoredArchive) -> None:
     """Like `set_weights`, for weights alone: the classes of the layers are those of the model.
 
-    Where the groups are those of layers of cuDNN, all LSTM and GRU of the model were such layers.
+    If the file has groups of cuDNN layers, all LSTM and GRU layers are read as cuDNN layers.
     """
     entry = {"class_name": type(model).__name__, "config": model.get_config()}
     if any("/cu_dnn" in "/" + key for key in stored.arrays):
@@ -101,7 +102,7 @@ class _Found:
     def add_model(self, model: Any, entry: Any, place: str) -> None:
         """Adds all layers of a model; `entry` is its configuration in the file."""
         entries = layers_of(entry)
-        names = [one["config"].get("name") or one.get("name") for one in entries]
+        names = [name_of(one) for one in entries]
         classes = [one["class_name"] for one in entries]
         layers = {layer.name: layer for layer in model.layers}
         for name, one, inside in zip(names, entries, self._places.children(names, classes, place)):

@@ -7,8 +7,6 @@ import tempfile
 import warnings
 from typing import List
 
-import tensorflow
-
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_models
@@ -50,14 +48,14 @@ def convert_model(path: str, target: str) -> List[str]:
     with tempfile.TemporaryDirectory(dir=folder) as work, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras calls HDF5 an old format
         written = os.path.join(work, "model" + suffix)
-        if IS_KERAS_3 and suffix == ".h5":  # whose losses by name Keras 3 does not load again
+        # Keras 3 cannot load a loss that an HDF5 file names.
+        if IS_KERAS_3 and suffix == ".h5":
             if getattr(model, "optimizer", None) is not None:
                 notes.append("%s has neither loss nor optimizer; a .keras file has both." % target)
             model.save(written, include_optimizer=False)
         else:
             model.save(written)
         os.replace(written, target)
-    tensorflow.keras.backend.clear_session()
     return notes
 
 

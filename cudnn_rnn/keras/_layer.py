@@ -15,11 +15,21 @@ _PACKAGE = "cudnn_rnn"
 OUR_PREFIX = _PACKAGE + ">"
 
 
-def register(registered):
+def register(decorated):
     """Decorator: registers a class or function, to load models. TensorFlow 1 has no registry."""
     utilities = getattr(tensorflow.keras, "saving", tensorflow.keras.utils)
     decorator = getattr(utilities, "register_keras_serializable", None)
-    return decorator(_PACKAGE)(registered) if decorator else registered
+    return decorator(_PACKAGE)(decorated) if decorator else decorated
+
+
+def registered(name: Any, custom_objects: Dict[str, Any]) -> Any:
+    """Returns the class or function that the program has under a name, or None."""
+    if not isinstance(name, str):
+        return None
+    utilities = tensorflow.keras.utils
+    if not hasattr(utilities, "get_registered_object"):  # TensorFlow 1
+        return custom_objects.get(name) or utilities.get_custom_objects().get(name)
+    return utilities.get_registered_object(name, custom_objects)
 
 
 @register

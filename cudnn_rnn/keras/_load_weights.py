@@ -8,13 +8,12 @@ this package's `CuDNNLSTM` from its own.
 from __future__ import annotations
 
 import importlib
-import os
-from typing import Any, Optional
+from typing import Optional
 
 import tensorflow
 
+from cudnn_rnn import _patches
 from cudnn_rnn._compat import IS_TENSORFLOW_1
-from cudnn_rnn._patches import VARIABLE
 from cudnn_rnn._patches.hooks import Patch
 from cudnn_rnn.keras import _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3, FusedLayer
@@ -29,7 +28,8 @@ def _convert(original, layer, weights):
         return original(layer, weights)
     arrays = _stored_weights.of_today(layer, weights, dialects.sum_of)
     shapes = [tuple(weight.shape.as_list()) for weight in layer.weights]
-    if IS_TENSORFLOW_1 and shapes != [array.shape for array in arrays]:  # which compares nothing
+    # Keras in TensorFlow 1 assigns arrays of any shape.
+    if IS_TENSORFLOW_1 and shapes != [array.shape for array in arrays]:
         raise ValueError(
             "The layer %r has weights of the shapes %s, but the file has arrays of the shapes %s. "
             "Build the layer as it was when the file was written."
@@ -40,9 +40,8 @@ def _convert(original, layer, weights):
 
 def _set(original, instance, symbolic_weights, weight_values, *arguments, **named):
     """Wraps Keras 3's function that assigns arrays to the variables of a layer or a model."""
-    values, places = list(weight_values), {}
-    for place, weight in enumerate(symbolic_weights):
-        places[id(weight)] = place
+    values = list(weight_values)
+    places = {id(weight): place for place, weight in enumerate(symbolic_weights)}
     for layer in _stored_weights.layers_inside(instance):
         of_layer = [places.get(id(weight), -1) for weight in layer.weights]
         if not isinstance(layer, FusedLayer) or not all(0 <= at < len(values) for at in of_layer):
@@ -55,11 +54,10 @@ def _set(original, instance, symbolic_weights, weight_values, *arguments, **name
 
 def _patch() -> Optional[Patch]:
     """Returns the function of this Keras that is wrapped; None if it has none."""
-    root: Any = tensorflow.keras.layers.Layer.__module__
     if IS_KERAS_3:
         modules, name = ["keras.src.legacy.saving.legacy_h5_format"], "_set_weights"
     else:
-        root = root.partition(".engine")[0]
+        root = tensorflow.keras.layers.Layer.__module__.partition(".engine")[0]
         modules = [root + ".saving.legacy.hdf5_format", root + ".saving.hdf5_format"]
         name = "_convert_rnn_weights"
     for module in modules:
@@ -76,6 +74,6 @@ PATCH = _patch()
 
 
 def install() -> None:
-    """Wraps the function, unless CUDNN_RNN_PATCHES is "off"; see `cudnn_rnn._patches`."""
-    if PATCH is not None and (os.environ.get(VARIABLE) or "on") == "on":
+    """Wraps the function, unless the package's patches are off."""
+    if PATCH is not None and _patches.are_on():
         PATCH.install()

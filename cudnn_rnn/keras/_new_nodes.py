@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, List
 
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.keras._old_nodes import TAKE_STATES, is_model
+from cudnn_rnn.exchange.keras_configs import is_container
+from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
 
@@ -22,7 +23,9 @@ class Calls:
 
     def __init__(self, entries: List[Any]):
         """Takes the entries of a model's layers as in the file."""
-        self._models = {entry["name"]: entry["class_name"] for entry in entries if is_model(entry)}
+        self._models = {
+            entry["name"]: entry["class_name"] for entry in entries if is_container(entry)
+        }
 
     def node(self, name: str, class_name: str, node: Any) -> List[Any]:
         """Returns a call of the layer of this name."""

@@ -17,7 +17,7 @@ import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _new_nodes, _old_nodes
-from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX
+from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
 from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import layers_of
 from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, RNN_CLASSES
@@ -149,7 +149,9 @@ class Translator:
     def _lambda(self, config):
         """Returns the arguments of a Lambda, with a function of the program."""
         stored = config["function"]
-        known_as = [name for name in (config["name"], stored) if self._of_program(name) is not None]
+        known_as = [
+            name for name in (config["name"], stored) if registered(name, self._custom) is not None
+        ]
         if not known_as:
             raise ExchangeError(
                 "The layer %r is a Lambda. Its function is not in this program, and code in the "
@@ -162,7 +164,7 @@ class Translator:
             changed["output_shape"] = config.get("output_shape")
         if not IS_KERAS_3:
             types = {"function_type": "raw", "output_shape_type": "raw"}
-            return dict(changed, function=self._of_program(known_as[0]), **types)
+            return dict(changed, function=registered(known_as[0], self._custom), **types)
         return dict(changed, function=_function(known_as[0]))
 
     def _argument(self, key: str, value: Any, layer: str) -> Any:
@@ -202,7 +204,7 @@ class Translator:
                 "The layer %r has the activation hard_sigmoid of Keras 3, which has another slope "
                 "in Keras 2. Load the file with Keras 3." % layer
             )
-        if not IS_KERAS_3 or self._of_program(value) is None:
+        if not IS_KERAS_3 or registered(value, self._custom) is None:
             return value
         return _function(value)
 
@@ -235,13 +237,13 @@ class Translator:
         Raises:
           ExchangeError: neither has the class; the message names the layer.
         """
-        class_name, registered = entry["class_name"], entry.get("registered_name")
-        for known_as in (registered, class_name):
-            found = self._of_program(known_as)
+        class_name, registered_name = entry["class_name"], entry.get("registered_name")
+        for known_as in (registered_name, class_name):
+            found = registered(known_as, self._custom)
             if found is not None and not found.__module__.startswith("cudnn_rnn."):
                 return _Class(None, known_as)
         package, _, name = class_name.rpartition(">")
-        is_ours = package + ">" == OUR_PREFIX or str(registered).startswith(OUR_PREFIX)
+        is_ours = package + ">" == OUR_PREFIX or str(registered_name).startswith(OUR_PREFIX)
         has_keras_module = _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras") is not None
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
         if name == "RNNStack" and (is_ours or not package):  # TensorFlow 1 writes no package
@@ -258,14 +260,6 @@ class Translator:
             "program has the class, pass it: custom_objects={%r: the class}."
             % (layer, class_name, class_name)
         )
-
-    def _of_program(self, name):
-        """Returns the class or function that the program has under a name, or None."""
-        if not isinstance(name, str):
-            return None
-        if not hasattr(keras.utils, "get_registered_object"):  # TensorFlow 1
-            return self._custom.get(name) or keras.utils.get_custom_objects().get(name)
-        return keras.utils.get_registered_object(name, self._custom)
 
 
 def _function(known_as):

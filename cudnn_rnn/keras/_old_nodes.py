@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
+from cudnn_rnn.exchange import keras_configs
+
 # Layers whose call takes initial states after the inputs.
 TAKE_STATES = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM2D", "Bidirectional")
 
@@ -23,7 +25,7 @@ class Calls:
     def __init__(self, entries: List[Any], output_layers: Any):
         """Takes the entries of a model's layers as in the file, and of its outputs."""
         self._classes = {entry["name"]: entry["class_name"] for entry in entries}
-        models = {entry["name"] for entry in entries if is_model(entry)}
+        models = {entry["name"] for entry in entries if keras_configs.is_container(entry)}
         self._first_calls = dict.fromkeys(self._classes, 0)
         self._functional = {name for name in models if self._classes[name] != "Sequential"}
 
@@ -87,11 +89,4 @@ class Calls:
 
 def layers_of(entry: Any) -> Any:
     """Returns the entries of a model's layers, None for a layer that is no model."""
-    config = entry.get("config")
-    layers = config.get("layers") if isinstance(config, dict) else config
-    return layers if isinstance(layers, list) else None
-
-
-def is_model(entry: Any) -> bool:
-    """Returns whether an entry is a model of layers."""
-    return layers_of(entry) is not None
+    return keras_configs.entries_of(entry) if keras_configs.is_container(entry) else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
 import tensorflow
 
-from cudnn_rnn.exchange import keras_files
+from cudnn_rnn.exchange import keras_configs, keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _archived_weights, _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
@@ -22,7 +22,7 @@ _MOST_STATES = 2**28
 
 
 class Left(UserWarning):
-    """Says what of a file could not be carried over."""
+    """Warns that a part of a file was not restored."""
 
 
 def writes_archives() -> bool:
@@ -86,7 +86,7 @@ def _check_version(path, version):
 
 def _check_states(path, config):
     """Raises if the states of stateful layers would be larger than any program has."""
-    settings = list(_settings(config))
+    settings = list(keras_configs.dicts_in(config))
     shapes = [one.get("batch_shape") or one.get("batch_input_shape") or [0] for one in settings]
     batch_size = max([shape[0] or 0 for shape in shapes], default=0)
     units = sum(one.get("units") or 0 for one in settings if one.get("stateful"))
@@ -95,15 +95,6 @@ def _check_states(path, config):
             "%s is damaged: its stateful layers have a batch size of %d and %d units; expected "
             "states of at most %d numbers." % (path, batch_size, units, _MOST_STATES)
         )
-
-
-def _settings(value: Any) -> Iterator[Dict[str, Any]]:
-    """Yields all dicts in a configuration."""
-    if isinstance(value, dict):
-        yield value
-        value = list(value.values())
-    for part in value if isinstance(value, list) else []:
-        yield from _settings(part)
 
 
 def _built(path, stored, arrays, custom_objects, with_ours):

@@ -54,7 +54,7 @@ def _num_elements(arguments):
     return int(np.prod(tuple(shape), dtype=np.float64)) if shape is not None else np.size(value)
 
 
-class _Slot(NamedTuple):
+class Slot(NamedTuple):
     """The place of an array.
 
     Attributes:
@@ -64,6 +64,11 @@ class _Slot(NamedTuple):
 
     layer: Any
     position: int
+
+    @property
+    def weight(self) -> Any:
+        """The weight."""
+        return self.layer.weights[self.position]
 
 
 def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> None:
@@ -80,11 +85,7 @@ def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> 
                 "%s is damaged: its layer %r must have %d arrays, but has %d."
                 % (path, layer.name, len(slots), len(arrays))
             )
-        found: Dict[int, List[Any]] = {}
-        for slot, array in sorted(zip(slots, arrays), key=lambda pair: pair[0].position):
-            found.setdefault(id(slot.layer), [slot.layer]).append(array)
-        for inner, *of_inner in found.values():
-            changes.append((inner, of_today(inner, of_inner, dialects.sum_of)))
+        changes += [(one, found) for one, _, found in by_layer(slots, arrays, dialects.sum_of)]
     for layer, arrays in changes:
         expected = [tuple(weight.shape) for weight in layer.weights]
         if expected != [array.shape for array in arrays]:
@@ -111,14 +112,32 @@ def set_weights_in_order(path: str, model: Any, weights: Dict[str, List[np.ndarr
     set_weights(path, model, dict(zip(names, arrays)))
 
 
-def trained_places(model: Any) -> List[Tuple[Any, int]]:
-    """Returns layers and places in their `weights` of what an optimizer trains, in its order."""
-    places = []
-    for slot in [slot for layer in model.layers for slot in _slots_of(layer)]:
-        weight = slot.layer.weights[slot.position]
-        if any(weight is one for one in slot.layer.trainable_weights):
-            places.append((slot.layer, slot.position))
-    return places
+def trained_slots(model: Any) -> List[Slot]:
+    """Returns the slots of the weights that an optimizer trains, in its order."""
+    return [
+        slot
+        for layer in model.layers
+        for slot in _slots_of(layer)
+        if any(slot.weight is one for one in slot.layer.trainable_weights)
+    ]
+
+
+def by_layer(
+    slots: Sequence[Slot], arrays: Sequence[np.ndarray], merge: Any
+) -> List[Tuple[Any, List[Slot], List[np.ndarray]]]:
+    """Returns the layers of slots, the slots of each, and its arrays as the layer has them.
+
+    `merge` as in `of_today`.
+    """
+    found: Dict[int, Tuple[Any, List[Slot], List[np.ndarray]]] = {}
+    for slot, array in sorted(zip(slots, arrays), key=lambda pair: pair[0].position):
+        _, of_layer, values = found.setdefault(id(slot.layer), (slot.layer, [], []))
+        of_layer.append(slot)
+        values.append(array)
+    return [
+        (layer, of_layer, of_today(layer, values, merge))
+        for layer, of_layer, values in found.values()
+    ]
 
 
 def _slots_of(layer):
@@ -126,12 +145,12 @@ def _slots_of(layer):
 
     That lists first what is trained in any of the layers inside, then all else.
     """
-    trained: List[_Slot] = []
-    others: List[_Slot] = []
+    trained: List[Slot] = []
+    others: List[Slot] = []
     for inner in layers_inside(layer):
         ids = {id(weight) for weight in inner.trainable_weights}
         for index, weight in enumerate(inner.weights):
-            (trained if id(weight) in ids else others).append(_Slot(inner, index))
+            (trained if id(weight) in ids else others).append(Slot(inner, index))
     return trained + others
 
 

@@ -14,7 +14,7 @@ import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.keras._layer import IS_KERAS_3, registered
 from cudnn_rnn.model import dialects
 
 keras = tensorflow.keras
@@ -45,11 +45,11 @@ class Stored(NamedTuple):
 
 
 class _Left(Exception):
-    """Says what cannot be carried over."""
+    """A setting cannot be restored; the text names it."""
 
 
 def compile_model(model: Any, stored: Stored, custom_objects: Dict[str, Any]) -> Optional[str]:
-    """Compiles a model as it was; returns what of that was left out, as text, or None."""
+    """Compiles a model as in the file; returns a text if a part was not restored, else None."""
     try:
         with keras.utils.custom_object_scope(custom_objects):
             optimizer = _optimizer(stored.config)
@@ -57,7 +57,7 @@ def compile_model(model: Any, stored: Stored, custom_objects: Dict[str, Any]) ->
             metrics = _objects(stored.config.get("metrics"), keras.metrics)
             if IS_KERAS_3 and isinstance(metrics, list) and len(model.outputs) > 1:
                 if not any(isinstance(one, (list, dict)) for one in metrics):
-                    metrics = [metrics] * len(model.outputs)  # what such a list meant in Keras 2
+                    metrics = [metrics] * len(model.outputs)  # as Keras 2 applies such a list
             named = {"loss_weights": stored.config.get("loss_weights")}
             model.compile(optimizer, loss, metrics=metrics, **named)
     except _Left as left:
@@ -113,7 +113,9 @@ def _objects(entry, module):
         return config["fn"]  # the metrics of functions
     if name == "function":
         return config
-    found = _of_program(entry) or getattr(module, name, None)
+    names = (entry.get("registered_name"), entry["class_name"])
+    of_program = filter(None, (registered(one, {}) for one in names))
+    found = next(of_program, getattr(module, name, None))
     if not isinstance(found, type):
         raise _Left("%s is not in this Keras and not registered" % entry["class_name"])
     taken = inspect.signature(found.__init__).parameters
@@ -121,28 +123,22 @@ def _objects(entry, module):
     return found(**{key: one for key, one in config.items() if key in taken and one != "auto"})
 
 
-def _of_program(entry):
-    """Returns the class that the program has under the name in an entry, or None."""
-    if not hasattr(keras.utils, "get_registered_object"):  # TensorFlow 1
-        return keras.utils.get_custom_objects().get(entry["class_name"])
-    names = (entry.get("registered_name"), entry["class_name"])
-    found = [keras.utils.get_registered_object(name) for name in names if isinstance(name, str)]
-    return next(filter(None, found), None)
-
-
 def _set_state(model, optimizer, state):
     """Gives the optimizer its state."""
     if not state:
         return
-    places = _stored_weights.trained_places(model)
+    trained = _stored_weights.trained_slots(model)
     names = _SLOTS[type(optimizer).__name__]
-    step, values = _values_of_slots(list(state.items()), len(places), len(names))
-    variables = [layer.weights[position] for layer, position in places]
+    step, values = _values_of_slots(list(state.items()), len(trained), len(names))
+    variables = [slot.weight for slot in trained]
     pairs: List[Tuple[Any, np.ndarray]] = []
     for (old, attribute), arrays in zip(names, values):
-        arrays = _of_today(places, arrays)
-        slots = _slots(optimizer, variables, old, attribute, model)
-        pairs += zip(slots, arrays)
+        of_variable = dict(
+            zip(map(id, variables), _slots(optimizer, variables, old, attribute, model))
+        )
+        # The two biases of cuDNN have the same gradients.
+        for _, slots, found in _stored_weights.by_layer(trained, arrays, dialects.mean_of):
+            pairs += [(of_variable[id(slot.weight)], one) for slot, one in zip(slots, found)]
     for slot, array in pairs:
         if tuple(slot.shape) != array.shape:
             raise _Left(
@@ -180,23 +176,6 @@ def _values_of_slots(
         return step, [arrays[slot:used:num_slots] for slot in range(num_slots)]
     starts = range(0, used, num_variables)
     return step, [arrays[start : start + num_variables] for start in starts]
-
-
-def _of_today(places, arrays):
-    """Returns the arrays of a slot as the layers have their weights."""
-    grouped: Dict[int, List[int]] = {}
-    for number, (layer, _) in enumerate(places):
-        grouped.setdefault(id(layer), []).append(number)
-    found = list(arrays)
-    for numbers in grouped.values():
-        layer = places[numbers[0]][0]
-        in_order = sorted(numbers, key=lambda number: places[number][1])
-        # The two biases of cuDNN have the same gradients.
-        of_layer = [arrays[number] for number in in_order]
-        of_today = _stored_weights.of_today(layer, of_layer, dialects.mean_of)
-        for number, array in zip(in_order, of_today):
-            found[number] = array
-    return found
 
 
 def _slots(optimizer, variables, old, attribute, model):

@@ -29,8 +29,8 @@ def export_plain(
     renamed, so that `output` is complete or does not exist.
 
     Functions with `CudnnRNN*` nodes that nothing calls are left out: tf.keras 2 adds some for GPUs.
-    Of an optimizer of tf.keras, the copy does not say which variables are its slots, unless a
-    function uses them.
+    The copy does not say which variables are slots of an optimizer of tf.keras, unless a function
+    uses them.
 
     Args:
       saved_model: path of a SavedModel, written by TensorFlow 1 or 2.

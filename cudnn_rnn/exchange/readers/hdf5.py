@@ -50,6 +50,12 @@ def read(path, largest_ratio):
     return {"attributes": attributes, "arrays": arrays}
 
 
+def root_attributes(path):
+    """Returns the attributes of the root of a file, as `read` does."""
+    with h5py.File(path, "r") as file:
+        return _attributes("", file, _Limits(os.path.getsize(path), 1))
+
+
 def _refuse_links(name, group):
     for key in group:
         if isinstance(group.get(key, getlink=True), h5py.ExternalLink):
