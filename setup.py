@@ -107,7 +107,7 @@ setup(
         "demo": ["matplotlib", "tqdm"],
         # Of cudnn_rnn.exchange.
         "torch": ["torch", "safetensors"],
-        "onnx": ["onnx"],
+        "onnx": ["onnx", "tf2onnx"],
         "plot": ["matplotlib"],
         "test": ["pytest", "pytest-xdist", "hypothesis", "matplotlib", "tqdm", "tabulate"],
     },

@@ -21,6 +21,7 @@ __all__ = [
     "__version__",
     "contrib",
     "cudnn_rnn_ops",
+    "export_onnx",
     "export_plain",
     "import_meta_graph",
     "kernels_in_charge",
@@ -53,13 +54,14 @@ if not is_command_starting():
     __all__ += _spec.__all__ + saveables.__all__
     _patches.install()
 
-# Imported on first use, because importing the cells may import Keras.
-_MODULES_OF_CELLS = {
+# Imported on first use: importing the cells may import Keras.
+_LAZY = {
     "BasicRNNCell": "cudnn_rnn.cells.basic",
     "CudnnCompatibleGRUCell": "cudnn_rnn.cells.compatible",
     "CudnnCompatibleLSTMCell": "cudnn_rnn.cells.compatible",
     "LSTMStateTuple": "cudnn_rnn.cells.compatible",
     "MultiRNNCell": "cudnn_rnn.cells.compatible",
+    "export_onnx": "cudnn_rnn.onnx",
     "stack_bidirectional_dynamic_rnn": "cudnn_rnn.cells.basic",
 }
 
@@ -71,14 +73,15 @@ if TYPE_CHECKING:
         LSTMStateTuple,
         MultiRNNCell,
     )
+    from cudnn_rnn.onnx import export_onnx
 else:  # A type checker that sees this function accepts any name.
 
     def __getattr__(name):
-        if name in _MODULES_OF_CELLS:
-            globals()[name] = getattr(importlib.import_module(_MODULES_OF_CELLS[name]), name)
+        if name in _LAZY:
+            globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
             return globals()[name]
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
 
 
 def __dir__() -> List[str]:
-    return sorted(set(globals()) | set(_MODULES_OF_CELLS))
+    return sorted(set(globals()) | set(_LAZY))

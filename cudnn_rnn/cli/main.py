@@ -22,7 +22,7 @@ commands:
   run       runs a program for TensorFlow 1 that uses tf.contrib.cudnn_rnn
   inspect   shows the RNNs in a checkpoint or another file, and statistics of their weights
   convert   converts weights between checkpoints, PyTorch, Keras, ONNX and NumPy
-  export    writes a SavedModel that runs without this package
+  export    writes a SavedModel that runs without this package, or an ONNX model
 
 `python -m cudnn_rnn COMMAND --help` describes a command."""
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from cudnn_rnn.model.weights import RnnWeights
 __all__ = ["from_model", "read", "to_model", "write"]
 
 _OPSET, _IR_VERSION = 17, 8
-_OPERATORS = {CUDNN_LSTM: "LSTM", CUDNN_GRU: "GRU", CUDNN_RNN_RELU: "RNN", CUDNN_RNN_TANH: "RNN"}
+OPERATORS = {CUDNN_LSTM: "LSTM", CUDNN_GRU: "GRU", CUDNN_RNN_RELU: "RNN", CUDNN_RNN_TANH: "RNN"}
 _ACTIVATIONS = {
     CUDNN_LSTM: ["Sigmoid", "Tanh", "Tanh"],
     CUDNN_GRU: ["Sigmoid", "Tanh"],
@@ -127,22 +127,17 @@ def _add_rnn(graph, rnn, prefix):
     flat = graph.integers(prefix + "flat_shape", 0, 0, -1)
     layer_input = prefix + "input"
     final: Dict[str, List[str]] = {state: [] for state in states}
+    operator, attributes = operator_and_attributes(rnn.rnn_mode, rnn.num_units, rnn.num_directions)
     for layer in range(rnn.num_layers):
         name = "%slayer_%d" % (prefix, layer)
         outputs = [name + "/" + output for output in ("Y",) + tuple("Y_" + s for s in states)]
-        graph.node(
-            _OPERATORS[rnn.rnn_mode],
-            [layer_input]
-            + _add_weights(graph, rnn, layer, name)
-            + [lengths]
-            + [initial[state][layer] for state in states],
-            outputs,
-            name=name,
-            hidden_size=rnn.num_units,
-            direction="bidirectional" if rnn.bidirectional else "forward",
-            activations=_ACTIVATIONS[rnn.rnn_mode] * rnn.num_directions,
-            **({"linear_before_reset": 1} if rnn.rnn_mode == CUDNN_GRU else {}),
-        )
+        weights = [
+            graph.constant("%s/%s" % (name, place), array)
+            for place, array in zip("WRB", arrays_of_layer(rnn, layer))
+        ]
+        of_layer = [initial[state][layer] for state in states]
+        inputs = [layer_input, *weights, lengths, *of_layer]
+        graph.node(operator, inputs, outputs, name=name, **attributes)
         for state, output in zip(states, outputs[1:]):
             final[state].append(output)
         # [time, directions, batch, num_units] to [time, batch, directions * num_units]
@@ -204,16 +199,27 @@ def _add_inputs(graph, rnn, prefix, states, num_rows):
     return lengths, initial
 
 
-def _add_weights(graph, rnn, layer, name):
-    """Adds W, R and B of a layer; returns their names."""
+def operator_and_attributes(
+    rnn_mode: str, num_units: int, num_directions: int
+) -> Tuple[str, Dict[str, Any]]:
+    """Returns the operator of the nodes of an RNN's layers, and their attributes."""
+    attributes = {
+        "hidden_size": num_units,
+        "direction": "bidirectional" if num_directions == 2 else "forward",
+        "activations": _ACTIVATIONS[rnn_mode] * num_directions,
+    }
+    if rnn_mode == CUDNN_GRU:
+        attributes["linear_before_reset"] = 1
+    return OPERATORS[rnn_mode], attributes
+
+
+def arrays_of_layer(rnn: RnnWeights, layer: int) -> List[np.ndarray]:
+    """Returns a layer's W, R and B, each `[directions, gates * num_units, ...]`."""
     by_direction = []
     for weights in rnn.layers[layer]:
         matrices, biases = dialects.to_dialect(dialects.ONNX, rnn.rnn_mode, weights)
         by_direction.append([*matrices, np.concatenate(biases)])
-    return [
-        graph.constant("%s/%s" % (name, place), np.stack(arrays))
-        for place, arrays in zip("WRB", zip(*by_direction))
-    ]
+    return [np.stack(arrays) for arrays in zip(*by_direction)]
 
 
 class _Node(NamedTuple):
@@ -369,7 +375,7 @@ def _check_shapes(name, tensors):
 def _mode(name, node, attributes, num_directions):
     """Returns the mode of a node; raises `ExchangeError` if cuDNN has none that computes it."""
     activations = [activation.decode() for activation in attributes.get("activations", [])]
-    modes = [mode for mode, operator in _OPERATORS.items() if operator == node.op_type]
+    modes = [mode for mode, operator in OPERATORS.items() if operator == node.op_type]
     default = CUDNN_RNN_TANH if node.op_type == "RNN" else modes[0]
     activations = activations or _ACTIVATIONS[default] * num_directions
     fitting = [mode for mode in modes if _ACTIVATIONS[mode] * num_directions == activations]

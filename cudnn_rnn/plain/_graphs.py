@@ -1,6 +1,6 @@
 """Rewrites the nodes of a graph and of the functions in its library."""
 
-from typing import Any, Collection, NamedTuple
+from typing import Any, Callable, Collection, NamedTuple
 
 import tensorflow
 
@@ -80,11 +80,16 @@ def rewrite(graph_def: Any, training: bool, entry_points: Collection[str] = ()) 
     `entry_points` are names of functions that are called from outside.
     """
     removed = leave_out(graph_def, entry_points, training)
-    return Changes(_replace_nodes(graph_def, training), removed)
+    return Changes(replace_nodes(graph_def, training), removed)
 
 
-def _replace_nodes(graph_def, training):
-    """Returns the number of nodes that were replaced."""
+def replace_nodes(
+    graph_def: Any, training: bool, is_chosen: Callable[[Any], bool] = lambda op: True
+) -> int:
+    """Replaces nodes in place, as `plain_graph_def` does; returns their number.
+
+    `is_chosen` says of a `CudnnRNN*` operation whether it is replaced.
+    """
     containers = [Container(graph_def.node)]
     functions = graph_def.library.function
     containers += [Container(function.node_def, function) for function in functions]
@@ -106,12 +111,13 @@ def _replace_nodes(graph_def, training):
             source = graph
             if container.function is not None:
                 source = function_def_to_graph(container.function)
-            operations = [source.get_operation_by_name(name) for name in names]
+            operations = filter(is_chosen, map(source.get_operation_by_name, names))
             computations = {op.name: (op, _computation(container, op)) for op in operations}
-            replacements.append((container, computations))
+            if computations:
+                replacements.append((container, computations))
     for container, computations in replacements:
         container.replace(computations, library)
-    return sum(len(names) for _, names in concerned)
+    return sum(len(computations) for _, computations in replacements)
 
 
 def _names(container):

@@ -66,7 +66,7 @@ def export(saved_model: _Path, output: _Path, training: bool, overwrite: bool) -
             % (output, saved_model)
         )
     try:
-        model, file_name = _read(saved_model)
+        model, file_name = read(saved_model)
         changes = [_rewrite_meta_graph(graph, training) for graph in model.meta_graphs]
     except (OSError, ValueError):
         raise
@@ -84,7 +84,7 @@ def export(saved_model: _Path, output: _Path, training: bool, overwrite: bool) -
     return total
 
 
-def _read(folder):
+def read(folder):
     """Returns the `SavedModel` proto and the name of its file."""
     for name in (_BINARY, _TEXT):
         path = os.path.join(folder, name)
@@ -157,11 +157,11 @@ def _rewrite_meta_graph(meta_graph, training):
     if any(changes):
         _update_ops(meta_graph)
         _remove_saveables_without_nodes(meta_graph)
-        _remove_slots(meta_graph.object_graph_def)
+        remove_slots(meta_graph.object_graph_def)
     return changes
 
 
-def _remove_slots(object_graph):
+def remove_slots(object_graph):
     """Makes an optimizer's slots variables without an owner, unless a function uses one.
 
     To load an owned slot, TensorFlow calls a method that Keras 3 does not give the optimizer.

@@ -50,6 +50,7 @@ MAY_IMPORT = {
     ],
     "_patches": ["_compat", "checkpoints"],
     "keras": ["_compat", "_patches", "exchange", "graph", "model", "TensorFlow"],
+    "onnx": ["_compat", "exchange", "graph", "model", "plain", "TensorFlow"],
     "cli": ["_release_numbers", "_version"],
     "__main__": ["cli"],
 }
@@ -57,6 +58,7 @@ MAY_IMPORT = {
 FUNCTIONS_MAY_IMPORT = {
     "exchange": ["_compat", "TensorFlow"],
     "_native": ["_compat", "TensorFlow"],
+    "onnx": ["keras"],
     "cli": ["_native", "TensorFlow"],
 }
 WITHOUT_TENSORFLOW = {

@@ -1,0 +1,89 @@
+"""Whole models of all kinds in ONNX: results are those that the originals recorded."""
+
+import os
+
+import pytest
+
+import cudnn_rnn
+from cudnn_rnn.keras._layer import IS_KERAS_3
+from helpers.golden import read_case
+from helpers.keras_files import extract_old_model, names_of_old_models
+from helpers.onnx_models import run_onnx
+from helpers.op_harness import assert_close, relative_error
+from helpers.paths import GOLDEN
+from helpers.saved_models import extract_saved_model
+from helpers.versions import needs_tensorflow_2
+
+pytestmark = [pytest.mark.ci, needs_tensorflow_2]
+
+GRAPHS = os.path.join(GOLDEN, "graphs")
+KINDS = {"frozen": "frozen.pb", "meta": "model.meta", "saved_model": "saved_model"}
+
+
+def golden_graphs():
+    """Yields (folder, kind of file) of all graphs of TensorFlow 1.15.5."""
+    for name in sorted(os.listdir(GRAPHS)):
+        folder = os.path.join(GRAPHS, name)
+        if os.path.isdir(folder):
+            for kind in read_case(folder)[0]["kinds"]:
+                yield pytest.param(folder, kind, id=name + "-" + kind)
+
+
+@pytest.mark.parametrize("folder, kind", list(golden_graphs()))
+def test_graphs_of_tensorflow_1(tmp_path, folder, kind):
+    """Frozen, with a checkpoint, and as a SavedModel; some train, and are on a GPU."""
+    case, arrays = read_case(folder)
+    count = len(arrays) - 2 - 2 * case["training"]  # without inputs, params and gradients
+    outputs = ["result_%d" % index for index in range(count)]
+    names = dict(outputs=outputs, sample={"inputs": arrays["inputs"]})
+    if kind != "saved_model":
+        names["inputs"] = ["inputs"]
+    path = tmp_path / "model.onnx"
+    done = cudnn_rnn.export_onnx(os.path.join(folder, KINDS[kind]), path, **names)
+    found = run_onnx(path, {name: arrays["inputs"] for name in done.inputs})
+    expected = {name: arrays[name] for name in done.outputs}
+    assert_close(found, expected, 1e-5, folder)
+    has_loop = bool(case["num_proj"])
+    assert done.nodes == (0 if has_loop else case["num_layers"]) and bool(done.loops) == has_loop
+    assert done.largest_difference < 1e-5 and done.not_compared is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tf1.15.5_cudnn_lstm", "tf2.4.4_bidirectional_gru", "tf2.8.4_masked_lstm"],
+)
+def test_saved_models_of_tf_keras(tmp_path, name):
+    """Compiled models. But for CuDNNLSTM, their signatures call standard ops: tf2onnx's part."""
+    path, arrays = extract_saved_model(name, tmp_path)
+    done = cudnn_rnn.export_onnx(path, tmp_path / "model.onnx")
+    found = run_onnx(tmp_path / "model.onnx", {done.inputs[0]: arrays["inputs"]})
+    assert_close(found, {done.outputs[0]: arrays["outputs"][0]}, 1e-5, name)
+    assert "cudnn_lstm" not in name or done.nodes == 1
+
+
+def test_a_signature_that_trains_is_refused(tmp_path):
+    path, _ = extract_saved_model("tf2.4.4_training_step", tmp_path)
+    with pytest.raises(ValueError, match="has a state or effects outside the graph"):
+        cudnn_rnn.export_onnx(path, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
+@pytest.mark.parametrize("name", names_of_old_models())
+def test_models_of_older_keras(tmp_path, name):
+    """With layers of cuDNN and others, nested, shared, masked, with states; of all releases."""
+    path, inputs, outputs = extract_old_model(name, tmp_path)
+    if "stateful" in name:
+        with pytest.raises(ValueError, match="from one call to the next, as layers with stateful"):
+            cudnn_rnn.export_onnx(path, tmp_path / "model.onnx")
+        return
+    if IS_KERAS_3 and name.endswith("mixed_cells"):
+        # In a graph, TimeDistributed of Keras 3.15 takes the batch for an unknown number of steps.
+        with pytest.raises(ValueError, match="computes other values than the original"):
+            cudnn_rnn.export_onnx(path, tmp_path / "model.onnx")
+        assert not (tmp_path / "model.onnx").exists()
+        return
+    done = cudnn_rnn.export_onnx(path, tmp_path / "model.onnx")
+    found = run_onnx(tmp_path / "model.onnx", dict(zip(done.inputs, inputs)))
+    for result, expected in zip(map(found.get, done.outputs), outputs):
+        assert relative_error(result, expected) < 1e-5
+    assert len(found) == len(outputs) and done.largest_difference < 1e-5
