@@ -140,7 +140,7 @@ def _run_graph(frozen, sample):
         return session.run(list(frozen.outputs.values()), feeds)
 
 
-def _run_onnx(model, frozen, sample) -> List[Any]:
+def _run_onnx(model, frozen, sample):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -217,7 +217,7 @@ def _why_not_compared(check, graph_def):
 
 def _difference(frozen, content, sample):
     """Returns the largest difference of the outputs; raises `ValueError` if it is too large."""
-    samples = _comparison.random_samples(frozen)
+    samples: Iterable[Mapping[str, Any]] = _comparison.random_samples(frozen)
     if sample is not None:
         missing = [name for name in frozen.inputs if name not in sample]
         if missing:

@@ -176,7 +176,8 @@ def _layers(builder, config, inputs):
     operator, attributes = onnx_format.operator_and_attributes(
         config.rnn_mode, config.num_units, directions
     )
-    sequences, final = inputs.sequences, [[] for _ in inputs.states]
+    sequences = inputs.sequences
+    final: List[List[str]] = [[] for _ in inputs.states]
     for layer in range(config.num_layers):
         of_layer = [parts[layer] for parts in initial]
         arguments = [sequences, *weights[layer], inputs.lengths, *of_layer]

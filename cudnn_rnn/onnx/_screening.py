@@ -110,7 +110,7 @@ class _Assignments:
         self._functions = functions
         self._known = {}
 
-    def in_nodes(self, nodes) -> Set[str]:
+    def in_nodes(self, nodes: Iterable[Any]) -> Set[str]:
         """Returns names of nodes and arguments."""
         found: Set[str] = set()
         for node in nodes:
@@ -138,7 +138,7 @@ def _results(function):
     return [function.ret[one.name] for one in returned if one.type != types_pb2.DT_RESOURCE]
 
 
-def _ancestors(nodes, names) -> Set[str]:
+def _ancestors(nodes: Iterable[Any], names: Iterable[str]) -> Set[str]:
     """Returns the names of the nodes and arguments that some depend on, by tensors."""
     inputs = {
         node.name: [_node_of(name) for name in node.input if not name.startswith("^")]
@@ -153,7 +153,7 @@ def _ancestors(nodes, names) -> Set[str]:
     return found
 
 
-def _reached(graph_def, starts) -> Iterator[Any]:
+def _reached(graph_def: Any, starts: Iterable[str]) -> Iterator[Any]:
     """Yields the nodes that others need, and all nodes of the functions that they call."""
     nodes = {node.name: node for node in graph_def.node}
     functions = {function.signature.name: function for function in graph_def.library.function}

@@ -248,7 +248,7 @@ def _name_of(tensor):
     return tensor.name.split(":")[0]
 
 
-def _unique(names: Iterable[str]):
+def _unique(names: Iterable[str]) -> List[str]:
     found: Dict[str, None] = {}
     for name in names:
         while name in found:
@@ -359,8 +359,8 @@ def _freeze_function(owner, function, wanted):
     specs = tensorflow.nest.flatten(function.structured_input_signature)
     inputs = {spec.name: tensor.name for spec, tensor in zip(specs, tensors)}
     # Structures are flattened in the order of their keys.
-    results = zip(sorted(function.structured_outputs), function.outputs)
-    results = {name: tensor.name for name, tensor in results}
+    pairs = zip(sorted(function.structured_outputs), function.outputs)
+    results = {name: tensor.name for name, tensor in pairs}
     outputs = {name: results[name] for name in wanted}
     names = list(inputs.values()), list(outputs.values())
     graph_def, tables = loader.from_trackable(owner, function, *names, large_model=False)

@@ -1,12 +1,19 @@
 """Graphs with one `CudnnRNN*` node, exported to ONNX and run by ONNX Runtime."""
 
+import importlib.util
+
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
 import cudnn_rnn
 from helpers.op_harness import FORWARD_OPS, model_attributes, projection_attribute
 
+needs_tf2onnx = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("tf2onnx", "onnxruntime"))),
+    reason="tf2onnx or onnxruntime is not installed",
+)
 _DTYPES = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,

@@ -10,11 +10,11 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn.cli.main import main
-from helpers.onnx_models import run_onnx, write_frozen_graph
+from helpers.onnx_models import needs_tf2onnx, operators, run_onnx, write_frozen_graph
 from helpers.sequence_cases import LENGTHS, LSTM, arrays_for
 from helpers.versions import needs_tensorflow_1, needs_tensorflow_2
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.ci, needs_tf2onnx]
 
 
 @pytest.fixture
@@ -245,3 +245,40 @@ def test_states_between_calls_are_refused(tmp_path, is_saved):
         with pytest.raises(ValueError, match=text):
             cudnn_rnn.export_onnx(source, tmp_path / "model.onnx")
         assert not (tmp_path / "model.onnx").exists()
+
+
+@needs_tensorflow_2
+def test_nodes_in_loops_and_branches(tmp_path):
+    """A decoder that feeds its outputs back, and a model that may be left out."""
+    import onnx
+
+    layer = cudnn_rnn.CudnnLSTM(1, 4, 4)
+    module = tensorflow.Module()
+    module.params = tensorflow.Variable(tf.ones([int(layer.params_size())]) / 9.0)
+
+    def call(x, h, c):
+        return layer(x, h, c, module.params, is_training=False)
+
+    def decode(x):
+        state = tf.zeros([1, tf.shape(x)[1], 4])
+        step = lambda i, *state: (i + 1, *call(*state))  # noqa: E731
+        found = tf.while_loop(lambda i, *_: i < 5, step, (0, x, state, state))
+        return {"y": found[1]}
+
+    def choose(x):
+        state = tf.zeros([1, tf.shape(x)[1], 4])
+        return {"y": tf.cond(tf.reduce_sum(x) > 0.0, lambda: call(x, state, state)[0], lambda: x)}
+
+    for function, operator in ((decode, "Loop"), (choose, "If")):
+        module.run = tensorflow.function(
+            function, input_signature=[tensorflow.TensorSpec([1, None, 4], name="x")]
+        )
+        tensorflow.saved_model.save(module, str(tmp_path / operator), signatures=module.run)
+        path = tmp_path / ("%s.onnx" % operator)
+        done = cudnn_rnn.export_onnx(tmp_path / operator, path)
+        assert done.nodes == 1 and operator in operators(onnx.load(str(path)))
+        inputs = np.random.RandomState(0).uniform(0.1, 1.0, (1, 3, 4)).astype(np.float32)
+        for x in (inputs, -inputs):
+            expected = function(tf.constant(x))["y"].numpy()
+            found = run_onnx(path, {"x": x})["y"]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -10,12 +10,12 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn.onnx
 from cudnn_rnn.keras._layer import IS_KERAS_3
-from helpers.onnx_models import INPUTS, operators, rnn_graph, run_onnx
+from helpers.onnx_models import INPUTS, needs_tf2onnx, operators, rnn_graph, run_onnx
 from helpers.op_harness import relative_error
 from helpers.sequence_cases import GRU, LENGTHS, LSTM, PROJECTED, arrays_for
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = [pytest.mark.ci, needs_tensorflow_2]
+pytestmark = [pytest.mark.ci, needs_tensorflow_2, needs_tf2onnx]
 needs_keras_3 = pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
 UNITS, WIDTH = 4, 3
 

@@ -8,12 +8,12 @@ import pytest
 from helpers import sequence_cases
 from helpers.cases import CASES, COLUMNS, make_arrays
 from helpers.networks import every_mode
-from helpers.onnx_models import export_and_run, operators
+from helpers.onnx_models import export_and_run, needs_tf2onnx, operators
 from helpers.op_harness import FORWARD, TOLERANCES, assert_close, run_reference, swap_major
 from helpers.sequence_cases import GRU, LENGTHS, LSTM, PROJECTED, SKIP
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = [pytest.mark.ci, needs_tensorflow_2]
+pytestmark = [pytest.mark.ci, needs_tensorflow_2, needs_tf2onnx]
 
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_relu": "RNN", "rnn_tanh": "RNN"}
 SINGLE_CASES = [case for case in CASES if case.dtype != "float64"]

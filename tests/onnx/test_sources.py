@@ -8,13 +8,13 @@ import cudnn_rnn
 from cudnn_rnn.keras._layer import IS_KERAS_3
 from helpers.golden import read_case
 from helpers.keras_files import extract_old_model, names_of_old_models
-from helpers.onnx_models import run_onnx
+from helpers.onnx_models import needs_tf2onnx, run_onnx
 from helpers.op_harness import assert_close, relative_error
 from helpers.paths import GOLDEN
 from helpers.saved_models import extract_saved_model
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = [pytest.mark.ci, needs_tensorflow_2]
+pytestmark = [pytest.mark.ci, needs_tensorflow_2, needs_tf2onnx]
 
 GRAPHS = os.path.join(GOLDEN, "graphs")
 KINDS = {"frozen": "frozen.pb", "meta": "model.meta", "saved_model": "saved_model"}

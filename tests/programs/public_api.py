@@ -25,6 +25,7 @@ MODULES = [
     "cudnn_rnn.exchange",
     "cudnn_rnn.keras",
     "cudnn_rnn.layers",
+    "cudnn_rnn.onnx",
     "cudnn_rnn.opaque_saveable",
     "cudnn_rnn.plain",
     "cudnn_rnn.saveables",
