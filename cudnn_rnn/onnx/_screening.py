@@ -80,14 +80,16 @@ def check(path: str, graph_def: Any, starts: Iterable[str], allowed: Iterable[st
             )
 
 
-def check_states(path: str, graph_def: Any, outputs: Iterable[str]) -> None:
+def check_states(
+    path: str, graph_def: Any, outputs: Iterable[str], others: Iterable[str] = ()
+) -> None:
     """Raises `ValueError` if outputs depend on a variable that the computation assigns to.
 
     An ONNX model would start each run with the first value. Other assignments are left out: those
-    of random seeds, for example.
+    of random seeds, for example. `others` are names of nodes that run besides.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
-    nodes = {node.name: node for node in _reached(graph_def, outputs)}
+    nodes = {node.name: node for node in _reached(graph_def, [*outputs, *others])}
     bodies = [([node for node in graph_def.node if node.name in nodes], list(outputs))]
     for name in {name for node in nodes.values() for name in (node.op, *_functions_of(node))}:
         if name in functions:
@@ -114,7 +116,7 @@ class _Assignments:
         """Returns names of nodes and arguments."""
         found: Set[str] = set()
         for node in nodes:
-            inputs = [_node_of(name) for name in node.input if not name.startswith("^")]
+            inputs = [node_of(name) for name in node.input if not name.startswith("^")]
             if node.op in _ASSIGNMENTS:
                 found.add(inputs[0])
             if node.op in ("If", "StatelessIf", "Case", "StatelessCase"):
@@ -141,10 +143,10 @@ def _results(function):
 def _ancestors(nodes: Iterable[Any], names: Iterable[str]) -> Set[str]:
     """Returns the names of the nodes and arguments that some depend on, by tensors."""
     inputs = {
-        node.name: [_node_of(name) for name in node.input if not name.startswith("^")]
+        node.name: [node_of(name) for name in node.input if not name.startswith("^")]
         for node in nodes
     }
-    found = {_node_of(name) for name in names}
+    found = {node_of(name) for name in names}
     waiting = list(found)
     while waiting:
         new = set(inputs.get(waiting.pop(), ())) - found
@@ -157,7 +159,7 @@ def _reached(graph_def: Any, starts: Iterable[str]) -> Iterator[Any]:
     """Yields the nodes that others need, and all nodes of the functions that they call."""
     nodes = {node.name: node for node in graph_def.node}
     functions = {function.signature.name: function for function in graph_def.library.function}
-    names = {_node_of(name) for name in starts}
+    names = {node_of(name) for name in starts}
     seen: Set[str] = names & nodes.keys()
     called: Set[str] = names & functions.keys()
     waiting: List[Any] = [nodes[name] for name in seen]
@@ -169,7 +171,7 @@ def _reached(graph_def: Any, starts: Iterable[str]) -> Iterator[Any]:
             called.add(name)
             waiting += functions[name].node_def
         if node.name in nodes and nodes[node.name] is node:
-            for name in {_node_of(name) for name in node.input} & nodes.keys() - seen:
+            for name in {node_of(name) for name in node.input} & nodes.keys() - seen:
                 seen.add(name)
                 waiting.append(nodes[name])
 
@@ -180,5 +182,6 @@ def _functions_of(node):
             yield function.name
 
 
-def _node_of(name):
+def node_of(name: str) -> str:
+    """Returns the name of the node in the name of a tensor or of a control input."""
     return name.lstrip("^").split(":")[0]

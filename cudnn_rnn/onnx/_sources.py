@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from cudnn_rnn._compat import tf
 from cudnn_rnn.exchange.contents import library
 from cudnn_rnn.onnx import _screening
+from cudnn_rnn.onnx._screening import node_of
 from cudnn_rnn.plain import _saved_models, _validation
 
 _SUFFIXES_OF_KERAS = (".keras", ".h5", ".hdf5")
@@ -223,7 +224,8 @@ def _keras_model(model, names):
     graph_def = function.graph.as_graph_def()
     everything = [node.name for node in graph_def.node]
     _screening.check("The model", graph_def, everything, _screening.COMPUTING)
-    _screening.check_states("The model", graph_def, [one.name for one in function.outputs])
+    results_of_graph = [tensor.name for tensor in function.outputs]
+    _screening.check_states("The model", graph_def, results_of_graph, everything)
     return _freeze_function(model, function, results)._replace(original=original)
 
 
@@ -293,7 +295,7 @@ def _named(path, graph_def, names):
     """Returns inputs and outputs by the names that were given, or the only ones possible."""
     nodes = {node.name: node for node in graph_def.node}
     if not names.outputs:
-        used = {_node_of(name) for node in graph_def.node for name in node.input}
+        used = {node_of(name) for node in graph_def.node for name in node.input}
         ends = [name for name in nodes if name not in used]
         raise ValueError(
             "%s does not say which tensors are its outputs. %s Nothing in the graph uses these: "
@@ -302,7 +304,7 @@ def _named(path, graph_def, names):
         )
     inputs = names.inputs or _placeholders(graph_def)
     for argument, given in (("inputs", inputs), ("outputs", names.outputs)):
-        unknown = [name for name in given if _node_of(name) not in nodes]
+        unknown = [name for name in given if node_of(name) not in nodes]
         if unknown:
             raise ValueError(
                 "%s has %r, but %s has no such node. Its placeholders: %s."
@@ -317,10 +319,6 @@ def _named(path, graph_def, names):
 def _public(name):
     """Returns the name of a tensor without the number of a first output."""
     return name[:-2] if name.endswith(":0") else name
-
-
-def _node_of(name):
-    return name.lstrip("^").split(":")[0]
 
 
 def _placeholders(graph_def):
@@ -378,7 +376,7 @@ def _frozen(graph_def, inputs, outputs, tables):
     """Returns a `Frozen` in which each output has a tensor of its own, which is no input."""
     _clear_devices(graph_def)
     kept = {node.name for node in graph_def.node}
-    inputs = {name: tensor for name, tensor in inputs.items() if _node_of(tensor) in kept}
+    inputs = {name: tensor for name, tensor in inputs.items() if node_of(tensor) in kept}
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
         outputs = {
