@@ -23,10 +23,9 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.graph.arguments import shape_for_build
-from cudnn_rnn.graph.config import checked_size
-from cudnn_rnn.graph.types import Initializer, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
-from cudnn_rnn.tf1_layers.cell_base import LSTMStateTuple, MultiRNNCell, RNNCell, layer_call
+from cudnn_rnn.graph.types import Initializer, Nested, SizeLike
+from cudnn_rnn.tf1_layers.cell_base import LSTMStateTuple, MultiRNNCell, RNNCell
+from cudnn_rnn.tf1_layers.checked_cell import CheckedCell
 
 __all__ = [
     "CudnnCompatibleGRUCell",
@@ -37,82 +36,7 @@ __all__ = [
 ]
 
 
-class _CudnnCompatibleCell(RNNCell):
-    """Common base of the two cells: arguments, variables, and shape checks."""
-
-    def __init__(self, num_units: SizeLike, reuse: Any) -> None:
-        num_units = checked_size("num_units", num_units)
-        super().__init__(_reuse=reuse)
-        self._num_units = num_units
-        self._input_size: Optional[int] = None
-
-    @property
-    def output_size(self) -> int:
-        """The output is `[batch, num_units]`."""
-        return self._num_units
-
-    def __call__(
-        self, inputs: TensorLike, state: Nested, scope: Optional[ScopeLike] = None
-    ) -> Tuple[tf.Tensor, Nested]:
-        """Runs one step; the first call creates the variables, with the dtype of `inputs`.
-
-        Args:
-          inputs: tensor `[batch, input_size]`; `input_size` must be known statically.
-          state: the previous state, with the structure of `zero_state(batch_size, dtype)`.
-          scope: variable scope, or its name, for the variables; by default the cell's own name.
-
-        Returns:
-          `(output, new_state)`; `output` is `[batch, num_units]`.
-
-        Raises:
-          ValueError: `inputs` and `state` have incompatible shapes or dtypes.
-        """
-        return layer_call(self, inputs, state, scope=scope)
-
-    def build(self, inputs_shape: ShapeLike) -> None:
-        """Creates the variables for inputs of static shape `[batch, input_size]`."""
-        shape = shape_for_build(inputs_shape)
-        if shape.ndims not in (None, 2):
-            raise ValueError(
-                "inputs of %s must have shape [batch, input_size], but has shape %s"
-                % (type(self).__name__, shape)
-            )
-        self._input_size = shape.as_list()[-1] if shape.ndims else None
-        if self._input_size is None:
-            raise ValueError(
-                "inputs of %s must have a last dimension that is known when the graph is built, "
-                "but has shape %s. Set it with inputs.set_shape." % (type(self).__name__, shape)
-            )
-        self._make_variables(self._input_size)
-        self.built = True
-
-    def _make_variables(self, input_size):
-        raise NotImplementedError
-
-    def _make_variable(self, name, shape, initializer=None):
-        # The attribute name gives it the same object-based checkpoint key in every TensorFlow.
-        setattr(self, name, self.add_variable(name, shape=shape, initializer=initializer))
-
-    def _check_tensor(self, argument, tensor, inputs, size):
-        """Raises `ValueError` unless `tensor` is `[batch, size]` and matches `inputs`."""
-        shape = tf.TensorShape(tensor.shape)
-        batch = tf.TensorShape(inputs.shape).as_list()[0] if inputs.shape.ndims else None
-        if not shape.is_compatible_with([batch, size]):
-            expected = "[%s, %d]" % ("batch" if batch is None else batch, size)
-            meaning = "input_size" if tensor is inputs else "num_units"
-            raise ValueError(
-                "%s of %s must have shape %s ([batch, %s]), but has shape %s"
-                % (argument, type(self).__name__, expected, meaning, shape)
-            )
-        wanted, found = inputs.dtype.base_dtype.name, tensor.dtype.base_dtype.name
-        if found != wanted:
-            raise ValueError(
-                "%s of %s must have the dtype of inputs, %s, but has %s"
-                % (argument, type(self).__name__, wanted, found)
-            )
-
-
-class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
+class CudnnCompatibleLSTMCell(CheckedCell):
     """An LSTM cell that computes what one layer of `CudnnLSTM` computes.
 
     Variables, in the scope `cudnn_compatible_lstm_cell`:
@@ -152,15 +76,7 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
         `state` is `LSTMStateTuple(c, h)` or a pair, both `[batch, num_units]`; so is the second
         part of the result, `(h, LSTMStateTuple(c, h))`. Raises the errors of `__call__`.
         """
-        if not isinstance(state, (list, tuple)) or len(state) != 2:
-            raise ValueError(
-                "state of %s must be a pair (c, h), but is %r" % (type(self).__name__, state)
-            )
-        memory, previous = (tf.convert_to_tensor(part) for part in state)
-        self._check_tensor("inputs", inputs, inputs, self._input_size)
-        self._check_tensor("state.c", memory, inputs, self._num_units)
-        self._check_tensor("state.h", previous, inputs, self._num_units)
-
+        memory, previous = self._pair_of_states(inputs, state)
         gates = tf.nn.bias_add(tf.matmul(tf.concat([inputs, previous], 1), self.kernel), self.bias)
         input_gate, new_memory, forget_gate, output_gate = tf.split(gates, 4, axis=1)
         memory = memory * tf.sigmoid(forget_gate) + tf.sigmoid(input_gate) * tf.tanh(new_memory)
@@ -168,7 +84,7 @@ class CudnnCompatibleLSTMCell(_CudnnCompatibleCell):
         return output, LSTMStateTuple(memory, output)
 
 
-class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
+class CudnnCompatibleGRUCell(CheckedCell):
     """A GRU cell that computes what one layer of `CudnnGRU` computes.
 
     Unlike in `tf.nn.rnn_cell.GRUCell`, the reset gate multiplies the recurrent product including
@@ -228,14 +144,7 @@ class CudnnCompatibleGRUCell(_CudnnCompatibleCell):
         `state` is the previous output, `[batch, num_units]`; so are both parts of the result,
         `(h, h)`. Raises the errors of `__call__`.
         """
-        if isinstance(state, (list, tuple)) and len(state) != 1:
-            raise ValueError(
-                "state of %s must be one tensor, but is %r" % (type(self).__name__, state)
-            )
-        previous = tf.convert_to_tensor(state[0] if isinstance(state, (list, tuple)) else state)
-        self._check_tensor("inputs", inputs, inputs, self._input_size)
-        self._check_tensor("state", previous, inputs, self._num_units)
-
+        previous = self._single_state(inputs, state)
         gates = tf.sigmoid(self._project("gates", tf.concat([inputs, previous], 1)))
         reset_gate, update_gate = tf.split(gates, 2, axis=1)
         from_input = self._project("candidate/input_projection", inputs)

@@ -10,8 +10,8 @@ TensorFlow 2 has no `tf.contrib`, so `install()` creates one with this package a
 `other_packages.py`. In TensorFlow 1, `install()` replaces only this package of `tf.contrib`.
 `uninstall()` undoes either.
 
-May import `_compat`, `_release_numbers`, `cudnn_rnn_ops`, `graph`, `layers`, `model`, `op_level`
-and TensorFlow.
+May import `_compat`, `_release_numbers`, `cudnn_rnn_ops`, `graph`, `layers`, `model`, `op_level`,
+`tf1_layers` and TensorFlow.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def install(version: str = "1.15") -> None:
     and functions, with the names, defaults and arguments of that release. Objects that were
     imported earlier do not change. A later call for another release replaces the earlier one.
 
-    TensorFlow 2 also gets `tf.contrib.rnn`, with the names that have an equivalent, and, if the
-    package tf_slim is installed, `tf.contrib.layers` and `tf.contrib.slim`. Missing names raise
-    `AttributeError` or `ImportError` with the reason.
+    TensorFlow 2 also gets what programs use beside it: names of `tf.contrib.rnn`, `seq2seq`,
+    `training`, `learn`, `framework` and `layers`, and, if the package tf_slim is installed, all of
+    `layers` and `slim`. docs/migrating.md lists them. Missing names raise `AttributeError` or
+    `ImportError` with the reason.
 
     Args:
       version: str, a release from "1.0" to "1.15"; a patch number is ignored.
@@ -138,8 +139,9 @@ def _install_contrib():
     # Must come first: the path finder would load submodules of a successor package a second time.
     sys.meta_path.insert(0, finder)
     _undo.append(lambda: sys.meta_path.remove(finder))
-    contrib.rnn = other_packages.Rnn()
-    sys.modules[contrib.rnn.__name__] = contrib.rnn
+    for name, part in other_packages.parts().items():
+        setattr(contrib, name, part)
+        sys.modules[part.__name__] = part
     for module in _tensorflow_modules():
         _set_attribute(module, "contrib", contrib)
     return [contrib]

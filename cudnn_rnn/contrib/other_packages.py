@@ -1,8 +1,10 @@
 """The parts of `tf.contrib` that TensorFlow 2 gets in addition to `tf.contrib.cudnn_rnn`.
 
-- `rnn`: the names that have an equivalent in this TensorFlow, in this library, or in the package
-  tf_keras, which has the cells that TensorFlow with Keras 3 lacks;
-- `layers` and `slim`: the package tf_slim, if it is installed.
+- `framework`, `learn`, `rnn`, `seq2seq` and `training`: the names that have an equivalent in this
+  TensorFlow, in this library, or in the package tf_keras, which has the cells that TensorFlow with
+  Keras 3 lacks;
+- `layers` and `slim`: the package tf_slim, if it is installed. Without it, `layers` has this
+  library's initializer and regularizers.
 
 All other names raise an error that says what is missing and what to do. Every part is imported on
 first use.
@@ -17,20 +19,41 @@ from typing import Any
 from cudnn_rnn._compat import native_rnn_cell_module, tf
 
 CONTRIB = "tensorflow.contrib"
+_LAYERS = CONTRIB + ".layers"
 _RNN = CONTRIB + ".rnn"
 
 # The packages that replace parts of `tf.contrib`.
-_SUCCESSORS = {CONTRIB + ".layers": "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
+_SUCCESSORS = {_LAYERS: "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
 
-# The names of `tf.contrib.rnn`: their modules in this library, those in `tf.nn`, and the cells.
-_OWN_MODULES = {
-    "BasicRNNCell": "cells.basic",
-    "LSTMStateTuple": "cells.compatible",
-    "MultiRNNCell": "cells.compatible",
-    "RNNCell": "cells.compatible",
-    "stack_bidirectional_dynamic_rnn": "cells.basic",
+# The names of each part, with the module of each: one of this library, or of TensorFlow.
+_PLACES = {
+    "framework": {"get_or_create_global_step": "tf.train"},
+    "layers": {
+        "l1_l2_regularizer": "contrib.small_parts",
+        "l1_regularizer": "contrib.small_parts",
+        "l2_regularizer": "contrib.small_parts",
+        "xavier_initializer": "contrib.small_parts",
+    },
+    "learn": {"ModeKeys": "contrib.small_parts"},
+    "rnn": {
+        "BasicRNNCell": "cells.basic",
+        "GRUBlockCell": "contrib.block_cells",
+        "GRUBlockCellV2": "contrib.block_cells",
+        "LSTMBlockCell": "contrib.block_cells",
+        "LSTMBlockFusedCell": "contrib.fused_cells",
+        "LSTMStateTuple": "cells.compatible",
+        "MultiRNNCell": "cells.compatible",
+        "RNNCell": "cells.compatible",
+        "TimeReversedFusedRNN": "contrib.fused_cells",
+        "stack_bidirectional_dynamic_rnn": "cells.basic",
+        "static_bidirectional_rnn": "tf.nn",
+        "static_rnn": "tf.nn",
+        "static_state_saving_rnn": "tf.nn",
+    },
+    "seq2seq": {"sequence_loss": "contrib.losses"},
+    "training": {"HParams": "contrib.hparams"},
 }
-_NAMES_IN_TF_NN = ("static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn")
+# The names of `rnn` that TensorFlow has with Keras 2, or the package tf_keras.
 _CELLS = (
     "BasicLSTMCell",
     "DeviceWrapper",
@@ -41,56 +64,66 @@ _CELLS = (
 )
 _CELLS_OF_TF_KERAS = "tf_keras.api._v1.keras.__internal__.legacy.rnn_cell"
 
-_ADVICE = {
-    "LSTMBlockCell": "cudnn_rnn.CudnnCompatibleLSTMCell is an LSTM cell, but its variables differ.",
-    "LSTMBlockFusedCell": "cudnn_rnn.CudnnLSTM computes whole sequences of an LSTM, but its "
-    "variables differ.",
-    "stack_bidirectional_rnn": "Use stack_bidirectional_dynamic_rnn.",
-}
+_ADVICE = {"rnn.stack_bidirectional_rnn": "Use stack_bidirectional_dynamic_rnn."}
 _LAST_RESORT = "Change the program, or run it in TensorFlow 1.15, which has all of tf.contrib."
 
 
-class Rnn(types.ModuleType):
-    """The module `tf.contrib.rnn`; resolves each name on first use."""
+class Part(types.ModuleType):
+    """The module `tf.contrib.<part>`; resolves each name on first use.
 
-    def __init__(self):
-        super().__init__(_RNN, "The parts of tf.contrib.rnn that cudnn_rnn provides.")
+    `reason`, if given, is what errors say about every name that it lacks.
+    """
+
+    def __init__(self, part, reason=None):
+        full_name = "%s.%s" % (CONTRIB, part)
+        super().__init__(full_name, "The names of tf.contrib.%s that cudnn_rnn provides." % part)
         # A package, so that importing a missing name reaches `Finder`, which gives the reason.
         self.__path__ = []
-        self.__package__ = _RNN
-        self.__spec__ = importlib.machinery.ModuleSpec(_RNN, None, is_package=True)
+        self.__package__ = full_name
+        self.__spec__ = importlib.machinery.ModuleSpec(full_name, None, is_package=True)
+        self._part, self._reason = part, reason
 
     def __getattr__(self, name):
         if name == "__all__":
             return dir(self)
         try:
-            value = _find_rnn_name(name)
+            value = _find_name(self._part, name)
         except LookupError as error:
-            raise AttributeError("module %r has no attribute %r: %s" % (_RNN, name, error))
+            reason = self._reason or error
+            raise AttributeError(
+                "module %r has no attribute %r: %s" % (self.__name__, name, reason)
+            )
         setattr(self, name, value)
         return value
 
     def __dir__(self):
-        names = [*_OWN_MODULES, *_NAMES_IN_TF_NN]
-        try:
-            _cell_module(_CELLS[0])
-            names += _CELLS
-        except LookupError:
-            pass
+        names = list(_PLACES[self._part])
+        if self._part == "rnn":
+            try:
+                _cell_module(_CELLS[0])
+                names += _CELLS
+            except LookupError:
+                pass
         return sorted(names)
 
 
-def _find_rnn_name(name):
-    """Returns the object of this name in `tf.contrib.rnn`; `LookupError` says why there is none."""
-    if name in _OWN_MODULES:
-        return getattr(importlib.import_module("cudnn_rnn." + _OWN_MODULES[name]), name)
-    if name in _NAMES_IN_TF_NN:
-        return getattr(tf.nn, name)
-    if name in _CELLS:
+def parts():
+    """Returns a new module for each part that needs no other package, a dict by name."""
+    return {part: Part(part) for part in _PLACES if part != "layers"}
+
+
+def _find_name(part, name):
+    """Returns the object of this name in `tf.contrib.<part>`; `LookupError` tells why not."""
+    place = _PLACES[part].get(name)
+    if place is not None and place.startswith("tf."):
+        return getattr(getattr(tf, place[len("tf.") :]), name)
+    if place is not None:
+        return getattr(importlib.import_module("cudnn_rnn." + place), name)
+    if part == "rnn" and name in _CELLS:
         return getattr(_cell_module(name), name)
     reasons = ["neither TensorFlow %s nor cudnn_rnn has an equivalent." % tf.version.VERSION]
-    reasons += [_ADVICE[name]] if name in _ADVICE else []
-    raise LookupError(" ".join(reasons + [_LAST_RESORT]))
+    reasons += [_ADVICE.get("%s.%s" % (part, name)), _LAST_RESORT]
+    raise LookupError(" ".join(filter(None, reasons)))
 
 
 def _cell_module(name):
@@ -135,11 +168,15 @@ class _Alias:
         return None
 
     def exec_module(self, module):
+        name = module.__name__
         try:
-            sys.modules[module.__name__] = importlib.import_module(self._name)
+            found = importlib.import_module(self._name)
         except Exception as error:
-            reason = _why_no_successor(module.__name__, self._name, error)
-            raise ModuleNotFoundError(reason) from error
+            reason = _why_no_successor(name, self._name, error)
+            if name != _LAYERS:
+                raise ModuleNotFoundError("No module named %r: %s" % (name, reason)) from error
+            found = Part("layers", reason)
+        sys.modules[name] = found
 
 
 def _successor(name):
@@ -151,12 +188,12 @@ def _successor(name):
 
 
 def _why_no_successor(name, successor, error):
+    """Returns what errors say about a module whose successor cannot be imported."""
     package = successor.split(".")[0]
     advice = "Importing it failed: %s" % error
     if _is_missing(error, package):
         advice = "Install it: pip install %s" % package
-    text = "No module named %r: it has moved to %s in the package %s. %s"
-    return text % (name, successor, package, advice)
+    return "%s has moved to %s in the package %s. %s" % (name, successor, package, advice)
 
 
 def _is_missing(error, package):
@@ -178,13 +215,15 @@ def find_part(name):
 
 def why_missing(name):
     """Returns an error message for a missing module of `tf.contrib`."""
-    if name.startswith(_RNN + "."):
+    part, _, rest = name[len(CONTRIB) + 1 :].partition(".")
+    if part in _PLACES and rest:
         try:
-            _find_rnn_name(name[len(_RNN) + 1 :])
+            _find_name(part, rest)
         except LookupError as error:
             return str(error)
+    own = ", ".join(["cudnn_rnn", *_PLACES])
     return (
-        "TensorFlow %s has no tf.contrib. The library cudnn_rnn provides only its parts cudnn_rnn "
-        "and rnn, and, if the package tf_slim is installed, layers and slim. %s"
-        % (tf.version.VERSION, _LAST_RESORT)
+        "TensorFlow %s has no tf.contrib. The library cudnn_rnn provides names of its parts %s, "
+        "and, if the package tf_slim is installed, all of layers and slim. %s"
+        % (tf.version.VERSION, own, _LAST_RESORT)
     )

@@ -28,9 +28,11 @@ class _FallbackLayer(LayerRecord):
         trainable: bool = True,
         name: Optional[ScopeLike] = None,
         dtype: Optional[DTypeLike] = None,
+        _reuse: Any = None,
     ) -> None:
         super().__init__(None, dtype)  # tf.Module does not accept names with a slash.
         self.trainable = trainable
+        self._reuse = _reuse
         self.built = False
         class_name = snake_case(type(self).__name__)
         self._name = name if isinstance(name, str) else class_name
@@ -72,19 +74,23 @@ class _FallbackLayer(LayerRecord):
         self._set_scope(named.pop("scope", None))
         with self._enter_scope():
             if not self.built:
-                self.build(tf.convert_to_tensor(inputs).shape)
+                tensor = tf.convert_to_tensor(inputs)
+                self._dtype = self._dtype or tensor.dtype.base_dtype.name
+                self.build(tensor.shape)
             outputs = self.call(inputs, *arguments, **named)
             self._remember_call(inputs, outputs)
             return outputs
 
     def _set_scope(self, scope=None):
         if self._scope is None:
+            if self._reuse and scope is None:
+                scope = self._base_name  # exactly; a default name is made unique
             with tf.variable_scope(scope, default_name=self._base_name) as entered:
                 self._scope = entered
 
     @contextlib.contextmanager
     def _enter_scope(self):
-        reuse = True if self.built else None
+        reuse = True if self.built else self._reuse
         with tf.variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as entered:
             with tf.name_scope(entered.original_name_scope):
                 yield

@@ -46,6 +46,7 @@ MAY_IMPORT = {
         "layers",
         "model",
         "op_level",
+        "tf1_layers",
         "TensorFlow",
     ],
     "_patches": ["_compat", "checkpoints"],
