@@ -39,6 +39,7 @@ from cudnn_rnn.graph.types import (
 from cudnn_rnn.model import layout, spec
 from cudnn_rnn.model.keys import OPAQUE_NAME
 from cudnn_rnn.tf1_layers.layer_base import Layer
+from cudnn_rnn.tf1_layers.old_calls import refuse_input_size
 
 if TYPE_CHECKING:
     from cudnn_rnn.graph.types import LayerCall
@@ -56,6 +57,7 @@ class _RNNLayer(Layer):
     if TYPE_CHECKING:
         __call__: LayerCall  # The base class's accepts any arguments.
 
+    @refuse_input_size
     def __init__(
         self,
         num_layers: SizeLike,

@@ -26,15 +26,23 @@ A program for TensorFlow 1 usually needs more of its API than tf.contrib.cudnn_r
 tensorflow.compat.v1, and the behaviors of TensorFlow 2 are disabled. A program that imports
 tensorflow.compat.v1 itself does not need --tf1.
 
-With TensorFlow 2, tf.contrib also provides rnn, with those names that have an equivalent, and
-layers and slim if the package tf_slim is installed. Not available are the rest of tf.contrib;
-tf.estimator in TensorFlow 2.16 and newer; and tf.layers and tf.nn.rnn_cell with Keras 3, unless
-the package tf_keras is installed and TF_USE_LEGACY_KERAS=1 is set."""
+With TensorFlow 2, tf.contrib also provides what programs use beside it: the block cells and others
+of rnn, seq2seq.sequence_loss, training.HParams, learn.ModeKeys and more (docs/migrating.md lists
+all), and layers and slim if the package tf_slim is installed. tf.layers, tf.nn.rnn_cell and the
+cells of tf.contrib.rnn that are not block cells need Keras 2. With Keras 3, install the package
+tf_keras; --tf1 then sets TF_USE_LEGACY_KERAS=1, unless you have set it. Both packages are the extra
+cudnn_rnn[contrib]. Not available are the rest of tf.contrib, and tf.estimator in TensorFlow 2.16
+and newer."""
 
 _HINT = """\
 python -m cudnn_rnn run: TensorFlow %s lacks this name of TensorFlow 1. If the program is written \
 for TensorFlow 1, run it with
     python -m cudnn_rnn run --tf1 ..."""
+
+_HINT_OF_KERAS = """\
+python -m cudnn_rnn run: tf.layers and tf.nn.rnn_cell of TensorFlow %s need Keras 2. %s"""
+_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+_TRUE = ("true", "True", "1")  # for TensorFlow
 
 # The folder of the command line; its parent folder is the package's, with __main__.py.
 _FOLDER = os.path.dirname(__file__)
@@ -92,6 +100,8 @@ def run(options, parser):
         parser.error("--tf-contrib-version: %s" % error)
     if not options.is_module and not os.path.exists(options.program):
         parser.error("the program %s does not exist" % options.program)
+    if options.tf1:
+        _prefer_tf_keras()
     try:
         load_package()
     except ImportError as error:
@@ -106,6 +116,16 @@ def run(options, parser):
     else:
         _run_path(options.program, options.arguments)
     return 0
+
+
+def _prefer_tf_keras():
+    """Makes TensorFlow 2 take Keras from the package tf_keras, if it is installed.
+
+    Without Keras 2, TensorFlow has no `tf.layers` and no `tf.nn.rnn_cell`. TensorFlow reads the
+    variable when it first needs Keras.
+    """
+    if importlib.util.find_spec("tf_keras") is not None:
+        os.environ.setdefault(_LEGACY_KERAS, "1")
 
 
 def load_package():
@@ -124,6 +144,8 @@ def _hook_for_the_program(excepthook):
         excepthook(kind, error.with_traceback(traceback), traceback)
         if _is_lack_of_tensorflow_1(error):
             print(_HINT % _tensorflow_version(), file=sys.stderr)
+        elif _is_lack_of_keras_2(error):
+            print(_HINT_OF_KERAS % (_tensorflow_version(), _way_to_keras_2()), file=sys.stderr)
 
     return hook
 
@@ -147,12 +169,13 @@ def use_tensorflow_1_api():
 
     if hasattr(tensorflow, "Session"):  # this is the API of TensorFlow 1
         return
-    try:
-        # Keras loads lazily and needs TensorFlow 2's `tensorflow`, so it is imported before the
-        # switch. If Keras is broken, a program that needs it will fail on its own.
-        importlib.import_module("keras")
-    except Exception:
-        pass
+    # Keras loads lazily and needs TensorFlow 2's `tensorflow`, so it is imported before the switch.
+    # If Keras is broken, a program that needs it will fail on its own.
+    for name in ["keras"] + ["tf_keras"] * (os.environ.get(_LEGACY_KERAS) in _TRUE):
+        try:
+            importlib.import_module(name)
+        except Exception:
+            pass
     tensorflow_1 = tensorflow.compat.v1
     tensorflow_1.disable_v2_behavior()
     sys.modules["tensorflow"] = tensorflow_1
@@ -216,6 +239,23 @@ def _is_lack_of_tensorflow_1(error):
     # With --tf1, the message names tensorflow.compat.v1 instead.
     lacks_a_name = str(error).startswith("module 'tensorflow' has no attribute")
     return isinstance(error, AttributeError) and lacks_a_name and _tensorflow_version() >= "2"
+
+
+def _is_lack_of_keras_2(error):
+    """Tells whether the program asked TensorFlow for what it has only with Keras 2."""
+    is_missing = isinstance(error, (AttributeError, ImportError))
+    return is_missing and str(error).endswith("is not available with Keras 3.")
+
+
+def _way_to_keras_2():
+    """Returns what to do to get Keras 2."""
+    if importlib.util.find_spec("tf_keras") is None:
+        parts = importlib.import_module("cudnn_rnn.contrib.other_packages")
+        return "%s Then run the program with --tf1." % parts.how_to_get_tf_keras()
+    setting = os.environ.get(_LEGACY_KERAS)
+    if setting is None:
+        return "The package tf_keras provides Keras 2: run the program with --tf1."
+    return "The package tf_keras provides Keras 2, but %s is %r: set it to 1." % (_LEGACY_KERAS, setting)
 
 
 def _tensorflow_version():

@@ -135,11 +135,17 @@ def _cell_module(name):
         return importlib.import_module(_CELLS_OF_TF_KERAS)
     except Exception as error:
         problem = "" if _is_missing(error, "tf_keras") else " Importing it failed: %s" % error
-    version = ".".join(tf.version.VERSION.split(".")[:2])
     raise LookupError(
-        "TensorFlow %s provides tf.nn.rnn_cell.%s only with Keras 2. Install the package tf_keras, "
-        "for example with `pip install tf_keras~=%s.0`.%s"
-        % (tf.version.VERSION, name, version, problem)
+        "TensorFlow %s provides tf.nn.rnn_cell.%s only with Keras 2. %s%s"
+        % (tf.version.VERSION, name, how_to_get_tf_keras(), problem)
+    )
+
+
+def how_to_get_tf_keras():
+    """Returns the advice to install the package tf_keras for this TensorFlow."""
+    version = ".".join(tf.version.VERSION.split(".")[:2])
+    return (
+        "Install the package tf_keras, for example with `pip install tf_keras~=%s.0`." % version
     )
 
 
