@@ -255,7 +255,10 @@ def _way_to_keras_2():
     setting = os.environ.get(_LEGACY_KERAS)
     if setting is None:
         return "The package tf_keras provides Keras 2: run the program with --tf1."
-    return "The package tf_keras provides Keras 2, but %s is %r: set it to 1." % (_LEGACY_KERAS, setting)
+    return "The package tf_keras provides Keras 2, but %s is %r: set it to 1." % (
+        _LEGACY_KERAS,
+        setting,
+    )
 
 
 def _tensorflow_version():

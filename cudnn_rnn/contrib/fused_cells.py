@@ -141,7 +141,13 @@ class LSTMBlockFusedCell(Layer):
             if not tensor.shape.is_compatible_with([batch, self._num_units]):
                 raise ValueError(
                     "initial_state.%s of %s has shape %s; expected [batch, num_units] = [%s, %d]."
-                    % (part, name, tensor.shape, "batch" if batch is None else batch, self._num_units)
+                    % (
+                        part,
+                        name,
+                        tensor.shape,
+                        "batch" if batch is None else batch,
+                        self._num_units,
+                    )
                 )
         return pair
 

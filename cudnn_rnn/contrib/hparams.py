@@ -139,9 +139,7 @@ class HParams:
         sort_keys: bool = False,
     ) -> str:
         """Returns a JSON object of all hyperparameters; the arguments are those of `json.dumps`."""
-        return json.dumps(
-            self.values(), indent=indent, separators=separators, sort_keys=sort_keys
-        )
+        return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
 
     def set_model_structure(self, model_structure: Any) -> None:
         """Keeps an object for `get_model_structure`."""

@@ -144,9 +144,7 @@ def _cell_module(name):
 def how_to_get_tf_keras():
     """Returns the advice to install the package tf_keras for this TensorFlow."""
     version = ".".join(tf.version.VERSION.split(".")[:2])
-    return (
-        "Install the package tf_keras, for example with `pip install tf_keras~=%s.0`." % version
-    )
+    return "Install the package tf_keras, for example with `pip install tf_keras~=%s.0`." % version
 
 
 class Finder:

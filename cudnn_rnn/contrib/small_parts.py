@@ -6,12 +6,18 @@ import functools
 import math
 import numbers
 import operator
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.types import DTypeLike
 
-__all__ = ["ModeKeys", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "xavier_initializer"]
+__all__ = [
+    "ModeKeys",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2_regularizer",
+    "xavier_initializer",
+]
 
 Regularizer = Callable[..., Optional[tf.Tensor]]
 

@@ -74,7 +74,9 @@ def test_like_the_original(name):
             values = values or initial
             for variable, value in zip(network.variables, values):
                 variable.load(value, session)
-            runs.append((network.names_and_shapes(), initial, network.run(session, random_inputs())))
+            runs.append(
+                (network.names_and_shapes(), initial, network.run(session, random_inputs()))
+            )
     (names, values, expected), (own_names, own_values, found) = runs
     assert own_names == names
     if name not in OTHER_SEEDS:
@@ -224,7 +226,12 @@ WRONG_ARGUMENTS = [
     ("LSTMBlockFusedCell", dict(num_units=-1), ValueError, "num_units must be between 1.* is -1"),
     ("LSTMBlockFusedCell", dict(num_units=2, cell_clip="x"), TypeError, "cell_clip must be.*'x'"),
     ("GRUBlockCell", dict(), ValueError, "Exactly one of num_units and cell_size.*None.*None"),
-    ("GRUBlockCellV2", dict(num_units=2, cell_size=3), ValueError, "num_units is 2.*cell_size is 3"),
+    (
+        "GRUBlockCellV2",
+        dict(num_units=2, cell_size=3),
+        ValueError,
+        "num_units is 2.*cell_size is 3",
+    ),
     ("TimeReversedFusedRNN", dict(cell=3), TypeError, "cell must be callable.*is 3"),
 ]
 
@@ -241,7 +248,11 @@ def test_wrong_tensors(session):
     for cell, given, message in (
         (lstm, (inputs, state), r"state of LSTMBlockCell must be a pair \(c, h\)"),
         (lstm, (inputs, (state, tf.zeros([BATCH, 5]))), r"state.h of LSTM.*\[3, 3\].*\(3, 5\)"),
-        (lstm, (tf.zeros([2, 3, 4]), (state, state)), r"inputs.*\[batch, input_size\].*\(2, 3, 4\)"),
+        (
+            lstm,
+            (tf.zeros([2, 3, 4]), (state, state)),
+            r"inputs.*\[batch, input_size\].*\(2, 3, 4\)",
+        ),
         (gru, (inputs, (state, state)), "state of GRUBlockCell must be one tensor"),
         (gru, (inputs, tf.zeros([BATCH, 5])), r"state of GRUBlockCell must.*\[3, 3\].*\(3, 5\)"),
     ):

@@ -1,4 +1,4 @@
-"""`tf.contrib.rnn`, `layers` and `slim` after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
+"""`tf.contrib.rnn` and its neighbours, `layers` and `slim` after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
 
 import importlib
 import sys
@@ -10,15 +10,27 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import _compat, contrib
-from cudnn_rnn.contrib import other_packages
+from cudnn_rnn.contrib import other_packages, small_parts
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = needs_tensorflow_2  # TensorFlow 1 has tf.contrib
 
 HERE = set(
-    "BasicRNNCell LSTMStateTuple MultiRNNCell RNNCell stack_bidirectional_dynamic_rnn "
+    "BasicRNNCell GRUBlockCell GRUBlockCellV2 LSTMBlockCell LSTMBlockFusedCell LSTMStateTuple "
+    "MultiRNNCell RNNCell TimeReversedFusedRNN stack_bidirectional_dynamic_rnn "
     "static_bidirectional_rnn static_rnn static_state_saving_rnn".split()
 )
+# The names of the other parts, and which module each object must be of.
+OTHERS = {
+    "framework": {"get_or_create_global_step": "tensorflow"},
+    "layers": dict.fromkeys(
+        ["l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "xavier_initializer"],
+        "cudnn_rnn.contrib.small_parts",
+    ),
+    "learn": {"ModeKeys": "cudnn_rnn.contrib.small_parts"},
+    "seq2seq": {"sequence_loss": "cudnn_rnn.contrib.losses"},
+    "training": {"HParams": "cudnn_rnn.contrib.hparams"},
+}
 CELLS = set("BasicLSTMCell DeviceWrapper DropoutWrapper GRUCell LSTMCell ResidualWrapper".split())
 
 PACKAGES = ("tf_keras", "tf_slim")
@@ -35,6 +47,12 @@ def installed(session):
 def no_native_cells(monkeypatch):
     """Makes TensorFlow appear to have no cells, as with Keras 3."""
     monkeypatch.setattr(other_packages, "native_rnn_cell_module", lambda: None)
+
+
+@pytest.fixture
+def no_tf_slim(packages):
+    """Makes imports of tf_slim fail as if it were not installed."""
+    packages({"tf_slim": "raise ModuleNotFoundError('no tf_slim', name='tf_slim')"})
 
 
 @pytest.fixture
@@ -96,7 +114,36 @@ def test_cells_and_states_work_with_static_rnn():
     assert len(outputs) == 4 and isinstance(state[1], rnn.LSTMStateTuple)
 
 
-@pytest.mark.parametrize("name", ["LSTMBlockFusedCell", "Conv2DLSTMCell", "NoSuchCell", "python"])
+@pytest.mark.parametrize("part", sorted(OTHERS))
+def test_other_parts(no_tf_slim, part):
+    module = names_after("import tensorflow.contrib.%s as found" % part)["found"]
+    assert module is getattr(tensorflow.contrib, part) is getattr(tf.contrib, part)
+    assert module is names_after("from tensorflow.contrib import %s as found" % part)["found"]
+    names = names_after("from tensorflow.contrib.%s import *" % part)
+    assert set(names) - {"__builtins__"} == set(dir(module)) == set(OTHERS[part])
+    for name, place in OTHERS[part].items():
+        assert names[name].__module__.split(".")[: place.count(".") + 1] == place.split(".")
+        assert names[name] is getattr(module, name)
+
+
+def test_the_global_step_is_tensorflows(session):
+    function = tensorflow.contrib.framework.get_or_create_global_step
+    assert function() is tf.train.get_global_step()
+    assert function(tf.get_default_graph()) is function()
+
+
+@pytest.mark.parametrize("part", sorted(set(OTHERS) - {"layers"}))
+def test_names_of_other_parts_without_an_equivalent(part):
+    reason = "no_such_name.*neither TensorFlow %s nor cudnn_rnn has.*1.15" % tf.version.VERSION
+    with pytest.raises(AttributeError, match=reason):
+        tensorflow.contrib.__dict__[part].no_such_name
+    with pytest.raises(ImportError, match=reason):
+        exec("from tensorflow.contrib.%s import no_such_name" % part)
+
+
+@pytest.mark.parametrize(
+    "name", ["LayerNormBasicLSTMCell", "Conv2DLSTMCell", "NoSuchCell", "python"]
+)
 def test_names_of_rnn_without_an_equivalent(name):
     reason = "neither TensorFlow %s nor cudnn_rnn has.*TensorFlow 1.15" % tf.version.VERSION
     with pytest.raises(AttributeError, match="%s.*%s" % (name, reason)):
@@ -182,21 +229,37 @@ def test_layers_and_slim_as_attributes(packages):
     assert tensorflow.contrib.slim.WHERE == "slim" and tf.contrib.layers.WHERE == "layers"
 
 
-@pytest.mark.parametrize("part", ["layers", "slim"])
-@pytest.mark.parametrize(
+BROKEN_SLIM = pytest.mark.parametrize(
     "text, reason",
     [
         ("raise ModuleNotFoundError('none', name='tf_slim')", "Install it: pip install tf_slim"),
         ("raise AttributeError('it wants TensorFlow 2.3')", "Importing it failed: it wants"),
     ],
 )
-def test_a_tf_slim_that_cannot_be_imported(packages, part, text, reason):
+
+
+@BROKEN_SLIM
+def test_slim_without_tf_slim(packages, text, reason):
     packages({"tf_slim": text})
-    for statement in ("import tensorflow.contrib.%s", "from tensorflow.contrib import %s"):
-        with pytest.raises(ImportError, match="%s.* in the package tf_slim. %s" % (part, reason)):
-            exec(statement % part)
-    with pytest.raises(AttributeError, match="%s.* in the package tf_slim. %s" % (part, reason)):
-        getattr(tensorflow.contrib, part)
+    for statement in ("import tensorflow.contrib.slim", "from tensorflow.contrib import slim"):
+        with pytest.raises(ImportError, match="slim.* in the package tf_slim. %s" % reason):
+            exec(statement)
+    with pytest.raises(AttributeError, match="slim.* in the package tf_slim. %s" % reason):
+        tensorflow.contrib.slim  # noqa: B018
+
+
+@BROKEN_SLIM
+def test_layers_without_tf_slim(packages, text, reason):
+    packages({"tf_slim": text})
+    from tensorflow.contrib.layers import l2_regularizer
+
+    assert l2_regularizer is small_parts.l2_regularizer
+    with pytest.raises(ImportError, match="fully_connected.* in the package tf_slim. %s" % reason):
+        exec("from tensorflow.contrib.layers import fully_connected")
+    with pytest.raises(
+        AttributeError, match="fully_connected.*in the package tf_slim. %s" % reason
+    ):
+        tensorflow.contrib.layers.fully_connected  # noqa: B018
 
 
 def test_uninstall_removes_all_parts(packages):

@@ -70,9 +70,7 @@ CASES = {
     ),
     "fused": _whole(lambda rnn: rnn.LSTMBlockFusedCell(UNITS)),
     "fused_clip": _whole(lambda rnn: rnn.LSTMBlockFusedCell(UNITS, 0.0, 0.125), LENGTHS),
-    "fused_peephole": _whole(
-        lambda rnn: rnn.LSTMBlockFusedCell(UNITS, use_peephole=True), LENGTHS
-    ),
+    "fused_peephole": _whole(lambda rnn: rnn.LSTMBlockFusedCell(UNITS, use_peephole=True), LENGTHS),
     "given_state": _given_state,
     "reversed": _whole(lambda rnn: rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(UNITS))),
     "both_ways": _both_ways,

@@ -25,9 +25,7 @@ def main(folder):
         for variable in tf.global_variables():
             values = random.uniform(-0.7, 0.7, variable.shape.as_list())
             variable.load(values.astype(np.float32), session)
-        tf.train.Saver().save(
-            session, os.path.join(folder, "model.ckpt"), write_meta_graph=False
-        )
+        tf.train.Saver().save(session, os.path.join(folder, "model.ckpt"), write_meta_graph=False)
         for name, network in networks.items():
             for key, value in network.run(session, expected["inputs"]).items():
                 expected["%s/%s" % (name, key)] = value
