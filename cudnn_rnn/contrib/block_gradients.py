@@ -1,8 +1,8 @@
 """Gradients of the ops `LSTMBlockCell` and `GRUBlockCell` in TensorFlow 2.
 
-TensorFlow has the ops `LSTMBlockCellGrad` and `GRUBlockCellGrad`, which compute the gradients of the
-state and of the pre-activations. In TensorFlow 1, `tf.contrib.rnn` registered the functions that
-complete them. TensorFlow 2 registers none.
+TensorFlow has the ops `LSTMBlockCellGrad` and `GRUBlockCellGrad`, which compute the gradients of
+the state and of the pre-activations. In TensorFlow 1, `tf.contrib.rnn` registered the functions
+that complete them. TensorFlow 2 registers none.
 
 Only the gradients of the outputs that the cells use are taken into account: `cs` and `h`.
 """

@@ -1,4 +1,4 @@
-"""`tf.contrib.rnn` and its neighbours, `layers` and `slim` after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
+"""`tf.contrib.rnn` and other parts after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
 
 import importlib
 import sys
@@ -136,7 +136,7 @@ def test_the_global_step_is_tensorflows(session):
 def test_names_of_other_parts_without_an_equivalent(part):
     reason = "no_such_name.*neither TensorFlow %s nor cudnn_rnn has.*1.15" % tf.version.VERSION
     with pytest.raises(AttributeError, match=reason):
-        tensorflow.contrib.__dict__[part].no_such_name
+        getattr(tensorflow.contrib, part).no_such_name  # noqa: B018
     with pytest.raises(ImportError, match=reason):
         exec("from tensorflow.contrib.%s import no_such_name" % part)
 
