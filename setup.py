@@ -6,6 +6,7 @@ The op library is compiled against the TensorFlow of this environment; see `buil
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -65,19 +66,35 @@ class Wheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-def version():
+def tensorflow_label():
+    """Returns the label of this environment's TensorFlow, "+tf2.21"; "" for an sdist."""
+    commands = {"bdist_wheel", "dist_info", "editable_wheel", "develop", "install"}
+    return build_support.find_tensorflow().version_label if commands & set(sys.argv) else ""
+
+
+def version(label):
     """Returns the version of what is built: 0.2.0 of an sdist, 0.2.0+tf2.21 of a wheel.
 
     What is built from an sdist has the plain version, too. Otherwise pip would refuse an sdist from
     an index: its metadata would have another version than its file name.
     """
     is_sdist = os.path.exists(os.path.join(build_support.ROOT, "PKG-INFO"))
-    needs_label = {"bdist_wheel", "dist_info", "editable_wheel", "develop", "install"} & set(
-        sys.argv
-    )
-    if is_sdist or not needs_label:
-        return build_support.package_version()
-    return build_support.package_version() + build_support.find_tensorflow().version_label
+    return build_support.package_version() + ("" if is_sdist else label)
+
+
+def contrib_packages(label):
+    """Returns the packages that replace parts of tf.contrib for the TensorFlow of a label.
+
+    Each tf_keras requires its own TensorFlow: without a version, pip would replace the user's.
+    TensorFlow 1 has tf.contrib, and TensorFlow before 2.16 has Keras 2.
+    """
+    match = re.match(r"\+tf(\d+)\.(\d+)$", label)
+    if not match:
+        return ["tf_slim", "tf_keras"]
+    release = tuple(int(number) for number in match.groups())
+    if release < (2, 0):
+        return []
+    return ["tf_slim"] + ["tf_keras~=%d.%d.0" % release] * (release >= (2, 16))
 
 
 def read_readme():
@@ -85,9 +102,11 @@ def read_readme():
         return file.read()
 
 
+LABEL = tensorflow_label()
+
 setup(
     name="cudnn_rnn",
-    version=version(),
+    version=version(LABEL),
     description="tf.contrib.cudnn_rnn for current versions of TensorFlow, on CPU and GPU",
     long_description=read_readme(),
     long_description_content_type="text/markdown",
@@ -109,6 +128,8 @@ setup(
         "torch": ["torch", "safetensors"],
         "onnx": ["onnx", "tf2onnx"],
         "plot": ["matplotlib"],
+        # Of cudnn_rnn.contrib.
+        "contrib": contrib_packages(LABEL),
         "test": ["pytest", "pytest-xdist", "hypothesis", "matplotlib", "tqdm", "tabulate"],
     },
     classifiers=[

@@ -1,5 +1,7 @@
 """Subclasses of the layers that create variables of their own, and private names they reach."""
 
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -116,3 +118,21 @@ def test_conversion_of_1_4_to_1_12(session):
     expected = session.run([spec.tensor for spec in saveable.specs])
     for one, other in zip(session.run(weights + biases), expected):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_call_of_the_op_level_class(name):
+    """A program of TensorFlow 1.0 to 1.4 learns of that class, and of the release to choose."""
+    make = getattr(layers, name)
+    advice = (
+        "%s got the input size, 5%s.*this call is of TensorFlow 1.3 or 1.4, or older"
+        ".*--tf-contrib-version 1.3.*contrib.install..1.3...*that class is cudnn_rnn.%s"
+    )
+    with pytest.raises(TypeError, match=advice % (name, "", name)):
+        make(num_layers=2, num_units=3, input_size=5)
+    with pytest.raises(ValueError, match=advice % (name, " in place of input_mode", name)):
+        make(2, 3, 5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_unit'"):
+        make(2, 3, num_unit=5)
+    parameters = list(inspect.signature(make).parameters)
+    assert parameters[:3] == ["num_layers", "num_units", "input_mode"]

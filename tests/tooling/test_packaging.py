@@ -58,6 +58,17 @@ def test_runtime_dependencies_are_numpy_and_the_tensorflow_of_the_environment(me
     assert [line for line in lines if "extra" not in line] == ["numpy"]
 
 
+def test_extra_contrib_does_not_replace_tensorflow(metadata_folder):
+    """Each tf_keras requires its TensorFlow, so pip must not choose the newest."""
+    lines = re.findall("^Requires-Dist: (.+)$", read(metadata_folder, "METADATA"), re.MULTILINE)
+    found = {re.split(r"[ ;]", line)[0] for line in lines if re.search("extra == .contrib", line)}
+    major, minor = (int(number) for number in tf.__version__.split(".")[:2])
+    expected = {"tf_slim"} if major > 1 else set()
+    if (major, minor) >= (2, 16):
+        expected.add("tf_keras~=%d.%d.0" % (major, minor))
+    assert {name.replace("-", "_") for name in found} == expected
+
+
 def test_library_and_build_info_hold_no_path_of_the_machine_that_built_them():
     content = Path(library.library_path()).read_bytes()
     for folder in {
