@@ -1,8 +1,10 @@
 """`tf.contrib.rnn` and other parts after `cudnn_rnn.contrib.install`, in TensorFlow 2."""
 
 import importlib
+import re
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import tensorflow
@@ -11,6 +13,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import _compat, contrib
 from cudnn_rnn.contrib import other_packages, small_parts
+from helpers.paths import ROOT
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = needs_tensorflow_2  # TensorFlow 1 has tf.contrib
@@ -273,3 +276,21 @@ def test_uninstall_removes_all_parts(packages):
     assert importlib.import_module("tf_slim.nets.resnet").WHERE == "resnet"
     with pytest.raises(ImportError, match="No module named 'tensorflow.contrib'"):
         importlib.import_module("tensorflow.contrib.rnn")
+
+
+def test_the_document_lists_all_names():
+    """The table of docs/migrating.md has the names of every part, and which need a package."""
+    text = Path(ROOT, "docs", "migrating.md").read_text(encoding="utf-8")
+    table = text.partition("| module | names | package |\n| --- | --- | --- |\n")[2].partition(
+        "\n\n"
+    )[0]
+    free, of_packages, part = {}, {}, None
+    for row in table.splitlines():
+        module, names, package = (cell.strip() for cell in row.strip("|").split("|"))
+        part = module.strip("`").rpartition(".")[2] or part
+        known = free if package == "-" else of_packages
+        found = re.findall("`([A-Za-z0-9_]+)`", names)
+        known.setdefault(part, set()).update(set(found) - {"cudnn_rnn"})
+    expected = {name: set(names) for name, names in OTHERS.items()}
+    assert free == dict(expected, rnn=HERE)
+    assert of_packages == {"rnn": CELLS, "layers": {"fully_connected"}, "slim": set()}

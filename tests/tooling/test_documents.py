@@ -82,6 +82,7 @@ def test_migrating(tmp_path):
         "model/stack_bidirectional_rnn/cell_0/bidirectional_rnn/bw/cudnn_compatible_lstm_cell/bias",
         "cudnn_lstm/stack_bidirectional_rnn/cell_0/bidirectional_rnn/fw/cudnn_compatible_lstm_cell"
         "/bias",
+        "rnn/multi_rnn_cell/cell_0/lstm_cell/bias",
     ]
 
 
