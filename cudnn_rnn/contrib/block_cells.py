@@ -28,14 +28,16 @@ def lstm_attributes(
     forget_bias: float, cell_clip: Optional[float], use_peephole: bool
 ) -> Tuple[float, float, bool]:
     """Returns the attributes of the LSTM ops; raises `TypeError` for what is no number."""
-    clip = _NO_CLIPPING if cell_clip is None else cell_clip
-    for name, value, expected in (
-        ("forget_bias", forget_bias, "a number"),
-        ("cell_clip", clip, "a number, or None for no clipping"),
-    ):
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise TypeError("%s must be %s, but is %r." % (name, expected, value))
-    return float(forget_bias), float(clip), bool(use_peephole)
+    _check_number("forget_bias", forget_bias, "a number")
+    if cell_clip is None:
+        cell_clip = _NO_CLIPPING
+    _check_number("cell_clip", cell_clip, "a number, or None for no clipping")
+    return float(forget_bias), float(cell_clip), bool(use_peephole)
+
+
+def _check_number(name, value, expected):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError("%s must be %s, but is %r." % (name, expected, value))
 
 
 def peephole_names(use_peephole: bool) -> Tuple[str, ...]:

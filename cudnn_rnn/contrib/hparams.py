@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import numbers
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NoReturn, Optional, Tuple
 
 __all__ = ["HParams"]
 
@@ -175,7 +175,7 @@ class HParams:
         return "%s(%s)" % (type(self).__name__, sorted(self.values().items()))
 
 
-def _refuse(values, problem):
+def _refuse(values: str, problem: str) -> NoReturn:
     raise ValueError("Cannot parse the hyperparameters %r: %s." % (values, problem))
 
 

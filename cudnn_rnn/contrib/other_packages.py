@@ -20,7 +20,6 @@ from cudnn_rnn._compat import native_rnn_cell_module, tf
 
 CONTRIB = "tensorflow.contrib"
 _LAYERS = CONTRIB + ".layers"
-_RNN = CONTRIB + ".rnn"
 
 # The packages that replace parts of `tf.contrib`.
 _SUCCESSORS = {_LAYERS: "tf_slim.layers", CONTRIB + ".slim": "tf_slim"}
@@ -64,7 +63,7 @@ _CELLS = (
 )
 _CELLS_OF_TF_KERAS = "tf_keras.api._v1.keras.__internal__.legacy.rnn_cell"
 
-_ADVICE = {"rnn.stack_bidirectional_rnn": "Use stack_bidirectional_dynamic_rnn."}
+_ADVICE = {"rnn.stack_bidirectional_rnn": ["Use stack_bidirectional_dynamic_rnn."]}
 _LAST_RESORT = "Change the program, or run it in TensorFlow 1.15, which has all of tf.contrib."
 
 
@@ -122,8 +121,8 @@ def _find_name(part, name):
     if part == "rnn" and name in _CELLS:
         return getattr(_cell_module(name), name)
     reasons = ["neither TensorFlow %s nor cudnn_rnn has an equivalent." % tf.version.VERSION]
-    reasons += [_ADVICE.get("%s.%s" % (part, name)), _LAST_RESORT]
-    raise LookupError(" ".join(filter(None, reasons)))
+    reasons += _ADVICE.get("%s.%s" % (part, name), []) + [_LAST_RESORT]
+    raise LookupError(" ".join(reasons))
 
 
 def _cell_module(name):

@@ -166,5 +166,5 @@ def _check_scale(argument, scale):
         raise ValueError(
             "%s must be a float, but is the integer %r. Write %r." % (argument, scale, float(scale))
         )
-    if isinstance(scale, numbers.Real) and not scale >= 0:
+    if isinstance(scale, numbers.Real) and not float(scale) >= 0:
         raise ValueError("%s must be at least 0, but is %r." % (argument, scale))
