@@ -96,7 +96,7 @@ def export_onnx(
             "opset must be from %d to %d, the newest of the installed onnx, but is %r."
             % (_nodes.OLDEST_OPSET, newest, opset)
         )
-    with _quiet(), _with_handlers():
+    with _quiet(), _with_handlers(), _explaining_errors(model):
         frozen = _sources.read(model, _sources.Names(signature, inputs, outputs))
         graph_def, loops, converted = _converted(frozen, opset)
     _require_known_operators(converted)
@@ -120,6 +120,21 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def _explaining_errors(model: Any) -> Iterator[None]:
+    """Turns errors of protobuf, TensorFlow and tf2onnx, which check little, into one kind."""
+    try:
+        yield
+    except (OSError, ValueError):
+        raise
+    except Exception as error:
+        name = model if isinstance(model, (str, os.PathLike)) else "The model"
+        raise ValueError(
+            "%s cannot be exported to ONNX: %s (%s). If it is a file, it may be damaged: get it "
+            "from its source again." % (name, str(error).strip().rstrip("."), type(error).__name__)
+        ) from error
 
 
 @contextlib.contextmanager

@@ -76,13 +76,22 @@ def test_the_command(tmp_path, capfd, frozen):
         (["rnn.pb", "out", "--no-check"], "--no-check is only for an OUT that ends with .onnx"),
         (["text", "out.onnx"], "text cannot be read as a GraphDef"),
         (["half.pb", "out.onnx"], "cannot be read as a GraphDef"),
+        (["damaged", "out.onnx"], "damaged cannot be exported to ONNX: Error parsing message"),
+        (
+            ["other.pb", "out.onnx", "--outputs", "output"],
+            "other.pb cannot be exported to ONNX: Op",
+        ),
         (["rnn.pb", "rnn.pb/out.onnx", "--outputs", "output"], "cannot be created"),
     ],
 )
 def test_errors_of_the_command(tmp_path, monkeypatch, capfd, frozen, arguments, text):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("this is no graph")
-    (tmp_path / "half.pb").write_bytes(frozen[0].read_bytes()[:-100])
+    content = frozen[0].read_bytes()
+    (tmp_path / "half.pb").write_bytes(content[:-100])
+    (tmp_path / "other.pb").write_bytes(content.replace(b"CudnnRNNV3", b"CudnnRNNV9"))
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "saved_model.pb").write_bytes(b"\x0a\xff\xff")
     before = sorted(os.listdir(str(tmp_path)))
     assert main(["export"] + arguments) == 1
     assert text in capfd.readouterr().err
