@@ -27,7 +27,7 @@ help:
 	@echo "  make test-all                          run all cases, as before a release"
 	@echo "  make python-test ARGS='-k gradients'   run some of the Python tests"
 	@echo "  make trials                            fuzzing, schedules, faults, load, errors: docs/reliability.md; takes an"
-	@echo "                                         hour; ARGS=--help lists them, ARGS=--short takes a minute"
+	@echo "                                         hour; ARGS=--help lists them, ARGS=--short takes five minutes"
 	@echo "  make try-versions                      test many TensorFlow versions; takes one to two hours,"
 	@echo "                                         downloads 8 GB; ARGS=--help lists the options"
 	@echo "  make wheels                            build and check a wheel for each TensorFlow, into dist/; downloads"

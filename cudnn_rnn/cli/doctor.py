@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -192,7 +193,10 @@ class Doctor:
         version = info.get("tensorflow", "of unknown version")
         compiler = info.get("compiler", "an unknown compiler")
         self._fact("Built", "for TensorFlow %s, with %s" % (version, compiler))
-        self._fact("Instruction sets", found["cpu_report"])
+        report = found["cpu_report"]
+        if tensorflow["version"].startswith("1."):  # whose ops have no bfloat16
+            report = re.sub(r"^bfloat16:.*\n?", "", report, flags=re.MULTILINE)
+        self._fact("Instruction sets", report)
         if found["ones"] != [4.0, 4.0]:
             self._broken(
                 "An RNN with one unit computes wrong numbers.",
@@ -218,7 +222,8 @@ class Doctor:
         self._fact("cuDNN", without if found["report"] is None else found["report"])
         self._examine_libraries_of_cudnn(found["report"] or "", bool(found["devices"]))
         if found["reason"] != found["report"]:
-            self._fact("GPU kernels", found["reason"])
+            owner = "This package's" if found["kernels"] == "cudnn_rnn" else "TensorFlow's own"
+            self._fact("GPU kernels", "%s run the ops. %s" % (owner, found["reason"]))
         if found["devices"] or found["kernels"] == "cudnn_rnn":  # where there is a driver, at least
             self._print("  Whose kernels run the ops on a GPU (docs/gpu/README.md):")
             self._print(textwrap.indent(describe_outcomes(found["outcomes"]), "    "))

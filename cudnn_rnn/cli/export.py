@@ -17,9 +17,13 @@ _BASE_MEMORY, _MEMORY_PER_BYTE = 12 * 2**30, 64
 _SECONDS = 1800
 
 # Ends without destructors: where TensorFlow ran out of memory, these may wait for a lock for ever.
+# What libraries write to the descriptor of stderr is not shown.
 _CHILD = """
 import argparse, json, os, sys
 request = argparse.Namespace(**json.loads(sys.argv[1]))
+if not request.verbose:
+    sys.stderr = os.fdopen(os.dup(2), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 sys.path[:] = request.path
 from cudnn_rnn.cli.export import run_in_child
 status = run_in_child(request)
@@ -59,7 +63,7 @@ def add_arguments(parser):
     parser.add_argument("model", metavar="IN", help="the model to read")
     parser.add_argument("output", metavar="OUT", help="the folder or .onnx file to write")
     parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
-    file_commands.add_traceback(parser)
+    file_commands.add_messages(parser)
     parser.add_argument_group("for a SavedModel as OUT").add_argument(
         "--training",
         action="store_true",

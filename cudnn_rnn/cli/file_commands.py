@@ -1,11 +1,16 @@
 """Options and error reports of the commands that read files: `inspect`, `convert` and `export`."""
 
 import argparse
+import contextlib
 import importlib
+import logging
 import os
+import re
 import signal
 import sys
+import tempfile
 import traceback
+import warnings
 
 from cudnn_rnn.cli.run import ADVICE, load_package
 
@@ -39,7 +44,7 @@ def add_facts(parser):
     )
     for name, options in _FACTS:
         group.add_argument(name, **options)
-    add_traceback(parser)
+    add_messages(parser)
 
 
 def facts_of(options):
@@ -57,8 +62,11 @@ def describe_command(parser, usage, description):
     parser.description = description
 
 
-def add_traceback(parser):
-    """Adds the option that shows where an error comes from."""
+def add_messages(parser):
+    """Adds the options that choose which messages are shown."""
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also show the messages of TensorFlow"
+    )
     parser.add_argument(
         "--traceback", action="store_true", help="also show where in the program an error occurs"
     )
@@ -69,11 +77,13 @@ def reporting_errors(command, function, options, module="cudnn_rnn.exchange"):
 
     Errors of the files and of the libraries that read them are one line, without a traceback.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        if module != "cudnn_rnn.exchange":  # which needs TensorFlow for checkpoints only
-            load_package()
-        return function(importlib.import_module(module), options)
+        with contextlib.nullcontext() if options.verbose else _quiet():
+            if module != "cudnn_rnn.exchange":  # which needs TensorFlow for checkpoints only
+                load_package()
+            return function(importlib.import_module(module), options)
+    except BrokenPipeError:  # nobody reads stdout any more; `main` ends
+        raise
     except ImportError as error:
         print("python -m cudnn_rnn %s: %s\n%s" % (command, error, ADVICE), file=sys.stderr)
         return 1
@@ -87,16 +97,66 @@ def reporting_errors(command, function, options, module="cudnn_rnn.exchange"):
         return 1
 
 
+@contextlib.contextmanager
+def _quiet():
+    """Keeps the messages of libraries from stderr: what is written to it is this command's own.
+
+    TensorFlow's C++ part writes to the file descriptor, before any setting is read.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    kept, stderr = os.dup(2), sys.stderr
+    has_descriptor = _descriptor_of(stderr) == 2
+    disabled = logging.root.manager.disable
+    with tempfile.TemporaryFile() as messages, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        os.dup2(messages.fileno(), 2)
+        if has_descriptor:
+            sys.stderr = os.fdopen(os.dup(kept), "w")
+        try:
+            yield
+        finally:
+            if has_descriptor:
+                sys.stderr.close()
+                sys.stderr = stderr
+            os.dup2(kept, 2)
+            os.close(kept)
+            logging.disable(disabled)
+
+
+def _descriptor_of(stream):
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def _text_of(error):
     """Returns the message; of an unexpected error also its class."""
     if isinstance(error, MemoryError):
         return "the memory does not suffice. %s" % error
     if isinstance(error, (OSError, ValueError)):  # ExchangeError is a ValueError
-        return str(error)
+        return for_the_command_line(str(error))
     return "%s (%s). --traceback shows where." % (error, type(error).__name__)
+
+
+# An argument in Python and then its option: overwrite=True (--force).
+_ARGUMENT_AND_OPTION = re.compile(r"\b\w+=(?:\{[^}]*\}|\[[^\]]*\]|[^\s,;()]*) \((--[^)]+)\)")
+_NAME_AND_OPTION = re.compile(r"\b(\w+) \((--([\w-]+))\)")
+
+
+def for_the_command_line(text):
+    """Returns a message with options in place of the arguments of functions."""
+
+    def option(found):
+        is_same = found.group(1).replace("_", "-") == found.group(3)
+        return found.group(2) if is_same else found.group(0)
+
+    return _NAME_AND_OPTION.sub(option, _ARGUMENT_AND_OPTION.sub(r"\1", text))
 
 
 def print_notes(notes):
     """Prints notes on stderr, so that stdout has only what was asked for."""
     for note in notes:
-        print("Note: %s" % note, file=sys.stderr)
+        print("Note: %s" % for_the_command_line(note), file=sys.stderr)

@@ -1,6 +1,8 @@
 """The commands of `python -m cudnn_rnn`. Nothing here imports TensorFlow."""
 
 import argparse
+import os
+import signal
 import sys
 
 from cudnn_rnn._version import __version__
@@ -43,11 +45,20 @@ def main(arguments=None):
     parsers = {name: commands.add_parser(name, add_help=True) for name in _COMMANDS}
     for name, command in _COMMANDS.items():
         command.add_arguments(parsers[name])
-    chosen = parser.parse_args(arguments)
+    chosen, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parsers.get(chosen.command, parser).error("unrecognized arguments: %s" % " ".join(unknown))
     if chosen.command is None:
         parser.print_help()
         return 2
     if chosen.command == "run":
         chosen.arguments = run.arguments_of_program(arguments, chosen.arguments)
         return run.run(chosen, parsers["run"])
-    return _COMMANDS[chosen.command].run(chosen)
+    try:
+        status = _COMMANDS[chosen.command].run(chosen)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has seen enough, such as `head`. Python flushes stdout once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE

@@ -32,6 +32,7 @@ _FORMATS = {
     module.FORMAT.target: module.FORMAT
     for module in (keras_format, torch_format, onnx_format, npz_format)
 }
+_END_OF_TABLES = bytes.fromhex("57fb808b247547db")
 TARGETS = tuple(checkpoint_format.TARGETS) + tuple(_FORMATS)
 
 
@@ -178,14 +179,37 @@ def _format_of(path):
     return next((known for known in _FORMATS.values() if known.recognizes(path)), None)
 
 
+def _is_table(path):
+    """Returns whether a file ends as checkpoints of TensorFlow 0.x do, tables of strings."""
+    length = len(_END_OF_TABLES)
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - length))
+        return file.read(length) == _END_OF_TABLES
+
+
+def _described(known):
+    return "%s (%s)" % (known.title, ", ".join(known.suffixes))
+
+
 def _read_checkpoint(path, facts):
     prefix = checkpoint_format.prefix_of(path)
-    if prefix is None:
+    if prefix is not None:
+        if not checkpoint_format.exists(prefix) and not _is_table(prefix):
+            raise ExchangeError(
+                "%s is of no known format, or truncated. Known are checkpoints of TensorFlow, %s."
+                % (path, ", ".join(_described(known) for known in _FORMATS.values()))
+            )
+        return checkpoint_format.read(prefix, facts)
+    if os.path.isdir(path):
         raise ExchangeError(
-            "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint "
-            "(model.ckpt for model.ckpt.index), its folder, or a file." % (path, path)
+            "The folder %s has neither a checkpoint (a file named checkpoint) nor a SavedModel "
+            "(saved_model.pb with variables). Give one of its files, or the prefix of a checkpoint "
+            "in it." % path
         )
-    return checkpoint_format.read(prefix, facts)
+    raise ExchangeError(
+        "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint (model.ckpt "
+        "for model.ckpt.index), its folder, or a file." % (path, path)
+    )
 
 
 def write(
@@ -213,6 +237,7 @@ def write(
     """
     checked_choice("to", to, TARGETS)
     path = os.fspath(path)
+    check_suffix(path, to)
     contents = rnns if isinstance(rnns, Contents) else Contents("", "", list(rnns))
     if not contents.rnns:
         raise ExchangeError("There is no RNN to write to %s." % path)
@@ -221,6 +246,16 @@ def write(
         return checkpoint_format.write(path, contents, to, variable)
     _FORMATS[to].write(path, contents.rnns)
     return _left_out(contents)
+
+
+def check_suffix(path: str, to: str) -> None:
+    """Raises `ExchangeError` if the name of a file to write is one of another format."""
+    for target, other in _FORMATS.items():
+        if target != to and path.endswith(other.suffixes):
+            raise ExchangeError(
+                "%s has the name of %s. Choose another name for to=%r (--to %s), or write to=%r "
+                "(--to %s)." % (path, other.title, to, to, target, target)
+            )
 
 
 def refuse_to_overwrite(path: str, force: bool) -> None:
@@ -282,6 +317,7 @@ def convert(
     """
     checked_choice("to", to, TARGETS)
     target = os.fspath(target)
+    check_suffix(target, to)
     contents = read(source, **facts)
     if not contents.rnns:
         hint = " ".join(contents.notes)
@@ -311,6 +347,9 @@ def convert(
         _require_finite(contents.rnns)
     refuse_to_overwrite(target, force)
     keys: List[str] = []
+    folder = os.path.dirname(target)
+    if folder and not os.path.exists(folder) and not dry_run:
+        notes.append("The folder %s is new." % folder)
     if to in checkpoint_format.TARGETS:
         planned = checkpoint_format.plan(contents, to, variable)
         keys, notes = sorted(planned.arrays), notes + planned.notes

@@ -12,6 +12,7 @@ from cudnn_rnn.exchange.contents import ExchangeError, library
 # Models may give the same weights to a few nodes.
 _USES = 4
 _EXTERNAL = 1  # TensorProto.EXTERNAL
+_FLOATING = (1, 10, 11, 16)  # TensorProto.FLOAT, FLOAT16, DOUBLE, BFLOAT16
 
 
 class Constants:
@@ -50,6 +51,11 @@ class Constants:
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
+
+    def is_floating(self, name: str) -> bool:
+        """Returns whether a constant is an array of floating-point numbers, not a single one."""
+        tensor = self._tensors[name]
+        return tensor.data_type in _FLOATING and len(tensor.dims) > 0
 
     def array(self, name: str) -> np.ndarray:
         """Returns the array of a constant.

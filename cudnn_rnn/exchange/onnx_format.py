@@ -271,7 +271,13 @@ def _contents(model, path):
         for node in nodes
     ]
     used = {name for node in nodes for name in node.input[1:4]}
-    others = [name for name in constants.names if name not in used]
+    # Numbers of the model; not sizes and axes, nor the defaults of inputs.
+    inputs = {value.name for value in model.graph.input}
+    others = [
+        name
+        for name in constants.names
+        if name not in used and name not in inputs and constants.is_floating(name)
+    ]
     notes = [
         "The %s node %r takes the output of another layer in an order of axes that stacked layers "
         "do not have. It is read as an RNN of its own." % (layer.node.op_type, layer.node.name)

@@ -209,7 +209,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     except Exception as error:  # torch has no common class for errors about a file
         raise ExchangeError(
             "%s cannot be read as a file of PyTorch: %s. Save the state_dict of the module: "
-            "torch.save(module.state_dict(), path)." % (path, error)
+            "torch.save(module.state_dict(), path)." % (path, _reason(error))
         ) from error
     if is_plain:
         return from_state_dict(saved, facts)._replace(path=path, format="safetensors")
@@ -222,6 +222,15 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
             contents = from_state_dict(state, facts)._replace(path=path)
             return _with_rest(contents, saved, name, facts)
     return Contents(path, "PyTorch file", [], others=[str(key) for key in saved])
+
+
+def _reason(error):
+    """Returns what is wrong, without PyTorch's advice to run the code of a file."""
+    found = re.search(r"Unsupported (?:global|class)[^.]*: (?:GLOBAL )?([\w.]+)", str(error))
+    if found:
+        return "it has an object of the class %s, not only tensors" % found.group(1)
+    text = str(error).strip().split("\n")[0].rstrip(".")
+    return "it is no archive of tensors (%s)" % (text or type(error).__name__)
 
 
 def _has_rnn(state):

@@ -40,9 +40,12 @@ def load_model(
       a Keras model.
 
     Raises:
+      FileNotFoundError: there is no file at this path.
       ValueError: the file is damaged or of another format, or a layer cannot be made.
     """
     path = os.fspath(path)
+    if not os.path.exists(path):
+        raise FileNotFoundError("%s does not exist." % path)
     if keras_files.is_hdf5(path):
         return _stored_models.load_hdf5(path, custom_objects or {}, **named)
     if not zipfile.is_zipfile(path):

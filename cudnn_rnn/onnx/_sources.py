@@ -22,7 +22,7 @@ from cudnn_rnn.plain import _saved_models, _validation
 
 _SUFFIXES_OF_KERAS = (".keras", ".h5", ".hdf5")
 _SIGNATURE = "serving_default"
-_ADVICE = "Give their names: inputs=[...], outputs=[...] (--inputs NAME,..., --outputs NAME,...)."
+_ADVICE = "Name them: outputs=[...] (--outputs NAME,...), inputs=[...] (--inputs NAME,...)."
 
 
 class Frozen(NamedTuple):

@@ -458,7 +458,7 @@ def test_command(tmp_path, capfd):
     model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
     output = tmp_path / "folder" / "plain"
     assert main(["export", model, str(output)]) == 1
-    assert "pass training=True (--training)" in capfd.readouterr().err
+    assert "pass --training to rewrite" in capfd.readouterr().err
     assert not output.parent.exists()
     assert main(["export", model, str(output), "--training"]) == 0
     assert "Replaced 5 CudnnRNN* nodes; wrote" in capfd.readouterr().out

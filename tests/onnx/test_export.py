@@ -67,7 +67,10 @@ def test_the_command(tmp_path, capfd, frozen):
     "arguments, text",
     [
         (["missing", "out.onnx"], "missing does not exist"),
-        (["rnn.pb", "out.onnx"], "does not say which tensors are its outputs. Give their names"),
+        (
+            ["rnn.pb", "out.onnx"],
+            "does not say which tensors are its outputs. Name them: --outputs NAME",
+        ),
         (["rnn.pb", "out.onnx"], "uses these: 'output', 'output_h', 'output_c'"),
         (["rnn.pb", "out.onnx", "--outputs", "nothing"], "outputs has 'nothing', but"),
         (["rnn.pb", "out.onnx", "--outputs", "output", "--inputs", "x"], "inputs has 'x', but"),
