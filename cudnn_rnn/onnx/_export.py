@@ -90,6 +90,7 @@ def export_onnx(
             "%s exists. Choose another path, or pass overwrite=True (--force) to replace it."
             % output
         )
+    library("tf2onnx", "onnx")  # needs onnx, too
     newest = library("onnx.defs", "onnx").onnx_opset_version()
     if not _nodes.OLDEST_OPSET <= opset <= newest:
         raise ValueError(
