@@ -65,7 +65,11 @@ _LAZY = {
     "stack_bidirectional_dynamic_rnn": "cudnn_rnn.cells.basic",
 }
 
+# Imported on first use as well: Keras is optional, and a program that trains needs no `exchange`.
+_LAZY_MODULES = ("exchange", "keras")
+
 if TYPE_CHECKING:
+    from cudnn_rnn import exchange, keras  # noqa: F401
     from cudnn_rnn.cells.basic import BasicRNNCell, stack_bidirectional_dynamic_rnn
     from cudnn_rnn.cells.compatible import (
         CudnnCompatibleGRUCell,
@@ -80,8 +84,11 @@ else:  # A type checker that sees this function accepts any name.
         if name in _LAZY:
             globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
             return globals()[name]
+        if name in _LAZY_MODULES:
+            return importlib.import_module("cudnn_rnn." + name)
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
 
 
 def __dir__() -> List[str]:
-    return sorted(set(globals()) | set(_LAZY))
+    special = {name for name in globals() if name.startswith("__")}
+    return sorted(special.union(__all__, _LAZY_MODULES, ("plain", "saveables")))

@@ -10,6 +10,7 @@ import functools
 from typing import Any, Callable, TypeVar
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.data.ops.dataset_ops import DatasetV2 as Dataset
 from tensorflow.python.eager.context import context as eager_context
 from tensorflow.python.eager.context import eager_mode
 from tensorflow.python.eager.wrap_function import function_from_graph_def

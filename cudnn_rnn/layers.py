@@ -23,10 +23,11 @@ from cudnn_rnn.graph.arguments import (
     cast_tensors,
     check_shape,
     shape_for_build,
-    shape_text,
 )
 from cudnn_rnn.graph.calls import Call, Sizes, lengths_and_training, zero_states
 from cudnn_rnn.graph.config import rnn_config
+from cudnn_rnn.graph.refusals import refuse
+from cudnn_rnn.graph.texts import described, shape_text
 from cudnn_rnn.graph.types import (
     BoolLike,
     DTypeLike,
@@ -56,6 +57,13 @@ class _RNNLayer(Layer):
 
     if TYPE_CHECKING:
         __call__: LayerCall  # The base class's accepts any arguments.
+    else:
+
+        @without_autograph
+        def __call__(self, inputs: TensorLike, *arguments: Any, **named: Any) -> Any:
+            # Refuses what the base class would take for a structure of tensors.
+            refuse("inputs", inputs, "sequence_lengths")
+            return super().__call__(inputs, *arguments, **named)
 
     @refuse_input_size
     def __init__(
@@ -397,15 +405,10 @@ class _RNNLayer(Layer):
         num_states = len(self.state_shape(1))
         if initial_state is None:
             initial_state = zero_states(inputs, time_major, self.state_shape, compute_dtype)
-        elif not isinstance(initial_state, tuple):
-            raise TypeError(
-                "initial_state must be a tuple of %d tensors, but is %r of type %s."
-                % (num_states, initial_state, type(initial_state).__name__)
-            )
-        elif len(initial_state) != num_states:
-            raise ValueError(
-                "initial_state must be a tuple of %d tensors, but has %d."
-                % (num_states, len(initial_state))
+        elif not isinstance(initial_state, tuple) or len(initial_state) != num_states:
+            raise (ValueError if isinstance(initial_state, tuple) else TypeError)(
+                "initial_state must be a tuple of %d tensors, %s, but is %s."
+                % (num_states, "(h, c)" if num_states == 2 else "(h,)", described(initial_state))
             )
         h, c = initial_state if num_states == 2 else (initial_state[0], [])
         outputs, states = self._forward(

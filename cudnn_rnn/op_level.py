@@ -20,8 +20,10 @@ outputs h = P (o * tanh(c)), which is `num_proj` wide and is also what R multipl
 
 from __future__ import annotations
 
+import functools
+import inspect
 import numbers
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
 
 import numpy as np
 
@@ -43,6 +45,53 @@ from cudnn_rnn.model.spec import (
     CUDNN_RNN_UNIDIRECTION,
 )
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _missing(function, arguments, named):
+    """Returns the names of a method's required arguments that a call does not give."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]  # without self
+    required = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    return [name for name in required[len(arguments) :] if name not in named]
+
+
+def _explaining_missing_sizes(constructor: _Function) -> _Function:
+    """Decorator: says which class has no `input_size`, if only `input_size` is missing."""
+
+    @functools.wraps(constructor)
+    def checked(self, *arguments, **named):
+        if len(arguments) < 3 and _missing(constructor, arguments, named) == ["input_size"]:
+            name = type(self).__name__
+            raise TypeError(
+                "input_size is missing: %s(num_layers, num_units, input_size, ...) is the op-level "
+                "class of TensorFlow 1.0 to 1.4, whose parameters are a variable of the program. "
+                "The layer of TensorFlow 1.5 to 1.15, which has no input_size, is "
+                "cudnn_rnn.layers.%s." % (name, name)
+            )
+        constructor(self, *arguments, **named)
+
+    return cast(_Function, checked)
+
+
+def _explaining_missing_tensors(call: _Function) -> _Function:
+    """Decorator: takes missing states and params as None, for an error that says what to pass."""
+    num_tensors = len(_missing(call, (), {}))
+
+    @functools.wraps(call)
+    def checked(self, *arguments, **named):
+        if len(arguments) < num_tensors:
+            missing = _missing(call, arguments, named)
+            if "input_data" not in missing:
+                named.update(dict.fromkeys(missing))
+        return call(self, *arguments, **named)
+
+    return cast(_Function, checked)
+
 
 class _OpLevelRNN:
     """Common base of the four classes."""
@@ -52,6 +101,7 @@ class _OpLevelRNN:
     # Names of the positional arguments from the sixth on, if the sixth is a dtype.
     _TRAILING_ARGUMENTS: Tuple[str, ...] = ("dtype", "dropout", "seed")
 
+    @_explaining_missing_sizes
     def __init__(
         self,
         num_layers: SizeLike,
@@ -227,6 +277,7 @@ class CudnnLSTM(_OpLevelRNN):
     _NUM_PARAMS_PER_LAYER = CUDNN_LSTM_PARAMS_PER_LAYER
     _TRAILING_ARGUMENTS = ("dtype", "dropout", "seed", "num_proj")
 
+    @_explaining_missing_tensors
     def __call__(
         self,
         input_data: TensorLike,
@@ -275,6 +326,7 @@ class CudnnLSTM(_OpLevelRNN):
 class _OpLevelRNNWithoutCellState(_OpLevelRNN):
     """Common base of the classes without a cell state."""
 
+    @_explaining_missing_tensors
     def __call__(
         self,
         input_data: TensorLike,

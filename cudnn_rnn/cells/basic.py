@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple, Unio
 from cudnn_rnn._compat import native_rnn_cell_module, tf
 from cudnn_rnn.graph.arguments import shape_for_build
 from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.refusals import refuse
 from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.tf1_layers.cell_base import RNNCell
 
@@ -69,6 +70,14 @@ class _FallbackBasicRNNCell(RNNCell):
     def output_size(self) -> int:
         """The output is `[batch, num_units]`."""
         return self._num_units
+
+    def __call__(
+        self, inputs: TensorLike, state: TensorLike, scope: Optional[ScopeLike] = None
+    ) -> Tuple[tf.Tensor, tf.Tensor]:
+        """Runs one step; see the base class."""
+        refuse("inputs", inputs)
+        refuse("state", state)
+        return super().__call__(inputs, state, scope)
 
     def build(self, inputs_shape: ShapeLike) -> None:
         """Creates the variables for inputs of static shape `[batch, input_size]`."""
@@ -143,6 +152,7 @@ def stack_bidirectional_dynamic_rnn(
         _checked_length("initial_states_fw", initial_states_fw, num_layers)
     if initial_states_bw is not None:
         _checked_length("initial_states_bw", initial_states_bw, num_layers)
+    refuse("inputs", inputs, "sequence_length")
     inputs = tf.convert_to_tensor(inputs)
     none = [None] * num_layers
     states_fw, states_bw = [], []

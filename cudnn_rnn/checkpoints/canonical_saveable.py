@@ -14,7 +14,7 @@ from cudnn_rnn._compat import SaveableObject, SaveSpec, assertion_op, tf
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_layout import CellFormat
 from cudnn_rnn.graph import nodes
-from cudnn_rnn.graph.arguments import shape_text
+from cudnn_rnn.graph.texts import shape_text
 from cudnn_rnn.graph.types import TensorLike
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import CELL_NAMES, has_cells_in_1_3, keys_of_cells_1_3

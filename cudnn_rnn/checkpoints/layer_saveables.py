@@ -17,8 +17,9 @@ from cudnn_rnn._compat import is_variable, tf
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_saveables import CudnnOpaqueParamsSaveable
 from cudnn_rnn.checkpoints.graph_walk import source
-from cudnn_rnn.graph.arguments import shape_text, variable_name
+from cudnn_rnn.graph.arguments import variable_name
 from cudnn_rnn.graph.config import DTYPES
+from cudnn_rnn.graph.texts import shape_text
 from cudnn_rnn.model.keys import OPAQUE_NAME
 
 # Ops whose outputs are their inputs, possibly rounded to another dtype.

@@ -6,7 +6,8 @@ import re
 import threading
 
 from cudnn_rnn._compat import PartitionedVariable, assertion_op, is_variable, static_value, tf
-from cudnn_rnn.graph.arguments import shape_text, variable_name
+from cudnn_rnn.graph.arguments import variable_name
+from cudnn_rnn.graph.texts import shape_text
 
 # Collection of all saveables of a graph. Not a string, so that exporting a MetaGraphDef skips it.
 _SAVEABLES_OF_GRAPH = ("cudnn_rnn", "saveables")

@@ -7,7 +7,7 @@ wrong shape or dtype, `DataLossError` for data that cannot be read.
 import difflib
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.graph.arguments import shape_text
+from cudnn_rnn.graph.texts import shape_text
 from cudnn_rnn.model.keys import OBJECT_GRAPH
 
 # Errors that a checkpoint reader raises, depending on the TensorFlow version.

@@ -9,6 +9,11 @@ import numpy as np
 
 from cudnn_rnn._compat import as_tensor, static_value, tf
 from cudnn_rnn.graph.config import DTYPE_NAMES, DTYPES, dtype_hint
+from cudnn_rnn.graph.refusals import refuse
+from cudnn_rnn.graph.texts import described, shape_text
+
+# Names of the argument that has the sequences, whose lengths are another argument.
+_SEQUENCES = ("inputs", "input_data")
 
 
 def as_tensors(values, dtype, default_dtype):
@@ -22,6 +27,8 @@ def as_tensors(values, dtype, default_dtype):
       TypeError: the dtypes differ or are not in `DTYPES`, or a value is not numeric.
       ValueError: a list has tensors of different shapes.
     """
+    for name, value in values:
+        refuse(name, value, "sequence_lengths" if name in _SEQUENCES else None)
     dtype = _common_dtype(values, dtype) or default_dtype
     return [_as_tensor(name, value, dtype) for name, value in values]
 
@@ -61,12 +68,18 @@ def numpy_dtype(*values):
     return tf.float32
 
 
-def check_shape(name, tensor, expected, meaning):
+def check_shape(name, tensor, expected, meaning, advice=""):
     """Raises `ValueError` if the static shape contradicts `expected`, a list of int and None."""
     if not tensor.shape.is_compatible_with(expected):
         raise ValueError(
-            "%s must have shape %s (%s), but has shape %s."
-            % (name, shape_text(expected), meaning, shape_text(tensor.shape))
+            "%s must have shape %s (%s), but has shape %s.%s"
+            % (
+                name,
+                shape_text(expected),
+                meaning,
+                shape_text(tensor.shape),
+                advice and " " + advice,
+            )
         )
 
 
@@ -110,14 +123,6 @@ def _warn_caller(message):
     warnings.warn(message, stacklevel=level)
 
 
-def shape_text(shape):
-    """Formats a shape as a list, with a question mark for each unknown dimension."""
-    shape = tf.TensorShape(shape)
-    if shape.rank is None:
-        return "<unknown>"
-    return "[%s]" % ", ".join("?" if size is None else str(size) for size in shape.as_list())
-
-
 def shape_for_build(shape):
     """Returns the argument of a `build` as a `tf.TensorShape`, of which only the last size matters.
 
@@ -125,7 +130,13 @@ def shape_for_build(shape):
     a float without a fraction, as in TensorFlow 1. Raises `ValueError` if it is no size.
     """
     if not isinstance(shape, (list, tuple, np.ndarray)) or not len(shape):
-        return tf.TensorShape(shape)
+        try:
+            return tf.TensorShape(shape)
+        except Exception:  # that of the first part that is no size
+            raise TypeError(
+                "The input shape must be a tf.TensorShape or a list of sizes, but is %s."
+                % described(shape)
+            ) from None
     *others, last = shape
     try:
         if isinstance(last, (float, np.floating)) and int(last) == last:
@@ -154,6 +165,7 @@ def static_bool(name, value):
       ValueError: `value` is a bool tensor, but not a scalar.
     """
     if tf.is_tensor(value):
+        refuse(name, value)
         tensor = tf.convert_to_tensor(value)
         if tensor.dtype.base_dtype != tf.bool:
             raise TypeError(
@@ -210,6 +222,8 @@ def _common_dtype(values, dtype):
 
 
 def _as_tensor(name, value, dtype):
+    if isinstance(value, (list, tuple)) and all(isinstance(part, np.ndarray) for part in value):
+        value = np.asarray(value)  # TensorFlow 1 does not convert arrays in a list.
     try:
         return as_tensor(value, dtype)
     except (TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ from cudnn_rnn.graph.arguments import (
     is_python_bool,
     static_bool,
 )
+from cudnn_rnn.graph.refusals import refuse
 from cudnn_rnn.model.spec import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
 # Expected static sizes of a call's arguments, each an int, or None if unknown.
@@ -105,6 +106,7 @@ class Call:
         values = [(input_name, input_data), ("input_h", input_h), ("params", params)]
         if self._is_lstm:
             values.append(("input_c", input_c))
+        self._refuse_missing(values, sizes)
         self._input, self._h, self._params, *cells = as_tensors(values, dtype, default_dtype)
         self._c = cells[0] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
         output_shape, state_shapes = self._check_shapes(sizes, input_name)
@@ -118,6 +120,30 @@ class Call:
         self.outputs[0].set_shape(output_shape)
         for state, shape in zip(self.outputs[1:], state_shapes):
             state.set_shape(shape)
+
+    def _refuse_missing(self, values, sizes):
+        """Raises `TypeError` for states and params that are None; `values` are those of a call."""
+        (input_name, input_data), *others = values
+        missing = [name for name, value in others if value is None]
+        if not missing:
+            return
+        shape = refuse(input_name, input_data, "sequence_lengths")
+        batch = None if shape.rank != 3 else shape.as_list()[1 if self._time_major else 0]
+        states = sizes.num_states or "num_layers * directions", batch or "batch"
+        units = sizes.num_units or "num_units"
+        widths = {"input_h": self._config.num_proj or units, "input_c": units}
+        texts = []
+        for name in missing:
+            if name == "params":
+                size = sizes.params_size or "params_size"
+                texts.append("params must be a tensor of shape [%s], but is None." % size)
+                continue
+            shape = "[%s, %s, %s]" % tuple(self._in_call_order(*states, widths[name]))
+            texts.append(
+                "%s must be a state of shape %s, but is None. Pass tf.zeros(%s) to start with "
+                "zeros." % (name, shape, shape)
+            )
+        raise TypeError(" ".join(texts))
 
     def _in_call_order(self, first, batch, last):
         """Returns the shape in the axis order of this call, given the axes of a time-major one."""
@@ -135,6 +161,7 @@ class Call:
             self._h,
             (sizes.num_states, batch, num_proj or sizes.num_units),
             (states, "num_proj" if num_proj else "num_units"),
+            (input_name, time),
         )
         state_shapes = [self._in_call_order(num_states, batch, width)]
         if self._is_lstm:
@@ -150,7 +177,7 @@ class Call:
         output_width = None if width is None else width * (2 if is_bidirectional else 1)
         return self._in_call_order(time, batch, output_width), state_shapes
 
-    def _checked_shape(self, argument, tensor, expected, names):
+    def _checked_shape(self, argument, tensor, expected, names, exchanged=None):
         """Checks the static shape of a tensor of rank 3.
 
         Args:
@@ -158,12 +185,20 @@ class Call:
           tensor: the tensor.
           expected: time-major sizes (first, batch, last), each an int or None.
           names: names of the first and the last size, for errors.
+          exchanged: the input's name and number of steps, for the advice to exchange time and batch
+            if the tensor then fits.
 
         Returns:
           `expected`, with the tensor's static sizes in place of None.
         """
         meaning = "[%s, %s, %s]" % tuple(self._in_call_order(names[0], "batch", names[1]))
-        check_shape(argument, tensor, self._in_call_order(*expected), meaning)
+        advice = ""
+        if exchanged is not None and exchanged[1] is not None:
+            of_steps = self._in_call_order(expected[0], exchanged[1], expected[2])
+            if tensor.shape.is_compatible_with(of_steps):
+                advice = "It fits if time and batch of %s are exchanged: pass tf.transpose(%s, "
+                advice = advice % (exchanged[0], exchanged[0]) + "[1, 0, 2])."
+        check_shape(argument, tensor, self._in_call_order(*expected), meaning, advice)
         found = tensor.shape.with_rank(3).as_list()
         return [
             size if known is None else known
@@ -176,9 +211,10 @@ class Call:
             return None
         expected = "sequence_lengths must be integers of shape [batch], or None for full length"
         try:
+            refuse("sequence_lengths", lengths)
             lengths = tf.convert_to_tensor(lengths)
         except (TypeError, ValueError) as error:
-            raise TypeError("%s, but is %r: %s" % (expected, lengths, error))
+            raise TypeError("%s. %s" % (expected, error))
         if not lengths.dtype.base_dtype.is_integer:
             raise TypeError("%s, but is of dtype %s." % (expected, lengths.dtype.base_dtype.name))
         batch = output_shape[1] if self._time_major else output_shape[0]

@@ -4,8 +4,9 @@ import numpy as np
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph import nodes
-from cudnn_rnn.graph.arguments import as_tensors, checked_params, shape_text
+from cudnn_rnn.graph.arguments import as_tensors, checked_params
 from cudnn_rnn.graph.config import dtype_of
+from cudnn_rnn.graph.texts import shape_text
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.spec import INT32_MAX
 

@@ -7,7 +7,7 @@ import tensorflow
 
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn.graph.config import DTYPES
-from cudnn_rnn.keras import _fused, _old_arguments
+from cudnn_rnn.keras import _fused, _inputs, _old_arguments
 
 IS_KERAS_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
 _PACKAGE = "cudnn_rnn"
@@ -62,6 +62,21 @@ class FusedLayer:
     def from_config(cls, config: Dict[str, Any]) -> Any:
         """Makes the layer of a configuration that this or an older Keras wrote."""
         return super().from_config(_old_arguments.of_today(config))
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the layer as Keras does, after a check of the arguments that are tensors."""
+        if arguments:
+            takes = not IS_KERAS_3
+            _inputs.refuse_inputs(arguments[0], takes_lists=takes, takes_ragged=takes)
+        states = arguments[1] if len(arguments) > 1 else named.get("initial_state")
+        sizes = self.cell.state_size
+        num_states = len(sizes) if isinstance(sizes, (list, tuple)) else 1
+        if num_states > 1 or isinstance(
+            states, (list, tuple)
+        ):  # Keras takes one state without a list
+            _inputs.refuse_states(states, num_states, "[batch, units]")
+        _inputs.refuse_mask(named.get("mask"))
+        return super().__call__(*arguments, **named)
 
     def _rnn_mode(self):
         """Returns the op's mode for the layer's activations, or None if it has none."""

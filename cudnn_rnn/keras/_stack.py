@@ -11,7 +11,7 @@ from cudnn_rnn.graph import plain_rnn
 from cudnn_rnn.graph.arguments import static_bool
 from cudnn_rnn.graph.config import checked_size
 from cudnn_rnn.graph.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
-from cudnn_rnn.keras import _fused
+from cudnn_rnn.keras import _fused, _inputs
 from cudnn_rnn.keras._layer import compute_dtype_of, register
 from cudnn_rnn.model.spec import GATES, checked_dropout
 
@@ -126,6 +126,16 @@ class RNNStack(keras.layers.Layer):
             return bias
         parts = tf.split(tf.convert_to_tensor(bias), 4)
         return tf.concat([parts[0], tf.ones_like(parts[1]), parts[2], parts[3]], axis=0)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the layer as Keras does, after a check of the arguments that are tensors."""
+        if arguments:
+            _inputs.refuse_inputs(arguments[0], takes_lists=False, takes_ragged=False)
+        states = arguments[1] if len(arguments) > 1 else named.get("initial_state")
+        shape = "[batch, num_layers * directions, units]"
+        _inputs.refuse_states(states, self._num_states, shape)
+        _inputs.refuse_mask(named.get("mask"))
+        return super().__call__(*arguments, **named)
 
     def call(
         self,

@@ -7,6 +7,8 @@ from typing import Any, Optional, Tuple
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.arguments import shape_for_build
 from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.refusals import refuse
+from cudnn_rnn.graph.texts import described
 from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.tf1_layers.cell_base import RNNCell, layer_call
 
@@ -48,8 +50,13 @@ class CheckedCell(RNNCell):
           `(output, new_state)`; `output` is `[batch, num_units]`.
 
         Raises:
+          TypeError: an argument cannot be converted to a tensor.
           ValueError: `inputs` and `state` have incompatible shapes or dtypes.
         """
+        refuse("inputs", inputs)
+        parts = self._parts(state)
+        for name, part in zip(("state.c", "state.h") if len(parts) == 2 else ("state",), parts):
+            refuse(name, part)
         return layer_call(self, inputs, state, scope=scope)
 
     def build(self, inputs_shape: ShapeLike) -> None:
@@ -94,13 +101,23 @@ class CheckedCell(RNNCell):
                 % (argument, type(self).__name__, wanted, found)
             )
 
+    def _parts(self, state):
+        """Returns the tensors of a state; `ValueError` if it has not as many as `state_size`."""
+        is_list = isinstance(state, (list, tuple))
+        is_pair = isinstance(self.state_size, (list, tuple))
+        if is_list and len(state) == (2 if is_pair else 1):
+            return list(state)
+        if is_list or is_pair:
+            expected = "a pair (c, h)" if is_pair else "one tensor"
+            raise ValueError(
+                "state of %s must be %s, but is %s"
+                % (type(self).__name__, expected, described(state))
+            )
+        return [state]
+
     def _pair_of_states(self, inputs, state):
         """Returns `(c, h)` as tensors; raises `ValueError` unless they fit the inputs."""
-        if not isinstance(state, (list, tuple)) or len(state) != 2:
-            raise ValueError(
-                "state of %s must be a pair (c, h), but is %r" % (type(self).__name__, state)
-            )
-        memory, previous = (tf.convert_to_tensor(part) for part in state)
+        memory, previous = (tf.convert_to_tensor(part) for part in self._parts(state))
         self._check_tensor("inputs", inputs, inputs, self._input_size)
         self._check_tensor("state.c", memory, inputs, self._num_units)
         self._check_tensor("state.h", previous, inputs, self._num_units)
@@ -108,11 +125,7 @@ class CheckedCell(RNNCell):
 
     def _single_state(self, inputs, state):
         """Returns the state as one tensor; raises `ValueError` unless it fits the inputs."""
-        if isinstance(state, (list, tuple)) and len(state) != 1:
-            raise ValueError(
-                "state of %s must be one tensor, but is %r" % (type(self).__name__, state)
-            )
-        previous = tf.convert_to_tensor(state[0] if isinstance(state, (list, tuple)) else state)
+        previous = tf.convert_to_tensor(self._parts(state)[0])
         self._check_tensor("inputs", inputs, inputs, self._input_size)
         self._check_tensor("state", previous, inputs, self._num_units)
         return previous

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 import numpy as np
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.graph.arguments import shape_text
+from cudnn_rnn.graph.texts import shape_text
 from cudnn_rnn.graph.types import DTypeLike, Initializer, Nested, ShapeLike, TensorLike
 from cudnn_rnn.tf1_layers import keras_guard
 

@@ -79,6 +79,39 @@ def test_the_package_works_without_a_usable_keras(tmp_path, legacy, error):
     assert "ALL WORKS" in run(_USE_EVERYTHING, tmp_path / "model", **named)
 
 
+def test_modules_are_imported_on_first_use():
+    program = """
+import sys, cudnn_rnn
+for name in ("exchange", "keras"):
+    assert "cudnn_rnn." + name not in sys.modules, name
+    assert getattr(cudnn_rnn, name) is sys.modules["cudnn_rnn." + name]
+print(cudnn_rnn.exchange.convert.__name__, cudnn_rnn.keras.LSTM.__name__)
+"""
+    assert run(program).split() == ["convert", "LSTM"]
+
+
+@pytest.mark.skipif(not KERAS_IS_OPTIONAL, reason="requires TensorFlow 2.16 or newer")
+def test_the_first_use_of_a_broken_keras_raises_its_own_error(tmp_path):
+    (tmp_path / "keras").mkdir()
+    (tmp_path / "keras" / "__init__.py").write_text("raise ImportError('no Keras today')")
+    program = """
+import cudnn_rnn
+try:
+    cudnn_rnn.keras
+except ImportError as error:
+    print(error)
+"""
+    assert "Keras cannot be imported" in run(program, folders=[tmp_path])
+
+
+def test_what_dir_lists():
+    public = {name for name in dir(cudnn_rnn) if not name.startswith("_")}
+    modules = {"exchange", "keras", "plain", "saveables"}
+    assert public == modules | {name for name in cudnn_rnn.__all__ if name != "__version__"}
+    assert {"__doc__", "__version__", "__file__"} <= set(dir(cudnn_rnn))
+    assert all(hasattr(cudnn_rnn, name) for name in dir(cudnn_rnn))
+
+
 def test_all_names_exist():
     assert [name for name in cudnn_rnn.__all__ if not hasattr(cudnn_rnn, name)] == []
     assert set(cudnn_rnn.__all__) <= set(dir(cudnn_rnn))

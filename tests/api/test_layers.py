@@ -388,7 +388,16 @@ def test_call_refuses(session):
     refused(ValueError, message, tf.placeholder(tf.float32, [None, None, None]))
     refused(TypeError, "inputs must be of dtype float32", tf.cast(inputs, tf.float64))
     refused(TypeError, "initial_state must be a tuple", inputs, [1])
-    refused(ValueError, "initial_state must be a tuple of 2 tensors, but has 1", inputs, (state,))
+    refused(
+        ValueError,
+        r"be a tuple of 2 tensors, \(h, c\), but is a tuple of length 1",
+        inputs,
+        (state,),
+    )
+    message = r"initial_state must be a tuple of .*, but is a tensor of shape \[2, 2, 4\]\.$"
+    refused(TypeError, message, inputs, state)
+    message = "time and batch of inputs are exchanged: pass tf.transpose"
+    refused(ValueError, message, tf.zeros([2, 4, 3]), (state, state))
     wrong = (tf.zeros([1, 2, 4]), state)
     refused(ValueError, r"input_h must have shape \[2, 2, 4\]", inputs, wrong)
     message = "sequence_lengths must have shape"

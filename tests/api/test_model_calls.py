@@ -1,6 +1,8 @@
 """Calls of the op-level classes: arguments, static shapes, is_training, errors."""
 
 import functools
+import inspect
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from helpers.arrays import assert_equal
 from helpers.rnn_models import CLASSES, FUNCTIONS, call_arguments, initialize, params_size
+from helpers.versions import needs_projection
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -160,12 +163,95 @@ def test_bad_dtypes():
         model(**dict(arguments, params=tf.zeros([144], tf.float64)))
     with pytest.raises(TypeError, match="input_data must be of dtype float16, .* but is int32"):
         model(**dict(arguments, input_data=tf.zeros([4, 2, 3], tf.int32)))
-    with pytest.raises(TypeError, match="input_h cannot be converted to a tensor of dtype float32"):
+    with pytest.raises(
+        TypeError, match="input_h must be a tensor of numbers, but is text: 'zeros'"
+    ):
         model(**dict(arguments, input_h="zeros"))
-    with pytest.raises(ValueError, match="input_data cannot be converted to a tensor"):
+    with pytest.raises(ValueError, match="input_data must have parts of one shape"):
         model(**dict(arguments, input_data=[tf.zeros([2, 3]), tf.zeros([3, 3])]))
     with pytest.raises(TypeError, match="input_data must be of dtype float64, the dtype= of"):
         cudnn_rnn.CudnnLSTM(1, 4, 3, dtype=tf.float64)(**arguments)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNNRelu", "RNNTanh"])
+def test_the_class_without_the_input_size_of_the_layer(kind):
+    """Programs for TensorFlow 1.5 to 1.15 write this for `tf.contrib.cudnn_rnn.CudnnLSTM`."""
+    made = getattr(cudnn_rnn, "Cudnn" + kind)
+    message = "input_size is missing: .* op-level class .* cudnn_rnn.layers.Cudnn%s" % kind
+    for arguments, named in (
+        ((2, 8), {}),
+        ((2,), {"num_units": 8}),
+        ((), dict(zip(SIZES, (2, 8)))),
+    ):
+        with pytest.raises(TypeError, match=message):
+            made(*arguments, **named)
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
+        made(2)
+    assert list(inspect.signature(made).parameters)[:3] == SIZES
+
+
+SIZES = ["num_layers", "num_units", "input_size"]
+
+
+def test_missing_states_and_params():
+    """A missing argument and None are the same; the error shows what to pass."""
+    model = cudnn_rnn.CudnnLSTM(2, 8, 3, direction="bidirectional")
+    inputs, state = tf.zeros([5, 6, 3]), tf.zeros([4, 6, 8])
+    of_state = (
+        r"input_%s must be a state of shape \[4, 6, 8\], but is None. Pass tf.zeros\(\[4, 6, 8\]\)"
+    )
+    params = tf.zeros([model.params_size()])
+    for call in (lambda: model(inputs, params=params), lambda: model(inputs, None, None, params)):
+        with pytest.raises(TypeError, match=of_state % "h" + ".*" + of_state % "c"):
+            call()
+    with pytest.raises(TypeError, match="^" + of_state % "c"):
+        model(inputs, state, None, params)
+    size = tf.get_static_value(model.params_size())
+    with pytest.raises(
+        TypeError, match=r"params must be a tensor of shape \[%d\], but is None" % size
+    ):
+        model(inputs, state, state)
+    with pytest.raises(TypeError, match=r"state of shape \[6, 4, 8\]"):
+        model(tf.zeros([6, 5, 3]), None, None, params, time_major=False)
+    with pytest.raises(TypeError, match="missing 4 required positional arguments: 'input_data'"):
+        model()
+
+
+def test_missing_states_of_unknown_shape():
+    inputs = tf.placeholder(tf.float32, [None, None, 3])
+    for call, shape in (
+        (lambda: cudnn_rnn.CudnnGRU(2, 8, 3)(inputs), "[2, batch, 8]"),
+        (
+            lambda: cudnn_rnn.cudnn_rnn_ops.cudnn_gru(inputs, None, tf.zeros([9]), True),
+            "[num_layers * directions, batch, num_units]",
+        ),
+    ):
+        with pytest.raises(TypeError, match=re.escape("Pass tf.zeros(%s)" % shape)):
+            call()
+
+
+@needs_projection
+def test_missing_states_with_a_projection():
+    model = cudnn_rnn.CudnnLSTM(1, 8, 3, num_proj=4)
+    with pytest.raises(TypeError, match=r"input_h .* \[1, 6, 4\].* input_c .* \[1, 6, 8\]"):
+        model(tf.zeros([5, 6, 3]))
+
+
+def test_exchanged_time_and_batch(session):
+    model = cudnn_rnn.CudnnLSTM(2, 4, 3)
+    arguments = call_arguments(model)  # 4 steps of 2 sequences
+    inputs = tf.transpose(arguments["input_data"], [1, 0, 2])
+    advice = "It fits if time and batch of input_data are exchanged: pass tf.transpose(input_data, "
+    message = r"input_h must have shape \[2, 4, 4\] .*, but has shape \[2, 2, 4\]\. "
+    with pytest.raises(ValueError, match=message + re.escape(advice + "[1, 0, 2])")):
+        model(**dict(arguments, input_data=inputs))
+    advised = model(**dict(arguments, input_data=tf.transpose(inputs, [1, 0, 2])))
+    assert_equal(*session.run([advised, model(**arguments)]))
+    states = {name: tf.zeros([2, 2, 4]) for name in ("input_h", "input_c")}
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        model(**dict(arguments, **states), time_major=False)
+    with pytest.raises(ValueError, match=r"^input_h must have shape .* \[2, 2, 4\]\.$"):
+        model(**dict(arguments, input_data=tf.zeros([4, 7, 3])))
 
 
 @pytest.mark.parametrize("convert", [bool, int, np.bool_, tf.constant])

@@ -1,0 +1,64 @@
+"""Refuses arguments of a Keras layer's call that cannot be tensors, before Keras sees them."""
+
+import numpy as np
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn.graph.refusals import refuse
+from cudnn_rnn.graph.texts import described
+
+
+def refuse_inputs(inputs, takes_lists, takes_ragged):
+    """Raises `TypeError` or `ValueError` for inputs that are no tensor.
+
+    Args:
+      inputs: the first argument of a call.
+      takes_lists: whether the layer takes a list of the inputs and the states.
+      takes_ragged: whether the layer takes a `tf.RaggedTensor`.
+    """
+    if takes_ragged and isinstance(inputs, tf.RaggedTensor):
+        return
+    if not isinstance(inputs, (list, tuple)):
+        refuse("inputs", inputs, "mask")
+    elif not takes_lists or any(isinstance(part, (list, tuple, int, float)) for part in inputs):
+        refuse("inputs", inputs, "mask")
+        raise TypeError(
+            "inputs must be a tensor, but is %s. Pass one tensor; states are the argument "
+            "initial_state." % described(inputs)
+        )
+
+
+def refuse_states(states, num_states, shape):
+    """Raises unless `states`, the argument initial_state, may be a list of `num_states` tensors.
+
+    `shape` is text for the shape of a state.
+    """
+    if states is None:
+        return
+    if tf.is_tensor(states) or isinstance(states, np.ndarray):
+        rows = states.shape[0] if len(states.shape) else None
+        is_wrong = getattr(rows, "value", rows) != num_states  # one tensor may have all states
+    else:
+        is_wrong = isinstance(states, (list, tuple)) and len(states) != num_states
+    if is_wrong:
+        names = "h and c" if num_states == 2 else "h"
+        raise (ValueError if isinstance(states, (list, tuple)) else TypeError)(
+            "initial_state must be a list of %d tensors, %s, each of shape %s, but is %s."
+            % (num_states, names, shape, described(states))
+        )
+    if isinstance(states, (list, tuple)):
+        for index, state in enumerate(states):
+            refuse("initial_state[%d]" % index, state)
+    else:
+        refuse("initial_state", states)
+
+
+def refuse_mask(mask):
+    """Raises `TypeError` or `ValueError` for a mask that is no tensor.
+
+    None passes, and so does a list of masks, which Keras 2 has for inputs and states.
+    """
+    is_list_of_masks = isinstance(mask, (list, tuple)) and not any(
+        isinstance(part, (list, tuple, int, float)) for part in mask
+    )
+    if mask is not None and not is_list_of_masks:
+        refuse("mask", mask)
