@@ -164,9 +164,9 @@ def _check_parts(coordinator, expected):
 def _read_by_saver(saver, session):
     """Returns the tensors that a Saver reads, as two lists of `restore_ops.Expected`.
 
-    The first list has the tensors that this package's saveables expect; if there are none, both
-    lists are empty. The second list has the other tensors. The shape of one of these is known if a
-    variable gets it unchanged.
+    The first list has the tensors that this package's saveables expect, and the variables of its
+    cells and layers; if there are none, both lists are empty. The second list has the other
+    tensors. The shape of one of these is known if a variable gets it unchanged.
     """
     if tf.executing_eagerly():
         return _expected_by_saveables(saver._var_list), []
@@ -178,10 +178,11 @@ def _read_by_saver(saver, session):
     except (KeyError, ValueError):  # a Saver of another graph; TensorFlow reports that
         return [], []
     checks = [restore_ops.CHECK_NAME.match(operation.name) for operation in path.consumers()]
-    if not any(checks):
+    reads = restore_ops.read_from(path)
+    if not any(checks) and not any(validation.is_of_layer_or_cell(entry.key) for entry in reads):
         return [], []
-    everything = {entry.key: _expected_by_variables(entry) for entry in restore_ops.read_from(path)}
-    own = {}
+    everything = {entry.key: _expected_by_variables(entry) for entry in reads}
+    own = {key: entry for key, entry in everything.items() if validation.is_of_layer_or_cell(key)}
     for check in filter(None, checks):
         keys, shapes = (
             static_value(graph.get_tensor_by_name(check.expand(r"\g<scope>/%s\g<number>:0" % name)))

@@ -8,7 +8,7 @@ import difflib
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.texts import shape_text
-from cudnn_rnn.model.keys import OBJECT_GRAPH
+from cudnn_rnn.model.keys import OBJECT_GRAPH, is_of_own_cell, is_opaque
 
 # Errors that a checkpoint reader raises, depending on the TensorFlow version.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, LookupError, ValueError)
@@ -37,6 +37,11 @@ _NOT_ABOUT_CONTENTS = (
 _MAX_LINES = 8  # maximum number of keys in one error; a model may have hundreds
 
 
+def is_of_layer_or_cell(key):
+    """Returns whether a key is that of a variable of this package's layers or cells."""
+    return is_opaque(key) or is_of_own_cell(key)
+
+
 def check(path, expected, with_data=False, missing=()):
     """Raises unless the checkpoint has the expected tensors.
 
@@ -57,7 +62,7 @@ def check(path, expected, with_data=False, missing=()):
     if not problems and with_data:
         problems = _damaged(reader, expected)
     if problems:
-        raise _error(path, problems)
+        raise _error(path, problems, advice=_advice(reader, problems))
 
 
 def check_object_graph(path, expected):
@@ -104,7 +109,7 @@ def explained(error, path, expected):
         problems = _mismatches(reader, expected) or _damaged(reader, expected)
     except tf.errors.OpError:
         return error
-    return _error(path, problems, error) if problems else error
+    return _error(path, problems, error, _advice(reader, problems)) if problems else error
 
 
 def _shows_damage(error, path):
@@ -120,10 +125,32 @@ def _unreadable(path, expected, error):
     return _error(path, problems, error)
 
 
-def _error(path, problems, original=None):
+def _advice(reader, problems):
+    """Returns what to write if a checkpoint has only the other form of a layer, or None."""
+    missing = [key for kind, key, *_ in problems if kind is tf.errors.NotFoundError]
+    found = reader.get_variable_to_shape_map()
+    lacks_opaque, lacks_cells = any(map(is_opaque, missing)), any(map(is_of_own_cell, missing))
+    opaque, cells = (
+        [key for key in sorted(found) if test(key)] for test in (is_opaque, is_of_own_cell)
+    )
+    if lacks_cells and opaque and not cells and not lacks_opaque:
+        return (
+            "It has the opaque variable itself, %s. Restore that with "
+            "tf.train.Saver([layer.kernel])." % opaque[0]
+        )
+    if lacks_opaque and cells and not opaque and not lacks_cells:
+        return (
+            "It has the variables of cells instead, such as %s. Restore these with "
+            "tf.train.Saver([layer.saveable])." % cells[0]
+        )
+    return None
+
+
+def _error(path, problems, original=None, advice=None):
     """Creates the error for a list of problems, possibly with TensorFlow's own error `original`.
 
-    A problem is (error type, key, text on what was found, text on what was expected). The error has
+    A problem is (error type, key, text on what was found, text on what was expected). `advice` is a
+    line of text. The error has
     the type of the first problem; without problems, it is a `DataLossError`.
     """
     lines = ["The checkpoint %s cannot be restored:" % path]
@@ -131,6 +158,8 @@ def _error(path, problems, original=None):
         lines.append("  %s: %s; expected %s" % (key, found, expected))
     if len(problems) > _MAX_LINES:
         lines.append("  and %d more" % (len(problems) - _MAX_LINES))
+    if advice is not None:
+        lines.append(advice)
     if original is not None:
         lines.append("TensorFlow says: %s" % getattr(original, "message", original))
     kind = problems[0][0] if problems else tf.errors.DataLossError

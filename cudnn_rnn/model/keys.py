@@ -207,6 +207,16 @@ def parse_cell(key: str) -> Optional[KeyOfCell]:
     return KeyOfCell((number, scope, cell), scope, position, name, kind)
 
 
+def is_of_own_cell(key: str) -> bool:
+    """Returns whether a key is that of a variable of the platform-independent cells."""
+    return _CELL.fullmatch(key) is not None
+
+
+def is_opaque(key: str) -> bool:
+    """Returns whether a key is that of a layer's opaque variable."""
+    return key.split("/")[-1] == OPAQUE_NAME
+
+
 def parse_canonical(key: str) -> Optional[Tuple[Tuple[str, str], int]]:
     """Returns ((prefix, name of the node), index) of a canonical tensor's key, else None."""
     match = _CANONICAL.fullmatch(key)
