@@ -43,7 +43,7 @@ if not is_command_starting():
     from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers, saveables
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
-    from cudnn_rnn.graph import second_order  # noqa: F401  (registers gradients of gradients
+    from cudnn_rnn.graph import flops, second_order  # noqa: F401  (register with TensorFlow)
     from cudnn_rnn.graph.plain_rnn import plain_ops
     from cudnn_rnn.model import spec as _spec
     from cudnn_rnn.model.spec import *  # noqa: F403

@@ -181,6 +181,25 @@ def register_gradient(op_type):
     return register
 
 
+def register_flops(op_type):
+    """Registers the decorated function of (graph, node) as the FLOPs of `op_type` for profilers.
+
+    An op type that has one already, of TensorFlow or another package, keeps that.
+    """
+
+    def register(function):
+        def statistics(graph, node):
+            return framework_ops.OpStats("flops", function(graph, node))
+
+        try:
+            framework_ops.RegisterStatistics(op_type, "flops")(statistics)
+        except KeyError:  # registered already
+            pass
+        return function
+
+    return register
+
+
 def wrap_gradient(op_type, wrapper):
     """Replaces the gradient function of `op_type` with `wrapper(function)`, once per process.
 
