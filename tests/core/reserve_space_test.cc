@@ -290,6 +290,11 @@ TEST(ReserveSpacesOfOthersAreRefused) {
   EXPECT_ERROR(read(identity, "reserve_space", true), "reserve_space", "192", "0", "is_training");
   EXPECT_ERROR(read(other_plan, "reserve_space", false), "reserve_space",
                "not made for this model");
+  header[0] ^= 1;
+  EXPECT_ERROR(read(identity, "reserve_space", false), "reserve_space has no header",
+               "auto_mixed_precision_cpu");
+  EXPECT_ERROR(read(identity, "host_reserved", false), "host_reserved has no header");
+  header[0] ^= 1;
   EXPECT_ERROR(read(other_output, "reserve_space", false), "reserve_space", "another forward call");
   EXPECT_ERROR(read(other_lengths, "reserve_space", false), "reserve_space",
                "other sequence_lengths");

@@ -12,6 +12,7 @@ from tensorflow.python.ops import gen_cudnn_rnn_ops
 from helpers import networks, reference
 from helpers.op_harness import FORWARD, HUGE, assert_refused, call, model_attributes
 from helpers.sequence_cases import GRU, LSTM, SKIP
+from helpers.versions import needs_tensorflow_2
 
 DTYPE = "float32"
 BATCH, STEPS = 3, 6
@@ -196,6 +197,47 @@ def test_reserve_space_of_an_equal_call_with_other_data():
     for name, array in inputs.items():
         other = backward_inputs(LSTM, dict(inputs, **{name: array + np.float32(0.25)}))
         assert_reserve_space_refused(dict(good, reserve_space=other["reserve_space"]), "output_h")
+
+
+def test_reserve_space_that_was_cast():
+    """A graph optimizer that puts casts between a forward node and its gradient changes it."""
+    good = backward_inputs(LSTM)
+    with np.errstate(over="ignore"):
+        space = good["reserve_space"].astype(np.float16).astype(DTYPE)
+    parts = "has no header of a forward call", "auto_mixed_precision_cpu"
+    assert_reserve_space_refused(dict(good, reserve_space=space), *parts)
+
+
+@needs_tensorflow_2  # TensorFlow 1 has no such optimizer.
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_graph_optimizer_that_casts(version, monkeypatch):
+    monkeypatch.setenv("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_IGNORE_PERFORMANCE", "1")
+    config = tf.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.auto_mixed_precision_cpu, options.min_graph_nodes = type(options).ON, -1
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+        inputs = {name: tf.placeholder(DTYPE) for name in ("input", "input_h", "input_c", "params")}
+        attributes = model_attributes(LSTM)
+        if version == 3:
+            inputs["sequence_lengths"] = tf.placeholder(tf.int32)
+            node = gen_cudnn_rnn_ops.cudnn_rnnv3(**inputs, **attributes)
+        else:
+            node = gen_cudnn_rnn_ops.cudnn_rnn(**inputs, **attributes)
+        gradients = tf.gradients(node.output, inputs["params"])
+        arrays = dict(forward_inputs(LSTM), sequence_lengths=np.full([BATCH], STEPS))
+        feeds = {placeholder: arrays[name] for name, placeholder in inputs.items()}
+        fetches, metadata = [tf.identity(gradient) for gradient in gradients], tf.RunMetadata()
+        run_options = tf.RunOptions(output_partition_graphs=True)
+        try:
+            session.run(fetches, feeds, options=run_options, run_metadata=metadata)
+        except tf.errors.InvalidArgumentError as error:
+            assert "auto_mixed_precision_cpu" in error.message
+        else:  # A processor for which TensorFlow does not choose half.
+            nodes = [node for graph in metadata.partition_graphs for node in graph.node]
+            assert nodes and not [node.name for node in nodes if node.op == "Cast"]
+        options.auto_mixed_precision_cpu = type(options).OFF
+        with tf.Session(config=config) as other:
+            assert np.isfinite(other.run(gradients, feeds)[0]).all()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -127,7 +127,16 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
                          const char* name, ForwardChoice* choice) {
   CUDNN_RNN_RETURN_IF_ERROR(CheckReserveSpaceSize(num_bytes, expected_bytes, name));
   const Header header = LoadHeader(reserve_space);
-  if (header.magic != kMagic || header.plan != identity.plan) {
+  if (header.magic != kMagic) {
+    return InvalidArgument(
+        name,
+        " has no header of a forward call: it was not made for this model and input, or was "
+        "changed "
+        "on the way to the gradient. Casts that a graph optimizer puts between the two change it: "
+        "switch off auto_mixed_precision_cpu and auto_mixed_precision in the session's "
+        "rewrite_options.");
+  }
+  if (header.plan != identity.plan) {
     return InvalidArgument(
         name,
         " was not made for this model and input: its header differs in rnn_mode, input_mode, "
