@@ -10,7 +10,8 @@ Start one process for each task of the cluster, such as
 Variables are on the parameter servers. Worker 0 is the chief: it runs a session in which every
 worker computes the gradients of its share of the batch, and writes checkpoints. A parameter server
 or a worker that fails may be started again with the same command: the chief waits for it, restores
-the last checkpoint and continues. So does a chief that is started again.
+the last checkpoint and continues. So does a chief that is started again. The chief ends after the
+last step. The others wait for it to be started again: stop them with Ctrl-C or kill.
 
 The program runs in TensorFlow 1.15 and 2. Every process imports cudnn_rnn, which registers the ops.
 """
@@ -123,7 +124,8 @@ def main(arguments=None, after_step=lambda number: None):
     if (options.job, options.task) == ("worker", 0):
         train_as_chief(server.target, cluster, options, after_step)
     else:
-        server.join()
+        print("serving until it is stopped: kill %d" % os.getpid(), flush=True)
+        server.join()  # never returns
 
 
 if __name__ == "__main__":

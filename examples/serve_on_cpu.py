@@ -5,8 +5,8 @@ layer, and the scope that precedes the keys. (tf.train.list_variables(path) list
 builds the inference graph, restores the canonical weights and exports a SavedModel. Step 2, for
 which only `import cudnn_rnn` is necessary, loads the SavedModel and answers a request.
 
-The default is a checkpoint in this repository, written by the original code of TensorFlow 1.15.5;
-the outputs that TensorFlow 1.15.5 computed from it are known, and are compared with ours.
+Without --checkpoint, the program writes one of a layer with random weights first, with the keys of
+TensorFlow 1.15, and compares the answer with the outputs of that layer.
 """
 
 import argparse
@@ -20,9 +20,6 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GOLDEN = os.path.join(ROOT, "tests", "golden", "tf1.15.5", "lstm_L3_H16_I8_bi")
-CHECKPOINT = os.path.join(GOLDEN, "model.ckpt")
 CLASSES = {
     "lstm": cudnn_rnn.layers.CudnnLSTM,
     "gru": cudnn_rnn.layers.CudnnGRU,
@@ -31,17 +28,33 @@ CLASSES = {
 }
 
 
-def export(options, folder):
+def make_layer(options):
+    """Builds the layer; returns it, the placeholder of its inputs, and its outputs."""
+    layer = CLASSES[options.cell](options.layers, options.units, direction=options.direction)
+    with tf.variable_scope(options.scope or tf.get_variable_scope()):
+        layer.build([None, None, options.input_size])  # creates the saveable
+    # [time, batch, input_size]
+    inputs = tf.placeholder(tf.float32, [None, None, options.input_size])
+    outputs, _ = layer(inputs, training=False)
+    return layer, inputs, outputs
+
+
+def write_example(options, folder):
+    """Writes a checkpoint of a layer with random weights; returns its path, inputs and outputs."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer, placeholder, outputs = make_layer(options)
+        session.run(tf.global_variables_initializer())
+        inputs = np.random.RandomState(1).randn(6, 3, options.input_size).astype(np.float32)
+        path = tf.train.Saver([layer.saveable]).save(session, os.path.join(folder, "model.ckpt"))
+        return path, inputs, session.run(outputs, {placeholder: inputs})
+
+
+def export(options, checkpoint, folder):
     """Restores the checkpoint into an inference graph, and writes a SavedModel."""
     with tf.Graph().as_default(), tf.Session() as session:
-        layer = CLASSES[options.cell](options.layers, options.units, direction=options.direction)
-        with tf.variable_scope(options.scope or tf.get_variable_scope()):
-            layer.build([None, None, options.input_size])  # creates the saveable
-        # [time, batch, input_size]
-        inputs = tf.placeholder(tf.float32, [None, None, options.input_size])
-        outputs, _ = layer(inputs, training=False)
+        layer, inputs, outputs = make_layer(options)
         # Restores the canonical weights, whose keys do not depend on where the variable was.
-        tf.train.Saver([layer.saveable]).restore(session, options.checkpoint)
+        tf.train.Saver([layer.saveable]).restore(session, checkpoint)
         tf.saved_model.simple_save(session, folder, {"inputs": inputs}, {"outputs": outputs})
 
 
@@ -59,7 +72,7 @@ def parse_options(arguments):
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     add = parser.add_argument
-    add("--checkpoint", metavar="PATH", default=CHECKPOINT, help="prefix of its files")
+    add("--checkpoint", metavar="PATH", help="prefix of its files; if omitted, one is written")
     add("--cell", choices=sorted(CLASSES), default="lstm", help="kind of RNN")
     add("--layers", type=int, default=3, help="num_layers")
     add("--units", type=int, default=16, help="num_units")
@@ -74,19 +87,21 @@ def parse_options(arguments):
 
 def main(arguments=None):
     options = parse_options(arguments)
-    expected = options.expected
-    if expected is None and options.checkpoint == CHECKPOINT:
-        expected = os.path.join(GOLDEN, "expected.npz")
+    checkpoint, inputs, expected = options.checkpoint, None, None
+    if options.expected:
+        with np.load(options.expected) as arrays:
+            inputs, expected = arrays["inputs"], arrays["outputs"]
     with tempfile.TemporaryDirectory() as temporary:
+        if checkpoint is None:
+            checkpoint, inputs, expected = write_example(options, temporary)
         folder = options.output or os.path.join(temporary, "saved_model")
-        export(options, folder)
-        if expected is None:
+        export(options, checkpoint, folder)
+        if inputs is None:
             outputs = answer(folder, np.ones([1, 1, options.input_size], np.float32))
             print("outputs for ones:\n%s" % outputs[0, 0])
             return
-        with np.load(expected) as arrays:
-            outputs = answer(folder, arrays["inputs"])
-            difference = np.abs(outputs - arrays["outputs"]).max()
+        outputs = answer(folder, inputs)
+    difference = np.abs(outputs - expected).max()
     print("outputs %s, for example %s" % (outputs.shape, outputs[0, 0, :4]))
     print("largest difference from the recorded outputs: %.1e" % difference)
 

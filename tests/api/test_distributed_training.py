@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -221,3 +222,24 @@ def test_parameter_servers_after_failures_of_every_kind_of_process(graph_losses,
     assert "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" in keys
     shards = [name for name in os.listdir(str(tmp_path)) if name.startswith("model.ckpt-10.data-")]
     assert sorted(shards) == ["model.ckpt-10.data-0000%d-of-00002" % index for index in range(2)]
+
+
+@only_before_a_release_in_tensorflow_2
+def test_the_commands_of_the_page_train_and_end(tmp_path):
+    """Those with a parameter server, on other ports and for three steps."""
+    page = Path(ROOT, "docs", "distributed.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r'^( {4}hosts="--ps .*\n(?: {4}.*\n)+)', page, re.MULTILINE)
+    for port, address in zip((2221, 2222, 2223), free_addresses(3)):
+        commands = commands.replace("localhost:%d" % port, address)
+    commands = commands.replace("python examples", "%s -W ignore %s" % (sys.executable, EXAMPLES))
+    commands = commands.replace("--folder checkpoints", "--folder checkpoints --steps 3")
+    process = subprocess.run(
+        ["bash", "-c", commands + "wait\necho all ended"],
+        cwd=str(tmp_path),
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=SECONDS_FOR_A_PROCESS,
+    )
+    assert [step for step, _ in parse_losses(process.stdout)] == [0, 1, 2]
+    assert process.stdout.count("serving until it is stopped: kill ") == 2
+    assert process.stdout.endswith("all ended\n")

@@ -1,7 +1,8 @@
-"""The Python blocks of docs/ run, and do what the pages say.
+"""The Python blocks of docs/ run as a reader sees them, and do what the pages say.
 
-The blocks of a page run one after the other in one process. `<!-- setup ... -->`, which a page does
-not show, has what the blocks need besides.
+The blocks of a page run one after the other in one process; `<!-- new program -->`, which a page
+does not show, starts another one. `<!-- setup ... -->`, which a page does not show either, makes
+files that a reader has. The blocks do not see the names that it binds.
 """
 
 import glob
@@ -13,48 +14,79 @@ from pathlib import Path
 import pytest
 
 from helpers.paths import ROOT
-from helpers.processes import output_of
+from helpers.processes import output_of, run_python
 from helpers.saved_models import extract_saved_model
 from helpers.versions import needs_tensorflow_2
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
-# Each argument is a JSON list of the blocks of one page.
+# Each argument is a JSON list of the blocks of one program: pairs of (is a setup, text).
 RUN = """
 import json, sys
-import tensorflow.compat.v1 as tf
-for page in sys.argv[1:]:
-    tf.reset_default_graph()
+import tensorflow.compat.v1
+for program in sys.argv[1:]:
+    tensorflow.compat.v1.reset_default_graph()
     names = {"__name__": "__main__"}
-    for block in json.loads(page):
-        exec(block, names)
+    for is_setup, block in json.loads(program):
+        exec(block, dict(names) if is_setup else names)
 """
 
 
-def blocks(page):
-    """Returns the setups and Python blocks of a page, in order."""
+def programs(page):
+    """Returns a list of programs, each a list of (is a setup, text)."""
     text = Path(page).read_text(encoding="utf-8")
-    found = re.findall(r"<!-- setup\n(.*?)-->|```python\n(.*?)```", text, re.DOTALL)
-    return [setup or block for setup, block in found]
+    found = [
+        re.findall(r"<!-- setup\n(.*?)-->|```python\n(.*?)```", part, re.DOTALL)
+        for part in text.split("<!-- new program -->")
+    ]
+    return [[(bool(a), a or b) for a, b in blocks] for blocks in found if blocks]
 
 
 DOCS = os.path.join(ROOT, "docs")
 PAGES = {
     os.path.basename(path)[: -len(".md")]: path
     for path in sorted(glob.glob(os.path.join(DOCS, "*.md")))
-    if blocks(path)
+    if programs(path)
 }
 
 
 IN_GRAPHS = sorted(
-    name for name, path in PAGES.items() if any("disable_v2" in block for block in blocks(path))
+    name
+    for name, path in PAGES.items()
+    if any("disable_v2" in text for _, text in programs(path)[0])
 )
 
 
 def run(*names, folder):
-    """Runs the blocks of pages, one page after the other; returns the lines that they print."""
-    pages = [json.dumps(blocks(PAGES[name])) for name in names]
-    return output_of("-W", "ignore", "-c", RUN, *pages, folder=folder).splitlines()
+    """Runs the programs of pages in a folder; returns the lines that they print.
+
+    The first programs of all pages share a process, and every other program has its own.
+    """
+    first, others = [], []
+    for name in names:
+        page = programs(PAGES[name])
+        first.append(page[0])
+        others += page[1:]
+    output = ""
+    for process in [first] + [[program] for program in others]:
+        arguments = [json.dumps(program) for program in process]
+        output += output_of("-W", "ignore", "-c", RUN, *arguments, folder=folder)
+    return output.splitlines()
+
+
+def test_the_hidden_part_makes_only_files(tmp_path):
+    """A block that uses a name of a setup fails."""
+    page = tmp_path / "page.md"
+    page.write_text("<!-- setup\nx = 1\n-->\n```python\nprint(x)\n```\n")
+    process = run_python("-c", RUN, json.dumps(programs(page)[0]))
+    assert process.returncode and "NameError: name 'x' is not defined" in process.stderr
+
+
+def test_every_page_begins_with_what_it_imports():
+    for name, path in PAGES.items():
+        for program in programs(path):
+            seen = [text for is_setup, text in program if not is_setup]
+            assert not seen or re.search("^(import|from) ", seen[0], re.MULTILINE), name
 
 
 @needs_tensorflow_2
@@ -99,7 +131,7 @@ def test_exchange(tmp_path):
 
 def test_distributed(tmp_path):
     """The program prints the text that follows it."""
-    (program,) = blocks(PAGES["distributed"])
+    (((_, program),),) = programs(PAGES["distributed"])
     text = Path(PAGES["distributed"]).read_text(encoding="utf-8")
     promised = text.partition(program + "```\n\n")[2].partition("\n\n")[0]
     found = run("distributed", folder=tmp_path)

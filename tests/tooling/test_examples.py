@@ -2,13 +2,14 @@
 
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers import reference
 from helpers.golden import GoldenCheckpoint
-from helpers.paths import ROOT
+from helpers.paths import GOLDEN, ROOT
 from helpers.processes import importable, output_of
 from helpers.versions import needs_tensorflow_2
 
@@ -102,6 +103,23 @@ def test_speech_ctc(tmp_path):
 def test_serve_on_cpu(tmp_path):
     output = run("serve_on_cpu", tmp_path)
     assert number("from the recorded outputs:", output) < 1e-6
+
+
+def test_serve_a_checkpoint_of_tensorflow_1(tmp_path):
+    folder = os.path.join(GOLDEN, "tf1.15.5", "lstm_L3_H16_I8_bi")
+    files = "--checkpoint", os.path.join(folder, "model.ckpt")
+    output = run(
+        "serve_on_cpu", tmp_path, *files, "--expected", os.path.join(folder, "expected.npz")
+    )
+    assert number("from the recorded outputs:", output) < 1e-6
+    # What the page promises, which is the answer of TensorFlow 1.15.5.
+    page = Path(ROOT, "docs", "examples.md").read_text(encoding="utf-8")
+    assert output.splitlines()[0].partition("for example")[0] in page
+
+
+def test_every_example_needs_no_file_of_the_tests():
+    for path in Path(ROOT, "examples").glob("*.py"):
+        assert "tests" not in re.findall(r"[\"'](\w+)[\"']", path.read_text(encoding="utf-8")), path
 
 
 @pytest.mark.once
