@@ -1,4 +1,6 @@
-"""Adds the pages of the project's folder to the site that mkdocs makes of docs/."""
+"""Adds pages and examples of the project's folder to the site that mkdocs makes of docs/."""
+
+import glob
 
 from mkdocs.structure.files import File
 
@@ -6,8 +8,8 @@ PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
 
 def on_files(files, config):
-    for page in PAGES:
-        files.append(File.generated(config, page, abs_src_path=page))
+    for path in [*PAGES, *sorted(glob.glob("examples/*.py"))]:
+        files.append(File.generated(config, path, abs_src_path=path))
     return files
 
 
@@ -15,6 +17,6 @@ def on_page_markdown(markdown, page, config, files):
     """Corrects links between docs/ and the project's folder, which are one folder in the site."""
     if page.file.src_uri in PAGES:
         return markdown.replace("](docs/", "](")
-    for name in PAGES:
+    for name in (*PAGES, "examples/"):
         markdown = markdown.replace("](../" + name, "](" + name)
     return markdown

@@ -3,8 +3,10 @@
 import glob
 import os
 import re
+import runpy
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,40 @@ def test_links_resolve(page):
         target = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
         assert os.path.exists(os.path.join(ROOT, target)), link
         assert not anchor or anchor in anchors(target), link
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """Returns the hooks of the site, and what they add to the files of docs/."""
+
+    class File:
+        @staticmethod
+        def generated(config, path, abs_src_path):
+            assert os.path.exists(abs_src_path)
+            return path
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setitem(sys.modules, "mkdocs.structure.files", types.SimpleNamespace(File=File))
+    hooks = runpy.run_path("scripts/site_hooks.py")
+    return hooks["on_page_markdown"], hooks["on_files"]([], None)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "README.md"])
+def test_links_resolve_on_the_site(site, page):
+    """docs/ is the root of the site, so that links must not lead out of it."""
+    correct, added = site
+    inside = os.path.relpath(page, "docs") if page.startswith("docs") else page
+    described = types.SimpleNamespace(file=types.SimpleNamespace(src_uri=inside))
+    for link in re.findall(r"\]\(([^)#\s]+)", correct(read(page), described, None, None)):
+        target = os.path.normpath(os.path.join(os.path.dirname(inside), link))
+        is_inside = not target.startswith("..")
+        is_there = is_inside and os.path.exists(os.path.join(ROOT, "docs", target))
+        assert re.match(r"[a-z]+:", link) or target in added or is_there, link
+
+
+def test_the_site_is_not_built_with_dead_links():
+    """With --quiet, mkdocs counts no warnings, and --strict does not fail."""
+    (command,) = re.findall(r"mkdocs build.*", read("scripts/build_site.sh"))
+    assert "--strict" in command and "quiet" not in command
+    assert "set -euo pipefail" in read("scripts/build_site.sh")
+    assert "not_found: warn" in read("mkdocs.yml")
