@@ -68,18 +68,12 @@ def numpy_dtype(*values):
     return tf.float32
 
 
-def check_shape(name, tensor, expected, meaning, advice=""):
+def check_shape(name, tensor, expected, meaning):
     """Raises `ValueError` if the static shape contradicts `expected`, a list of int and None."""
     if not tensor.shape.is_compatible_with(expected):
         raise ValueError(
-            "%s must have shape %s (%s), but has shape %s.%s"
-            % (
-                name,
-                shape_text(expected),
-                meaning,
-                shape_text(tensor.shape),
-                advice and " " + advice,
-            )
+            "%s must have shape %s (%s), but has shape %s."
+            % (name, shape_text(expected), meaning, shape_text(tensor.shape))
         )
 
 

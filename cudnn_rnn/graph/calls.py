@@ -11,7 +11,7 @@ from cudnn_rnn.graph.arguments import (
     is_python_bool,
     static_bool,
 )
-from cudnn_rnn.graph.refusals import refuse
+from cudnn_rnn.graph.refusals import refuse, shape_of
 from cudnn_rnn.model.spec import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
 
 # Expected static sizes of a call's arguments, each an int, or None if unknown.
@@ -106,7 +106,8 @@ class Call:
         values = [(input_name, input_data), ("input_h", input_h), ("params", params)]
         if self._is_lstm:
             values.append(("input_c", input_c))
-        self._refuse_missing(values, sizes)
+        if any(value is None for _, value in values[1:]):
+            self._refuse_missing(values, sizes)
         self._input, self._h, self._params, *cells = as_tensors(values, dtype, default_dtype)
         self._c = cells[0] if self._is_lstm else tf.constant([], dtype=self._params.dtype)
         output_shape, state_shapes = self._check_shapes(sizes, input_name)
@@ -125,9 +126,7 @@ class Call:
         """Raises `TypeError` for states and params that are None; `values` are those of a call."""
         (input_name, input_data), *others = values
         missing = [name for name, value in others if value is None]
-        if not missing:
-            return
-        shape = refuse(input_name, input_data, "sequence_lengths")
+        shape = shape_of(input_name, input_data, "sequence_lengths")
         batch = None if shape.rank != 3 else shape.as_list()[1 if self._time_major else 0]
         states = sizes.num_states or "num_layers * directions", batch or "batch"
         units = sizes.num_units or "num_units"
@@ -192,18 +191,26 @@ class Call:
           `expected`, with the tensor's static sizes in place of None.
         """
         meaning = "[%s, %s, %s]" % tuple(self._in_call_order(names[0], "batch", names[1]))
-        advice = ""
-        if exchanged is not None and exchanged[1] is not None:
-            of_steps = self._in_call_order(expected[0], exchanged[1], expected[2])
-            if tensor.shape.is_compatible_with(of_steps):
-                advice = "It fits if time and batch of %s are exchanged: pass tf.transpose(%s, "
-                advice = advice % (exchanged[0], exchanged[0]) + "[1, 0, 2])."
-        check_shape(argument, tensor, self._in_call_order(*expected), meaning, advice)
+        try:
+            check_shape(argument, tensor, self._in_call_order(*expected), meaning)
+        except ValueError as error:
+            raise ValueError("%s%s" % (error, self._advice(tensor, expected, exchanged))) from None
         found = tensor.shape.with_rank(3).as_list()
         return [
             size if known is None else known
             for known, size in zip(expected, self._in_call_order(*found))
         ]
+
+    def _advice(self, tensor, expected, exchanged):
+        """Returns the advice of `_checked_shape`, or an empty string."""
+        name, steps = exchanged or (None, None)
+        if steps is None:
+            return ""
+        shape = self._in_call_order(expected[0], steps, expected[2])
+        if not tensor.shape.is_compatible_with(shape):
+            return ""
+        advice = " It fits if time and batch of %s are exchanged: pass tf.transpose(%s, [1, 0, 2])."
+        return advice % (name, name)
 
     def _checked_lengths(self, lengths, output_shape):
         """Returns the sequence lengths as an int32 tensor, or None for None."""

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 
-from cudnn_rnn._compat import Dataset, tf
+from cudnn_rnn._compat import Dataset, Variable, tf
 from cudnn_rnn.graph.texts import described, shape_text
 
 # How a caller takes the lengths of sequences, by the name of its argument; `%s` is the sequences.
@@ -16,32 +16,36 @@ _WITH_LENGTHS = {
 }
 
 
+_FREQUENT = (tf.Tensor, Variable)
+
+
 def refuse(name, value, lengths=None):
-    """Raises unless a value may be a tensor, or lists of tensors of one shape; returns the shape.
+    """Raises unless a value may be a tensor, or lists of tensors of one shape.
 
     Args:
       name: the name of the argument.
       value: the argument.
       lengths: for sequences, the name of the argument that takes their lengths.
 
-    Returns:
-      The static shape, a `tf.TensorShape`, also of values whose type this function does not know.
-
     Raises:
       TypeError: the value, or a part of a list, is of a type that does not convert to a tensor.
       ValueError: a list has parts of different shapes.
     """
+    if not isinstance(value, _FREQUENT) or value.dtype == tf.string:
+        shape_of(name, value, lengths)
+
+
+def shape_of(name, value, lengths=None):
+    """Returns the static shape of a value, unknown for unknown types; see `refuse`."""
     if isinstance(value, (list, tuple)):
         return _shape_of_list(name, value, lengths)
-    if isinstance(value, tf.Tensor) and value.dtype != tf.string:  # the frequent case
-        return value.shape
     if isinstance(value, (bool, int, float)):
         return tf.TensorShape([])
     reason = _reason(name, value, lengths)
     if reason is not None:
         raise TypeError("%s must be a tensor of numbers, but is %s" % (name, reason))
     if isinstance(value, np.ndarray) and value.dtype == object:
-        return refuse(name, value.tolist(), lengths)
+        return shape_of(name, value.tolist(), lengths)
     is_array = tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic))
     return tf.TensorShape(value.shape if is_array else None)
 
@@ -74,7 +78,7 @@ def _reason(name, value, lengths):
 
 
 def _shape_of_list(name, parts, lengths):
-    shapes = [refuse("%s[%d]" % (name, index), part) for index, part in enumerate(parts)]
+    shapes = [shape_of("%s[%d]" % (name, index), part) for index, part in enumerate(parts)]
     first = shapes[0] if shapes else tf.TensorShape([])
     for index, shape in enumerate(shapes):
         if not shape.is_compatible_with(first):
