@@ -66,10 +66,10 @@ _LAZY = {
 }
 
 # Imported on first use as well: Keras is optional, and a program that trains needs no `exchange`.
-_LAZY_MODULES = ("exchange", "keras")
+_LAZY_MODULES = ("exchange", "keras", "onnx")
 
 if TYPE_CHECKING:
-    from cudnn_rnn import exchange, keras  # noqa: F401
+    from cudnn_rnn import exchange, keras, onnx  # noqa: F401
     from cudnn_rnn.cells.basic import BasicRNNCell, stack_bidirectional_dynamic_rnn
     from cudnn_rnn.cells.compatible import (
         CudnnCompatibleGRUCell,

@@ -82,7 +82,7 @@ def test_the_package_works_without_a_usable_keras(tmp_path, legacy, error):
 def test_modules_are_imported_on_first_use():
     program = """
 import sys, cudnn_rnn
-for name in ("exchange", "keras"):
+for name in ("exchange", "keras", "onnx"):
     assert "cudnn_rnn." + name not in sys.modules, name
     assert getattr(cudnn_rnn, name) is sys.modules["cudnn_rnn." + name]
 print(cudnn_rnn.exchange.convert.__name__, cudnn_rnn.keras.LSTM.__name__)
@@ -106,7 +106,7 @@ except ImportError as error:
 
 def test_what_dir_lists():
     public = {name for name in dir(cudnn_rnn) if not name.startswith("_")}
-    modules = {"exchange", "keras", "plain", "saveables"}
+    modules = {"exchange", "keras", "onnx", "plain", "saveables"}
     assert public == modules | {name for name in cudnn_rnn.__all__ if name != "__version__"}
     assert {"__doc__", "__version__", "__file__"} <= set(dir(cudnn_rnn))
     assert all(hasattr(cudnn_rnn, name) for name in dir(cudnn_rnn))

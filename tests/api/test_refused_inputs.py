@@ -141,7 +141,7 @@ def test_basic_cells_and_loops(session, kind):
 
 @kinds
 def test_keras_layers(session, kind):
-    keras_layers = pytest.importorskip("cudnn_rnn.keras")
+    keras_layers = cudnn_rnn.keras
     inputs = tf.constant(SEQUENCES)
     lstm, stack = keras_layers.LSTM(4), keras_layers.RNNStack("lstm", 2, 4)
     is_keras_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
@@ -159,7 +159,7 @@ def test_keras_layers(session, kind):
 
 
 def test_lists_for_keras_layers(session):
-    keras_layers = pytest.importorskip("cudnn_rnn.keras")
+    keras_layers = cudnn_rnn.keras
     stack, steps = keras_layers.RNNStack("gru", 1, 4), [tf.zeros([2, 5])] * 3
     with pytest.raises(TypeError, match="inputs must be a tensor, but is a list of length 3"):
         stack(steps)
@@ -187,7 +187,7 @@ def test_what_the_error_of_a_ragged_tensor_says_is_right(session):
 
 @needs_tensorflow_2
 def test_what_the_error_of_a_ragged_tensor_says_of_masks_is_right():
-    keras_layers = pytest.importorskip("cudnn_rnn.keras")
+    keras_layers = cudnn_rnn.keras
     ragged = tensorflow.ragged.constant(ROWS, ragged_rank=1)
     layer = keras_layers.GRU(4)
     mask = tensorflow.sequence_mask(ragged.row_lengths())
