@@ -11,6 +11,8 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn.contrib.block_cells import lstm_attributes, peephole_names
 from cudnn_rnn.graph.arguments import shape_for_build
 from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.refusals import refuse
+from cudnn_rnn.graph.texts import described
 from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.tf1_layers.cell_base import LSTMStateTuple
 from cudnn_rnn.tf1_layers.layer_base import Layer
@@ -134,8 +136,11 @@ class LSTMBlockFusedCell(Layer):
             return zeros, zeros
         if not isinstance(initial_state, (list, tuple)) or len(initial_state) != 2:
             raise ValueError(
-                "initial_state of %s must be a pair (c, h), but is %r." % (name, initial_state)
+                "initial_state of %s must be a pair (c, h), but is %s."
+                % (name, described(initial_state))
             )
+        for part, value in zip("ch", initial_state):
+            refuse("initial_state.%s" % part, value)
         pair = [tf.convert_to_tensor(part) for part in initial_state]
         for part, tensor in zip("ch", pair):
             if not tensor.shape.is_compatible_with([batch, self._num_units]):

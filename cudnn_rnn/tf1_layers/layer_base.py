@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, List, Optional
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
 from cudnn_rnn.graph.arguments import variable_name
+from cudnn_rnn.graph.refusals import refuse
 from cudnn_rnn.graph.types import DTypeLike, ScopeLike, ShapeLike, TensorLike
 from cudnn_rnn.tf1_layers import keras_guard
 from cudnn_rnn.tf1_layers.layer_record import LayerRecord, snake_case
@@ -68,9 +69,11 @@ class _FallbackLayer(LayerRecord):
           The result of `call`.
 
         Raises:
-          TypeError: the call is part of a Keras model; see `tf1_layers/keras_guard.py`.
+          TypeError: the inputs cannot be converted to a tensor, or the call is part of a Keras
+            model; see `tf1_layers/keras_guard.py`.
         """
         keras_guard.refuse_inside(self, (inputs, arguments, named))
+        refuse("inputs", inputs)
         self._set_scope(named.pop("scope", None))
         with self._enter_scope():
             if not self.built:

@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops, layers
+from cudnn_rnn.contrib import block_cells, fused_cells
 from helpers.rnn_models import initialize, params_size
 from helpers.versions import needs_tensorflow_2
 
@@ -207,3 +208,17 @@ def test_lists_of_arrays_and_of_tensors_are_taken(session):
     for steps in (list(SEQUENCES), [tf.constant(step) for step in SEQUENCES], SEQUENCES.tolist()):
         found = model(steps, STATE, params)[0]
         assert_close(*session.run([found, model(SEQUENCES, STATE, params)[0]]))
+
+
+@needs_tensorflow_2  # TensorFlow 1 has classes of its own.
+@kinds
+@pytest.mark.parametrize("name", ["LSTMBlockCell", "GRUBlockCell", "LSTMBlockFusedCell"])
+def test_cells_of_contrib(session, name, kind):
+    module = block_cells if hasattr(block_cells, name) else fused_cells
+    cell, zeros = getattr(module, name)(4), tf.zeros([2, 4])
+    if name == "LSTMBlockFusedCell":
+        refused(kind, "inputs", lambda value: cell(value, dtype=tf.float32))
+        refused(kind, "initial_state.h", lambda value: cell(tf.zeros([3, 2, 5]), (zeros, value)))
+    else:
+        state = (zeros, zeros) if name == "LSTMBlockCell" else zeros
+        refused(kind, "inputs", lambda value: cell(value, state))
