@@ -150,8 +150,8 @@ def _error(path, problems, original=None, advice=None):
     """Creates the error for a list of problems, possibly with TensorFlow's own error `original`.
 
     A problem is (error type, key, text on what was found, text on what was expected). `advice` is a
-    line of text. The error has
-    the type of the first problem; without problems, it is a `DataLossError`.
+    line of text. The error has the type of the first problem; without problems, it is a
+    `DataLossError`.
     """
     lines = ["The checkpoint %s cannot be restored:" % path]
     for _, key, found, expected in problems[:_MAX_LINES]:

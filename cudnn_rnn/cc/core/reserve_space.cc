@@ -131,9 +131,8 @@ Status ReadReserveHeader(const ReserveSpaceIdentity& identity, int64_t expected_
     return InvalidArgument(
         name,
         " has no header of a forward call: it was not made for this model and input, or was "
-        "changed "
-        "on the way to the gradient. Casts that a graph optimizer puts between the two change it: "
-        "switch off auto_mixed_precision_cpu and auto_mixed_precision in the session's "
+        "changed on the way to the gradient. Casts that a graph optimizer puts between the two "
+        "change it: switch off auto_mixed_precision_cpu and auto_mixed_precision in the session's "
         "rewrite_options.");
   }
   if (header.plan != identity.plan) {
