@@ -33,7 +33,9 @@ class _Layer(FusedLayer):
         """Computes with the op, or as Keras does where the op cannot."""
         ragged = "a RaggedTensor" if isinstance(inputs, tf.RaggedTensor) else None
         if not self._computes_with_op(ragged):
-            return super().call(inputs, mask=mask, training=training, initial_state=initial_state)
+            # AutoGraph of TensorFlow 1.14 cannot convert `super()`.
+            compute = super(_Layer, self).call  # noqa: UP008
+            return compute(inputs, mask=mask, training=training, initial_state=initial_state)
         inputs, states, _ = self._process_inputs(inputs, initial_state, None)
         if isinstance(mask, (list, tuple)):
             mask = mask[0]

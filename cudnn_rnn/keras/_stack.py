@@ -98,7 +98,7 @@ class RNNStack(keras.layers.Layer):
     def build(self, input_shape: ShapeLike) -> None:
         """Creates the weights for inputs `[batch, time, input_size]`."""
         gates = len(GATES[self._rnn_mode]) * self.units
-        width = input_shape[-1]
+        width = tf.TensorShape(input_shape).as_list()[-1]
         self._weights_by_layer = []
         for layer in range(self.num_layers):
             for direction in self._directions:

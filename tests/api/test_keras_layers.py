@@ -82,6 +82,10 @@ def test_what_the_op_cannot_do_is_computed_by_keras(recwarn, kind, arguments, te
     layers[1](tf.constant(make_inputs()))
     messages = [str(warning.message) for warning in recwarn if "fused op" in str(warning.message)]
     assert len(messages) == 1 and text in messages[0], messages
+    symbolic = keras.Input((STEPS, WIDTH))
+    models = [keras.Model(symbolic, layer(symbolic)) for layer in layers]
+    expected, found = [model.predict(make_inputs(), verbose=0) for model in models]
+    np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.skipif(
@@ -312,6 +316,13 @@ def test_a_stack_drops_if_a_tensor_says_so():
     run = tf.function(lambda training: stack(inputs, training=training))
     np.testing.assert_allclose(run(tf.constant(False)).numpy(), expected, atol=1e-6)
     assert np.abs(run(tf.constant(True)).numpy() - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_stack_takes_the_size_of_the_inputs_from_a_model(cell):
+    symbolic = keras.Input((STEPS, WIDTH))
+    model = keras.Model(symbolic, ours.RNNStack(cell, 1, UNITS)(symbolic))
+    assert model.predict(make_inputs(), verbose=0).shape == (BATCH, UNITS)
 
 
 @needs_keras_3
