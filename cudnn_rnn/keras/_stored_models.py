@@ -116,7 +116,8 @@ def build(
         config = Translator(keras_version, custom_objects, with_ours).model(config)
         _check_states(path, config)
     try:
-        with keras.utils.custom_object_scope({**_our_layers(), **custom_objects}):
+        in_scope = {**_our_layers(), **_without_functions_of_layers(config, custom_objects)}
+        with keras.utils.custom_object_scope(in_scope):
             return keras.layers.deserialize(config)
     except ExchangeError:
         raise
@@ -124,6 +125,22 @@ def build(
         raise ValueError(
             "%s cannot be loaded, because this Keras cannot build its model: %s" % (path, error)
         ) from error
+
+
+def _without_functions_of_layers(config, custom_objects):
+    """Returns objects without the functions of Lambda layers by the names of the layers.
+
+    Keras of TensorFlow 2.4 replaces each str that is the name of a function, names of layers too.
+    The translated configuration has the function itself.
+    """
+    if IS_KERAS_3:
+        return custom_objects
+    names = {str(one.get("name")) for one in keras_configs.dicts_in(config)}
+    return {
+        name: value
+        for name, value in custom_objects.items()
+        if isinstance(value, type) or name not in names
+    }
 
 
 def _our_layers():
