@@ -18,6 +18,7 @@ from cudnn_rnn.exchange.keras_files import StoredArchive
 from cudnn_rnn.keras import _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3
 from cudnn_rnn.keras._old_nodes import layers_of
+from cudnn_rnn.keras._time_major import TimeMajor
 from cudnn_rnn.model import dialects
 
 _layers = tensorflow.keras.layers
@@ -114,6 +115,8 @@ class _Found:
         if layers_of(entry) is not None:
             self.add_model(layer, entry, place)
             return
+        if isinstance(layer, TimeMajor) and place + "/layer" not in self._groups:
+            layer = layer.layer
         if isinstance(layer, _RECURRENT):
             of_cell = place + "/cell"
             self._pair(layer, layer.weights, of_cell if of_cell in self._groups else place)

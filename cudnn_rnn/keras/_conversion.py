@@ -10,9 +10,17 @@ from typing import List
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_models
-from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID
+from cudnn_rnn.keras._functions import TensorFlowFunction
+from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
+from cudnn_rnn.keras._time_major import TimeMajor
 
 SUFFIXES = (".keras", ".h5")
+# What Keras 3 cannot do without this package, and the name of the class or function that does it.
+_ONLY_HERE = {
+    "the hard_sigmoid of Keras 2": hard_sigmoid_of_keras_2.__name__,
+    "functions of TensorFlow as layers": TensorFlowFunction.__name__,
+    "layers with time_major=True": TimeMajor.__name__,
+}
 
 
 def convert_model(path: str, target: str) -> List[str]:
@@ -39,11 +47,13 @@ def convert_model(path: str, target: str) -> List[str]:
         warnings.simplefilter("always")
         model = load(path, {}, with_ours=False)
     notes = [str(one.message) for one in caught if issubclass(one.category, _stored_models.Left)]
-    if OLD_HARD_SIGMOID in model.to_json():
-        notes.append(
-            "%s has the hard_sigmoid of Keras 2, which Keras 3 does not have: to open the file, a "
-            "program must import cudnn_rnn.keras." % target
-        )
+    text = model.to_json()
+    for part, name in _ONLY_HERE.items():
+        if OUR_PREFIX + name in text:
+            notes.append(
+                "%s has %s, which Keras 3 does not have: to open the file, a program must import "
+                "cudnn_rnn.keras." % (target, part)
+            )
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(dir=folder) as work, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras calls HDF5 an old format

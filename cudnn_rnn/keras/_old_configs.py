@@ -15,11 +15,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import tensorflow
 
+from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.keras import _new_nodes, _old_nodes
+from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
 from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
 from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
-from cudnn_rnn.keras._old_nodes import layers_of
+from cudnn_rnn.keras._old_nodes import TAKE_STATES, layers_of
+from cudnn_rnn.keras._time_major import without_time_major
 from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, RNN_CLASSES
 
 keras = tensorflow.keras
@@ -39,6 +41,8 @@ _NOT_TAKEN = {
     "SpatialDropout3D": ("trainable",),
 }
 _OF_EVERY_LAYER = ("name", "trainable", "dtype", "batch_input_shape")
+# The layers of this package besides the recurrent ones that Keras has.
+_OTHER_CLASSES = ("RNNStack", "TensorFlowFunction", "TimeMajor")
 # Layers of Keras that run code or read other files, as their configuration says.
 _UNSAFE = ("FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper")
 _KINDS_OF_ARGUMENTS = (
@@ -120,7 +124,12 @@ class Translator:
     def _called_layer(self, entry, calls):
         """Returns an entry of a functional model, with the calls of the layer."""
         made, nodes = self.layer(entry), entry["inbound_nodes"]
-        if calls:
+        if IS_KERAS_3 and made["class_name"] == "TensorFlowFunction" and self._is_old:
+            arguments, node = _functions.call_of(entry["name"], entry["config"], nodes, calls)
+            made, nodes = dict(made, config=arguments), [node]
+        elif not IS_KERAS_3 and entry["class_name"] in _functions.CLASSES:
+            nodes = _functions.with_ellipsis(nodes)
+        elif calls:
             class_name = made["class_name"].rpartition(">")[2]
             nodes = [calls.node(entry["name"], class_name, node) for node in nodes]
         return dict(made, name=entry["name"], inbound_nodes=nodes)
@@ -136,6 +145,12 @@ class Translator:
             return made.entry(_input_layer(config))
         if made == _Class("keras.layers", "Lambda"):
             return made.entry(self._lambda(config))
+        if entry["class_name"] in _functions.CLASSES and made.module is not None:
+            _functions.check(name, config["function"])
+            return made.entry(config)
+        if IS_KERAS_3 and made.name in TAKE_STATES and without_time_major(config) is not config:
+            inner = self.layer(dict(entry, config=without_time_major(config)))
+            return _Class("cudnn_rnn.keras", "TimeMajor").entry({"name": name, "layer": inner})
         config = {key: self._argument(key, value, name) for key, value in config.items()}
         if made.module is None:
             return made.entry(config)
@@ -246,10 +261,14 @@ class Translator:
         is_ours = package + ">" == OUR_PREFIX or str(registered_name).startswith(OUR_PREFIX)
         has_keras_module = _MODULES_OF_KERAS.fullmatch(entry.get("module") or "keras") is not None
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
-        if name == "RNNStack" and (is_ours or not package):  # TensorFlow 1 writes no package
+        if name in _OTHER_CLASSES and (is_ours or not package):  # TensorFlow 1 writes no package
             return _Class("cudnn_rnn.keras", name)
         if name in RNN_CLASSES and module == "keras.layers" and (is_ours or is_of_keras):
             return _Class(self._module_of_rnns, RNN_CLASSES[name])
+        if name in _functions.CLASSES and is_of_keras and not IS_TENSORFLOW_1:
+            if IS_KERAS_3:
+                return _Class("cudnn_rnn.keras", "TensorFlowFunction")
+            return _Class(module, name)  # Keras does not export it, but reads it
         name = _RENAMED.get(name, name)
         # TensorFlow 1 does not export all that its Keras reads.
         is_known = not IS_KERAS_3 and module != "keras.layers"
@@ -284,10 +303,15 @@ def _input_layer(config):
 def _with_input_layer(made: List[Any], entries: List[Any]) -> List[Any]:
     """Returns the layers of a Sequential; the first has the shape of the inputs if it is known."""
     shape, dtype, name = _input_of(entries[0]) if entries else (None, None, None)
-    if shape is None or made[0]["class_name"] == "InputLayer":
+    if shape is None:
         return made
-    config = dict(batch_input_shape=shape, dtype=dtype, name="%s_input" % name)
-    return [_Class("keras.layers", "InputLayer").entry(_input_layer(config)), *made]
+    if made[0]["class_name"] != "InputLayer":
+        config = dict(batch_input_shape=shape, dtype=dtype, name="%s_input" % name)
+        made = [_Class("keras.layers", "InputLayer").entry(_input_layer(config)), *made]
+    if IS_TENSORFLOW_1 and len(made) > 1 and "layers" not in made[1]["config"]:
+        # TensorFlow 1.14 does not write the InputLayer of a Sequential.
+        made[1]["config"]["batch_input_shape"] = _shape(shape)
+    return made
 
 
 def _input_of(entry: Any) -> Tuple[Any, Any, Any]:

@@ -6,12 +6,14 @@ recurrent layer among them. Keras 3 has `args` and `kwargs`, as the program pass
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 from cudnn_rnn.exchange import keras_configs
 
 # Layers whose call takes initial states after the inputs.
-TAKE_STATES = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM2D", "Bidirectional")
+TAKE_STATES = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM2D", "Bidirectional", "TimeMajor")
+# In place of a layer's name: the next but one value is no tensor of the model, but a constant.
+_CONSTANT = "_CONSTANT_VALUE"
 
 
 class Calls:
@@ -58,6 +60,23 @@ class Calls:
             named["initial_state"] = states
         return {"args": [inputs], "kwargs": named}
 
+    def arguments(self, node: Any) -> Tuple[List[Any], List[Any]]:
+        """Returns the arguments of a function in the form of `_functions`, and their tensors."""
+        named: Dict[str, Any] = {}
+        tensors: List[Any] = []
+
+        def place(reference):
+            for keywords in reference[3:]:
+                named.update(keywords)
+            if reference[0] == _CONSTANT:
+                return reference[2]
+            tensors.append(self._tensor(reference))
+            return {"tensor": len(tensors) - 1}
+
+        first = self._map(node, place)
+        of_call = {key: value for key, value in named.items() if key != "name"}
+        return [first, {key: self._map(value, place) for key, value in of_call.items()}], tensors
+
     def ends(self, references: Any) -> Any:
         """Returns the inputs or the outputs of the model; a single one is not in a list."""
         found = self._map(references, self._end)
@@ -71,12 +90,15 @@ class Calls:
         if not isinstance(value, list):
             return value
         is_reference = len(value) in (3, 4) and isinstance(value[0], str)
-        if is_reference and value[0] in self._classes and type(value[1]) is int:
+        is_known = is_reference and (value[0] in self._classes or value[0] == _CONSTANT)
+        if is_known and type(value[1]) is int:
             return function(value)
         return [self._map(part, function) for part in value]
 
     def _tensor(self, reference):
         name, call, tensor = reference[:3]
+        if name == _CONSTANT:
+            return tensor
         # Keras takes the shape and the dtype from the layer.
         history = [name, call - self._first_calls[name], tensor]
         config = {"shape": [], "dtype": "float32", "keras_history": history}
