@@ -115,8 +115,11 @@ class _Found:
         if layers_of(entry) is not None:
             self.add_model(layer, entry, place)
             return
-        if isinstance(layer, TimeMajor) and place + "/layer" not in self._groups:
+        has_wrapper = str(entry.get("class_name")).endswith(TimeMajor.__name__)
+        if isinstance(layer, TimeMajor) and not has_wrapper:
             layer = layer.layer
+        elif has_wrapper and not isinstance(layer, TimeMajor):
+            entry, place = entry["config"]["layer"], place + "/layer"
         if isinstance(layer, _RECURRENT):
             of_cell = place + "/cell"
             self._pair(layer, layer.weights, of_cell if of_cell in self._groups else place)

@@ -6,13 +6,23 @@ call, `[[layer, call, tensor, keywords], ...]`, the states of a recurrent layer 
 
 from __future__ import annotations
 
-from typing import Any, List
+import json
+from typing import Any, Dict, List, Tuple
 
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.exchange.keras_configs import is_container
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
+_OPERATIONS = "keras.src.ops."
+# The operations with which layers of Keras 3 make masks, and functions that do the same.
+_MASK_OPERATIONS = {"NotEqual": "math.not_equal", "Any": "math.reduce_any"}
+
+
+def is_mask_operation(entry: Any) -> bool:
+    """Returns whether an entry of a model is an operation with which Keras 3 makes masks."""
+    module = entry.get("module", _OPERATIONS)  # HDF5 has no modules
+    return str(module).startswith(_OPERATIONS) and entry["class_name"] in _MASK_OPERATIONS
 
 
 class Calls:
@@ -30,6 +40,7 @@ class Calls:
     def node(self, name: str, class_name: str, node: Any) -> List[Any]:
         """Returns a call of the layer of this name."""
         arguments, named = list(node["args"]), dict(node["kwargs"])
+        named.pop("training", None)  # Keras 3 replaces it in each call of the model
         if class_name in TAKE_STATES and named.get("initial_state") is not None:
             inputs, states = arguments[0], named.pop("initial_state")
             arguments = [[inputs, *(states if isinstance(states, list) else [states])]]
@@ -42,6 +53,22 @@ class Calls:
         inputs = arguments[0]
         is_one = isinstance(inputs, dict)
         return [[*self._reference(one), keywords] for one in ([inputs] if is_one else inputs)]
+
+    def mask_operation(self, entry: Any) -> Tuple[Dict[str, Any], List[Any]]:
+        """Returns the arguments of a `TensorFlowFunction` for an operation, and its only call."""
+        (node,) = entry["inbound_nodes"]
+        tensors = [one for one in node["args"] if isinstance(one, dict)]
+        places = [{"tensor": number} for number in range(len(tensors))]
+        if entry["class_name"] == "Any":
+            settings = {key: entry["config"][key] for key in ("axis", "keepdims")}
+        else:
+            settings = {"y": places[1] if len(places) == 2 else node["args"][1]}
+        config = {
+            "name": entry["name"],
+            "function": _MASK_OPERATIONS[entry["class_name"]],
+            "arguments": json.dumps([places[0], settings]),
+        }
+        return config, [[[*self._reference(tensor), {}] for tensor in tensors]]
 
     def ends(self, references: Any) -> List[Any]:
         """Returns the inputs or the outputs of the model as a list of tensors."""

@@ -21,7 +21,7 @@ from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
 from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
 from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import TAKE_STATES, layers_of
-from cudnn_rnn.keras._time_major import without_time_major
+from cudnn_rnn.keras._time_major import is_time_major, with_time_major
 from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, RNN_CLASSES
 
 keras = tensorflow.keras
@@ -80,6 +80,10 @@ class _Class(NamedTuple):
         }
 
 
+_TIME_MAJOR = _Class("cudnn_rnn.keras", "TimeMajor")
+_FUNCTION = _Class("cudnn_rnn.keras", "TensorFlowFunction")
+
+
 class Translator:
     """Translates the configuration of a model.
 
@@ -123,8 +127,15 @@ class Translator:
 
     def _called_layer(self, entry, calls):
         """Returns an entry of a functional model, with the calls of the layer."""
+        if not self._is_old and _new_nodes.is_mask_operation(entry):
+            made = _Class("keras.src.ops.numpy", entry["class_name"]).entry(entry["config"])
+            nodes = entry["inbound_nodes"]
+            if not IS_KERAS_3:
+                arguments, nodes = calls.mask_operation(entry)
+                made = _FUNCTION.entry(arguments)
+            return dict(made, name=entry["name"], inbound_nodes=nodes)
         made, nodes = self.layer(entry), entry["inbound_nodes"]
-        if IS_KERAS_3 and made["class_name"] == "TensorFlowFunction" and self._is_old:
+        if IS_KERAS_3 and self._is_old and made["class_name"] == _FUNCTION.name:
             arguments, node = _functions.call_of(entry["name"], entry["config"], nodes, calls)
             made, nodes = dict(made, config=arguments), [node]
         elif not IS_KERAS_3 and entry["class_name"] in _functions.CLASSES:
@@ -148,9 +159,13 @@ class Translator:
         if entry["class_name"] in _functions.CLASSES and made.module is not None:
             _functions.check(name, config["function"])
             return made.entry(config)
-        if IS_KERAS_3 and made.name in TAKE_STATES and without_time_major(config) is not config:
-            inner = self.layer(dict(entry, config=without_time_major(config)))
-            return _Class("cudnn_rnn.keras", "TimeMajor").entry({"name": name, "layer": inner})
+        if made == _TIME_MAJOR:
+            if not IS_KERAS_3:  # whose layers have the argument
+                settings = dict(config["layer"]["config"], name=name)
+                return self.layer(dict(config["layer"], config=with_time_major(settings, True)))
+        elif IS_KERAS_3 and made.name in TAKE_STATES and is_time_major(config):
+            inner = self.layer(dict(entry, config=with_time_major(config, False)))
+            return _TIME_MAJOR.entry({"name": name, "layer": inner})
         config = {key: self._argument(key, value, name) for key, value in config.items()}
         if made.module is None:
             return made.entry(config)
@@ -266,9 +281,8 @@ class Translator:
         if name in RNN_CLASSES and module == "keras.layers" and (is_ours or is_of_keras):
             return _Class(self._module_of_rnns, RNN_CLASSES[name])
         if name in _functions.CLASSES and is_of_keras and not IS_TENSORFLOW_1:
-            if IS_KERAS_3:
-                return _Class("cudnn_rnn.keras", "TensorFlowFunction")
-            return _Class(module, name)  # Keras does not export it, but reads it
+            # Keras 2 does not export its class, but reads it.
+            return _FUNCTION if IS_KERAS_3 else _Class(module, name)
         name = _RENAMED.get(name, name)
         # TensorFlow 1 does not export all that its Keras reads.
         is_known = not IS_KERAS_3 and module != "keras.layers"

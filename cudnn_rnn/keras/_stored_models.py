@@ -11,6 +11,7 @@ import tensorflow
 from cudnn_rnn.exchange import keras_configs, keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _archived_weights, _stored_weights
+from cudnn_rnn.keras._functions import TensorFlowFunction
 from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
 from cudnn_rnn.keras._old_configs import Translator
 from cudnn_rnn.keras._training import Stored, compile_model, state_of_archive
@@ -148,5 +149,5 @@ def _our_layers():
     from cudnn_rnn import keras as ours
 
     found = [getattr(ours, name) for name in ours.__all__]
-    layers = [value for value in found if isinstance(value, type)]
+    layers = [value for value in found if isinstance(value, type)] + [TensorFlowFunction]
     return {OUR_PREFIX + layer.__name__: layer for layer in layers}

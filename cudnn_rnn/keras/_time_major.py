@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional
 import tensorflow
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn.exchange import keras_configs
 from cudnn_rnn.graph.types import BoolLike, ShapeLike, TensorLike
 from cudnn_rnn.keras._layer import register
 
@@ -70,17 +71,20 @@ def _swapped(shape):
     return (shape[1], shape[0], *shape[2:])
 
 
-def without_time_major(config: Dict[str, Any]) -> Dict[str, Any]:
-    """Returns the arguments of a recurrent layer or a Bidirectional without `time_major=True`.
+def is_time_major(config: Dict[str, Any]) -> bool:
+    """Returns whether the arguments of a recurrent layer or a Bidirectional have `time_major`."""
+    return any(one.get("time_major") is True for one in keras_configs.dicts_in(config))
 
-    They are the same object if they have none.
-    """
-    changed = dict(config)
-    for key in ("layer", "backward_layer"):
-        if isinstance(config.get(key), dict) and isinstance(config[key].get("config"), dict):
-            inner = without_time_major(config[key]["config"])
-            if inner is not config[key]["config"]:
-                changed[key] = dict(config[key], config=inner)
-    if changed.get("time_major") is True:
-        del changed["time_major"]
-    return config if changed == config else changed
+
+def with_time_major(config: Dict[str, Any], value: bool) -> Dict[str, Any]:
+    """Returns the arguments of a recurrent layer or a Bidirectional with another `time_major`."""
+    if "layer" not in config:
+        return dict(config, time_major=value)
+    inside = {key: config[key] for key in ("layer", "backward_layer") if config.get(key)}
+    return dict(
+        config,
+        **{
+            key: dict(entry, config=with_time_major(entry["config"], value))
+            for key, entry in inside.items()
+        },
+    )

@@ -31,8 +31,10 @@ def names_of_files():
 
 
 FILES = names_of_files()
+OF_KERAS_2 = [file for file in FILES if "tf2" in file[0]]
 SLICES = ("functions_tf2.15.1.zip", "slices.h5")
-TIME_MAJOR = [file for file in FILES if file[1].startswith("time_major")]
+TIME_MAJOR = [file for file in OF_KERAS_2 if file[1].startswith("time_major")]
+MASKING = [file for file in FILES if file[1].startswith("masking")]
 
 
 def extract(file, folder):
@@ -64,7 +66,7 @@ def functions_in(config):
 @needs_tensorflow_2
 def test_each_function_is_in_a_file(tmp_path):
     found = set()
-    for number, file in enumerate(FILES):
+    for number, file in enumerate(OF_KERAS_2):
         path, _, _ = extract(file, tmp_path / str(number))
         found |= functions_in(read_config(path))
     assert found == set(_functions.NAMES)
@@ -76,6 +78,17 @@ def test_outputs_are_those_of_the_original(tmp_path, file):
     path, inputs, expected = extract(file, tmp_path)
     assert np.abs(expected).max() > 0.01
     assert_predicts(ours.load_model(path), inputs, expected)
+
+
+@pytest.mark.parametrize("file", MASKING, ids="-".join)
+def test_dropout_of_a_model_with_masks_acts_in_training(tmp_path, file):
+    path, inputs, _ = extract(file, tmp_path)
+    model = ours.load_model(path)
+    # With a learning rate, the losses would differ because the weights do.
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    targets = np.random.RandomState(0).uniform(-1, 1, (len(inputs), 6)).astype(np.float32)
+    losses = [model.train_on_batch(inputs, targets) for _ in range(2)]
+    assert losses[0] != losses[1]
 
 
 @needs_keras_3

@@ -1,20 +1,23 @@
-"""Writes models that call TensorFlow's functions, and models with `time_major=True`, with Keras 2.
+"""Writes models that call TensorFlow's functions, have time-major layers, or make masks.
 
     python make_functions.py FOLDER
 
-in TensorFlow 2.4.4 and 2.15.1, for `functions_tf2.4.4.zip` and `functions_tf2.15.1.zip`: `NAME.h5`,
-`NAME.npz` with the inputs `arr_0` and the outputs `y`, and in 2.15.1 `NAME.keras` of some.
+in TensorFlow 2.4.4, 2.15.1 and 2.21, for `functions_tf2.4.4.zip`, `functions_tf2.15.1.zip` and
+`keras3.15.1.zip`: `NAME.h5`, `NAME.npz` with the inputs `arr_0` and the outputs `y`, and of some,
+if this Keras writes them, `NAME.keras`.
 """
 
 import os
 import sys
+import tempfile
+import zipfile
 
 import numpy as np
 import tensorflow as tf
 
 keras, layers, backend = tf.keras, tf.keras.layers, tf.keras.backend
 STEPS, WIDTH, UNITS = 6, 5, 4
-ARCHIVED = ("behind_a_mask", "shapes", "time_major")
+ARCHIVED = ("behind_a_mask", "embedding", "masking", "shapes", "time_major")
 
 
 def number(condition):
@@ -131,27 +134,61 @@ def time_major():
     return keras.Model(inputs, layers.Concatenate()([last, of_cudnn(both)]))
 
 
-def main(folder):
-    """Writes all models, with random weights."""
+def masking():
+    """A mask that a Masking makes, also for a wrapper, in a functional model; dropout."""
+    inputs = layers.Input((STEPS, WIDTH))
+    rows = layers.LSTM(UNITS, return_sequences=True, dropout=0.5)(layers.Masking(0.5)(inputs))
+    return keras.Model(inputs, layers.Bidirectional(layers.GRU(3))(rows))
+
+
+def embedding():
+    """A mask that an Embedding makes, in a functional model."""
+    inputs = layers.Input((STEPS,))
+    rows = layers.Embedding(7, WIDTH, mask_zero=True)(inputs)
+    return keras.Model(inputs, layers.GRU(3)(layers.LSTM(UNITS, return_sequences=True)(rows)))
+
+
+def inputs_of(name, random):
+    if name == "embedding":
+        return random.randint(0, 7, (3, STEPS)).astype(np.float32)
+    batch = (STEPS, 3) if name == "time_major" else (3, STEPS)
+    inputs = random.uniform(-1, 1, (*batch, WIDTH)).astype(np.float32)
+    if name in ("behind_a_mask", "masking"):
+        inputs[:, 2:4] = 0.5 if name == "masking" else 0
+    return inputs
+
+
+def models_of_keras_3():
+    """Yields names and models: with masks, and of files of Keras 2."""
+    import cudnn_rnn.keras
+
+    yield from ((make.__name__, make()) for make in (masking, embedding))
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "functions_tf2.15.1.zip")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(path) as archive:
+        for name in ("slices", "time_major"):
+            yield name, cudnn_rnn.keras.load_model(archive.extract(name + ".h5", folder))
+
+
+def models_of_keras_2():
+    """Yields names and models."""
     import cudnn_rnn  # noqa: F401  # registers kernels for CuDNNLSTM on a CPU
 
-    random = np.random.RandomState(0)
-    models = {make.__name__: make for make in (behind_a_mask, time_major)}
+    yield from ((make.__name__, make()) for make in (behind_a_mask, time_major))
     for make in (arithmetic, activations, reductions, shapes, slices):
-        models[make.__name__] = lambda make=make: of_functions(make)
-    for name, make in models.items():
-        keras.backend.clear_session()
-        model = make()
+        yield make.__name__, of_functions(make)
+
+
+def main(folder):
+    """Writes all models, with random weights."""
+    random, is_keras_3 = np.random.RandomState(0), hasattr(layers.RNN, "inner_loop")
+    for name, model in models_of_keras_3() if is_keras_3 else models_of_keras_2():
         model.set_weights([random.uniform(-0.6, 0.6, one.shape) for one in model.get_weights()])
-        batch = STEPS if name == "time_major" else 3
-        inputs = random.uniform(-1, 1, (batch, 3 if name == "time_major" else STEPS, WIDTH))
-        inputs = inputs.astype(np.float32)
-        if name == "behind_a_mask":
-            inputs[:, 2:4] = 0
-        path = os.path.join(folder, name)
-        np.savez(path + ".npz", arr_0=inputs, y=model(inputs).numpy())
+        inputs, path = inputs_of(name, random), os.path.join(folder, name)
+        np.savez(path + ".npz", arr_0=inputs, y=np.array(model(inputs)))
         model.save(path + ".h5")
-        if name in ARCHIVED and hasattr(getattr(keras, "saving", None), "load_model"):
+        if name in ARCHIVED and (
+            is_keras_3 or hasattr(getattr(keras, "saving", None), "load_model")
+        ):
             model.save(path + ".keras")
 
 
