@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import tensorflow
 
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import IS_TENSORFLOW_1, tf
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras._layer import register
 
@@ -80,7 +80,8 @@ class TensorFlowFunction(keras.layers.Layer):
         Raises:
           ExchangeError: the function is another one.
         """
-        super().__init__(**dict(named, autocast=False))
+        # Layers of TensorFlow 1 do not cast their inputs.
+        super().__init__(**(named if IS_TENSORFLOW_1 else dict(named, autocast=False)))
         check(self.name, function)
         self.function, self.arguments = function, arguments
         self.supports_masking = True

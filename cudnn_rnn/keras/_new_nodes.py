@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Tuple
 
+import tensorflow
+
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.exchange.keras_configs import is_container
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
+_LOADS_NO_NAMED_TENSORS = tensorflow.__version__.startswith("1.14.")
 _OPERATIONS = "keras.src.ops."
 # The operations with which layers of Keras 3 make masks, and functions that do the same.
 _MASK_OPERATIONS = {"NotEqual": "math.not_equal", "Any": "math.reduce_any"}
@@ -45,6 +48,13 @@ class Calls:
             inputs, states = arguments[0], named.pop("initial_state")
             arguments = [[inputs, *(states if isinstance(states, list) else [states])]]
         keywords = {key: self._named(value) for key, value in named.items() if value is not None}
+        with_tensors = sorted(key for key in keywords if keywords[key] != named[key])
+        if with_tensors and _LOADS_NO_NAMED_TENSORS:
+            raise ExchangeError(
+                "The layer %r takes the argument %r from another layer, which Keras of TensorFlow "
+                "1.14 cannot load. Load the file in TensorFlow 1.15 or newer."
+                % (name, with_tensors[0])
+            )
         if len(arguments) != 1:
             raise ExchangeError(
                 "The layer %r is called with %d arguments by position, which Keras 2 does not "

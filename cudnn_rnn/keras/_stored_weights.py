@@ -78,6 +78,12 @@ def set_weights(path: str, model: Any, weights: Dict[str, List[np.ndarray]]) -> 
       ExchangeError: a number of arrays or a shape does not fit. No layer has changed then.
     """
     changes = []
+    if not model.built:
+        raise ExchangeError(
+            "%s does not have the shape of the model's inputs: TensorFlow 1.14 does not write that "
+            "of an InputLayer in a Sequential. Build the model in the program, and load its "
+            "weights with cudnn_rnn.keras.load_weights." % path
+        )
     for layer in model.layers:
         arrays, slots = weights.get(layer.name, []), _slots_of(layer)
         if len(arrays) != len(slots):

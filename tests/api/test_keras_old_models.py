@@ -156,6 +156,15 @@ def test_arrays_of_other_shapes(tmp_path):
         load(path)
 
 
+def test_a_sequential_without_the_shape_of_its_inputs(tmp_path):
+    path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
+    config = read_config(path)
+    del config["config"]["layers"][0]["config"]["batch_input_shape"]
+    change(path, config)
+    with refused(r"lstm\.h5 does not have the shape of the model's inputs.*load_weights"):
+        load(path)
+
+
 def test_missing_arrays(tmp_path):
     import h5py
 
