@@ -56,6 +56,8 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 # TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
 # versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
+# In a file of a Keras model, a layer may take the tensor of another layer by name.
+KERAS_LOADS_NAMED_TENSORS = not tf.__version__.startswith("1.14.")
 
 
 _is_in_xla = getattr(control_flow_util, "GraphOrParentsInXlaContext", lambda graph: False)

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import tensorflow
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf
+from cudnn_rnn.exchange import keras_configs
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras._layer import register
 
@@ -44,6 +45,9 @@ def _slice(tensor, slice_spec):
 
 
 _WAY_OUT = "Build the model in the program, and load its weights with cudnn_rnn.keras.load_weights."
+# Arguments for which TensorFlow allocates outputs before a model runs, and their limit.
+_NUMBERS_OF_OUTPUTS = ("num", "num_or_size_splits")
+_MOST_OUTPUTS = 2**12
 _OPERATORS: Dict[str, Callable] = {
     "__operators__.add": tf.add,
     "__operators__.getitem": _slice,
@@ -55,13 +59,23 @@ NAMES = {
 }
 
 
-def check(layer: Any, function: Any) -> None:
-    """Raises an `ExchangeError` unless a layer of a file may call a function."""
+def check(layer: Any, function: Any, arguments: Any) -> None:
+    """Raises an `ExchangeError` unless a layer of a file may call a function with arguments.
+
+    The arguments are in nested lists and dicts, those that the program passed by name in a dict.
+    """
     if function not in NAMES:
         raise ExchangeError(
             "The layer %r calls %r of TensorFlow, which is not among the functions that a file may "
             "call. %s" % (layer, function, _WAY_OUT)
         )
+    for named in keras_configs.dicts_in(arguments):
+        for key in _NUMBERS_OF_OUTPUTS:
+            if isinstance(named.get(key), int) and named[key] > _MOST_OUTPUTS:
+                raise ExchangeError(
+                    "The layer %r calls %r with %s=%d; expected at most %d outputs. %s"
+                    % (layer, function, key, named[key], _MOST_OUTPUTS, _WAY_OUT)
+                )
 
 
 @register
@@ -82,7 +96,7 @@ class TensorFlowFunction(keras.layers.Layer):
         """
         # Layers of TensorFlow 1 do not cast their inputs.
         super().__init__(**(named if IS_TENSORFLOW_1 else dict(named, autocast=False)))
-        check(self.name, function)
+        check(self.name, function, json.loads(arguments))
         self.function, self.arguments = function, arguments
         self.supports_masking = True
 

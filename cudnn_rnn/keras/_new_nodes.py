@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Tuple
 
-import tensorflow
-
+from cudnn_rnn._compat import KERAS_LOADS_NAMED_TENSORS
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.exchange.keras_configs import is_container
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
-_LOADS_NO_NAMED_TENSORS = tensorflow.__version__.startswith("1.14.")
 _OPERATIONS = "keras.src.ops."
 # The operations with which layers of Keras 3 make masks, and functions that do the same.
 _MASK_OPERATIONS = {"NotEqual": "math.not_equal", "Any": "math.reduce_any"}
@@ -49,7 +47,7 @@ class Calls:
             arguments = [[inputs, *(states if isinstance(states, list) else [states])]]
         keywords = {key: self._named(value) for key, value in named.items() if value is not None}
         with_tensors = sorted(key for key in keywords if keywords[key] != named[key])
-        if with_tensors and _LOADS_NO_NAMED_TENSORS:
+        if with_tensors and not KERAS_LOADS_NAMED_TENSORS:
             raise ExchangeError(
                 "The layer %r takes the argument %r from another layer, which Keras of TensorFlow "
                 "1.14 cannot load. Load the file in TensorFlow 1.15 or newer."

@@ -157,7 +157,7 @@ class Translator:
         if made == _Class("keras.layers", "Lambda"):
             return made.entry(self._lambda(config))
         if entry["class_name"] in _functions.CLASSES and made.module is not None:
-            _functions.check(name, config["function"])
+            _functions.check(name, config["function"], entry.get("inbound_nodes"))
             return made.entry(config)
         if made == _TIME_MAJOR:
             if not IS_KERAS_3:  # whose layers have the argument

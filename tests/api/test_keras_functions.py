@@ -6,9 +6,9 @@ import zipfile
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import cudnn_rnn.keras as ours
+from cudnn_rnn._compat import KERAS_LOADS_NAMED_TENSORS
 from cudnn_rnn.keras import _functions
 from cudnn_rnn.keras._conversion import convert_model
 from helpers.keras_files import change, read_config
@@ -35,7 +35,6 @@ FILES = names_of_files()
 OF_KERAS_2 = [file for file in FILES if "tf2" in file[0]]
 if IS_TENSORFLOW_1:  # which has no layers of functions
     FILES = [file for file in FILES if file[1].startswith(("embedding", "masking"))]
-IS_1_14 = tf.__version__.startswith("1.14.")
 SLICES = ("functions_tf2.15.1.zip", "slices.h5")
 TIME_MAJOR = [file for file in OF_KERAS_2 if file[1].startswith("time_major")]
 MASKING = [file for file in FILES if file[1].startswith("masking")]
@@ -76,23 +75,21 @@ def test_each_function_is_in_a_file(tmp_path):
     assert found == set(_functions.NAMES)
 
 
-@pytest.mark.skipif(not IS_1_14, reason="requires TensorFlow 1.14")
-@pytest.mark.parametrize("file", FILES, ids="-".join)
-def test_masks_of_keras_3_are_refused(tmp_path, file):
-    path, _, _ = extract(file, tmp_path)
-    with pytest.raises(ValueError, match="the argument 'mask' .* in TensorFlow 1.15 or newer"):
-        ours.load_model(path)
-
-
-@pytest.mark.skipif(IS_1_14, reason="requires TensorFlow 1.15 or newer")
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("file", FILES, ids="-".join)
 def test_outputs_are_those_of_the_original(tmp_path, file):
     path, inputs, expected = extract(file, tmp_path)
+    if not KERAS_LOADS_NAMED_TENSORS:
+        with pytest.raises(ValueError, match="the argument 'mask' .* in TensorFlow 1.15 or newer"):
+            ours.load_model(path)
+        return
     assert np.abs(expected).max() > 0.01
     assert_predicts(ours.load_model(path), inputs, expected)
 
 
-@pytest.mark.skipif(IS_1_14, reason="requires TensorFlow 1.15 or newer")
+@pytest.mark.skipif(
+    not KERAS_LOADS_NAMED_TENSORS, reason="requires Keras of TensorFlow 1.15 or newer"
+)
 @pytest.mark.parametrize("file", MASKING, ids="-".join)
 def test_dropout_of_a_model_with_masks_acts_in_training(tmp_path, file):
     path, inputs, _ = extract(file, tmp_path)
@@ -134,6 +131,20 @@ def test_other_functions_are_not_called(tmp_path, function):
     change(path, config)
     message = r"layer 'tf\..*' calls %r of TensorFlow, which .*load_weights" % (function,)
     with pytest.raises(ValueError, match=message):
+        ours.load_model(path)
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("function, number", [("split", 2**40), ("unstack", 2**13)])
+def test_no_more_outputs_than_a_program_has(tmp_path, function, number):
+    path, _, _ = extract(("functions_tf2.15.1.zip", "shapes.h5"), tmp_path)
+    config = read_config(path)
+    name = "num_or_size_splits" if function == "split" else "num"
+    for entry in config["config"]["layers"]:
+        if entry["config"].get("function") == function:
+            entry["inbound_nodes"][0][3][name] = number
+    change(path, config)
+    with pytest.raises(ValueError, match="with %s=%d; expected at most 4096" % (name, number)):
         ours.load_model(path)
 
 
