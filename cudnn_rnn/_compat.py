@@ -56,8 +56,8 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 # TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
 # versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
-# Archives of Keras 2.14 and 2.15 have other groups than older ones, which older Keras cannot find.
-KERAS_READS_ARCHIVES_OF_2_14 = not tf.__version__.startswith(("2.12.", "2.13."))
+# Archives of Keras 2.12 to 2.14 have other groups than those of 2.15; neither reads the other's.
+KERAS_READS_ARCHIVES_OF_2_15 = not tf.__version__.startswith(("2.12.", "2.13.", "2.14."))
 # In a file of a Keras model, a layer may take the tensor of another layer by name.
 KERAS_LOADS_NAMED_TENSORS = not tf.__version__.startswith("1.14.")
 

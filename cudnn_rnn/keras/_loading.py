@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import zipfile
 from typing import Any, Dict, Optional, Union
 
 import tensorflow
 
-from cudnn_rnn._compat import KERAS_READS_ARCHIVES_OF_2_14
+from cudnn_rnn._compat import KERAS_READS_ARCHIVES_OF_2_15
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.keras import _archived_weights, _stored_models, _stored_weights
 from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
 from cudnn_rnn.model.keras_classes import CUDNN_CLASSES
 
 _CONFIG = "config.json"
+_OF_2_15 = re.compile(r"2\.(1[5-9]|[2-9]\d)")
 _NAMES = ("LSTM", "GRU", "SimpleRNN")
 
 
@@ -118,11 +120,11 @@ def _is_read_by_this_keras(path):
     """Returns whether Keras itself reads the archive, with all that the model was compiled with.
 
     Keras 3 does not read those of Keras 2, and the reverse; neither has layers of cuDNN.
-    TensorFlow 2.12 and 2.13 do not read those of 2.14 and 2.15.
+    Keras 2.12 to 2.14 do not read those of 2.15, and the reverse.
     """
     version, classes = keras_files.version_and_classes(path)
     is_same = version.startswith("3." if IS_KERAS_3 else "2.")
-    if version.startswith(("2.14.", "2.15.")) and not KERAS_READS_ARCHIVES_OF_2_14:
+    if not IS_KERAS_3 and bool(_OF_2_15.match(version)) != KERAS_READS_ARCHIVES_OF_2_15:
         return False
     return _stored_models.writes_archives() and is_same and not classes & set(CUDNN_CLASSES)
 

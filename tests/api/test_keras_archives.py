@@ -50,7 +50,7 @@ def new_session():
 
 
 def test_archives_of_both_generations_are_there():
-    assert len(NAMES) == 17 and set(NESTED) <= set(NAMES)
+    assert len(NAMES) == 20 and set(NESTED) <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

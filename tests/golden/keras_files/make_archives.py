@@ -2,8 +2,8 @@
 
     python make_archives.py FOLDER
 
-in TensorFlow 2.21 for keras3.15.1.zip, in 2.15.1 for archives_tf2.15.1.zip. `arr_0`, ... are the
-inputs, `y`, `y1` the outputs.
+in TensorFlow 2.21 for keras3.15.1.zip, in 2.15.1 and 2.14.1 for archives_tf2.15.1.zip and
+archives_tf2.14.1.zip. `arr_0`, ... are the inputs, `y`, `y1` the outputs.
 """
 
 import os
