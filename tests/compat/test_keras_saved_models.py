@@ -198,7 +198,9 @@ def block_of_serving():
     with open(os.path.join(ROOT, "docs", "serving.md"), encoding="utf-8") as file:
         found = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
     (block,) = [block for block in found if "compiled_model" in block]
-    return block
+    without_inputs, count = re.subn(r"^inputs = .*\n", "", block, flags=re.MULTILINE)
+    assert count == 1
+    return without_inputs
 
 
 # Compares what the block of the document computes. Arguments: folders, each with a model.

@@ -196,7 +196,7 @@ def test_all_checks_of_a_working_installation(monkeypatch, capsys):
         "Test run": "an RNN with one unit ran and computed the right numbers",
         "TensorFlow sees": "no GPU, because it was built without GPU support",
         "cuDNN": "not used; this op library was built without GPU support",
-        "GPU kernels": "a reason",
+        "GPU kernels": "TensorFlow's own run the ops. a reason",
     }
     for fact in facts.items():
         assert "  %-18s%s" % fact in lines, (fact, printed)
