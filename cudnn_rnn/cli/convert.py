@@ -20,6 +20,7 @@ Converts the weights of RNNs between checkpoints, PyTorch, Keras, ONNX and NumPy
     python -m cudnn_rnn convert old/model.ckpt new/model.ckpt --to 1.15 --dry-run
     python -m cudnn_rnn convert basic_lstm_cells.ckpt new/model.ckpt --to 1.15 --forget-bias 1.0
     python -m cudnn_rnn convert lstm.pt model.ckpt --to cells --target-scope encoder
+    python -m cudnn_rnn convert frozen_graph.pb lstm.pt --to torch
 
 targets:
   cells   a checkpoint for CudnnCompatibleLSTMCell and its siblings under tf.nn.dynamic_rnn

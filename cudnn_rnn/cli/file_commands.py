@@ -16,8 +16,8 @@ from cudnn_rnn.cli.run import ADVICE, load_package
 
 INPUTS = """\
 a checkpoint of any TensorFlow (its prefix, one of its files, or its folder; also a SavedModel); \
-PyTorch's .pt or .safetensors (a state_dict); Keras's .keras or .h5; .onnx; or .npz. The format is \
-recognized from the file"""
+PyTorch's .pt or .safetensors (a state_dict); Keras's .keras or .h5; .onnx; .npz; or a frozen \
+graph (.pb, .pbtxt). The format is recognized from the file"""
 
 _FACTS = (
     ("--rnn-mode", dict(choices=("lstm", "gru", "rnn_relu", "rnn_tanh"))),

@@ -4,8 +4,8 @@
 `torch_format`, `keras_format`, `onnx_format`, `npz_format` and `checkpoint_format` have the same
 for objects in memory. docs/exchange.md explains them.
 
-May import `_disk` and `model`; inside functions also `_compat` and TensorFlow. Only checkpoints and
-live Keras models need TensorFlow: all else works without it.
+May import `_disk` and `model`; inside functions also `_compat` and TensorFlow. Only checkpoints,
+graphs and live Keras models need TensorFlow: all else works without it.
 """
 
 from cudnn_rnn.exchange import (

@@ -121,12 +121,12 @@ class Format(NamedTuple):
     """A file format other than checkpoints; its module ends with one, and `conversion` lists them.
 
     Attributes:
-      target: what `to` calls it.
+      target: what `to` calls it; "" if such files are only read.
       title: what messages call a file of it, "a Keras model".
       suffixes: of the files that are certainly of this format.
       recognizes: returns whether a file is of this format, whatever its name is.
       read: returns the `Contents` of a file, given its path and `Facts`.
-      write: writes a list of `RnnWeights` to a path.
+      write: writes a list of `RnnWeights` to a path; None if such files are only read.
     """
 
     target: str
@@ -134,7 +134,7 @@ class Format(NamedTuple):
     suffixes: Tuple[str, ...]
     recognizes: Callable[[str], bool]
     read: Callable[[str, Facts], Contents]
-    write: Callable[[str, Sequence[RnnWeights]], None]
+    write: Optional[Callable[[str, Sequence[RnnWeights]], None]] = None
 
 
 def library(name: str, extra: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
 from cudnn_rnn.exchange import (
     checkpoint_format,
+    frozen_graphs,
     keras_format,
     npz_format,
     onnx_format,
@@ -24,16 +25,18 @@ from cudnn_rnn.exchange.contents import (
     name_of,
     sentence,
 )
+from cudnn_rnn.exchange.meta_graphs import SAVED_MODEL
 from cudnn_rnn.model.spec import DIRECTIONS, GATES, checked_choice, checked_size
 from cudnn_rnn.model.weights import SIMPLE_MODES, UNKNOWN_ACTIVATION, RnnWeights
 
 # A file is of the first format that has its suffix, else of the first that recognizes it.
 _FORMATS = {
     module.FORMAT.target: module.FORMAT
-    for module in (keras_format, torch_format, onnx_format, npz_format)
+    for module in (keras_format, torch_format, onnx_format, npz_format, frozen_graphs)
 }
+_WRITERS = {target: known.write for target, known in _FORMATS.items() if known.write is not None}
 _END_OF_TABLES = bytes.fromhex("57fb808b247547db")
-TARGETS = tuple(checkpoint_format.TARGETS) + tuple(_FORMATS)
+TARGETS = tuple(checkpoint_format.TARGETS) + tuple(_WRITERS)
 
 
 class Conversion(NamedTuple):
@@ -63,8 +66,8 @@ def read(
 
     Args:
       path: a checkpoint (prefix, folder, or one of its files; also a SavedModel), a state_dict of
-        PyTorch (`.pt`, `.safetensors`), a Keras model (`.keras`, `.h5`), an ONNX model, or a NumPy
-        archive (`.npz`).
+        PyTorch (`.pt`, `.safetensors`), a Keras model (`.keras`, `.h5`), an ONNX model, a NumPy
+        archive (`.npz`), or a frozen graph (`.pb`, `.pbtxt`).
       rnn_mode, num_layers, num_units, direction, num_proj: the model, if the file does not tell:
         `rnn_mode` chooses between "rnn_tanh" and "rnn_relu"; without it and if nothing tells, an
         RNN has the `rnn_mode` "rnn_tanh or rnn_relu". An opaque vector without other keys needs at
@@ -171,7 +174,8 @@ def _unknown_activations(rnns):
 
 def _format_of(path):
     """Returns the `Format` of a file; None for checkpoints and if there is no file."""
-    if not os.path.isfile(path) or path.endswith((".index", ".meta")):
+    is_part = path.endswith((".index", ".meta", *SAVED_MODEL))
+    if not os.path.isfile(path) or is_part:
         return None
     for file_format in _FORMATS.values():
         if path.endswith(file_format.suffixes):
@@ -192,6 +196,9 @@ def _described(known):
 
 
 def _read_checkpoint(path, facts):
+    """Reads a checkpoint or a SavedModel."""
+    if os.path.basename(path) in SAVED_MODEL:
+        path = os.path.dirname(os.path.abspath(path))
     prefix = checkpoint_format.prefix_of(path)
     if prefix is not None:
         if not checkpoint_format.exists(prefix) and not _is_table(prefix):
@@ -199,17 +206,32 @@ def _read_checkpoint(path, facts):
                 "%s is of no known format, or truncated. Known are checkpoints of TensorFlow, %s."
                 % (path, ", ".join(_described(known) for known in _FORMATS.values()))
             )
-        return checkpoint_format.read(prefix, facts)
+        return _or_constants(checkpoint_format.read(prefix, facts), path, facts)
     if os.path.isdir(path):
+        contents = frozen_graphs.read_saved_model(path, facts)
+        if contents is not None:
+            return contents
         raise ExchangeError(
             "The folder %s has neither a checkpoint (a file named checkpoint) nor a SavedModel "
-            "(saved_model.pb with variables). Give one of its files, or the prefix of a checkpoint "
-            "in it." % path
+            "(saved_model.pb). Give one of its files, or the prefix of a checkpoint in it." % path
         )
     raise ExchangeError(
         "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint (model.ckpt "
         "for model.ckpt.index), its folder, or a file." % (path, path)
     )
+
+
+def _or_constants(contents, path, facts):
+    """Returns the contents of a checkpoint, or of the graph of a SavedModel without an RNN in it."""
+    if contents.rnns or contents.problems:
+        return contents
+    try:
+        frozen = frozen_graphs.read_saved_model(path, facts)
+    except ExchangeError:  # the RNNs of the graph have variables
+        return contents
+    if frozen is None or not frozen.rnns:
+        return contents
+    return frozen._replace(others=sorted({*frozen.others, *contents.others}))
 
 
 def write(
@@ -244,7 +266,7 @@ def write(
     refuse_to_overwrite(path, force)
     if to in checkpoint_format.TARGETS:
         return checkpoint_format.write(path, contents, to, variable)
-    _FORMATS[to].write(path, contents.rnns)
+    _WRITERS[to](path, contents.rnns)
     return _left_out(contents)
 
 
@@ -364,10 +386,10 @@ def convert(
 def _write_or_try(to, target, rnns, dry_run):
     """Writes a file; in a dry run to a temporary folder, so that errors are found."""
     if not dry_run:
-        _FORMATS[to].write(target, rnns)
+        _WRITERS[to](target, rnns)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _FORMATS[to].write(os.path.join(folder, os.path.basename(target)), rnns)
+        _WRITERS[to](os.path.join(folder, os.path.basename(target)), rnns)
 
 
 def _only(contents, scope):

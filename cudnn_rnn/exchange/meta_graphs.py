@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Dict, List, NamedTuple, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from cudnn_rnn.exchange.graph_cells import ToldCell, told_cells
 from cudnn_rnn.exchange.graph_nodes import SUMS, Nodes, name_of_variable
@@ -23,6 +23,8 @@ _TO_CANONICAL = ("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
 _USERS_OF_PARAMS = _TO_CANONICAL + tuple(
     name + version for name in ("CudnnRNN", "CudnnRNNBackprop") for version in ("", "V2", "V3")
 )
+# The files of a SavedModel that have its graphs.
+SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _PARAMS = 3  # the number of the input of these ops that is the opaque vector
 _ACTIVATIONS = {"Relu": CUDNN_RNN_RELU, "Tanh": CUDNN_RNN_TANH}
 
@@ -55,8 +57,7 @@ def read(prefix: str) -> Optional[ToldByGraph]:
     by_key: Dict[str, Set[str]] = {}
     all_modes: Set[str] = set()
     cells: Dict[str, Set[ToldCell]] = {}
-    for meta_graph in _parsed(path):
-        graph = meta_graph.graph_def
+    for graph in graphs_of(path):
         nodes_by_name = Nodes(graph.node)
         for key, modes in _modes_by_key(nodes_by_name).items():
             by_key.setdefault(key, set()).update(modes)
@@ -78,23 +79,41 @@ def _path_of_graph(prefix):
     return None
 
 
-def _parsed(path):
-    """Returns the MetaGraphs in a file."""
+def graphs_of(path: str) -> List[Any]:
+    """Returns the `GraphDef`s in a MetaGraph, a SavedModel or, by any other name, a frozen graph.
+
+    The name of a file with text ends with `.pbtxt`.
+
+    Raises:
+      ValueError: the file cannot be read.
+    """
+    from google.protobuf import text_format
     from google.protobuf.message import DecodeError
+    from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-    is_meta_graph = path.endswith(".meta")
-    kind = meta_graph_pb2.MetaGraphDef if is_meta_graph else saved_model_pb2.SavedModel
+    kind: Any = graph_pb2.GraphDef
+    if path.endswith(".meta"):
+        kind = meta_graph_pb2.MetaGraphDef
+    elif os.path.basename(path) in SAVED_MODEL:
+        kind = saved_model_pb2.SavedModel
     try:
         with open(path, "rb") as file, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            parsed = kind.FromString(file.read())
+            content = file.read()
+            if path.endswith(".pbtxt"):
+                parsed = text_format.Parse(content.decode("utf-8"), kind())
+            else:
+                parsed = kind.FromString(content)
         if caught:  # old parsers only warn of a part that they do not understand
             raise ValueError(str(caught[0].message))
     # Parsers in Python raise other errors than those in C++.
-    except (DecodeError, OSError, RecursionError, ValueError) as error:
+    except (DecodeError, OSError, RecursionError, ValueError, text_format.ParseError) as error:
         raise ValueError("%s cannot be read as a graph: %s." % (path, error)) from error
-    return [parsed] if is_meta_graph else parsed.meta_graphs
+    if kind is graph_pb2.GraphDef:
+        return [parsed]
+    meta_graphs = [parsed] if path.endswith(".meta") else parsed.meta_graphs
+    return [meta_graph.graph_def for meta_graph in meta_graphs]
 
 
 def _mode(node):

@@ -92,7 +92,7 @@ def _config_of_vector(key, size, dtype, facts, by_file, is_of_layer):
         facts = facts._replace(rnn_mode=by_file.rnn_mode)
     if facts.rnn_mode is None or facts.num_units is None:
         return None
-    possible = _configs_of_vector(size, dtype, facts)
+    possible = configs_of_vector(size, dtype, facts)
     if len(possible) > 1:
         raise ExchangeError(
             "%s, [%d], may be any of these RNNs:\n%s\nGive num_layers and direction "
@@ -113,8 +113,8 @@ def _config_of_vector(key, size, dtype, facts, by_file, is_of_layer):
     return possible[0] if possible else None
 
 
-def _configs_of_vector(size, dtype, facts):
-    """Returns all configs with these facts whose opaque vector has this size."""
+def configs_of_vector(size: int, dtype: Any, facts: Any) -> List[RnnConfig]:
+    """Returns all configs with these `Facts`, num_units among them, of this size of the vector."""
     possible, units, num_proj = [], facts.num_units, facts.num_proj or 0
     # A layer has more parameters. A config whose size exceeds int64 raises an error.
     smallest_layer = units * (num_proj or units)

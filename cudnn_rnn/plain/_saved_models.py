@@ -94,6 +94,12 @@ def read(folder):
             if name == _TEXT:
                 return text_format.Parse(content.decode("utf-8"), SavedModel()), name
             return SavedModel.FromString(content), name
+    if os.path.isfile(folder):
+        raise FileNotFoundError(
+            "%s is a file, not the folder of a SavedModel. A frozen graph can become an OUT that "
+            "ends with .onnx (python -m cudnn_rnn export); for TensorFlow, read it as a GraphDef, "
+            "and write what cudnn_rnn.plain_graph_def returns." % folder
+        )
     raise FileNotFoundError(
         "%s is not a SavedModel: expected a folder with the file %s." % (folder, _BINARY)
     )

@@ -12,7 +12,7 @@ from helpers.versions import IS_TENSORFLOW_1
 pytestmark = pytest.mark.ci
 
 PROGRAM = os.path.join(TESTS, "trials", "damaged_files.py")
-FORMATS = ["npz", "h5", "checkpoint", "saved_model"]
+FORMATS = ["npz", "h5", "checkpoint", "pb", "saved_model"]
 if not IS_TENSORFLOW_1:
     FORMATS += ["onnx", "pt", "safetensors", "keras"]
 

@@ -26,8 +26,8 @@ import running
 
 SECONDS, MEMORY = 20, 2 * 2**30
 OUTCOMES = ("crash", "no end", "memory", "traceback", "silent")
-FORMATS_OF_TENSORFLOW_1 = ("npz", "h5", "checkpoint", "saved_model")
-FORMATS = ("npz", "onnx", "pt", "safetensors", "keras", "h5", "checkpoint", "saved_model")
+FORMATS_OF_TENSORFLOW_1 = ("npz", "h5", "checkpoint", "pb", "saved_model")
+FORMATS = ("npz", "onnx", "pt", "safetensors", "keras", "h5", "checkpoint", "pb", "saved_model")
 
 
 # In a worker
@@ -38,14 +38,16 @@ def make_original(kind, folder):
     import cudnn_rnn
     from cudnn_rnn import exchange
     from helpers.exchange_models import random_rnn
+    from helpers.paths import GOLDEN
 
     rnn = random_rnn("lstm", 2, bidirectional=True, scope="a")
     path = os.path.join(folder, "original." + kind)
     if kind == "saved_model":
-        from helpers.paths import GOLDEN
-
         shutil.copytree(os.path.join(GOLDEN, "graphs", "layer_v1_lstm", "saved_model"), path)
         return path, os.path.join(path, "saved_model.pb")
+    if kind == "pb":
+        shutil.copy(os.path.join(GOLDEN, "graphs", "layer_tanh", "frozen.pb"), path)
+        return path, path
     if kind == "checkpoint":
         exchange.write(path, [rnn], "1.15", force=True)
         return path, path + ".index"

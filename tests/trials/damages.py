@@ -235,6 +235,17 @@ def graph_fields(path, random):
         file.write(model.SerializeToString())
 
 
+def frozen_fields(path, random):
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    with open(path, "rb") as file:
+        graph_def = GraphDef.FromString(file.read())
+    for _ in range(random.randint(1, 4)):
+        change_message(graph_def, random)
+    with open(path, "wb") as file:
+        file.write(graph_def.SerializeToString())
+
+
 def index_entries(path, random):
     """Changes entries of a checkpoint's index, whose checksums stay right."""
     prefix = path[: -len(".index")]
@@ -314,6 +325,7 @@ STRUCTURES = {
     "onnx": onnx_fields,
     "safetensors": json_header,
     "checkpoint": index_entries,
+    "pb": frozen_fields,
     "saved_model": graph_fields,
     "data": None,
 }
