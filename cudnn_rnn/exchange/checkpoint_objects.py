@@ -121,6 +121,11 @@ class Objects:
             }
         return self._variables[cell]
 
+    def key(self, node):
+        """Returns the key of a variable, "" if the object is none."""
+        attributes = self._nodes[node].attributes
+        return attributes[0].checkpoint_key if attributes else ""
+
     def path(self, node):
         """Returns the names on the way to an object; of a longer way than a scope, the end."""
         names: List[str] = []

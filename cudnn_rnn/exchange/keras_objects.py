@@ -4,6 +4,9 @@ Each layer is an object with its variables, or with an object `cell` that has th
 objects tell the order of the layers in a model: `layer-<number>`. A key may name another object
 that has the variable (`variables/0`), so the keys come from the graph. As in Keras's weights alone,
 nothing tells the settings of a layer.
+
+What `export` of Keras 3 writes has no layers, only lists of variables: `variables/<number>` in the
+order of the layers. The names of the variables tell which layer has them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ _LAYER = re.compile("layer-([0-9]{1,9})")
 _NUMBER = re.compile("([0-9]{1,9})")
 _LISTS = ("_operations", "_layers")  # of Keras 3
 _WAYS = ("forward_layer", "backward_layer")
+_EXPORTED, _EXPORTED_AGAIN = "variables", "_all_variables"  # lists of an exported model
+_STATE = "seed_generator_state"  # a variable of dropout, which layers of any class may have
+_PART_OF_STACK = re.compile(r"(forward|backward)_(0|[1-9][0-9]{0,5})_(%s)" % "|".join(_PARTS))
 # What refers to layers and variables a second time, or belongs to the optimizer.
 _OTHERS = {
     "keras_api",
@@ -69,7 +75,8 @@ def read(
         for attribute in node.attributes
     }
     cells, problems = [], []
-    for cell in _cells(objects, names):
+    found = list(_cells(objects, names)) or _exported_cells(objects, names)
+    for cell in found:
         missing = [key for key in cell.keys if key not in shapes]
         if missing:
             problems.append("The layer %r lacks the tensors %s." % (cell.name, missing))
@@ -84,6 +91,9 @@ def read(
     notes = keras_weights.notes_on(weights.assumptions, contents.rnns)
     keys = [key for layer in weights.model.layers for key in layer.weight_names]
     problems += contents.problems
+    of_rnns = {names.get(key) for key in keys}
+    again = [key for key in shapes if key.startswith(_EXPORTED_AGAIN + "/")]
+    keys += [key for key in again if names.get(key) in of_rnns]
     return contents._replace(notes=notes + contents.notes, problems=problems), keys
 
 
@@ -122,6 +132,67 @@ def _place_of_child(objects, node, place, name):
     if match is None and objects.parents.get(node, (0, ""))[1] in _LISTS:
         match = _NUMBER.fullmatch(name)
     return _Place(child, (node, int(match.group(1))) if match else (("alone", child), 0))
+
+
+def _exported_cells(objects: Objects, names: Dict[str, str]) -> List[Cell]:
+    """Returns the cells of a model that Keras 3 exported, whose layers follow each other."""
+    root = objects.children(0)
+    if _EXPORTED_AGAIN not in root or _EXPORTED not in root:
+        return []
+    cells: List[Cell] = []
+    number = 0
+    for scope, keys in _exported_parts(objects, root[_EXPORTED], names):
+        *container, name = scope.split("/")
+        stacked = _PART_OF_STACK.fullmatch(name + "_kernel")
+        parts = [keys[part] for part in _PARTS if part in keys]
+        if stacked:
+            layer, way = "/".join(container), ("forward", "backward").index(stacked.group(1))
+            place: Tuple[Any, ...] = (layer, stacked.group(2))
+            cell = Cell(place, layer.rpartition("/")[2], way, parts, ("", 0))
+        else:
+            cell = keras_weights.cell_of_names("", scope, "", parts)
+            container = list(cell.place[1:-2])
+        last = cells[-1] if cells else None
+        is_other_way = (
+            last is not None
+            and (last.place[:-1], last.way, cell.way) == (cell.place, 0, 1)
+            and last.place[-1] == number
+        )
+        number += not is_other_way
+        if {"kernel", "recurrent_kernel"} <= set(keys):
+            has_defaults = stacked or keras_weights.is_name_of_cell(name)
+            cells.append(
+                cell._replace(
+                    place=(*cell.place, number),
+                    position=(tuple(container), number),
+                    written_by="Keras 3",
+                    has_defaults=bool(has_defaults),
+                )
+            )
+    return cells
+
+
+def _exported_parts(objects, node, names):
+    """Yields (scope, keys by part) of variables that follow each other in one scope."""
+    children = objects.children(node)
+    numbers = sorted(int(name) for name in children if _NUMBER.fullmatch(name))
+    scope, parts = None, {}  # type: ignore[var-annotated]
+    for number in numbers:
+        key = objects.key(children[str(number)])
+        of_variable, _, part = names.get(key, "").rpartition("/")
+        stacked = _PART_OF_STACK.fullmatch(part)
+        if stacked:
+            of_variable += "/%s_%s" % stacked.group(1, 2)
+            part = stacked.group(3)
+        if part == _STATE:
+            continue
+        if (of_variable, part in parts) != (scope, False):
+            if scope is not None:
+                yield scope, parts
+            scope, parts = of_variable, {}
+        parts[part] = key
+    if scope is not None:
+        yield scope, parts
 
 
 def _cell(place, keys, full_name, path):

@@ -7,8 +7,9 @@ import tensorflow
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import keras_format
 from cudnn_rnn.exchange.checkpoint_reader import CheckpointReader
-from helpers.exchange_models import assert_refused, assert_same
+from helpers.exchange_models import assert_refused, assert_same, run_op
 from helpers.keras_files import extract_old_file, extract_old_model
+from helpers.keras_layers import IS_KERAS_3
 from helpers.old_outputs import TOLERANCE, outputs_of, outputs_of_chain
 
 pytestmark = pytest.mark.ci
@@ -86,6 +87,84 @@ def test_a_live_model(tmp_path):
     for rnn in expected:
         found = {one.scope: one for one in exchange.read(path, rnn_mode=rnn.rnn_mode).rnns}
         assert_same(found[rnn.scope], rnn)
+
+
+def stack_of_own_layers():
+    layers = keras.layers
+    return [layers.LSTM(5, return_sequences=True), layers.LSTM(5, return_sequences=True)]
+
+
+def pairs():
+    from cudnn_rnn import keras as ours
+
+    first = keras.layers.Bidirectional(keras.layers.GRU(4, return_sequences=True))
+    return [first, keras.layers.Bidirectional(ours.GRU(4, return_sequences=True))]
+
+
+def layers_of_both():
+    from cudnn_rnn import keras as ours
+
+    first = keras.layers.Bidirectional(ours.LSTM(4, return_sequences=True, dropout=0.5))
+    return [first, ours.GRU(3, return_sequences=True), keras.layers.Dense(3), ours.LSTM(3)]
+
+
+def a_stack_as_one_layer():
+    from cudnn_rnn import keras as ours
+
+    return [ours.RNNStack("gru", 2, 4, bidirectional=True, return_sequences=True)]
+
+
+def nested_models():
+    inner = [keras.Input((None, 3)), keras.layers.GRU(3, name="a", return_sequences=True)]
+    outer = keras.layers.LSTM(3, name="a", return_sequences=True)
+    return [outer, keras.layers.Dropout(0.5), keras.Sequential(inner, name="inner")]
+
+
+MODELS = {  # the layers of each RNN
+    stack_of_own_layers: [2],
+    pairs: [2],
+    layers_of_both: [1, 1, 1],
+    a_stack_as_one_layer: [2],
+    nested_models: [1, 1],
+}
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
+@pytest.mark.parametrize("is_functional", [False, True])
+@pytest.mark.parametrize("make_layers", MODELS, ids=lambda make: make.__name__)
+def test_what_export_of_keras_3_writes(tmp_path, make_layers, is_functional):
+    """Its object graph has lists of variables, and no layers."""
+    keras.backend.clear_session()
+    inputs, layers = keras.Input((None, 3)), make_layers()
+    if is_functional:
+        values = inputs
+        for layer in layers:
+            values = layer(values)
+        model = keras.Model(inputs, values)
+    else:
+        model = keras.Sequential([inputs, *layers])
+    random = np.random.RandomState(0)
+    for variable in model.trainable_variables:
+        variable.assign(random.uniform(-1, 1, variable.shape))
+    path = str(tmp_path / "exported")
+    model.export(path)
+    contents = exchange.read(path)
+    expected = keras_format.from_model(model).rnns
+    assert [rnn.scope for rnn in contents.rnns] == [rnn.scope for rnn in expected]
+    assert [rnn.num_layers for rnn in contents.rnns] == MODELS[make_layers]
+    for found, one in zip(contents.rnns, expected):
+        assert_same(found, one)
+    assert "activation='tanh' and recurrent_activation='sigmoid'" in contents.notes[0]
+    if len(expected) == 1:
+        exchange.convert(path, tmp_path / "rnn.npz", "npz")
+        (rnn,) = exchange.read(tmp_path / "rnn.npz").rnns
+        batch = random.uniform(-1, 1, [2, 6, 3]).astype(np.float32)
+        states = np.zeros([rnn.num_layers * rnn.num_directions, 2, rnn.num_units], np.float32)
+        given = {"input": batch.swapaxes(0, 1), "input_h": states, "input_c": states}
+        if rnn.rnn_mode != "lstm":
+            del given["input_c"]
+        found = run_op(rnn, given)["output"].swapaxes(0, 1)
+        np.testing.assert_allclose(found, model(batch), rtol=0, atol=TOLERANCE)
 
 
 def test_activations_that_the_checkpoint_does_not_tell(tmp_path):
