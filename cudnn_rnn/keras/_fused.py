@@ -58,7 +58,8 @@ def run(
     last_unmasked = tf.cumsum(tf.cast(mask, tf.int32), axis=1) - 1
     has_output = mask if zero_output_for_mask else last_unmasked >= 0
     outputs = tf.gather(outputs, tf.maximum(last_unmasked, 0), batch_dims=1)
-    outputs *= tf.cast(has_output, outputs.dtype)[:, :, None]
+    # TFLite has no new axes in slices of unknown shapes.
+    outputs *= tf.expand_dims(tf.cast(has_output, outputs.dtype), 2)
     return outputs, states, has_output[:, -1]
 
 
