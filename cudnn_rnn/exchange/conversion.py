@@ -222,7 +222,7 @@ def _read_checkpoint(path, facts):
 
 
 def _or_constants(contents, path, facts):
-    """Returns the contents of a checkpoint, or of the graph of a SavedModel without an RNN in it."""
+    """Returns the contents; if they have no RNN, those of the constants of a SavedModel."""
     if contents.rnns or contents.problems:
         return contents
     try:
