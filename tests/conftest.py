@@ -35,7 +35,17 @@ def pytest_addoption(parser):
 
 # From few tests that take long to many short ones: with several processes, what begins last should
 # end soon.
-FOLDERS = ["tooling", "engine", "compat", "api", "checkpoints", "onnx", "exchange", "ops", "model"]
+FOLDERS = [
+    "tooling",
+    "engine",
+    "compat",
+    "api",
+    "checkpoints",
+    "onnx_export",
+    "exchange",
+    "ops",
+    "model",
+]
 
 
 def pytest_configure(config):

@@ -32,6 +32,21 @@ commands:
 def main(arguments=None):
     """Runs the command named by the arguments; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["run"]:  # whose program may print and fail as it likes
+        return _run(arguments)
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough, such as `head`. Python flushes stdout once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(arguments):
+    """Parses the arguments and runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m cudnn_rnn",
         description=_DESCRIPTION,
@@ -54,11 +69,4 @@ def main(arguments=None):
     if chosen.command == "run":
         chosen.arguments = run.arguments_of_program(arguments, chosen.arguments)
         return run.run(chosen, parsers["run"])
-    try:
-        status = _COMMANDS[chosen.command].run(chosen)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # The reader has seen enough, such as `head`. Python flushes stdout once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    return _COMMANDS[chosen.command].run(chosen)

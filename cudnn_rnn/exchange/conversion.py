@@ -274,9 +274,10 @@ def check_suffix(path: str, to: str) -> None:
     """Raises `ExchangeError` if the name of a file to write is one of another format."""
     for target, other in _FORMATS.items():
         if target != to and path.endswith(other.suffixes):
+            instead = ", or write to=%r (--to %s)" % (target, target) if target in _WRITERS else ""
             raise ExchangeError(
-                "%s has the name of %s. Choose another name for to=%r (--to %s), or write to=%r "
-                "(--to %s)." % (path, other.title, to, to, target, target)
+                "%s has the name of %s. Choose another name for to=%r (--to %s)%s."
+                % (path, other.title, to, to, instead)
             )
 
 

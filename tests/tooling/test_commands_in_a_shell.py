@@ -41,7 +41,8 @@ def check_error(capfd, command, name):
     """Checks that there is one line, about this file, without advice of other libraries."""
     printed, text = capfd.readouterr()
     assert printed == ""
-    assert text.startswith("python -m cudnn_rnn %s: " % command) and name in text, text
+    assert text.startswith("python -m cudnn_rnn %s: " % command), text
+    assert name in text or "This needs the package" in text, text
     assert text.count("\n") == 1 and text.endswith(".\n"), text
     for part in ("Traceback", "sstable", "weights_only", "\x1b", "force=True"):
         assert part not in text, text
@@ -111,7 +112,7 @@ def test_wrong_flags(capsys, command):
 def test_a_reader_that_has_seen_enough(tmp_path, arguments):
     """As with `| head -0`: no error; the status is that of a program that SIGPIPE ends.
 
-    That of --help is 0.
+    In newer versions of Python, argparse ignores that nobody reads the help.
     """
     reading, writing = os.pipe()
     os.close(reading)
@@ -125,7 +126,8 @@ def test_a_reader_that_has_seen_enough(tmp_path, arguments):
     )
     os.close(writing)
     assert process.stderr == ""
-    assert process.returncode == (0 if "--help" in arguments else 128 + signal.SIGPIPE)
+    expected = (0, 128 + signal.SIGPIPE) if "--help" in arguments else (128 + signal.SIGPIPE,)
+    assert process.returncode in expected
 
 
 @needs_tensorflow_2

@@ -12,7 +12,7 @@ import cudnn_rnn
 from cudnn_rnn.cli.main import main
 from helpers.onnx_models import needs_tf2onnx, operators, run_onnx, write_frozen_graph
 from helpers.sequence_cases import LENGTHS, LSTM, arrays_for
-from helpers.versions import needs_tensorflow_1, needs_tensorflow_2
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = [pytest.mark.ci, needs_tf2onnx]
 
@@ -31,12 +31,6 @@ def save_module(folder, function, *shapes, signatures=None):
     specs = [tensorflow.TensorSpec(shape, name=name) for shape, name in zip(shapes, "abc")]
     module.run = tensorflow.function(function, input_signature=specs)
     tensorflow.saved_model.save(module, str(folder), signatures=signatures or module.run)
-
-
-@needs_tensorflow_1
-def test_tensorflow_1_says_where_to_go(tmp_path):
-    with pytest.raises(ValueError, match="needs TensorFlow 2, this is 1.*TensorFlow 2 exports it"):
-        cudnn_rnn.export_onnx(tmp_path, tmp_path / "model.onnx")
 
 
 @needs_tensorflow_2
