@@ -11,7 +11,7 @@ import cudnn_rnn.keras as ours
 from cudnn_rnn._compat import KERAS_LOADS_NAMED_TENSORS
 from cudnn_rnn.keras import _functions
 from cudnn_rnn.keras._conversion import convert_model
-from helpers.keras_files import change, read_config
+from helpers.keras_files import change, members_of_archives, read_config
 from helpers.keras_layers import keras, needs_keras_3
 from helpers.paths import GOLDEN
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
@@ -20,18 +20,8 @@ TOLERANCE = 2e-6  # as in test_keras_old_models.py
 FOLDER = os.path.join(GOLDEN, "keras_functions")
 
 
-def names_of_files():
-    """Returns (ARCHIVE, FILE) of each model."""
-    found = []
-    for archive in sorted(os.listdir(FOLDER)):
-        if archive.endswith(".zip"):
-            with zipfile.ZipFile(os.path.join(FOLDER, archive)) as content:
-                names = sorted(content.namelist())
-            found += [(archive, name) for name in names if not name.endswith(".npz")]
-    return found
-
-
-FILES = names_of_files()
+# (ARCHIVE, FILE) of each model.
+FILES = members_of_archives(FOLDER, lambda name: not name.endswith(".npz"))
 OF_KERAS_2 = [file for file in FILES if "tf2" in file[0]]
 if IS_TENSORFLOW_1:  # which has no layers of functions
     FILES = [file for file in FILES if file[1].startswith(("embedding", "masking"))]

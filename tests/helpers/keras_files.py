@@ -13,15 +13,21 @@ OLD_MODELS = os.path.join(GOLDEN, "keras")
 ARCHIVES = os.path.join(GOLDEN, "keras_files")
 
 
+def members_of_archives(folder, is_wanted):
+    """Returns (name of an archive, name of a member) of the wanted members of all `.zip` files."""
+    found = []
+    for archive in sorted(os.listdir(folder)):
+        if archive.endswith(".zip"):
+            with zipfile.ZipFile(os.path.join(folder, archive)) as content:
+                names = filter(is_wanted, sorted(content.namelist()))
+            found += [(archive, name) for name in names]
+    return found
+
+
 def names_of_old_models():
     """Returns "RELEASE/NAME" of each model in `tests/golden/keras`."""
-    found = []
-    for archive in sorted(os.listdir(OLD_MODELS)):
-        if archive.endswith(".zip"):
-            with zipfile.ZipFile(os.path.join(OLD_MODELS, archive)) as content:
-                names = [name[: -len(".h5")] for name in content.namelist() if name.endswith(".h5")]
-            found += ["%s/%s" % (archive[: -len(".zip")], name) for name in sorted(names)]
-    return found
+    members = members_of_archives(OLD_MODELS, lambda name: name.endswith(".h5"))
+    return ["%s/%s" % (archive[: -len(".zip")], name[: -len(".h5")]) for archive, name in members]
 
 
 def extract_old_model(name, folder):
