@@ -82,7 +82,7 @@ def test_a_layer(tmp_path, name):
     rows = [rnn.num_layers * rnn.num_directions, arrays["inputs"].shape[1], rnn.num_units]
     for to, target in (("npz", "rnn.npz"), ("1.15", "model"), ("torch", "rnn.pt")):
         if to == "torch":
-            pytest.importorskip("torch")
+            pytest.importorskip("torch", reason="requires TensorFlow 2")
         exchange.convert(path, tmp_path / target, to)
         (again,) = exchange.read(tmp_path / target, rnn_mode=rnn.rnn_mode).rnns
         assert_same(again, expected)
