@@ -7,7 +7,7 @@ TensorFlow; `block_gradients` has the gradients that TensorFlow 2 lacks.
 from __future__ import annotations
 
 import numbers
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.contrib import block_gradients
@@ -19,7 +19,8 @@ __all__ = ["GRUBlockCell", "GRUBlockCellV2", "LSTMBlockCell"]
 
 # Negative values turn clipping off.
 _NO_CLIPPING = -1.0
-_PEEPHOLES = ("w_i_diag", "w_f_diag", "w_o_diag")
+# The arguments of the ops, and the names of the variables.
+_PEEPHOLES = {"wci": "w_i_diag", "wcf": "w_f_diag", "wco": "w_o_diag"}
 
 block_gradients.register()
 
@@ -40,9 +41,21 @@ def _check_number(name, value, expected):
         raise TypeError("%s must be %s, but is %r." % (name, expected, value))
 
 
-def peephole_names(use_peephole: bool) -> Tuple[str, ...]:
-    """Returns the names of the variables of peepholes: of the input, forget and output gates."""
-    return _PEEPHOLES if use_peephole else ()
+def make_lstm_variables(
+    make: Callable[..., None], input_size: int, num_units: int, use_peephole: bool
+) -> None:
+    """Makes the variables of an LSTM by `make(name, shape, initializer)`."""
+    make("kernel", [input_size + num_units, 4 * num_units])
+    make("bias", [4 * num_units], tf.constant_initializer(0.0))
+    for name in _PEEPHOLES.values() if use_peephole else ():
+        make(name, [num_units])
+
+
+def peepholes_of(cell: Any, dtype: tf.DType) -> Dict[str, Any]:
+    """Returns the peepholes of an LSTM as arguments of its op; zeros if it has none."""
+    if not cell._use_peephole:
+        return dict.fromkeys(_PEEPHOLES, tf.zeros([cell._num_units], dtype))
+    return {argument: getattr(cell, name) for argument, name in _PEEPHOLES.items()}
 
 
 class LSTMBlockCell(CheckedCell):
@@ -90,11 +103,7 @@ class LSTMBlockCell(CheckedCell):
         return LSTMStateTuple(self._num_units, self._num_units)
 
     def _make_variables(self, input_size):
-        num_units = self._num_units
-        self._make_variable("kernel", [input_size + num_units, 4 * num_units])
-        self._make_variable("bias", [4 * num_units], tf.constant_initializer(0.0))
-        for name in peephole_names(self._use_peephole):
-            self._make_variable(name, [num_units])
+        make_lstm_variables(self._make_variable, input_size, self._num_units, self._use_peephole)
 
     def call(self, inputs: tf.Tensor, state: Nested) -> Tuple[tf.Tensor, LSTMStateTuple]:
         """Computes one step from `inputs`, `[batch, input_size]`.
@@ -103,19 +112,13 @@ class LSTMBlockCell(CheckedCell):
         part of the result, `(h, LSTMStateTuple(c, h))`. Raises the errors of `__call__`.
         """
         memory, previous = self._pair_of_states(inputs, state)
-        if self._use_peephole:
-            peepholes = [getattr(self, name) for name in _PEEPHOLES]
-        else:
-            peepholes = [tf.zeros([self._num_units], inputs.dtype)] * 3
         results = tf.raw_ops.LSTMBlockCell(
             x=inputs,
             cs_prev=memory,
             h_prev=previous,
             w=self.kernel,
-            wci=peepholes[0],
-            wcf=peepholes[1],
-            wco=peepholes[2],
             b=self.bias,
+            **peepholes_of(self, inputs.dtype),
             forget_bias=self._forget_bias,
             cell_clip=self._cell_clip,
             use_peephole=self._use_peephole,

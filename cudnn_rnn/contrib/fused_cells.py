@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Tuple, Union
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.contrib.block_cells import lstm_attributes, peephole_names
+from cudnn_rnn.contrib.block_cells import lstm_attributes, make_lstm_variables, peepholes_of
 from cudnn_rnn.graph.arguments import shape_for_build
 from cudnn_rnn.graph.config import checked_size
 from cudnn_rnn.graph.refusals import refuse
@@ -73,11 +73,8 @@ class LSTMBlockFusedCell(Layer):
                 "inputs of %s must have shape [time, batch, input_size] with an input_size that is "
                 "known when the graph is built, but has shape %s." % (type(self).__name__, shape)
             )
-        rows, num_units = shape.as_list()[2] + self._num_units, self._num_units
-        self._make_variable("kernel", [rows, 4 * num_units])
-        self._make_variable("bias", [4 * num_units], tf.constant_initializer(0.0))
-        for name in peephole_names(self._use_peephole):
-            self._make_variable(name, [num_units])
+        input_size = shape.as_list()[2]
+        make_lstm_variables(self._make_variable, input_size, self._num_units, self._use_peephole)
         self.built = True
 
     def _make_variable(self, name, shape, initializer=None):
@@ -158,10 +155,6 @@ class LSTMBlockFusedCell(Layer):
 
     def _run(self, inputs, memory, previous, num_steps):
         """Returns the cell states and the outputs of all steps, both `[time, batch, num_units]`."""
-        if self._use_peephole:
-            peepholes = [getattr(self, name) for name in peephole_names(True)]
-        else:
-            peepholes = [tf.zeros([self._num_units], inputs.dtype)] * 3
         # BlockLSTMV2 has another order of gates, and no forget bias.
         results = tf.raw_ops.BlockLSTM(
             seq_len_max=tf.cast(num_steps, tf.int64),
@@ -169,10 +162,8 @@ class LSTMBlockFusedCell(Layer):
             cs_prev=memory,
             h_prev=previous,
             w=self.kernel,
-            wci=peepholes[0],
-            wcf=peepholes[1],
-            wco=peepholes[2],
             b=self.bias,
+            **peepholes_of(self, inputs.dtype),
             forget_bias=self._forget_bias,
             cell_clip=self._cell_clip,
             use_peephole=self._use_peephole,

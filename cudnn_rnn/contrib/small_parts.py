@@ -89,12 +89,9 @@ def l1_regularizer(scale: float, scope: Optional[str] = None) -> Regularizer:
     Raises:
       ValueError: `scale` is an integer or negative.
     """
-
-    def penalty(weights, name):
-        factor = tf.convert_to_tensor(scale, weights.dtype.base_dtype, name="scale")
-        return tf.multiply(factor, tf.reduce_sum(tf.abs(weights)), name=name)
-
-    return _regularizer("scale", scale, scope or "l1_regularizer", penalty)
+    return _regularizer(
+        scale, scope or "l1_regularizer", lambda weights: tf.reduce_sum(tf.abs(weights))
+    )
 
 
 def l2_regularizer(scale: float, scope: Optional[str] = None) -> Regularizer:
@@ -107,12 +104,7 @@ def l2_regularizer(scale: float, scope: Optional[str] = None) -> Regularizer:
     Raises:
       ValueError: `scale` is an integer or negative.
     """
-
-    def penalty(weights, name):
-        factor = tf.convert_to_tensor(scale, weights.dtype.base_dtype, name="scale")
-        return tf.multiply(factor, tf.nn.l2_loss(weights), name=name)
-
-    return _regularizer("scale", scale, scope or "l2_regularizer", penalty)
+    return _regularizer(scale, scope or "l2_regularizer", tf.nn.l2_loss)
 
 
 def l1_l2_regularizer(
@@ -144,14 +136,16 @@ def l1_l2_regularizer(
     return regularizer
 
 
-def _regularizer(argument, scale, scope, penalty):
-    _check_scale(argument, scale)
+def _regularizer(scale, scope, penalty):
+    """Returns a function of weights: `scale` times their penalty; None for 0."""
+    _check_scale("scale", scale)
     if _is_zero(scale):
         return lambda weights, name=None: None
 
     def regularizer(weights, name=None):
         with tf.name_scope(scope, values=[weights]) as scope_name:
-            return penalty(weights, scope_name)
+            factor = tf.convert_to_tensor(scale, weights.dtype.base_dtype, name="scale")
+            return tf.multiply(factor, penalty(weights), name=scope_name)
 
     return regularizer
 

@@ -259,7 +259,7 @@ def write(
     """
     checked_choice("to", to, TARGETS)
     path = os.fspath(path)
-    check_suffix(path, to)
+    _check_suffix(path, to)
     contents = rnns if isinstance(rnns, Contents) else Contents("", "", list(rnns))
     if not contents.rnns:
         raise ExchangeError("There is no RNN to write to %s." % path)
@@ -270,7 +270,7 @@ def write(
     return _left_out(contents)
 
 
-def check_suffix(path: str, to: str) -> None:
+def _check_suffix(path: str, to: str) -> None:
     """Raises `ExchangeError` if the name of a file to write is one of another format."""
     for target, other in _FORMATS.items():
         if target != to and path.endswith(other.suffixes):
@@ -340,7 +340,7 @@ def convert(
     """
     checked_choice("to", to, TARGETS)
     target = os.fspath(target)
-    check_suffix(target, to)
+    _check_suffix(target, to)
     contents = read(source, **facts)
     if not contents.rnns:
         hint = " ".join(contents.notes)

@@ -19,7 +19,6 @@ from cudnn_rnn.exchange.checkpoint_keys import list_of
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, Format
 from cudnn_rnn.exchange.graph_constants import (
     DTYPE_NAMES,
-    FORWARD,
     FROM_CANONICAL,
     GraphConstants,
     NotConstant,
@@ -31,7 +30,13 @@ from cudnn_rnn.exchange.meta_graphs import SAVED_MODEL, graphs_of
 from cudnn_rnn.exchange.opaque_vectors import configs_of_vector
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.keys import OPAQUE_NAME
-from cudnn_rnn.model.spec import CUDNN_INPUT_SKIP_MODE, CUDNN_LSTM, INT32_MAX, RnnConfig
+from cudnn_rnn.model.spec import (
+    CUDNN_INPUT_SKIP_MODE,
+    CUDNN_LSTM,
+    FORWARD_OPS,
+    INT32_MAX,
+    RnnConfig,
+)
 from cudnn_rnn.model.weights import DTYPES, RnnWeights, from_buffer
 
 __all__ = ["read", "read_saved_model"]
@@ -123,7 +128,7 @@ def _forward_nodes(constants):
     found, problems = [], []
     for body, nodes in constants.nodes.items():
         for node in nodes.values():
-            if node.op not in FORWARD:
+            if node.op not in FORWARD_OPS:
                 continue
             try:
                 inputs = constants.inputs(body, node)

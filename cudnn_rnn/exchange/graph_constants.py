@@ -26,7 +26,6 @@ _CALLED = {
     "StatelessIf": (["then_branch", "else_branch"], 1),
 }
 _IMPLEMENTS = "api_implements"  # functions with the same value compute the same
-FORWARD = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
 _TO_CANONICAL = ("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
 FROM_CANONICAL = ("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
 _VARIABLES = ("VarHandleOp", "Variable", "VariableV2", "ReadVariableOp")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Set
 
 from cudnn_rnn.exchange.graph_constants import (
-    FORWARD,
     GraphConstants,
     NotConstant,
     Place,
     index_of,
 )
+from cudnn_rnn.model.spec import FORWARD_OPS
 
 Shape = Optional[List[Optional[int]]]  # None if the rank is unknown
 
@@ -114,7 +114,7 @@ def _told(constants, place, node):
     if node.op == "Fill":
         return _elements(constants, inputs[0])
     is_output = place.number == 0 and place.output in ("", "output")
-    return _output_of_rnn(constants, node, inputs) if node.op in FORWARD and is_output else None
+    return _output_of_rnn(constants, node, inputs) if node.op in FORWARD_OPS and is_output else None
 
 
 def _output_of_rnn(constants, node, inputs):
@@ -129,7 +129,7 @@ def _output_of_rnn(constants, node, inputs):
 def shape_of_state(constants: GraphConstants, place: Place) -> Shape:
     """Returns the shape of a state, None unless its rank is 3; follows no other RNN."""
     node = constants.node(place)
-    if node is not None and node.op in FORWARD:
+    if node is not None and node.op in FORWARD_OPS:
         return None
     shape = shape_of(constants, place)
     return shape if shape is not None and len(shape) == 3 else None

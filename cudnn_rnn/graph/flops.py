@@ -11,7 +11,14 @@ import numpy as np
 from cudnn_rnn._compat import register_flops
 from cudnn_rnn.graph import model_sizes
 from cudnn_rnn.model import layout
-from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH, GATES
+from cudnn_rnn.model.spec import (
+    CUDNN_GRU,
+    CUDNN_LSTM,
+    CUDNN_RNN_RELU,
+    CUDNN_RNN_TANH,
+    FORWARD_OPS,
+    GATES,
+)
 
 # What a unit computes in a step after the sums of its gates; the formulas are in `op_level.py`.
 _ELEMENTWISE = {
@@ -31,20 +38,6 @@ def _forward(config, steps, batch):
     return int(steps) * int(batch) * (2 * int(sum(of_weights)) + units * of_units)
 
 
-@register_flops("CudnnRNN")
-@register_flops("CudnnRNNV2")
-@register_flops("CudnnRNNV3")
-def _of_forward(graph, node):
-    return _count(graph, node)
-
-
-@register_flops("CudnnRNNBackprop")
-@register_flops("CudnnRNNBackpropV2")
-@register_flops("CudnnRNNBackpropV3")
-def _of_gradient(graph, node):
-    return 2 * _count(graph, node)
-
-
 def _count(graph, node):
     """Returns the operations of a node's forward op; `ValueError` if a size is unknown."""
     operation = graph.get_operation_by_name(node.name)
@@ -52,5 +45,15 @@ def _count(graph, node):
     sizes = operation.inputs[0].shape.with_rank(3).as_list()
     steps, batch = sizes[:2] if time_major else sizes[1::-1]
     if None in (steps, batch, config.num_layers, config.num_units, config.input_size):
-        raise ValueError("%s has an input of unknown shape." % node.name)  # The profiler counts it.
+        # The profiler counts such nodes as incomplete.
+        raise ValueError("%s has an input of unknown shape." % node.name)
     return _forward(config, steps, batch)
+
+
+def _twice(graph, node):
+    return 2 * _count(graph, node)
+
+
+for _op in FORWARD_OPS:
+    register_flops(_op)(_count)
+    register_flops(_op.replace("CudnnRNN", "CudnnRNNBackprop"))(_twice)

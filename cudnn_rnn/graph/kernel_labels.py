@@ -19,6 +19,7 @@ from cudnn_rnn._compat import (
     wrap_gradient,
 )
 from cudnn_rnn._native import gpu_choice, gpu_kernels
+from cudnn_rnn.model.spec import FORWARD_OPS
 
 _V3_INPUTS = ("input", "input_h", "input_c", "params", "sequence_lengths")
 
@@ -103,5 +104,5 @@ def _as_forward_node(gradient_function):
     return gradient_of_node
 
 
-for _forward_op in ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"):
+for _forward_op in FORWARD_OPS:
     wrap_gradient(_forward_op, _as_forward_node)

@@ -79,7 +79,7 @@ def checked(config):
     unknown = ["%s (%s)" % item for item in sources.items() if getattr(config, item[0]) is None]
     if unknown:
         raise ValueError(
-            "Its sizes must be known when the graph is built; unknown are %s. Set the "
+            "The RNN's sizes must be known when the graph is built; unknown are %s. Set the "
             "static shape with set_shape, or in the placeholder or signature it comes from."
             % " and ".join(unknown)
         )

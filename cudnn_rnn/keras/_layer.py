@@ -71,9 +71,8 @@ class FusedLayer:
         states = arguments[1] if len(arguments) > 1 else named.get("initial_state")
         sizes = self.cell.state_size
         num_states = len(sizes) if isinstance(sizes, (list, tuple)) else 1
-        if num_states > 1 or isinstance(
-            states, (list, tuple)
-        ):  # Keras takes one state without a list
+        # Keras takes a single state without a list.
+        if num_states > 1 or isinstance(states, (list, tuple)):
             _inputs.refuse_states(states, num_states, "[batch, units]")
         _inputs.refuse_mask(named.get("mask"))
         return super().__call__(*arguments, **named)

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn.plain._unused import nodes_of
 
 # Lengths of unknown dimensions: where the first is the batch, where the second is, or where these
 # do not fit together: (the first of several, the others, the only one).
@@ -29,8 +30,7 @@ def can_compare() -> bool:
 
 def is_random(graph_def: Any) -> bool:
     """Returns whether a graph draws random numbers."""
-    containers = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    ops = {node.op for nodes in containers for node in nodes}
+    ops = {node.op for node in nodes_of(graph_def)}
     return any(word in op for op in ops for word in ("Random", "TruncatedNormal", "Multinomial"))
 
 

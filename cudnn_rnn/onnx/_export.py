@@ -233,8 +233,10 @@ def _why_not_compared(check, graph_def):
 
 def _difference(frozen, content, sample):
     """Returns the largest difference of the outputs; raises `ValueError` if it is too large."""
-    samples: Iterable[Mapping[str, Any]] = _comparison.random_samples(frozen)
-    if sample is not None:
+    samples: Iterable[Mapping[str, Any]]
+    if sample is None:
+        samples = _comparison.random_samples(frozen)
+    else:
         missing = [name for name in frozen.inputs if name not in sample]
         if missing:
             raise ValueError(

@@ -6,6 +6,7 @@ import threading
 from typing import Any, List, Tuple
 
 from cudnn_rnn.exchange.contents import library
+from cudnn_rnn.model.spec import FORWARD_OPS
 from cudnn_rnn.onnx import _nodes
 
 _lock = threading.Lock()
@@ -38,7 +39,7 @@ def register_handlers() -> None:
         # Makes the dict of this opset if there is none.
         registry.register_handler(None, _FIRST_OPSET, [], domain, {})
         for number, entries in enumerate(registry.get_opsets()[domain]):
-            for op in _nodes.OPS:
+            for op in FORWARD_OPS:
                 if op in entries or number == _FIRST_OPSET:
                     _replaced.append((entries, op, entries.get(op)))
                     entries[op] = (_handler, {})

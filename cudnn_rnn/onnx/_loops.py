@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List
 
 from cudnn_rnn.graph import model_sizes
+from cudnn_rnn.model.spec import FORWARD_OPS
 from cudnn_rnn.onnx import _nodes
 from cudnn_rnn.plain import _graphs
 
@@ -20,7 +21,7 @@ def make_loops(graph_def: Any) -> List[str]:
     found: List[str] = []
 
     def is_chosen(op):
-        if op.type not in _nodes.OPS:
+        if op.type not in FORWARD_OPS:
             return True
         config, _ = model_sizes.model_of_operation(op)
         reason = _nodes.inexpressible(config, op.get_attr("is_training"))

@@ -24,7 +24,6 @@ from cudnn_rnn.model import layout
 from cudnn_rnn.model.spec import CUDNN_LSTM, RnnConfig
 from cudnn_rnn.model.weights import DTYPES, from_buffer
 
-OPS = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
 OLDEST_OPSET = 13  # where Split and Squeeze take their sizes and axes as inputs
 _BATCH_MAJOR = [1, 0, 2]
 

@@ -7,6 +7,8 @@ from typing import Any, Iterable, Iterator, List, Set
 from tensorflow.core.framework import types_pb2
 
 from cudnn_rnn._compat import op_definition
+from cudnn_rnn.model.spec import FORWARD_OPS
+from cudnn_rnn.plain._unused import functions_in
 
 VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _CALLS = (
@@ -41,7 +43,7 @@ _RANDOM = (
 COMPUTING = frozenset(
     (*VARIABLES, *_CALLS, *_TABLES, *_RANDOM, "ReadVariableOp", "ResourceGather", "VariableShape")
     + ("Placeholder", "PlaceholderWithDefault", "Assert", "IsVariableInitialized")
-    + ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "VarIsInitializedOp", *_ASSIGNMENTS)
+    + (*FORWARD_OPS, "VarIsInitializedOp", *_ASSIGNMENTS)
 )
 # What restores variables and fills tables; it reads the files of the model.
 RESTORING = COMPUTING | {
@@ -91,7 +93,7 @@ def check_states(
     functions = {function.signature.name: function for function in graph_def.library.function}
     nodes = {node.name: node for node in _reached(graph_def, [*outputs, *others])}
     bodies = [([node for node in graph_def.node if node.name in nodes], list(outputs))]
-    for name in {name for node in nodes.values() for name in (node.op, *_functions_of(node))}:
+    for name in {name for node in nodes.values() for name in (node.op, *functions_in(node.attr))}:
         if name in functions:
             bodies.append((functions[name].node_def, _results(functions[name])))
     assigned = _Assignments(functions)
@@ -121,7 +123,7 @@ class _Assignments:
                 found.add(inputs[0])
             if node.op in ("If", "StatelessIf", "Case", "StatelessCase"):
                 inputs = inputs[1:]
-            for name in {node.op, *_functions_of(node)} & self._functions.keys():
+            for name in {node.op, *functions_in(node.attr)} & self._functions.keys():
                 arguments = self._functions[name].signature.input_arg
                 changed = self._in_function(name)
                 given = zip(arguments, inputs)
@@ -167,19 +169,13 @@ def _reached(graph_def: Any, starts: Iterable[str]) -> Iterator[Any]:
     while waiting:
         node = waiting.pop()
         yield node
-        for name in {node.op, *_functions_of(node)} & functions.keys() - called:
+        for name in {node.op, *functions_in(node.attr)} & functions.keys() - called:
             called.add(name)
             waiting += functions[name].node_def
         if node.name in nodes and nodes[node.name] is node:
             for name in {node_of(name) for name in node.input} & nodes.keys() - seen:
                 seen.add(name)
                 waiting.append(nodes[name])
-
-
-def _functions_of(node):
-    for value in node.attr.values():
-        for function in [value.func] if value.HasField("func") else value.list.func:
-            yield function.name
 
 
 def node_of(name: str) -> str:

@@ -19,6 +19,7 @@ from cudnn_rnn.exchange.contents import library
 from cudnn_rnn.onnx import _screening
 from cudnn_rnn.onnx._screening import node_of
 from cudnn_rnn.plain import _saved_models, _validation
+from cudnn_rnn.plain._unused import nodes_of
 
 _SUFFIXES_OF_KERAS = (".keras", ".h5", ".hdf5")
 _SIGNATURE = "serving_default"
@@ -367,9 +368,8 @@ def _freeze_function(owner, function, wanted):
 
 def _clear_devices(graph_def):
     """Lets all nodes run where TensorFlow likes; a graph may be of a machine with a GPU."""
-    for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
-        for node in nodes:
-            node.device = ""
+    for node in nodes_of(graph_def):
+        node.device = ""
 
 
 def _frozen(graph_def, inputs, outputs, tables):

@@ -11,6 +11,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from cudnn_rnn._compat import op_definition, tf
 from cudnn_rnn._disk import failed_write, synchronize
 from cudnn_rnn.plain._graphs import Changes, rewrite
+from cudnn_rnn.plain._unused import nodes_of
 
 _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
 # The hash of the original graph. TensorFlow loads models without it.
@@ -186,9 +187,7 @@ def _update_ops(meta_graph):
     """Brings the list of the ops that the graph uses up to date."""
     listed = meta_graph.meta_info_def.stripped_op_list.op
     kept = {op.name: op for op in listed if not op.name.startswith("CudnnRNN")}
-    functions = meta_graph.graph_def.library.function
-    nodes = [meta_graph.graph_def.node] + [function.node_def for function in functions]
-    for name in sorted({node.op for of_container in nodes for node in of_container}):
+    for name in sorted({node.op for node in nodes_of(meta_graph.graph_def)}):
         definition = op_definition(name)
         if name not in kept and definition is not None:
             kept[name] = type(listed.add())()

@@ -49,7 +49,7 @@ class _References:
     def of(self, function: Any) -> Iterator[str]:
         """Yields names of functions that a `FunctionDef` refers to, and of ops."""
         yield from self.of_nodes(function.node_def)
-        yield from _functions_in(function.attr)
+        yield from functions_in(function.attr)
         name = function.signature.name
         if self._training and name in self._gradients:
             yield self._gradients[name]
@@ -58,7 +58,7 @@ class _References:
         """Yields names of functions that nodes refer to, and of ops."""
         for node in nodes:
             yield node.op
-            named = list(_functions_in(node.attr))
+            named = list(functions_in(node.attr))
             yield from named
             if node.op == "SymbolicGradient":
                 yield from (self._gradients[name] for name in named if name in self._gradients)
@@ -68,11 +68,18 @@ class _References:
                     yield self._registered[op_type]
 
 
-def _functions_in(attributes: Any) -> Iterator[str]:
+def nodes_of(graph_def: Any) -> Iterator[Any]:
+    """Yields the nodes of a graph and of the functions in its library."""
+    for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
+        yield from nodes
+
+
+def functions_in(attributes: Any) -> Iterator[str]:
+    """Yields the names of the functions that the attributes of a node or function refer to."""
     for value in attributes.values():
         for function in [value.func] if value.HasField("func") else value.list.func:
             yield function.name
-            yield from _functions_in(function.attr)
+            yield from functions_in(function.attr)
 
 
 def _has_rnn(function):
