@@ -85,11 +85,10 @@ def openvino_runner(path, threads):
 RUNNERS = {"onnxruntime": onnxruntime_runner, "openvino": openvino_runner}
 
 
-def medians(runners, x, rounds):
+def medians(runners, x, expected, rounds):
     """Returns the median time of each runner, a dict by name; they take turns."""
-    results = [run(x) for run in runners.values() for _ in range(3)]
-    for result in results:
-        np.testing.assert_allclose(result, results[0], rtol=1e-3, atol=1e-4)
+    for result in [run(x) for run in runners.values() for _ in range(3)]:
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
     times = {name: [] for name in runners}
     for _ in range(rounds):
         for name, run in runners.items():
@@ -99,7 +98,7 @@ def medians(runners, x, rounds):
     return {name: 1e3 * float(np.median(found)) for name, found in times.items()}
 
 
-def compared(library, paths, threads, x, rounds):
+def compared(library, paths, threads, x, expected, rounds):
     """Returns the text of a cell of the table."""
     runners = {}
     for kind, path in paths.items():
@@ -107,7 +106,7 @@ def compared(library, paths, threads, x, rounds):
             runners[kind] = RUNNERS[library](path, threads)
         except RuntimeError as error:
             print("%s does not read the %s: %s" % (library, kind, error), file=sys.stderr)
-    found = medians(runners, x, rounds)
+    found = medians(runners, x, expected, rounds)
     if len(found) < len(paths):
         return ", ".join("%s %.2f ms" % item for item in found.items()) + " alone"
     return "%.2f (%.2f / %.2f ms)" % (found["loops"] / found["nodes"], *found.values())
@@ -128,10 +127,11 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             save(configuration, problem, os.path.join(folder, "model"))
             paths = export(folder)
-            row = {"name": name}
+            row, x = {"name": name}, problem.inputs[0]
+            expected = onnxruntime_runner(paths["nodes"], chosen.threads)(x)
             for library in RUNNERS:
                 try:
-                    given = (chosen.threads, problem.inputs[0], chosen.rounds)
+                    given = (chosen.threads, x, expected, chosen.rounds)
                     row[library] = compared(library, paths, *given)
                 except ImportError as error:
                     print("%s is left out: %s" % (library, error), file=sys.stderr)

@@ -11,8 +11,8 @@ import numpy as np
 from cudnn_rnn._compat import tf
 from cudnn_rnn.plain._unused import nodes_of
 
-# Lengths of unknown dimensions: where the first is the batch, where the second is, or where these
-# do not fit together: (the first of several, the others, the only one).
+# Lengths of unknown dimensions, tried in turn: (the first of a tensor, its others, that of a
+# vector). First the batch is the first dimension, then the second; then all lengths are equal.
 _LENGTHS = ((2, 7, 2), (7, 2, 2), (7, 7, 7))
 # Largest difference in proportion to the largest output, for the least exact dtype in the graph.
 _LIMITS = {tf.float16: 3e-2, tf.bfloat16: 1e-1}
@@ -158,7 +158,7 @@ def _run_onnx(model, frozen, sample):
 
 
 def _first_line(error):
-    """Returns the first line that says more than that and where there is an error."""
+    """Returns the first line of an error that tells the reason."""
     lines = str(error).strip().split("\n")
     skipped = ("Graph execution error", "Detected at node", "Node:")
     lines = [line for line in lines if line.strip() and not line.startswith(skipped)]

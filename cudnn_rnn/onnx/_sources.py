@@ -214,7 +214,7 @@ def _keras_model(model, names):
         return tensorflow.nest.flatten(found)
 
     def original(arrays):
-        # The graph is no witness: a layer may compute something else where sizes are unknown.
+        # Without a graph, in which a layer may compute something else where sizes are unknown.
         return [np.asarray(one) for one in call([tf.constant(arrays[spec.name]) for spec in specs])]
 
     def serve(*given):
@@ -342,7 +342,7 @@ def _freeze(path, session, inputs, outputs):
     graph_def = session.graph.as_graph_def()
     _screen(path, graph_def, outputs.values())
     tensors = list(inputs.values()), list(outputs.values())
-    # tf2onnx would evaluate all of them; only what the outputs need was restored for certain.
+    # tf2onnx would evaluate all variables of the collection; some may have no value.
     session.graph.clear_collection(tf.GraphKeys.GLOBAL_VARIABLES)
     graph_def = loader.freeze_session(session, *tensors)
     with tf.Graph().as_default():  # without the collections of the other graph
