@@ -241,8 +241,8 @@ def _describe(folder, version, machine):
         # The headers of 2.10 need C++17. TensorFlow 1.15 does not load a library of C++17.
         "cxx_standard": 17 if numbers >= (2, 10) else 14,
         "include_folders": [os.path.join(folder, "include")],
-        # As `tf.sysconfig.get_compile_flags()` says.
-        "definitions": ["EIGEN_MAX_ALIGN_BYTES=64"] if numbers >= (2, 9) else [],
+        # What `tf.sysconfig.get_compile_flags()` defines besides the ABI.
+        "definitions": ["EIGEN_MAX_ALIGN_BYTES=64"] if numbers >= (2, 6) else [],
         "library": library,
         "machine": machine,
     }
