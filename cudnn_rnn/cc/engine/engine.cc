@@ -112,7 +112,10 @@ Status OpenAnotherGpu(const LibrarySearch& search, int64_t buffer_alignment, cud
 }
 
 Status CreateGpuPlanner(GpuRuntime* runtime, cudnn_rnn_planner** planner) {
-  if (runtime == nullptr) CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&runtime));
+  if (runtime == nullptr) {
+    CUDNN_RNN_RETURN_IF_ERROR(OpenProcessGpu(&runtime));
+    CUDNN_RNN_RETURN_IF_ERROR(InitializeDriver(*runtime->libraries));
+  }
   *planner = new cudnn_rnn_planner(runtime);
   return Status();
 }

@@ -194,7 +194,8 @@ CUDNN_RNN_EXPORT int cudnn_rnn_parse_algorithm(const char* name, int32_t* algori
 /* A planner for the CPU reads the instruction set from the environment variable
  * CUDNN_RNN_CPU_INSTRUCTION_SET (cpu/instruction_set.h); a call fails if its value is wrong. */
 CUDNN_RNN_EXPORT int cudnn_rnn_create_cpu_planner(cudnn_rnn_planner** planner);
-/* `gpu` null: the process's, whose driver must have been opened; opens cuDNN. */
+/* `gpu` null: the process's, whose driver must have been opened; opens cuDNN and initializes CUDA, if
+ * that has not been done. */
 CUDNN_RNN_EXPORT int cudnn_rnn_create_gpu_planner(cudnn_rnn_gpu* gpu, cudnn_rnn_planner** planner);
 CUDNN_RNN_EXPORT void cudnn_rnn_destroy_planner(cudnn_rnn_planner* planner);
 
