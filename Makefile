@@ -56,7 +56,7 @@ help:
 	@echo "  make lint, make format                 check style and types, or fix the style"
 	@echo "  make clean                             remove everything that these commands built"
 	@echo
-	@echo "With Bazel: python configure.py && bazel build //:cudnn_rnn/_cudnn_rnn_ops.so"
+	@echo "With Bazel: python configure.py && bazel build //:cudnn_rnn/_libraries/ops.so"
 
 demo:
 	@bash scripts/run_demo.sh $(ARGS)
