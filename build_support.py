@@ -140,8 +140,8 @@ def build_libraries(output, folder):
         raise SystemExit("cudnn_rnn works only on Linux, but this platform is %s." % sys.platform)
     os.makedirs(folder, exist_ok=True)
     descriptions = _descriptions(folder)
-    cmake, ninja = _find_program("cmake"), _find_program("ninja")
     _check_compiler_exists()
+    cmake, ninja = _find_program("cmake"), _find_program("ninja")
     configure = [cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + ninja]
     configure += ["-DCUDNN_RNN_TENSORFLOWS=" + ";".join(descriptions)]
     _run(configure + shlex.split(os.environ.get("CMAKE_ARGS", "")), "configuring the build")
