@@ -11,7 +11,7 @@ foreach(name exceptions param_layout reserve_space rnn_config rnn_plan)
   list(APPEND adapter_sources "${cc}/core/${name}.cc")
 endforeach()
 
-# read_description(FILE): sets the variables that are named like the keys, and adapter_name.
+# read_description(FILE): sets the variables that are named like the keys.
 function(read_description file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   file(READ "${file}" json)
@@ -44,7 +44,8 @@ foreach(description IN LISTS CUDNN_RNN_TENSORFLOWS)
                         "${CMAKE_SYSTEM_PROCESSOR}. Pass a description of a TensorFlow for "
                         "${CMAKE_SYSTEM_PROCESSOR}.")
   endif()
-  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor_version "${version}")
+  # A version that is not a number, such as that of a build from source, is taken as a whole.
+  string(REGEX REPLACE "^([0-9]+\\.[0-9]+).*" "\\1" minor_version "${version}")
   set(adapter ops_tf${minor_version}_abi${cxx11_abi})
   add_package_library(${adapter} MODULE ${adapter_sources})
   set_target_properties(${adapter} PROPERTIES PREFIX "" CXX_STANDARD ${cxx_standard})

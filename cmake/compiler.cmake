@@ -49,3 +49,9 @@ find_program(CUDNN_RNN_COMPILER_CACHE NAMES ccache sccache
 if(CUDNN_RNN_COMPILER_CACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CUDNN_RNN_COMPILER_CACHE}")
 endif()
+
+# The compiler of the build info, which setup.py writes.
+get_filename_component(compiler_name "${CMAKE_CXX_COMPILER}" NAME)
+file(WRITE "${PROJECT_BINARY_DIR}/compiler.json"
+     "{\"compiler\": \"${compiler_name} ${CMAKE_CXX_COMPILER_VERSION}\", "
+     "\"machine\": \"${CMAKE_SYSTEM_PROCESSOR}\"}\n")

@@ -42,6 +42,15 @@ if(emulated)
 endif()
 add_test_program(core_test ${core_tests} "${core_test_objects}")
 
+# add_benchmark_test(NAME ARGUMENT...): a test of core_test that runs the benchmark.
+function(add_benchmark_test name)
+  add_test(NAME core_test.${name} COMMAND core_benchmark ${ARGN})
+  set_tests_properties(core_test.${name} PROPERTIES LABELS core_test)
+endfunction()
+add_dependencies(core_test core_benchmark)
+add_benchmark_test(BenchmarkOfTraining lstm-2x40-i7-bi-b5-t4-half --training --threads 3 --rounds 3)
+add_benchmark_test(BenchmarkOfPredictions gru-2x40-b20-t4 --training --rounds 1 --predict)
+
 add_test_program(team_test "${tests}/core/team_test.cc" ${core_objects}) # needs nothing but the core
 
 file(GLOB cudnn_tests CONFIGURE_DEPENDS "${tests}/cudnn/*.cc")

@@ -33,7 +33,7 @@ for program in cmake ninja; do
         fail "there is no $program. Install it: apt-get install cmake ninja-build, or pip install cmake ninja."
 done
 # Objects of each compiler are apart.
-folder=".build/cmake/$preset${CXX:+-${CXX//[^[:alnum:]+]/-}}"
+folder=".build/$preset${CXX:+-${CXX//[^[:alnum:]+]/-}}"
 
 build() { # TARGET...
     local log="$folder/build.log" jobs="${MAX_JOBS:-$(nproc)}"

@@ -30,7 +30,7 @@ constexpr int kFloat = static_cast<int>(DataType::kFloat);
 
 std::string MockPath() {
   const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
-  EXPECT(folder != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_MOCK_FOLDER");
+  EXPECT(folder != nullptr, "scripts/cpp.sh test sets CUDNN_RNN_MOCK_FOLDER");
   return Concatenate(folder == nullptr ? "" : folder, "/libmock_cudnn.so");
 }
 
